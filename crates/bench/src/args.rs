@@ -45,7 +45,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The port, where none is named.
+    /// The default port.
     fn default_port(self) -> u16 {
         match self {
             Protocol::Beanstalk => 11300,
@@ -86,17 +86,17 @@ pub struct TargetArgs {
 }
 
 impl TargetArgs {
-    /// `HOST:PORT`, with the protocol's port when none was named.
+    /// `HOST:PORT`. The default port is the protocol's.
     pub(crate) fn server(&self) -> String {
         let ServerName { host, port } = &self.server;
         format!("{host}:{}", port.unwrap_or(self.protocol.default_port()))
     }
 }
 
-/// A server as it was named; looked up later.
+/// A server name, which is resolved later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerName {
-    /// A name or an address; one of IPv6 in brackets.
+    /// A name or an address. IPv6 addresses are in brackets.
     host: String,
     port: Option<u16>,
 }
@@ -243,7 +243,7 @@ pub struct CompareArgs {
     pub redis_server: PathBuf,
 }
 
-/// Checks `HOST:PORT` or `HOST` and takes it apart.
+/// Checks `HOST:PORT` or `HOST`, and splits it.
 fn parse_server(text: &str) -> Result<ServerName, String> {
     if text.starts_with("unix:") {
         return Err("the generator speaks only TCP: name HOST:PORT".to_owned());

@@ -1,4 +1,5 @@
-//! A small blocking beanstalkd client, for measurements that follow single jobs rather than make load.
+//! A small blocking beanstalkd client, for measurements that follow single jobs instead of making
+//! load.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-/// No reply that is waited for takes longer.
+/// The time limit for a reply.
 const REPLY_MAX: Duration = Duration::from_mins(1);
 
 /// One connection.
@@ -16,7 +17,7 @@ pub(crate) struct Client {
     line: String,
 }
 
-/// A job that a reserve gave.
+/// A job from a reserve.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Reserved {
     pub(crate) id: u64,
@@ -33,7 +34,7 @@ impl Client {
         Ok(Self { stream: BufReader::with_capacity(1024, stream), line: String::new() })
     }
 
-    /// Puts into `tube` from now on, and reserves from it alone.
+    /// From now on puts into `tube`, and reserves only from it.
     pub(crate) fn enter(&mut self, tube: &str) -> anyhow::Result<()> {
         self.command(&format!("use {tube}\r\n"), "USING")?;
         self.command(&format!("watch {tube}\r\n"), "WATCHING")?;
@@ -80,7 +81,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads the reply of a reserve; `None` when it timed out.
+    /// Reads the reply of a reserve. Returns `None` if it timed out.
     pub(crate) fn reserved(&mut self) -> anyhow::Result<Option<Reserved>> {
         let reply = self.reply()?;
         if reply == "TIMED_OUT" {
@@ -110,7 +111,7 @@ impl Client {
         Ok(line.with_context(|| format!("the statistics have no {name}"))?.trim().parse()?)
     }
 
-    /// The socket, for a caller that waits on many of them. All replies must have been read.
+    /// The socket, for a caller that waits on many sockets. All replies must have been read.
     pub(crate) fn into_nonblocking(self) -> anyhow::Result<mio::net::TcpStream> {
         assert!(self.stream.buffer().is_empty(), "a reply would be lost");
         let stream = self.stream.into_inner();

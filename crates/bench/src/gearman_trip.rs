@@ -11,10 +11,10 @@ use crate::driver::packets::{
 };
 use crate::trip::RoundTrip;
 
-/// No reply that is waited for takes longer.
+/// The time limit for a reply.
 const REPLY_MAX: Duration = Duration::from_mins(1);
 
-/// A client, and a worker that sleeps whenever no trip is under way.
+/// A client, and a worker that sleeps between trips.
 pub(crate) struct GearmanPair {
     client: Connection,
     worker: Connection,
@@ -36,7 +36,8 @@ impl GearmanPair {
         let client = Connection::open(address)?;
         let mut worker = Connection::open(address)?;
         worker.send(kind::CAN_DO, &[function.as_bytes()])?;
-        // Its jobs would be taken for those that are submitted here. Ours goes back when the connection ends.
+        // An older job would be taken for one that is submitted here. The grabbed job goes back
+        // when the connection ends.
         worker.send(kind::GRAB_JOB, &[])?;
         let reply = worker.receive()?;
         anyhow::ensure!(
@@ -48,14 +49,14 @@ impl GearmanPair {
         Ok(Self { client, worker, submit, body })
     }
 
-    /// Sleeps until there is a job; keeps its handle in the worker's body.
+    /// Sleeps until there is a job, and keeps its handle in the worker's body.
     fn assigned(&mut self) -> anyhow::Result<()> {
         loop {
             self.worker.expect(kind::NOOP)?;
             self.worker.send(kind::GRAB_JOB, &[])?;
             match self.worker.receive()? {
                 kind::JOB_ASSIGN => return Ok(()),
-                // A server may wake a worker for nothing.
+                // A server can wake a worker although there is no job.
                 kind::NO_JOB => self.worker.send(kind::PRE_SLEEP, &[])?,
                 other => anyhow::bail!("a grab was answered by a packet of type {other}"),
             }
@@ -84,7 +85,7 @@ impl RoundTrip for GearmanPair {
 /// A blocking connection that reads one packet at a time.
 struct Connection {
     stream: BufReader<TcpStream>,
-    /// Arguments of the packet that was read last.
+    /// The arguments of the last packet.
     body: Vec<u8>,
 }
 
@@ -103,7 +104,7 @@ impl Connection {
         Ok(self.stream.get_mut().write_all(&request)?)
     }
 
-    /// Reads a packet; says of which kind it is.
+    /// Reads a packet. Returns its type.
     fn receive(&mut self) -> anyhow::Result<u32> {
         let mut header = [0; HEADER_BYTES];
         self.stream.read_exact(&mut header).context("no reply")?;
@@ -113,7 +114,7 @@ impl Connection {
         Ok(kind_of(&header))
     }
 
-    /// Reads a packet that must be of this kind.
+    /// Reads a packet, which must be of this type.
     fn expect(&mut self, kind: u32) -> anyhow::Result<()> {
         let received = self.receive()?;
         anyhow::ensure!(

@@ -11,12 +11,12 @@ use crate::driver::packets::{append_reply, append_request, kind};
 use crate::meter::Meter;
 use crate::{interrupt, process};
 
-/// Functions that an idle Gearman worker is registered for, unless others are asked for.
+/// The number of functions of an idle Gearman worker, unless the caller names another.
 pub(crate) const FUNCTIONS: usize = 10;
-/// How long the server gets to settle before its memory is read.
+/// The time in which the server settles before its memory is read.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// What each connection says before it is silent, and the reply to it.
+/// The request of each connection before it is silent, and the reply to it.
 #[derive(Debug)]
 pub(crate) struct Greeting {
     request: Vec<u8>,
@@ -24,7 +24,7 @@ pub(crate) struct Greeting {
 }
 
 impl Greeting {
-    /// A request of beanstalkd's protocol that leaves nothing behind, so that only the connection is measured.
+    /// A beanstalkd request that leaves nothing behind, so that only the connection is measured.
     pub(crate) fn beanstalk() -> Self {
         Self { request: b"list-tube-used\r\n".into(), reply: b"USING default\r\n".into() }
     }
@@ -38,7 +38,8 @@ impl Greeting {
         append_request(kind::GRAB_JOB, &[], &mut request);
         append_reply(kind::NO_JOB, &[], &mut reply);
         append_request(kind::PRE_SLEEP, &[], &mut request);
-        // Nothing replies to falling asleep; an echo says that the server has read that far.
+        // The server sends no reply when a worker falls asleep. An echo shows that the server has
+        // read that far.
         append_request(kind::ECHO_REQ, &[b"asleep"], &mut request);
         append_reply(kind::ECHO_RES, &[b"asleep"], &mut reply);
         Self { request, reply }
@@ -54,15 +55,16 @@ pub(crate) fn function_name(index: usize) -> String {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct IdleReport {
     pub(crate) connections: usize,
-    /// From the first connection to the reply on the last one; they are opened one after the other.
+    /// The time from the first connection to the reply on the last one. They are opened one after
+    /// the other.
     pub(crate) opened_in_s: f64,
     pub(crate) resident_before: Option<u64>,
     pub(crate) resident_after: Option<u64>,
     pub(crate) bytes_per_connection: Option<f64>,
 }
 
-/// Opens connections that each send one request, and reads the server's memory. They stay open while the
-/// returned ones are kept.
+/// Opens connections that send one request each, and reads the server's memory. The returned
+/// connections stay open while the caller keeps them.
 pub(crate) fn run(
     address: SocketAddr,
     greeting: &Greeting,
@@ -75,7 +77,7 @@ pub(crate) fn run(
         (connections as u64) + 64 <= limit,
         "{connections} connections exceed the limit of {limit} open files; raise it with ulimit -n"
     );
-    // The first connection pays for what a server sets up once.
+    // The first connection includes memory that a server sets up only once.
     let _first = open(address, greeting)?;
     interrupt::sleep(SETTLE)?;
     let resident_before = server_pid.map(process::resident_bytes).transpose()?;

@@ -1,18 +1,19 @@
-//! Ctrl-C and termination: turned into an ordinary error, so that guards end child processes and remove folders.
+//! Ctrl-C and termination. They become an ordinary error, so that guards end child processes and
+//! remove folders.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// The user asked to stop before there was a result.
+/// The user stopped the run before there was a result.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub struct Interrupted;
 
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Starts to watch; a second signal ends the process at once.
+/// Starts to watch for signals. A second signal ends the process at once.
 pub(crate) fn watch() -> anyhow::Result<()> {
     let flag = INTERRUPTED.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -22,7 +23,7 @@ pub(crate) fn watch() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An error once a signal has arrived. Every loop that can last calls it.
+/// Returns an error once a signal has arrived. Every loop that can last long calls it.
 pub(crate) fn check() -> anyhow::Result<()> {
     match INTERRUPTED.get() {
         Some(flag) if flag.load(Ordering::Relaxed) => Err(Interrupted.into()),

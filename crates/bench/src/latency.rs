@@ -8,14 +8,14 @@ use serde::Serialize;
 /// Longer latencies are counted as this long.
 const LONGEST_NS: u64 = 600_000_000_000;
 
-/// Collects latencies; costs a few nanoseconds for each.
+/// Collects latencies. Each costs a few nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Latency {
     histogram: Histogram<u64>,
 }
 
 impl Latency {
-    /// Empty, with three significant digits.
+    /// An empty histogram with three significant digits.
     pub(crate) fn new() -> Self {
         let histogram =
             Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds are valid constants");
@@ -45,7 +45,7 @@ impl Latency {
     }
 }
 
-/// Latencies in microseconds; all 0 when nothing was measured.
+/// Latencies in microseconds. All are 0 if nothing was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[expect(clippy::struct_field_names, reason = "the unit is part of the names in JSON")]
 pub(crate) struct LatencySummary {
@@ -56,7 +56,7 @@ pub(crate) struct LatencySummary {
     pub(crate) max_us: f64,
 }
 
-/// A time in microseconds, in the unit that reads best.
+/// A time in microseconds, shown in the most readable unit.
 pub(crate) fn show_micros(micros: f64) -> String {
     match micros {
         m if m < 10.0 => format!("{m:.1} µs"),

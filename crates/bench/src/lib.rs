@@ -29,8 +29,8 @@ pub use args::{
 };
 pub use interrupt::Interrupted;
 
-/// Runs what the command line asked for and prints the result to standard output. Fails with [`Interrupted`] after
-/// Ctrl-C.
+/// Runs the measurement that the command line names, and prints the result to standard output.
+/// Fails with [`Interrupted`] after Ctrl-C.
 pub fn run(args: BenchArgs) -> anyhow::Result<()> {
     interrupt::watch()?;
     match args.mode {

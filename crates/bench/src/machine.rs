@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-/// Facts that a reader needs to judge absolute figures.
+/// The facts that a reader needs to judge absolute figures.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
@@ -14,14 +14,14 @@ pub(crate) struct Machine {
     pub(crate) memory_gib: f64,
     pub(crate) kernel: String,
     pub(crate) is_virtual: bool,
-    /// Kind of the file system that holds the servers' data.
+    /// The kind of the file system with the servers' data.
     pub(crate) file_system: String,
-    /// Day of the measurement, UTC.
+    /// The day of the measurement, UTC.
     pub(crate) date: String,
 }
 
 impl Machine {
-    /// Describes this machine; `scratch` is the folder of the servers' data.
+    /// Describes this machine. `scratch` is the folder of the servers' data.
     pub(crate) fn here(scratch: &Path) -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -42,7 +42,7 @@ impl Machine {
         }
     }
 
-    /// In memory-backed folders a sync costs nothing, so durable rows would mean nothing.
+    /// In memory-backed folders a sync costs nothing, so durable rows would have no meaning.
     pub(crate) fn disk_is_memory(&self) -> bool {
         matches!(self.file_system.as_str(), "tmpfs" | "ramfs")
     }
@@ -57,7 +57,7 @@ fn kibibytes(value: &str) -> Option<f64> {
     value.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The kind of the file system that holds `path`: the mount with the longest matching prefix.
+/// The kind of the file system that contains `path`: the mount with the longest matching prefix.
 fn file_system_of<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     mounts
         .lines()

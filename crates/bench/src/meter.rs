@@ -1,17 +1,17 @@
-//! The live line that a run shows on a terminal. Elsewhere it prints nothing.
+//! The live line of a run on a terminal. Elsewhere it prints nothing.
 
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A line on standard error that says how far a run is.
+/// A line on standard error that shows the progress of a run.
 #[derive(Debug)]
 pub(crate) struct Meter {
     bar: ProgressBar,
 }
 
 impl Meter {
-    /// A line when standard error is a terminal, nothing otherwise.
+    /// A visible line if standard error is a terminal. Otherwise a hidden one.
     pub(crate) fn new() -> Self {
         if std::io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -24,12 +24,12 @@ impl Meter {
         }
     }
 
-    /// Nothing at all.
+    /// A line that is never shown.
     pub(crate) fn hidden() -> Self {
         Self { bar: ProgressBar::hidden() }
     }
 
-    /// Shows `text`. Call it a few times a second at most.
+    /// Shows `text`. Call it at most a few times per second.
     pub(crate) fn show(&self, text: String) {
         if !self.bar.is_hidden() {
             self.bar.set_message(text);

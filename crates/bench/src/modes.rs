@@ -18,7 +18,7 @@ use crate::process;
 use crate::table::{Table, show_count};
 use crate::trip::{self, TripPlan};
 
-/// A run that is bounded by a count ends by it, or after this long.
+/// The time limit of a run that ends by a count.
 const COUNTED_RUN_MAX: Duration = Duration::from_hours(1);
 
 /// `bench put`.
@@ -110,7 +110,7 @@ pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<()> {
     show(&args.target, &report, &table)
 }
 
-/// One driver per connection; each gets its own place in the common script.
+/// One driver per connection. Each has its own place in the common script.
 pub(crate) fn drivers<D: Driver + 'static>(
     connections: usize,
     script: Script,
@@ -149,7 +149,7 @@ pub(crate) fn work_drivers(function: &str, connections: usize) -> Vec<Box<dyn Dr
     (0..connections).map(|_| Box::new(Gearman::take(function)) as Box<dyn Driver>).collect()
 }
 
-/// Connections that put into one queue, under the protocol's name for it.
+/// Connections that put into one queue, by the protocol's name for it.
 pub(crate) fn queue_put_drivers(
     protocol: Protocol,
     queue: &str,
@@ -167,7 +167,7 @@ pub(crate) fn queue_put_drivers(
     }
 }
 
-/// Connections that take from one queue and finish what they took.
+/// Connections that take jobs from one queue and finish them.
 pub(crate) fn queue_take_drivers(
     protocol: Protocol,
     queue: &str,
@@ -230,7 +230,7 @@ fn run_load(
     })
 }
 
-/// The first of the server's addresses that takes a connection.
+/// The first of the server's addresses that accepts a connection.
 fn reach(target: &TargetArgs) -> anyhow::Result<SocketAddr> {
     let server = target.server();
     let candidates = server.to_socket_addrs().with_context(|| format!("cannot find {server}"))?;
@@ -242,7 +242,7 @@ fn reach(target: &TargetArgs) -> anyhow::Result<SocketAddr> {
         }
     }
     match failure {
-        // The kind alone is in words; the error itself says its number, too.
+        // Only the kind is in words. The error's own text also has its number.
         Some(error) => {
             anyhow::bail!("cannot connect to {server}: {}; is the server running?", error.kind())
         }

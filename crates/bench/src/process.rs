@@ -14,7 +14,7 @@ pub(crate) fn cpu_time(pid: u32) -> anyhow::Result<Duration> {
         .with_context(|| format!("cannot look at process {pid}"))?;
     let mut nanoseconds = 0;
     for task in tasks {
-        // A thread may end between the listing and the reading.
+        // A thread can end between the listing and the reading.
         if let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) {
             nanoseconds += first_number(&text).unwrap_or(0);
         }
@@ -51,7 +51,7 @@ pub(crate) fn allowed_cpus() -> anyhow::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Binds the calling thread, and what it starts from now on, to one processor.
+/// Binds the calling thread, and all threads and processes that it starts later, to one processor.
 pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
     pin_to(&[cpu])
 }
@@ -74,7 +74,7 @@ pub(crate) fn processor_busy(cpu: usize) -> anyhow::Result<Duration> {
     Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second().max(1)))
 }
 
-/// User, nice, system, interrupts and stolen time; not idle and not waiting for a disk.
+/// User, nice, system, interrupts and stolen time. Idle time and waits for a disk are not included.
 fn busy_ticks(stat: &str, cpu: usize) -> Option<u64> {
     let name = format!("cpu{cpu}");
     let line = stat.lines().find(|line| line.split(' ').next() == Some(&name))?;
@@ -83,10 +83,11 @@ fn busy_ticks(stat: &str, cpu: usize) -> Option<u64> {
     (ticks.len() == 8).then(|| ticks.iter().sum::<u64>() - ticks[3] - ticks[4])
 }
 
-/// Raises the limit of open files as far as allowed; children inherit it. Returns the limit.
+/// Raises the limit of open files as far as the system allows. Children inherit it. Returns the
+/// limit.
 pub(crate) fn raise_file_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    // A failure leaves the old limit, which the caller sees.
+    // If it fails, the old limit remains, and the caller sees that.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

@@ -1,10 +1,11 @@
-//! Open-loop schedule: when each operation falls due, independently of the server.
+//! Open-loop schedule: when each operation is due, independently of the server.
 //!
-//! Operation `i` of the run is due at `i / rate` and belongs to connection `i mod connections`. Both directions
-//! are formulas, so a backlog of a million due operations costs no memory, and the latency of each still counts
-//! from its own due time. That is what avoids coordinated omission: a stalled server cannot slow the clock down.
+//! Operation `i` of the run is due at `i / rate` and belongs to connection `i mod connections`.
+//! Both directions are formulas. So a backlog of a million due operations costs no memory, and the
+//! latency of each still counts from its own due time. This avoids coordinated omission: a stalled
+//! server cannot slow the clock down.
 
-/// The schedule of one run. Times are nanoseconds since the run began.
+/// The schedule of one run. Times are nanoseconds since the start of the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     interval_ns: f64,
@@ -12,29 +13,29 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule of `rate` operations a second, dealt to `connections` in turn.
+    /// A schedule of `rate` operations per second, dealt to `connections` in turn.
     pub(crate) fn new(rate: f64, connections: usize) -> Self {
         assert!(rate > 0.0, "a schedule needs a positive rate");
         assert!(connections > 0, "a schedule needs a connection");
         Self { interval_ns: 1e9 / rate, connections: connections as u64 }
     }
 
-    /// How many operations of the whole run are due at `now_ns`. The first is due at 0.
+    /// The number of operations of the whole run that are due at `now_ns`. The first is due at 0.
     pub(crate) fn due_total(&self, now_ns: u64) -> u64 {
         (now_ns as f64 / self.interval_ns) as u64 + 1
     }
 
-    /// How many of the first `total` operations belong to `connection`.
+    /// The number of operations among the first `total` that belong to `connection`.
     pub(crate) fn share(&self, total: u64, connection: usize) -> u64 {
         (total + self.connections - 1 - connection as u64) / self.connections
     }
 
-    /// When the `nth` operation (from 0) of `connection` is due.
+    /// The due time of the `nth` operation (from 0) of `connection`.
     pub(crate) fn due_ns(&self, connection: usize, nth: u64) -> u64 {
         self.due_ns_of(nth * self.connections + connection as u64)
     }
 
-    /// When operation `index` of the whole run is due.
+    /// The due time of operation `index` of the whole run.
     pub(crate) fn due_ns_of(&self, index: u64) -> u64 {
         (index as f64 * self.interval_ns) as u64
     }
@@ -66,7 +67,7 @@ mod tests {
     #[test]
     fn a_stall_does_not_move_due_times() {
         let schedule = Schedule::new(1000.0, 2);
-        // Nothing was sent for a second: 1001 operations are due, and the oldest of them is a second old.
+        // No operation was sent for a second: 1001 are due, and the oldest is a second late.
         let now_ns = 1_000_000_000;
         assert_eq!(schedule.due_total(now_ns), 1001);
         assert_eq!(now_ns - schedule.due_ns(0, 0), 1_000_000_000);

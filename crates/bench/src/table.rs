@@ -1,18 +1,19 @@
-//! Tables of text: aligned for a terminal, or as Markdown. Numbers as people read them.
+//! Tables of text: aligned for a terminal, or as Markdown. Numbers in readable form.
 
 use unicode_width::UnicodeWidthStr;
 
-/// A table with a head; every row has as many cells as the head.
+/// A table with a head. Every row has as many cells as the head.
 #[derive(Debug)]
 pub struct Table {
     head: Vec<String>,
-    /// How many columns, from the first, hold words and are aligned to the left; figures go to the right.
+    /// The number of first columns that contain words and are aligned to the left. Figures are
+    /// aligned to the right.
     word_columns: usize,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// An empty table whose first `word_columns` hold words.
+    /// An empty table whose first `word_columns` columns contain words.
     pub fn new(word_columns: usize, head: &[&str]) -> Self {
         Self {
             head: head.iter().map(ToString::to_string).collect(),
@@ -27,7 +28,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Columns padded with blanks.
+    /// The table as text, with columns padded with blanks.
     pub fn text(&self) -> String {
         let mut widths = vec![0; self.head.len()];
         for row in std::iter::once(&self.head).chain(&self.rows) {
@@ -84,7 +85,7 @@ pub(crate) fn show_count(value: f64) -> String {
     format!("{}{suffix}", three_digits(scaled))
 }
 
-/// A number below 1000 with three significant digits, no more than two of them after the point.
+/// A number below 1000 with three significant digits, at most two of them after the point.
 pub(crate) fn three_digits(value: f64) -> String {
     match value.abs() {
         v if v >= 99.95 => format!("{value:.0}"),

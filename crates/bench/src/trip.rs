@@ -1,6 +1,6 @@
-//! Round trip: from a put to its arrival at a waiting consumer; in Gearman, to its result.
+//! Round trip: from a put to its arrival at a waiting consumer. In Gearman, to its result.
 //!
-//! One thread and blocking sockets: it measures one put at a time on a quiet server, so there is
+//! One thread and blocking sockets: it measures one put at a time on a quiet server. So there is
 //! nothing to multiplex, and no poll between the reply and the clock.
 
 use std::net::SocketAddr;
@@ -15,14 +15,15 @@ use crate::interrupt;
 use crate::latency::{Latency, LatencySummary};
 use crate::meter::Meter;
 
-/// What to do.
+/// The plan of a run.
 pub(crate) struct TripPlan<'a> {
-    /// The servers. Their trips alternate, so that other work of the machine affects all alike.
+    /// The servers. Their trips alternate, so that other work of the machine affects all servers
+    /// alike.
     pub(crate) addresses: &'a [SocketAddr],
     pub(crate) protocol: Protocol,
-    /// Pairs of producer and consumer at each server, used in turn; each pair has a queue of its own.
+    /// Pairs of producer and consumer at each server, used in turn. Each pair has its own queue.
     pub(crate) pairs: usize,
-    /// Trips a second at each server, or one after the other without a pause.
+    /// Trips per second at each server. `None`: one after the other without a pause.
     pub(crate) rate: Option<f64>,
     pub(crate) duration: Duration,
     pub(crate) body_bytes: usize,
@@ -36,9 +37,9 @@ pub(crate) struct TripReport {
     pub(crate) latency: LatencySummary,
 }
 
-/// A producer and a consumer that waits for it.
+/// A producer, and a consumer that waits for its jobs.
 pub(crate) trait RoundTrip {
-    /// One trip; returns when it was over. Leaves the consumer waiting for the next one.
+    /// Makes one trip. Returns its end time. The consumer then waits for the next trip.
     fn trip(&mut self) -> anyhow::Result<Instant>;
 }
 
@@ -53,16 +54,17 @@ struct Line {
     pairs: Vec<Box<dyn RoundTrip>>,
     latency: Latency,
     trips: u64,
-    /// When its last trip was over.
+    /// The end of its last trip.
     idle_since: Instant,
 }
 
-/// Runs a plan to its end; a report for each server. A tenth of the time is warm-up.
+/// Runs a plan to its end. Returns a report for each server. A tenth of the time is warm-up.
 pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<Vec<TripReport>> {
     let open = |&address| Line::open(plan, address);
     let mut lines = plan.addresses.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
     let lines_count = lines.len();
-    // There is no reply to a consumer that begins to wait; this is long enough for the server to have read it.
+    // A consumer that begins to wait gets no reply. This is long enough for the server to have read
+    // its request.
     interrupt::sleep(Duration::from_millis(20))?;
     let start = Instant::now();
     let measured_from = start + plan.duration / 10;
@@ -81,8 +83,8 @@ pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<Vec<TripReport>> {
             break;
         }
         let line = &mut lines[nth % lines_count];
-        // A put that its predecessor held up counts from when it was due, or a stall would hide itself. What
-        // another server held up does not count.
+        // If the trip before it was late, a put counts from its due time. Otherwise a stall would
+        // hide itself. A delay by another server does not count.
         let began = due.filter(|&due| line.idle_since > due).unwrap_or(now);
         let arrived = line.pairs[nth / lines_count % plan.pairs].trip()?;
         line.idle_since = Instant::now();
@@ -125,7 +127,7 @@ fn open_beanstalk_pair(
     let tube = format!("bench-trip-{index}");
     let mut producer = Client::connect(address)?;
     producer.enter(&tube)?;
-    // Their arrival would be taken for that of the jobs that are put here.
+    // An old job's arrival would be taken for that of a job that is put here.
     for state in ["ready", "delayed", "reserved"] {
         let count = producer.tube_figure(&tube, &format!("current-jobs-{state}"))?;
         anyhow::ensure!(
@@ -160,7 +162,7 @@ fn put_request(body_bytes: usize) -> Vec<u8> {
     request
 }
 
-/// Sleeps most of the way and spins the rest: a sleep alone ends some 60 µs late.
+/// Sleeps most of the time and spins the rest, because a sleep alone ends some 60 µs late.
 fn wait_until(instant: Instant) {
     const SPIN: Duration = Duration::from_micros(200);
     let left = instant.saturating_duration_since(Instant::now());

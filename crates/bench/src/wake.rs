@@ -1,5 +1,4 @@
-//! How soon a sleeping Gearman worker is woken for a job, when thousands of others are woken as
-//! well.
+//! How soon a sleeping Gearman worker wakes for a job if thousands of others wake as well.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,11 +13,11 @@ use crate::idle::function_name;
 use crate::interrupt;
 use crate::latency::Latency;
 
-/// Jobs that are submitted, each when all workers sleep.
+/// The number of jobs. Each is submitted when all workers sleep.
 const JOBS: usize = 20;
 
-/// Submits jobs to functions that all `workers` are registered for. For each, another worker is asked when it
-/// heard of it; that one does the job, and all go back to sleep.
+/// Submits jobs to functions that all `workers` are registered for. For each job, measures the
+/// wake-up time of another worker. That worker does the job, and all go back to sleep.
 pub(crate) fn measure(
     address: SocketAddr,
     workers: &mut [TcpStream],
@@ -45,7 +44,7 @@ pub(crate) fn measure(
     Ok(latency)
 }
 
-/// Does the job that is there.
+/// Does the waiting job.
 fn finish(worker: &mut TcpStream, client: &mut TcpStream) -> anyhow::Result<()> {
     let mut request = Vec::new();
     append_request(kind::GRAB_JOB, &[], &mut request);
@@ -59,7 +58,7 @@ fn finish(worker: &mut TcpStream, client: &mut TcpStream) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// All were woken; all but the `chosen` one have not read that yet.
+/// All workers were woken. All but the `chosen` one have not read that yet.
 fn sleep_again(workers: &mut [TcpStream], chosen: usize) -> anyhow::Result<()> {
     let mut request = Vec::new();
     append_request(kind::GRAB_JOB, &[], &mut request);
@@ -81,7 +80,7 @@ fn sleep_again(workers: &mut [TcpStream], chosen: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a packet, which must be of this kind; its arguments.
+/// Reads a packet, which must be of this type. Returns its arguments.
 fn expect(stream: &mut TcpStream, kind: u32) -> anyhow::Result<Vec<u8>> {
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header).context("no reply")?;

@@ -1,5 +1,5 @@
-//! The disk alone: append a record to a growing file, sync it, again. No server with one client that waits for
-//! each reply can be faster than this on the same file system.
+//! The disk alone: appends a record to a growing file, syncs it, and repeats. No server with one
+//! client that waits for each reply can be faster than this on the same file system.
 
 use std::fs::File;
 use std::io::Write;

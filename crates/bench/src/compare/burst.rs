@@ -16,16 +16,17 @@ use crate::interrupt;
 use crate::latency::Latency;
 
 const FUNCTION: &str = "heavy-burst";
-/// From the first submit to the moment; it must be enough for all of them.
+/// The time from the first submit to the moment. It must be enough for all submits.
 const LEAD: Duration = Duration::from_secs(10);
-/// The measurement begins so long before the moment.
+/// The measurement begins this long before the moment.
 const BEFORE: Duration = Duration::from_millis(20);
-/// Between two rounds of the quiet client: short, as the time in which jobs become ready is.
+/// The pause between two rounds of the quiet client. It is short, because the jobs become ready
+/// within a short time.
 const REST: Duration = Duration::from_micros(100);
-/// Between two looks at whether all are ready.
+/// The pause between two checks whether all jobs are ready.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Submits the jobs, waits for their moment, and measures until all are ready.
+/// Submits the jobs, waits for their moment, and measures until all jobs are ready.
 pub(super) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     let jobs = lab.sizes.burst_jobs;
     lab.meter().show("jobs are submitted that become ready at one moment".to_owned());
@@ -54,7 +55,7 @@ pub(super) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     ]))
 }
 
-/// Since 1970.
+/// The time since 1970.
 fn now() -> anyhow::Result<Duration> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?)
 }

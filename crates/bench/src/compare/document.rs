@@ -1,4 +1,4 @@
-//! The result for people: a table on the terminal, a page in Markdown.
+//! The result as people read it: a table on the terminal, and a page in Markdown.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use crate::table::{Table, three_digits};
 
 const NONE: &str = "–";
 
-/// The table of the terminal.
+/// The table for the terminal.
 pub(super) fn text(comparison: &Comparison) -> String {
     let mut text = outcome_table(&comparison.rows).text();
     for note in notes(comparison) {
@@ -21,7 +21,7 @@ pub(super) fn text(comparison: &Comparison) -> String {
     text
 }
 
-/// The page.
+/// The Markdown page.
 pub(super) fn markdown(comparison: &Comparison) -> String {
     let mut page = String::from("# Performance\n\n");
     page.push_str(
@@ -114,7 +114,7 @@ fn show_cpu(outcome: &Outcome) -> String {
     }
 }
 
-/// What a reader must know before trusting a figure.
+/// The facts that a reader needs before trusting a figure.
 fn notes(comparison: &Comparison) -> Vec<String> {
     let mut notes = Vec::new();
     if comparison.quick {
@@ -146,7 +146,7 @@ fn notes(comparison: &Comparison) -> Vec<String> {
         }
     }
     notes.extend(disturbance(comparison));
-    // The same reason often stands behind many rows: say it once.
+    // Many rows often fail for the same reason, so the page gives it only once.
     let mut errors: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for outcome in &comparison.rows {
         if let Some(error) = &outcome.error {
@@ -164,7 +164,7 @@ fn notes(comparison: &Comparison) -> Vec<String> {
     notes
 }
 
-/// How much other programs took of the servers' processor, when that is enough to move figures.
+/// The share of the servers' processor that other programs used, if it is enough to change figures.
 fn disturbance(comparison: &Comparison) -> Option<String> {
     const DISTURBED: f64 = 0.1;
     let shares =

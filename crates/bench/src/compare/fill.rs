@@ -6,10 +6,10 @@ use super::wire::{Wire, packet};
 use crate::driver::packets::kind;
 use crate::interrupt;
 
-/// Requests that are sent before their replies are read.
+/// The number of requests that are sent before their replies are read.
 const AT_ONCE: usize = 2000;
 
-/// Requests with this many lines in each reply.
+/// Sends requests. Each reply has this many lines.
 pub(super) fn lines(
     address: SocketAddr,
     requests: u64,
@@ -27,7 +27,7 @@ pub(super) fn lines(
     Ok(())
 }
 
-/// Packets of Gearman's.
+/// Sends Gearman packets.
 pub(super) fn packets(
     address: SocketAddr,
     requests: u64,

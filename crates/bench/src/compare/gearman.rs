@@ -13,7 +13,7 @@ use crate::modes::{submit_drivers, work_drivers};
 /// The function of all jobs.
 const FUNCTION: &str = "bench";
 
-/// The rows about workers of many functions, which take minutes: only measured when they are named.
+/// The rows about workers of many functions. They take minutes, so they run only if they are named.
 pub(super) const MANY_FUNCTIONS: &str = "M6b";
 
 /// Lineshaft's Gearman side against gearmand.
@@ -57,7 +57,7 @@ pub(super) fn rows() -> Vec<Row> {
     ]
 }
 
-/// Leaves out the rows that need gearmand when its program is not there; says which.
+/// Removes the rows that need gearmand if its program is missing. Returns their names.
 pub(super) fn without_missing(rows: &mut Vec<Row>, gearmand: &Path) -> Option<String> {
     if gearmand.exists() {
         return None;
@@ -77,11 +77,12 @@ pub(super) fn submit(lab: &Lab, shape: Shape, server: &Server) -> anyhow::Result
     lab.throughput(server, drivers, shape, lab.sizes.span())
 }
 
-/// Workers that take from a queue which is already long.
+/// Workers that take jobs from a queue that is already long.
 pub(super) fn grab(lab: &Lab, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
     let submits = submit_drivers(FUNCTION, 50, BODY_BYTES);
     lab.load(server, submits, 32, Bounds::exactly(lab.sizes.backlog_jobs))?;
-    // Without a warm-up: a fast server would have emptied the queue before the measurement began.
+    // There is no warm-up, because a fast server would empty the queue before the measurement
+    // begins.
     let workers = work_drivers(FUNCTION, shape.connections as usize);
     lab.throughput(server, workers, shape, Span { warm_up: Duration::ZERO, ..lab.sizes.span() })
 }

@@ -52,17 +52,17 @@ pub(super) enum Heavy {
     Reclaim,
 }
 
-/// Makes a request once.
+/// Makes one request.
 pub(super) type Once = Box<dyn FnMut() -> anyhow::Result<()> + Send>;
 
-/// A load that is prepared.
+/// A prepared load.
 #[derive(Default)]
 pub(super) struct HeavyLoad {
-    /// Run again and again, each in a thread of its own.
+    /// Functions that run repeatedly, each in its own thread.
     pub(super) loops: Vec<Once>,
-    /// End all connections of the loops.
+    /// Functions that close the connections of the loops.
     pub(super) disconnects: Vec<Disconnect>,
-    /// Connections that only have to be there.
+    /// Connections that only have to stay open.
     pub(super) held: Vec<TcpStream>,
 }
 
@@ -92,7 +92,7 @@ impl fmt::Display for Heavy {
 }
 
 impl Heavy {
-    /// In the order in which they are measured.
+    /// All loads, in the order of measurement.
     pub(super) const ALL: [Heavy; 27] = [
         Heavy::ListTubes,
         Heavy::ReserveOverTubes,
@@ -116,12 +116,12 @@ impl Heavy {
         Heavy::PutToChildren,
         Heavy::AdminStats,
         Heavy::AdminGraph,
-        // Behind all that ask about items: it empties their queues.
+        // After all loads that request items, because it empties their queues.
         Heavy::FlushAll,
         Heavy::StuckReaders,
         Heavy::LargeBodies,
         Heavy::IdleConnections,
-        // Behind all others: the reclaim that it sets going does not end with it.
+        // Last, because the reclaim that it starts continues after it.
         Heavy::Reclaim,
     ];
 
@@ -157,7 +157,8 @@ impl Heavy {
         }
     }
 
-    /// Connections that make the request at once: more, where that has stalled a server.
+    /// The number of connections that make the request at once. It is higher for requests that have
+    /// stalled a server in this way.
     fn connections(self) -> u32 {
         match self {
             Heavy::ListTubes
@@ -190,7 +191,7 @@ impl Heavy {
         }
     }
 
-    /// Connects, and does what the requests need.
+    /// Connects, and makes what the requests need.
     pub(super) fn prepare(self, lab: &Lab, server: &Server) -> anyhow::Result<HeavyLoad> {
         let mut load = HeavyLoad::default();
         if self == Heavy::Workers {
@@ -236,7 +237,7 @@ impl Heavy {
     }
 }
 
-/// A request whose reply ends with `tail`.
+/// Repeats a request whose reply ends with `tail`.
 fn asking(
     address: SocketAddr,
     request: &'static [u8],
@@ -251,7 +252,7 @@ fn asking(
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// This many requests at once, each with a reply of one line.
+/// Sends this many requests at once. Each has a reply of one line.
 fn repeated(address: SocketAddr, request: &[u8], times: usize) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
@@ -273,7 +274,7 @@ mod tests {
     fn every_burden_is_measured_once_and_has_a_name_of_its_own() {
         let names: BTreeSet<String> = Heavy::ALL.iter().map(Heavy::to_string).collect();
         assert_eq!(names.len(), Heavy::ALL.len());
-        // The last one in the order of the source.
+        // `Reclaim` is the last one in the source.
         assert_eq!(Heavy::Reclaim as usize + 1, Heavy::ALL.len());
     }
 

@@ -1,4 +1,5 @@
-//! Carries out single measurements: starts the server of a cell, loads it, reads the figures, ends it.
+//! Carries out single measurements: starts the server of a cell, loads it, reads the figures, and
+//! ends it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,10 +22,10 @@ use crate::trip::{self, TripPlan};
 
 /// Bytes in a body, unless a measurement says otherwise.
 pub(super) const BODY_BYTES: usize = 100;
-/// Queue of all measurements that need but one.
+/// The queue of all measurements that need only one.
 const QUEUE: &str = "default";
 
-/// Everything a measurement needs.
+/// The resources of a measurement.
 #[derive(Debug)]
 pub(super) struct Lab {
     pub(super) programs: Programs,
@@ -36,7 +37,7 @@ pub(super) struct Lab {
 }
 
 impl Lab {
-    /// Prepares a folder for the servers' data; it goes when the lab is dropped.
+    /// Prepares a folder for the servers' data. Dropping the lab removes it.
     pub(super) fn new(programs: Programs, sizes: Sizes, scratch: &PathBuf) -> anyhow::Result<Self> {
         let scratch = tempfile::Builder::new()
             .prefix("lineshaft-bench-")
@@ -49,7 +50,7 @@ impl Lab {
         &self.meter
     }
 
-    /// Measures the cells of one kind of work once; a sample for each.
+    /// Measures the cells of one kind of work once. Returns a sample for each.
     pub(super) fn measure(&mut self, cells: &[Cell]) -> Vec<anyhow::Result<Sample>> {
         let samples = match cells[0].work {
             Work::Trip | Work::Foreground => self.measure_trips(cells),
@@ -77,7 +78,7 @@ impl Lab {
         let folder = self.folder()?;
         let mut server = Server::start(&self.programs, cell.peer, folder.path())?;
         let sample = self.measure_on(cell, &server);
-        // A server that died says why; that helps more than what its client saw.
+        // A server that died printed the reason, which helps more than the client's error.
         server.check_alive()?;
         sample
     }
@@ -120,7 +121,8 @@ impl Lab {
         self.throughput(server, takes, shape, self.sizes.span())
     }
 
-    /// Puts jobs for twice the time that a taking lasts: putting is never slower than taking.
+    /// Puts jobs for twice the time of a take measurement, because putting is never slower than
+    /// taking.
     fn fill(&self, peer: Peer, server: &Server) -> anyhow::Result<()> {
         let puts = queue_put_drivers(protocol_of(peer), QUEUE, 50, BODY_BYTES);
         let whole = self.sizes.duration + self.sizes.warm_up;
@@ -129,9 +131,9 @@ impl Lab {
         Ok(())
     }
 
-    /// Measures servers that differ little, such as with one queue and with many, each for a moment and then the
-    /// next, so that all see the same machine: the difference is less than what a machine changes from one second
-    /// to the next.
+    /// Measures servers that differ little, such as with one queue and with many. Each is measured
+    /// for a moment, then the next, so that all have the same machine. The difference between them
+    /// is less than the difference of a machine from one second to the next.
     fn measure_in_turn(&self, cells: &[Cell]) -> anyhow::Result<Vec<Sample>> {
         let mut servers = Vec::new();
         for cell in cells {
@@ -146,7 +148,7 @@ impl Lab {
             servers.push((server, folder));
         }
         let sums = self.turns(cells, &servers);
-        // A server that died says why; that helps more than what its client saw.
+        // A server that died printed the reason, which helps more than the client's error.
         for (server, _) in &mut servers {
             server.check_alive()?;
         }
@@ -188,7 +190,7 @@ impl Lab {
         self.throughput(server, drivers, shape, self.sizes.span() / TURNS)
     }
 
-    /// Makes queues that stay, by a job in each.
+    /// Creates queues that stay, because each has a job.
     fn make_queues(&self, queues: u32, server: &Server) -> anyhow::Result<()> {
         let script = Beanstalk::puts_with_use(BODY_BYTES, queues as usize);
         self.load(
@@ -208,7 +210,8 @@ impl Lab {
         shape: Shape,
         span: Span,
     ) -> anyhow::Result<Sample> {
-        // A server that syncs each write needs seconds to answer 500 connections once: measure it twice round.
+        // A server that syncs each write needs seconds to answer 500 connections once, so the run
+        // lasts for at least two operations of each.
         let least = 2 * u64::from(shape.connections) * u64::from(shape.depth);
         let Span { warm_up, duration } = span;
         let bounds = Bounds { count: None, duration, least, warm_up };
@@ -244,7 +247,8 @@ impl Lab {
         Ok(sample)
     }
 
-    /// Time that the server's processor gave to others. `None`: the server has more than one.
+    /// The time that the server's processor spent on other programs. `None`: the server has more
+    /// than one.
     fn foreign_time(&self, server: &Server) -> anyhow::Result<Option<Duration>> {
         if server.has_both_processors {
             return Ok(None);
@@ -253,8 +257,9 @@ impl Lab {
         Ok(Some(busy.saturating_sub(process::cpu_time(server.pid())?)))
     }
 
-    /// Measures the round trips of all these cells, which are of one kind of work, trip by trip in turn: at a tenth
-    /// of a millisecond, a machine differs more from one second to the next than servers do from each other.
+    /// Measures the round trips of all these cells, which are of one kind of work, one trip of each
+    /// in turn. At a tenth of a millisecond, a machine differs more from one second to the next
+    /// than servers differ from each other.
     fn measure_trips(&self, cells: &[Cell]) -> anyhow::Result<Vec<Sample>> {
         let mut servers = Vec::new();
         for cell in cells {
@@ -265,7 +270,8 @@ impl Lab {
         let addresses: Vec<_> = servers.iter().map(|(server, _)| server.address).collect();
         let (protocol, rate, duration) = match cells[0].work {
             Work::Foreground => (Protocol::Gearman, None, self.sizes.trip),
-            // At this rate the slowest hundredth is few trips, and by that what the machine did meanwhile.
+            // At this rate the slowest hundredth is only a few trips. Other work of the machine
+            // meanwhile would decide it.
             _ => (Protocol::Beanstalk, Some(500.0), self.sizes.trip * 4),
         };
         let reports = trip::run(&TripPlan {
@@ -298,7 +304,7 @@ impl Lab {
         restart::run(self, peer, self.logs[&peer].path())
     }
 
-    /// Runs a load; a refused operation is an error.
+    /// Runs a load. A refused operation is an error.
     pub(super) fn load(
         &self,
         server: &Server,
@@ -333,7 +339,7 @@ impl Lab {
     }
 }
 
-/// What a server is spoken to in when jobs are put and taken.
+/// The protocol in which a server gets puts and takes.
 fn protocol_of(peer: Peer) -> Protocol {
     match peer {
         Peer::Lineshaft(

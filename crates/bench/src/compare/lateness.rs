@@ -1,8 +1,9 @@
-//! Lateness of timers: how long after its due moment a delay, a ttr or a reserve timeout takes effect.
+//! Lateness of timers: how long after its due moment a delay, a ttr or a reserve timeout takes
+//! effect.
 //!
-//! All three kinds run at once, on connections of their own, each in a thread that mostly sleeps. Lateness counts
-//! from the moment the request was sent (delay, timeout) or its reply was read (ttr), so it includes about one
-//! network round trip.
+//! All three kinds run at once, on separate connections, each in a thread that mostly sleeps.
+//! Lateness counts from the moment the request was sent (delay, timeout) or its reply was read
+//! (ttr), so it includes about one network round trip.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -26,11 +27,12 @@ use crate::modes::put_drivers;
 const DELAY_S: u32 = 1;
 const TTR_S: u32 = 2;
 const TIMEOUT_S: u32 = 1;
-/// All timers of a kind are set within this time; shorter than `TTR_S`, or a holder would get an expired job.
+/// All timers of a kind are set within this time. It is shorter than `TTR_S`, so that no holder
+/// gets an expired job.
 const SPREAD: Duration = Duration::from_millis(1200);
 /// A timer without effect this long after its due time counts as this late.
 const NEVER: Duration = Duration::from_secs(5);
-/// Puts a second of the load that makes a server busy.
+/// The puts per second of the load that makes a server busy.
 const BUSY_RATE: f64 = 20_000.0;
 
 /// Measures all three kinds of timer.
@@ -81,7 +83,7 @@ fn record(latency: &mut Latency, due: Instant) {
     latency.record(Instant::now().saturating_duration_since(due).as_nanos() as u64, 1);
 }
 
-/// Counts what never came.
+/// Counts the timers that never took effect.
 fn record_missing(latency: &mut Latency, missing: usize) {
     latency.record(NEVER.as_nanos() as u64, missing as u64);
 }
@@ -133,8 +135,8 @@ fn ttrs(address: SocketAddr, timers: usize) -> anyhow::Result<Latency> {
     collect(&mut observer, timers, &due)
 }
 
-/// Takes jobs as they become ready, until all have come or none comes any more. The body of a job is its number,
-/// and `due` tells the due moments in the order of the numbers.
+/// Takes ready jobs until all have arrived, or no more arrive. The body of a job is its number, and
+/// `due` has the due moments in the order of the numbers.
 fn collect(
     consumer: &mut Client,
     timers: usize,
@@ -204,7 +206,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Whether the whole reply has arrived; it is short enough to come in one piece.
+    /// Whether the whole reply has arrived. It is short enough to arrive in one piece.
     fn timed_out(&mut self) -> anyhow::Result<bool> {
         let mut reply = [0; 64];
         match self.stream.read(&mut reply) {

@@ -1,4 +1,4 @@
-//! Memory: the size of a job, the memory that is freed with jobs, the size of an idle connection.
+//! Memory: the size of a job, the memory that deleted jobs free, the size of an idle connection.
 
 use std::net::TcpStream;
 use std::rc::Rc;
@@ -14,14 +14,14 @@ use crate::{interrupt, process, wake};
 
 const CONNECTIONS: usize = 50;
 const BODY_BYTES: usize = 100;
-/// How long a server gets to give memory back after the last job was deleted.
+/// The time in which a server can give memory back after the last job was deleted.
 const GIVE_BACK: Duration = Duration::from_secs(3);
 
 /// Puts jobs, deletes them in random order, and reads the server's memory before, between and after.
 pub(super) fn jobs(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     let count = lab.sizes.memory_jobs;
     let ids = IdSink::default();
-    // Connections and their buffers are paid for before the first reading.
+    // Memory for connections and their buffers is in use before the first reading.
     lab.load(server, put_drivers(&ids), 32, Bounds::exactly(1000))?;
     delete_all(lab, server, &ids)?;
     interrupt::sleep(Duration::from_millis(500))?;
@@ -76,13 +76,13 @@ fn shuffle(ids: &mut [u64]) {
     }
 }
 
-/// Memory of connections that do nothing.
+/// The memory of idle connections.
 pub(super) fn idle_connections(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     Ok(open_idle(lab, server, &Greeting::beanstalk())?.0)
 }
 
-/// Gearman workers that sleep, each registered for the same functions: their memory, the time to register all
-/// of them, and how soon one of them hears of a job.
+/// Sleeping Gearman workers, each registered for the same functions: their memory, the time to
+/// register all of them, and the time until one of them learns of a job.
 pub(super) fn idle_workers(lab: &Lab, functions: u32, server: &Server) -> anyhow::Result<Sample> {
     let functions = functions as usize;
     let greeting = Greeting::gearman_worker(functions);

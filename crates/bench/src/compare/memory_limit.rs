@@ -11,15 +11,16 @@ use super::work::{Metric, Sample};
 use crate::idle::{self, Greeting};
 use crate::{interrupt, process};
 
-/// Puts of beanstalkd's protocol in a batch; a quarter as many submits and items go with them.
+/// The puts of beanstalkd's protocol in a batch. The batch has a quarter as many submits, and a
+/// quarter as many items.
 const BATCH: usize = 1000;
-/// Bytes of bodies, in turn, before half of the jobs go and after that.
+/// The bytes of bodies, in turn: before half of the jobs are deleted, and after that.
 const SIZES: [[usize; 4]; 2] = [[10, 100, 1000, 10_000], [30, 300, 3000, 30_000]];
-/// Tubes, functions and item queues, of each as many.
+/// The number of tubes, of functions, and of item queues.
 const QUEUES: usize = 10_000;
 const CONNECTIONS: usize = 1000;
 
-/// Fills the server twice, and sets the higher of its resident sizes against the limit.
+/// Fills the server twice, and compares the higher of its resident sizes with the limit.
 pub(super) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     let greeting = Greeting::beanstalk();
     let (_, held) = idle::run(server.address, &greeting, CONNECTIONS, None, lab.meter())?;
@@ -30,7 +31,7 @@ pub(super) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     for sizes in SIZES {
         fill_up(server, &mut wire, sizes, &mut ids)?;
         highest = highest.max(process::resident_bytes(server.pid())?);
-        // Every other one, so that the next jobs fill gaps.
+        // Every second job, so that the next jobs fill gaps.
         let mut at = 0;
         let (gone, rest): (Vec<u64>, Vec<u64>) =
             std::mem::take(&mut ids).into_iter().partition(|_| {
@@ -44,7 +45,7 @@ pub(super) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     Ok(Sample::from([(Metric::OfLimit, highest as f64 / MEMORY_LIMIT as f64)]))
 }
 
-/// Puts until one is refused.
+/// Puts until the server refuses a put.
 fn fill_up(
     server: &Server,
     wire: &mut Wire,

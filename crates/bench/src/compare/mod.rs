@@ -1,7 +1,8 @@
-//! Side-by-side comparison: Lineshaft and its peers in one run, in interleaved rounds, judged against the goals.
+//! Side-by-side comparison: Lineshaft and its peers in one run, in interleaved rounds, judged
+//! against the goals.
 //!
 //! Invariants: no server and no folder outlives the run, even after a failure. A figure is never
-//! shown when one of its rounds failed.
+//! shown if one of its rounds failed.
 
 mod bare_sync;
 mod burst;
@@ -38,14 +39,14 @@ use crate::args::CompareArgs;
 use crate::machine::Machine;
 use crate::{interrupt, process};
 
-/// Rounds of a quick run; enough for a median that ignores one bad round.
+/// The rounds of a quick run. They are enough for a median that ignores one bad round.
 const QUICK_ROUNDS: u32 = 3;
 
 /// `bench compare`.
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     let mut rows = selected(&args.rows)?;
     if let Some(path) = &args.write {
-        // Better now than after all the measuring.
+        // An error here is better than one after all the measuring.
         let appending = File::options().create(true).append(true).open(path);
         appending.with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -76,7 +77,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     publish(args, &comparison)
 }
 
-/// Writes the page first: the reader of the other output may be gone.
+/// Writes the page first, because the reader of the other output can be gone.
 fn publish(args: &CompareArgs, comparison: &Comparison) -> anyhow::Result<()> {
     if let Some(path) = &args.write {
         let page = document::markdown(comparison);
@@ -99,7 +100,7 @@ fn publish(args: &CompareArgs, comparison: &Comparison) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The rows to measure: all, or those that were named.
+/// The rows to measure: all of them, or the named ones.
 fn selected(names: &[String]) -> anyhow::Result<Vec<Row>> {
     let all = rows::all();
     let ids: BTreeSet<&str> = all.iter().map(|row| row.id).collect();
@@ -147,7 +148,7 @@ fn versions(programs: &Programs) -> Vec<String> {
     known.into_iter().flatten().collect()
 }
 
-/// Measures every cell that the rows need, round by round. A cell that fails is not tried again.
+/// Measures every cell that the rows need, round by round. Does not retry a failed cell.
 fn measure_all(lab: &mut Lab, rows: &[Row], rounds: u32) -> anyhow::Result<Results> {
     let cells: BTreeSet<Cell> =
         rows.iter().flat_map(|row| [Some(row.ours), row.theirs]).flatten().collect();
@@ -174,7 +175,8 @@ fn measure_all(lab: &mut Lab, rows: &[Row], rounds: u32) -> anyhow::Result<Resul
     Ok(results)
 }
 
-/// The cells of a round, those that are measured together in one list, and in each round another server first.
+/// The cells of a round. Cells that are measured together are in one list. In each round another
+/// server comes first.
 fn ordered(cells: &BTreeSet<Cell>, round: u32) -> Vec<Vec<Cell>> {
     let cells: Vec<Cell> = cells.iter().copied().collect();
     let groups = cells.chunk_by(|left, right| left.work.goes_with(right.work));
@@ -187,7 +189,7 @@ fn ordered(cells: &BTreeSet<Cell>, round: u32) -> Vec<Vec<Cell>> {
     turned.collect()
 }
 
-/// The command line as somebody would type it.
+/// The command line as a user would type it.
 fn command_line() -> String {
     let mut words = vec!["lineshaft".to_owned(), "bench".to_owned()];
     words.extend(std::env::args().skip(1).skip_while(|word| word == "bench"));

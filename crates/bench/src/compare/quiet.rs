@@ -19,12 +19,13 @@ use crate::beanstalk_client::Client;
 use crate::interrupt;
 use crate::latency::Latency;
 
-/// Between two rounds of the quiet client.
+/// The pause between two rounds of the quiet client.
 const REST: Duration = Duration::from_millis(2);
-/// Judged only on a server without a log: with a log, a client that syncs waits until the disk has
-/// written the large bodies that came before. That is measured, too, but no server can help it.
+/// Judged only on a server without a log. With a log, a client that syncs waits until the disk has
+/// written the large bodies that came before. The run measures that, too, but no server can improve
+/// it.
 pub(super) const IN_MEMORY: [Heavy; 1] = [Heavy::LargeBodies];
-/// The loops run for so long before anything is measured.
+/// The loops run this long before the measurement begins.
 const BURDEN_BEFORE: Duration = Duration::from_millis(200);
 
 /// Fills the server, and measures all loads in turn.
@@ -33,7 +34,7 @@ pub(super) fn beside_all(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     beside_each(lab, server, &Heavy::ALL)
 }
 
-/// Measures those loads that are the server's own work, not that of the disk.
+/// Measures the loads that are the server's own work, not the disk's.
 pub(super) fn in_memory(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     beside_each(lab, server, &IN_MEMORY)
 }
@@ -54,7 +55,7 @@ fn beside_each(lab: &Lab, server: &Server, loads: &[Heavy]) -> anyhow::Result<Sa
         sample.insert(Metric::QuietP99Micros(heavy), beside.summary().p99_us);
         sample.insert(Metric::QuietLongestMicros(heavy), beside.summary().max_us);
     }
-    // What a load has left to do goes on behind it: a single time alone says little.
+    // Unfinished work of a load continues after it, so a single time alone says little.
     alone.sort_by(f64::total_cmp);
     let alone = median(&alone).context("there is no load")?;
     sample.insert(Metric::P99Micros, alone);
@@ -65,7 +66,7 @@ fn beside_each(lab: &Lab, server: &Server, loads: &[Heavy]) -> anyhow::Result<Sa
     Ok(sample)
 }
 
-/// The quiet client, with a tube of its own.
+/// The quiet client, with its own tube.
 pub(super) fn connect(server: &Server) -> anyhow::Result<Client> {
     let mut client = Client::connect(server.address)?;
     client.enter("quiet")?;
@@ -80,11 +81,11 @@ fn beside(load: HeavyLoad, client: &mut Client, span: Duration) -> anyhow::Resul
         let mut threads = Vec::new();
         for mut once in loops {
             threads.push(scope.spawn(move || {
-                // The generator has one processor, and the quiet client is the one that is measured.
+                // The generator has one processor, and the quiet client is the one to be measured.
                 rustix::process::nice(19).context("cannot be nice")?;
                 while !is_over.load(Ordering::Relaxed) {
                     match once() {
-                        // The connection was cut in the middle.
+                        // The connection was cut in the middle of a request.
                         Err(_) if is_over.load(Ordering::Relaxed) => break,
                         result => result?,
                     }
@@ -108,7 +109,7 @@ fn beside(load: HeavyLoad, client: &mut Client, span: Duration) -> anyhow::Resul
     latency
 }
 
-/// The quiet client's rounds for so long, with a rest after each.
+/// Rounds of the quiet client for this long, with a pause after each.
 pub(super) fn cycle(
     client: &mut Client,
     span: Duration,
@@ -129,7 +130,7 @@ pub(super) fn cycle(
     Ok(())
 }
 
-/// Puts jobs into many queues, of all dialects.
+/// Puts jobs into many queues of all dialects.
 fn fill(lab: &Lab, server: &Server) -> anyhow::Result<()> {
     let (jobs, queues) = (lab.sizes.heavy_jobs, lab.sizes.heavy_queues);
     lab.meter().show("a server is filled with jobs and queues".to_owned());

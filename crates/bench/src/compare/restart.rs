@@ -21,12 +21,12 @@ pub(super) fn fill(lab: &Lab, peer: Peer, folder: &Path) -> anyhow::Result<()> {
     server.kill()
 }
 
-/// Starts a server on the log in `folder`, takes the time to its first reply, and kills it.
+/// Starts a server on the log in `folder`, measures the time to its first reply, and kills it.
 pub(super) fn run(lab: &Lab, peer: Peer, folder: &Path) -> anyhow::Result<Sample> {
     let start = Instant::now();
     let mut server = Server::launch(&lab.programs, peer, folder)?;
     let mut client = loop {
-        // A server may listen before it has read its log: only a reply counts.
+        // A server can listen before it has read its log, so only a reply counts.
         if let Ok(mut client) = Client::connect(server.address) {
             client.command("list-tube-used\r\n", "USING")?;
             break client;

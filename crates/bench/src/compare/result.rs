@@ -8,7 +8,7 @@ use super::rows::{Row, Verdict};
 use super::work::{Cell, Metric, Sample};
 use crate::machine::Machine;
 
-/// All samples of a cell, one for each round, or why there is none.
+/// All samples of a cell, one for each round, or the reason why there are none.
 #[derive(Debug, Default)]
 pub(super) struct CellResult {
     pub(super) samples: Vec<Sample>,
@@ -16,7 +16,7 @@ pub(super) struct CellResult {
 }
 
 impl CellResult {
-    /// The values of one metric over all rounds, ascending.
+    /// The values of one metric over all rounds, in ascending order.
     pub(super) fn values(&self, metric: Metric) -> Vec<f64> {
         let mut values: Vec<f64> =
             self.samples.iter().filter_map(|sample| sample.get(&metric).copied()).collect();
@@ -24,13 +24,13 @@ impl CellResult {
         values
     }
 
-    /// The middle value of one metric; nothing when a round failed.
+    /// The median of one metric. `None` if a round failed.
     pub(super) fn median(&self, metric: Metric) -> Option<f64> {
         if self.error.is_some() { None } else { median(&self.values(metric)) }
     }
 }
 
-/// The middle of ascending values; the mean of the two middle ones when their number is even.
+/// The middle of ascending values. If their number is even, the mean of the two middle ones.
 pub(super) fn median(ascending: &[f64]) -> Option<f64> {
     let middle = ascending.len() / 2;
     match ascending.len() {
@@ -52,17 +52,17 @@ pub(super) struct Outcome {
     /// The judged server.
     pub(super) subject: String,
     pub(super) ours: Option<f64>,
-    /// The server it is compared with; empty for none.
+    /// The server that it is compared with. Empty if there is none.
     pub(super) peer: String,
     pub(super) theirs: Option<f64>,
-    /// What the goal is about: a ratio, or `ours` itself.
+    /// The figure of the goal: a ratio, or `ours` itself.
     pub(super) figure: Option<f64>,
     pub(super) floor: Option<f64>,
     pub(super) reach: Option<f64>,
     pub(super) verdict: Verdict,
     pub(super) cpu_ours_us: Option<f64>,
     pub(super) cpu_theirs_us: Option<f64>,
-    /// Why something was not measured.
+    /// The reason why something was not measured.
     pub(super) error: Option<String>,
     #[serde(skip)]
     pub(super) row: Row,
@@ -88,7 +88,7 @@ fn judge_row(row: &Row, results: &Results) -> Outcome {
     let cpu = |cell| median(cell, Metric::CpuMicrosPerOperation);
     let same_peer = row.theirs.is_some_and(|theirs| theirs.peer == row.ours.peer);
     let peer = match row.theirs {
-        // A server against itself: what differs is the work.
+        // A server is compared with itself, so the work is the difference.
         Some(theirs) if same_peer => theirs.work.to_string(),
         Some(theirs) => theirs.peer.to_string(),
         None => String::new(),
@@ -112,8 +112,8 @@ fn judge_row(row: &Row, results: &Results) -> Outcome {
     }
 }
 
-/// Servers that take turns within a round meet the same disturbances there, and others in the next round: so it is
-/// each round that compares them, and the middle of the rounds counts.
+/// Servers that take turns within a round have the same disturbances in it, and others in the next
+/// round. So each round compares them, and the median of the rounds counts.
 fn in_turn_figure(row: &Row, theirs: Cell, results: &Results) -> Option<f64> {
     let (ours, theirs) = (results.get(&row.ours)?, results.get(&theirs)?);
     if ours.error.is_some() || theirs.error.is_some() {
@@ -139,7 +139,7 @@ pub(super) struct Spread {
     pub(super) rounds: usize,
 }
 
-/// The spreads of everything that was measured.
+/// The spreads of all measurements.
 pub(super) fn spreads(results: &Results) -> Vec<Spread> {
     let mut spreads = Vec::new();
     for (cell, result) in results {
@@ -165,15 +165,15 @@ pub(super) fn spreads(results: &Results) -> Vec<Spread> {
     spreads
 }
 
-/// Everything, as `--json` prints it.
+/// The whole result, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub(super) struct Comparison {
     pub(super) machine: Machine,
-    /// What each program says of its version.
+    /// The version that each program prints.
     pub(super) versions: Vec<String>,
     pub(super) rounds: u32,
     pub(super) quick: bool,
-    /// Which rows were left out, and why; empty when none were.
+    /// The omitted rows, with the reason. Empty if there are none.
     pub(super) left_out: Option<String>,
     pub(super) server_cpu: usize,
     pub(super) generator_cpu: usize,

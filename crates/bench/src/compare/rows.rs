@@ -10,7 +10,7 @@ use super::work::{
 use super::work::{Cell, Keeping, Metric, Peer, Shape, Side, Work};
 use super::{gearman, quiet};
 
-/// Queues of the rows that ask what many queues cost.
+/// The number of queues in the rows that measure the cost of many queues.
 const MANY: u32 = 20_000;
 
 /// One line of the result.
@@ -37,11 +37,11 @@ pub(super) enum Goal {
     AtMost(f64, f64),
     /// Ours is at least this.
     AtLeast(f64, f64),
-    /// Shown for comparison only.
+    /// Only shown for comparison.
     Shown,
 }
 
-/// How a figure stands to its goal.
+/// The result of comparing a figure with its goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Verdict {
@@ -53,7 +53,7 @@ pub(super) enum Verdict {
 }
 
 impl Goal {
-    /// The figure that the goal is about: a ratio, or ours itself.
+    /// The figure of the goal: a ratio, or ours itself.
     pub(super) fn figure(self, ours: Option<f64>, theirs: Option<f64>) -> Option<f64> {
         match self {
             Goal::RatioAtLeast(..) | Goal::RatioAtMost(..) | Goal::Shown => divide(ours?, theirs?),
@@ -62,7 +62,7 @@ impl Goal {
         }
     }
 
-    /// Whether the figure is a ratio (of ours to theirs, or the other way round).
+    /// Whether the figure is a ratio (of ours to theirs, or the reverse).
     pub(super) fn is_ratio(self) -> bool {
         match self {
             Goal::RatioAtLeast(..)
@@ -169,7 +169,7 @@ fn throughput() -> Vec<Row> {
     ]
 }
 
-/// Kestrel's memcache protocol, whose `get` takes and finishes at once as Redis' `RPOP` does.
+/// Kestrel's memcache protocol. Its `get` takes and finishes at once, like Redis' `RPOP`.
 fn memcache() -> Vec<Row> {
     use Goal::RatioAtLeast as AtLeast;
     let mut rows = Vec::new();
@@ -189,7 +189,7 @@ fn memcache() -> Vec<Row> {
     rows
 }
 
-/// Many queues against one, each server against itself.
+/// Many queues compared with one. Each server is compared with itself.
 fn many_queues() -> Vec<Row> {
     let goal = Goal::RatioAtLeast(0.8, 0.95);
     let mut rows = Vec::new();
@@ -208,7 +208,7 @@ fn many_queues() -> Vec<Row> {
     rows
 }
 
-/// The part of a request that threads cannot do side by side.
+/// The part of a request that threads cannot run in parallel.
 fn lock() -> Vec<Row> {
     let watched = Peer::Lineshaft(Side::Watched, Keeping::Memory);
     let row = |work: Work| {
@@ -218,7 +218,8 @@ fn lock() -> Vec<Row> {
     vec![row(Work::Put(shape(50, 1))), row(Work::Take(shape(50, 1)))]
 }
 
-/// Two I/O threads against one. For the record: on two processors the generator takes one of them.
+/// Two I/O threads compared with one. Shown only: with two processors, the generator uses one of
+/// them.
 fn threads() -> Vec<Row> {
     let [one, two] = [1, 2].map(|threads| Peer::Lineshaft(Side::Threads(threads), Keeping::Memory));
     let row = |work| rate("T17b", work, two, one, Goal::Shown);
@@ -262,7 +263,7 @@ fn latency() -> Vec<Row> {
     rows
 }
 
-/// A quiet client beside a burst, and beside each load, set against the same client alone.
+/// A quiet client beside a burst, and beside each load, compared with the same client alone.
 fn heavy() -> Vec<Row> {
     let full = Peer::Lineshaft(Side::All, Keeping::SyncAlways);
     let burst = row(
@@ -322,7 +323,7 @@ fn memory() -> Vec<Row> {
     ]
 }
 
-/// A row about operations a second, the same work on both.
+/// A row about operations per second, with the same work on both servers.
 pub(super) fn rate(id: &'static str, work: Work, ours: Peer, theirs: Peer, goal: Goal) -> Row {
     let theirs = Some(cell(theirs, work));
     row(id, &work.to_string(), Metric::OperationsPerSecond, cell(ours, work), theirs, goal)

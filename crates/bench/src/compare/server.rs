@@ -1,4 +1,5 @@
-//! Starts the servers of a comparison on free loopback ports, bound to their processor, and always ends them.
+//! Starts the servers of a comparison on free loopback ports, bound to their processor, and always
+//! ends them.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,13 +14,13 @@ use super::wire::page;
 use super::work::{Binlog, Keeping, Peer, Side};
 use crate::{interrupt, process};
 
-/// How long a server may take until it accepts a connection.
+/// The time limit for a server until it accepts a connection.
 const START_MAX: Duration = Duration::from_mins(1);
 
-/// The memory that a server with a bound may use, in bytes.
+/// The memory limit of a server that has one, in bytes.
 pub(super) const MEMORY_LIMIT: u64 = 1 << 30;
 
-/// Where the programs are, and which processor is whose.
+/// The paths of the programs, and their processors.
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
     pub(super) lineshaft: PathBuf,
@@ -35,13 +36,13 @@ pub(super) struct Programs {
 pub(super) struct Server {
     child: Child,
     pub(super) address: SocketAddr,
-    /// Addresses of the other protocols, if the server speaks all.
+    /// Addresses of the other protocols, if the server supports all of them.
     pub(super) gearman: SocketAddr,
     pub(super) memcache: SocketAddr,
     pub(super) admin: SocketAddr,
-    /// Where it shows its metrics, if it was asked to.
+    /// The address of its metrics, if it has been started with one.
     http: Option<SocketAddr>,
-    /// It may use the generator's processor, too.
+    /// Whether it can use the generator's processor, too.
     pub(super) has_both_processors: bool,
     output: PathBuf,
 }
@@ -62,7 +63,7 @@ impl Server {
         }
     }
 
-    /// Starts `peer` without waiting for it.
+    /// Starts `peer` and returns at once.
     pub(super) fn launch(programs: &Programs, peer: Peer, folder: &Path) -> anyhow::Result<Self> {
         let address = free_address()?;
         let [gearman, memcache, admin, http] =
@@ -89,7 +90,8 @@ impl Server {
         }
         let http = has_http.then_some(http);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        // A child inherits the affinity of the thread that starts it, so no helper program is needed to bind it.
+        // A child inherits the affinity of the thread that starts it, so no helper program has to
+        // bind it.
         let has_both_processors = matches!(peer, Peer::Lineshaft(Side::Threads(_), _));
         if has_both_processors {
             process::pin_to(&[programs.server_cpu, programs.generator_cpu])?;
@@ -107,7 +109,8 @@ impl Server {
         self.child.id()
     }
 
-    /// Two numbers of its metrics: seconds under the broker's lock, and of processor time. `None`: it shows none.
+    /// Two numbers of its metrics: the seconds under the broker's lock, and those of processor
+    /// time. `None`: it has no metrics.
     pub(super) fn lock_and_processor(&self) -> anyhow::Result<Option<(f64, f64)>> {
         if self.http.is_none() {
             return Ok(None);
@@ -130,7 +133,7 @@ impl Server {
         Ok(values)
     }
 
-    /// An error, with the server's last words, when it has ended.
+    /// Returns an error with the end of the server's output if it has ended.
     pub(super) fn check_alive(&mut self) -> anyhow::Result<()> {
         let Some(status) = self.child.try_wait()? else { return Ok(()) };
         let text = fs::read_to_string(&self.output).unwrap_or_default();
@@ -149,7 +152,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only when the process has ended and was waited for.
+        // Both fail only if the process has ended and a wait has collected it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -218,14 +221,14 @@ impl Programs {
     pub(super) fn version(program: &Path, argument: &str) -> Option<String> {
         let output = Command::new(program).arg(argument).stdin(Stdio::null()).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout);
-        // gearmand begins with an empty line.
+        // gearmand's output begins with an empty line.
         let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
         let end = [" - ", " sha="].into_iter().filter_map(|mark| line.find(mark)).min();
         output.status.success().then(|| line[..end.unwrap_or(line.len())].to_owned())
     }
 }
 
-/// The file of a server that speaks all protocols.
+/// The configuration file of a server that supports all protocols.
 fn configuration(peer: Peer) -> String {
     let limits = match peer {
         Peer::Lineshaft(Side::Bounded, _) => format!("[limits]\nmemory = {MEMORY_LIMIT}\n\n"),

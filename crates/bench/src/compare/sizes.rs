@@ -5,33 +5,34 @@ use std::time::Duration;
 use crate::args::CompareArgs;
 use crate::process;
 
-/// Turns that each server takes when servers are loaded in turn, each a part of the usual time.
+/// The number of turns of each server when servers are loaded in turn. Each turn is a part of the
+/// usual time.
 pub(super) const TURNS: u32 = 5;
 
 /// Upper bound of a run that ends by a count.
 const COUNTED_RUN_MAX: Duration = Duration::from_mins(5);
 
-/// How much of everything.
+/// The sizes of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Sizes {
     pub(super) duration: Duration,
     pub(super) warm_up: Duration,
     pub(super) trip: Duration,
-    /// Most jobs that are put for a take measurement; filling ends earlier when it takes long.
+    /// The most jobs that are put for a take measurement. Filling ends earlier if it takes long.
     pub(super) fill_jobs: u64,
-    /// Jobs that are queued before Gearman's workers begin to take.
+    /// The number of queued jobs when Gearman's workers begin to take.
     pub(super) backlog_jobs: u64,
     pub(super) memory_jobs: u64,
-    /// Jobs and queues of a server that is asked heavy requests.
+    /// The number of jobs and queues of a server that gets heavy requests.
     pub(super) heavy_jobs: u64,
     pub(super) heavy_queues: u64,
-    /// Jobs that become ready at one moment.
+    /// The number of jobs that become ready at one moment.
     pub(super) burst_jobs: u64,
     pub(super) restart_jobs: u64,
     pub(super) idle_connections: usize,
-    /// Connections that idle beside a quiet client.
+    /// The number of idle connections beside a quiet client.
     pub(super) idle_beside: usize,
-    /// Timers of each kind in a lateness measurement.
+    /// The number of timers of each kind in a lateness measurement.
     pub(super) timers: usize,
 }
 
@@ -90,7 +91,7 @@ impl Sizes {
 /// Time of a throughput measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// What is not measured, at the beginning.
+    /// The time at the beginning that is not measured.
     pub(super) warm_up: Duration,
     pub(super) duration: Duration,
 }
@@ -103,7 +104,7 @@ impl std::ops::Div<u32> for Span {
     }
 }
 
-/// When a load begins to be measured and when it ends.
+/// When the measurement of a load begins, and when it ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) count: Option<u64>,

@@ -1,4 +1,5 @@
-//! A small blocking connection for requests of any protocol, for measurements that follow single requests.
+//! A small blocking connection for requests of any protocol, for measurements that follow single
+//! requests.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -8,9 +9,9 @@ use anyhow::Context;
 
 use crate::driver::packets::append_request;
 
-/// Room for one read of a long reply.
+/// The buffer for one read of a long reply.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Longest time without a byte of a page.
+/// The time limit for the next byte of a page.
 const PAGE_REST_MAX: Duration = Duration::from_mins(1);
 
 /// One connection.
@@ -27,7 +28,7 @@ pub(super) struct Disconnect(TcpStream);
 impl Disconnect {
     /// Ends the connection.
     pub(super) fn cut(&self) {
-        // It may have ended by itself.
+        // The connection may already have ended.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
@@ -41,7 +42,7 @@ impl Wire {
         Ok(Self { stream, buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// What ends this connection.
+    /// A handle that can end this connection.
     pub(super) fn disconnect(&self) -> anyhow::Result<Disconnect> {
         Ok(Disconnect(self.stream.try_clone()?))
     }
@@ -51,7 +52,7 @@ impl Wire {
         Ok(self.stream.write_all(request)?)
     }
 
-    /// Reads on until what came last is `tail`. Nothing may be under way behind it.
+    /// Reads until the last bytes are `tail`. No further reply can be on its way.
     pub(super) fn read_to(&mut self, tail: &[u8]) -> anyhow::Result<()> {
         let mut last = Vec::new();
         while !last.ends_with(tail) {
@@ -62,7 +63,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Reads this many lines. Nothing may be under way behind them.
+    /// Reads this many lines. No further reply can be on its way.
     pub(super) fn read_lines(&mut self, mut lines: usize) -> anyhow::Result<()> {
         while lines > 0 {
             let count = self.read()?;
@@ -73,7 +74,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Reads this many lines, and says them. Nothing may be under way behind them.
+    /// Reads this many lines and returns them. No further reply can be on its way.
     pub(super) fn read_text(&mut self, lines: usize) -> anyhow::Result<String> {
         let mut text = Vec::new();
         let mut came = 0;
@@ -86,7 +87,7 @@ impl Wire {
         Ok(String::from_utf8(text)?)
     }
 
-    /// Reads packets of Gearman's until a job comes, and says its handle.
+    /// Reads Gearman packets until a job comes, and returns its handle.
     pub(super) fn read_handle(&mut self) -> anyhow::Result<Vec<u8>> {
         const JOB_ASSIGN: u32 = 11;
         loop {
@@ -104,12 +105,12 @@ impl Wire {
         }
     }
 
-    /// The connection itself, for who needs only that it is there.
+    /// The connection itself, for a caller that only needs it open.
     pub(super) fn into_stream(self) -> TcpStream {
         self.stream
     }
 
-    /// Reads and throws away until the connection ends.
+    /// Reads until the connection ends, and discards the bytes.
     pub(super) fn drain(&mut self) {
         while self.read().is_ok() {}
     }
@@ -121,14 +122,14 @@ impl Wire {
     }
 }
 
-/// A packet of Gearman's, as a client sends it.
+/// A Gearman packet in a client's form.
 pub(super) fn packet(kind: u32, body: &[u8]) -> Vec<u8> {
     let mut packet = Vec::new();
     append_request(kind, &[body], &mut packet);
     packet
 }
 
-/// Asks for a page over HTTP, on a connection of its own; an answer other than 200 is an error.
+/// Requests a page over HTTP, on a new connection. An answer other than 200 is an error.
 pub(super) fn page(address: SocketAddr, path: &str) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PAGE_REST_MAX))?;

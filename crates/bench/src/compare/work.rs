@@ -1,4 +1,4 @@
-//! The vocabulary of a comparison: what is measured on which server.
+//! The vocabulary of a comparison: which measurement runs on which server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::heavy::Heavy;
 
-/// A server under test, with the settings that matter.
+/// A server under test, with its relevant settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Peer {
     Lineshaft(Side, Keeping),
     Beanstalkd(Binlog),
-    /// gearmand, with a file of `SQLite` for background jobs or without.
+    /// gearmand, with an `SQLite` file for background jobs, or without one.
     Gearmand {
         sqlite: bool,
     },
@@ -22,28 +22,28 @@ pub(super) enum Peer {
     Disk,
 }
 
-/// The protocol in which Lineshaft is spoken to.
+/// The protocol in which Lineshaft gets its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Side {
     Beanstalk,
     Gearman,
     Memcache,
-    /// All three, on addresses of their own.
+    /// All three, on separate addresses.
     All,
-    /// beanstalkd's, on a server that shows its metrics.
+    /// beanstalkd's, on a server with metrics.
     Watched,
-    /// All three, on a server with a small limit of memory.
+    /// All three, on a server with a small memory limit.
     Bounded,
     /// beanstalkd's, on a server with this many I/O threads and both processors.
     Threads(u8),
 }
 
-/// What Lineshaft does before it replies.
+/// What Lineshaft waits for before it replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Keeping {
     /// There is no log.
     Memory,
-    /// What the reply tells of is on stable storage.
+    /// The change is on stable storage before the reply.
     SyncAlways,
 }
 
@@ -111,7 +111,7 @@ impl fmt::Display for Shape {
 pub(super) enum Work {
     Put(Shape),
     Take(Shape),
-    /// A `use` before each put, over this many queues that all exist already.
+    /// A `use` before each put, over this many queues, which all exist already.
     PutAmong(Shape, u32),
     /// Takes from one queue while this many exist.
     TakeAmong(Shape, u32),
@@ -119,26 +119,26 @@ pub(super) enum Work {
     PutInTurn(Shape),
     TakeInTurn(Shape),
     Trip,
-    /// Lateness of delays, ttr expiries and reserve timeouts; on a busy server or not.
+    /// Lateness of delays, ttr expiries and reserve timeouts, on a busy server or an idle one.
     Lateness {
         busy: bool,
     },
     /// Gearman: background jobs.
     Submit(Shape),
-    /// Gearman: workers that grab and complete, from a queue that is long already.
+    /// Gearman: workers that grab and complete, from a queue that is already long.
     Grab(Shape),
-    /// Gearman: a foreground job to its result.
+    /// Gearman: a foreground job, up to its result.
     Foreground,
     /// Gearman: sleeping workers, each registered for this many functions.
     IdleWorkers(u32),
     /// A quiet client beside heavy requests, on a server that is full of jobs and queues.
     Quiet,
-    /// The same beside large bodies, on a server that keeps nothing.
+    /// The same beside large bodies, on a server without a log.
     QuietInMemory,
     /// A quiet client while very many delayed jobs become ready at one moment.
     Burst,
     JobMemory,
-    /// A mixture of everything, up to the limit of memory.
+    /// A mixture of all kinds, up to the memory limit.
     MemoryLimit,
     IdleConnections,
     Restart,
@@ -146,7 +146,8 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Servers run side by side and are measured moment by moment, so that all see the same machine.
+    /// Whether servers run side by side and are measured moment by moment, so that all have the
+    /// same machine.
     pub(super) fn is_measured_in_turn(self) -> bool {
         match self {
             Work::PutAmong(..)
@@ -212,7 +213,8 @@ impl fmt::Display for Work {
 }
 
 impl Work {
-    /// Whether the two are measured together: the same work, or that with another number of queues.
+    /// Whether the two are measured together: they are the same work, or the same work with another
+    /// number of queues.
     pub(super) fn goes_with(self, other: Self) -> bool {
         match (self, other) {
             (Work::PutAmong(one, _), Work::PutAmong(two, _))
@@ -225,22 +227,22 @@ impl Work {
 /// One measurement on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cell {
-    /// First, so that cells of one measurement stand side by side in a round.
+    /// The first field, so that cells of one measurement are together in a round.
     pub(super) work: Work,
     pub(super) peer: Peer,
 }
 
-/// A figure of a measurement; the name says the unit.
+/// A figure of a measurement. Its name contains the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Metric {
     OperationsPerSecond,
     CpuMicrosPerOperation,
-    /// Part of the server's processor time in which one thread held the broker's lock.
+    /// The part of the server's processor time in which a thread held the broker's lock.
     LockShare,
-    /// Part of a processor that the generator used.
+    /// The part of a processor that the generator used.
     GeneratorShare,
-    /// Part of the server's processor that neither the server nor idling took.
+    /// The part of the server's processor that was neither idle nor used by the server.
     ForeignShare,
     P50Micros,
     P99Micros,
@@ -250,21 +252,21 @@ pub(super) enum Metric {
     TimeoutLateP99Micros,
     /// Put, reserve and delete of a quiet client beside these requests.
     QuietP99Micros(Heavy),
-    /// The longest of them.
+    /// The longest of these times.
     QuietLongestMicros(Heavy),
-    /// The p99, divided by what it is without them.
+    /// The p99, divided by the p99 without these requests.
     Slowdown(Heavy),
     BytesPerJob,
-    /// Part of the memory of deleted jobs that went back to the system.
+    /// The part of the memory of deleted jobs that went back to the system.
     GivenBack,
     BytesPerConnection,
-    /// Resident memory, divided by what the server may use.
+    /// Resident memory, divided by the memory limit.
     OfLimit,
     Seconds,
 }
 
 impl Metric {
-    /// The figure as people read it.
+    /// The figure in readable form.
     pub(super) fn show(self, value: f64) -> String {
         match self {
             Metric::OperationsPerSecond => format!("{}/s", crate::table::show_count(value)),
@@ -289,7 +291,7 @@ impl Metric {
         }
     }
 
-    /// What the figure is, in words.
+    /// The name of the figure in words.
     pub(super) fn name(self) -> String {
         let name = match self {
             Metric::OperationsPerSecond => "rate",

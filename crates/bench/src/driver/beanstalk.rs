@@ -7,10 +7,10 @@ use super::scanner::{LineScanner, last_number};
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// Where the ids of put jobs are collected, when somebody wants them.
+/// Collects the ids of put jobs, if the caller needs them.
 pub(crate) type IdSink = Rc<RefCell<Vec<u64>>>;
 
-/// How many copies of a small request are laid out side by side.
+/// The number of copies of a small request that are stored side by side.
 const COPIES: usize = 256;
 
 /// One connection that speaks beanstalkd's protocol.
@@ -18,14 +18,14 @@ const COPIES: usize = 256;
 pub(crate) struct Beanstalk {
     work: Work,
     scanner: LineScanner,
-    /// Sent before the first operation; its replies end no operation.
+    /// Sent before the first operation. The replies to it end no operation.
     opening: Vec<u8>,
     ids: Option<IdSink>,
 }
 
 #[derive(Debug)]
 enum Work {
-    /// Each unit is answered by one INSERTED or DELETED.
+    /// Each unit has one reply: INSERTED or DELETED.
     Script(Cursor),
     /// Reserve a job, then delete it.
     Take,
@@ -37,12 +37,12 @@ impl Beanstalk {
         Self::new(Work::Script(cursor), Self::opening("use", queue))
     }
 
-    /// Sends a script as it is (puts that choose their own tube, deletes).
+    /// Sends a script unchanged (puts that choose their own tube, deletes).
     pub(crate) fn script(cursor: Cursor) -> Self {
         Self::new(Work::Script(cursor), Vec::new())
     }
 
-    /// Reserves from `queue` alone and deletes.
+    /// Reserves only from `queue`, and deletes.
     pub(crate) fn take(queue: &str) -> Self {
         let mut opening = Self::opening("watch", queue);
         if !opening.is_empty() {
@@ -51,7 +51,7 @@ impl Beanstalk {
         Self::new(Work::Take, opening)
     }
 
-    /// Collects the ids that the server deals.
+    /// Collects the ids from the server.
     pub(crate) fn with_ids(mut self, ids: IdSink) -> Self {
         self.ids = Some(ids);
         self
@@ -107,7 +107,7 @@ impl Driver for Beanstalk {
         match &mut self.work {
             Work::Script(cursor) => cursor.append(count, output),
             Work::Take => {
-                // Not a plain reserve: an empty queue must end the run, not hang it.
+                // Not a plain reserve, because an empty queue must end the run and not hang it.
                 for _ in 0..count {
                     output.extend_from_slice(b"reserve-with-timeout 0\r\n");
                 }
@@ -138,7 +138,7 @@ impl Driver for Beanstalk {
                     None => progress.fail(line),
                 },
                 [b'T', b'I', b'M', ..] => progress.missed += 1,
-                // Answers to `use`, `watch` and `ignore`.
+                // Replies to `use`, `watch` and `ignore`.
                 [b'U', b'S', b'I', ..] | [b'W', b'A', b'T', ..] => {}
                 _ => progress.fail(line),
             }

@@ -5,7 +5,7 @@ use super::packets::{PacketScanner, append_request, first_argument, kind};
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// How many copies of a request are laid out side by side.
+/// The number of copies of a request that are stored side by side.
 const COPIES: usize = 256;
 
 /// One connection that speaks Gearman's protocol.
@@ -13,13 +13,13 @@ const COPIES: usize = 256;
 pub(crate) struct Gearman {
     work: Work,
     packets: PacketScanner,
-    /// Sent before the first operation; nothing replies to it.
+    /// Sent before the first operation. It has no reply.
     opening: Vec<u8>,
 }
 
 #[derive(Debug)]
 enum Work {
-    /// Each unit is answered by one `JOB_CREATED`.
+    /// Each unit has one reply: `JOB_CREATED`.
     Submit(Cursor),
     /// Grab a job, then complete it.
     Take,
@@ -31,7 +31,7 @@ impl Gearman {
         Self { work: Work::Submit(cursor), packets: PacketScanner::default(), opening: Vec::new() }
     }
 
-    /// A worker that can do `function` alone.
+    /// A worker that can do only `function`.
     pub(crate) fn take(function: &str) -> Self {
         let mut opening = Vec::new();
         append_request(kind::CAN_DO, &[function.as_bytes()], &mut opening);
@@ -67,8 +67,8 @@ impl Driver for Gearman {
             kind::JOB_CREATED => progress.finished += 1,
             kind::JOB_ASSIGN => {
                 append_request(kind::WORK_COMPLETE, &[first_argument(body), b""], output);
-                // Nothing replies to a WORK_COMPLETE. The server meets it before the grabs that are sent from now
-                // on, so in a closed loop it is part of what is measured.
+                // A WORK_COMPLETE has no reply. The server reads it before the grabs that are sent
+                // from now on, so a closed loop measures it, too.
                 progress.finished += 1;
             }
             kind::NO_JOB => progress.missed += 1,

@@ -4,7 +4,7 @@ use super::scanner::{LineScanner, last_number};
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// How many copies of a request are laid out side by side.
+/// The number of copies of a request that are stored side by side.
 const COPIES: usize = 256;
 
 /// One connection that speaks the memcache protocol.
@@ -12,7 +12,7 @@ const COPIES: usize = 256;
 pub(crate) struct Memcache {
     cursor: Cursor,
     scanner: LineScanner,
-    /// An item came; the `END` of its block did not yet.
+    /// An item arrived, but not the `END` of its block.
     inside_block: bool,
 }
 

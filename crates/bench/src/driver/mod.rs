@@ -22,23 +22,23 @@ pub(crate) use thrift::Thrift;
 
 /// One connection's side of a protocol.
 pub(crate) trait Driver {
-    /// Appends the first requests of up to `count` operations to `output`; says how many it began. Fewer means that
-    /// there is nothing more to begin.
+    /// Appends the first requests of up to `count` operations to `output`. Returns how many
+    /// operations it began. A lower number means that no more operations are left.
     fn begin(&mut self, count: usize, output: &mut Vec<u8>) -> usize;
 
-    /// Parses received bytes, reports the operations that they ended, and appends the next requests
-    /// to `output`.
+    /// Parses received bytes, and appends the next requests to `output`. Returns the operations
+    /// that the bytes ended.
     fn receive(&mut self, input: &[u8], output: &mut Vec<u8>) -> anyhow::Result<Progress>;
 }
 
-/// What some received bytes ended.
+/// The operations that some received bytes ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Operations that succeeded.
     pub(crate) finished: u32,
     /// Operations that found the queue empty.
     pub(crate) missed: u32,
-    /// Operations that were refused.
+    /// Operations that the server refused.
     pub(crate) failed: u32,
     /// The first refusal, in the server's words.
     pub(crate) failure: Option<String>,

@@ -1,7 +1,7 @@
 //! Gearman's binary packets: written whole, and parsed from a stream of replies that was split
 //! anywhere.
 
-/// Kinds of packet, by their number on the wire.
+/// Packet types, by their number on the wire.
 pub(crate) mod kind {
     pub(crate) const CAN_DO: u32 = 1;
     pub(crate) const PRE_SLEEP: u32 = 4;
@@ -18,9 +18,9 @@ pub(crate) mod kind {
     pub(crate) const ERROR: u32 = 19;
 }
 
-/// Magic, kind and size of what follows.
+/// Magic, type and size of the body.
 pub(crate) const HEADER_BYTES: usize = 12;
-/// Begins each packet of a server.
+/// The first bytes of each packet from a server.
 const REPLY_MAGIC: [u8; 4] = *b"\0RES";
 /// Larger than any reply in a load. A larger size means a parse error.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -39,7 +39,7 @@ fn append(magic: [u8; 4], kind: u32, arguments: &[&[u8]], output: &mut Vec<u8>) 
     output.extend_from_slice(&body);
 }
 
-/// Appends a reply, to know beforehand what a server will send.
+/// Appends a reply, for callers that compute a server's reply beforehand.
 pub(crate) fn append_reply(kind: u32, arguments: &[&[u8]], output: &mut Vec<u8>) {
     append(REPLY_MAGIC, kind, arguments, output);
 }
@@ -53,7 +53,7 @@ pub(crate) fn first_argument(body: &[u8]) -> &[u8] {
 /// Position in the reply stream of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct PacketScanner {
-    /// Beginning of a packet whose end has not arrived.
+    /// The beginning of an incomplete packet.
     partial: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ impl PacketScanner {
         mut on_packet: impl FnMut(u32, &[u8]),
     ) -> anyhow::Result<()> {
         while !self.partial.is_empty() && !input.is_empty() {
-            // First up to the end of the header, which then says where the packet ends.
+            // The rest of the header comes first. It contains the length of the packet.
             let wanted = packet_bytes(&self.partial)?.unwrap_or(HEADER_BYTES);
             let (missing, rest) = input.split_at((wanted - self.partial.len()).min(input.len()));
             self.partial.extend_from_slice(missing);
@@ -86,7 +86,7 @@ impl PacketScanner {
     }
 }
 
-/// Length of the packet that begins here, once its header is complete.
+/// The length of the packet that begins here. `None` while its header is incomplete.
 pub(crate) fn packet_bytes(bytes: &[u8]) -> anyhow::Result<Option<usize>> {
     let magic = bytes.len().min(REPLY_MAGIC.len());
     anyhow::ensure!(
@@ -101,7 +101,7 @@ pub(crate) fn packet_bytes(bytes: &[u8]) -> anyhow::Result<Option<usize>> {
     Ok(Some(HEADER_BYTES + size))
 }
 
-/// Kind of the packet that begins here; its header must be complete.
+/// The type of the packet that begins here. Its header must be complete.
 pub(crate) fn kind_of(packet: &[u8]) -> u32 {
     number_at(packet, 4)
 }

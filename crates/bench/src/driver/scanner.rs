@@ -1,4 +1,5 @@
-//! Splits a stream of text replies into lines, and jumps over counted bodies, at any split of the input.
+//! Splits a stream of text replies into lines, and skips counted bodies. The input can be split
+//! anywhere.
 
 use memchr::memchr;
 
@@ -8,14 +9,15 @@ const LINE_BYTES_MAX: usize = 8192;
 /// Position in the reply stream of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct LineScanner {
-    /// Beginning of a line whose end has not arrived.
+    /// The beginning of an incomplete line.
     partial: Vec<u8>,
-    /// Bytes of a body that have not arrived.
+    /// The number of body bytes that have not arrived.
     skip: usize,
 }
 
 impl LineScanner {
-    /// Calls `on_line` with each complete line, without its CR LF; it returns how many bytes of body follow the line.
+    /// Calls `on_line` with each complete line, without its CR LF. `on_line` returns the number of
+    /// body bytes after the line.
     pub(crate) fn scan(
         &mut self,
         mut input: &[u8],

@@ -1,4 +1,4 @@
-//! Requests that are encoded before the run, so that sending is one copy of bytes.
+//! Requests that are encoded before the run, so that sending only copies bytes.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// The same unit `repeats` times: that many can be sent in one copy.
+    /// The same unit `repeats` times. One copy can send all of them.
     pub(crate) fn repeated(unit: &[u8], repeats: usize) -> Self {
         let mut script = Self::default();
         for _ in 0..repeats {
@@ -41,13 +41,14 @@ impl Script {
 pub(crate) struct Cursor {
     script: Rc<Script>,
     next: usize,
-    /// One past the last unit; a repeating cursor goes on at the first unit of the script.
+    /// The index after the last unit. A repeating cursor continues at the first unit of the script.
     end: usize,
     repeats: bool,
 }
 
 impl Cursor {
-    /// Goes round the whole script for ever; connection `index` of `connections` begins at its share of the way.
+    /// Repeats the whole script for ever. Connection `index` of `connections` begins at its share
+    /// of the script.
     pub(crate) fn cycling(script: Rc<Script>, index: usize, connections: usize) -> Self {
         assert!(script.len() > 0, "a cycling script has a unit");
         let next = index * script.len() / connections;
@@ -62,7 +63,7 @@ impl Cursor {
         Self { script, next, end, repeats: false }
     }
 
-    /// Appends up to `count` units to `output`; says how many there were.
+    /// Appends up to `count` units to `output`. Returns their number.
     pub(crate) fn append(&mut self, count: usize, output: &mut Vec<u8>) -> usize {
         let mut appended = 0;
         while appended < count {

@@ -4,12 +4,12 @@
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// How many copies of a request are laid out side by side.
+/// The number of copies of a request that are stored side by side.
 const COPIES: usize = 256;
-/// No reply that is asked for here is longer.
+/// The longest reply to these requests.
 const FRAME_BYTES_MAX: usize = 64 << 20;
 
-/// The protocol's version and that a message is a call.
+/// The protocol's version, and the type of a call.
 const CALL: u32 = 0x8001_0001;
 const REPLY: u32 = 0x8001_0002;
 
@@ -21,14 +21,14 @@ const TYPE_LIST: u8 = 15;
 #[derive(Debug)]
 pub(crate) struct Thrift {
     cursor: Cursor,
-    /// A frame that has not arrived whole.
+    /// The beginning of an incomplete frame.
     partial: Vec<u8>,
 }
 
-/// What a reply says.
+/// The content of a reply.
 #[derive(Debug, PartialEq, Eq)]
 enum Reply {
-    /// This many items were stored or taken.
+    /// The number of items that were stored or taken.
     Items(u32),
     Other,
 }
@@ -72,7 +72,7 @@ impl Thrift {
     }
 }
 
-/// `None`: it is no reply of the strict binary protocol.
+/// Parses a reply. `None`: not a reply of the strict binary protocol.
 fn parse(frame: &[u8]) -> Option<Reply> {
     let (kind, rest) = frame.split_first_chunk::<4>()?;
     if u32::from_be_bytes(*kind) != REPLY {

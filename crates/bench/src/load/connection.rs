@@ -14,7 +14,7 @@ use crate::schedule::Schedule;
 pub(super) struct Connection {
     stream: TcpStream,
     driver: Box<dyn Driver>,
-    /// Bytes to send, of which `sent` are gone.
+    /// Bytes to send. The first `sent` bytes are sent.
     output: Vec<u8>,
     sent: usize,
     in_flight: usize,
@@ -26,7 +26,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects, waiting until the server has accepted or refused.
+    /// Connects, and waits until the server has accepted or refused.
     pub(super) fn open(address: SocketAddr, driver: Box<dyn Driver>) -> anyhow::Result<Self> {
         let stream = std::net::TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -59,7 +59,7 @@ impl Connection {
         !self.output.is_empty()
     }
 
-    /// Takes everything that has arrived.
+    /// Reads all bytes that have arrived.
     pub(super) fn read(&mut self, scratch: &mut [u8]) -> anyhow::Result<Progress> {
         let mut total = Progress::default();
         loop {
@@ -71,7 +71,8 @@ impl Connection {
                     total.missed += progress.missed;
                     total.failed += progress.failed;
                     total.failure = total.failure.or(progress.failure);
-                    // A short read emptied the socket; a later arrival makes a new event. Saves a system call.
+                    // A short read has emptied the socket, and later bytes make a new event. This
+                    // saves a system call.
                     if length < scratch.len() {
                         return Ok(total);
                     }
@@ -83,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// Begins up to `count` operations; they are sent by the next flush.
+    /// Begins up to `count` operations. The next flush sends them.
     pub(super) fn begin(&mut self, count: usize, now: Instant) -> usize {
         let begun = self.driver.begin(count, &mut self.output);
         if begun > 0 {
@@ -94,7 +95,7 @@ impl Connection {
         begun
     }
 
-    /// Sends as much as the socket takes; the rest follows when it is writable again.
+    /// Sends as many bytes as the socket takes. The rest follows when the socket is writable again.
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
         while self.sent < self.output.len() {
             match self.stream.write(&self.output[self.sent..]) {
@@ -132,7 +133,8 @@ impl Connection {
         }
     }
 
-    /// Open loop: the oldest `ended` operations are over; each counts from when it was due.
+    /// Open loop: the oldest `ended` operations are over. The latency of each counts from its due
+    /// time.
     pub(super) fn end_scheduled(
         &mut self,
         ended: u32,
@@ -154,7 +156,8 @@ impl Connection {
 
     fn end(&mut self, ended: u32) {
         self.ended += u64::from(ended);
-        // A refused opening request ends an operation that never began; the failure itself is reported.
+        // A refused opening request ends an operation that never began. The report has the failure
+        // itself.
         self.in_flight = self.in_flight.saturating_sub(ended as usize);
     }
 }

@@ -24,33 +24,35 @@ use crate::schedule::Schedule;
 use crate::table::show_count;
 use crate::{interrupt, process};
 
-/// One read takes at most this much.
+/// The largest number of bytes in one read.
 const SCRATCH_BYTES: usize = 256 * 1024;
-/// How often the live line is redrawn and an interrupt is noticed, at least.
+/// The longest time between two updates of the live line, and between two checks for an interrupt.
 const BEAT: Duration = Duration::from_millis(200);
-/// How long the end of a run waits for operations that are still in flight.
+/// How long the end of a run waits for operations in flight.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// How much longer than planned a run may last on a server that is slow to answer.
+/// How much longer than planned a run can last if the server is slow to answer.
 const EXTENSION_MAX: Duration = Duration::from_secs(10);
 
-/// What to do.
+/// The plan of a load.
 pub(crate) struct LoadPlan<'a> {
     pub(crate) address: SocketAddr,
-    /// One for each connection.
+    /// One driver for each connection.
     pub(crate) drivers: Vec<Box<dyn Driver>>,
     /// Operations in flight on each connection.
     pub(crate) depth: usize,
-    /// Measured operations; the run ends with whichever of the two comes first.
+    /// Measured operations. The run ends at this count or its duration, whichever is first.
     pub(crate) count: Option<u64>,
     pub(crate) duration: Duration,
-    /// A run that ends by its duration goes on, for `EXTENSION_MAX` at most, until this many operations have ended.
+    /// A run that ends by its duration continues, for at most `EXTENSION_MAX`, until this many
+    /// operations have ended.
     pub(crate) least: u64,
     pub(crate) warm_up: Duration,
-    /// Open loop at this many operations a second.
+    /// Open loop with this many operations per second.
     pub(crate) rate: Option<f64>,
-    /// Whether an open loop may spin on its processor to be exact; otherwise it is exact to a millisecond.
+    /// Whether an open loop can spin on its processor to be exact. Otherwise it is exact to a
+    /// millisecond.
     pub(crate) spin: bool,
-    /// Server process whose processor time is measured.
+    /// The server process whose processor time is measured.
     pub(crate) server_pid: Option<u32>,
     pub(crate) meter: &'a Meter,
 }
@@ -72,10 +74,10 @@ struct LoadLoop<'a> {
     connections: Vec<Connection>,
     schedule: Option<Schedule>,
     spin: bool,
-    /// How many operations the schedule has dealt to connections.
+    /// The number of operations that the schedule has dealt to connections.
     dealt: u64,
     depth: usize,
-    /// How many operations may still begin.
+    /// The number of operations that can still begin.
     allowance: u64,
     count: Option<u64>,
     duration: Duration,
@@ -83,7 +85,7 @@ struct LoadLoop<'a> {
     warm_up: Duration,
     phase: Phase,
     began: Instant,
-    /// When the current phase ends at the latest.
+    /// The latest end of the current phase.
     phase_end: Instant,
     next_beat: Instant,
     ran_empty: bool,
@@ -161,7 +163,7 @@ impl<'a> LoadLoop<'a> {
         }
     }
 
-    /// Moves from phase to phase; true when the run is over.
+    /// Moves from phase to phase. Returns true when the run is over.
     fn advance(&mut self, now: Instant) -> anyhow::Result<bool> {
         if now >= self.next_beat {
             interrupt::check()?;
@@ -184,7 +186,7 @@ impl<'a> LoadLoop<'a> {
             }
             Phase::WarmUp | Phase::Drain => {}
         }
-        // The unsent requests may be completions, which have no reply.
+        // Unsent requests can be completions, which have no reply.
         let is_idle =
             |connection: &Connection| connection.in_flight() == 0 && !connection.has_output();
         let idle = || self.connections.iter().all(is_idle);
@@ -201,7 +203,7 @@ impl<'a> LoadLoop<'a> {
         self.measurement.start(now)
     }
 
-    /// Open loop: hands operations that fell due to their connections.
+    /// Open loop: passes due operations to their connections.
     fn deal(&mut self, now: Instant) -> anyhow::Result<()> {
         let Some(schedule) = self.schedule else { return Ok(()) };
         let due = schedule.due_total((now - self.began).as_nanos() as u64);
@@ -214,7 +216,7 @@ impl<'a> LoadLoop<'a> {
         Ok(())
     }
 
-    /// How long to wait for events.
+    /// The time to wait for events.
     fn wait(&self, now: Instant) -> Duration {
         let until = |instant: Instant| instant.saturating_duration_since(now);
         let mut wait = until(self.next_beat);
@@ -222,7 +224,7 @@ impl<'a> LoadLoop<'a> {
             wait = wait.min(until(self.phase_end));
         }
         if self.phase == Phase::Drain {
-            // In flight may reach 0 without an event.
+            // The number in flight can reach 0 without an event.
             wait = wait.min(Duration::from_millis(1));
         } else if let Some(schedule) = self.schedule {
             let due = self.began + Duration::from_nanos(schedule.due_ns_of(self.dealt));
@@ -237,7 +239,7 @@ impl<'a> LoadLoop<'a> {
         wait
     }
 
-    /// Reads what arrived on a connection, keeps it busy, and sends.
+    /// Reads the bytes that arrived on a connection, keeps it busy, and sends.
     fn serve(&mut self, index: usize, writable: bool) -> anyhow::Result<()> {
         let connection = &mut self.connections[index];
         let progress = connection.read(&mut self.scratch)?;
@@ -265,7 +267,7 @@ impl<'a> LoadLoop<'a> {
         Ok(())
     }
 
-    /// Begins what the depth, the schedule and the allowance permit, and sends.
+    /// Begins as many operations as the depth, the schedule and the allowance permit, and sends.
     fn top_up(&mut self, index: usize, now: Instant) -> anyhow::Result<()> {
         let connection = &mut self.connections[index];
         let mut room = self.depth.saturating_sub(connection.in_flight()) as u64;
@@ -299,7 +301,7 @@ impl<'a> LoadLoop<'a> {
     }
 }
 
-/// The generator's own share of a processor, to see whether it was the limit.
+/// The generator's own processor time, to see whether the generator was the limit.
 fn own_cpu() -> Duration {
     process::own_cpu_time()
 }

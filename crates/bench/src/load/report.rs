@@ -1,4 +1,4 @@
-//! What a load run measured.
+//! The measurements of a load run.
 
 use std::time::{Duration, Instant};
 
@@ -18,19 +18,19 @@ pub(crate) struct LoadReport {
     pub(crate) missed: u64,
     /// Operations that the server refused.
     pub(crate) failed: u64,
-    /// The first refusal, also one outside the measured time.
+    /// The first refusal, even if it was outside the measured time.
     pub(crate) failure: Option<String>,
     pub(crate) seconds: f64,
-    /// Successful operations a second.
+    /// Successful operations per second.
     pub(crate) rate: f64,
     pub(crate) latency: LatencySummary,
     /// Processor time of the server for each successful operation, in microseconds.
     pub(crate) server_cpu_us: Option<f64>,
-    /// Part of one processor that the generator used; near 1 the generator was the limit.
+    /// The part of one processor that the generator used. Near 1, the generator was the limit.
     pub(crate) generator_cpu: f64,
 }
 
-/// Counts while a run is being measured.
+/// The counters during the measured time.
 pub(crate) struct Measurement {
     pub(super) latency: Latency,
     server_pid: Option<u32>,
@@ -58,7 +58,7 @@ impl Measurement {
             generator_cpu: Duration::ZERO,
             elapsed: Duration::ZERO,
         };
-        // Fails here, before the load, when the process cannot be looked at.
+        // Fails here, before the load, if the process cannot be read.
         measurement.server_cpu = measurement.read_server_cpu()?;
         Ok(measurement)
     }

@@ -1,4 +1,4 @@
-//! The loop against a tiny server that answers every line of a put with INSERTED.
+//! Tests the loop with a tiny server that answers every line of a put with INSERTED.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use super::*;
 use crate::modes::{put_drivers, take_drivers};
 
-/// Serves `connections`, one after the other accepted, each on a thread: every `put` of one-byte bodies gets
-/// INSERTED, in pieces when `piecemeal`. Ends when its clients have closed.
+/// Accepts `connections` one after the other, and serves each on a thread. Every `put` of a
+/// one-byte body gets INSERTED, in pieces if `piecemeal` is set. Ends when its clients have closed.
 fn server(connections: usize, piecemeal: bool) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let address = listener.local_addr().expect("bound");
@@ -83,7 +83,7 @@ fn an_open_loop_keeps_to_its_rate() {
     plan.rate = Some(2000.0);
     plan.duration = Duration::from_millis(250);
     let report = run(plan).expect("the load runs");
-    // Never more than what fell due; fewer only when the machine stood still.
+    // Never more than the due operations. Fewer only if the machine stood still.
     assert!((1..=501).contains(&report.finished), "{report:?}");
     thread.join().expect("the server ends with its clients");
 }

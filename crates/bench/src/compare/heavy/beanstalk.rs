@@ -6,19 +6,21 @@ use std::time::Duration;
 use super::super::wire::Wire;
 use super::HeavyLoad;
 
-/// Tubes that one `reserve` looks at.
+/// The number of tubes that one `reserve` looks at.
 const WATCHED_TUBES: u32 = 5_000;
-/// Jobs that are kicked, or given back by a close, at once.
+/// The number of jobs that one request kicks, or one close gives back.
 const BATCH_JOBS: usize = 1000;
-/// Jobs that expire together.
+/// The number of jobs that expire together.
 const EXPIRED_JOBS: usize = 2000;
-/// A tube whose jobs live for [`EXPIRED_AGE`] and then stay in front until somebody asks for a job.
+/// A tube whose jobs live for [`EXPIRED_AGE`]. After that they stay at its head until a client
+/// requests a job.
 const EXPIRED_TUBE: &str = "heavy-expired";
 const EXPIRED_AGE: Duration = Duration::from_millis(10);
-/// After a batch of kicks: without it the disk writes at its full speed, and the row would measure that.
+/// The pause after a batch of kicks. Without it the row would measure a disk that writes at full
+/// speed.
 const KICK_REST: Duration = Duration::from_millis(10);
 
-/// The policy of [`EXPIRED_TUBE`], as the configuration has it.
+/// The policy of [`EXPIRED_TUBE`], in the form of the configuration.
 pub(in crate::compare) fn expiry_policy() -> String {
     let age = EXPIRED_AGE.as_millis();
     format!(
@@ -41,9 +43,9 @@ pub(super) fn reserve_over_tubes(address: SocketAddr) -> anyhow::Result<HeavyLoa
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// Puts jobs, lets them expire, and reserves: the requests find all of them in front.
+/// Puts jobs, lets them expire, and reserves. The requests find all of them at the head.
 pub(super) fn reserve_over_expired(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
-    // Each ends as many as a slice of work allows.
+    // Each reserve ends as many jobs as a slice of work allows.
     const RESERVES: usize = 4;
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
@@ -62,7 +64,7 @@ pub(super) fn reserve_over_expired(address: SocketAddr) -> anyhow::Result<HeavyL
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// Puts delayed jobs and kicks them. They add up, ready.
+/// Puts delayed jobs and kicks them. The ready jobs accumulate.
 pub(super) fn kick(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];

@@ -6,24 +6,25 @@ use super::super::wire::{Wire, packet};
 use super::HeavyLoad;
 use crate::driver::packets::kind;
 
-/// Connections that wait for one job, and how often each joined it: as often as it may.
+/// The number of connections that wait for one job, and how often each of them joined it, which is
+/// the maximum.
 const WATCHERS: (usize, u32) = (8, 1000);
-/// Functions of one worker: as many as it may have.
+/// The functions of one worker, which is the maximum.
 const FUNCTIONS: u32 = 10_000;
-/// How many workers with many functions are listed.
+/// The number of listed workers with many functions.
 const LISTED_WORKERS: usize = 8;
-/// Jobs in the hands of one worker.
+/// The number of jobs that one worker holds.
 const HELD_JOBS: usize = 10_000;
-/// This many of them are grabbed before replies are read.
+/// The number of jobs that are grabbed before their replies are read.
 const HELD_AT_ONCE: usize = 1000;
-/// The body of an echo, whose reply says that all before it is done.
+/// The body of an echo. The reply to it shows that all requests before it are done.
 const ECHO: &[u8] = b"that was all";
 
 const CANT_DO: u32 = 2;
 const RESET_ABILITIES: u32 = 3;
 const WORK_DATA: u32 = 28;
 
-/// Registers for many functions, none of which has a job.
+/// Registers for many functions without jobs.
 fn register(address: SocketAddr) -> anyhow::Result<Wire> {
     let mut wire = Wire::connect(address)?;
     wire.send(&registrations())?;
@@ -41,7 +42,7 @@ fn echo() -> Vec<u8> {
     packet(kind::ECHO_REQ, ECHO)
 }
 
-/// Workers that are only there to be listed.
+/// Opens workers that only have to be listed.
 pub(super) fn many_registrations(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut load = HeavyLoad::default();
     for _ in 0..LISTED_WORKERS {
@@ -50,7 +51,7 @@ pub(super) fn many_registrations(address: SocketAddr) -> anyhow::Result<HeavyLoa
     Ok(load)
 }
 
-/// Sends requests again and again, each time with an echo behind them.
+/// Sends requests repeatedly, each time with an echo behind them.
 fn again(mut wire: Wire, mut requests: Vec<u8>) -> anyhow::Result<HeavyLoad> {
     let disconnects = vec![wire.disconnect()?];
     requests.extend(echo());
@@ -61,7 +62,7 @@ fn again(mut wire: Wire, mut requests: Vec<u8>) -> anyhow::Result<HeavyLoad> {
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// A worker with many jobs in its hands unregisters their function, and registers it.
+/// A worker that holds many jobs unregisters their function, and registers it again.
 pub(super) fn cannot_do(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     const FUNCTION: &[u8] = b"heavy-held";
     let mut wire = Wire::connect(address)?;
@@ -77,7 +78,7 @@ pub(super) fn cannot_do(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     again(wire, forth_and_back.repeat(100))
 }
 
-/// A worker registers for many functions anew.
+/// A worker registers for many functions again.
 pub(super) fn reset_abilities(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let wire = register(address)?;
     again(wire, [packet(RESET_ABILITIES, b""), registrations()].concat())
@@ -89,7 +90,7 @@ pub(super) fn grab_and_sleep(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     again(wire, [packet(kind::GRAB_JOB, b""), packet(kind::PRE_SLEEP, b"")].concat().repeat(20))
 }
 
-/// A worker tells data to many clients that joined one job.
+/// A worker sends data to many clients that joined one job.
 pub(super) fn news_to_many(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let (connections, joins) = WATCHERS;
     let mut disconnects = Vec::new();
@@ -98,7 +99,7 @@ pub(super) fn news_to_many(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
         let mut wire = Wire::connect(address)?;
         disconnects.push(wire.disconnect()?);
         wire.send(&submit.repeat(joins as usize))?;
-        // Its connection is cut at the end.
+        // The run cuts its connection at the end.
         std::thread::spawn(move || wire.drain());
     }
     let mut worker = Wire::connect(address)?;

@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::super::wire::{self, Wire};
 use super::HeavyLoad;
 
-/// Children of the parent that is put into: as many as it may have.
+/// The children of the parent that gets the puts, which is the maximum.
 const CHILDREN: u32 = 256;
-/// After a put to many children: their jobs add up, so there must not be too many.
+/// The pause after a put to many children. Their jobs accumulate, so there must not be too many.
 const CHILDREN_REST: Duration = Duration::from_millis(1);
-/// Items that a flush finds beside the queues that it looks at.
+/// The number of items that a flush finds, besides the queues that it looks at.
 const FLUSHED_ITEMS: usize = 1000;
-/// After a flush, as after a batch of kicks.
+/// The pause after a flush, for the same reason as after a batch of kicks.
 const FLUSH_REST: Duration = Duration::from_millis(10);
 
 pub(super) fn put_to_children(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
@@ -29,7 +29,7 @@ pub(super) fn put_to_children(address: SocketAddr) -> anyhow::Result<HeavyLoad> 
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// Puts items, and empties all queues of items.
+/// Puts items, and flushes all queues of items.
 pub(super) fn flush_all(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
@@ -43,7 +43,7 @@ pub(super) fn flush_all(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// Changes the status to and fro. A stricter one would refuse the quiet client, too.
+/// Changes the status back and forth. A stricter status would refuse the quiet client, too.
 pub(super) fn change_status(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
@@ -54,7 +54,7 @@ pub(super) fn change_status(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// A page of the admin commands.
+/// Requests a page of the admin commands.
 pub(super) fn page(address: SocketAddr, path: &'static str) -> HeavyLoad {
     HeavyLoad::of(move || wire::page(address, path).map(|_| ()), Vec::new())
 }

@@ -12,18 +12,19 @@ use crate::driver::packets::kind;
 use crate::idle::{self, Greeting};
 use crate::interrupt;
 
-/// Readers that are stuck at once, requests of each, and how long it is until others take their place.
+/// The number of readers that are stuck at once, the number of requests of each, and the time until
+/// others replace them.
 const STUCK: (usize, usize, Duration) = (20, 20_000, Duration::from_millis(500));
 /// Bytes of a large body.
 const LARGE_BYTES: usize = 10 << 20;
-/// Jobs that come and go together while reclaim runs, and the bytes of each.
+/// The number of jobs that come and go together while reclaim runs, and the bytes of each.
 const PASSING: (usize, usize) = (20, 32 * 1024);
-/// After them: without it the disk writes at its full speed, and the row would measure that.
+/// The pause after these jobs. Without it the row would measure a disk that writes at full speed.
 const PASSING_REST: Duration = Duration::from_millis(10);
-/// Longest time until reclaim begins.
+/// The time limit until reclaim begins.
 const RECLAIM_BEGINS_MAX: Duration = Duration::from_secs(30);
 
-/// Clients that ask much and read nothing.
+/// Clients that request much and read nothing.
 pub(super) fn stuck_readers(address: SocketAddr) -> HeavyLoad {
     let (readers, requests, rest) = STUCK;
     let requests = b"stats\r\n".repeat(requests);
@@ -42,7 +43,7 @@ pub(super) fn stuck_readers(address: SocketAddr) -> HeavyLoad {
     HeavyLoad::of(once, Vec::new())
 }
 
-/// One job after the other: submitted, grabbed, completed.
+/// Submits, grabs and completes one job after the other.
 pub(super) fn large_bodies(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
@@ -59,14 +60,14 @@ pub(super) fn large_bodies(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// Connections that have asked once.
+/// Connections that have sent one request.
 pub(super) fn idle_connections(lab: &Lab, address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let connections = lab.sizes.idle_beside;
     let (_, held) = idle::run(address, &Greeting::beanstalk(), connections, None, lab.meter())?;
     Ok(HeavyLoad { held, ..HeavyLoad::default() })
 }
 
-/// Jobs come and go until the log has to copy older ones, and then go on.
+/// Jobs come and go until the log must copy older ones. Then they continue.
 pub(super) fn reclaim(server: &Server) -> anyhow::Result<HeavyLoad> {
     let (jobs, bytes) = PASSING;
     let mut wire = Wire::connect(server.address)?;
