@@ -9,17 +9,19 @@ use crate::positions::Positions;
 use crate::primitives::{AtomicBool, AtomicU64, Ordering, leave_out_fences, model_of_three};
 use crate::sleeper::Sleeper;
 
-/// What the committer and those who bring work share.
+/// The state that the committer shares with the threads that bring work.
 struct Log {
     committer: Sleeper,
     stop: AtomicBool,
-    /// Entries of the open batch. The product has them behind a lock, which orders more than this does.
+    /// Entries of the open batch. In the product a lock protects them, which gives a stronger order
+    /// than this does.
     batch: AtomicU64,
     positions: Positions,
 }
 
 impl Log {
-    /// It is leaked: what loom frees while it reports a deadlock ends the process.
+    /// The value is leaked, because loom frees it while it reports a deadlock, and that would end
+    /// the process.
     fn new() -> &'static Log {
         Box::leak(Box::new(Log {
             committer: Sleeper::default(),
@@ -38,7 +40,7 @@ impl Log {
         self.batch.swap(0, Ordering::Acquire)
     }
 
-    /// The committer sleeps unless there is something to do.
+    /// The committer sleeps until there is work.
     fn sleep(&self, has_work: impl FnOnce() -> bool) {
         self.committer.sleep(&self.stop, || (!has_work()).then_some(Duration::MAX));
     }
@@ -104,7 +106,7 @@ fn no_wish_for_a_sync_is_slept_through_or_lost() {
             move || {
                 log.committer.register();
                 let mut earliest = u64::MAX;
-                // Two wishes may be taken up together.
+                // The committer can handle two requests together.
                 while earliest != 5 {
                     earliest = earliest.min(log.positions.take_sync_by().unwrap_or(u64::MAX));
                     if earliest != 5 {

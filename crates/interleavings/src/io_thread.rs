@@ -11,18 +11,19 @@ use crate::primitives::{
 };
 use crate::wakeup::{ReleaseWatch, Wakeup};
 
-/// What an I/O thread and the others share.
+/// The state that an I/O thread shares with the other threads.
 struct Port {
     wakeup: Wakeup,
     release: ReleaseWatch,
-    /// The product has them behind a lock, which orders more than this does.
+    /// In the product a lock protects them, which gives a stronger order than this does.
     events: AtomicU64,
     stop: AtomicBool,
     positions: Positions,
 }
 
 impl Port {
-    /// It is leaked: what loom frees while it reports a deadlock ends the process.
+    /// The value is leaked, because loom frees it while it reports a deadlock, and that would end
+    /// the process.
     fn new() -> &'static Port {
         Box::leak(Box::new(Port {
             wakeup: Wakeup::default(),
@@ -42,7 +43,7 @@ impl Port {
         self.events.swap(0, Ordering::Relaxed)
     }
 
-    /// As the server's `Port::sleep`. One task does all the sleeping of a thread.
+    /// Like the server's `Port::sleep`. One task does all the sleeping of a thread.
     async fn sleep(&self) {
         let has_word = || {
             self.release.is_noted()
@@ -116,7 +117,8 @@ fn whoever_wakes_before_it_leaves_word_may_be_missed() {
     });
 }
 
-/// A thread holds a reply back until position 1 is reached, which `reached` tells, and `commit` makes so.
+/// A thread holds a reply back until position 1 is reached. `reached` checks that, and `commit`
+/// reaches it.
 fn walk_a_release(wish: fn(&Positions), reached: fn(&Positions) -> bool, commit: fn(&Port)) {
     model(move || {
         let port = Port::new();
@@ -158,7 +160,7 @@ fn without_fences_one_would_be() {
     walk_until_durable();
 }
 
-/// With a log that is always synced, only those who wish so are told of what is written.
+/// If the log always syncs, only threads that requested it are woken after a write.
 fn walk_until_written() {
     let commit = |port: &Port| {
         if port.positions.note_written(1) {

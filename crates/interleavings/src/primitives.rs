@@ -16,24 +16,25 @@ thread_local! {
     static WITHOUT_FENCES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A fence, unless this test is about what happens without.
+/// A fence, unless this test leaves fences out.
 pub(crate) fn fence(order: Ordering) {
     if !WITHOUT_FENCES.get() {
         loom::sync::atomic::fence(order);
     }
 }
 
-/// No fence of this test does anything from now on.
+/// Fences of this test have no effect from now on.
 pub(crate) fn leave_out_fences() {
     WITHOUT_FENCES.set(true);
 }
 
-/// Loom knows no time: what ends a sleep in any case would hide that nothing else did.
+/// Loom has no time. A sleep that always ends would hide that nothing else woke the thread.
 pub(crate) fn park_timeout(_: Duration) {
     panic!("the models sleep without a limit");
 }
 
-/// Has a future done by this thread. (Loom's own takes wakers that outlive their task for a leak.)
+/// Runs a future on this thread. (Loom's own function reports wakers that outlive their task as a
+/// leak.)
 pub(crate) fn block_on(future: impl Future<Output = ()>) {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -49,8 +50,8 @@ pub(crate) fn block_on(future: impl Future<Output = ()>) {
     }
 }
 
-/// A model of three threads. All interleavings of them would take minutes, so these are those in which threads lose
-/// the processor against their will three times at most.
+/// A model of three threads. All of their interleavings would take minutes, so this explores those
+/// in which threads are preempted at most three times.
 pub(crate) fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
