@@ -19,10 +19,10 @@ const WALL: Millis = Millis(1_780_000_000_000);
 const FUTURE: Millis = Millis(4_300_000_000_000);
 const PAST: Millis = Millis(60_000);
 
-/// An awaited event comes within milliseconds, if at all.
+/// The time limit for an awaited event, which comes within milliseconds if the test passes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Leaves a log in this folder whose last time is an hour from now.
+/// Creates a log in this folder whose last time is an hour from now.
 fn leave_log_of_later(folder: &std::path::Path) {
     let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after the epoch");
     let later = Millis(wall.as_millis() as u64 + HOUR_MS);
@@ -33,7 +33,7 @@ fn leave_log_of_later(folder: &std::path::Path) {
     broker.close(later).expect("the disk works");
 }
 
-/// Does this with a store whose clock is an hour behind its log; in time, or it fails.
+/// Calls `act` with a store whose clock is an hour behind its log. Fails if `act` takes too long.
 fn in_a_store_of_later(act: impl FnOnce(&Store) + Send + 'static) {
     let folder = tempfile::tempdir().expect("there is room");
     leave_log_of_later(folder.path());
@@ -53,7 +53,7 @@ fn a_wait_ends_in_time_although_the_clock_was_set_back() {
         let wait = Duration::from_millis(20);
         let begun = Instant::now();
         let nothing = store.session().take(&["q"], Wait::For(wait)).expect("no failure");
-        // The store's clock counts whole milliseconds, and the first of them may be nearly over.
+        // The store's clock counts whole milliseconds, and the first one can be nearly over.
         let waited = begun.elapsed() + Duration::from_millis(1);
         assert!(nothing.is_none() && waited >= wait, "{waited:?}");
     });
@@ -110,7 +110,7 @@ fn a_sync_that_a_policy_asks_for_is_not_late_although_the_clock_was_set_back() {
     broker.close(now).expect("the disk works");
 }
 
-/// A server that is started again and again, by the wall clock that it finds.
+/// A server that is started repeatedly, each time with the current wall clock.
 struct Server {
     disk: log::FaultDisk,
     broker: Option<Broker>,
@@ -141,8 +141,8 @@ impl Server {
         self.broker.as_ref().expect("it was started")
     }
 
-    /// For how long no server was running. The log's last mark is written a little later than the
-    /// last entry.
+    /// The time without a running server, in seconds. The log's last mark is written a little later
+    /// than the last entry.
     fn stopped_s(&self) -> i64 {
         (self.broker().stopped_ms() + 500) / 1000
     }
@@ -152,7 +152,7 @@ impl Server {
         while self.broker().turn(self.now).advance() {}
     }
 
-    /// A job that is due after this delay.
+    /// Puts a job that is due after this delay.
     fn put(&self, delay_s: u32) -> JobId {
         let mut turn = self.broker().turn(self.now);
         let session = turn.open_session(0);
@@ -160,7 +160,7 @@ impl Server {
         turn.put(session, job, b"x"[..].into()).expect("there is room").0
     }
 
-    /// A job that is due when the wall clock shows this.
+    /// Puts a job that is due when the wall clock shows this time.
     fn put_at(&self, wall: Millis) -> JobId {
         self.put_due(When::Wall(wall))
     }
@@ -175,21 +175,21 @@ impl Server {
         turn.submit(session, b"q", submit).expect("there is room").0
     }
 
-    /// An item that expires when the wall clock shows this.
+    /// Adds an item that expires when the wall clock shows this time.
     fn add_until(&self, wall: Millis) {
         let mut turn = self.broker().turn(self.now);
         let expires = Some(When::Wall(wall));
         turn.add(b"items", b"x"[..].into(), expires).expect("there is room");
     }
 
-    /// An item that expires after this many milliseconds.
+    /// Adds an item that expires after this many milliseconds.
     fn add_for(&self, millis: u64) {
         let mut turn = self.broker().turn(self.now);
         let expires = Some(When::At(Millis(self.now.0 + millis)));
         turn.add(b"timed", b"x"[..].into(), expires).expect("there is room");
     }
 
-    /// A job that is taken for this many seconds.
+    /// Puts a job and takes it for this many seconds.
     fn take(&self, ttr_s: u32) -> JobId {
         let mut turn = self.broker().turn(self.now);
         let session = turn.open_session(0);
@@ -200,14 +200,14 @@ impl Server {
         id
     }
 
-    /// What the log's threads would do.
+    /// Does the work of the log's threads.
     fn work(&self) {
         self.broker().commit_step(self.now).expect("the disk works");
         self.broker().prepare_step().expect("the disk works");
         while self.broker().reclaim_step(self.now).expect("the log is whole") {}
     }
 
-    /// Takes an item and puts it back, which is written anew.
+    /// Takes an item and gives it back, so that the log gets it again.
     fn look_at_item(&self) {
         let mut turn = self.broker().turn(self.now);
         let session = turn.open_reader_session(0);
@@ -220,7 +220,7 @@ impl Server {
         self.broker().turn(self.now).item_stats(queue).map_or(0, |stats| stats.items)
     }
 
-    /// The wall clock is set while the server runs.
+    /// Sets the wall clock while the server runs.
     fn set_wall(&self, wall: Millis) {
         self.broker().turn(self.now).set_wall(self.now, wall);
     }
@@ -265,7 +265,7 @@ fn a_start_under_a_wrong_clock_moves_no_delay_and_the_next_one_is_right_again() 
         assert!(!(0..STOP_MS_MAX).contains(&stopped_ms), "somebody should be warned");
         server.pass(0);
         assert_eq!((server.state(id), server.items(b"aging")), (Some(State::Delayed), 1));
-        // The times of the wall clock are those of the clock that it has.
+        // Wall-clock times refer to the clock that the server has.
         let soon = server.put_at(Millis(wrong.0 + 10_000));
         server.pass(9_999);
         assert_eq!(server.state(soon), Some(State::Delayed));
@@ -299,7 +299,7 @@ fn a_log_that_was_begun_under_a_wrong_clock_is_right_from_the_next_start_on() {
         let id = server.put(3 * 3600);
         server.start(WALL);
         assert_eq!(server.state(id), Some(State::Delayed));
-        // The time without a server is known again.
+        // The server knows again how long none was running.
         server.start(Millis(WALL.0 + HOUR_MS));
         assert_eq!(server.stopped_s(), 3600);
         assert_eq!(server.state(id), Some(State::Delayed));
@@ -396,7 +396,7 @@ fn after_a_restart_times_of_the_wall_clock_mean_what_it_shows_then() {
             server.pass(2);
             assert_eq!((server.state(given), server.items(b"items")), (Some(State::Ready), 0));
             if is_set_while_it_runs {
-                // Each start took a second, but for what the log's last mark is written later.
+                // Each start took a second, less the delay of the log's last mark.
                 let is_over = left_ms + 4000 > 2 * HOUR_MS;
                 let state = if is_over { State::Ready } else { State::Delayed };
                 assert_eq!(server.state(delayed), Some(state));
@@ -437,7 +437,7 @@ fn a_wall_clock_that_is_set_is_written_once_and_costs_memory_for_its_jobs_only()
     let before = written(&server);
     for second in 0..100 {
         server.pass(1000);
-        // Clocks are read a little late.
+        // The server reads the clocks a little late.
         server.set_wall(Millis(WALL.0 + (second + 1) * 1000 + second % 3));
     }
     assert_eq!(written(&server), before);

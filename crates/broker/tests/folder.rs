@@ -48,9 +48,9 @@ fn what_was_put_is_there_when_the_store_is_opened_again() {
     store.close().expect("the disk works");
 }
 
-/// What an example prints that keeps its store below this folder.
+/// The output of an example that creates its store below this folder.
 fn run_example(name: &str, temporary: &Path) -> String {
-    // Cargo builds examples with the tests, into a folder beside theirs.
+    // Cargo builds examples together with the tests, in a folder beside theirs.
     let tests = std::env::current_exe().expect("the test has a path");
     let built = tests.ancestors().nth(2).expect("it lies in a folder of the target");
     let example = built.join("examples").join(name);

@@ -22,7 +22,7 @@ fn new_disk() -> log::FaultDisk {
     log::FaultDisk::new(1, 64 << 20)
 }
 
-/// The power fails after everything was synced, or right now.
+/// Loses power, with or without a sync before.
 fn crash(disk: &log::FaultDisk, broker: Broker, synced: bool, now: Millis) -> Broker {
     if synced {
         broker.commit_step(now).expect("the disk works");
@@ -49,7 +49,7 @@ fn add(turn: &mut Turn<'_>, queue: &str, body: &str) -> Position {
     turn.add(queue.as_bytes(), body.as_bytes().into(), None).expect("there is room")
 }
 
-/// All items of a queue, which is empty then.
+/// Takes all items of a queue.
 fn drain(broker: &Broker, queue: &str, now: Millis) -> Vec<String> {
     let mut turn = broker.turn(now);
     let session = turn.open_reader_session(0);
@@ -381,7 +381,7 @@ fn a_queue_is_empty_when_the_end_of_what_left_it_is_durable() {
         broker.turn(NOW).add(queue, b"x"[..].into(), expires).expect("there is room");
     }
     broker.commit_step(NOW).expect("the disk works");
-    // The one that comes last drops the other.
+    // The item that arrives last drops the other one.
     while broker.turn(later).advance() {}
     let mut turn = broker.turn(later);
     let session = turn.open_reader_session(0);

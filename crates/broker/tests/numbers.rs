@@ -1,4 +1,4 @@
-//! Tests how numbers are handed out while the log is slow to reserve them.
+//! Tests how ids are dealt while the log is slow to reserve them.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn numbers_are_not_dealt_again_after_a_sync_that_took_long() {
         turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room").0
     };
     let broker = open();
-    // Nothing of this is written, so nothing else holds the clients back.
+    // None of these changes is written, so nothing else holds the clients back.
     let deal = |broker: &Broker| {
         for _ in 0..1 << 12 {
             let mut turn = broker.turn(NOW);

@@ -1,4 +1,4 @@
-//! Tests what replies wait for. The log writes only when a test tells it to.
+//! Tests which position each reply waits for. The log writes only when a test tells it to.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tests what the log keeps of queues. The log writes only when a test tells it to.
+//! Tests the facts about queues that the log keeps. The log writes only when a test tells it to.
 
 use std::sync::Arc;
 
@@ -163,7 +163,8 @@ fn a_removal_of_many_jobs_is_told_when_all_of_it_is_durable() {
     assert!(open(&disk).turn(NOW).queue_stats(b"many").is_none());
 }
 
-/// What a child and its parent have after one put more to the parent, before and after a restart.
+/// The number of jobs in a child and its parent after one more put to the parent, before and after
+/// a restart.
 fn child_feeds(disk: &log::FaultDisk, broker: Broker, child: &[u8]) -> [u64; 2] {
     let fed = |broker: &Broker| {
         let mut turn = broker.turn(NOW);

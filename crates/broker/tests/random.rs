@@ -1,5 +1,5 @@
-//! Random requests of all dialects over a log, then a crash. Everything durable must be there
-//! again, in order.
+//! Random requests of all dialects over a log, then a crash. All durable jobs must exist again, in
+//! order.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use lineshaft_broker::{
 };
 use proptest::prelude::*;
 
-/// In the last one, jobs may be in memory only.
+/// The jobs of the last queue can be in memory only.
 const QUEUES: [&str; 8] = ["default", "p", "p+a", "p+b", "old", "alias", "copy", "m"];
 const KEPT_QUEUES: usize = 7;
 
@@ -38,8 +38,7 @@ fn rules(number: u64) -> Rules {
             ["p*", "old", "copy"],
             [Setting::JobsMax(Some(1 + number % 3)), Setting::WhenFull(full)],
         ),
-        // Not of "m": what stands behind a job in memory is the head after a crash, and may
-        // expire then.
+        // Not from "m": after a crash, the job behind a job in memory is the head, and can expire.
         Rule::new(
             ["p", "default"],
             [Setting::AgeMax(Some(number)), Setting::ExpireTo(Some(name("old")))],
@@ -166,7 +165,7 @@ impl Play {
         while self.broker.turn(self.now).advance() {}
     }
 
-    /// No session holds anything any more.
+    /// Ends all sessions, so that none holds a job.
     fn leave(&mut self) {
         let mut turn = self.broker.turn(self.now);
         for session in [self.tube, self.worker, self.reader] {
@@ -178,12 +177,12 @@ impl Play {
     }
 }
 
-/// The ready jobs of the queues that are in the log, in order, and how many others there are.
+/// The ready jobs of the queues in the log, in order, and the number of the other jobs.
 fn contents(broker: &Broker, now: Millis) -> Vec<(Vec<Vec<u8>>, u64, u64)> {
     while broker.turn(now).advance() {}
     let mut turn: Turn<'_> = broker.turn(now);
     turn.check_invariants();
-    // Aliases hide the items in the queue of their name, and limits do not matter here.
+    // An alias hides the items of the queue with its name. Limits do not matter here.
     turn.set_policies(Rules::default());
     let session = turn.open_reader_session(0);
     let contents = QUEUES[..KEPT_QUEUES].iter().map(|queue| {
@@ -213,7 +212,7 @@ proptest! {
             play.leave();
             now = play.now;
             play.broker.commit_step(now).expect("the disk works");
-            // A read in this place is not recorded: the crash undoes it.
+            // A read here is not recorded, because the crash undoes it.
             let before = contents(&play.broker, now);
             drop(play);
             disk.crash();

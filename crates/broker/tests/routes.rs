@@ -1,5 +1,5 @@
-//! Tests what moves and copies do to the log: they ask for room first, and replies wait for their
-//! entries.
+//! Tests the effect of moves and copies on the log: they reserve room first, and replies wait for
+//! their entries.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn open(disk: &log::FaultDisk) -> Broker {
     Broker::open(options, NOW).expect("the log is whole").0
 }
 
-/// Everything that the threads of a server would do by now.
+/// Does the work that a server's threads would have done by now.
 fn work(broker: &Broker, now: Millis) {
     loop {
         broker.commit_step(now).expect("the disk has the room that was promised");

@@ -10,7 +10,7 @@ use lineshaft_broker::{
 
 const NOW: Millis = Millis(1_000_000);
 
-/// What the log's threads would do meanwhile.
+/// Does the work of the log's threads.
 fn work(broker: &Broker) {
     loop {
         broker.commit_step(NOW).expect("the log does not fail for want of room");
@@ -21,13 +21,13 @@ fn work(broker: &Broker) {
     }
 }
 
-/// The same, but for reclaim.
+/// The same without reclaim.
 fn work_without_reclaim(broker: &Broker) {
     broker.commit_step(NOW).expect("the log does not fail for want of room");
     broker.prepare_step().expect("a full disk is no failure");
 }
 
-/// Puts delayed jobs until there is no room; how many.
+/// Puts delayed jobs until there is no room. Returns their number.
 fn fill(broker: &Broker, session: SessionId) -> u64 {
     let job = NewJob { delay_s: 1000, ..NewJob::default() };
     let (mut puts, mut refusals) = (0, 0);
@@ -127,7 +127,7 @@ fn what_expires_while_the_disk_is_full_goes_its_way_and_the_log_does_not_fail() 
         turn.item_stats(b"old").map(|stats| stats.items)
     };
     assert_eq!(moved(&broker), Some(adds));
-    // What the log had no room for expires again.
+    // Jobs for which the log had no room expire again.
     broker.close(later).expect("the disk works");
     drop(broker);
     disk.restart();
@@ -165,7 +165,7 @@ fn what_is_of_memory_only_is_taken_when_the_log_is_full() {
     let mut turn = broker.turn(NOW);
     let memory = Setting::Sync(Some(QueueSync::Memory));
     turn.set_policies(Rules(vec![Rule::new(["m*"], [memory])]));
-    // Of a queue that is not there yet it is not known whether it feeds others.
+    // It is unknown whether a queue that does not exist yet feeds others.
     turn.create_queue(b"f");
     let body = || vec![b'x'; 60_000].into();
     turn.use_queue(session, b"m");
@@ -248,7 +248,7 @@ fn policies_and_a_status_for_which_there_was_no_room_are_written_later() {
     let broker = open();
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
-    // No segment is made ready within a turn.
+    // No segment becomes ready within a turn.
     while turn.put(session, NewJob::default(), vec![b'x'; 60_000].into()).is_ok() {}
     let mut limit = 0;
     while turn.limit_queue(b"default", [limit + 1, 0, 0]).is_ok() {

@@ -1,5 +1,5 @@
 //! Makes a log folder from a script, with correct checksums. Random bytes rarely get past the
-//! checksums, and these tests are about what comes after them. This file knows the format from
+//! checksums, and these tests check the code behind them. This file knows the format from
 //! `docs/log-format.md` alone.
 
 use crc32fast::Hasher;
@@ -10,34 +10,35 @@ const SEGMENT_BYTES: usize = 64 << 10;
 const SEGMENT_HEADER_BYTES: usize = 4096;
 const GROUP_HEADER_BYTES: usize = 56;
 const ENTRY_HEAD_BYTES: usize = 12;
-/// A real log of more segments says nothing new.
+/// A real log with more segments tests nothing new.
 const SEGMENTS_MAX: u32 = 8;
 
-/// What a byte below `ENTRY` does; its arguments are the bytes behind it.
+/// The actions of bytes below `ENTRY`. The bytes behind such a byte are its arguments.
 const END_GROUP: u8 = 0;
 const END_SEGMENT: u8 = 1;
-/// From now on groups say that everything before them was durable, or again only the older part.
+/// Toggles whether groups say that all before them was durable, or only the older part.
 const TURN_DURABLE: u8 = 2;
 /// Two bytes of offset, one of bits: flips bits of the finished segment.
 const FLIP: u8 = 3;
 const LATER: u8 = 4;
 const EARLIER: u8 = 5;
-/// Leaves out this many numbers before the next segment.
+/// Skips this many numbers before the next segment.
 const SKIP_NUMBERS: u8 = 6;
-/// Two bytes of length: the finished segment is cut to it.
+/// Two bytes of length. Cuts the finished segment to it.
 const CUT: u8 = 7;
 const BREAK_CHAIN: u8 = 8;
-/// Where, and what: a byte of the segment's header, which its checksum covers.
+/// Offset and value: changes a byte of the segment's header, which its checksum covers.
 const PATCH_HEADER: u8 = 9;
-/// Where, and what: a byte of the next group's header, likewise.
+/// Offset and value: changes a byte of the next group's header, which its checksum covers.
 const PATCH_GROUP: u8 = 10;
-/// The finished segment lies there as a spare file, too.
+/// The finished segment also exists as a spare file.
 const SPARE: u8 = 11;
-/// From here on a byte begins an entry: its low half is the kind; then come the count, two bytes of length, and
-/// the contents.
+/// A byte from here on begins an entry. Its low half is the kind. Then come the count, two bytes of
+/// length, and the contents.
 const ENTRY: u8 = 16;
 
-/// Writes the folder that a script describes; the disk's own choices come from its first byte.
+/// Writes the folder that a script describes. The disk's own choices depend on the script's first
+/// byte.
 pub(crate) fn write(script: &[u8]) -> FaultDisk {
     let mut script = Script(script);
     let disk = FaultDisk::new(u64::from(script.byte()), 64 << 20);
@@ -100,7 +101,7 @@ struct Forge {
     disk: FaultDisk,
     number: u32,
     skipped: u32,
-    /// The segment up to the end of its last whole group.
+    /// The segment up to the end of its last complete group.
     segment: Vec<u8>,
     /// Entries of the next group, without checksums.
     entries: Vec<u8>,
@@ -139,12 +140,12 @@ impl Forge {
         }
     }
 
-    /// Files have salts of their own.
+    /// Each file has its own salt.
     fn salt(&self) -> u64 {
         0x1234_5678_9abc_def0 ^ u64::from(self.number)
     }
 
-    /// What finds no room is left out.
+    /// Adds an entry if it has room.
     fn add_entry(&mut self, kind: u8, count: u8, contents: &[u8]) {
         let len = ENTRY_HEAD_BYTES + contents.len();
         let taken = self.segment.len() + GROUP_HEADER_BYTES + self.entries.len();
@@ -233,7 +234,7 @@ impl Forge {
     }
 }
 
-/// Overwrites bytes, wherever in the header they are meant to be.
+/// Overwrites bytes of a header. An offset beyond its end wraps around.
 fn patch(header: &mut [u8], patches: &mut Vec<(u8, u8)>) {
     for (at, byte) in patches.drain(..) {
         let at = usize::from(at) % header.len();

@@ -1,5 +1,5 @@
-//! Tests a log folder with any bytes: random bytes with correct checksums, and the corpus of the
-//! fuzz targets.
+//! Tests log folders with arbitrary bytes: random bytes with correct checksums, and the corpus of
+//! the fuzz targets.
 
 mod folder;
 mod script;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use script::{check, check_rules};
 
-/// OPEN: the log begins with segment 1, and ids below 100 are spent.
+/// OPEN: the log begins with segment 1, and ids below 100 are used up.
 fn opening() -> Vec<u8> {
     entry(1, 0, &[&[1, 0, 0, 0][..], &[100, 0, 0, 0, 0, 0, 0, 0]].concat())
 }
@@ -33,7 +33,7 @@ fn target() -> impl Strategy<Value = Vec<u8>> {
     (0..6_u8, 1..3_u8).prop_map(|(slot, segment)| vec![slot, 0, 0, 0, segment, 0, 0, 0])
 }
 
-/// Entries that mean something often, so that they meet each other.
+/// Entries that are often valid, so that they refer to each other.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let job = (1..99_u8, 0..2_u8, 1..5_u8);
     prop_oneof![

@@ -1,6 +1,6 @@
 //! A start opens any log folder, or refuses it and names the file. A second start finds the same
-//! contents. A repair of a refused folder saves what it reports, and the result opens. The tests
-//! and the fuzz target share this file.
+//! contents. A repair of a refused folder saves the jobs that it reports, and the result opens. The
+//! tests and the fuzz target share this file.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ struct Job {
     body: Vec<u8>,
 }
 
-/// Plays a script, as `folder` describes it.
+/// Plays a script in the form that `folder` describes.
 pub(crate) fn check(script: &[u8]) {
     let disk = folder::write(script);
     let untouched = disk.fork();
@@ -40,7 +40,7 @@ pub(crate) fn check(script: &[u8]) {
     }
 }
 
-/// Any bytes are rules or they are not, and rules are written as they were read.
+/// Any bytes are either rules or an error. Rules are written as they were read.
 pub(crate) fn check_rules(bytes: &[u8]) {
     let Some(rules) = Rules::decode(bytes) else { return };
     let encoded = rules.encode();
@@ -57,7 +57,7 @@ fn settings() -> Settings {
     Settings { segment_bytes: 64 << 10, ..Settings::default() }
 }
 
-/// Opens the log and lets go of it, as if the process ended at once.
+/// Opens the log and drops it at once, as if the process had ended.
 fn open(disk: &FaultDisk) -> Result<(Found, RecoveryReport), OpenError> {
     let mut found = Found::default();
     let opened = Log::open(Arc::new(disk.clone()), settings(), NOW.0, &mut |one| found.add(&one));
@@ -71,14 +71,14 @@ fn open_broker(disk: &FaultDisk) -> Result<(Broker, RecoveryReport), BrokerError
 fn check_opened(untouched: &FaultDisk, opened: &FaultDisk, found: &Found, report: &RecoveryReport) {
     assert_eq!(report.jobs, found.jobs.len() as u64);
     assert_eq!(report.facts, found.facts.len() as u64);
-    // Reading without a start tells the same.
+    // Reading without a start gives the same result.
     let mut salvaged = Found::default();
     let salvage = log::salvage(&untouched.fork(), &mut |one| salvaged.add(&one));
     let salvage = salvage.expect("what a start opens can be read");
     assert!(salvage.refusal.is_none() && salvage.losses.is_empty(), "{salvage:?}");
     assert_eq!(&salvaged, found);
-    // The start left a log that is the same when it is opened again: what it wrote was durable, and what is not
-    // is not needed.
+    // The log is the same when it is opened again: the start's writes were durable, and the other
+    // data is not needed.
     opened.crash();
     let (again, report_again) = open(opened).expect("what a start opened opens again");
     assert_eq!(&again, found);
