@@ -14,10 +14,10 @@ use testkit::{tools, wait};
 
 use crate::programs;
 
-/// Generous: interpreters start slowly on a busy machine.
+/// Generous, because interpreters start slowly on a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// A client library and how its script is started.
+/// A client library, and how its script is started.
 struct Script {
     interpreter: PathBuf,
     /// Empty for a compiled client.
@@ -71,7 +71,7 @@ impl Script {
             .stderr(Stdio::piped())
             .spawn()?;
         wait::for_exit(&mut client, LIMIT)?;
-        // Fails only when the client ended by itself.
+        // Fails only if the client has already ended.
         let _ = client.kill();
         let ended = client.wait_with_output()?;
         let complaint = String::from_utf8_lossy(&ended.stderr);

@@ -1,5 +1,5 @@
-//! Sets the wall clock while the server runs. Running deadlines must not move with it. The
-//! original's do.
+//! Sets the wall clock while the server runs. Running deadlines must not move with it. Those of the
+//! original do.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use testkit::process::Server;
 use crate::programs;
 use crate::wall_clock::Rig;
 
-/// Seconds since midnight of the time that a line of the server's log begins with, such as
+/// The seconds since midnight at the beginning of a line of the server's messages, such as
 /// `2026-01-31T12:34:56.789Z`.
 fn logged_second(line: &str) -> Option<i64> {
     let time = line.split_once('T')?.1.get(..8)?;
@@ -20,7 +20,7 @@ fn logged_second(line: &str) -> Option<i64> {
     Some((next()? * 60 + next()?) * 60 + next()?)
 }
 
-/// The server must have seen the clock change: otherwise nothing was tested.
+/// Checks that the server saw the clock change. Otherwise the test would test nothing.
 fn ensure_clock_was_set(server: &mut Server, offset_s: i64) -> Result<()> {
     const DAY_S: i64 = 86_400;
     server.signal(Signal::TERM)?;
@@ -34,9 +34,9 @@ fn ensure_clock_was_set(server: &mut Server, offset_s: i64) -> Result<()> {
     Ok(())
 }
 
-/// Whether something came after this many seconds at least, less a millisecond, which is what clocks count in. How
-/// late it may come is bounded by the requests that wait for it: they give up after seconds, and the clock is set
-/// by an hour.
+/// Checks that an event came after at least this many seconds, less a millisecond, the unit of the
+/// clocks. The requests that wait for it bound how late it can come: they give up after seconds,
+/// and the clock is set by an hour.
 fn ensure_took(started: Instant, seconds: u64, what: &str) -> Result<()> {
     let took = started.elapsed();
     let least = Duration::from_millis(seconds * 1_000 - 1);
@@ -78,7 +78,7 @@ fn an_hour_back_changes_no_deadline() -> Result<()> {
     deadlines_stay(-3_600)
 }
 
-/// Shows that the rig sets the clock: the original's deadlines follow it.
+/// Shows that the test sets the clock: the original's deadlines follow it.
 #[test]
 fn an_hour_forward_ends_a_delay_of_the_original() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };

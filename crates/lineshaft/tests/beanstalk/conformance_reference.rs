@@ -15,8 +15,8 @@ fn the_original_passes_every_case() -> Result<()> {
     Ok(())
 }
 
-/// The opposite of a conformance test: a defect that Debian's package no longer shows belongs into
-/// `cases.jsonl`, where it is compared with the original from then on.
+/// The opposite of a conformance test. If Debian's package no longer shows a defect, its case must
+/// move to `cases.jsonl`, where the comparison with the original includes it.
 #[test]
 fn the_original_still_has_its_defects() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };

@@ -13,19 +13,20 @@ use testkit::{tools, wait};
 
 use crate::programs;
 
-/// Sources of local ports run out at about 28,000 connections to one address.
+/// The local ports for connections to one address run out at about 28,000.
 const CONNECTIONS_MAX: u64 = 19_000;
 
-/// Descriptors that client and server need for anything else.
+/// The descriptors that client and server need for other purposes.
 const DESCRIPTORS_SPARE: u64 = 500;
 
-/// Memory that may differ between two identical moments: about fifty bytes for each connection.
+/// The allowed difference in memory between two identical moments: about fifty bytes for each
+/// connection.
 const RESIDENT_BYTES_SLACK: u64 = 1 << 20;
 
-/// How often the connections are opened again, until memory is as before.
+/// The connections are opened again this often at most, until memory is as before.
 const FURTHER_STORMS_MAX: usize = 4;
 
-/// Threads that open connections: with a log, their changes share a flush.
+/// The number of threads that open connections. With a log, their changes share a flush.
 const OPENERS: u64 = 16;
 
 #[test]
@@ -55,7 +56,7 @@ fn open_and_tear_down(program: &Program) -> Result<()> {
         let after = server.descriptor_count()?;
         ensure!(after == descriptors, "{descriptors} descriptors, then {after}");
         resident_bytes.push(server.resident_bytes()?);
-        // An allocator may return memory late, but a leak grows in every round.
+        // An allocator can return memory late, but a leak grows in every round.
         if resident_bytes[number] <= resident_bytes[number - 1] + RESIDENT_BYTES_SLACK {
             println!("{count} connections each time, then resident: {resident_bytes:?}");
             return Ok(());
@@ -64,8 +65,8 @@ fn open_and_tear_down(program: &Program) -> Result<()> {
     bail!("memory grows with every {count} connections: {resident_bytes:?}")
 }
 
-/// Opens the connections, lets every one work and then wait for a job, resets them all, and returns when the
-/// server has noticed.
+/// Opens the connections. Each does some work and then waits for a job. Resets them all, and
+/// returns when the server has noticed.
 fn storm(server: &Server, observer: &mut Client, count: u64) -> Result<()> {
     let address = server.address();
     let connections: Vec<Vec<TcpStream>> = std::thread::scope(|scope| {
@@ -89,10 +90,11 @@ fn storm(server: &Server, observer: &mut Client, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// A connection that has put and deleted a job in one of a hundred tubes and waits in its own.
+/// Opens a connection, which puts and deletes a job in one of a hundred tubes, and then waits in
+/// its own tube.
 fn open(server: SocketAddr, number: u64) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(server).with_context(|| format!("connection {number}"))?;
-    // Closing resets: no port is held back in the state TIME_WAIT.
+    // The close resets the connection, so no port stays in the state TIME_WAIT.
     set_socket_linger(&stream, Some(Duration::ZERO))?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
     let commands = format!(

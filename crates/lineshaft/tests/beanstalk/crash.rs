@@ -1,5 +1,5 @@
-//! Kills a server under load, starts it again, and compares its jobs with its replies. Everything
-//! acknowledged must be there, and nothing acknowledged as deleted may come back.
+//! Kills a server under load, starts it again, and compares its jobs with its replies. All
+//! acknowledged changes must be there, and no job with an acknowledged delete may come back.
 //!
 //! `LINESHAFT_ROUNDS` sets the number of rounds. `LINESHAFT_SEED` repeats the choices of a run.
 
@@ -21,7 +21,7 @@ fn what_lineshaft_acknowledged_survives_kill() -> Result<()> {
     kill_and_check(&program, settings::rounds(ROUNDS_DEFAULT), Promises::All)
 }
 
-/// The kernel outlives the program, and has all that was written before a reply left.
+/// The kernel outlives the program, and has all data that was written before a reply left.
 #[test]
 fn what_lineshaft_acknowledged_without_syncs_survives_kill() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -31,8 +31,8 @@ fn what_lineshaft_acknowledged_without_syncs_survives_kill() -> Result<()> {
 }
 
 /// Shows that the ledger is right: the original with a log keeps its promises, with one known
-/// exception. Another one is rare: its log has no checksums, so a record that the kill cut off may
-/// come back as a job whose body has no end. So a failed test may try again; a wrong ledger would
+/// exception. Another exception is rare: its log has no checksums, so a record that the kill cut
+/// off can come back as a job whose body has no end. So the test can retry; a wrong ledger would
 /// fail each time.
 #[test]
 fn what_the_original_acknowledged_survives_kill() -> Result<()> {

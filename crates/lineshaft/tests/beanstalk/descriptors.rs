@@ -1,4 +1,4 @@
-//! No file descriptor is left for another connection. The server waits for one, serves its clients,
+//! The server has no file descriptor for another connection. It waits for one, serves its clients,
 //! and does not retry in a busy loop. The original does.
 
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use testkit::wait;
 
 use crate::programs;
 
-/// Few enough that the system queues those that cannot be accepted.
+/// So few that the system queues the connections that the server cannot accept.
 const DESCRIPTORS: usize = 100;
 
-/// Processor time of a second in which nothing happens, in ticks of 10 milliseconds.
+/// The processor time of an idle second, in ticks of 10 milliseconds.
 const IDLE_TICKS_MAX: u64 = 20;
 
 #[test]
@@ -45,8 +45,8 @@ fn running_out_of_descriptors_stalls_nobody_and_passes() -> Result<()> {
     Ok(())
 }
 
-/// Waits until the server has accepted whom it can: it has many connections, and no more for some looks. That it will
-/// accept no more has no event.
+/// Waits until the server has accepted all connections that it can: it has many, and no more during
+/// some checks. No event shows that it will accept no more.
 fn wait_until_full(server: &Server) -> Result<()> {
     const LOOKS: usize = 20;
     let (mut before, mut same) = (0, 0);

@@ -19,10 +19,10 @@ use pair::{Outcome, Pair};
 use side::Side;
 use steps::Step;
 
-/// Sequences per test when nothing else is said.
+/// The default number of sequences per test.
 const SEEDS_DEFAULT: u64 = 20;
 
-/// How long a failing sequence is cut down.
+/// The time limit for the reduction of a failing sequence.
 const SHRINKING: Duration = Duration::from_secs(40);
 
 #[test]
@@ -32,12 +32,12 @@ fn lineshaft_in_memory_says_what_the_original_says() -> Result<()> {
 
 #[test]
 fn lineshaft_with_a_log_says_what_the_original_says() -> Result<()> {
-    // Every sequence starts a server with a folder of its own, which takes longer.
+    // Every sequence starts a server with its own folder, which takes longer.
     let fewer = settings::seeds(SEEDS_DEFAULT).into_iter().step_by(3);
     compare(&programs::lineshaft_durable("data"), "lineshaft_with_a_log", fewer)
 }
 
-/// Tests the harness itself: a difference between two originals is not a finding.
+/// Tests the harness: it must find no difference between two originals.
 #[test]
 fn the_original_says_what_the_original_says() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };

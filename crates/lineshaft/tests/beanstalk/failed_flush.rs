@@ -1,6 +1,6 @@
 //! The disk fails one flush, at every point of a short run. The server must not acknowledge
-//! anything after it, and must end with exit code 74. A new server must have everything that was
-//! acknowledged.
+//! anything after it, and must end with exit code 74. A new server must have all acknowledged
+//! changes.
 //!
 //! A second flush would be wrong: the system may have dropped the data that it could not write, and
 //! the second call would succeed without it.
@@ -17,10 +17,11 @@ use crate::programs;
 /// Exit code of a server whose disk failed.
 const EXIT_DISK: i32 = 74;
 
-/// The n-th flush fails, for n up to this: some happen at the start, most are those of single changes.
+/// The n-th flush fails, for n up to this. Some flushes happen at the start, and most are those of
+/// single changes.
 const FLUSHES: usize = 12;
 
-/// Flushes of changes are fewer than changes: some changes may share one.
+/// There are fewer flushes than changes, because several changes can share a flush.
 const CHANGES_MAX: usize = 2_000;
 
 #[test]
@@ -35,7 +36,7 @@ fn nothing_is_acknowledged_after_a_failed_flush() -> Result<()> {
     Ok(())
 }
 
-/// Returns how many changes were acknowledged before the flush failed.
+/// Returns the number of changes that were acknowledged before the flush failed.
 fn fail_flush(strace: &Path, number: usize) -> Result<usize> {
     let folder = tempfile::tempdir()?;
     let data = folder.path().join("data");
@@ -43,12 +44,13 @@ fn fail_flush(strace: &Path, number: usize) -> Result<usize> {
     let lineshaft = programs::lineshaft_path();
     let lineshaft = lineshaft.to_str().context("a text path")?;
     let inject = format!("inject=fsync,fdatasync:error=EIO:when={number}");
-    // -D: the server is our child, not the tracer, so that it can be ended like any other.
+    // -D: the test's child is the server and not the tracer, so the test can end it like any other
+    // server.
     let traced = ["-D", "-f", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", &inject];
     let serve = [lineshaft, "serve", "--data", data];
     let program = Program::serve_under(strace, &[&traced[..], &serve[..]].concat());
-    // A failed flush during the start fails the start, before or after the server listens. No
-    // client was promised anything.
+    // A failed flush during the start fails the start, before or after the server listens. The
+    // server has acknowledged nothing then.
     let Ok(mut server) = program.start() else { return Ok(0) };
     let (ids, deleted) = change_until_the_end(&server)?;
     let acknowledged = ids.len() + deleted.len();
@@ -72,8 +74,9 @@ fn fail_flush(strace: &Path, number: usize) -> Result<usize> {
     Ok(acknowledged)
 }
 
-/// Puts and deletes until the server hangs up. Returns the jobs that were put and not deleted, and those
-/// that were, both as acknowledged; the one whose delete had no reply is in neither list.
+/// Puts and deletes until the server closes the connection. Returns the acknowledged jobs that were
+/// not deleted, and those with an acknowledged delete. The job whose delete got no reply is in
+/// neither list.
 fn change_until_the_end(server: &Server) -> Result<(Vec<u64>, Vec<u64>)> {
     let mut client = Client::connect(server.address())?;
     let (mut ids, mut deleted) = (Vec::new(), Vec::new());

@@ -2,8 +2,8 @@
 //! The test compares the records with the jobs of a restarted server.
 //!
 //! Every client has its own tube, so it knows the exact state of every job in it. Clients send
-//! commands in batches. A command without a reply when the server died may have happened or not;
-//! everything else must be exactly as promised.
+//! commands in batches. If the server died before its reply to a command, the command may or may
+//! not have taken effect. All other changes must be exactly as promised.
 
 mod check;
 mod model;
@@ -30,15 +30,15 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Clients whose choices depend on the seed.
+    /// Creates clients whose choices depend on the seed.
     pub(crate) fn new(seed: u64) -> Load {
         let mut rng = Rng::new(seed);
         let worker = |number| Worker::new(format!("ledger-{number}"), Rng::new(rng.next_u64()));
         Load { workers: (0..WORKERS).map(worker).collect() }
     }
 
-    /// Works on the server for a time, then calls `end_it`, which must make the server go away. Returns how
-    /// many commands were acknowledged.
+    /// Works on the server for a time, then calls `end_it`, which must end the server. Returns the
+    /// number of acknowledged commands.
     pub(crate) fn run_until(
         &mut self,
         server: SocketAddr,
@@ -62,8 +62,8 @@ impl Load {
         })
     }
 
-    /// Compares all promises with what the server knows now, and takes over how the unfinished commands
-    /// turned out.
+    /// Compares all promises with the server's state, and records whether the unfinished commands
+    /// took effect.
     pub(crate) fn check(&mut self, server: SocketAddr, promises: Promises) -> Result<()> {
         let mut strays = check::find_strays(server, &self.workers)?;
         for worker in &mut self.workers {
@@ -74,14 +74,14 @@ impl Load {
         Ok(())
     }
 
-    /// Jobs that must be there.
+    /// The number of jobs that must exist.
     pub(crate) fn jobs(&self) -> usize {
         self.workers.iter().map(Worker::job_count).sum()
     }
 }
 
-/// Works until the server goes away. An end before its time is an error; near its end a server may refuse
-/// what it can no longer store, which is no promise either way.
+/// Works until the server ends. A premature end is an error. Near its end a server can refuse
+/// changes that it can no longer store, which promises nothing.
 fn run_worker(worker: &mut Worker, server: SocketAddr, ending: &AtomicBool) -> Result<u64> {
     let mut acknowledged = 0;
     let outcome = worker.run(server, &mut acknowledged);

@@ -1,5 +1,5 @@
 //! Simulates a power failure under load. The data folder is on its own file system, which the test
-//! tells to drop everything that was not flushed. Then the test kills the server, mounts the file
+//! tells to drop all data that was not flushed. Then the test kills the server, mounts the file
 //! system again, starts a new server, and compares its jobs with the acknowledgements of the old
 //! one.
 //!
@@ -27,7 +27,7 @@ const ROUNDS_DEFAULT: u64 = 5;
 /// Room for some segments of the log. The file is sparse, so it uses only the written bytes.
 const DISK_BYTES: u64 = 1 << 30;
 
-/// Shuts an ext4 file system down at once, its journal not flushed: `EXT4_IOC_SHUTDOWN` with
+/// Shuts an ext4 file system down at once, without a flush of its journal: `EXT4_IOC_SHUTDOWN` with
 /// `EXT4_GOING_FLAGS_NOLOGFLUSH`. In Python, because the call is `unsafe` in Rust.
 const CUT_POWER: &str = "\
 import fcntl, os, struct, sys
@@ -42,14 +42,15 @@ fn what_lineshaft_acknowledged_survives_a_power_failure() -> Result<()> {
     cut_and_check(&disk, &program, settings::rounds(ROUNDS_DEFAULT), Promises::All)
 }
 
-/// What `--sync` says in the next test.
+/// The value of `--sync` in the next test.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Jobs acknowledged during the last sync may be lost as well, because a sync takes long on a busy
-/// machine.
+/// Jobs that were acknowledged during the last sync can be lost, too, because a sync takes long on
+/// a busy machine.
 const SYNC_MAX: Duration = Duration::from_secs(1);
 
-/// How long jobs are put before the power fails: far longer than what may be lost.
+/// How long the test puts jobs before the power fails: far longer than the loss that the setting
+/// allows.
 const PUTTING: Duration = Duration::from_millis(2_500);
 
 #[test]
@@ -94,7 +95,7 @@ fn an_interval_loses_no_more_than_its_last_moments() -> Result<()> {
     Ok(())
 }
 
-/// Puts until the server is gone: the jobs, and when they were acknowledged.
+/// Puts until the server is gone. Returns the jobs, and when they were acknowledged.
 fn put_until_the_end(server: SocketAddr) -> Vec<(u64, Instant)> {
     let mut acknowledged = Vec::new();
     let Ok(mut client) = Client::on_tube(server, "stamped") else { return acknowledged };
@@ -104,7 +105,7 @@ fn put_until_the_end(server: SocketAddr) -> Vec<(u64, Instant)> {
     acknowledged
 }
 
-/// Shows that the test setup loses unflushed data. The original is set to flush at most every hour.
+/// Shows that the test setup loses unflushed data. The original flushes at most every hour here.
 #[test]
 fn the_rig_loses_what_was_not_flushed() -> Result<()> {
     let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
@@ -156,7 +157,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// Makes and mounts one; `None`, with a message, where that is not possible.
+    /// Makes a disk and mounts it. Returns `None`, with a message, if that is not possible.
     fn new_or_skip() -> Result<Option<Disk>> {
         for program in ["mkfs.ext4", "mount", "umount", "python3"] {
             if tools::find_or_skip(program).is_none() {
@@ -184,7 +185,7 @@ impl Disk {
         run("mount", &["-o".as_ref(), "loop".as_ref(), &self.image, &self.mount_point])
     }
 
-    /// From now on nothing reaches the disk, and unflushed data is lost.
+    /// From now on no data reaches the disk, and unflushed data is lost.
     fn cut_power(&self) -> Result<()> {
         run("python3", &["-c".as_ref(), CUT_POWER.as_ref(), &self.mount_point])
     }
@@ -197,7 +198,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Lazily: after a failure the server may still be there for a moment.
+        // A lazy unmount, because after a failure the server can still exist for a moment.
         if let Err(error) = run("umount", &["-l".as_ref(), &self.mount_point]) {
             eprintln!("{error:#}");
         }

@@ -17,7 +17,7 @@ use testkit::process::Program;
 
 use crate::programs;
 
-/// Runs a test for the original, when it is there, and for Lineshaft in its place.
+/// Runs a test with the original, if it is installed, and with Lineshaft as its replacement.
 fn for_both(test: impl Fn(&Program) -> Result<()>) -> Result<()> {
     if let Some(original) = programs::reference() {
         test(&original).context("the original")?;

@@ -18,8 +18,8 @@ pub(crate) fn seed() -> u64 {
     seed_to_repeat().unwrap_or_else(changing)
 }
 
-/// The sequences that are played: the one to repeat, or as many as `LINESHAFT_SEEDS` says. Of each two one is the
-/// same in every run, and the other one new.
+/// The seeds to play: the one to repeat, or as many as `LINESHAFT_SEEDS` says. Every second one is
+/// the same in each run, and the others are new.
 pub(crate) fn seeds(default: u64) -> Vec<u64> {
     if let Some(seed) = seed_to_repeat() {
         return vec![seed];
@@ -29,7 +29,7 @@ pub(crate) fn seeds(default: u64) -> Vec<u64> {
     (0..count).map(|at| if at % 2 == 0 { 1 + at / 2 } else { fresh + at / 2 }).collect()
 }
 
-/// `LINESHAFT_ROUNDS`: how often a server is killed, or a connection storm repeated.
+/// `LINESHAFT_ROUNDS`: how often a test kills a server, or repeats a connection storm.
 pub(crate) fn rounds(default: u64) -> u64 {
     number("LINESHAFT_ROUNDS").unwrap_or(default)
 }

@@ -13,12 +13,12 @@ use crate::programs;
 
 const READERS: usize = 100;
 
-/// Questions of each reader; their replies would fill more than a gigabyte.
+/// The number of requests of each reader. Their replies would fill more than a gigabyte.
 const QUESTIONS: usize = 200;
 
 const BODY_BYTES: usize = 60_000;
 
-/// Far below what the replies would take, far above what a server needs.
+/// Far below the size of the replies, and far above the needs of a server.
 const RESIDENT_BYTES_MAX: u64 = 150 << 20;
 
 #[test]
@@ -45,13 +45,13 @@ fn readers_get_stuck(program: &Program) -> Result<()> {
     for _ in 0..READERS {
         let mut reader = TcpStream::connect(server.address())?;
         reader.set_write_timeout(Some(Duration::from_secs(5)))?;
-        // A server that has cut this reader off already is right, too.
+        // The server may already have closed this reader's connection. That is correct, too.
         if reader.write_all(questions.as_bytes()).is_ok() {
             stuck.push(reader);
         }
     }
     // Filling all socket buffers takes some time, once. A server that waited for the stuck clients
-    // would wait for minutes: a client gives up before.
+    // would wait for minutes, and a client gives up before that.
     other.expect("list-tube-used", "USING others")?;
     let started = Instant::now();
     let another = other.put(0, 0, 60, b"not stuck")?;

@@ -31,7 +31,7 @@ fn silent_holders_lose_their_jobs(program: &Program) -> Result<()> {
     for _ in 0..HOLDERS {
         observer.put(0, 0, TTR.as_secs() as u32, b"held for a moment")?;
     }
-    // All at once: none may come back before the last one is held.
+    // All at once, because none may come back before the last one is held.
     for holder in &mut holders {
         holder.send(b"reserve-with-timeout 10\r\n")?;
     }
@@ -46,7 +46,7 @@ fn silent_holders_lose_their_jobs(program: &Program) -> Result<()> {
         ensure!(none_is_held || !all_are_back, "both ready and held: {stats:?}");
         Ok(all_are_back)
     })?;
-    // On a busy machine one may have been taken a second time.
+    // On a busy machine a job may have been taken a second time.
     let timeouts: usize = observer.stats("stats")?["job-timeouts"].parse()?;
     ensure!(timeouts >= HOLDERS, "{timeouts} timeouts of {HOLDERS}");
     drop(holders);

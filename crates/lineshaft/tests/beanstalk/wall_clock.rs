@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use testkit::process::{Program, Server};
 use testkit::tools;
 
-/// Where Debian puts the library, by architecture.
+/// The path of the library in Debian, by architecture.
 const LIBRARIES: [&str; 2] = [
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
     "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1",
@@ -39,7 +39,7 @@ impl Rig {
         Ok(Some(Rig { server, clock_file, _folder: folder }))
     }
 
-    /// Moves the wall clock, as seen by the server, away from the true time.
+    /// Moves the server's wall clock by this offset from the true time.
     pub(crate) fn set_clock(&self, offset_s: i64) -> Result<()> {
         Ok(std::fs::write(&self.clock_file, format!("{offset_s:+}"))?)
     }

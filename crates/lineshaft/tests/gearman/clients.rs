@@ -18,17 +18,17 @@ use testkit::{tools, wait};
 
 use crate::programs;
 
-/// Generous: interpreters start slowly on a busy machine.
+/// Generous, because interpreters start slowly on a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
 
 const PERL_CLIENT: &str = "/usr/share/perl5/Gearman/Client.pm";
-/// Its files for TLS.
+/// The file that Perl needs for TLS.
 const PERL_TLS: &str = "/usr/share/perl5/IO/Socket/SSL.pm";
 
-/// How often a script may fail against the original before it is taken for wrong.
+/// A script counts as wrong after this many failures against the original.
 const ATTEMPTS_WITH_THE_ORIGINAL: usize = 3;
 
-/// A program that connects as a client, and usually as workers, too.
+/// A program that connects as a client, and usually also as workers.
 struct Script {
     interpreter: PathBuf,
     /// Empty for a compiled client.
@@ -48,8 +48,8 @@ fn script(interpreter: impl Into<PathBuf>, file: &str) -> Script {
 }
 
 impl Script {
-    /// Runs the script against the original, and against Lineshaft, in memory and with a log. Skip
-    /// it where `needed`, a program or file, is missing.
+    /// Runs the script against the original, and against Lineshaft, in memory and with a log. Skips
+    /// it if `needed`, a program or file, is missing.
     fn check(&self, needed: &str) -> Result<()> {
         let interpreter = self.interpreter.to_str().context("a path that is text")?;
         if [interpreter, needed].iter().any(|program| tools::find_or_skip(program).is_none()) {
@@ -64,8 +64,8 @@ impl Script {
         Ok(())
     }
 
-    /// The original now and then forgets to wake a worker when a scheduled job becomes due, so a script that
-    /// waits for it in vain proves nothing: only one that never passes is wrong.
+    /// Sometimes the original does not wake a worker when a scheduled job becomes due. A script
+    /// then waits in vain, which proves nothing. So a script is wrong only if it never passes.
     fn run_against_the_original(&self, reference: &Program) -> Result<()> {
         let mut last = Ok(());
         for _ in 0..ATTEMPTS_WITH_THE_ORIGINAL {
@@ -78,8 +78,8 @@ impl Script {
     }
 
     /// Runs the script against Lineshaft with TLS, started as itself and as the original. The
-    /// script finds the files of its own certificate and of the authority in a folder. Skip it
-    /// where one of `needed` is missing.
+    /// script finds the files of its own certificate and of the authority in a folder. Skips it if
+    /// one of `needed` is missing.
     fn check_with_tls(&self, needed: &[&str]) -> Result<()> {
         let interpreter = self.interpreter.to_str().context("a path that is text")?;
         let mut all = needed.iter().chain([&interpreter]);
@@ -118,13 +118,13 @@ impl Script {
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            // A file, because the workers of a script that fails would hold a pipe open.
+            // A file and not a pipe, because the workers of a failed script would keep a pipe open.
             .stderr(std::fs::File::create(&complaints)?)
-            // With its workers, so that all of them can be ended.
+            // One process group with its workers, so that the test can end all of them.
             .process_group(0)
             .spawn()?;
         wait::for_exit(&mut client, LIMIT)?;
-        // Fails when all of them ended by themselves.
+        // Fails if all of them have already ended.
         let _ = kill_process_group(Pid::from_child(&client), Signal::KILL);
         let status = client.wait()?;
         let complaint = String::from_utf8_lossy(&std::fs::read(&complaints)?).into_owned();

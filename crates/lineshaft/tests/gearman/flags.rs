@@ -20,14 +20,15 @@ const ERROR: u32 = 19;
 const CAN_DO_TIMEOUT: u32 = 23;
 const WORK_EXCEPTION: u32 = 25;
 
-/// How long anything here may take.
+/// The time limit of all waits here.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Starts Lineshaft, and the original if it is there, with these flags, and looks at each.
+/// Starts Lineshaft, and the original if it is installed, with these flags, and passes each to
+/// `look`.
 fn check(flags: &[&str], look: impl Fn(&Server)) -> Result<()> {
     for program in [Some(programs::lineshaft_as_gearmand()), programs::reference()] {
         let Some(program) = program.map(|program| program.with(flags)) else { continue };
-        // Shown if the test fails.
+        // Visible if the test fails.
         eprintln!("with {program:?}");
         look(&program.start()?);
     }
@@ -38,13 +39,13 @@ fn connect(server: &Server) -> Peer {
     Peer::connect(&server.address().to_string())
 }
 
-/// Nothing has come that was not asked for: the next answer is the one to this.
+/// Checks that no unrequested message came: the next message is the reply to this request.
 fn expect_silence(peer: &mut Peer) {
     peer.send(ECHO_REQ, &["silence"]);
     peer.expect(ECHO_RES);
 }
 
-/// Submits a job that a client waits for, and returns its handle.
+/// Submits a foreground job and returns its handle.
 fn submit(client: &mut Peer, function: &str) -> String {
     client.send(SUBMIT_JOB, &[function, "", "x"]);
     client.expect(JOB_CREATED).remove(0)
@@ -82,7 +83,7 @@ fn sleepers(server: &Server) -> [Peer; 3] {
         let mut worker = connect(server);
         worker.send(CAN_DO, &["f"]);
         worker.send(PRE_SLEEP, &[]);
-        // An answer means that what came before is done: the worker sleeps.
+        // The reply shows that all earlier requests are done: the worker sleeps.
         expect_silence(&mut worker);
         worker
     })
@@ -193,7 +194,7 @@ fn exceptions_are_told_to_who_did_not_ask_for_them_with_the_flag_only() -> Resul
     })?;
     check(&[], |server| {
         let (mut client, handle) = raise(server);
-        // The original has a stray NUL behind the handle.
+        // The original has an extra NUL behind the handle.
         assert_eq!(client.expect(WORK_FAIL)[0], handle);
     })
 }
@@ -209,7 +210,7 @@ fn handles_begin_with_the_prefix() -> Result<()> {
     })
 }
 
-/// Sends a request by HTTP; the answer is read later.
+/// Sends a request by HTTP. The caller reads the answer later.
 fn request(port: u16, head: &str, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();

@@ -9,8 +9,8 @@ use testkit::tools;
 /// The original's binary as Debian installs it.
 const REFERENCE: &str = "/usr/sbin/gearmand";
 
-/// `lineshaft serve` with nothing but a Gearman listener, in memory and with a log, with one I/O
-/// thread and with three. The names are for failure messages.
+/// `lineshaft serve` with only a Gearman listener, in memory and with a log, with one I/O thread
+/// and with three. The names are for failure messages.
 pub(crate) fn lineshaft() -> Vec<(&'static str, Program)> {
     vec![("in memory", lineshaft_in_memory()), ("with a log", lineshaft_durable("data"))]
 }
@@ -20,8 +20,8 @@ pub(crate) fn lineshaft_in_memory() -> Program {
     Program::serve_gearman(lineshaft_path(), &["--memory"]).with_io_threads(1)
 }
 
-/// `lineshaft serve` with its data in `folder` of the server's own, a Gearman listener and three I/O
-/// threads.
+/// `lineshaft serve` with its data in `folder` of the server's own folder, a Gearman listener and
+/// three I/O threads.
 pub(crate) fn lineshaft_durable(folder: &str) -> Program {
     Program::serve_gearman(lineshaft_path(), &["--data", folder]).with_io_threads(3)
 }
@@ -40,10 +40,11 @@ pub(crate) fn lineshaft_as_gearmand_with_tls(identity: &Identity) -> Program {
         .with(&["--ssl-key".as_ref(), key.as_os_str()])
 }
 
-/// The original; `None` when it is not installed and the test may be skipped.
+/// The original. `None` if it is not installed and the test can be skipped.
 pub(crate) fn reference() -> Option<Program> {
     let path = tools::find_or_skip(REFERENCE)?;
-    // It runs in a folder of its own, where the file with its process id goes, and it complains on stderr.
+    // It runs in its own folder, where it writes the file with its process id. Its messages go to
+    // stderr.
     Some(Program::like_gearmand(path, &["-l", "stderr", "-P", "gearmand.pid"]))
 }
 

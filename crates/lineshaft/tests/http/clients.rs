@@ -9,7 +9,7 @@ use crate::Site;
 use crate::request::Peer;
 use crate::running::wait_for;
 
-/// More than may be open at a time.
+/// More connections than can be open at a time.
 const CROWD: usize = 100;
 
 #[test]
@@ -65,7 +65,7 @@ fn garbage_and_what_is_too_long_end_their_own_connection_only() {
     for request in requests {
         let mut peer = Peer::connect(&site.http);
         let mut stream = TcpStream::connect(&site.http).unwrap();
-        // The server may have said no before all of it was sent.
+        // The server can refuse a request before all of it is sent.
         let _ = stream.write_all(request.as_bytes());
         let mut bad = Peer::over(stream);
         assert!(bad.has_ended(), "{}", &request[..20.min(request.len())]);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All samples of a page, by name and labels as they stand there, and the kinds of the metrics.
+/// All samples of a page, by name and labels as the page writes them, and the kinds of the metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     samples: BTreeMap<String, f64>,
@@ -10,7 +10,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Parses a page; panics on an error.
+    /// Parses a page. Panics on an error.
     pub(crate) fn read(text: &str) -> Page {
         assert!(text.ends_with('\n'), "the last line is not whole");
         let mut page = Page::default();
@@ -46,7 +46,7 @@ impl Page {
         page
     }
 
-    /// The value of a series, written as it stands on the page.
+    /// The value of a series. Its name is written as on the page.
     pub(crate) fn value(&self, series: &str) -> f64 {
         *self.samples.get(series).unwrap_or_else(|| panic!("no {series} in {:#?}", self.samples))
     }
@@ -55,7 +55,7 @@ impl Page {
         self.samples.get(series).copied()
     }
 
-    /// The sum over all series of a metric that have this text in their labels.
+    /// The sum over all series of a metric whose labels contain this text.
     pub(crate) fn sum(&self, name: &str, label: &str) -> f64 {
         let of_metric = self.samples.iter().filter(|(series, _)| {
             series.starts_with(&format!("{name}{{")) && series.contains(label)

@@ -76,7 +76,8 @@ impl Client {
     }
 }
 
-/// Three items set, one taken, one looked for in vain, one open; a fan-out child.
+/// Sets three items, takes one, looks for one without success, and opens one. Also creates a
+/// fan-out child.
 fn work(client: &mut Client) {
     client.expect("get jobs+copy\r\n", "END\r\n");
     for item in ["a", "b", "c"] {

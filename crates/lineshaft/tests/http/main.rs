@@ -22,7 +22,7 @@ use std::path::Path;
 use request::{Answer, get};
 use running::{Running, command};
 
-/// A server with its addresses.
+/// A server, and its addresses.
 struct Site {
     server: Running,
     beanstalk: String,
@@ -35,7 +35,7 @@ impl Site {
         Site::start_with(folder, arguments, &[])
     }
 
-    /// The same with settings in the environment.
+    /// The same, with settings in the environment.
     fn start_with(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Site {
         let usual = ["serve", "--beanstalk", "127.0.0.1:0", "--http", "127.0.0.1:0"];
         let mut starting = command(folder, &[&usual, arguments].concat());

@@ -1,5 +1,5 @@
-//! Tests the memory limit. The account must be close to what the process really uses. Other tests
-//! reach the limit, or empty a server whose log holds more than the limit.
+//! Tests the memory limit. The account must be close to the real memory of the process. Other tests
+//! reach the limit, or empty a server whose log has more than the limit.
 
 use std::any::Any;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::exposition::Page;
 use crate::packet;
 use crate::running::wait_for;
 
-/// Connections that begin a job and do not end it.
+/// The number of connections that begin a put and do not end it.
 const HALF_OPEN: usize = 100;
 
 fn metric(site: &Site, name: &str) -> f64 {
@@ -29,8 +29,8 @@ fn resident_bytes(site: &Site) -> f64 {
     line.trim().strip_suffix("kB").unwrap().trim().parse::<f64>().unwrap() * 1024.0
 }
 
-/// How far the process may grow with this limit in MiB. The buffers of the log are beside the
-/// account: they are bounded by themselves, and take 4 MiB after much was written.
+/// How far the process can grow with this limit in MiB. The account does not include the buffers of
+/// the log, which have their own limit. They take 4 MiB after many writes.
 fn grown_max(limit_mib: f64) -> f64 {
     (1.1 * limit_mib + 4.0) * 1024.0 * 1024.0
 }
@@ -41,7 +41,8 @@ fn connect(site: &Site) -> TcpStream {
     stream
 }
 
-/// Sends requests and reads a line for each; those that do not begin with `INSERTED` or `USING`.
+/// Sends requests and reads a line for each. Returns the lines that do not begin with `INSERTED` or
+/// `USING`.
 fn ask_all(stream: &mut TcpStream, requests: impl Iterator<Item = Vec<u8>>) -> Vec<String> {
     let requests: Vec<Vec<u8>> = requests.collect();
     let mut others = Vec::new();
@@ -67,7 +68,7 @@ fn put(delay_s: u32, body_bytes: usize) -> Vec<u8> {
     [head.as_bytes(), &vec![b'x'; body_bytes], b"\r\n"].concat()
 }
 
-/// Puts jobs of this size until one is refused; how many were taken.
+/// Puts jobs of this size until the server refuses one. Returns the number of accepted jobs.
 fn fill(site: &Site, body_bytes: usize) -> usize {
     let mut stream = connect(site);
     for round in 0.. {
@@ -100,7 +101,7 @@ fn the_account_is_near_what_the_process_uses() {
             stream
         })
         .collect();
-    // What the allocator keeps for a moment goes back to the system within seconds.
+    // The allocator gives the memory that it keeps for a moment back within seconds.
     wait_for("the account to be near", || {
         let counted = used(&site) - used_before;
         let grown = resident_bytes(&site) - resident_before;
@@ -137,7 +138,7 @@ fn puts_are_refused_at_the_limit(io_threads: &str) {
     {
         assert!((metric(&site, name) - value).abs() < 0.5, "{name}");
     }
-    // Each protocol says so in its own words.
+    // Each protocol has its own error for this.
     let mut gearman = packet::Peer::connect(&site.server.address_of("gearman"));
     gearman.send(packet::SUBMIT_JOB_BG, &["f", "", &"x".repeat(20_000)]);
     assert_eq!(gearman.expect(packet::ERROR)[0], "QUEUE_ERROR");
@@ -156,7 +157,7 @@ fn puts_are_refused_at_the_limit(io_threads: &str) {
     client.put(0, 0, 60, &vec![b'y'; 20_000]).unwrap();
     assert_eq!(site.get("/health/ready").body, "ready\n");
 
-    // A producer that never stops, a crash, and a start with less memory than the log holds.
+    // A producer that never stops, a crash, and a start with less memory than the log contains.
     let refilled = fill(&site, 10_000);
     assert!(refilled > 200, "{refilled}");
     site.server.signal(Signal::KILL);
@@ -173,7 +174,7 @@ fn puts_are_refused_at_the_limit(io_threads: &str) {
     client.put(0, 0, 60, &vec![b'z'; 20_000]).unwrap();
 }
 
-/// What makes the server larger, and the connections that are to stay open for that.
+/// Enlarges the server. Returns the connections that must stay open for that.
 type Enlarge = fn(&mut Site) -> Box<dyn Any>;
 
 fn create_functions(site: &mut Site) -> Box<dyn Any> {
@@ -188,7 +189,7 @@ fn register_workers(site: &mut Site) -> Box<dyn Any> {
     let register = |worker| {
         let mut peer = packet::Peer::connect(&site.server.address_of("gearman"));
         for function in 0..10_000 {
-            // Half of them are the same for all workers.
+            // Half of the functions are the same for all workers.
             let own = if function % 2 == 0 { worker } else { 0 };
             peer.send(packet::CAN_DO, &[&format!("a-function-{own}-{function}")]);
         }
@@ -220,7 +221,7 @@ fn wait_at_tubes(site: &mut Site) -> Box<dyn Any> {
 
 #[test]
 fn queues_registrations_and_waits_are_in_the_account() {
-    // Lists of those who wait grow by doubling.
+    // Lists of waiters double when they grow.
     let kinds: [(Enlarge, f64); 4] = [
         (create_functions, 0.1),
         (register_workers, 0.1),
@@ -276,7 +277,7 @@ fn what_statistics_remember_is_in_the_account() {
     }
     let counted = used(&site) - used_before;
     assert!(counted > 10e6, "{counted}");
-    // An answer takes memory while it is made, which the allocator gives back late.
+    // An answer needs memory while the server makes it. The allocator gives that back late.
     wait_for("memory to be in the account", || {
         let grown = resident_bytes(&site) - resident_before;
         (0.9 * counted < grown && grown < counted + 16e6).then_some(())
@@ -316,7 +317,7 @@ fn nor_do_references_to_queues_that_are_there() {
     let limit = [("LINESHAFT_LIMITS_MEMORY", "16MiB")];
     let mut site = Site::start_with(folder.path(), &arguments, &limit);
     let resident_before = resident_bytes(&site);
-    // All register for the same functions, and watch them as tubes.
+    // All workers register for the same functions, and watch them as tubes.
     let workers: Vec<packet::Peer> = (0..40)
         .map(|_| {
             let mut peer = packet::Peer::connect(&site.server.address_of("gearman"));
@@ -334,7 +335,7 @@ fn nor_do_references_to_queues_that_are_there() {
             let watches =
                 (0..2_000).map(|tube| format!("watch a-function-{tube}\r\n").into_bytes());
             let replies = ask_all(&mut stream, watches);
-            // A client that comes to make room can do so.
+            // A client that wants to free memory can do so.
             assert_eq!(replies[62], "WATCHING 64");
             assert_eq!(replies[1_999], "OUT_OF_MEMORY");
             stream
@@ -351,7 +352,7 @@ fn a_client_can_make_no_more_queues_than_there_may_be() {
     let arguments = ["--memory", "--gearman", "127.0.0.1:0", "--kestrel", "127.0.0.1:0"];
     let limit = [("LINESHAFT_LIMITS_QUEUES", "4")];
     let mut site = Site::start_with(folder.path(), &arguments, &limit);
-    // Beside `default`.
+    // In addition to `default`.
     let mut client = Client::connect(site.beanstalk.parse().unwrap()).unwrap();
     client.expect("use tube", "USING tube").unwrap();
     let mut gearman = packet::Peer::connect(&site.server.address_of("gearman"));
@@ -375,7 +376,7 @@ fn a_client_can_make_no_more_queues_than_there_may_be() {
     assert!((page.value("lineshaft_queues_limit") - 4.0).abs() < 0.5);
     assert!((page.value("lineshaft_queues_refused_total") - 6.0).abs() < 0.5);
 
-    // What exists goes on, and a tube that is gone leaves its place.
+    // Existing connections and jobs continue, and a removed tube makes room for a new one.
     client.put(0, 0, 60, b"x").unwrap();
     client.expect("watch tube", "WATCHING 2").unwrap();
     gearman.send(packet::SUBMIT_JOB_BG, &["function", "", "x"]);
@@ -390,7 +391,7 @@ fn a_client_can_make_no_more_queues_than_there_may_be() {
     client.expect("use other", "USING other").unwrap();
 }
 
-/// A client of Kestrel's that asks for a line.
+/// A client of Kestrel that reads lines.
 struct Lines(BufReader<TcpStream>);
 
 impl Lines {

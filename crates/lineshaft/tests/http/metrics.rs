@@ -17,7 +17,7 @@ fn client(site: &Site) -> Client {
     Client::connect(site.beanstalk.parse().unwrap()).unwrap()
 }
 
-/// One job in each state, and one of everything that is counted.
+/// Makes one job in each state, and one of each counted event.
 fn work(client: &mut Client) {
     client.expect("use mail", "USING mail").unwrap();
     client.expect("watch mail", "WATCHING 2").unwrap();

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long an answer may take.
+/// The time limit for an answer.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// One answer.
@@ -17,7 +17,7 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// A connection that is kept.
+/// A connection that stays open.
 pub(crate) struct Peer<S = TcpStream> {
     stream: BufReader<S>,
 }
@@ -45,7 +45,7 @@ impl<S: Read + Write> Peer<S> {
         self.answer(method != "HEAD")
     }
 
-    /// Reads one answer, which has to say how long it is.
+    /// Reads one answer, which must contain its length.
     pub(crate) fn answer(&mut self, has_body: bool) -> Answer {
         let status = self.line();
         let (version, rest) = status.split_once(' ').unwrap();
@@ -69,7 +69,7 @@ impl<S: Read + Write> Peer<S> {
         line.strip_suffix("\r\n").expect("a whole line").to_owned()
     }
 
-    /// Whether the server has closed the connection, and everything it sent before.
+    /// Reads the server's remaining bytes. Returns whether the server has closed the connection.
     pub(crate) fn has_ended(&mut self) -> bool {
         match self.stream.read_to_end(&mut Vec::new()) {
             Ok(_) => true,
@@ -78,7 +78,7 @@ impl<S: Read + Write> Peer<S> {
     }
 }
 
-/// Gets one page on a connection of its own.
+/// Gets one page on a new connection.
 pub(crate) fn get(address: &str, path: &str) -> Answer {
     Peer::connect(address).ask("GET", path)
 }

@@ -15,10 +15,10 @@ use testkit::{tools, wait};
 
 use crate::programs::{Running, start_both};
 
-/// Generous: interpreters start slowly on a busy machine.
+/// Generous, because interpreters start slowly on a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// A script and what runs it.
+/// A script, and the program that runs it.
 struct Script {
     interpreter: PathBuf,
     path: PathBuf,
@@ -44,7 +44,7 @@ fn node(library: &str) -> Result<()> {
 }
 
 impl Script {
-    /// Runs the script. Skip it where `needed`, a program or file, is missing.
+    /// Runs the script. Skips it if `needed`, a program or file, is missing.
     fn check(&self, needed: &str) -> Result<()> {
         let interpreter = self.interpreter.to_str().context("a path that is text")?;
         if [interpreter, needed].iter().any(|program| tools::find_or_skip(program).is_none()) {
@@ -70,7 +70,7 @@ impl Script {
             .stderr(std::fs::File::create(&complaints)?)
             .spawn()?;
         wait::for_exit(&mut client, LIMIT)?;
-        // Fails only when the client ended by itself.
+        // Fails only if the client has already ended.
         let _ = client.kill();
         let status = client.wait()?;
         let complaint = String::from_utf8_lossy(&std::fs::read(&complaints)?).into_owned();

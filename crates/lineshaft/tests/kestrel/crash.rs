@@ -17,16 +17,16 @@ use crate::programs::lineshaft_path;
 
 const ROUNDS_DEFAULT: u64 = 8;
 
-/// How long the load goes on before the kill: a little longer in each round.
+/// The duration of the load before the kill. It is a little longer in each round.
 const LOAD_MS_MIN: u64 = 100;
 const LOAD_MS_STEP: u64 = 40;
 
-/// What one client was told in a round.
+/// What one client learned in a round.
 #[derive(Debug, Default)]
 struct Told {
-    /// Numbers of items whose requests were answered.
+    /// Numbers of items whose requests got a reply.
     done: BTreeSet<u64>,
-    /// The request was on its way when the server died: its outcome is unknown.
+    /// The item whose request got no reply before the server died. Its outcome is unknown.
     unknown: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ fn start(folder: &str, round: u64) -> Result<(Server, SocketAddr)> {
     Ok((program.start_at(address)?, address))
 }
 
-/// Sets item after item until the server is gone.
+/// Sets items until the server is gone.
 fn produce(address: SocketAddr, first: u64) -> Told {
     let mut told = Told::default();
     let Ok(mut client) = Client::connect(address) else { return told };
@@ -83,7 +83,7 @@ fn produce(address: SocketAddr, first: u64) -> Told {
     told
 }
 
-/// Opens and closes item after item until the server is gone. The last one may have been opened only.
+/// Opens and closes items until the server is gone. It may have only opened the last one.
 fn consume(address: SocketAddr) -> Told {
     let mut told = Told::default();
     let Ok(mut client) = Client::connect(address) else { return told };
@@ -132,9 +132,9 @@ fn check(stored: &Told, closed: &Told, left: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// What a get leads to.
+/// The result of a get.
 enum Got {
-    /// An item; its bytes are a number.
+    /// An item. Its body is a number.
     Number(u64),
     Nothing,
     /// The server is gone.
@@ -152,7 +152,7 @@ impl Client {
         Ok(Client(BufReader::new(stream)))
     }
 
-    /// Sends a request and reads one line; `None` if the server is gone.
+    /// Sends a request and reads one line. `None` if the server is gone.
     fn ask(&mut self, request: &str) -> Option<String> {
         self.0.get_mut().write_all(request.as_bytes()).ok()?;
         self.line()

@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use testkit::port::free_port;
 use testkit::process::{Program, Server};
 
-/// How often other ports are tried when somebody else took the free ones first.
+/// The number of attempts with other ports after another process took the free ones.
 const PORT_ATTEMPTS: usize = 5;
 
-/// What the cases with the tag `policies` want.
+/// The policies for the cases with the tag `policies`.
 pub(crate) const POLICIES: &str = r#"
 [[policy]]
 match = "kt_max1"
@@ -45,17 +45,17 @@ match = "kt_alias"
 alias = ["kt_dest1", "kt_dest2"]
 "#;
 
-/// A server with both of its ports.
+/// A server, and its two ports.
 pub(crate) struct Running {
     pub(crate) memcache: SocketAddr,
     pub(crate) text: SocketAddr,
-    // The server first: it ends before its folder does.
+    // The first field, because the server must end before its folder is removed.
     _server: Server,
     _folder: tempfile::TempDir,
 }
 
-/// `lineshaft serve` in memory with one I/O thread, and with a log and three, with this configuration. The names are
-/// for failure messages.
+/// `lineshaft serve` with this configuration: in memory with one I/O thread, and with a log and
+/// three I/O threads. The names are for failure messages.
 pub(crate) fn start_both(config: &str) -> Result<Vec<(&'static str, Running)>> {
     let in_memory = start(&["--memory"], 1, config).context("in memory")?;
     let with_log = start(&["--data", "data"], 3, config).context("with a log")?;
@@ -84,7 +84,7 @@ fn start(arguments: &[&str], io_threads: usize, config: &str) -> Result<Running>
     Err(last.err().context("a start that succeeds returns")?)
 }
 
-/// A server with a log and several I/O threads that all three kinds of clients reach.
+/// A server with a log, several I/O threads, and listeners for all three kinds of clients.
 pub(crate) struct Everything {
     pub(crate) beanstalk: SocketAddr,
     pub(crate) gearman: SocketAddr,

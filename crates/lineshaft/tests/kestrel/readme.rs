@@ -1,5 +1,5 @@
 //! Runs README's section about Kestrel word for word: a log goes through a fan-out queue to two
-//! consumers that speak other dialects.
+//! consumers that use other dialects.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,10 +14,10 @@ use crate::programs::{Everything, lineshaft_path};
 
 /// The original's tool as Debian installs it.
 const GEARMAN: &str = "/usr/bin/gearman";
-/// The log of README; a test takes the beginning of it, or of something else where it is missing.
+/// The log of README. A test takes its beginning, or that of another file if it is missing.
 const LOG: &str = "/var/log/dpkg.log";
 const LINES: usize = 300;
-/// Generous: each line starts a process, and the machine may be busy.
+/// Generous, because each line starts a process, and the machine can be busy.
 const LIMIT: Duration = Duration::from_mins(2);
 
 #[test]
@@ -71,8 +71,8 @@ fn some_log(root: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A shell that runs a command as it stands; only the addresses are told apart from it, because a test cannot use
-/// the common ports.
+/// A shell that runs a command unchanged. Only the addresses are set outside of the command,
+/// because a test cannot use the common ports.
 fn shell(server: &Everything, folder: &Path, line: &str) -> Result<Command> {
     let (host, port) = (server.gearman.ip(), server.gearman.port());
     let script = format!("gearman() {{ {GEARMAN} -h {host} -p {port} \"$@\"; }}; {line}");

@@ -7,7 +7,8 @@ use testkit::suite::play_over;
 
 use crate::programs::{POLICIES, start_both};
 
-/// The cases that want another limit of open reads are played without one of the others.
+/// The cases with the tag `maxopen1` need another limit of open reads, so they run with only this
+/// policy.
 const ONE_OPEN_READ: &str = "[[policy]]\nmatch = \"*\"\nopen = { max = 1 }\n";
 
 #[test]

@@ -28,12 +28,12 @@ fn tools_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-tools/kestrel-thrift")
 }
 
-/// Whether a program is installed. If not, skip the test.
+/// Whether a program is installed. If it is not, the test is skipped.
 fn is_there(program: &str) -> bool {
     tools::find_or_skip(program).is_some()
 }
 
-/// Has the compiler make code in a folder.
+/// Generates code in a folder with the compiler.
 fn generate(language: &str, folder: &Path) -> Result<()> {
     let made = Command::new(COMPILER)
         .args(["--gen", language, "-out"])
@@ -44,7 +44,7 @@ fn generate(language: &str, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a client against Lineshaft, in memory and with a log; it is given the port last.
+/// Runs a client against Lineshaft, in memory and with a log. The port is its last argument.
 fn check(client: impl Fn() -> Command) -> Result<()> {
     for (name, server) in start_both()? {
         let port = server.address().port().to_string();

@@ -8,10 +8,10 @@ use tempfile::TempDir;
 use testkit::port::free_port;
 use testkit::process::{Program, Server};
 
-/// How often another port is tried when somebody else took the free one first.
+/// The number of attempts with another port after another process took the free one.
 const PORT_ATTEMPTS: usize = 5;
 
-/// What the cases with the tag `testconfig` want.
+/// The policies for the cases with the tag `testconfig`.
 const POLICIES: &str = r#"
 [[policy]]
 match = "kt_max1"
@@ -42,7 +42,7 @@ match = "kt_alias"
 alias = ["kt_dest1", "kt_dest2"]
 "#;
 
-/// A server, and the folder that goes with it.
+/// A server, and its folder.
 pub(crate) struct Running {
     server: Server,
     _folder: TempDir,
@@ -54,8 +54,8 @@ impl Running {
     }
 }
 
-/// Starts `lineshaft serve` in memory with one I/O thread, and with a log and three. The names are for failure
-/// messages.
+/// Starts `lineshaft serve` in memory with one I/O thread, and with a log and three I/O threads.
+/// The names are for failure messages.
 pub(crate) fn start_both() -> Result<Vec<(&'static str, Running)>> {
     let in_memory = start(&["--memory"], 1).context("in memory")?;
     let with_log = start(&["--data", "data"], 3).context("with a log")?;

@@ -12,7 +12,7 @@ use crate::programs::start_both;
 use testkit::thrift::cases::{Case, read_cases};
 use testkit::thrift::codec::{STYLES, Style};
 
-/// Cases that wait take no processor time, so more of them run at once than the machine has cores.
+/// Waiting cases use no processor time, so more of them run at once than the machine has cores.
 const CASES_AT_ONCE: usize = 24;
 
 #[test]
@@ -20,7 +20,7 @@ fn the_service_does_what_its_description_says() -> Result<()> {
     let cases = read_cases()?;
     let plays: Vec<(&Case, Style)> =
         STYLES.iter().flat_map(|style| cases.iter().map(move |case| (case, *style))).collect();
-    // These touch what others use as well.
+    // These cases change what other cases use as well.
     let (shared, own): (Vec<_>, Vec<_>) = plays
         .into_iter()
         .partition(|(case, _)| case.has_tag("alone") || case.has_tag("testconfig"));

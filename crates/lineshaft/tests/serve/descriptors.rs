@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::running::{Running, command};
 
-/// Not many more than the I/O threads of this server have open.
+/// Only a few more than the I/O threads of this server have open.
 const DESCRIPTORS: usize = 340;
 
 #[test]

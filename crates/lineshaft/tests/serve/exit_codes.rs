@@ -1,4 +1,4 @@
-//! Tests that each kind of failed start has its exit code and a line that says what to do.
+//! Tests that each kind of failed start has its own exit code, and a line that says what to do.
 
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use super::ask;
 use crate::running::{Running, command, finish};
 
-/// A user that owns nothing, called `nobody` on most systems.
+/// A user without files of its own, called `nobody` on most systems.
 const NOBODY: u32 = 65_534;
 
 /// The exit code and the output.
@@ -122,7 +122,7 @@ fn a_certificate_that_the_user_may_not_read() {
     let file = "[listen]\nbeanstalk = \"tls:127.0.0.1:0\"\n[tls]\ncertificate = \"server.pem\"\n\
                 key = \"server.key\"\n";
     std::fs::write(folder.path().join("lineshaft.toml"), file).unwrap();
-    // What a check says is what the start will say.
+    // The check prints the same error as the start.
     for arguments in [&["serve", "--memory"][..], &["config", "check"]] {
         let finished = finish_without_rights(command(folder.path(), arguments));
         let said = String::from_utf8_lossy(&finished.stderr).into_owned();
@@ -135,13 +135,13 @@ fn permit(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Runs it to its end as a user to whom nothing is permitted that is not permitted to all.
+/// Runs it to its end as a user that has only the rights that all users have.
 fn finish_without_rights(command: Command) -> Output {
-    // Root may do everything.
+    // Root has all rights.
     if !rustix::process::geteuid().is_root() {
         return finish(command);
     }
-    // Another user may not be let into the folder where the program was built.
+    // Another user may have no access to the folder where the program was built.
     let folder = tempfile::tempdir().unwrap();
     permit(folder.path(), 0o755);
     let program = folder.path().join("lineshaft");

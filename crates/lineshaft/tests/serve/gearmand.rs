@@ -1,5 +1,5 @@
-//! Tests what a service file, a script or an operator of the original relies on in
-//! `lineshaft gearmand`.
+//! Tests what a service file, a script or an operator of the original needs from `lineshaft
+//! gearmand`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use crate::packet::{
 };
 use crate::running::{Running, command, finish, wait_for};
 
-/// What keeps a test away from the system's folders and other tests' ports.
+/// Options that keep a test away from the system's folders and other tests' ports.
 const LOCAL: [&str; 8] = ["-L", "127.0.0.1", "-p", "0", "-P", "pid", "-l", "log"];
 
 fn with<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
@@ -152,7 +152,7 @@ fn sigusr1_ends_it_when_the_last_job_is_done() {
     let first = worker.grab();
     server.signal(Signal::USR1);
     wait_for("the end of listening", || TcpStream::connect(&address).is_err().then_some(()));
-    // Those who are there may go on.
+    // Existing clients can continue.
     client.submit_background("f", "2");
     worker.send(WORK_COMPLETE, &[&first[0], ""]);
     let second = worker.grab();
@@ -183,7 +183,7 @@ fn sigusr1_leaves_jobs_that_the_log_keeps_for_the_next_start() {
     worker.send(CAN_DO, &["g"]);
     server.signal(Signal::USR1);
     wait_for("the end of listening", || TcpStream::connect(&address).is_err().then_some(()));
-    // Somebody waits for this one, and then it is with a worker.
+    // A client waits for this job, and a worker then holds it.
     let taken = worker.grab();
     worker.send(WORK_COMPLETE, &[&taken[0], ""]);
     assert_eq!(client.expect(WORK_COMPLETE)[0], handle);
@@ -230,7 +230,7 @@ fn a_queue_that_is_kept_survives_a_crash() {
     assert!(code == 1 && stderr.contains("cannot import"), "{stderr}");
 }
 
-/// The lines of a listing without its end, in the order of the alphabet.
+/// The lines of a listing without its end, in alphabetical order.
 fn listing(address: &str, command: &str) -> Vec<String> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(format!("{command}\n").as_bytes()).unwrap();
@@ -296,7 +296,7 @@ fn without_a_queue_type_nothing_is_kept() {
     worker.expect(NO_JOB);
 }
 
-/// A process that must not outlive the test, even if the test fails.
+/// A process that ends with the test, even if the test fails.
 struct Ending(Pid);
 
 impl Drop for Ending {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::packet::{CAN_DO, Peer, WORK_COMPLETE};
 use crate::running::{Running, command, wait_for};
 
-/// Sends a request; the answer is read later.
+/// Sends a request. The caller reads the answer later.
 fn send(address: &str, request: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -15,7 +15,7 @@ fn send(address: &str, request: &str) -> TcpStream {
     stream
 }
 
-/// Reads to the end of the connection.
+/// Reads until the connection ends.
 fn answer(mut stream: TcpStream) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

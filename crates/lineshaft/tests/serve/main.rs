@@ -26,7 +26,7 @@ use testkit::tools;
 
 use running::{Running, command, finish};
 
-/// Sends one request and reads to the end of the connection.
+/// Sends one request and reads until the connection ends.
 fn ask(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(format!("{request}quit\r\n").as_bytes()).unwrap();

@@ -85,14 +85,14 @@ impl Peer {
         self.expect(JOB_CREATED).remove(0)
     }
 
-    /// Takes a job, if one is there.
+    /// Takes a job, if there is one.
     pub(crate) fn try_grab(&mut self) -> Option<Vec<String>> {
         self.send(GRAB_JOB, &[]);
         let (kind, arguments) = self.read();
         (kind == JOB_ASSIGN).then_some(arguments)
     }
 
-    /// Takes a job, which must be there: handle, function and workload.
+    /// Takes a job, which must exist. Returns handle, function and workload.
     pub(crate) fn grab(&mut self) -> Vec<String> {
         self.send(GRAB_JOB, &[]);
         self.expect(JOB_ASSIGN)
@@ -105,7 +105,7 @@ impl Peer {
         (known.clone(), running.clone())
     }
 
-    /// Reads to the end, which must come without another byte.
+    /// Reads to the end. The end must come without another byte.
     pub(crate) fn expect_end(&mut self) {
         assert!(self.unread.is_empty(), "{:?}", self.unread);
         assert_eq!(self.stream.read(&mut [0; 100]).unwrap(), 0);

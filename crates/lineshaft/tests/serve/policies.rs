@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// What beanstalkd's `put` is answered, without the number of the job.
+    /// The reply to beanstalkd's `put`, without the number of the job.
     fn put(&self, tube: &str, body: &str) -> String {
         let request = format!("use {tube}\r\nput 0 0 0 {}\r\n{body}\r\n", body.len());
         let reply = crate::ask(&self.beanstalk, &request);
@@ -75,7 +75,7 @@ impl World {
         line.split(' ').next().unwrap().to_owned()
     }
 
-    /// The body that beanstalkd's client takes, if there is one.
+    /// The body of the job that beanstalkd's client takes, if there is one.
     fn reserve(&self, tube: &str) -> Option<String> {
         let request = format!("watch {tube}\r\nignore default\r\nreserve-with-timeout 0\r\n");
         let reply = crate::ask(&self.beanstalk, &request);
@@ -84,7 +84,7 @@ impl World {
             ["TIMED_OUT"] => None,
             [reserved, body] => {
                 let id = reserved.split(' ').nth(1).unwrap();
-                // It came back at the end of that connection.
+                // The job came back at the end of that connection.
                 crate::ask(&self.beanstalk, &format!("delete {id}\r\n"));
                 Some(body.to_owned())
             }
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// The code and the text of the error that a submit is answered.
+    /// The code and the text of the error reply to a submit.
     fn submit_refused(&mut self, function: &str, workload: &str) -> Vec<String> {
         self.gearman.send(SUBMIT_JOB, &[function, "", workload]);
         self.gearman.expect(ERROR)
@@ -131,7 +131,7 @@ fn a_full_queue_and_a_large_body() {
         assert_eq!(world.put_by_text(queue, "four"), "+0");
     }
     assert_eq!(world.put("small", "123"), "INSERTED");
-    // A job that comes back is never refused, even if no room is left.
+    // The server never refuses a job that comes back, even if there is no room.
     let again = "watch full\r\nreserve\r\nrelease 1 0 0\r\n";
     assert!(crate::ask(&world.beanstalk, again).ends_with("RELEASED\r\n"));
 }
@@ -143,7 +143,7 @@ fn aliases_and_copies() {
     assert_eq!(world.put("alias", "two"), "DRAINING");
     assert_eq!(world.submit_refused("alias", "three"), QUEUE_IS_FULL);
     assert_eq!(world.memcache.set("alias", "four"), "NOT_STORED");
-    // `side` has room for one only, `there` has them all.
+    // `side` has room for only one job, and `there` has them all.
     assert_eq!(world.reserve("side").as_deref(), Some("one"));
     for expected in ["one", "two", "three", "four"] {
         assert_eq!(world.reserve("there").as_deref(), Some(expected));
@@ -181,7 +181,7 @@ fn a_parent_that_only_feeds_its_children() {
         assert_eq!(world.reserve("parent+child").as_deref(), Some(expected));
     }
     assert_eq!(world.reserve("parent"), None);
-    // The child's job stands in for the one that was asked for.
+    // The child's job takes the place of the requested one.
     world.gearman.send(SUBMIT_JOB, &["parent", "", "five"]);
     let handle = world.gearman.expect(JOB_CREATED).remove(0);
     assert_eq!(world.memcache.ask("GET parent+child\r\n"), "VALUE parent+child 0 4");

@@ -12,7 +12,7 @@ use crate::running::{Running, command, finish};
 
 const SERVE: [&str; 5] = ["serve", "--data", "d", "--beanstalk", "127.0.0.1:0"];
 
-/// The exit code, and all that was said.
+/// The exit code and both outputs.
 fn run(folder: &Path, arguments: &[&str]) -> (i32, String) {
     let finished = finish(command(folder, arguments));
     let said = [finished.stdout, finished.stderr].concat();
@@ -47,7 +47,7 @@ fn a_damaged_log_is_repaired_into_another_folder_and_served() {
     let (code, said) = run(folder, &["log", "check", "d"]);
     assert!(code == 0 && said.contains("intact") && said.contains(" 10 jobs"), "{code} {said}");
 
-    // In the body of one of the jobs.
+    // A byte in the body of one of the jobs.
     let segment = folder.join("d/0000000001.seg");
     File::options().write(true).open(&segment).unwrap().write_all_at(b"damage", 7000).unwrap();
     let (code, said) = run(folder, &SERVE);
@@ -59,7 +59,7 @@ fn a_damaged_log_is_repaired_into_another_folder_and_served() {
     assert!(code == 0 && said.contains("one job at most"), "{code} {said}");
     assert!(said.contains("saved is a new log with 9 jobs"), "{said}");
     assert_eq!(contents(&folder.join("d")), before);
-    // As a shell completes it, and as a folder that is there already.
+    // One name as a shell completes it, and one of a folder that already exists.
     fs::create_dir(folder.join("there")).unwrap();
     fs::create_dir(folder.join("linked")).unwrap();
     symlink("linked", folder.join("link")).unwrap();

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::wait;
 
-/// The program, in a folder of its own and without the environment's settings.
+/// The program, in its own folder and without settings from the environment.
 pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     let built = || PathBuf::from(env!("CARGO_BIN_EXE_lineshaft"));
     let program = std::env::var_os("LINESHAFT_BIN").map_or_else(built, PathBuf::from);
@@ -19,7 +19,7 @@ pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    // Tests run side by side, and each server would want the same port.
+    // Tests run in parallel, and each server would need the same port.
     for listener in
         ["GEARMAN", "HTTP", "KESTREL", "KESTREL_TEXT", "KESTREL_THRIFT", "KESTREL_ADMIN"]
     {
@@ -28,12 +28,12 @@ pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end, for starts that are expected to fail.
+/// Runs it to its end, for starts that must fail.
 pub(crate) fn finish(mut command: Command) -> Output {
     command.output().unwrap()
 }
 
-/// Looks again and again until there is something.
+/// Calls `look` repeatedly until it returns a value.
 pub(crate) fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     wait::for_some(wait::LIMIT, look).unwrap_or_else(|| panic!("{what} did not come"))
 }
@@ -58,23 +58,24 @@ impl Running {
         Running { child: command.spawn().unwrap(), output }
     }
 
-    /// The address of its first beanstalk listener, once it is ready.
+    /// The address of its first beanstalk listener. Waits until the server is ready.
     pub(crate) fn address(&mut self) -> String {
         self.address_of("beanstalk")
     }
 
-    /// The address of the first listener of a protocol, once it is ready.
+    /// The address of the first listener of a protocol. Waits until the server is ready.
     pub(crate) fn address_of(&mut self, protocol: &str) -> String {
         wait_for("the address", || {
             assert!(self.child.try_wait().unwrap().is_none(), "it ended: {}", self.stderr());
             let stdout = self.stdout();
             let line = stdout.lines().find_map(|line| line.trim().strip_prefix(protocol))?;
-            // The last line must be whole, too.
+            // The last line must be complete, too.
             stdout.ends_with('\n').then(|| line.split(',').next().unwrap().trim().to_owned())
         })
     }
 
-    /// The same for a server that was started like gearmand, which says it on the error output.
+    /// The same for a server that was started like gearmand. It prints the address on the error
+    /// output.
     pub(crate) fn gearmand_address(&mut self) -> String {
         wait_for("the address", || {
             assert!(self.child.try_wait().unwrap().is_none(), "it ended: {}", self.stderr());
@@ -112,7 +113,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only when it is gone already.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

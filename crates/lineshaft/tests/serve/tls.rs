@@ -16,7 +16,7 @@ use super::ask;
 use crate::packet::{CAN_DO, Peer, WORK_COMPLETE};
 use crate::running::{Running, command, finish, wait_for};
 
-/// A folder to start servers in, with an authority and a certificate for them.
+/// A folder for servers, with an authority and a certificate for them.
 struct Place {
     folder: tempfile::TempDir,
     authority: Authority,
@@ -34,7 +34,7 @@ impl Place {
         self.folder.path()
     }
 
-    /// Starts `serve` in memory with certificates and these arguments.
+    /// Starts `serve` in memory, with certificates and these arguments.
     fn serve(&self, arguments: &[&str]) -> Running {
         let all = ["serve", "--memory", "--tls-certificate=server.pem", "--tls-key=server.key"];
         Running::spawn(command(self.path(), &[&all, arguments].concat()))
@@ -47,13 +47,13 @@ impl Place {
         (server, address)
     }
 
-    /// The exit code and the complaint of a start that fails.
+    /// The exit code and the error of a start that fails.
     fn refused(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let finished = finish(command(self.path(), arguments));
         (finished.status.code(), String::from_utf8_lossy(&finished.stderr).into_owned())
     }
 
-    /// A way for clients that do not speak TLS.
+    /// The address of a proxy for clients that do not support TLS.
     fn way_to(&self, server: SocketAddr) -> String {
         self.way_as(server, None)
     }
@@ -71,12 +71,12 @@ fn gearmand<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
 
 const FILES: [&str; 2] = ["--ssl-certificate=server.pem", "--ssl-key=server.key"];
 
-/// Where a server says that it speaks TLS.
+/// The address at which a server reports that it uses TLS.
 fn tls_address(said: &str) -> SocketAddr {
     said.strip_prefix("tls:").unwrap_or_else(|| panic!("{said} has no TLS")).parse().unwrap()
 }
 
-/// Whether a client that trusts the authority gets an answer, and not an end.
+/// Whether a client that trusts the authority gets a reply instead of the end of the connection.
 fn is_served(authority: &Path, identity: Option<&Identity>, server: SocketAddr) -> bool {
     let mut stream = Client::new(authority, identity).unwrap().connect(server).unwrap();
     stream.sock.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -103,7 +103,7 @@ fn every_protocol_has_listeners_of_both_kinds() {
     let jobs = tls_address(&server.address_of("gearman_http"));
     let kestrel = tls_address(&server.address_of("kestrel "));
     let health = tls_address(&server.address_of("http "));
-    // The thing under test does not use TLS, and neither do the tools.
+    // The suggested command uses the address without TLS, because the tools do not support TLS.
     assert!(stdout.contains(&format!("--server {plain} hello")), "{stdout}");
 
     assert_eq!(ask(&plain, "put 0 0 60 1\r\nx\r\n"), "INSERTED 1\r\n");
@@ -146,7 +146,7 @@ fn signals_during_the_start_wait_until_it_is_done() {
     std::fs::remove_file(&file).unwrap();
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
     let mut server = place.serve(&["--beanstalk=tls:127.0.0.1:0"]);
-    // Opening the pipe waits until the server reads it, in the midst of its start.
+    // Opening the pipe waits until the server reads it, during its start.
     let mut pipe = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
     server.signal(Signal::HUP);
     server.signal(Signal::USR1);
@@ -278,7 +278,7 @@ fn sighup_takes_new_certificates_but_no_bad_ones() {
     assert!(is_served(&successor.file, None, address));
 }
 
-/// A server that was handed a socket under this name.
+/// A server that got a socket with this name.
 fn handed_over(place: &Place, name: &str, arguments: &[&str]) -> (Running, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -323,7 +323,7 @@ fn gearmand_speaks_tls_on_its_port_and_not_for_http() {
     let (_, http) = stderr.split_once("http://").unwrap();
     assert!(get(http.split(',').next().unwrap(), "/").starts_with("HTTP/1.0 404"));
 
-    // Nothing is ever said in clear.
+    // The server sends nothing unencrypted.
     let mut plain = TcpStream::connect(address).unwrap();
     plain.write_all(b"version\r\n").unwrap();
     let mut answer = Vec::new();
@@ -395,6 +395,6 @@ fn config_check_reads_the_files_as_the_start_does() {
     let (code, said) = check("other.key", "tls:");
     assert_eq!(code, Some(78));
     assert!(said.contains("the key in other.key does not belong to the certificate"), "{said}");
-    // Without an address that needs them, the server does not read them.
+    // The server reads the files only if an address needs them.
     assert_eq!(check("absent", ""), (Some(0), String::new()));
 }

@@ -1,4 +1,4 @@
-//! Tests what `lineshaft bench` has in common with the other tools.
+//! Tests what `lineshaft bench` shares with the other tools.
 
 use rustix::process::Signal;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{World, wait_until};
 
-/// A command that shows when it runs, and ends when it may.
+/// A command that reports its start, and ends when the test lets it.
 pub(super) struct Gate {
     folder: PathBuf,
 }
@@ -16,18 +16,19 @@ impl Gate {
         Gate { folder }
     }
 
-    /// For a shell.
+    /// The command for a shell.
     pub(super) fn command(&self) -> String {
         let folder = self.folder.display();
         format!("touch {folder}/running; while [ ! -e {folder}/open ]; do sleep 0.02; done")
     }
 
-    /// A lease alone does not say it: the worker may ask about the job before it starts the command.
+    /// A lease alone does not show it, because the worker can ask about the job before it starts
+    /// the command.
     pub(super) fn wait_until_running(&self) {
         wait_until("the command to run", || self.folder.join("running").exists());
     }
 
-    /// The next run is waited for anew.
+    /// The next `wait_until_running` waits for another run.
     pub(super) fn forget_run(&self) {
         std::fs::remove_file(self.folder.join("running")).unwrap();
     }

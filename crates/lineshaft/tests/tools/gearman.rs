@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::{Output, Tool, World};
 
-/// Starts a worker; it is there when it can be seen in the list of workers.
+/// Starts a worker. Returns when the list of workers contains it.
 fn start_worker(world: &World, functions: &[&str], options: &[&str], command: &str) -> Tool {
     let mut arguments = vec!["work", "--protocol", "gearman"];
     arguments.extend(functions);
@@ -25,7 +25,7 @@ fn stop(worker: Tool) -> Output {
     worker.wait()
 }
 
-/// Does the waiting jobs, until none is left.
+/// Does all waiting jobs.
 fn drain(world: &World, functions: &[&str], command: &str) -> Output {
     start_worker(world, functions, &["--drain"], command).wait()
 }

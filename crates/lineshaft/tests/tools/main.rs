@@ -1,5 +1,5 @@
 //! Tests the command-line tools against a running server. Each test runs with Lineshaft, and again
-//! with Debian's beanstalkd or gearmand, because the tools have to work with any server of the
+//! with Debian's beanstalkd or gearmand, because the tools must work with any server of the
 //! protocol.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
@@ -33,13 +33,13 @@ const LINESHAFT: &str = env!("CARGO_BIN_EXE_lineshaft");
 /// The original's program as Debian installs it.
 const BEANSTALKD: &str = "/usr/bin/beanstalkd";
 
-/// The other original.
+/// The program of the other original.
 const GEARMAND: &str = "/usr/sbin/gearmand";
 
-/// How long anything here may take.
+/// The time limit of all waits here.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What the tools talk to.
+/// The server that the tools use.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Lineshaft,
@@ -48,7 +48,7 @@ enum Kind {
     Gearmand,
 }
 
-/// A server and a place for files.
+/// A server, and a folder for files.
 struct World {
     kind: Kind,
     program: Program,
@@ -57,7 +57,7 @@ struct World {
     folder: TempDir,
 }
 
-/// A started tool.
+/// A running tool.
 struct Tool {
     child: Child,
     folder: TempDir,
@@ -72,17 +72,17 @@ struct Output {
 }
 
 impl World {
-    /// One world for each server that is installed, which keeps its jobs in memory.
+    /// One world for each installed server. The servers keep their jobs in memory.
     fn each() -> impl Iterator<Item = World> {
         [Kind::Lineshaft, Kind::Beanstalkd].into_iter().filter_map(|kind| World::new(kind, false))
     }
 
-    /// The same with a log that is written before each reply.
+    /// The same with a log that is synced before each reply.
     fn each_durable() -> impl Iterator<Item = World> {
         [Kind::Lineshaft, Kind::Beanstalkd].into_iter().filter_map(|kind| World::new(kind, true))
     }
 
-    /// One world for each Gearman server that is installed.
+    /// One world for each installed Gearman server.
     fn each_gearman() -> impl Iterator<Item = World> {
         let kinds = [Kind::LineshaftGearman, Kind::Gearmand];
         kinds.into_iter().filter_map(|kind| World::new(kind, false))
@@ -93,7 +93,7 @@ impl World {
         World::new(Kind::LineshaftGearman, false).unwrap()
     }
 
-    /// The same, and where it takes beanstalk clients.
+    /// The same, and the address for beanstalk clients.
     fn both_protocols() -> (World, String) {
         let mut world = World::lineshaft_gearman();
         let beanstalk = format!("unix:{}", world.path("beanstalk"));
@@ -119,7 +119,7 @@ impl World {
                 Program::like_gearmand(path, &["-l", "stderr", "-P", "gearmand.pid"])
             }
         };
-        // Shown when the test fails.
+        // Visible if the test fails.
         eprintln!("against {kind:?}:");
         let server = Some(program.start().unwrap());
         Some(World { kind, program, server, folder })
@@ -129,7 +129,7 @@ impl World {
         self.server.as_ref().unwrap()
     }
 
-    /// Ends the server without warning, for good; returns where it was.
+    /// Ends the server without warning, for good. Returns its address.
     fn end(&mut self) -> SocketAddr {
         let server = self.server.take().unwrap();
         let address = server.address();
@@ -143,7 +143,7 @@ impl World {
         self.start_again(address);
     }
 
-    /// Starts the server where it was.
+    /// Starts the server at its old address.
     fn start_again(&mut self, address: SocketAddr) {
         let listener = address.to_string();
         let (host, port) = listener.split_once(':').unwrap();
@@ -166,8 +166,9 @@ impl World {
         World::run_to_end(self.start(arguments), input)
     }
 
-    /// Runs a tool to its end as if a person typed this input at a terminal; everything visible
-    /// there is in `stdout`. `None` where the program `script`, which makes terminals, is missing.
+    /// Runs a tool to its end as if a person typed this input at a terminal. `stdout` has
+    /// everything visible on the terminal. `None` if the program `script`, which makes terminals,
+    /// is missing.
     fn run_on_terminal(&self, command: &str, input: &[u8]) -> Option<Output> {
         let script = tools::find_or_skip("script")?;
         let command = format!("{LINESHAFT} {command}");
@@ -186,7 +187,7 @@ impl World {
         output
     }
 
-    /// The same, and it has to succeed.
+    /// The same for a run that must succeed.
     fn run_well(&self, arguments: &[&str], input: &[u8]) -> Output {
         let output = self.run(arguments, input);
         assert!(output.status.success(), "{arguments:?}: {output:#?}");
@@ -197,7 +198,7 @@ impl World {
         Tool::start(&self.server().address().to_string(), arguments)
     }
 
-    /// The same with an output that the test reads while it likes.
+    /// The same, with an output that the test reads at its own pace.
     fn start_piped(&self, arguments: &[&str]) -> (Tool, BufReader<ChildStdout>) {
         let server = self.server().address().to_string();
         let mut tool = Tool::start_writing_to(Some(Stdio::piped()), &server, arguments);
@@ -211,7 +212,7 @@ impl World {
         client.stats(command).ok().and_then(|mut stats| stats.remove(key)).unwrap_or_default()
     }
 
-    /// What a Gearman server answers to a line of text.
+    /// The reply of a Gearman server to a line of text.
     fn admin(&self, line: &str) -> String {
         let mut stream = TcpStream::connect(self.server().address()).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -239,7 +240,7 @@ impl Tool {
         Tool::start_writing_to(None, server, arguments)
     }
 
-    /// The same with an output of the test's own; nothing is printed to be read here then.
+    /// The same with the test's own output. In that case the tool has no output to read here.
     fn start_writing_to(output: Option<Stdio>, server: &str, arguments: &[&str]) -> Tool {
         Tool::start_program(Path::new(LINESHAFT), output, server, arguments)
     }
@@ -272,7 +273,7 @@ impl Tool {
         std::fs::read_to_string(self.folder.path().join(name)).unwrap()
     }
 
-    /// Waits until the tool has said this on its error output.
+    /// Waits until the error output of the tool contains this text.
     fn wait_for(&self, text: &str) {
         wait_until(text, || self.printed("stderr").contains(text));
     }
@@ -292,7 +293,7 @@ impl Tool {
 }
 
 impl Drop for Tool {
-    /// Leaves no process behind when a test fails.
+    /// Ends the process even if a test fails.
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);

@@ -32,7 +32,7 @@ fn the_quick_start_does_a_job_for_each_package() {
     let names: Vec<&str> = lock.lines().filter(|line| line.starts_with("name")).collect();
 
     let mut world = World::new(Kind::Lineshaft, true).unwrap();
-    // There may be no release build, or an old one.
+    // The release build can be missing or old.
     let put = put.strip_prefix("PATH=\"$PWD/target/release:$PATH\"\n").unwrap();
     let printed = play(&world, put);
     assert!(printed.contains("packages"), "{printed}");

@@ -1,7 +1,7 @@
 //! `lineshaft work`.
 //!
-//! A busy machine may delay any process by a second or two. So no test relies on a fast tool: it
-//! waits until it has seen an event before it acts on it.
+//! A busy machine can delay any process by a second or two. So no test needs a fast tool: it waits
+//! until it has seen an event before it acts on it.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use super::gate::Gate;
 use super::{Kind, World, wait_until};
 
-/// What every job of these tests gives up after.
+/// Options for quick tests: no pause between attempts, and an end when no job is left.
 const QUICK: [&str; 3] = ["--drain", "--backoff", "0"];
 
 fn work<'a>(queue: &'a str, options: &[&'a str], command: &'a str) -> Vec<&'a str> {
@@ -86,7 +86,7 @@ fn commands_run_at_the_same_time() {
         world.run_well(&["put", "mail", "1", "2", "3", "4"], b"");
         let folder = world.path("started");
         std::fs::create_dir(&folder).unwrap();
-        // Each waits until all four have begun.
+        // Each command waits until all four have begun.
         let command = format!(
             "touch {folder}/$LINESHAFT_JOB_ID; \
          while [ $(ls {folder} | wc -l) -lt 4 ]; do sleep 0.02; done"
@@ -101,7 +101,7 @@ fn the_lease_is_renewed_while_the_command_runs() {
         world.run_well(&["put", "--ttr", "3s", "mail", "x"], b"");
         let gate = Gate::new(&world);
         let tool = world.start(&work("mail", &["--drain"], &gate.command()));
-        // Once a second, so that this is past the ttr.
+        // Renewals come once a second, so this is past the ttr.
         let renewals = || world.stat("stats", "cmd-touch").parse::<u64>().unwrap();
         wait_until("four renewals", || renewals() >= 4);
         gate.open();
@@ -144,7 +144,7 @@ fn the_second_ctrl_c_gives_the_job_back() {
     for world in World::each() {
         world.run_well(&["put", "mail", "x"], b"");
         let pid_file = world.path("pid");
-        // A child of the command must end with it.
+        // A child process of the command must end with it.
         let command =
             format!("sleep 100 & echo $! > {pid_file}.new; mv {pid_file}.new {pid_file}; wait");
         let tool = world.start(&work("mail", &[], &command));
@@ -187,7 +187,7 @@ fn a_command_that_cannot_run_stops_the_work() {
 fn a_command_that_takes_too_long_is_stopped_and_its_job_has_failed() {
     for world in World::each() {
         world.run_well(&["put", "mail", "x"], b"");
-        // To be asked to end, and to do so well, is no success.
+        // A command that ends on request is no success, even with exit code 0.
         let command = "trap 'exit 0' TERM; sleep 100 & wait";
         let options = ["--drain", "--timeout", "1s", "--attempts", "1"];
         let output = world.run(&work("mail", &options, command), b"");
@@ -224,7 +224,7 @@ fn a_job_of_a_server_that_lost_it_is_stopped() {
         world.restart();
         tool.wait_for("job 1 of mail: lost its lease");
         gate.forget_run();
-        // The worker itself goes on.
+        // The worker itself continues.
         world.run_well(&["put", "mail", "y"], b"");
         gate.wait_until_running();
         tool.signal(Signal::INT);
@@ -256,17 +256,17 @@ fn a_job_of_a_restarted_server_is_taken_back() {
 
 #[test]
 fn a_command_is_stopped_when_another_worker_has_its_job() {
-    // The original forgets some leases whose time is over (defect D1), so it does not suit.
+    // The original forgets some leases whose time is over (defect D1), so the test cannot use it.
     let world = World::new(Kind::Lineshaft, false).unwrap();
     world.run_well(&["put", "--ttr", "1s", "mail", "x"], b"");
     let gate = Gate::new(&world);
     let tool = world.start(&work("mail", &[], &gate.command()));
     gate.wait_until_running();
-    // A machine that hangs does not renew the lease.
+    // A stopped worker is like a machine that hangs: it does not renew the lease.
     tool.signal(Signal::STOP);
     let mut other = world.client("mail");
-    // Set aside, so that it does not come back to the stopped one. The ttr holds for this one, too,
-    // and may be over before the second command.
+    // The job is set aside, so that it does not come back to the stopped worker. The ttr applies to
+    // this worker, too, and can be over before the second command.
     wait_until("the other worker", || {
         other.reserve(1).unwrap().is_some() && other.command("bury 1 0").unwrap() == "BURIED"
     });
@@ -274,7 +274,7 @@ fn a_command_is_stopped_when_another_worker_has_its_job() {
     tool.wait_for("job 1 of mail: lost its lease");
     tool.signal(Signal::INT);
     let output = tool.wait();
-    // With so short a ttr it may have happened once more, before.
+    // With such a short ttr the job may have run once more before.
     let summary = output.stderr.lines().last().unwrap_or_default();
     assert!(summary.starts_with("lineshaft: 0 jobs done, "), "{output:?}");
     assert!(summary.contains(" lost in "), "{output:?}");
@@ -292,7 +292,7 @@ fn ctrl_c_ends_a_worker_whose_server_is_away() {
         world.end();
         tool.wait_for("trying again until it works");
         gate.open();
-        // Whether the command has ended by now or not, nothing is waited for after it.
+        // The tool waits for nothing after the command, whether it has ended by now or not.
         tool.signal(Signal::INT);
         let output = tool.wait();
         let lost =

@@ -13,10 +13,10 @@ use testkit::{tools, wait};
 
 use crate::{SECRET, Target};
 
-/// How long the browser may take.
+/// The time limit of the browser.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Answers every request with one page, until dropped.
+/// Answers every request with one page. Dropping it stops that.
 struct Attacker {
     address: String,
     is_over: Arc<AtomicBool>,
@@ -34,7 +34,8 @@ impl Attacker {
                 if over.load(Ordering::Relaxed) {
                     return;
                 }
-                // A browser opens connections that it may not need: none keeps the others waiting.
+                // A browser opens connections that it may not need. None of them keeps the others
+                // waiting.
                 let (page, stream) = (page.clone(), stream.unwrap());
                 std::thread::spawn(move || answer(stream, &page));
             }
@@ -64,7 +65,7 @@ fn answer(stream: TcpStream, page: &str) {
     let _ = reader.get_mut().write_all(format!("{head}{page}").as_bytes());
 }
 
-/// Shows the page, and returns its result.
+/// Shows the page. Returns its result.
 fn show(attacker: &Attacker) -> Option<String> {
     let chromium = tools::find_or_skip("chromium")?;
     let profile = tempfile::tempdir().unwrap();
@@ -74,7 +75,7 @@ fn show(attacker: &Attacker) -> Option<String> {
         .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .args(["--virtual-time-budget=20000", "--dump-dom"])
-        // Another name, so that the page is of another site than the server.
+        // Another name, so that the page and the server are different sites.
         .arg(format!("http://{}/", attacker.address.replace("127.0.0.1", "localhost")))
         .env("HOME", profile.path())
         .stdin(Stdio::null())
@@ -87,7 +88,7 @@ fn show(attacker: &Attacker) -> Option<String> {
     Some(dom)
 }
 
-/// Waits for the end of the browser, but not for ever.
+/// Waits for the end of the browser, up to a time limit.
 fn finish(command: &mut Command) -> Output {
     let mut child = command.spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
@@ -109,7 +110,7 @@ fn finish(command: &mut Command) -> Output {
     Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
 }
 
-/// Sends all that a page can send to an address without asking.
+/// Sends all requests that a page can send to an address without permission.
 const SENDING: &str = r#"
 const body = "\nshutdown\nSHUTDOWN\r\nstatus quiescent\nSTATUS quiescent\r\nput 0 0 60 5\r\nhello\r\n" +
     "delete 1\r\nput q:\nitem\n\nset q 0 0 1\r\nx\r\nflush secret-queue\ndelete secret-queue\n" +
@@ -173,13 +174,13 @@ fn a_page_in_chromium_changes_nothing() {
     if show(&attacker).is_none() {
         return;
     }
-    // Five ports, four paths, at least one request each. The browser has really sent them.
+    // Five ports, four paths, at least one request each. So the browser really sent them.
     assert!(target.foreign_count() >= 20, "{}", target.foreign_count());
     target.check_unharmed();
     target.check_numbers_of_monitoring();
 }
 
-/// Asks for all that tells something, in each way in which a page may get hold of an answer.
+/// Requests all pages with information, in each way in which a page can read an answer.
 const READING: &str = r#"
 const learnt = [];
 function f(value) { learnt.push(JSON.stringify(value)); }

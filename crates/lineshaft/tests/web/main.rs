@@ -1,5 +1,5 @@
-//! Tests that a web page in a browser on the server's machine can do nothing to the server, and who
-//! may stop the server over Kestrel's ports.
+//! Tests that a web page in a browser on the server's machine can do nothing to the server, and
+//! which clients can stop the server over Kestrel's ports.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
@@ -34,10 +34,10 @@ const PROTOCOLS: [&str; 8] = [
     "http",
 ];
 
-/// The secret name of a queue that no page may learn.
+/// The secret name of a queue, which no page can learn.
 const SECRET: &str = "secret-queue";
 
-/// A server that listens for everything, with one job in it.
+/// A server with all listeners, and one job.
 struct Target {
     server: Running,
     /// In the order of [`PROTOCOLS`].
@@ -70,7 +70,7 @@ impl Target {
         Client::connect(self.address("beanstalk").parse().unwrap()).unwrap()
     }
 
-    /// How many connections were closed because a browser came where it should not.
+    /// The number of connections that were closed because a browser came to a wrong port.
     fn foreign_count(&self) -> u64 {
         let metrics = get(self.address("http"), "/metrics").body;
         let line = "lineshaft_connections_refused_total{reason=\"foreign\"} ";
@@ -78,7 +78,7 @@ impl Target {
         value.parse().unwrap()
     }
 
-    /// The server is there, in the status that it had, with its one job and no other.
+    /// Checks that the server runs with its old status, and has only its one job.
     fn check_unharmed(&self) {
         let stats = self.client().stats("stats").unwrap();
         assert_eq!(
@@ -89,11 +89,11 @@ impl Target {
         let shown = Peer::connect(self.address("kestrel_admin")).ask("GET", "/stats.json");
         let shown: serde_json::Value = serde_json::from_str(&shown.body).unwrap();
         assert_eq!(shown["labels"]["status"], "Up");
-        // A client's order to stop takes 100 ms to be obeyed; it is said at once.
+        // The server obeys a client's request to stop after 100 ms, but logs it at once.
         assert!(!self.server.stderr().contains("stopping"), "{}", self.server.stderr());
     }
 
-    /// What Kestrel's monitoring is told of its gets since it asked before.
+    /// The number of gets that Kestrel's monitoring receives since its last request.
     fn gets_since_monitoring_asked(&self) -> serde_json::Value {
         let shown = get(self.address("kestrel_admin"), "/stats.json?namespace=mon");
         assert_eq!(shown.status, 200);
@@ -101,7 +101,7 @@ impl Target {
         shown["counters"]["cmd_get"].clone()
     }
 
-    /// Monitoring asks, and then there is something to tell it.
+    /// Lets monitoring request the numbers, and then makes an event for its next request.
     fn count_a_get_after_monitoring_asked(&self) {
         self.gets_since_monitoring_asked();
         let mut kestrel = TcpStream::connect(self.address("kestrel")).unwrap();
@@ -109,7 +109,7 @@ impl Target {
         kestrel.read_to_end(&mut Vec::new()).unwrap();
     }
 
-    /// No other client was told of it.
+    /// Checks that no other client received these numbers.
     fn check_numbers_of_monitoring(&self) {
         assert_eq!(self.gets_since_monitoring_asked(), 1);
         assert_eq!(self.gets_since_monitoring_asked(), 0);

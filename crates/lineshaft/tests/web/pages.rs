@@ -14,7 +14,7 @@ const COMMANDS: &str = "\nshutdown\nSHUTDOWN\r\nstatus quiescent\nSTATUS quiesce
     delete 1\r\nput q:\nitem\n\nset q 0 0 1\r\nx\r\nflush secret-queue\nFLUSH_ALL\r\ndelete secret-queue\n\
     drop function secret-queue\r\nshutdown graceful\r\nquit\r\n";
 
-/// What Chromium sends, but that it would keep the connection.
+/// Chromium's headers, except that it would keep the connection open.
 const HEAD_OF_CHROMIUM: &str = "Connection: close\r\nsec-ch-ua: \"Chromium\";v=\"156\"\r\nsec-ch-ua-mobile: ?0\r\n\
     User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36\r\n\
     Accept: */*\r\nAccept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-US,en;q=0.9\r\n";
@@ -29,8 +29,8 @@ fn fetch(host: &str, path: &str, body: &str) -> String {
     )
 }
 
-/// A form with `enctype="text/plain"`, sent by a page that hides where it comes from, at an address for which browsers
-/// send no `Sec-Fetch-Site`.
+/// A form with `enctype="text/plain"`, from a page that hides its origin, to an address for which
+/// browsers send no `Sec-Fetch-Site`.
 fn form(host: &str, path: &str, body: &str) -> String {
     let body = format!("{body}=\r\n");
     format!(
@@ -53,7 +53,7 @@ fn unmarked_picture(host: &str, path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{HEAD_OF_CHROMIUM}\r\n")
 }
 
-/// What a page of this name sends to itself, when its name has come to stand for this machine.
+/// A page's request to its own name, after the name has been changed to point to this machine.
 fn rebound(path: &str, body: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nHost: evil.example:2223\r\n{HEAD_OF_CHROMIUM}Content-Length: {}\r\n\
@@ -63,11 +63,11 @@ fn rebound(path: &str, body: &str) -> String {
     )
 }
 
-/// Sends a request, and reads all that comes until the server closes the connection.
+/// Sends a request. Reads until the server closes the connection.
 fn send(address: &str, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // It may be closed before all of it is sent.
+    // The server can close the connection before all of it is sent.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     if let Err(error) = stream.read_to_end(&mut answer) {
@@ -127,7 +127,7 @@ fn what_a_script_of_a_page_asks_for_tells_it_nothing() {
         let script = picture(admin, path).replace("Dest: image", "Dest: script");
         let answer = send(admin, script.as_bytes());
         assert!(answer.starts_with("HTTP/1.1 403 ") && !answer.contains(SECRET), "{answer}");
-        // Browsers that do not say where they come from do not run it.
+        // Browsers that do not send the origin do not run it.
         let answer = send(admin, unmarked_picture(admin, path).as_bytes());
         assert!(answer.contains("\r\nx-content-type-options: nosniff\r\n"), "{answer}");
         let kind = if path.starts_with("/stats") { "application/json" } else { "text/plain" };
@@ -139,7 +139,7 @@ fn what_a_script_of_a_page_asks_for_tells_it_nothing() {
         assert_eq!(answer.headers["x-content-type-options"], "nosniff");
         assert_eq!(answer.headers["cross-origin-resource-policy"], "same-origin");
         assert!(!answer.headers.contains_key("access-control-allow-origin"));
-        // The name of the page has come to stand for this machine.
+        // The page's name now points to this machine.
         let rebound =
             format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n{HEAD_OF_CHROMIUM}\r\n");
         let answer = send(address, rebound.as_bytes());
@@ -174,7 +174,7 @@ fn a_page_takes_no_numbers_from_monitoring() {
 fn a_page_gets_nothing_through_a_port_with_tls_either() {
     let folder = tempfile::tempdir().unwrap();
     let target = Target::start(folder.path());
-    // What a browser sends first for https.
+    // A browser's first bytes for https.
     let hello = [&b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03"[..], COMMANDS.as_bytes()].concat();
     for protocol in ["beanstalk", "gearman", "kestrel", "kestrel_text", "kestrel_thrift"] {
         assert_eq!(send(target.address(protocol), &hello), "", "{protocol}");
@@ -221,7 +221,7 @@ fn a_configuration_that_cannot_be_read_holds_up_neither_health_nor_other_command
         stream.set_nonblocking(true).unwrap();
         assert_eq!((&*stream).read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
     }
-    // Those who wait for the file are answered as soon as it can be read.
+    // Clients that wait for the file get their answers as soon as it can be read.
     let mut pipe = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
     pipe.write_all(b"[[policy]]\nmatch = \"q\"\nlimits.jobs = 1\n").unwrap();
     std::fs::remove_file(&file).unwrap();

@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 use super::side::{Holders, PATIENCE_MS, Side};
 use super::steps::{Action, JobReference, Step};
 
-/// An id that no server gives out.
+/// An id that no server deals.
 const UNKNOWN_ID: u64 = 1 << 60;
 
-/// The conversation up to where the sequence stopped.
+/// The conversation until the sequence stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript(String);
 
@@ -25,19 +25,19 @@ impl Transcript {
     }
 }
 
-/// Two servers in step.
+/// Two servers that get the same requests.
 pub(crate) struct Pair {
     original: Side,
     subject: Side,
     holders: Holders,
     /// Connections that wait for a job.
     waiting: BTreeSet<usize>,
-    /// What each connection watches.
+    /// The tubes that each connection watches.
     watched: BTreeMap<usize, BTreeSet<String>>,
     transcript: Transcript,
 }
 
-/// How a sequence went.
+/// The result of a sequence.
 pub(crate) struct Outcome {
     pub(crate) difference: Option<String>,
     pub(crate) transcript: Transcript,
@@ -70,7 +70,8 @@ impl Pair {
         Ok(Outcome { difference: None, transcript: self.transcript })
     }
 
-    /// Plays steps of one connection at once, unless that would lead where the servers differ on purpose.
+    /// Plays several steps of one connection at once, unless they lead to an intended difference
+    /// between the servers.
     fn packet(&mut self, steps: &[Step]) -> Result<Option<String>> {
         let connection = steps[0].connection;
         if let Action::Reconnect = steps[0].action {
@@ -78,7 +79,7 @@ impl Pair {
             self.reconnect(connection)?;
             return self.compare_waiters();
         }
-        // A connection that waits says nothing more until it is served.
+        // A waiting connection sends nothing until it is served.
         if self.waiting.contains(&connection) {
             return Ok(None);
         }
@@ -114,11 +115,12 @@ impl Pair {
         self.compare_waiters()
     }
 
-    /// Keeps track of what the line changed, if it was accepted. Being wrong here costs only variety.
+    /// Updates the known state after an accepted line. An error here only reduces the variety of
+    /// the test.
     fn learn_from_line(&mut self, connection: usize, text: &str, order_number: Option<usize>) {
         let watched = self.watched.entry(connection).or_default();
         match text.split(' ').collect::<Vec<_>>().as_slice() {
-            // An ignored tube still counts as watched, which is the careful side.
+            // The state still lists an ignored tube as watched. This is the careful side.
             ["watch", tube] => drop(watched.insert((*tube).to_owned())),
             ["release" | "bury" | "delete", ..] => {
                 if let Some(order_number) = order_number {
@@ -129,7 +131,7 @@ impl Pair {
         }
     }
 
-    /// The job that an action speaks of, by its order number.
+    /// The job that an action names, by its order number.
     fn resolve(&self, connection: usize, action: &Action) -> Option<usize> {
         let Action::Line { job, .. } = action else { return None };
         match *job {
@@ -145,8 +147,8 @@ impl Pair {
         self.original.jobs_put().checked_sub(back + 1)
     }
 
-    /// Whether another connection waits on a tube that this one watches: the original serves several
-    /// waiters of a tube in no particular order.
+    /// Whether another connection waits on a tube that this one watches. The original serves
+    /// several waiters of a tube in no particular order.
     fn would_share_a_tube(&self, connection: usize) -> bool {
         let tubes = |connection: &usize| {
             let mut tubes = self.watched.get(connection).cloned().unwrap_or_default();
@@ -165,7 +167,7 @@ impl Pair {
         self.subject.reconnect(connection)
     }
 
-    /// Compares the next reply of a connection, which both servers owe.
+    /// Compares the next replies of both servers to a connection.
     fn compare_replies(&mut self, connection: usize) -> Result<Option<String>> {
         let original = self.original.reply(connection, PATIENCE_MS)?;
         let subject = self.subject.reply(connection, PATIENCE_MS)?;
@@ -181,7 +183,7 @@ impl Pair {
         Ok(None)
     }
 
-    /// Looks which of the waiting connections were served; both servers must have served the same.
+    /// Checks which waiting connections were served. Both servers must have served the same ones.
     fn compare_waiters(&mut self) -> Result<Option<String>> {
         if self.waiting.is_empty() {
             return Ok(None);
@@ -202,7 +204,7 @@ impl Pair {
     }
 }
 
-/// How many of the first steps go out in one packet: at least one.
+/// The number of first steps that are sent in one packet: at least one.
 fn packet_length(steps: &[Step]) -> usize {
     let joined = |pair: &[Step]| {
         let next_can_follow = !matches!(pair[1].action, Action::Reconnect);
@@ -211,7 +213,7 @@ fn packet_length(steps: &[Step]) -> usize {
     1 + steps.windows(2).take_while(|pair| joined(pair)).count()
 }
 
-/// The bytes sent to one of the servers for an action.
+/// The bytes of an action for one of the servers.
 fn bytes(action: &Action, side: &Side, order_number: Option<usize>) -> Vec<u8> {
     let id = || order_number.map_or(UNKNOWN_ID, |number| side.id(number)).to_string();
     let text = match action {

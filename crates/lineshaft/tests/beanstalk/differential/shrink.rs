@@ -7,8 +7,8 @@ use anyhow::Result;
 use super::pair::Outcome;
 use super::steps::Step;
 
-/// Takes out ever smaller parts of the sequence as long as a difference remains, and returns how the
-/// shortest sequence went.
+/// Removes smaller and smaller parts of the sequence while a difference remains. Returns the result
+/// of the shortest sequence.
 pub(crate) fn shrink(
     mut steps: Vec<Step>,
     limit: Duration,

@@ -10,10 +10,10 @@ use testkit::wire::{ConnectionId, Received, Wire};
 
 use super::steps::CONNECTIONS;
 
-/// How long one server may lag behind the other with a reply.
+/// How much later than the other a server can reply.
 pub(crate) const PATIENCE_MS: u64 = 3_000;
 
-/// Values that two correct servers never have in common, by key.
+/// The keys whose values always differ between two correct servers.
 const NOT_COMPARED: [&str; 18] = [
     "pid",
     "version",
@@ -30,29 +30,30 @@ const NOT_COMPARED: [&str; 18] = [
     "os",
     "platform",
     "file",
-    // How often the harness looked whether a server is up, or has noticed that a client went.
+    // They depend on how often the harness checked whether a server runs, or has noticed that a
+    // client left.
     "total-connections",
     "cmd-stats",
     "cmd-list-tube-used",
 ];
 
-/// Values that count seconds: shown in tens, so that the start of a second does not matter. They are
-/// chosen such that they never come near a border of tens during a sequence.
+/// Values in seconds. They are shown in tens, so that the start of a second does not matter. They
+/// never come near a border of tens during a sequence.
 const SECONDS: [&str; 3] = ["time-left", "pause-time-left", "age"];
 
-/// A server and what the harness knows of it.
+/// A server, and what the harness knows about it.
 pub(crate) struct Side {
     wire: SocketWire,
     connections: Vec<ConnectionId>,
     unread: Vec<Vec<u8>>,
-    /// Used by the harness to look whether everything before has been worked off.
+    /// The harness uses it to check whether the server has handled all earlier requests.
     probe: ConnectionId,
-    /// Ids in the order in which they were given out.
+    /// Ids in the order in which the server dealt them.
     ids: Vec<u64>,
     _server: Server,
 }
 
-/// A reply with ids replaced by their order numbers and without what cannot be compared.
+/// A reply with order numbers instead of ids, and without values that cannot be compared.
 pub(crate) type Reply = String;
 
 impl Side {
@@ -70,12 +71,12 @@ impl Side {
         self.wire.send(self.connections[connection], bytes)
     }
 
-    /// Returns when everything sent before has been worked off.
+    /// Returns when the server has handled all earlier requests.
     pub(crate) fn settle(&mut self) -> Result<()> {
         self.probe_command("list-tube-used").map(drop)
     }
 
-    /// The next reply of a connection; `None` when there is none in the time given.
+    /// The next reply on a connection. `None` if there is none within the time limit.
     pub(crate) fn reply(&mut self, connection: usize, wait_ms_max: u64) -> Result<Option<Reply>> {
         let deadline_ms = self.wire.now_ms() + wait_ms_max;
         loop {
@@ -101,7 +102,7 @@ impl Side {
         Ok(reply_length(&self.unread[connection])?.is_some())
     }
 
-    /// Hangs up and connects again, and returns when the server has noticed both.
+    /// Closes the connection and connects again. Returns when the server has noticed both.
     pub(crate) fn reconnect(&mut self, connection: usize) -> Result<()> {
         self.wire.close(self.connections[connection]);
         self.unread[connection].clear();
@@ -110,7 +111,7 @@ impl Side {
         self.wait_until_connected()
     }
 
-    /// The id of the job that was the n-th to get one here.
+    /// The id of the n-th job that got an id on this server.
     pub(crate) fn id(&self, order_number: usize) -> u64 {
         self.ids[order_number]
     }
@@ -120,7 +121,7 @@ impl Side {
     }
 
     fn wait_until_connected(&mut self) -> Result<()> {
-        // The probe is one, too.
+        // The probe is a connection, too.
         self.wait_for_connections(CONNECTIONS as u64 + 1)
     }
 
@@ -179,7 +180,7 @@ impl Side {
         };
         let mut lines: Vec<String> = block.lines().map(comparable_line).collect();
         lines.retain(|line| !line.is_empty());
-        // The order of a list is not promised; the order of keys has its own conformance cases.
+        // The order of a list is not defined. The order of keys has its own conformance cases.
         lines.sort();
         lines.join(", ")
     }
@@ -191,11 +192,11 @@ impl Side {
 }
 
 fn in_tens(key: &str, value: &str) -> String {
-    // 999.9 s of 1,000 are shown as 999, a tenth of a second later as 999 too.
+    // 999.9 s of 1,000 are shown as 999, and a tenth of a second later also as 999.
     value.parse::<i64>().map_or_else(|_| value.to_owned(), |s| format!("{key}: {}0", s / 10))
 }
 
-/// Length in bytes of the whole reply at the front of `bytes`; `None` while a part is missing.
+/// The length in bytes of the whole reply at the front of `bytes`. `None` while it is incomplete.
 fn reply_length(bytes: &[u8]) -> Result<Option<usize>> {
     let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };
     let line = std::str::from_utf8(&bytes[..end])?;
@@ -209,12 +210,12 @@ fn reply_length(bytes: &[u8]) -> Result<Option<usize>> {
     Ok((bytes.len() >= length).then_some(length))
 }
 
-/// Job states by connection as the replies tell them, for references in steps.
+/// Job states by connection according to the replies, for references in steps.
 #[derive(Debug, Default)]
 pub(crate) struct Holders(BTreeMap<usize, Vec<usize>>);
 
 impl Holders {
-    /// Learns from a comparable reply of a connection.
+    /// Updates the states from a comparable reply on a connection.
     pub(crate) fn learn(&mut self, connection: usize, reply: &str) {
         if let Some(number) = reply.strip_prefix("RESERVED #") {
             let number: Option<usize> =
@@ -223,17 +224,17 @@ impl Holders {
         }
     }
 
-    /// Forgets a job that this connection gave away.
+    /// Removes a job that this connection gave away.
     pub(crate) fn forget(&mut self, connection: usize, order_number: usize) {
         self.0.entry(connection).or_default().retain(|held| *held != order_number);
     }
 
-    /// Forgets all jobs of a connection.
+    /// Removes all jobs of a connection.
     pub(crate) fn forget_all(&mut self, connection: usize) {
         self.0.remove(&connection);
     }
 
-    /// One of the jobs held.
+    /// One of the jobs that the connection holds.
     pub(crate) fn held(&self, connection: usize, choice: usize) -> Option<usize> {
         let held = self.0.get(&connection)?;
         held.get(choice % held.len().max(1)).copied()

@@ -6,31 +6,31 @@ use std::fmt;
 
 use testkit::rng::Rng;
 
-/// How many connections take part.
+/// The number of connections.
 pub(crate) const CONNECTIONS: usize = 5;
 
 /// Steps of one sequence.
 const STEPS: u64 = 300;
 
-/// Bodies are short: their handling by length is the conformance cases' business.
+/// Bodies are short, because the conformance cases test their lengths.
 const BODY_BYTES_MAX: u64 = 40;
 
-/// Tubes of the sequences. `default` is one of them because it alone is never destroyed.
+/// The tubes of the sequences. `default` is one of them because only that tube is never destroyed.
 const TUBES: [&str; 4] = ["default", "a", "b", "c"];
 
-/// One thing that one client does.
+/// One action of one client.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     /// Number of the connection.
     pub(crate) connection: usize,
     pub(crate) action: Action,
-    /// Goes out in one packet with the step that follows, if that is of the same connection.
+    /// This step and the next one are sent in one packet if they are of the same connection.
     pub(crate) with_next: bool,
 }
 
 impl Step {
-    /// Whether another step may follow in the same packet. Not after a pause: the original ends one a moment
-    /// after its reply. Nor after a reserve, which may wait.
+    /// Whether another step can follow in the same packet. Not after a pause, because the original
+    /// ends one a moment after its reply. Nor after a reserve, which can wait.
     pub(crate) fn goes_with_next(&self) -> bool {
         let line = match &self.action {
             Action::Line { text, .. } => text.as_str(),
@@ -41,27 +41,27 @@ impl Step {
     }
 }
 
-/// What a client does.
+/// An action of a client.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
-    /// Sends a line that has one reply. `{job}` in it stands for the id.
+    /// Sends a line with one reply. `{job}` in it stands for the id.
     Line { text: String, job: JobReference },
     /// Sends a put.
     Put { pri: u32, delay_s: u32, ttr_s: u32, body: String },
     /// Reserves without a time limit.
     Wait,
-    /// Hangs up and connects again.
+    /// Closes the connection and connects again.
     Reconnect,
 }
 
-/// A job, found when the step runs.
+/// A job that the running step looks up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum JobReference {
-    /// One of those that this connection holds; the number chooses among them.
+    /// One of the jobs that this connection holds. The number selects it.
     Held(usize),
-    /// The last jobs that any client put, this many.
+    /// A recent job of any client: this many back from the last one.
     Recent(usize),
-    /// One that never existed.
+    /// A job that never existed.
     Unknown,
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for Action {
 pub(crate) fn generate(seed: u64) -> Vec<Step> {
     let mut rng = Rng::new(seed);
     let mut steps = Vec::new();
-    // Most connections share tubes; otherwise they would hardly meet.
+    // Most connections share tubes. Otherwise they would rarely interact.
     for connection in 0..CONNECTIONS {
         let tube = *rng.pick(&TUBES[..2 + (seed % 3) as usize]);
         steps.push(line(connection, format!("use {tube}")));
@@ -118,7 +118,8 @@ fn action(rng: &mut Rng) -> Action {
 
 fn put(rng: &mut Rng) -> Action {
     let pri = *rng.pick(&[0, 1, 1, 5, 1023, 1024, u32::MAX]);
-    // Nothing becomes due during a sequence: the two servers' clocks are not compared.
+    // No deadline comes during a sequence, because the test does not compare the two servers'
+    // clocks.
     let ttr_s = *rng.pick(&[100, 1_000]);
     let delay_s = *rng.pick(&[0, 0, 0, 0, 1_000, 2_000]);
     let length = rng.below(BODY_BYTES_MAX);
@@ -169,8 +170,8 @@ fn on_a_tube(rng: &mut Rng) -> Action {
     Action::Line { text, job: JobReference::Unknown }
 }
 
-/// Lines that the protocol refuses, or that only a lenient reading accepts. None swallows a body, waits
-/// or holds a lone carriage return: there the servers differ on purpose.
+/// Lines that the protocol refuses, or that only a lenient parser accepts. None consumes a body,
+/// waits or contains a single carriage return: in these cases the servers differ intentionally.
 fn wrong(rng: &mut Rng) -> Action {
     const LINES: [&str; 34] = [
         "",

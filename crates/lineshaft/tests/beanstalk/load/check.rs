@@ -9,22 +9,22 @@ use testkit::client::Client;
 use super::model::{Command, Job, State};
 use super::worker::Worker;
 
-/// How far beyond the known ids a put without a reply may have got its id.
+/// The id of a put without a reply is at most this far beyond the known ids.
 const IDS_AHEAD: u64 = 300;
 
-/// What a server keeps over a restart.
+/// What a server preserves in a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Promises {
-    /// Everything that was acknowledged.
+    /// All acknowledged changes.
     All,
-    /// The original does not log a plain release, so its priority is lost.
+    /// All but plain releases. The original does not log a plain release, so its priority is lost.
     AllButPlainReleases,
 }
 
-/// Jobs that no client knows the id of: puts that had no reply.
+/// Jobs whose id no client knows, because their puts got no reply.
 pub(crate) type Strays = BTreeMap<u64, Job>;
 
-/// Finds the jobs whose put had no reply.
+/// Finds the jobs whose puts got no reply.
 pub(crate) fn find_strays(server: SocketAddr, workers: &[Worker]) -> Result<Strays> {
     let known: BTreeSet<u64> = workers
         .iter()
@@ -34,7 +34,8 @@ pub(crate) fn find_strays(server: SocketAddr, workers: &[Worker]) -> Result<Stra
     let last = known.last().copied().unwrap_or(0);
     let mut client = Client::connect(server)?;
     let mut strays = Strays::new();
-    // Ids that a lost put got lie among those of the same moment; older ones were looked at in time.
+    // The id of a put without a reply is near the other ids of that moment. Earlier checks covered
+    // the older ones.
     let first = last.saturating_sub(IDS_AHEAD * 4).max(1);
     for id in (first..=last + IDS_AHEAD).filter(|id| !known.contains(id)) {
         if let Some(job) = look(&mut client, id)? {
@@ -44,7 +45,7 @@ pub(crate) fn find_strays(server: SocketAddr, workers: &[Worker]) -> Result<Stra
     Ok(strays)
 }
 
-/// Checks one tube, and corrects the ledger where a command without a reply has happened.
+/// Checks one tube. Corrects the ledger if a command without a reply took effect.
 pub(crate) fn check_worker(
     worker: &mut Worker,
     server: SocketAddr,
@@ -67,7 +68,7 @@ pub(crate) fn check_worker(
     check_counts(worker, &mut client)
 }
 
-/// Deleted jobs must not come back. There are many, so the requests go out in batches.
+/// Checks that deleted jobs do not come back. There are many, so the requests are sent in batches.
 fn check_ended(worker: &Worker, client: &mut Client) -> Result<()> {
     const BATCH: usize = 500;
     for batch in worker.ended.chunks(BATCH) {
@@ -81,7 +82,7 @@ fn check_ended(worker: &Worker, client: &mut Client) -> Result<()> {
     Ok(())
 }
 
-/// All that a job may be: as promised, or as one of the commands without a reply left it.
+/// The possible states of a job: as promised, or as one of the commands without a reply left it.
 fn allowed_states(job: &Job, id: u64, unanswered: &[Command]) -> Vec<Option<Job>> {
     let mut states = vec![Some(job.clone())];
     for command in unanswered.iter().filter(|command| command.id() == Some(id)) {
@@ -91,7 +92,7 @@ fn allowed_states(job: &Job, id: u64, unanswered: &[Command]) -> Vec<Option<Job>
     states
 }
 
-/// A put without a reply that has happened all the same is a job like any other from now on.
+/// If a put without a reply took effect, its job is a normal job from now on.
 fn adopt_strays(
     worker: &mut Worker,
     unanswered: &[Command],
@@ -108,7 +109,8 @@ fn adopt_strays(
     }
 }
 
-/// The tube must hold exactly the jobs of the ledger: a job that exists twice shows here.
+/// Checks that the tube has exactly the jobs of the ledger. This also finds a job that exists
+/// twice.
 fn check_counts(worker: &Worker, client: &mut Client) -> Result<()> {
     if worker.jobs.is_empty() {
         return Ok(());

@@ -1,8 +1,8 @@
-//! What a client knows of one job, and how commands change that.
+//! What a client knows about one job, and how commands change that.
 
 use std::fmt;
 
-/// A state that a restart keeps. A job that somebody holds counts as ready: its lease ends with the
+/// A state that survives a restart. A leased job counts as ready, because its lease ends with the
 /// connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
@@ -22,7 +22,7 @@ impl State {
     }
 }
 
-/// A job as promised.
+/// The promised state of a job.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) pri: u32,
@@ -39,13 +39,13 @@ impl fmt::Debug for Job {
     }
 }
 
-/// A command on its way.
+/// A command without a reply so far.
 #[derive(Debug, Clone)]
 pub(crate) enum Command {
     Put {
         job: Job,
     },
-    /// Takes a ready job; the next command of the batch gives it away.
+    /// Takes a ready job. The next command of the batch gives it away.
     Take {
         id: u64,
     },
@@ -66,7 +66,7 @@ pub(crate) enum Command {
     },
 }
 
-/// Long enough that nothing becomes due while a test runs.
+/// So long that no job becomes due during a test.
 const DELAY_S: u32 = 100_000;
 const TTR_S: u32 = 100_000;
 
@@ -94,7 +94,7 @@ impl Command {
         }
     }
 
-    /// The first word of the only reply that is right.
+    /// The first word of the only correct reply.
     pub(crate) fn reply(&self) -> &'static str {
         match self {
             Command::Put { .. } => "INSERTED",
@@ -106,7 +106,7 @@ impl Command {
         }
     }
 
-    /// The job it speaks of; a put has none yet.
+    /// The job that it names. A put has none yet.
     pub(crate) fn id(&self) -> Option<u64> {
         match self {
             Command::Put { .. } => None,
@@ -118,7 +118,7 @@ impl Command {
         }
     }
 
-    /// The job after this command; `None` when it is gone.
+    /// The job after this command. `None` if it is gone.
     pub(crate) fn applied_to(&self, job: &Job) -> Option<Job> {
         let mut job = job.clone();
         match self {

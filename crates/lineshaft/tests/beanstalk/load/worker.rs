@@ -1,4 +1,4 @@
-//! One client of the load: sends batches of commands and keeps the ledger of its tube.
+//! One client of the load. It sends batches of commands and keeps the ledger of its tube.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -10,10 +10,10 @@ use testkit::rng::Rng;
 
 use super::model::{Command, Job, State};
 
-/// From this many jobs on, a client deletes more than it puts.
+/// With this many jobs or more, a client deletes more than it puts.
 const JOBS_MANY: usize = 150;
 
-/// Commands of one batch at most, roughly.
+/// The approximate maximum of commands in a batch.
 const BATCH_MAX: u64 = 12;
 
 /// Why a client stopped.
@@ -22,17 +22,17 @@ pub(crate) enum Stop {
     Wrong(anyhow::Error),
 }
 
-/// A client and the promises it received.
+/// A client, and the promises it received.
 pub(crate) struct Worker {
     tube: String,
     rng: Rng,
     /// Jobs that exist.
     pub(super) jobs: BTreeMap<u64, Job>,
-    /// Jobs whose end was acknowledged.
+    /// Jobs with an acknowledged delete.
     pub(super) ended: Vec<u64>,
-    /// Sent and not yet answered, oldest first.
+    /// Commands without a reply, oldest first.
     pub(super) unanswered: VecDeque<Command>,
-    /// The largest id that the server ever gave this client.
+    /// The largest id that this client ever received.
     last_id: u64,
     bodies: u64,
 }
@@ -95,7 +95,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes down how a job is now; `None` when it is gone.
+    /// Records the current state of a job. `None` means that it is gone.
     pub(super) fn now_is(&mut self, id: u64, job: Option<Job>) {
         if let Some(job) = job {
             self.jobs.insert(id, job);
@@ -105,7 +105,7 @@ impl Worker {
         }
     }
 
-    /// The next commands; each job is touched at most once, or taken and given away.
+    /// The next commands. Each job is changed at most once, or taken and given away.
     fn batch(&mut self) -> Vec<Command> {
         let mut free: Vec<u64> = self.jobs.keys().copied().collect();
         let mut batch = Vec::new();
@@ -150,7 +150,7 @@ impl Worker {
     }
 }
 
-/// Reads over the body that follows a `RESERVED <id> <bytes>` line.
+/// Skips the body after a `RESERVED <id> <bytes>` line.
 fn read_body(client: &mut Client, reply: &str) -> Result<(), Stop> {
     let length = reply.rsplit(' ').next().and_then(|length| length.parse().ok());
     let length = length.ok_or_else(|| Stop::Wrong(anyhow!("no length in {reply}")))?;

@@ -12,14 +12,14 @@ use testkit::{tools, wait};
 
 use crate::programs;
 
-/// Room of the full disk: some files of the log, and little time to fill it.
+/// The size of the full disk: some files of the log, and little time to fill it.
 const DISK: &str = "size=48m";
 
-/// A file system in memory; unmounted when dropped.
+/// A file system in memory. Dropping it unmounts it.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// `None`, with a message, where mounting is not allowed.
+    /// Returns `None`, with a message, if the test cannot mount.
     fn new_or_skip() -> Result<Option<SmallDisk>> {
         if !tools::may_mount_or_skip(false) {
             return Ok(None);
@@ -39,7 +39,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: after a failure the server may still be there for a moment.
+        // A lazy unmount, because after a failure the server can still exist for a moment.
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
     }
 }
@@ -93,7 +93,7 @@ fn puts_alone_are_refused(program: impl Fn(&str) -> Program) -> Result<()> {
     Ok(())
 }
 
-/// No client could finish the jobs of a full disk if the server needed room to start.
+/// If the server needed room to start, no client could finish the jobs of a full disk.
 #[test]
 fn a_server_starts_on_a_full_disk_and_its_jobs_can_be_finished() -> Result<()> {
     IO_THREADS.into_iter().try_for_each(all_jobs_can_be_finished)
@@ -111,7 +111,7 @@ fn all_jobs_can_be_finished(io_threads: usize) -> Result<()> {
         ids.push(id.parse::<u64>()?);
     }
     server.kill();
-    // Another process takes the remaining space, to the last byte.
+    // Another process takes all of the remaining space.
     let mut hog = std::fs::File::create(disk.path().join("hog"))?;
     for size in [1 << 20, 4096, 1] {
         while hog.write_all(&vec![0; size]).is_ok() {}
@@ -124,14 +124,15 @@ fn all_jobs_can_be_finished(io_threads: usize) -> Result<()> {
     wait_until_accepted(&mut client, b"there is room again")
 }
 
-/// Space comes back by itself, without a restart, if not at once.
+/// Waits until the server accepts puts again. Space comes back without a restart, although not at
+/// once.
 fn wait_until_accepted(client: &mut Client, body: &[u8]) -> Result<()> {
     wait::until_ok("a put is accepted when nearly everything is deleted", || {
         Ok(client.try_put(0, 0, 600, body)?.starts_with("INSERTED "))
     })
 }
 
-/// A server whose flushes are counted.
+/// A server whose flushes the test counts.
 struct Traced {
     server: Server,
     trace: PathBuf,
@@ -139,7 +140,7 @@ struct Traced {
 }
 
 impl Traced {
-    /// Starts it, and waits until its disk is quiet.
+    /// Starts the server, and waits until its disk is quiet.
     fn start_or_skip(flags: &[&str]) -> Result<Option<Traced>> {
         let Some(strace) = tools::find_or_skip("strace") else { return Ok(None) };
         let folder = tempfile::tempdir()?;
@@ -149,7 +150,8 @@ impl Traced {
         let (trace_path, data_path) =
             (trace.to_str().context("text")?, data.to_str().context("text")?);
         let lineshaft = programs::lineshaft_path();
-        // -D: the server is our child, not the tracer, so that it can be ended like any other.
+        // -D: the test's child is the server and not the tracer, so the test can end it like any
+        // other server.
         let calls = "trace=fsync,fdatasync,?rename,?renameat,?renameat2";
         let program =
             Program::like_beanstalkd(strace, &["-D", "-f", "-o", trace_path, "-e", calls])
@@ -157,7 +159,7 @@ impl Traced {
                 .with(&["-b", data_path])
                 .with(flags);
         let traced = Traced { server: program.start()?, trace, _folder: folder };
-        // The last that a start does to the disk: a second file of the log gets its name, which is flushed.
+        // The last disk operation of a start: a second file of the log gets its name, with a flush.
         traced.wait_until("the start flushes no more", |text| {
             text.rsplit_once("0000000002.seg").is_some_and(|(_, later)| later.contains("sync("))
         })?;
@@ -168,7 +170,7 @@ impl Traced {
         Ok(std::fs::read_to_string(&self.trace)?)
     }
 
-    /// Flushes that were begun.
+    /// The number of flushes that began.
     fn flushes(&self) -> Result<usize> {
         Ok(flushes_in(&self.text()?))
     }
@@ -178,7 +180,7 @@ impl Traced {
             .with_context(|| format!("the trace: {:?}", self.text()))
     }
 
-    /// Twenty puts one after another: how many flushes there were, and how long it took.
+    /// Makes twenty puts one after another. Returns the number of flushes and the time.
     fn put_some(&self) -> Result<(usize, Duration)> {
         let mut client = Client::connect(self.server.address())?;
         let (before, started) = (self.flushes()?, Instant::now());

@@ -8,7 +8,7 @@ use testkit::client::Client;
 
 use crate::programs;
 
-/// Puts a job with the original, deletes it again if told so, and kills the server.
+/// Puts a job with the original, deletes it again if `delete` is set, and kills the server.
 fn leave_files_of_the_original(folder: &Path, delete: bool) -> Result<bool> {
     let Some(original) = programs::reference() else { return Ok(false) };
     let server = original.with(&["-b".as_ref(), folder]).start()?;

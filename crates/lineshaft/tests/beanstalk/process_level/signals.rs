@@ -8,7 +8,7 @@ use testkit::wait;
 
 use super::for_both;
 
-/// Sends SIGUSR1 and waits until the server shows that it drains.
+/// Sends SIGUSR1 and waits until the server reports drain mode.
 fn drain(server: &Server, client: &mut Client) -> Result<()> {
     server.signal(Signal::USR1)?;
     wait::until_ok("the server drains", || Ok(client.stats("stats")?["draining"] == "true"))
@@ -53,7 +53,7 @@ fn sigterm_ends_the_server_and_loses_nothing() -> Result<()> {
         let server = program.start()?;
         let id = Client::connect(server.address())?.put(3, 0, 60, b"kept")?;
         let finished = server.terminate()?;
-        // The original is killed by the signal; an end of one's own accord is as good for who sent it.
+        // The signal kills the original. A clean end is as good for the sender of the signal.
         let ended = finished.status.success() || ended_by(finished.status, Signal::TERM);
         ensure!(ended, "{}", finished.status);
 

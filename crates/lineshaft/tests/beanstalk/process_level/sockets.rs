@@ -15,7 +15,8 @@ use testkit::{tools, wait};
 use super::for_both;
 use crate::programs;
 
-/// What systemd does: binds the socket, and starts the program with it as descriptor 3.
+/// Does what systemd does: binds the socket, and starts the program with the socket as descriptor
+/// 3.
 const INHERIT: &str = "\
 import os, socket, sys
 listener = socket.socket()
@@ -62,7 +63,7 @@ fn a_unix_socket_is_served_and_replaced() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("socket");
         let program = program.clone().with(&["-l", &format!("unix:{}", path.display())]);
-        // The second one finds the socket file that the killed first one left behind.
+        // The second server finds the socket file that the killed first one left.
         for _ in 0..2 {
             let server = program.start_unwatched()?;
             let mut stream = connect_unix(&path)?;

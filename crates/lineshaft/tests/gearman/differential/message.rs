@@ -1,10 +1,10 @@
 //! A server's messages, one at a time, in a form that can be compared: handles become numbers in
-//! order of appearance.
+//! the order of their first use.
 
 use testkit::gearman::packet::{HEADER_BYTES, Packet};
 use testkit::text::latin1_text;
 
-/// Numbers of the packet types that the comparison looks into.
+/// Numbers of the packet types whose content the comparison uses.
 pub(crate) mod kind {
     pub(crate) const CAN_DO: u32 = 1;
     pub(crate) const CANT_DO: u32 = 2;
@@ -46,25 +46,25 @@ pub(crate) mod kind {
 /// A packet, or a line of text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
-    /// The packet's type; `None` for a line.
+    /// The packet's type. `None` for a line.
     pub(crate) kind: Option<u32>,
-    /// The order number of the job that it names first.
+    /// The order number of the first job in the message.
     pub(crate) job: Option<usize>,
-    /// All of it, without what cannot be compared.
+    /// The whole message, without parts that cannot be compared.
     pub(crate) text: String,
 }
 
-/// Handles in the order in which they were given out.
+/// Handles in the order in which the server dealt them.
 #[derive(Debug, Default)]
 pub(crate) struct Handles(Vec<String>);
 
 impl Handles {
-    /// The handle of the job that was the n-th to get one.
+    /// The handle of the n-th job that got one.
     pub(crate) fn handle(&self, order_number: usize) -> &str {
         &self.0[order_number]
     }
 
-    /// How many there are.
+    /// The number of handles.
     pub(crate) fn count(&self) -> usize {
         self.0.len()
     }
@@ -73,14 +73,14 @@ impl Handles {
         self.0.iter().position(|known| known == handle)
     }
 
-    /// Makes a packet comparable.
+    /// Converts a packet into a form that can be compared.
     pub(crate) fn message(&mut self, packet: &Packet) -> Message {
         let mut body = latin1_text(&packet.body);
         if packet.kind == kind::JOB_CREATED && self.order_number(&body).is_none() {
             self.0.push(body.clone());
         }
         if packet.kind == kind::WORK_FAIL {
-            // The original puts a NUL byte after the handle when it stands for an exception.
+            // The original puts a NUL byte after the handle in the message for an exception.
             body = body.trim_end_matches('\0').to_owned();
         }
         let names_a_job = matches!(
@@ -104,7 +104,7 @@ impl Handles {
         Message { kind: Some(packet.kind), job, text: text.trim_end().to_owned() }
     }
 
-    /// Makes a line comparable; `None` when it cannot be compared.
+    /// Converts a line into a form that can be compared. `None` if the line cannot be compared.
     pub(crate) fn line(&self, line: &str) -> Option<Message> {
         let mut text = line.to_owned();
         if let Some((handle, rest)) = line.split_once('\t')
@@ -113,7 +113,8 @@ impl Handles {
             text = format!("#{number}\t{rest}");
         }
         if let Some((_descriptor, rest)) = line.split_once(" 127.0.0.1 ") {
-            // The one without a name is the harness's own, or was there to see whether the server is up.
+            // A connection without a name belongs to the harness, or only checked whether the
+            // server runs.
             if rest.starts_with("- :") {
                 return None;
             }
@@ -123,7 +124,7 @@ impl Handles {
     }
 }
 
-/// What came first in the unread bytes.
+/// The first message of the unread bytes.
 #[derive(Debug)]
 pub(crate) enum Heard {
     Packet(Packet),
@@ -131,7 +132,7 @@ pub(crate) enum Heard {
     Line(String),
 }
 
-/// Takes one whole message off the front; `None` while a part of it is missing.
+/// Takes one whole message off the front. `None` while it is incomplete.
 pub(crate) fn take(unread: &mut Vec<u8>) -> Option<Heard> {
     if *unread.first()? == 0 {
         assert!(unread.len() < HEADER_BYTES || unread[1..4] == *b"RES", "a server sent a request");

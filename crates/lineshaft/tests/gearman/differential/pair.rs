@@ -13,13 +13,13 @@ use super::message::{Message, kind};
 use super::side::Side;
 use super::steps::{Action, CONNECTIONS, JobReference, Step};
 
-/// A handle that no server gives out.
+/// A handle that no server deals.
 const UNKNOWN_HANDLE: &str = "H:nobody:1";
 
-/// How long what one server has said may be missing from the other.
+/// How much later than the other a server can send a message.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The conversation up to where the sequence stopped.
+/// The conversation until the sequence stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript(String);
 
@@ -33,7 +33,7 @@ impl Transcript {
     }
 }
 
-/// Two servers in step.
+/// Two servers that get the same requests.
 pub(crate) struct Pair {
     original: Side,
     subject: Side,
@@ -42,29 +42,30 @@ pub(crate) struct Pair {
     transcript: Transcript,
 }
 
-/// What the harness knows about a connection from its requests and replies.
+/// The harness's knowledge of a connection, from its requests and replies.
 #[derive(Debug, Clone, Default)]
 struct Known {
-    /// Jobs that it works on, and perhaps some that it lost: that costs only variety.
+    /// The jobs that it works on, and perhaps some that it lost. That only reduces the variety of
+    /// the test.
     held: Vec<usize>,
-    /// Jobs whose outcome it waits for.
+    /// The jobs whose outcome it waits for.
     waits_for: BTreeSet<usize>,
-    /// It has sent `PRE_SLEEP`, and not grabbed since.
+    /// It has sent `PRE_SLEEP`, and no grab since.
     asleep: bool,
-    /// It has heard `NOOP`, and not grabbed since.
+    /// It has received `NOOP`, and sent no grab since.
     woken: bool,
-    /// Functions that it is registered for.
+    /// The functions that it is registered for.
     functions: BTreeSet<String>,
 }
 
-/// How one step looked to one connection.
+/// The effect of one step on one connection.
 enum Comparison {
-    /// All that it heard.
+    /// All received messages, the same from both servers.
     Same(Vec<Message>),
     Different(String),
 }
 
-/// How a sequence went.
+/// The result of a sequence.
 pub(crate) struct Outcome {
     pub(crate) difference: Option<String>,
     pub(crate) transcript: Transcript,
@@ -92,20 +93,22 @@ impl Pair {
         Ok(Outcome { difference: None, transcript: self.transcript })
     }
 
-    /// Known defects of the original.
+    /// Whether the step leads to a known defect of the original.
     fn leads_where_they_differ_on_purpose(&self, step: &Step) -> bool {
         let known = &self.known[step.connection];
         match &step.action {
-            // It lists foreground jobs that no client waits for any more, and equal keys join them.
+            // The original lists foreground jobs without a waiting client, and submits with the
+            // same key join them.
             Action::Reconnect => !known.waits_for.is_empty(),
-            // It does not wake a sleeper that learns a function whose jobs wait, and adds a second registration
-            // for one that is known.
+            // The original does not wake a sleeper that registers for a function with waiting jobs.
+            // It also adds a second registration for a function that the worker already has.
             Action::Packet { kind: kind::CAN_DO | kind::CAN_DO_TIMEOUT, arguments, .. } => {
                 known.asleep || known.functions.contains(&arguments[0])
             }
-            // It does not wake again who went back to sleep without grabbing.
+            // The original does not wake a worker again that went back to sleep without a grab.
             Action::Packet { kind: kind::PRE_SLEEP, .. } => known.woken,
-            // It wakes a sleeper for the very job that it takes from it with its function.
+            // The original wakes a sleeper for the same job that it takes from it together with its
+            // function.
             Action::Packet { kind: kind::CANT_DO | kind::RESET_ABILITIES, .. } => {
                 known.asleep && !known.held.is_empty()
             }
@@ -141,7 +144,7 @@ impl Pair {
         self.compare_the_others(connection)
     }
 
-    /// What a step of one connection made the others hear.
+    /// Compares the messages that a step of one connection caused on the others.
     fn compare_the_others(&mut self, acting: usize) -> Result<Option<String>> {
         for connection in (0..CONNECTIONS).filter(|connection| *connection != acting) {
             let original = self.original.exchange(connection, &[])?;
@@ -155,8 +158,9 @@ impl Pair {
         Ok(None)
     }
 
-    /// Compares what a connection heard, and while that differs, what it has heard a moment later: what a packet
-    /// causes for others, or for a worker that is its own client, may leave after the replies to later packets.
+    /// Compares the messages of a connection. If they differ, compares those of a moment later: the
+    /// effect of a packet on others, or on a worker that is its own client, can be sent after the
+    /// replies to later packets.
     fn compare(
         &mut self,
         connection: usize,
@@ -173,7 +177,7 @@ impl Pair {
             subject.extend(self.subject.exchange(connection, &[])?);
             Ok(false)
         };
-        // Whether they became the same is seen below.
+        // The check below shows whether they became the same.
         wait::for_some(PATIENCE, || are_the_same().map(|same| same.then_some(())).transpose())
             .transpose()?;
         let (original_shown, subject_shown) = (shown(&original), shown(&subject));
@@ -246,7 +250,7 @@ impl Pair {
         }
     }
 
-    /// The job that an action speaks of, by its order number.
+    /// The job that an action names, by its order number.
     fn resolve(&self, connection: usize, action: &Action) -> Option<usize> {
         let (Action::Packet { job, .. } | Action::Line { job, .. }) = action else { return None };
         let recent = |back: usize| self.original.handles.count().checked_sub(back + 1);
@@ -261,7 +265,7 @@ impl Pair {
     }
 }
 
-/// A hint to wake up is sent at some time after its cause, before or after a reply.
+/// A server sends a wake-up at some time after its cause, before or after a reply.
 fn in_comparable_order(messages: &mut [Message]) {
     messages.sort_by_key(|message| message.kind == Some(kind::NOOP));
 }
@@ -271,7 +275,7 @@ fn shown(messages: &[Message]) -> String {
     if texts.is_empty() { "nothing".to_owned() } else { texts.join(" / ") }
 }
 
-/// The bytes sent to one of the servers for an action.
+/// The bytes of an action for one of the servers.
 fn bytes(action: &Action, side: &Side, order_number: Option<usize>) -> Vec<u8> {
     let handle = order_number.map_or(UNKNOWN_HANDLE, |number| side.handles.handle(number));
     let fill = |text: &String| latin1_bytes(&text.replace("{job}", handle));
@@ -281,7 +285,7 @@ fn bytes(action: &Action, side: &Side, order_number: Option<usize>) -> Vec<u8> {
             let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
             Packet::request(*kind, &arguments).bytes()
         }
-        // With a carriage return, without which the original cuts the name of a created function.
+        // With a carriage return. Without it the original cuts the name of a created function.
         Action::Line { text, .. } => [fill(text), b"\r\n".to_vec()].concat(),
         Action::Reconnect => Vec::new(),
     }

@@ -9,17 +9,17 @@ use testkit::wire::{ConnectionId, Received, Wire};
 use super::message::{Handles, Heard, Message, kind, take};
 use super::steps::CONNECTIONS;
 
-/// How long one server may lag behind the other.
+/// How much later than the other a server can reply.
 const PATIENCE_MS: u64 = 5_000;
 
-/// A server and what the harness knows of it.
+/// A server, and what the harness knows about it.
 pub(crate) struct Side {
     wire: SocketWire,
     connections: Vec<Connection>,
-    /// Used by the harness to look whether the server has noticed that a connection ended.
+    /// The harness uses it to check whether the server has noticed that a connection ended.
     probe: Connection,
     pub(crate) handles: Handles,
-    /// How many echoes were asked for: each has a text of its own.
+    /// The number of echoes so far. Each has its own text.
     echoes: u64,
     _server: Server,
 }
@@ -27,7 +27,8 @@ pub(crate) struct Side {
 struct Connection {
     id: ConnectionId,
     unread: Vec<u8>,
-    /// How often this connection was opened anew; part of the name by which the server lists it.
+    /// How often this connection was opened again. It is part of the name by which the server lists
+    /// it.
     generation: u32,
 }
 
@@ -47,7 +48,7 @@ impl Side {
         Ok(side)
     }
 
-    /// Sends something, and returns all that this connection hears until the server has worked it off.
+    /// Sends bytes. Returns all messages on this connection until the server has handled them.
     pub(crate) fn exchange(&mut self, connection: usize, bytes: &[u8]) -> Result<Vec<Message>> {
         self.echoes += 1;
         let echo = format!("echo {}", self.echoes);
@@ -70,7 +71,7 @@ impl Side {
         Ok(packets)
     }
 
-    /// Hangs up and connects again, and returns when the server has noticed both.
+    /// Closes the connection and connects again. Returns when the server has noticed both.
     pub(crate) fn reconnect(&mut self, connection: usize) -> Result<()> {
         let gone = name(connection, self.connections[connection].generation);
         self.wire.close(self.connections[connection].id);
@@ -81,7 +82,7 @@ impl Side {
         self.introduce(connection)
     }
 
-    /// Tells the server the connection's name.
+    /// Sends the connection's name to the server.
     fn introduce(&mut self, connection: usize) -> Result<()> {
         let name = name(connection, self.connections[connection].generation);
         let packet = Packet::request(kind::SET_CLIENT_ID, &[name.as_bytes()]);
@@ -111,7 +112,7 @@ impl Side {
 }
 
 impl Connection {
-    /// The next message, whole.
+    /// The next whole message.
     fn next(&mut self, wire: &mut SocketWire) -> Result<Heard> {
         let deadline_ms = wire.now_ms() + PATIENCE_MS;
         loop {

@@ -8,7 +8,7 @@ use testkit::rng::Rng;
 
 use super::message::kind;
 
-/// How many connections take part.
+/// The number of connections.
 pub(crate) const CONNECTIONS: usize = 5;
 
 /// Steps of one sequence.
@@ -17,10 +17,11 @@ const STEPS: u64 = 300;
 /// Functions that get jobs.
 const FUNCTIONS: [&str; 3] = ["f0", "f1", "f2"];
 
-/// Functions that only come and go: the original orphans the jobs of a function that is dropped.
+/// Functions that are only created and dropped, because the original orphans the jobs of a dropped
+/// function.
 const EMPTY_FUNCTIONS: [&str; 2] = ["empty0", "empty1"];
 
-/// One thing that one client or worker does.
+/// One action of one client or worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     /// Number of the connection.
@@ -28,25 +29,25 @@ pub(crate) struct Step {
     pub(crate) action: Action,
 }
 
-/// What it does.
+/// The action.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
     /// Sends a packet. `{job}` as an argument stands for the handle.
     Packet { kind: u32, arguments: Vec<String>, job: JobReference },
     /// Sends a line. `{job}` in it stands for the handle.
     Line { text: String, job: JobReference },
-    /// Hangs up and connects again.
+    /// Closes the connection and connects again.
     Reconnect,
 }
 
-/// A job, found when the step runs.
+/// A job that the running step looks up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum JobReference {
-    /// One of those that this connection works on; the number chooses among them.
+    /// One of the jobs that this connection works on. The number selects it.
     Held(usize),
-    /// The last jobs that any client submitted, this many.
+    /// A recent job of any client: this many back from the last one.
     Recent(usize),
-    /// One that never existed.
+    /// A job that never existed.
     Unknown,
 }
 
@@ -66,7 +67,7 @@ impl fmt::Display for Action {
 pub(crate) fn generate(seed: u64) -> Vec<Step> {
     let mut rng = Rng::new(seed);
     let mut steps = Vec::new();
-    // Everybody can do something, or most grabs would be in vain.
+    // Every connection is registered for a function. Otherwise most grabs would get no job.
     for connection in 0..CONNECTIONS {
         for _ in 0..2 {
             let action = packet(kind::CAN_DO, &[*rng.pick(&FUNCTIONS)]);
@@ -109,8 +110,9 @@ fn submit(rng: &mut Rng) -> Action {
     ];
     let function = *rng.pick(&FUNCTIONS);
     let foreground = rng.one_in(2);
-    // A background submit that joins a foreground job gets lost in the original, so they share no keys. Keys name
-    // their function, because a status asked for by a key says the first one of any function.
+    // The original loses a background submit that joins a foreground job, so the two kinds share no
+    // keys. Keys contain their function, because a status request by key returns the first job of
+    // any function.
     let class = if foreground { "fore" } else { "back" };
     let unique = match rng.below(8) {
         0..3 => String::new(),
@@ -124,7 +126,7 @@ fn submit(rng: &mut Rng) -> Action {
     let kind = *rng.pick(if foreground { &FOREGROUND[..] } else { &BACKGROUND[..] });
     match kind {
         kind::SUBMIT_JOB_EPOCH => packet(kind, &[function, &unique, due, &workload]),
-        // The original does not look at the length of their keys.
+        // The original does not check the length of their keys.
         kind::SUBMIT_REDUCE_JOB | kind::SUBMIT_REDUCE_JOB_BACKGROUND if unique.len() < 65 => {
             packet(kind, &[function, &unique, reducer, "", &workload])
         }
@@ -141,7 +143,7 @@ fn work(rng: &mut Rng) -> Action {
     match rng.below(36) {
         0..6 => packet(kind::CAN_DO, &[function]),
         6..8 => packet(kind::CAN_DO, &[*rng.pick(&EMPTY_FUNCTIONS)]),
-        // Long enough that no job runs into it.
+        // So long that no job reaches it.
         8 => packet(kind::CAN_DO_TIMEOUT, &[function, *rng.pick(&["600000", "0", "", "x"])]),
         9 => packet(kind::CANT_DO, &[*rng.pick(&["f0", "f1", "f2", "empty0", "nobody"])]),
         10 if rng.one_in(2) => packet(kind::RESET_ABILITIES, &[]),

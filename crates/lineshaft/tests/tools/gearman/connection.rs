@@ -34,7 +34,7 @@ impl Connection {
         self.stream.write_all(&Packet::request(kind, arguments).bytes()).unwrap();
     }
 
-    /// Type and body of the next packet.
+    /// The type and the body of the next packet.
     pub(super) fn next(&mut self) -> (u32, Vec<u8>) {
         loop {
             if let Some(packet) = Packet::take(&mut self.unread) {
@@ -47,7 +47,7 @@ impl Connection {
         }
     }
 
-    /// Takes a job of this function as soon as there is one; its handle.
+    /// Takes a job of this function as soon as there is one. Returns its handle.
     pub(super) fn take(&mut self, function: &str) -> Vec<u8> {
         self.send(CAN_DO, &[function.as_bytes()]);
         let mut handle = Vec::new();

@@ -91,7 +91,7 @@ fn data_warnings_and_exceptions_are_printed_when_they_come() {
 #[test]
 fn jobs_of_one_key_are_one_job() {
     for world in World::each_gearman() {
-        // There is no worker, so all are under way before the first one ends.
+        // There is no worker, so all are submitted before the first one ends.
         let put = world.start(&["put", "f", "--wait", "--unique", "-", "x", "y", "x"]);
         wait_until("the jobs", || world.admin("status").starts_with("f\t2\t0\t0\n"));
         let background = ["put", "f", "--protocol", "gearman", "--unique", "-", "--ids", "x"];

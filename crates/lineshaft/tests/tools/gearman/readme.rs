@@ -40,8 +40,8 @@ fn the_commands_of_readme_count_its_lines() {
     }
 }
 
-/// A shell that runs a line as it stands; only the address of the server is told apart from it, because a test
-/// cannot use the common port.
+/// A shell that runs a line unchanged. Only the address of the server is set outside of the line,
+/// because a test cannot use the common port.
 fn shell(world: &World, line: &str) -> Command {
     let address = world.server().address();
     let (host, port) = (address.ip(), address.port());

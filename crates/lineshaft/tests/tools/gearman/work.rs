@@ -12,7 +12,7 @@ use super::{drain, start_worker, stop};
 use crate::gate::Gate;
 use crate::{World, wait_until};
 
-/// Puts jobs into the background.
+/// Puts background jobs.
 fn put(world: &World, function: &str, bodies: &[&str]) {
     let arguments = [&["put", "--quiet", "--protocol", "gearman", function][..], bodies].concat();
     world.run_well(&arguments, b"");
@@ -109,7 +109,7 @@ fn a_sleeping_worker_is_woken_and_commands_run_at_the_same_time() {
     for world in World::each_gearman() {
         let folder = world.path("started");
         std::fs::create_dir(&folder).unwrap();
-        // Each waits until all three have begun.
+        // Each command waits until all three have begun.
         let command = format!(
             "touch {folder}/$$; while [ $(ls {folder} | wc -l) -lt 3 ]; do sleep 0.02; done; cat"
         );
@@ -138,7 +138,7 @@ fn the_first_ctrl_c_finishes_what_runs_and_the_second_gives_it_back() {
         wait_until("the other job", || world.admin("status").starts_with("f\t1\t0\t0\n"));
 
         let pid_file = world.path("pid");
-        // A child of the command must end with it.
+        // A child process of the command must end with it.
         let command =
             format!("sleep 100 & echo $! > {pid_file}.new; mv {pid_file}.new {pid_file}; wait");
         let worker = start_worker(&world, &["f"], &[], &command);
@@ -194,7 +194,7 @@ fn an_idle_worker_connects_again() {
 
 #[test]
 fn a_job_that_the_server_forgot_counts_as_lost() {
-    // The original lets a worker go on with a job that was cancelled.
+    // The original lets a worker continue with a cancelled job.
     let world = World::lineshaft_gearman();
     let output = world.run_well(&["put", "--protocol", "gearman", "--ids", "f", "x"], b"");
     let handle = output.stdout.trim();
@@ -221,7 +221,7 @@ fn a_job_whose_result_cannot_be_delivered_is_tried_again_less_and_less_often() {
     world.server = Some(world.program.start().unwrap());
     put(&world, "f", &["x"]);
     let started = Instant::now();
-    // The server ends a connection that sends more.
+    // The server closes a connection that sends more.
     let worker = start_worker(&world, &["f"], &[], "head -c 10000 /dev/zero");
     let lost = || worker.printed("stderr").matches("could not report it to the server").count();
     wait_until("four attempts", || lost() >= 4);

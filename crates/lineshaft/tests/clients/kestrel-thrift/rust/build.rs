@@ -1,4 +1,4 @@
-//! Has the thrift compiler make the client.
+//! Generates the client with the thrift compiler.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ fn main() {
     assert!(status.expect("the thrift compiler is installed").success());
     let file = Path::new(&folder).join("kestrel.rs");
     let code = std::fs::read_to_string(&file).expect("it was just made");
-    // Attributes of a whole file cannot stand in an included one; `main.rs` has them at the module.
+    // Attributes of a whole file are invalid in an included file. `main.rs` has them at the module.
     let lines = code.lines().filter(|line| !line.starts_with("#!["));
     std::fs::write(&file, lines.collect::<Vec<_>>().join("\n")).expect("the folder is ours");
 }

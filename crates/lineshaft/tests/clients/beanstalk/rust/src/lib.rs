@@ -1,6 +1,6 @@
-//! What the clients share: where the server is.
+//! What the clients share: the server's port.
 
-/// The port that the test gives.
+/// The port from the test.
 pub fn port() -> u16 {
     let port = std::env::var("BEANSTALK_PORT").expect("BEANSTALK_PORT is set");
     port.parse().expect("BEANSTALK_PORT is a number")

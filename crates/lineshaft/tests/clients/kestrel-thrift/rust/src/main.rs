@@ -42,17 +42,17 @@ type Outcome = thrift::Result<Returned>;
 const CASES_AT_ONCE: usize = 24;
 const LIMIT: Duration = Duration::from_secs(10);
 const SILENCE_MS: u64 = 50;
-/// Time the server gets to notice that a client hung up.
+/// The time in which the server notices that a client closed its connection.
 const CLOSE_GRACE: Duration = Duration::from_millis(20);
 
-/// How a client speaks.
+/// How a client encodes its messages.
 #[derive(Copy, Clone, Debug)]
 struct Kind {
     framed: bool,
     protocol: &'static str,
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Debug)]
 enum Returned {
     Nothing,
@@ -62,7 +62,7 @@ enum Returned {
     Info(kestrel::QueueInfo),
 }
 
-/// A connection: its calls are made in a thread, because the generated client waits for the reply.
+/// A connection. A thread makes its calls, because the generated client waits for the reply.
 struct Connection {
     calls: Sender<Call>,
     outcomes: Receiver<Outcome>,
@@ -70,7 +70,7 @@ struct Connection {
     called_at: Instant,
 }
 
-/// A call with its arguments; those that it does not have are not looked at.
+/// A call with its arguments. Arguments that the method does not have are ignored.
 struct Call {
     method: String,
     queue: String,
@@ -134,7 +134,7 @@ fn client(stream: TcpStream, kind: Kind) -> thrift::Result<Client> {
             (Box::new(input), Box::new(TCompactOutputProtocol::new(write)))
         }
         protocol => {
-            // Replies always have the version, even if the calls have none.
+            // Replies always contain the version, even if the calls do not.
             let input = TBinaryInputProtocol::new(read, true);
             (Box::new(input), Box::new(TBinaryOutputProtocol::new(write, protocol == "binary")))
         }
@@ -197,7 +197,7 @@ impl Play {
         thread::sleep(Duration::from_millis(step["sleep_ms"].as_u64().unwrap_or_default()));
         if let Some(name) = step["close"].as_str() {
             let connection = self.connections.remove(name).expect("it was opened");
-            // A call that waits in its thread ends by that, too.
+            // This also ends a call that waits in its thread.
             connection.stream.shutdown(Shutdown::Both).map_err(|error| error.to_string())?;
             // Sleeps: no reply tells when the server has noticed.
             thread::sleep(CLOSE_GRACE);
@@ -325,14 +325,14 @@ fn main() {
     let has_tag = |case: &Value, tag: &str| {
         case["tags"].as_array().is_some_and(|tags| tags.iter().any(|one| one == tag))
     };
-    // Some cases are about bytes that a generated client does not send.
+    // Some cases test bytes that a generated client does not send.
     cases.retain(|case| !has_tag(case, "raw"));
     let kinds = [true, false].into_iter().flat_map(|framed| {
         ["binary", "old binary", "compact"].map(|protocol| Kind { framed, protocol })
     });
     let plays: Vec<(&Value, Kind)> =
         kinds.flat_map(|kind| cases.iter().map(move |case| (case, kind))).collect();
-    // Cases with a tag touch what others use as well.
+    // Cases with a tag change what other cases use as well.
     let (shared, own): (Vec<_>, Vec<_>) =
         plays.into_iter().partition(|(case, _)| case.get("tags").is_some());
     let failures = [play_all(&own, port, CASES_AT_ONCE), play_all(&shared, port, 1)].concat();

@@ -1,4 +1,5 @@
-//! A job's life through the crate tokio-beanstalkd: futures of 2018, every command consuming the client.
+//! A job's life through the crate tokio-beanstalkd: futures of 2018, in which every command
+//! consumes the client.
 
 use futures::Future;
 use tokio::runtime::Runtime;
