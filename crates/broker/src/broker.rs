@@ -448,6 +448,11 @@ impl Shared {
             .is_some_and(|log| log.unreadable_segment().is_some() || log.reclaim_wanted())
     }
 
+    /// Whether the log lacks space: puts are refused, or soon will be.
+    pub(crate) fn is_short(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.usage().short)
+    }
+
     pub(crate) fn reclaim_step(&self, now: Millis) -> Result<bool, log::ReclaimError> {
         let Some(log) = &self.log else { return Ok(false) };
         if let Some(segment) = log.unreadable_segment() {

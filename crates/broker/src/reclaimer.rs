@@ -27,6 +27,8 @@ impl Reclaimer {
                 while shared.reclaim_wanted() && stopped.try_recv() == Err(TryRecvError::Empty) {
                     let began = Instant::now();
                     match shared.reclaim_step(clock()) {
+                        // On a full disk, clients wait for the space that this frees.
+                        Ok(true) if shared.is_short() => {}
                         // Others get the lock, and the processor, for as long again.
                         Ok(true) => std::thread::sleep(began.elapsed().min(PAUSE)),
                         Ok(false) => break,
