@@ -1,9 +1,10 @@
 //! Command line of the load generator and of the comparison.
 
-use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use notation::address::ServerName;
+use notation::{port, size};
 
 /// Arguments of `lineshaft bench`.
 #[derive(Debug, Args)]
@@ -48,10 +49,10 @@ impl Protocol {
     /// The default port.
     fn default_port(self) -> u16 {
         match self {
-            Protocol::Beanstalk => 11300,
-            Protocol::Gearman => 4730,
-            Protocol::Memcache => 22133,
-            Protocol::Thrift => 2229,
+            Protocol::Beanstalk => port::BEANSTALK,
+            Protocol::Gearman => port::GEARMAN,
+            Protocol::Memcache => port::KESTREL,
+            Protocol::Thrift => port::KESTREL_THRIFT,
             Protocol::Redis => 6379,
         }
     }
@@ -88,17 +89,8 @@ pub struct TargetArgs {
 impl TargetArgs {
     /// `HOST:PORT`. The default port is the protocol's.
     pub(crate) fn server(&self) -> String {
-        let ServerName { host, port } = &self.server;
-        format!("{host}:{}", port.unwrap_or(self.protocol.default_port()))
+        self.server.address(self.protocol.default_port()).to_string()
     }
-}
-
-/// A server name, which is resolved later.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerName {
-    /// A name or an address. IPv6 addresses are in brackets.
-    host: String,
-    port: Option<u16>,
 }
 
 /// Shape of a load.
@@ -137,8 +129,8 @@ pub struct PutArgs {
     /// Which load.
     #[command(flatten)]
     pub load: LoadArgs,
-    /// Bytes in a body.
-    #[arg(long, short, default_value_t = 100)]
+    /// Size of a body: bytes, or a size such as 1KiB.
+    #[arg(long, short, value_name = "SIZE", default_value_t = 100, value_parser = parse_body_size)]
     pub body_bytes: u32,
     /// Spread the puts over this many queues, with a `use` before each put.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -157,8 +149,8 @@ pub struct TakeArgs {
     /// Put this many jobs first, outside the measurement. The run ends when the queue is empty.
     #[arg(long, default_value_t = 0)]
     pub fill: u64,
-    /// Bytes in a body that --fill puts.
-    #[arg(long, short, default_value_t = 100)]
+    /// Size of a body that --fill puts: bytes, or a size such as 1KiB.
+    #[arg(long, short, value_name = "SIZE", default_value_t = 100, value_parser = parse_body_size)]
     pub body_bytes: u32,
 }
 
@@ -177,8 +169,8 @@ pub struct TripArgs {
     /// Seconds to measure.
     #[arg(long, default_value_t = 5.0)]
     pub seconds: f64,
-    /// Bytes in a body.
-    #[arg(long, short, default_value_t = 100)]
+    /// Size of a body: bytes, or a size such as 1KiB.
+    #[arg(long, short, value_name = "SIZE", default_value_t = 100, value_parser = parse_body_size)]
     pub body_bytes: u32,
 }
 
@@ -243,22 +235,18 @@ pub struct CompareArgs {
     pub redis_server: PathBuf,
 }
 
-/// Checks `HOST:PORT` or `HOST`, and splits it.
+/// Reads the size of a body.
+fn parse_body_size(text: &str) -> Result<u32, String> {
+    let bytes = size::parse(text)?;
+    u32::try_from(bytes).map_err(|_| format!("`{text}` is too large; write less than 4GiB"))
+}
+
+/// Reads the name of a server. The generator speaks only TCP.
 fn parse_server(text: &str) -> Result<ServerName, String> {
-    if text.starts_with("unix:") {
-        return Err("the generator speaks only TCP: name HOST:PORT".to_owned());
-    }
-    let is_bare_v6 = text.parse::<Ipv6Addr>().is_ok();
-    if is_bare_v6 {
-        return Ok(ServerName { host: format!("[{text}]"), port: None });
-    }
-    match text.rsplit_once(':') {
-        Some((host, port)) if !text.ends_with(']') => {
-            let port: u16 = port.parse().map_err(|_| format!("`{port}` is not a port number"))?;
-            Ok(ServerName { host: host.to_owned(), port: Some(port) })
-        }
-        _ if text.is_empty() => Err("expected HOST:PORT".to_owned()),
-        _ => Ok(ServerName { host: text.to_owned(), port: None }),
+    match text.parse() {
+        Ok(ServerName::Unix(_)) => Err("the generator speaks only TCP: name HOST:PORT".to_owned()),
+        Ok(name @ ServerName::Tcp { .. }) => Ok(name),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -280,22 +268,29 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_named_as_for_the_other_tools() {
+    fn a_server_is_named_with_or_without_a_port() {
         for (text, expected) in [
-            ("127.0.0.1:4000", "127.0.0.1:4000"),
-            ("localhost", "localhost:11300"),
             ("queue.example:4000", "queue.example:4000"),
             ("::1", "[::1]:11300"),
-            ("[::1]", "[::1]:11300"),
             ("[::1]:4000", "[::1]:4000"),
         ] {
             for name in ["--server", "--address"] {
                 assert_eq!(server_of(&[name, text]), expected);
             }
         }
-        for text in ["", "host:port", "unix:/run/lineshaft.sock"] {
-            assert!(parse_server(text).is_err(), "{text}");
-        }
+        let refused = parse_server("unix:/run/lineshaft.sock").unwrap_err();
+        assert_eq!(refused, "the generator speaks only TCP: name HOST:PORT");
+        assert!(parse_server("host:port").unwrap_err().starts_with("`port` is not a port"));
+    }
+
+    #[test]
+    fn a_body_can_have_a_size_with_a_unit() {
+        assert_eq!(parse_body_size("100"), Ok(100));
+        assert_eq!(parse_body_size("1KiB"), Ok(1024));
+        assert_eq!(
+            parse_body_size("4GiB").unwrap_err(),
+            "`4GiB` is too large; write less than 4GiB"
+        );
     }
 
     #[test]

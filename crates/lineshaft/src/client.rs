@@ -3,19 +3,21 @@
 //! A connection has a sending and a receiving half ([`Requests`], [`Replies`]), so that `put` can
 //! keep many jobs in flight. The clients join both halves for all other commands.
 
-mod address;
 mod beanstalk;
 pub(crate) mod gearman;
+mod protocol;
 mod stream;
 
-pub(crate) use address::{Address, Protocol, ServerName};
 pub(crate) use beanstalk::{
     Client, Job, Replies, Reply, Schedule, Stats, Survey, WaitingState, unexpected,
 };
+pub(crate) use protocol::Protocol;
 pub(crate) use stream::Requests;
 
 use std::io;
 use std::time::Duration;
+
+use notation::address::Address;
 
 /// What can go wrong between a tool and the server.
 #[derive(Debug, thiserror::Error)]

@@ -4,21 +4,6 @@ use std::time::Duration;
 
 const UNITS: [(&str, u32); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 
-/// Parses a time such as `90`, `5s`, `2m` or `1h30m` into whole seconds, the protocol's unit. Beside
-/// a bare number of seconds this is the grammar of the configuration.
-pub(crate) fn parse_seconds(text: &str) -> Result<u32, String> {
-    if let Ok(seconds) = text.parse() {
-        return Ok(seconds);
-    }
-    let usage = || format!("`{text}` is not a time: write 90, 5s, 2m, 1h30m or 3d (whole seconds)");
-    let time = server::parse_duration(text).map_err(|_| usage())?;
-    if time.subsec_millis() != 0 {
-        return Err(usage());
-    }
-    u32::try_from(time.as_secs())
-        .map_err(|_| format!("`{text}` is too long: at most 4294967295 seconds"))
-}
-
 /// Parses a priority: a number, or one of Gearman's three names, as a number of the beanstalkd
 /// protocol.
 pub(crate) fn parse_priority(text: &str) -> Result<u32, String> {
@@ -86,25 +71,6 @@ pub(crate) fn done(number: u64, state: &str, what: &str, rest: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_read_in_whole_seconds() {
-        for (text, expected) in [
-            ("0", 0),
-            ("90", 90),
-            ("5s", 5),
-            ("2m", 120),
-            ("1h30m", 5_400),
-            ("3d", 259_200),
-            ("2000ms", 2),
-            ("4294967295", u32::MAX),
-        ] {
-            assert_eq!(parse_seconds(text), Ok(expected), "{text}");
-        }
-        for text in ["", "s", "5x", "-1", "1.5h", "1500ms", "4294967296", "100000d", "1h30"] {
-            assert!(parse_seconds(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn priorities_have_numbers_and_three_have_names() {

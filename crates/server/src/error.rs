@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use broker::BrokerError;
+use notation::address::{Address, ListenAddress};
 
-use crate::config::address::Address;
 use crate::config::sources::Mistakes;
 use crate::net::tls::TlsError;
 
@@ -22,7 +22,7 @@ pub enum ServeError {
     #[error(
         "cannot listen on {0}: the address is in use; stop the other server, or choose another address"
     )]
-    AddressInUse(Address),
+    AddressInUse(ListenAddress),
     /// A configured address is in use.
     #[error(
         "cannot listen on {address}: the address is in use; stop the other server, or set listen.{protocol} \
@@ -30,21 +30,21 @@ pub enum ServeError {
     )]
     ListenerInUse {
         /// Where.
-        address: Address,
+        address: ListenAddress,
         /// The name of its protocol.
         protocol: &'static str,
     },
     /// Another file has the path of the socket.
     #[error("cannot listen on {0}: another file is there; move it away, or choose another path")]
-    NotASocket(Address),
+    NotASocket(ListenAddress),
     /// No permission to listen there.
     #[error("cannot listen on {}: no permission; {}", .0, permission_advice(.0))]
-    ListenForbidden(Address),
+    ListenForbidden(ListenAddress),
     /// Listening failed in another way.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// Where.
-        address: Address,
+        address: ListenAddress,
         /// The system's error.
         source: io::Error,
     },
@@ -162,8 +162,8 @@ fn advice(error: &io::Error) -> &'static str {
 }
 
 /// Advice if there is no permission to listen.
-fn permission_advice(address: &Address) -> &'static str {
-    if address.is_unix() {
+fn permission_advice(address: &ListenAddress) -> &'static str {
+    if matches!(address.address, Address::Unix(_)) {
         "give the server's user write access to the socket's folder, and to the socket if it exists"
     } else {
         "choose a port from 1024 on, or another user"

@@ -29,7 +29,6 @@ mod threads;
 mod web;
 
 pub use config::protocol::Protocol;
-pub use config::{format_bytes, format_duration, parse_duration, rounded_bytes};
 pub use error::{ServeError, exit};
 pub use net::limits::raise_descriptors;
 pub use net::listen::{

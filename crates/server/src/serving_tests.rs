@@ -15,7 +15,6 @@ pub(crate) use testkit::wait::until as eventually;
 use tokio::runtime::Builder;
 use tokio::task::coop::unconstrained;
 
-use crate::config::address::Address;
 use crate::config::protocol::Protocol;
 use crate::config::{Config, Limits, Tls};
 use crate::net::accept::Acceptor;
@@ -28,13 +27,14 @@ use crate::process::controls::Controls;
 use crate::process::reload::Reloader;
 use crate::threads::io_thread::{Ended, IoThread, Shared};
 use crate::threads::mailbox::Inbox;
+use notation::address::{Address, ListenAddress};
 
 /// How long anything here may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// Threads that serve, until dropped.
 pub(crate) struct Serving {
-    pub(crate) address: Address,
+    pub(crate) address: ListenAddress,
     pub(crate) broker: Broker,
     clock: Clock,
     /// Of a plan with TLS.
@@ -83,7 +83,8 @@ impl Plan {
         } else {
             Address::Tcp { host: "127.0.0.1".into(), port: 0 }
         };
-        let bound = bind(self.protocol, &wanted, &SocketOptions::default()).unwrap().remove(0);
+        let bound =
+            bind(self.protocol, &wanted.into(), &SocketOptions::default()).unwrap().remove(0);
         let address = bound.address.clone();
         let config = Config { limits: self.limits, ..Config::default() };
         let reloader = Reloader::new(config.clone(), None, limits.clone(), None, None);
@@ -115,7 +116,7 @@ impl Plan {
 
 impl Serving {
     fn client(&self) -> Client {
-        let Address::Tcp { host, port } = &self.address else { panic!("not a tcp socket") };
+        let Address::Tcp { host, port } = &self.address.address else { panic!("not a tcp socket") };
         let stream = TcpStream::connect((host.as_str(), *port)).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -207,7 +208,7 @@ fn commands_are_answered_in_order() {
 #[test]
 fn a_unix_socket_serves_too() {
     let serving = Plan { is_unix: true, ..Plan::default() }.serve();
-    let Address::Unix(path) = &serving.address else { panic!("not a unix socket") };
+    let Address::Unix(path) = &serving.address.address else { panic!("not a unix socket") };
     let mut stream = UnixStream::connect(path).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     stream.write_all(b"list-tube-used\r\nquit\r\n").unwrap();

@@ -9,19 +9,19 @@ use std::time::Instant;
 use broker::{Broker, EngineSetup, Options, Turn};
 use http_api::{Site, Unread};
 use log::RecoveryReport;
+use notation::address::ListenAddress;
 use origin::Names;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 
-use crate::config::address::Address;
 use crate::config::protocol::Protocol;
 use crate::config::sources::Sources;
 use crate::config::{Config, Data, Durability};
 use crate::error::ServeError;
 use crate::net::accept::Acceptor;
 use crate::net::limits::{LiveLimits, own_descriptors, raise_descriptors};
-use crate::net::listen::{Bound, SocketOptions, bind};
+use crate::net::listen::{Bound, SocketOptions, bind, reach_of};
 use crate::net::listen_file::ListenFile;
 use crate::net::sessions::opener;
 use crate::net::tls::Certificates;
@@ -72,7 +72,7 @@ pub struct Listening {
     /// Its protocol.
     pub protocol: Protocol,
     /// The address, with the port that the system chose.
-    pub address: Address,
+    pub address: ListenAddress,
 }
 
 /// Binds the configured addresses of protocols without an inherited socket.
@@ -112,17 +112,18 @@ fn refuse_plain_instead_of_tls(
 ) -> Result<(), ServeError> {
     let configured = config.listen.of(protocol);
     let mut sockets = inherited.iter().filter(|bound| bound.protocol == protocol);
-    let is_mistaken = if configured.iter().all(Address::is_tls) {
-        !configured.is_empty() && sockets.any(|bound| !bound.address.is_tls())
+    let is_mistaken = if configured.iter().all(|address| address.is_tls) {
+        !configured.is_empty() && sockets.any(|bound| !bound.address.is_tls)
     } else {
-        configured.iter().any(Address::is_tls) && !sockets.any(|bound| bound.address.is_tls())
+        configured.iter().any(|address| address.is_tls)
+            && !sockets.any(|bound| bound.address.is_tls)
     };
     if is_mistaken { Err(ServeError::InheritedWithoutTls(protocol.name())) } else { Ok(()) }
 }
 
 impl Started<'_> {
     /// Its addresses for a protocol.
-    pub fn addresses(&self, protocol: Protocol) -> impl Iterator<Item = &Address> {
+    pub fn addresses(&self, protocol: Protocol) -> impl Iterator<Item = &ListenAddress> {
         let of_protocol = self.listening.iter().filter(move |one| one.protocol == protocol);
         of_protocol.map(|one| &one.address)
     }
@@ -133,7 +134,7 @@ impl Started<'_> {
     pub fn can_be_stopped_from_elsewhere(&self) -> bool {
         let control = self.config.kestrel.control;
         let is_open = |one: &Listening| {
-            let reach = one.address.reach();
+            let reach = reach_of(&one.address);
             one.protocol.has_control() && !reach.is_local() && control.is_allowed(reach)
         };
         self.listening.iter().any(is_open)
@@ -188,7 +189,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let mut acceptors = Vec::new();
     let (mut overview_places, mut admin_places) = (Vec::new(), Vec::new());
     for bound in listeners {
-        let certificates = certificates.clone().filter(|_| bound.address.is_tls());
+        let certificates = certificates.clone().filter(|_| bound.address.is_tls);
         let Some(open) = opens[bound.protocol as usize].clone() else {
             let is_admin = bound.protocol == Protocol::KestrelAdmin;
             let endpoints = if is_admin { &mut admin_places } else { &mut overview_places };
@@ -249,7 +250,7 @@ fn load_certificates(
     config: &Config,
     listeners: &[Bound],
 ) -> Result<Option<Arc<Certificates>>, ServeError> {
-    if !listeners.iter().any(|bound| bound.address.is_tls()) {
+    if !listeners.iter().any(|bound| bound.address.is_tls) {
         return Ok(None);
     }
     Ok(Some(Arc::new(Certificates::load(&config.tls)?)))
@@ -376,13 +377,15 @@ fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> ServeError {
 mod tests {
     use rustix::process::{Signal, getpid, kill_process};
 
+    use notation::address::Address;
+
     use super::*;
 
     #[test]
     fn a_signal_of_the_end_as_soon_as_clients_are_served_stops_cleanly() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let address = Address::Unix(path.clone());
+        let address = Address::Unix(path.clone()).into();
         let listeners = bind(Protocol::Beanstalk, &address, &SocketOptions::default()).unwrap();
         let mut config = Config { io_threads: 1, ..Config::default() };
         config.data.sync = Durability::Memory;
@@ -405,11 +408,11 @@ mod tests {
     #[test]
     fn sockets_that_were_handed_over_speak_tls_where_all_addresses_do() {
         let plain = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
-        let tls = plain.clone().with_tls();
-        let bound = |address: &Address| {
+        let (plain, tls) = (ListenAddress::from(plain.clone()), plain.with_tls());
+        let bound = |address: &ListenAddress| {
             bind(Protocol::Gearman, address, &SocketOptions::default()).unwrap().remove(0)
         };
-        let is_right = |configured: &[&Address], inherited: &[&Address]| {
+        let is_right = |configured: &[&ListenAddress], inherited: &[&ListenAddress]| {
             let mut config = Config::default();
             config.listen.gearman = configured.iter().copied().cloned().collect();
             let inherited: Vec<Bound> = inherited.iter().copied().map(bound).collect();

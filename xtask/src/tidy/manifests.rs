@@ -9,29 +9,40 @@ use super::{Report, Tree};
 
 /// Which of the house's crates each crate may name in `[dependencies]`. Development dependencies are
 /// free: tests may use what they like.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("engine", &[]),
     ("log", &[]),
     ("broker", &["engine", "log"]),
     ("beanstalk", &["broker"]),
     ("origin", &[]),
+    ("notation", &[]),
     ("gearman", &["broker", "origin"]),
     ("kestrel", &["broker"]),
     ("http", &["broker", "origin"]),
     ("kestrel-admin", &["broker", "http", "origin"]),
     (
         "server",
-        &["beanstalk", "gearman", "kestrel", "kestrel-admin", "http", "origin", "broker", "log"],
+        &[
+            "beanstalk",
+            "gearman",
+            "kestrel",
+            "kestrel-admin",
+            "http",
+            "origin",
+            "notation",
+            "broker",
+            "log",
+        ],
     ),
-    ("lineshaft", &["server", "broker", "log", "bench"]),
-    ("bench", &[]),
+    ("lineshaft", &["server", "notation", "broker", "log", "bench"]),
+    ("bench", &["notation"]),
     ("testkit", &["broker"]),
     ("interleavings", &[]),
     ("sim", &["beanstalk", "gearman", "kestrel", "broker", "engine", "log", "testkit"]),
 ];
 
 /// Crates without clock, threads, sockets, files and randomness: same inputs, same outputs.
-const PURE: [&str; 5] = ["engine", "beanstalk", "gearman", "kestrel", "origin"];
+const PURE: [&str; 6] = ["engine", "beanstalk", "gearman", "kestrel", "origin", "notation"];
 
 /// What a pure crate has no use for, development dependencies included.
 const IMPURE: [&str; 11] = [

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{ArgGroup, Args};
 
-use crate::client::{Address, Protocol, ServerName, WaitingState};
-use crate::text::{parse_priority, parse_seconds};
+use notation::address::{Address, ServerName};
+use notation::{duration, port};
+
+use crate::client::{Protocol, WaitingState};
+use crate::text::parse_priority;
 
 /// Which server a tool talks to.
 #[derive(Debug, Clone, Args)]
@@ -20,7 +23,7 @@ pub(crate) struct ServerArguments {
 impl ServerArguments {
     /// Where a tool connects that knows beanstalkd's protocol only.
     pub(crate) fn beanstalk(&self) -> Address {
-        self.server.address(Protocol::Beanstalk)
+        self.server.address(port::BEANSTALK)
     }
 }
 
@@ -89,10 +92,10 @@ pub(crate) struct PutArguments {
     #[arg(long, short, default_value = "normal", value_parser = parse_priority)]
     pub priority: u32,
     /// Delay the jobs for this long: 90, 5s, 2m, 1h30m
-    #[arg(long, short, value_name = "TIME", default_value = "0", value_parser = parse_seconds)]
+    #[arg(long, short, value_name = "TIME", default_value = "0", value_parser = duration::parse_seconds)]
     pub delay: u32,
     /// How long a worker can hold a job without renewing it; default 60s
-    #[arg(long, short, value_name = "TIME", value_parser = parse_seconds)]
+    #[arg(long, short, value_name = "TIME", value_parser = duration::parse_seconds)]
     pub ttr: Option<u32>,
     /// Print the id of each job, one per line; an empty line for a refused job
     #[arg(long)]
@@ -206,19 +209,19 @@ pub(crate) struct WorkArguments {
     #[arg(long, short, value_name = "N")]
     pub attempts: Option<u32>,
     /// Wait before the second attempt; doubled each time after; default 1s
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_seconds)]
     pub backoff: Option<u32>,
     /// Longest wait before an attempt; default 1h
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_seconds)]
     pub backoff_max: Option<u32>,
     /// Stop a command that runs longer than this; the attempt has failed; 0 = no limit
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration::parse_seconds)]
     pub timeout: u32,
     /// Kill a stopped command that has not ended after this time
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse_seconds)]
     pub grace: u32,
     /// Stop when the server was away this long; default 1m with --drain, else never; 0 = never
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_seconds)]
     pub give_up_after: Option<u32>,
     /// Stop when no job is ready, and no failed job waits here for its next attempt
     #[arg(long)]
@@ -357,7 +360,7 @@ pub(crate) struct PauseArguments {
     /// The queue
     pub queue: String,
     /// For how long: 90, 5s, 2m, 1h30m; 0 ends a pause
-    #[arg(value_parser = parse_seconds)]
+    #[arg(value_parser = duration::parse_seconds)]
     pub time: u32,
     #[command(flatten)]
     pub server: ServerArguments,
@@ -381,7 +384,7 @@ pub(crate) struct WatchArguments {
     /// Show only queues whose name contains this
     pub filter: Option<String>,
     /// How often to refresh the table
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration::parse_seconds)]
     pub interval: u32,
     #[command(flatten)]
     pub server: ServerArguments,

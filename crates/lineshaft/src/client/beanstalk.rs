@@ -12,7 +12,9 @@ pub(crate) use stats::Stats;
 use std::time::Duration;
 
 use super::stream::{self, Requests};
-use super::{Address, ClientError, PATIENCE, no_answer};
+use notation::address::Address;
+
+use super::{ClientError, PATIENCE, no_answer};
 use stats::parse_list;
 
 /// The receiving half of a connection.

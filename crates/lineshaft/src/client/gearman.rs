@@ -7,7 +7,9 @@ pub(crate) use packet::{Assignment, Handle, News, Packet, Request};
 use std::time::{Duration, Instant};
 
 use super::stream::{self, Requests};
-use super::{Address, ClientError, PATIENCE, no_answer};
+use notation::address::Address;
+
+use super::{ClientError, PATIENCE, no_answer};
 
 /// The receiving half of a connection.
 pub(crate) type Replies = stream::Replies<Packet>;

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 
-use super::{Address, ClientError, PATIENCE};
+use notation::address::Address;
+
+use super::{ClientError, PATIENCE};
 
 /// A message from a server, in either protocol.
 pub(crate) trait Message: Sized {

@@ -10,8 +10,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
+use notation::address::ListenAddress;
 use rustix::fs::FlockOperation;
-use server::config::address::Address;
 use server::config::{Config, Durability};
 use server::{Bound, Drain, Hangup, Messages, Protocol, ServeError, Setup, SocketOptions, Started};
 
@@ -129,7 +129,7 @@ fn listen(options: &Options) -> Result<Vec<Bound>, Failure> {
         return Ok(inherited);
     }
     let address = options.listen_address().map_err(failed)?;
-    server::bind(Protocol::Beanstalk, &address, &SocketOptions::default())
+    server::bind(Protocol::Beanstalk, &address.into(), &SocketOptions::default())
         .map_err(|error| failed(error.to_string()))
 }
 
@@ -166,7 +166,7 @@ fn prepare_folder(folder: &Path) -> Result<File, Failure> {
 
 fn announce(started: &Started<'_>) {
     let addresses: Vec<String> =
-        started.addresses(Protocol::Beanstalk).map(Address::to_string).collect();
+        started.addresses(Protocol::Beanstalk).map(ListenAddress::to_string).collect();
     let data = &started.config.data;
     let kept = match data.sync {
         Durability::Memory => "in memory".to_owned(),

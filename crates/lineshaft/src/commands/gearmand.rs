@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
 
+use notation::address::{Address, ListenAddress};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use server::config::address::Address;
 use server::config::{Config, Durability, Gearman};
 use server::{
     Bound, Drain, Hangup, Keepalive, MessageFile, Messages, Output, Protocol, ServeError, Setup,
@@ -235,7 +235,7 @@ fn bind(options: &Options, protocol: Protocol, port: &str) -> Result<Vec<Bound>,
                 Some(path) => Address::Unix(path.into()),
                 None => Address::Tcp { host: host.clone(), port },
             };
-            server::bind(protocol, &address, &socket_options)
+            server::bind(protocol, &address.into(), &socket_options)
         }
     };
     for _ in 1..BIND_ATTEMPTS {
@@ -267,7 +267,7 @@ fn socket_options(options: &Options) -> SocketOptions {
 }
 
 fn announce(options: &Options, started: &Started<'_>) {
-    let addresses = |protocol| started.addresses(protocol).map(Address::to_string);
+    let addresses = |protocol| started.addresses(protocol).map(ListenAddress::to_string);
     let http = addresses(Protocol::GearmanHttp).map(|address| format!("http://{address}"));
     let addresses: Vec<String> = addresses(Protocol::Gearman).chain(http).collect();
     let data = &started.config.data;

@@ -3,10 +3,11 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use server::config::address::Address;
+use notation::address::{Address, ListenAddress};
+use notation::{duration, port, size};
 use server::config::sources::{Flag, Sources};
 use server::config::{Config, Durability, MessageFormat};
-use server::{Drain, Hangup, Messages, Protocol, ServeError, Setup, Started, format_duration};
+use server::{Drain, Hangup, Messages, Protocol, ServeError, Setup, Started};
 
 use crate::cli::ServeArguments;
 
@@ -100,10 +101,11 @@ pub(crate) fn announce(started: &Started<'_>) {
     let jobs = recovery.map_or(0, |report| report.jobs);
     let data = data_line(config, jobs);
     let memory = started.memory_bytes.map_or_else(String::new, |bytes| {
-        format!("at most {} for jobs and connections", server::rounded_bytes(bytes))
+        format!("at most {} for jobs and connections", size::rounded(bytes))
     });
     let addresses = |protocol| {
-        let addresses: Vec<String> = started.addresses(protocol).map(Address::to_string).collect();
+        let addresses: Vec<String> =
+            started.addresses(protocol).map(ListenAddress::to_string).collect();
         addresses.join(", ")
     };
     if let Some(report) = recovery
@@ -166,7 +168,7 @@ fn data_line(config: &Config, jobs: u64) -> String {
         }
         Durability::Always => "an acknowledged job survives a power failure".to_owned(),
         Durability::Every(time) => {
-            format!("a power failure can lose the last {}", format_duration(time))
+            format!("a power failure can lose the last {}", duration::format(time))
         }
         Durability::Never => {
             "jobs survive a crash of the server, but not a power failure".to_owned()
@@ -180,7 +182,8 @@ fn data_line(config: &Config, jobs: u64) -> String {
 
 /// An example command that works, or nothing if no plain listener speaks the tools' protocol.
 fn example(started: &Started<'_>) -> String {
-    let server = match started.addresses(Protocol::Beanstalk).find(|one| !one.is_tls()) {
+    let plain = started.addresses(Protocol::Beanstalk).find(|one| !one.is_tls);
+    let server = match plain.map(|plain| &plain.address) {
         Some(Address::Tcp { host, port }) => {
             let host = match host.as_str() {
                 "0.0.0.0" => "127.0.0.1",
@@ -190,9 +193,9 @@ fn example(started: &Started<'_>) -> String {
             Address::Tcp { host: host.to_owned(), port: *port }.to_string()
         }
         Some(unix @ Address::Unix(_)) => unix.to_string(),
-        Some(Address::Tls(_)) | None => return String::new(),
+        None => return String::new(),
     };
-    if server == "127.0.0.1:11300" {
+    if server == format!("127.0.0.1:{}", port::BEANSTALK) {
         return "lineshaft put hello 'first job'".to_owned();
     }
     format!("lineshaft put --server {server} hello 'first job'")

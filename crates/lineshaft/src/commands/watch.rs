@@ -15,11 +15,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use notation::address::Address;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event;
 
 use crate::cli::WatchArguments;
-use crate::client::{Address, CONNECT_TIMEOUT, Client, ClientError};
+use crate::client::{CONNECT_TIMEOUT, Client, ClientError};
 use snapshot::{Meter, Snapshot};
 use view::View;
 

@@ -22,9 +22,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use notation::address::Address;
 
 use crate::cli::{WorkArguments, refuse};
-use crate::client::{Address, ClientError, Protocol};
+use crate::client::{ClientError, Protocol};
 use crate::interrupt::Interrupts;
 use crate::text;
 use outage::{Notice, Outage};
@@ -188,7 +189,7 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
     let program = &arguments.command[0];
     process::look_up(program).with_context(|| format!("cannot run `{}`", program.display()))?;
     let plan = Plan {
-        address: arguments.server.server.address(arguments.protocol),
+        address: arguments.server.server.address(arguments.protocol.default_port()),
         queues: arguments.queues,
         command: arguments.command,
         retry: RetryPolicy::new(arguments.attempts, arguments.backoff, arguments.backoff_max),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::config::units::{format_bytes, parse_bytes};
+use notation::size;
 
 /// With less, hardly any job would be accepted.
 const BYTES_MIN: u64 = 1 << 20;
@@ -26,7 +26,7 @@ impl MemoryLimit {
             return Ok(Self::Off);
         }
         let Some(percent) = text.strip_suffix('%') else {
-            return match parse_bytes(text)? {
+            return match size::parse(text)? {
                 bytes @ BYTES_MIN.. => Ok(Self::Bytes(bytes)),
                 _ => Err(format!("`{text}` is too small; write 1MiB or more, or off")),
             };
@@ -41,7 +41,7 @@ impl MemoryLimit {
     pub(crate) fn show(self) -> String {
         match self {
             Self::Percent(percent) => format!("{percent}%"),
-            Self::Bytes(bytes) => format_bytes(bytes),
+            Self::Bytes(bytes) => size::format(bytes),
             Self::Off => "off".to_owned(),
         }
     }

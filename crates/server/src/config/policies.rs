@@ -1,13 +1,13 @@
 //! `[[policy]]` tables of the configuration: reads them, and prints them in the same form.
 
 use broker::policy::{Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull};
+use notation::{duration, size};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::Durability;
 use crate::config::settings::quote;
 use crate::config::sources::{FilePosition, scalar, suggestion, text};
-use crate::config::units::{format_bytes, format_duration, parse_bytes, parse_duration};
 
 /// The name of these tables.
 pub(crate) const SECTION: &str = "policy";
@@ -238,12 +238,12 @@ fn sweep(text: &str) -> Result<Option<u32>, String> {
 }
 
 fn bytes(text: &str) -> Result<Option<u64>, String> {
-    unless_none(text).map(parse_bytes).transpose()
+    unless_none(text).map(size::parse).transpose()
 }
 
 fn millis(text: &str) -> Result<Option<u64>, String> {
     let Some(text) = unless_none(text) else { return Ok(None) };
-    match parse_duration(text)?.as_millis() as u64 {
+    match duration::parse(text)?.as_millis() as u64 {
         0 => Err(format!("`{text}` must be greater than zero; write `{NONE}` for no limit")),
         millis => Ok(Some(millis)),
     }
@@ -312,12 +312,12 @@ pub(crate) fn line_with_origin(line: &str, origin: &str) -> String {
 /// The value of a setting as written in a file.
 pub(crate) fn show_value(setting: &Setting) -> String {
     let none = || quote(NONE);
-    let millis = |time: u64| quote(&format_duration(std::time::Duration::from_millis(time)));
+    let millis = |time: u64| quote(&duration::format(std::time::Duration::from_millis(time)));
     match setting {
         Setting::JobsMax(jobs) => jobs.map_or_else(none, |jobs| jobs.to_string()),
         Setting::ExpireSweep(jobs) => jobs.map_or_else(none, |jobs| jobs.to_string()),
         Setting::BytesMax(bytes) | Setting::ItemBytesMax(bytes) => {
-            bytes.map_or_else(none, |bytes| quote(&format_bytes(bytes)))
+            bytes.map_or_else(none, |bytes| quote(&size::format(bytes)))
         }
         Setting::AgeMax(time) | Setting::Idle(time) | Setting::OpenTimeout(time) => {
             time.map_or_else(none, millis)

@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use broker::policy::Rules;
+use notation::address::{Address, ListenAddress};
+use notation::{duration, port};
 use origin::Reach;
 
-use crate::config::address::Address;
 use crate::config::memory_limit::MemoryLimit;
 use crate::config::protocol::Protocol;
-use crate::config::units::{format_duration, parse_duration};
 
 /// The maximum of the job size setting, as in beanstalkd.
 pub const JOB_BYTES_LIMIT: u64 = 1 << 30;
@@ -76,28 +76,28 @@ pub enum Durability {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Listen {
     /// The beanstalkd protocol.
-    pub beanstalk: Vec<Address>,
+    pub beanstalk: Vec<ListenAddress>,
     /// The Gearman protocol.
-    pub gearman: Vec<Address>,
+    pub gearman: Vec<ListenAddress>,
     /// Gearman's jobs over HTTP.
-    pub gearman_http: Vec<Address>,
+    pub gearman_http: Vec<ListenAddress>,
     /// Kestrel's memcache protocol.
-    pub kestrel: Vec<Address>,
+    pub kestrel: Vec<ListenAddress>,
     /// Kestrel's text protocol.
-    pub kestrel_text: Vec<Address>,
+    pub kestrel_text: Vec<ListenAddress>,
     /// Kestrel's thrift protocol.
-    pub kestrel_thrift: Vec<Address>,
+    pub kestrel_thrift: Vec<ListenAddress>,
     /// Kestrel's admin commands.
-    pub kestrel_admin: Vec<Address>,
+    pub kestrel_admin: Vec<ListenAddress>,
     /// Health and metrics over HTTP.
-    pub http: Vec<Address>,
+    pub http: Vec<ListenAddress>,
     /// Who can connect to unix sockets, as a file mode; `None` means that the umask decides.
     pub unix_mode: Option<u32>,
 }
 
 impl Listen {
     /// The addresses of one protocol.
-    pub fn of(&self, protocol: Protocol) -> &[Address] {
+    pub fn of(&self, protocol: Protocol) -> &[ListenAddress] {
         match protocol {
             Protocol::Beanstalk => &self.beanstalk,
             Protocol::Gearman => &self.gearman,
@@ -307,14 +307,14 @@ impl Default for Config {
                 bytes_max: None,
             },
             listen: Listen {
-                beanstalk: vec![local(11300)],
-                gearman: vec![local(4730)],
+                beanstalk: vec![local(port::BEANSTALK)],
+                gearman: vec![local(port::GEARMAN)],
                 gearman_http: Vec::new(),
-                kestrel: vec![local(22133)],
-                kestrel_text: vec![local(2222)],
-                kestrel_thrift: vec![local(2229)],
-                kestrel_admin: vec![local(2223)],
-                http: vec![local(7300)],
+                kestrel: vec![local(port::KESTREL)],
+                kestrel_text: vec![local(port::KESTREL_TEXT)],
+                kestrel_thrift: vec![local(port::KESTREL_THRIFT)],
+                kestrel_admin: vec![local(port::KESTREL_ADMIN)],
+                http: vec![local(port::HTTP)],
                 unix_mode: None,
             },
             tls: Tls::default(),
@@ -351,8 +351,8 @@ impl Default for Config {
     }
 }
 
-fn local(port: u16) -> Address {
-    Address::Tcp { host: "127.0.0.1".to_owned(), port }
+fn local(port: u16) -> ListenAddress {
+    Address::Tcp { host: "127.0.0.1".to_owned(), port }.into()
 }
 
 /// One thread on small machines, because the log's thread also needs a core. Computed once: the
@@ -400,7 +400,7 @@ impl Durability {
             "always" => Ok(Durability::Always),
             "never" => Ok(Durability::Never),
             "memory" => Ok(Durability::Memory),
-            _ => match parse_duration(text) {
+            _ => match duration::parse(text) {
                 Ok(Duration::ZERO) => Ok(Durability::Always),
                 Ok(duration) => Ok(Durability::Every(duration)),
                 Err(_) => Err(format!(
@@ -416,7 +416,7 @@ impl std::fmt::Display for Durability {
         match self {
             Durability::Memory => formatter.write_str("memory"),
             Durability::Always => formatter.write_str("always"),
-            Durability::Every(duration) => formatter.write_str(&format_duration(*duration)),
+            Durability::Every(duration) => formatter.write_str(&duration::format(*duration)),
             Durability::Never => formatter.write_str("never"),
         }
     }

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::config::address::{self, Address};
+use notation::address::{ListenAddress, parse_listeners};
+use notation::{duration, size};
+
 use crate::config::memory_limit::MemoryLimit;
-use crate::config::units::{format_bytes, format_duration, parse_bytes, parse_duration};
 use crate::config::{
     ClientAuth, Config, Control, Durability, JOB_BYTES_LIMIT, MessageFormat, SEGMENT_BYTES,
 };
@@ -73,7 +74,7 @@ pub(crate) static SETTINGS: [Setting; 46] = [
         many: false,
         live: false,
         set: |config, value| assign(&mut config.data.segment_bytes, parse_segment_bytes(value[0])),
-        show: |config| quote(&format_bytes(config.data.segment_bytes)),
+        show: |config| quote(&size::format(config.data.segment_bytes)),
     },
     Setting {
         key: "data.max_bytes",
@@ -81,63 +82,63 @@ pub(crate) static SETTINGS: [Setting; 46] = [
         live: false,
         set: |config, value| assign(&mut config.data.bytes_max, parse_bytes_max(value[0])),
         show: |config| {
-            quote(&config.data.bytes_max.map_or_else(|| "disk".to_owned(), format_bytes))
+            quote(&config.data.bytes_max.map_or_else(|| "disk".to_owned(), size::format))
         },
     },
     Setting {
         key: "listen.beanstalk",
         many: true,
         live: false,
-        set: |config, value| assign(&mut config.listen.beanstalk, address::parse_list(value)),
+        set: |config, value| assign(&mut config.listen.beanstalk, read_listeners(value)),
         show: |config| show_addresses(&config.listen.beanstalk),
     },
     Setting {
         key: "listen.gearman",
         many: true,
         live: false,
-        set: |config, value| assign(&mut config.listen.gearman, address::parse_list(value)),
+        set: |config, value| assign(&mut config.listen.gearman, read_listeners(value)),
         show: |config| show_addresses(&config.listen.gearman),
     },
     Setting {
         key: "listen.gearman_http",
         many: true,
         live: false,
-        set: |config, value| assign(&mut config.listen.gearman_http, address::parse_list(value)),
+        set: |config, value| assign(&mut config.listen.gearman_http, read_listeners(value)),
         show: |config| show_addresses(&config.listen.gearman_http),
     },
     Setting {
         key: "listen.kestrel",
         many: true,
         live: false,
-        set: |config, value| assign(&mut config.listen.kestrel, address::parse_list(value)),
+        set: |config, value| assign(&mut config.listen.kestrel, read_listeners(value)),
         show: |config| show_addresses(&config.listen.kestrel),
     },
     Setting {
         key: "listen.kestrel_text",
         many: true,
         live: false,
-        set: |config, value| assign(&mut config.listen.kestrel_text, address::parse_list(value)),
+        set: |config, value| assign(&mut config.listen.kestrel_text, read_listeners(value)),
         show: |config| show_addresses(&config.listen.kestrel_text),
     },
     Setting {
         key: "listen.kestrel_thrift",
         many: true,
         live: false,
-        set: |config, value| assign(&mut config.listen.kestrel_thrift, address::parse_list(value)),
+        set: |config, value| assign(&mut config.listen.kestrel_thrift, read_listeners(value)),
         show: |config| show_addresses(&config.listen.kestrel_thrift),
     },
     Setting {
         key: "listen.kestrel_admin",
         many: true,
         live: false,
-        set: |config, value| assign(&mut config.listen.kestrel_admin, address::parse_list(value)),
+        set: |config, value| assign(&mut config.listen.kestrel_admin, read_listeners(value)),
         show: |config| show_addresses(&config.listen.kestrel_admin),
     },
     Setting {
         key: "listen.http",
         many: true,
         live: false,
-        set: |config, value| assign(&mut config.listen.http, address::parse_list(value)),
+        set: |config, value| assign(&mut config.listen.http, read_listeners(value)),
         show: |config| show_addresses(&config.listen.http),
     },
     Setting {
@@ -203,7 +204,7 @@ pub(crate) static SETTINGS: [Setting; 46] = [
         set: |config, value| {
             assign(&mut config.limits.beanstalk_job_bytes, parse_job_bytes(value[0]))
         },
-        show: |config| quote(&format_bytes(config.limits.beanstalk_job_bytes.into())),
+        show: |config| quote(&size::format(config.limits.beanstalk_job_bytes.into())),
     },
     Setting {
         key: "limits.gearman_packet_size",
@@ -212,7 +213,7 @@ pub(crate) static SETTINGS: [Setting; 46] = [
         set: |config, value| {
             assign(&mut config.limits.gearman_packet_bytes, parse_packet_bytes(value[0]))
         },
-        show: |config| quote(&format_bytes(config.limits.gearman_packet_bytes.into())),
+        show: |config| quote(&size::format(config.limits.gearman_packet_bytes.into())),
     },
     Setting {
         key: "limits.kestrel_item_size",
@@ -221,7 +222,7 @@ pub(crate) static SETTINGS: [Setting; 46] = [
         set: |config, value| {
             assign(&mut config.limits.kestrel_item_bytes, parse_item_bytes(value[0]))
         },
-        show: |config| quote(&format_bytes(config.limits.kestrel_item_bytes.into())),
+        show: |config| quote(&size::format(config.limits.kestrel_item_bytes.into())),
     },
     Setting {
         key: "limits.memory",
@@ -241,29 +242,29 @@ pub(crate) static SETTINGS: [Setting; 46] = [
         key: "limits.unsent_size",
         many: false,
         live: true,
-        set: |config, value| assign(&mut config.limits.unsent_bytes, parse_bytes(value[0])),
-        show: |config| quote(&format_bytes(config.limits.unsent_bytes)),
+        set: |config, value| assign(&mut config.limits.unsent_bytes, size::parse(value[0])),
+        show: |config| quote(&size::format(config.limits.unsent_bytes)),
     },
     Setting {
         key: "limits.unsent_time",
         many: false,
         live: true,
         set: |config, value| assign(&mut config.limits.unsent_time, parse_unsent_time(value[0])),
-        show: |config| quote(&format_duration(config.limits.unsent_time)),
+        show: |config| quote(&duration::format(config.limits.unsent_time)),
     },
     Setting {
         key: "limits.unsent_total_size",
         many: false,
         live: true,
-        set: |config, value| assign(&mut config.limits.unsent_total_bytes, parse_bytes(value[0])),
-        show: |config| quote(&format_bytes(config.limits.unsent_total_bytes)),
+        set: |config, value| assign(&mut config.limits.unsent_total_bytes, size::parse(value[0])),
+        show: |config| quote(&size::format(config.limits.unsent_total_bytes)),
     },
     Setting {
         key: "limits.unfinished_size",
         many: false,
         live: true,
-        set: |config, value| assign(&mut config.limits.unfinished_bytes, parse_bytes(value[0])),
-        show: |config| quote(&format_bytes(config.limits.unfinished_bytes)),
+        set: |config, value| assign(&mut config.limits.unfinished_bytes, size::parse(value[0])),
+        show: |config| quote(&size::format(config.limits.unfinished_bytes)),
     },
     Setting {
         key: "limits.unfinished_time",
@@ -271,7 +272,9 @@ pub(crate) static SETTINGS: [Setting; 46] = [
         live: true,
         set: |config, value| assign(&mut config.limits.unfinished_time, parse_time_max(value[0])),
         show: |config| {
-            quote(&config.limits.unfinished_time.map_or_else(|| "none".to_owned(), format_duration))
+            quote(
+                &config.limits.unfinished_time.map_or_else(|| "none".to_owned(), duration::format),
+            )
         },
     },
     Setting {
@@ -353,9 +356,9 @@ pub(crate) static SETTINGS: [Setting; 46] = [
         many: false,
         live: false,
         set: |config, value| {
-            assign(&mut config.kestrel.status_change_grace, parse_duration(value[0]))
+            assign(&mut config.kestrel.status_change_grace, duration::parse(value[0]))
         },
-        show: |config| quote(&format_duration(config.kestrel.status_change_grace)),
+        show: |config| quote(&duration::format(config.kestrel.status_change_grace)),
     },
     Setting {
         key: "kestrel.client_timeout",
@@ -363,7 +366,9 @@ pub(crate) static SETTINGS: [Setting; 46] = [
         live: false,
         set: |config, value| assign(&mut config.kestrel.client_timeout, parse_time_max(value[0])),
         show: |config| {
-            quote(&config.kestrel.client_timeout.map_or_else(|| "none".to_owned(), format_duration))
+            quote(
+                &config.kestrel.client_timeout.map_or_else(|| "none".to_owned(), duration::format),
+            )
         },
     },
     Setting {
@@ -425,7 +430,7 @@ fn parse_mode(text: &str) -> Result<Option<u32>, String> {
 
 /// A time of zero would disconnect every reader with unsent replies at the next check.
 fn parse_unsent_time(text: &str) -> Result<Duration, String> {
-    match parse_duration(text)? {
+    match duration::parse(text)? {
         Duration::ZERO => Err(format!("`{text}` must be greater than zero")),
         time => Ok(time),
     }
@@ -465,17 +470,17 @@ fn parse_count(text: &str) -> Result<Option<usize>, String> {
 }
 
 fn parse_job_bytes(text: &str) -> Result<u32, String> {
-    match parse_bytes(text)? {
+    match size::parse(text)? {
         bytes if bytes <= JOB_BYTES_LIMIT => Ok(bytes as u32),
         _ => Err(format!(
             "`{text}` is more than {}, the limit for one job",
-            format_bytes(JOB_BYTES_LIMIT)
+            size::format(JOB_BYTES_LIMIT)
         )),
     }
 }
 
 fn parse_packet_bytes(text: &str) -> Result<u32, String> {
-    match parse_bytes(text)? {
+    match size::parse(text)? {
         bytes if (PACKET_BYTES_MIN..=JOB_BYTES_LIMIT).contains(&bytes) => Ok(bytes as u32),
         _ => Err(format!("`{text}` is not a size from 8KiB to 1GiB")),
     }
@@ -535,7 +540,7 @@ fn parse_handle_prefix(text: &str) -> Result<Option<String>, String> {
 }
 
 fn parse_item_bytes(text: &str) -> Result<u32, String> {
-    match parse_bytes(text)? {
+    match size::parse(text)? {
         bytes if (ITEM_BYTES_MIN..=JOB_BYTES_LIMIT).contains(&bytes) => Ok(bytes as u32),
         _ => Err(format!("`{text}` is not a size from 1KiB to 1GiB")),
     }
@@ -556,7 +561,7 @@ fn parse_limit(text: &str) -> Result<Option<u32>, String> {
 }
 
 fn parse_time_max(text: &str) -> Result<Option<Duration>, String> {
-    match (text != "none").then(|| parse_duration(text)).transpose()? {
+    match (text != "none").then(|| duration::parse(text)).transpose()? {
         Some(Duration::ZERO) => {
             Err(format!("`{text}` must be greater than zero; write `none` for no limit"))
         }
@@ -569,7 +574,7 @@ fn show_limit(limit: Option<u32>) -> String {
 }
 
 fn parse_segment_bytes(text: &str) -> Result<u64, String> {
-    match parse_bytes(text)? {
+    match size::parse(text)? {
         bytes if SEGMENT_BYTES.contains(&bytes) => Ok(bytes),
         _ => Err(format!("`{text}` is not a size from 256KiB to 1GiB")),
     }
@@ -580,7 +585,7 @@ fn parse_bytes_max(text: &str) -> Result<Option<u64>, String> {
         return Ok(None);
     }
     // The log needs a few segments of 256 KiB for reclaim.
-    match parse_bytes(text)? {
+    match size::parse(text)? {
         bytes if bytes >= 4 << 20 => Ok(Some(bytes)),
         _ => Err(format!("`{text}` is neither `disk` nor a size from 4MiB on")),
     }
@@ -614,7 +619,11 @@ fn show_file(path: Option<&Path>) -> String {
     quote(&path.map_or_else(|| "off".to_owned(), |path| path.display().to_string()))
 }
 
-fn show_addresses(addresses: &[Address]) -> String {
+fn read_listeners(texts: &[&str]) -> Result<Vec<ListenAddress>, String> {
+    parse_listeners(texts).map_err(|error| error.to_string())
+}
+
+fn show_addresses(addresses: &[ListenAddress]) -> String {
     match addresses {
         [] => quote("off"),
         [one] => quote(&one.to_string()),

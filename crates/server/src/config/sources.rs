@@ -11,7 +11,6 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::Config;
-use crate::config::address::Address;
 use crate::config::policies;
 use crate::config::protocol::Protocol;
 use crate::config::settings::{SETTINGS, Setting};
@@ -269,7 +268,7 @@ impl Effective {
     /// an address needs them.
     pub fn check_files(&self) -> Result<(), TlsError> {
         let listen = &self.config.listen;
-        let is_tls = |protocol: Protocol| listen.of(protocol).iter().any(Address::is_tls);
+        let is_tls = |protocol: Protocol| listen.of(protocol).iter().any(|address| address.is_tls);
         if Protocol::ALL.into_iter().any(is_tls) {
             Certificates::load(&self.config.tls)?;
         }
@@ -317,7 +316,8 @@ impl Loading {
     fn check_tls(&mut self) {
         let Config { listen, tls, .. } = &self.effective.config;
         let (certificate, key) = (tls.certificate.is_some(), tls.key.is_some());
-        let has_tls = |protocol: &Protocol| listen.of(*protocol).iter().any(Address::is_tls);
+        let has_tls =
+            |protocol: &Protocol| listen.of(*protocol).iter().any(|address| address.is_tls);
         let missing = match (certificate, key) {
             (true, true) => return,
             (false, true) => "tls.certificate",

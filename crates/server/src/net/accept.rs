@@ -7,14 +7,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use notation::address::ListenAddress;
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
 use tokio::io::unix::AsyncFd;
 
-use crate::config::address::Address;
 use crate::config::protocol::Protocol;
 use crate::net::limits::LiveLimits;
-use crate::net::listen::{Bound, SocketFile};
+use crate::net::listen::{Bound, SocketFile, reach_of};
 use crate::net::socket::watch;
 use crate::net::tls::Certificates;
 use crate::process::message_limit::MessageLimit;
@@ -32,7 +32,7 @@ pub(crate) struct Acceptor {
     /// Dropped before the socket: see [`Bound`].
     _file: Option<SocketFile>,
     socket: AsyncFd<OwnedFd>,
-    address: Address,
+    address: ListenAddress,
     protocol: Protocol,
     open: Arc<OpenSession>,
     /// The certificates, if the listener speaks TLS.
@@ -120,7 +120,7 @@ impl Acceptor {
         tracing::debug!(listener = %self.address, thread = self.next_inbox, "accept");
         let tls = self.certificates.as_ref().map(|certificates| certificates.current());
         let (open, silence_max_ms) = (self.open.clone(), self.silence_max_ms);
-        let (protocol, reach) = (self.protocol, self.address.reach());
+        let (protocol, reach) = (self.protocol, reach_of(&self.address));
         let arrival = Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms };
         self.inboxes[self.next_inbox].arrive(arrival);
         self.next_inbox = (self.next_inbox + 1) % self.inboxes.len();
@@ -153,6 +153,8 @@ mod tests {
     use socket2::{Domain, Socket, Type};
     use tokio::runtime::Builder;
 
+    use notation::address::Address;
+
     use super::*;
     use crate::config::Config;
 
@@ -160,7 +162,7 @@ mod tests {
     fn a_socket_that_does_not_listen_stops_nobody_else() {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
         socket.set_nonblocking(true).unwrap();
-        let address = Address::Unix("socket".into());
+        let address = Address::Unix("socket".into()).into();
         let bound =
             Bound { socket: socket.into(), protocol: Protocol::Beanstalk, address, file: None };
         let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));

@@ -2,16 +2,17 @@
 
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use listenfd::ListenFd;
+use notation::address::{Address, ListenAddress};
+use origin::Reach;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
-use crate::config::address::Address;
 use crate::config::protocol::Protocol;
 use crate::error::ServeError;
 
@@ -45,7 +46,7 @@ pub struct Bound {
     /// Its protocol.
     pub protocol: Protocol,
     /// Its actual address, with the port that the system chose.
-    pub address: Address,
+    pub address: ListenAddress,
 }
 
 /// The file of a unix socket, removed when dropped, unless another file has replaced it.
@@ -84,7 +85,7 @@ impl Bound {
     /// The same socket for clients that speak TLS.
     #[must_use]
     pub fn with_tls(self) -> Bound {
-        Bound { address: self.address.with_tls(), ..self }
+        Bound { address: ListenAddress { is_tls: true, ..self.address }, ..self }
     }
 }
 
@@ -119,28 +120,43 @@ impl Default for SocketOptions {
 /// Listens on an address, or on all addresses of its host name.
 pub fn bind(
     protocol: Protocol,
-    address: &Address,
+    address: &ListenAddress,
     options: &SocketOptions,
 ) -> Result<Vec<Bound>, ServeError> {
     let explain = |error| explain(address, error);
-    let sockets = match address {
-        Address::Tls(inner) => {
-            let bound = bind(protocol, inner, options)?;
-            return Ok(bound.into_iter().map(Bound::with_tls).collect());
-        }
+    let (sockets, file) = match &address.address {
         Address::Unix(path) => {
             let socket = bind_unix(path, address, options)?;
-            let file = SocketFile::of(path).map_err(explain)?;
-            let bound = bound(protocol, socket).map_err(explain)?;
-            return Ok(vec![Bound { file: Some(file), ..bound }]);
+            (vec![socket], Some(SocketFile::of(path).map_err(explain)?))
         }
         Address::Tcp { host, port } => {
             let resolved: Vec<SocketAddr> =
                 (host.as_str(), *port).to_socket_addrs().map_err(explain)?.collect();
-            bind_all(&resolved, options).map_err(explain)?
+            (bind_all(&resolved, options).map_err(explain)?, None)
         }
     };
-    sockets.into_iter().map(|socket| bound(protocol, socket).map_err(explain)).collect()
+    let mut all = Vec::with_capacity(sockets.len());
+    for socket in sockets {
+        let bound = bound(protocol, socket).map_err(explain)?;
+        all.push(if address.is_tls { bound.with_tls() } else { bound });
+    }
+    // Only the one socket of a unix address has a file.
+    if let Some(first) = all.first_mut() {
+        first.file = file;
+    }
+    Ok(all)
+}
+
+/// From where clients can reach a socket bound at this address. A host name counts as reachable from
+/// the network.
+pub(crate) fn reach_of(address: &ListenAddress) -> Reach {
+    match &address.address {
+        Address::Tcp { host, port: _ } => match host.parse::<IpAddr>() {
+            Ok(address) if address.to_canonical().is_loopback() => Reach::Loopback,
+            Ok(_) | Err(_) => Reach::Network,
+        },
+        Address::Unix(_) => Reach::Unix,
+    }
 }
 
 /// Listens on a port of all addresses of this machine, IPv4 and IPv6.
@@ -153,7 +169,7 @@ pub fn bind_all_addresses(
         SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
         SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
     ];
-    let address = Address::Tcp { host: Ipv4Addr::UNSPECIFIED.to_string(), port };
+    let address = Address::Tcp { host: Ipv4Addr::UNSPECIFIED.to_string(), port }.into();
     let explain = |error| explain(&address, error);
     let sockets = bind_all(&addresses, options).map_err(explain)?;
     sockets.into_iter().map(|socket| bound(protocol, socket).map_err(explain)).collect()
@@ -216,7 +232,7 @@ fn prepare_tcp(socket: &Socket, keepalive: &Keepalive) -> io::Result<()> {
 
 fn bind_unix(
     path: &Path,
-    address: &Address,
+    address: &ListenAddress,
     options: &SocketOptions,
 ) -> Result<Socket, ServeError> {
     let explain = |error| explain(address, error);
@@ -274,7 +290,7 @@ fn lock_folder(path: &Path) -> Option<File> {
     }
 }
 
-fn explain(address: &Address, source: io::Error) -> ServeError {
+fn explain(address: &ListenAddress, source: io::Error) -> ServeError {
     let address = address.clone();
     match source.kind() {
         io::ErrorKind::AddrInUse => ServeError::AddressInUse(address),
@@ -289,12 +305,13 @@ fn bound(protocol: Protocol, socket: Socket) -> io::Result<Bound> {
     Ok(Bound { socket: socket.into(), protocol, address, file: None })
 }
 
-fn address_of(socket: &Socket) -> io::Result<Address> {
+fn address_of(socket: &Socket) -> io::Result<ListenAddress> {
     let local = socket.local_addr()?;
-    Ok(match local.as_socket() {
+    let address = match local.as_socket() {
         Some(address) => Address::Tcp { host: address.ip().to_string(), port: address.port() },
         None => Address::Unix(local.as_pathname().unwrap_or(Path::new("")).to_owned()),
-    })
+    };
+    Ok(address.into())
 }
 
 /// Takes over the sockets of a service manager (`LISTEN_PID`, `LISTEN_FDS`). Must be called once,
@@ -355,18 +372,37 @@ mod tests {
 
     use super::*;
 
-    fn bind(address: &Address) -> Result<Vec<Bound>, ServeError> {
+    fn bind(address: &ListenAddress) -> Result<Vec<Bound>, ServeError> {
         super::bind(Protocol::Beanstalk, address, &SocketOptions::default())
     }
 
-    fn tcp(host: &str, port: u16) -> Address {
-        Address::Tcp { host: host.to_owned(), port }
+    fn tcp(host: &str, port: u16) -> ListenAddress {
+        Address::Tcp { host: host.to_owned(), port }.into()
+    }
+
+    fn unix(path: &Path) -> ListenAddress {
+        Address::Unix(path.to_owned()).into()
+    }
+
+    #[test]
+    fn only_loopback_and_unix_sockets_are_closed_to_the_network() {
+        for (address, reach) in [
+            (tcp("127.0.0.2", 1), Reach::Loopback),
+            (tcp("::ffff:127.0.0.1", 1), Reach::Loopback),
+            (tcp("localhost", 1), Reach::Network),
+            (tcp("::", 1), Reach::Network),
+            (unix(Path::new("/s")), Reach::Unix),
+        ] {
+            assert_eq!(reach_of(&address), reach, "{address}");
+        }
     }
 
     #[test]
     fn port_zero_asks_the_system_and_a_taken_port_is_named() {
         let first = bind(&tcp("127.0.0.1", 0)).unwrap().remove(0);
-        let Address::Tcp { host, port } = &first.address else { panic!("not a tcp socket") };
+        let Address::Tcp { host, port } = &first.address.address else {
+            panic!("not a tcp socket")
+        };
         assert_eq!(host, "127.0.0.1");
         assert_ne!(*port, 0);
         match bind(&first.address).unwrap_err() {
@@ -401,7 +437,7 @@ mod tests {
     #[test]
     fn a_dead_socket_is_replaced_a_living_one_and_other_files_are_not() {
         let folder = tempfile::tempdir().unwrap();
-        let address = Address::Unix(folder.path().join("socket"));
+        let address = unix(&folder.path().join("socket"));
         let living = bind(&address).unwrap();
         assert!(matches!(bind(&address).unwrap_err(), ServeError::AddressInUse(_)));
         drop(living);
@@ -410,7 +446,7 @@ mod tests {
         drop(bind(&address).unwrap());
         let file = folder.path().join("file");
         std::fs::write(&file, "precious").unwrap();
-        let error = bind(&Address::Unix(file.clone())).unwrap_err();
+        let error = bind(&unix(&file)).unwrap_err();
         assert!(matches!(error, ServeError::NotASocket(_)));
         assert_eq!(std::fs::read(&file).unwrap(), b"precious");
     }
@@ -419,7 +455,7 @@ mod tests {
     fn of_two_servers_that_find_a_dead_socket_one_listens() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let address = Address::Unix(path.clone());
+        let address = unix(&path);
         for _ in 0..100 {
             drop(UnixListener::bind(&path).unwrap());
             let start = Barrier::new(2);
@@ -444,7 +480,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let _datagrams = UnixDatagram::bind(&path).unwrap();
-        let error = bind(&Address::Unix(path.clone())).unwrap_err();
+        let error = bind(&unix(&path)).unwrap_err();
         assert!(matches!(error, ServeError::Listen { .. }), "{error}");
         assert!(path.exists());
     }
@@ -454,7 +490,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let options = SocketOptions { backlog: 0, ..SocketOptions::default() };
-        let address = Address::Unix(path.clone());
+        let address = unix(&path);
         let _living = super::bind(Protocol::Beanstalk, &address, &options).unwrap();
         let mut waiting = Vec::new();
         let full = loop {
@@ -473,9 +509,9 @@ mod tests {
     fn a_file_that_took_the_place_of_the_socket_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let first = bind(&Address::Unix(path.clone())).unwrap();
+        let first = bind(&unix(&path)).unwrap();
         std::fs::rename(&path, folder.path().join("moved")).unwrap();
-        let second = bind(&Address::Unix(path.clone())).unwrap();
+        let second = bind(&unix(&path)).unwrap();
         drop(first);
         assert!(path.exists());
         drop(second);
@@ -487,7 +523,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let options = SocketOptions { unix_mode: Some(0o666), ..SocketOptions::default() };
-        let address = Address::Unix(path.clone());
+        let address = unix(&path);
         let _bound = super::bind(Protocol::Beanstalk, &address, &options).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o666);
     }

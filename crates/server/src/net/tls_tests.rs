@@ -12,11 +12,11 @@ use testkit::certificates::{Authority, Identity};
 use testkit::tls::{Client, Stream};
 use testkit::wait;
 
-use crate::config::address::Address;
 use crate::config::{ClientAuth, Tls};
 use crate::net::tls::{Certificates, TlsError};
 use crate::net::tls_stream::HANDSHAKE_MS;
 use crate::serving_tests::{LIMIT, Plan, Serving, eventually, limits, put};
+use notation::address::Address;
 
 /// A folder with an authority and the server's certificate.
 struct Files {
@@ -71,7 +71,7 @@ fn patient(stream: Stream) -> Stream {
 }
 
 fn place(serving: &Serving) -> SocketAddr {
-    let Address::Tcp { host, port } = &serving.address else { panic!("not a tcp socket") };
+    let Address::Tcp { host, port } = &serving.address.address else { panic!("not a tcp socket") };
     SocketAddr::new(host.parse().unwrap(), *port)
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn overview(config: &Config, shared: &Shared, inbox: &Arc<Inbox>) -> 
 /// The server's names over HTTP.
 pub(crate) fn names(config: &Config) -> Names {
     let listening = Protocol::ALL.into_iter().flat_map(|protocol| config.listen.of(protocol));
-    let configured = listening.filter_map(|address| address.host().map(str::to_owned));
+    let configured = listening.filter_map(|address| address.address.host().map(str::to_owned));
     Names::new(configured.chain([facts::host_name()]), config.http.hosts.clone())
 }
 

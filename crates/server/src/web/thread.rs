@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use http_api::{Site, Unread, serve};
+use notation::address::Address;
 use origin::{Gate, Names};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,7 +24,7 @@ use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 
-use crate::net::listen::{Bound, SocketFile};
+use crate::net::listen::{Bound, SocketFile, reach_of};
 use crate::net::tls::Certificates;
 use crate::web::connections::{SiteConnections, Ticket};
 
@@ -117,8 +118,8 @@ impl Listener {
     /// Must be called inside the runtime.
     fn of(place: Endpoint, served: Served, names: Arc<Names>) -> io::Result<Listener> {
         let Endpoint { bound, certificates } = place;
-        let gate = Gate { names, reach: bound.address.reach() };
-        let socket = if bound.address.is_unix() {
+        let gate = Gate { names, reach: reach_of(&bound.address) };
+        let socket = if matches!(bound.address.address, Address::Unix(_)) {
             Socket::Unix(UnixListener::from_std(StdUnixListener::from(bound.socket))?)
         } else {
             Socket::Tcp(TcpListener::from_std(StdTcpListener::from(bound.socket))?)
@@ -209,8 +210,9 @@ mod tests {
     use http_api::{Answer, Reply, Request};
     use tokio::runtime::Builder;
 
+    use notation::address::ListenAddress;
+
     use super::*;
-    use crate::config::address::Address;
     use crate::config::protocol::Protocol;
     use crate::net::listen::{SocketOptions, bind};
 
@@ -227,7 +229,7 @@ mod tests {
         WebThread::spawn(runtime, site, endpoints, &Arc::default(), 2, unread).unwrap()
     }
 
-    fn connect(address: &Address) -> TcpStream {
+    fn connect(address: &ListenAddress) -> TcpStream {
         let peer = TcpStream::connect(address.to_string()).unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         peer
@@ -236,7 +238,7 @@ mod tests {
     #[test]
     fn silent_connections_give_way_to_one_that_asks() {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
+        let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 }.into();
         let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
         let address = bound.address.clone();
         let endpoints = vec![Endpoint { bound, certificates: None }];
@@ -273,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_site_that_takes_long_keeps_no_other_waiting() {
-        let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
+        let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 }.into();
         let stuck = Arc::new(Stuck(Mutex::default()));
         let serve = |site: Arc<dyn Site>| {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();

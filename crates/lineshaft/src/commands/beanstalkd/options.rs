@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use server::config::address::Address;
+use notation::address::Address;
 use server::config::{Durability, JOB_BYTES_LIMIT, SEGMENT_BYTES};
 
 use crate::commands::service::service_port;

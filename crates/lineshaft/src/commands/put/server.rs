@@ -67,7 +67,7 @@ pub(super) enum JobName {
 /// Connects with the protocol that the arguments ask for.
 pub(super) fn connect(arguments: &PutArguments) -> Result<Connection> {
     let protocol = arguments.protocol()?;
-    let address = arguments.server.server.address(protocol);
+    let address = arguments.server.server.address(protocol.default_port());
     match protocol {
         Protocol::Beanstalk => {
             let mut client = Client::connect(&address)?;

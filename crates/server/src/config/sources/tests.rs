@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::address::Address;
 use crate::config::{ClientAuth, Durability, Gearman, MessageFormat};
+use notation::address::Address;
 
 pub(crate) struct Folder(tempfile::TempDir);
 
@@ -76,9 +76,12 @@ fn every_key_is_read_from_a_file() {
     assert_eq!(config.data.segment_bytes, 1 << 20);
     assert_eq!(config.data.bytes_max, Some(1 << 30));
     let host = "0.0.0.0".to_owned();
-    let addresses = vec![Address::Tcp { host: host.clone(), port: 1 }, Address::Unix("/s".into())];
+    let addresses = vec![
+        Address::Tcp { host: host.clone(), port: 1 }.into(),
+        Address::Unix("/s".into()).into(),
+    ];
     assert_eq!(config.listen.beanstalk, addresses);
-    assert_eq!(config.listen.gearman, vec![Address::Tcp { host, port: 2 }]);
+    assert_eq!(config.listen.gearman, vec![Address::Tcp { host, port: 2 }.into()]);
     assert_eq!(config.listen.unix_mode, Some(0o660));
     assert_eq!(config.limits.connections, Some(5));
     assert_eq!(config.limits.beanstalk_job_bytes, 1 << 20);
@@ -126,7 +129,7 @@ fn only_named_listeners_are_on_with_only() {
     sources.only_named_listeners = true;
     assert_eq!(sources.load().unwrap().config.listen.beanstalk, Vec::new());
     sources.flags = vec![flag("--beanstalk", "listen.beanstalk", "unix:/x")];
-    let expected = vec![Address::Unix("/x".into())];
+    let expected = vec![Address::Unix("/x".into()).into()];
     let listen = sources.load().unwrap().config.listen;
     assert_eq!((listen.beanstalk, listen.gearman), (expected, Vec::new()));
 }
