@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::block;
+use crate::conformance::lines::block;
 
 /// One connection.
 #[derive(Debug)]

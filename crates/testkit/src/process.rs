@@ -3,6 +3,8 @@
 //! A server never outlives its [`Server`] value. A temporary folder keeps its output, which is
 //! printed after a failure.
 
+mod port;
+
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -16,8 +18,9 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::certificates::Identity;
-use crate::port::free_port;
+pub use port::free_port;
+
+use crate::tls::certificates::Identity;
 use crate::wait;
 
 /// The time limit for a server until it accepts connections, and until it ends.

@@ -1,6 +1,8 @@
 //! TLS connections of tests: a client, and a proxy that connects a client without TLS to a server
 //! with TLS.
 
+pub mod certificates;
+
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -17,7 +19,7 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
 };
 
-use crate::certificates::Identity;
+use self::certificates::Identity;
 
 /// The time limit for a peer of the proxy to close.
 const LINGER: Duration = Duration::from_secs(2);

@@ -1,28 +1,20 @@
 //! Plays the conformance cases against the dialect in this process, on simulated time.
 
 use lineshaft_beanstalk::MAX_JOB_SIZE_DEFAULT;
-use testkit::case::Corpus;
+use testkit::conformance::lines::read_cases;
+use testkit::conformance::suite::play_in_process;
 use testkit::dialect::world::{InProcess, World};
-use testkit::runner::run_case;
-use testkit::suite::Outcome;
 
 use crate::world::{connect, listener};
 
-/// Each case has a server of its own, which holds no job at the end.
 fn play(file: &str) {
-    let corpus = Corpus::read("beanstalk", file).expect("the corpus is readable");
-    let mut outcome = Outcome::default();
-    for case in &corpus.cases {
+    let cases = read_cases("beanstalk", file).expect("the corpus is readable");
+    let outcome = play_in_process(&cases, |_| {
         let listener = listener(MAX_JOB_SIZE_DEFAULT);
-        let connect = |world: &mut World, _: Option<&str>| connect(&listener, world);
-        let mut wire = InProcess { world: World::memory(), connect };
-        outcome.played += 1;
-        if let Err(error) = run_case(&mut wire, &corpus, case, "case") {
-            outcome.failures.push((case.name.clone(), format!("{error:#}")));
-        }
-        wire.world.broker.turn(wire.world.now).check_invariants();
-    }
-    outcome.assert_all_passed();
+        let connect = move |world: &mut World, _: Option<&str>| connect(&listener, world);
+        InProcess { world: World::memory(), connect }
+    });
+    outcome.assert_all_passed("the dialect");
 }
 
 #[test]

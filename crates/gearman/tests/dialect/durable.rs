@@ -84,7 +84,7 @@ impl Process {
     fn sent(&self, client: &mut Client) -> String {
         let mut unread = self.sent_bytes(client);
         let mut bodies = Vec::new();
-        while let Some(packet) = testkit::gearman::packet::Packet::take(&mut unread) {
+        while let Some(packet) = testkit::conformance::gearman::packet::Packet::take(&mut unread) {
             let body = String::from_utf8_lossy(&packet.body).replace('\0', "|");
             bodies.push(format!("{} {body}", packet.kind));
         }

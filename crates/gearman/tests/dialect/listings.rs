@@ -1,7 +1,7 @@
 //! Lists arrive complete and in order, although the server builds them in slices and serves others
 //! in between.
 
-use testkit::gearman::packet::Packet;
+use testkit::conformance::gearman::packet::Packet;
 
 use crate::packets::{CAN_DO, GRAB_JOB, SUBMIT_JOB, SUBMIT_JOB_BG, WORK_COMPLETE, request};
 use crate::world::World;

@@ -1,6 +1,6 @@
 //! Packets by name, in the form that tests write and read.
 
-use testkit::gearman::packet::Packet;
+use testkit::conformance::gearman::packet::Packet;
 
 use crate::world::World;
 

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use broker::policy::{Rule, Rules, Setting};
 use broker::{Broker, Options};
-use testkit::case::{Case, Corpus};
+use testkit::conformance::lines::{Case, read_cases};
+use testkit::conformance::suite::play_in_process;
 use testkit::dialect::world::{self, InProcess, START};
-use testkit::runner::run_case;
-use testkit::suite::Outcome;
 
 use crate::world::{World, connect_memcache, connect_text, options, rules};
 
@@ -17,28 +16,21 @@ fn rules_for(case: &Case) -> Option<Rules> {
     if case.has_tag("maxopen1") { Some(one_open()) } else { case.has_tag("policies").then(rules) }
 }
 
-/// Each case has a server of its own.
 fn play(file: &str, open: impl Fn() -> world::World) {
-    let corpus = Corpus::read("kestrel", file).expect("the corpus is readable");
-    let mut outcome = Outcome::default();
-    for case in &corpus.cases {
+    let cases = read_cases("kestrel", file).expect("the corpus is readable");
+    let outcome = play_in_process(&cases, |case| {
         let (world, server) = World::over(open(), options()).into_parts();
         if let Some(rules) = rules_for(case) {
             let _ = world.broker.turn(world.now).set_policies(rules);
         }
-        let connect = |world: &mut world::World, port: Option<&str>| match port {
+        let connect = move |world: &mut world::World, port: Option<&str>| match port {
             Some("memcache") => connect_memcache(&server, world),
             Some("text") => connect_text(&server, world),
             other => panic!("no port {other:?}"),
         };
-        let mut wire = InProcess { world, connect };
-        outcome.played += 1;
-        if let Err(error) = run_case(&mut wire, &corpus, case, "case") {
-            outcome.failures.push((case.name.clone(), format!("{error:#}")));
-        }
-        wire.world.broker.turn(wire.world.now).check_invariants();
-    }
-    outcome.assert_all_passed();
+        InProcess { world, connect }
+    });
+    outcome.assert_all_passed("the dialects");
 }
 
 /// With a log on a simulated disk, which is written after every step.

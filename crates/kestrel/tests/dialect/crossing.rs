@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use beanstalk::{Listener, MAX_JOB_SIZE_DEFAULT, ProcessorTime, ServerInfo};
 use broker::policy::{Rule, Rules, Setting};
+use testkit::conformance::gearman::packet::Packet;
 use testkit::dialect::world;
-use testkit::gearman::packet::Packet;
 
 use crate::world::World;
 

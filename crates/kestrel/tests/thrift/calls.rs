@@ -2,7 +2,7 @@
 
 use testkit::dialect::world::World;
 
-use testkit::thrift::codec::{FRAMED, Reply, Value, call, take_reply};
+use testkit::conformance::thrift::codec::{FRAMED, Reply, Value, call, take_reply};
 
 pub(crate) fn put(queue: &str, items: &[&[u8]]) -> Vec<u8> {
     let items = items.iter().map(|item| item.to_vec()).collect();

@@ -6,7 +6,7 @@ use proptest::sample::select;
 use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT, check_corpus};
 
 use crate::fragments::check_script;
-use testkit::thrift::codec::{CALL, ONEWAY, STYLES, Style, Value, message};
+use testkit::conformance::thrift::codec::{CALL, ONEWAY, STYLES, Style, Value, message};
 
 /// Calls that mean something, with few names so that they meet each other.
 fn calls() -> impl Strategy<Value = Vec<u8>> {

@@ -10,7 +10,7 @@ use testkit::dialect::world::World;
 
 use crate::calls::{about, ask, confirm, get, ids, put, shown};
 use crate::world::{connect, server};
-use testkit::thrift::codec::{FRAMED, Value, call};
+use testkit::conformance::thrift::codec::{FRAMED, Value, call};
 
 fn start() -> (World, Arc<Server>) {
     (World::memory(), server(ServerOptions::default()))

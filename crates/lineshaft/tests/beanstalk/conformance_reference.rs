@@ -1,8 +1,8 @@
 //! Plays the conformance cases against the original. They must describe what it really does.
 
 use anyhow::Result;
-use testkit::case::Corpus;
-use testkit::suite;
+use testkit::conformance::lines::read_cases;
+use testkit::conformance::suite;
 
 use crate::programs;
 
@@ -10,8 +10,8 @@ use crate::programs;
 fn the_original_passes_every_case() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };
     let server = program.start()?;
-    let corpus = Corpus::read("beanstalk", "cases.jsonl")?;
-    suite::play(&corpus, server.address(), |_| true).assert_all_passed();
+    let cases = read_cases("beanstalk", "cases.jsonl")?;
+    suite::play(&cases, server.address(), |_| true).assert_all_passed("the original");
     Ok(())
 }
 
@@ -21,10 +21,9 @@ fn the_original_passes_every_case() -> Result<()> {
 fn the_original_still_has_its_defects() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };
     let server = program.start()?;
-    let corpus = Corpus::read("beanstalk", "defects.jsonl")?;
+    let cases = read_cases("beanstalk", "defects.jsonl")?;
     let known = ["line-of-225-bytes-is-refused-at-once", "lone-cr-is-an-ordinary-byte"];
-    let outcome =
-        suite::play(&corpus, server.address(), |case| known.contains(&case.name.as_str()));
+    let outcome = suite::play(&cases, server.address(), |case| known.contains(&case.name.as_str()));
     assert_eq!(outcome.failures.len(), known.len(), "{outcome:?}");
     Ok(())
 }

@@ -2,9 +2,9 @@
 //! with several I/O threads.
 
 use anyhow::Result;
-use testkit::case::{Case, Corpus};
+use testkit::conformance::lines::{Case, read_cases};
+use testkit::conformance::suite;
 use testkit::process::{IO_THREADS, Program};
-use testkit::suite;
 
 use crate::programs;
 
@@ -29,13 +29,11 @@ fn lineshaft_with_a_log_does_right_where_the_original_errs() -> Result<()> {
 }
 
 fn play(file: &str, program: &Program, choose: fn(&Case) -> bool) -> Result<()> {
-    let corpus = Corpus::read("beanstalk", file)?;
+    let cases = read_cases("beanstalk", file)?;
     for threads in IO_THREADS {
         let server = program.clone().with_io_threads(threads).start()?;
-        let mut outcome = suite::play(&corpus, server.address(), choose);
-        let with = format!(", with {threads} I/O threads");
-        outcome.failures.iter_mut().for_each(|(_, reason)| reason.push_str(&with));
-        outcome.assert_all_passed();
+        let outcome = suite::play(&cases, server.address(), choose);
+        outcome.assert_all_passed(&format!("with {threads} I/O threads"));
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Plays the conformance cases through TLS. The replies are the same as without it.
 
 use anyhow::Result;
-use testkit::case::{Case, Corpus};
-use testkit::certificates::Authority;
+use testkit::conformance::lines::{Case, read_cases};
+use testkit::conformance::suite;
 use testkit::process::Program;
-use testkit::suite;
+use testkit::tls::certificates::Authority;
 use testkit::tls::{Client, Proxy};
 
 use crate::programs;
@@ -26,8 +26,8 @@ fn check(program: Program, choose: impl Fn(&Case) -> bool) -> Result<()> {
     let server = program.with_tls(&authority.issue("server")?).start()?;
     let proxy = Proxy::start(Client::new(&authority.file, None)?, server.address())?;
     for file in ["cases.jsonl", "defects.jsonl"] {
-        let corpus = Corpus::read("beanstalk", file)?;
-        suite::play(&corpus, proxy.address, &choose).assert_all_passed();
+        let cases = read_cases("beanstalk", file)?;
+        suite::play(&cases, proxy.address, &choose).assert_all_passed("through TLS");
     }
     Ok(())
 }

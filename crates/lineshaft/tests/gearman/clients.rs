@@ -12,8 +12,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
-use testkit::certificates::Authority;
 use testkit::process::{Program, Server};
+use testkit::tls::certificates::Authority;
 use testkit::{tools, wait};
 
 use crate::programs;

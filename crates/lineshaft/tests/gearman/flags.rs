@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::Result;
-use testkit::port::free_port;
 use testkit::process::Server;
+use testkit::process::free_port;
 use testkit::wait::until;
 
 use crate::packet::{

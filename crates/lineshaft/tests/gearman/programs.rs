@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use testkit::certificates::Identity;
 use testkit::process::Program;
+use testkit::tls::certificates::Identity;
 use testkit::tools;
 
 /// The original's binary as Debian installs it.

@@ -1,8 +1,8 @@
 //! Plays the conformance cases against the original. They must describe what it really does.
 
 use anyhow::Result;
-use testkit::gearman::case::read_cases;
-use testkit::gearman::suite;
+use testkit::conformance::gearman::read_cases;
+use testkit::conformance::suite;
 
 use crate::programs;
 
@@ -11,6 +11,6 @@ fn the_original_passes_every_case() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };
     let server = program.start()?;
     let cases = read_cases("cases.jsonl")?;
-    suite::play(&cases, "c", server.address(), |_| true).assert_all_passed();
+    suite::play(&cases, server.address(), |_| true).assert_all_passed("the original");
     Ok(())
 }

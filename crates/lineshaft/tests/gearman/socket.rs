@@ -2,8 +2,8 @@
 //! and with several I/O threads.
 
 use anyhow::{Context, Result};
-use testkit::gearman::case::read_cases;
-use testkit::gearman::suite;
+use testkit::conformance::gearman::read_cases;
+use testkit::conformance::suite;
 use testkit::process::IO_THREADS;
 
 use crate::programs;
@@ -22,7 +22,7 @@ fn check(file: &str) -> Result<()> {
     for (name, program) in programs::lineshaft() {
         for threads in IO_THREADS {
             let server = program.clone().with_io_threads(threads).start().context(name)?;
-            suite::play(&read_cases(file)?, "c", server.address(), |_| true).assert_all_passed();
+            suite::play(&read_cases(file)?, server.address(), |_| true).assert_all_passed(name);
         }
     }
     Ok(())

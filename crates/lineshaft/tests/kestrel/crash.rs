@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use testkit::port::free_port;
+use testkit::process::free_port;
 use testkit::process::{IO_THREADS, Program, Server};
 use testkit::wait;
 

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use testkit::port::free_port;
+use testkit::process::free_port;
 use testkit::process::{Program, Server};
 
 /// The number of attempts with other ports after another process took the free ones.

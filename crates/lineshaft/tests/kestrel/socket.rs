@@ -1,9 +1,9 @@
 //! Plays the conformance cases against Lineshaft over sockets, in memory and with a log.
 
 use anyhow::Result;
-use testkit::case::Corpus;
-use testkit::socket::SocketWire;
-use testkit::suite::play_over;
+use testkit::conformance::lines::read_cases;
+use testkit::conformance::socket::SocketWire;
+use testkit::conformance::suite::play_over;
 
 use crate::programs::{POLICIES, start_both};
 
@@ -31,13 +31,12 @@ fn check(file: &str) -> Result<()> {
 }
 
 fn play(file: &str, config: &str, choose: fn(bool) -> bool) -> Result<()> {
-    let corpus = Corpus::read("kestrel", file)?;
+    let cases = read_cases("kestrel", file)?;
     for (name, server) in start_both(config)? {
         let ports = [("text", server.text)];
         let wire = || SocketWire::new(server.memcache).with_ports(&ports);
-        let mut outcome = play_over(&corpus, &wire, |case| choose(case.has_tag("maxopen1")));
-        outcome.failures.iter_mut().for_each(|(_, reason)| reason.push_str(name));
-        outcome.assert_all_passed();
+        let outcome = play_over(&cases, &wire, |case| choose(case.has_tag("maxopen1")));
+        outcome.assert_all_passed(name);
     }
     Ok(())
 }

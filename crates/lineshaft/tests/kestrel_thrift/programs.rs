@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
-use testkit::port::free_port;
+use testkit::process::free_port;
 use testkit::process::{Program, Server};
 
 /// The number of attempts with another port after another process took the free one.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use testkit::gearman::packet::{Packet, RESPONSE};
+use testkit::conformance::gearman::packet::{Packet, RESPONSE};
 
 pub(crate) const CAN_DO: u32 = 1;
 pub(crate) const PRE_SLEEP: u32 = 4;

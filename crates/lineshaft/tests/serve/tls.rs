@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use testkit::certificates::{Authority, Identity};
+use testkit::tls::certificates::{Authority, Identity};
 use testkit::tls::{Client, Proxy};
 use testkit::tools;
 

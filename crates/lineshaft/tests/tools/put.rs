@@ -4,9 +4,9 @@ use std::io::{BufRead, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 
 use rustix::process::Signal;
-use testkit::certificates::Authority;
-use testkit::port::free_port;
 use testkit::process::Program;
+use testkit::process::free_port;
+use testkit::tls::certificates::Authority;
 
 use super::{LINESHAFT, Tool, World, wait_until};
 

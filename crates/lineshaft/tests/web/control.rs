@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 
-use testkit::thrift::codec::{FRAMED, Value, call, take_reply};
+use testkit::conformance::thrift::codec::{FRAMED, Value, call, take_reply};
 
 use crate::request::Peer;
 use crate::running::{Running, command};

@@ -9,8 +9,8 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConnection, ServerConfig};
-use testkit::certificates::Authority;
 use testkit::tls::Client;
+use testkit::tls::certificates::Authority;
 
 use super::tls_stream::TlsStream;
 

@@ -143,8 +143,8 @@ impl Write for Sending<'_> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use testkit::certificates::Authority;
     use testkit::tls::Client;
+    use testkit::tls::certificates::Authority;
 
     use super::*;
     use crate::config::Tls;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use broker::Millis;
 use rustls::version::{TLS12, TLS13};
-use testkit::certificates::{Authority, Identity};
+use testkit::tls::certificates::{Authority, Identity};
 use testkit::tls::{Client, Stream};
 use testkit::wait;
 

@@ -8,7 +8,7 @@ use broker::{
     Broker, Dialect, EngineSetup, Event, Mailbox, Millis, Outbox, Progress, SessionId, Turn,
 };
 
-use crate::wire::{ConnectionId, Received, Wire};
+use crate::conformance::wire::{ConnectionId, Received, Wire};
 
 /// The start of simulated time.
 pub const START: Millis = Millis(1_700_000_000_000);

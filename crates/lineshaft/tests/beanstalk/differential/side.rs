@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
+use testkit::conformance::socket::SocketWire;
+use testkit::conformance::wire::{ConnectionId, Received, Wire};
 use testkit::process::Server;
-use testkit::socket::SocketWire;
-use testkit::wire::{ConnectionId, Received, Wire};
 
 use super::steps::CONNECTIONS;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use testkit::client::Client;
-use testkit::port::free_port;
 use testkit::process::Program;
+use testkit::process::free_port;
 use testkit::{tools, wait};
 
 use super::for_both;

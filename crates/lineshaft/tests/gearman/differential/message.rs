@@ -1,8 +1,8 @@
 //! A server's messages, one at a time, in a form that can be compared: handles become numbers in
 //! the order of their first use.
 
-use testkit::gearman::packet::{HEADER_BYTES, Packet};
-use testkit::text::latin1_text;
+use testkit::conformance::gearman::packet::{HEADER_BYTES, Packet};
+use testkit::conformance::text::latin1_text;
 
 /// Numbers of the packet types whose content the comparison uses.
 pub(crate) mod kind {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use testkit::gearman::packet::Packet;
-use testkit::text::latin1_bytes;
+use testkit::conformance::gearman::packet::Packet;
+use testkit::conformance::text::latin1_bytes;
 use testkit::wait;
 
 use super::message::{Message, kind};

@@ -1,10 +1,10 @@
 //! One of the two servers: its connections, its handles, and its messages.
 
 use anyhow::{Result, bail};
-use testkit::gearman::packet::Packet;
+use testkit::conformance::gearman::packet::Packet;
+use testkit::conformance::socket::SocketWire;
+use testkit::conformance::wire::{ConnectionId, Received, Wire};
 use testkit::process::Server;
-use testkit::socket::SocketWire;
-use testkit::wire::{ConnectionId, Received, Wire};
 
 use super::message::{Handles, Heard, Message, kind, take};
 use super::steps::CONNECTIONS;

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use testkit::gearman::packet::Packet;
+use testkit::conformance::gearman::packet::Packet;
 
 use crate::{World, wait_until};
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use testkit::port::free_port;
+use testkit::process::free_port;
 
 use super::connection::{Connection, WORK_DATA, WORK_EXCEPTION, WORK_WARNING};
 use super::{drain, start_worker, stop};

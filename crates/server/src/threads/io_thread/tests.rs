@@ -9,8 +9,8 @@ use broker::{Broker, Millis, NewJob, Options};
 use log::{FaultDisk, Settings};
 use origin::Reach;
 use rustls::ServerConfig;
-use testkit::certificates::Authority;
 use testkit::tls::Client;
+use testkit::tls::certificates::Authority;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{IoThread, Shared};

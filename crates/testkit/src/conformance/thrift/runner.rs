@@ -1,14 +1,15 @@
-//! Conformance cases of the thrift service, as `corpus/kestrel-thrift/README.md` describes them. A
-//! client that implements the protocol itself plays them.
+//! Cases of the thrift service, as `corpus/kestrel-thrift/README.md` describes them. A client that
+//! implements the protocol itself plays them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value as Json;
 
 use super::codec::{CALL, EXCEPTION, ONEWAY, REPLY, Reply, Style, Value, message, take_reply};
-use crate::wire::{ConnectionId, Received, Wire};
+use crate::conformance::case::{self, Playable};
+use crate::conformance::connection::Connection;
+use crate::conformance::wire::Wire;
 
 /// The time limit for an expected reply.
 const LIMIT_MS: u64 = 5_000;
@@ -16,18 +17,16 @@ const LIMIT_MS: u64 = 5_000;
 /// How long a waiting call must get no reply.
 const SILENCE_MS: u64 = 50;
 
-/// One case.
+/// A case, and the style in which its client calls.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The unique name.
-    pub name: String,
-    tags: Vec<String>,
-    steps: Vec<Json>,
+    style: Style,
+    case: case::Case<Json>,
 }
 
 /// A case while it runs.
-struct Play<'a, W> {
-    wire: &'a mut W,
+struct Play<'a> {
+    wire: &'a mut dyn Wire,
     style: Style,
     /// The value of `{q}`.
     queue: String,
@@ -38,63 +37,50 @@ struct Play<'a, W> {
 }
 
 struct Client {
-    connection: ConnectionId,
-    unread: Vec<u8>,
+    connection: Connection,
     /// The method and the number of the unanswered call, and when it was sent.
     waits_for: Option<(String, i32, u64)>,
 }
 
-/// All cases of the corpus. `LINESHAFT_CASE` limits the choice to names that contain its value.
-pub fn read_cases() -> Result<Vec<Case>> {
-    let narrowed = std::env::var("LINESHAFT_CASE").unwrap_or_default();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/kestrel-thrift");
-    let text = std::fs::read_to_string(folder.join("cases.jsonl"))?;
-    let cases = text.lines().map(|line| Case::read(line).with_context(|| line.to_owned()));
-    let chosen = |case: &Result<Case>| match case {
-        Ok(case) => case.name.contains(&narrowed),
-        Err(_) => true,
-    };
-    cases.filter(chosen).collect()
+/// All cases of the corpus, in each of these styles.
+pub fn read_cases(styles: &[Style]) -> Result<Vec<Case>> {
+    let cases: Vec<case::Case<Json>> = case::read_cases("kestrel-thrift", "cases.jsonl")?;
+    let in_style = |&style| cases.iter().map(move |case| Case { style, case: case.clone() });
+    Ok(styles.iter().flat_map(in_style).collect())
 }
 
-impl Case {
-    fn read(line: &str) -> Result<Case> {
-        let case: Json = serde_json::from_str(line)?;
-        let text = |value: &Json| value.as_str().map(str::to_owned);
-        let tags = case["tags"].as_array().into_iter().flatten().filter_map(text).collect();
-        let steps = case["steps"].as_array().context("it has no steps")?.clone();
-        Ok(Case { name: text(&case["name"]).context("it has no name")?, tags, steps })
+impl Playable for Case {
+    fn name(&self) -> String {
+        format!("{} {:?}", self.case.name, self.style)
     }
 
-    /// Whether the case has this tag.
-    pub fn has_tag(&self, tag: &str) -> bool {
-        self.tags.iter().any(|one| one == tag)
+    /// The queues with policies are the same for all cases.
+    fn plays_alone(&self) -> bool {
+        self.case.has_tag("alone") || self.case.has_tag("testconfig")
     }
 
-    /// Plays the case. `tag` keeps the names of its queues apart from those of other plays.
-    pub fn play(&self, wire: &mut impl Wire, style: Style, tag: &str) -> Result<()> {
-        let queue = format!("{tag}-{}-", self.name);
+    fn play(&self, wire: &mut dyn Wire, tag: &str) -> Result<()> {
+        let queue = format!("{tag}-{}-", self.case.name);
         let (ids, clients) = (BTreeMap::new(), BTreeMap::new());
-        let mut play = Play { wire, style, queue, ids, clients, sequence: 0 };
-        for step in &self.steps {
+        let mut play = Play { wire, style: self.style, queue, ids, clients, sequence: 0 };
+        for step in &self.case.steps {
             play.step(step).with_context(|| format!("{step}"))?;
         }
-        let connections = std::mem::take(&mut play.clients);
-        for client in connections.into_values() {
-            play.wire.close(client.connection);
+        for client in play.clients.into_values() {
+            play.wire.close(client.connection.id);
         }
         Ok(())
     }
 }
 
-impl<W: Wire> Play<'_, W> {
+impl Play<'_> {
     fn step(&mut self, step: &Json) -> Result<()> {
         if let Some(ms) = step["sleep_ms"].as_u64() {
             self.wire.advance(ms);
         }
         if let Some(name) = step["close"].as_str() {
             let client = self.clients.remove(name).context("no such connection")?;
-            self.wire.close(client.connection);
+            self.wire.close(client.connection.id);
         }
         let Some(name) = step["on"].as_str() else { return Ok(()) };
         if let Some(method) = step["call"].as_str() {
@@ -130,13 +116,12 @@ impl<W: Wire> Play<'_, W> {
         self.sequence += 1;
         let bytes = message(self.style, kind, method, self.sequence, &arguments);
         if !self.clients.contains_key(name) {
-            let connection = self.wire.connect(None)?;
-            let client = Client { connection, unread: Vec::new(), waits_for: None };
-            self.clients.insert(name.to_owned(), client);
+            let connection = Connection::new(self.wire.connect(None)?);
+            self.clients.insert(name.to_owned(), Client { connection, waits_for: None });
         }
         let now_ms = self.wire.now_ms();
         let client = self.clients.get_mut(name).context("it was connected")?;
-        self.wire.send(client.connection, &bytes)?;
+        self.wire.send(client.connection.id, &bytes)?;
         if !oneway {
             ensure!(client.waits_for.is_none(), "an earlier call waits");
             client.waits_for = Some((method.to_owned(), self.sequence, now_ms));
@@ -187,10 +172,8 @@ impl<W: Wire> Play<'_, W> {
     }
 
     fn expect_silence(&mut self, name: &str, ms: u64) -> Result<()> {
-        let client = self.clients.get(name).context("no such connection")?;
-        let received = self.wire.receive(client.connection, ms);
-        ensure!(received == Received::Nothing, "{received:?} came");
-        Ok(())
+        let client = self.clients.get_mut(name).context("no such connection")?;
+        client.connection.expect_silence(self.wire, ms)
     }
 
     /// The fields of the next reply, which must answer the last call.
@@ -209,17 +192,14 @@ impl<W: Wire> Play<'_, W> {
 
     fn receive(&mut self, name: &str) -> Result<Reply> {
         let client = self.clients.get_mut(name).context("no such connection")?;
-        loop {
-            if let Some(reply) = take_reply(self.style, &mut client.unread) {
-                ensure!(client.unread.is_empty(), "there is more than the reply");
-                return Ok(reply);
-            }
-            match self.wire.receive(client.connection, LIMIT_MS) {
-                Received::Bytes(bytes) => client.unread.extend(bytes),
-                Received::End => bail!("the connection ended"),
-                Received::Nothing => bail!("nothing came, only {:?}", client.unread),
-            }
-        }
+        let (style, connection) = (self.style, &mut client.connection);
+        let deadline_ms = self.wire.now_ms() + LIMIT_MS;
+        let is_whole = |c: &Connection| take_reply(style, &mut c.unread.clone()).is_some();
+        connection.fill_until(self.wire, deadline_ms, is_whole);
+        let reply = take_reply(style, &mut connection.unread);
+        let reply = reply.with_context(|| format!("wanted a reply, got {}", connection.shown()))?;
+        ensure!(connection.unread.is_empty(), "there is more than the reply");
+        Ok(reply)
     }
 
     fn check_result(&mut self, fields: &[(i16, Value)], wanted: &Json) -> Result<()> {

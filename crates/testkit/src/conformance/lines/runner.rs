@@ -1,75 +1,49 @@
-//! Plays one conformance case over a wire, and says precisely where it failed.
-
-use std::collections::BTreeMap;
+//! Plays one case over a wire, and says precisely where it failed.
 
 use anyhow::{Context, Result, bail, ensure};
 use regex::bytes::Regex;
 
-use crate::block;
-use crate::case::{Case, Corpus, Step, TIMEOUT_MS_DEFAULT};
-use crate::connection::Connection;
-use crate::text::{Variables, latin1_bytes, latin1_text, pattern_of, shown};
-use crate::wire::Wire;
+use super::block;
+use super::step::{Case, Step, TIMEOUT_MS_DEFAULT};
+use crate::conformance::case::Playable;
+use crate::conformance::connection::{Connection, Run};
+use crate::conformance::text::{Variables, latin1_bytes, latin1_text, pattern_of, shown};
+use crate::conformance::wire::Wire;
 
 /// How long the end of a case waits for unexpected bytes.
 const LEFTOVER_WAIT_MS: u64 = 10;
 
-/// Plays `case` on new connections. `tube` is the value of its `{tube}` or `{queue}`.
-///
-/// At the end, even after a failure, it deletes the jobs whose ids the case captured.
-pub fn run_case(wire: &mut dyn Wire, corpus: &Corpus, case: &Case, tube: &str) -> Result<()> {
-    let mut variables = Variables::default();
-    variables.set("tube", tube.to_owned());
-    variables.set("queue", tube.to_owned());
-    let port = case.port.as_deref();
-    let mut run = Run { wire, corpus, port, variables, connections: BTreeMap::new() };
-    let outcome = run.play(case);
-    run.clean_up();
-    outcome
-}
+impl Playable for Case {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
 
-/// A case while it runs.
-struct Run<'a> {
-    wire: &'a mut dyn Wire,
-    corpus: &'a Corpus,
-    port: Option<&'a str>,
-    variables: Variables,
-    connections: BTreeMap<String, Connection>,
+    fn plays_alone(&self) -> bool {
+        self.has_tag("alone")
+    }
+
+    /// `{tube}` and `{queue}` stand for a name of this case's own, which begins with `tag`. At the
+    /// end, even after a failure, the jobs are deleted whose ids the case captured.
+    fn play(&self, wire: &mut dyn Wire, tag: &str) -> Result<()> {
+        let mut variables = Variables::default();
+        for name in ["tube", "queue"] {
+            variables.set(name, format!("{tag}-{}", self.name));
+        }
+        let mut run = Run::new(wire, variables);
+        let port = self.port.as_deref();
+        let outcome = run.play(&self.steps, summary, |run, step| run.step(step, port));
+        let outcome = outcome.and_then(|()| run.expect_no_leftovers());
+        run.clean_up(port);
+        outcome
+    }
 }
 
 impl Run<'_> {
-    fn play(&mut self, case: &Case) -> Result<()> {
-        for (index, step) in case.steps.iter().enumerate() {
-            self.step(step).with_context(|| format!("step {} {}", index + 1, summary(step)))?;
-        }
-        for (name, connection) in &mut self.connections {
-            let deadline_ms = self.wire.now_ms() + LEFTOVER_WAIT_MS;
-            connection.fill_until(self.wire, deadline_ms, |c| !c.unread.is_empty());
-            ensure!(
-                connection.unread.is_empty(),
-                "connection {name} has unexpected further bytes: {}",
-                shown(&connection.unread)
-            );
-        }
-        Ok(())
-    }
-
-    fn step(&mut self, step: &Step) -> Result<()> {
+    fn step(&mut self, step: &Step, port: Option<&str>) -> Result<()> {
         self.wire.advance(step.sleep_ms);
         let Some(name) = &step.conn else { return Ok(()) };
-        if !self.connections.contains_key(name) {
-            let id = self.wire.connect(step.port.as_deref().or(self.port))?;
-            self.connections.insert(name.clone(), Connection::new(id));
-        }
-        // Removed from the map for this step, so that the variables can change meanwhile.
-        let mut connection = self.connections.remove(name).expect("it was just made sure of");
-        let outcome = self.step_on(&mut connection, step);
-        if step.close && outcome.is_ok() {
-            self.wire.close(connection.id);
-        } else {
-            self.connections.insert(name.clone(), connection);
-        }
-        outcome
+        let port = step.port.as_deref().or(port);
+        self.on(name, port, step.close, |run, connection| run.step_on(connection, step))
     }
 
     fn step_on(&mut self, connection: &mut Connection, step: &Step) -> Result<()> {
@@ -88,18 +62,26 @@ impl Run<'_> {
         ensure!(took_ms >= min_ms, "the reply came after {took_ms} ms, wanted {min_ms} at least");
         ensure!(took_ms <= max_ms, "the reply came after {took_ms} ms, wanted {max_ms} at most");
         if let Some(quiet_ms) = step.expect_nothing_ms {
-            let quiet_until_ms = self.wire.now_ms() + quiet_ms;
-            connection.fill_until(self.wire, quiet_until_ms, |c| !c.unread.is_empty());
-            ensure_no_bytes(connection, "wanted silence")?;
-            ensure!(!connection.ended, "wanted silence, but the server hung up");
+            connection.expect_silence(self.wire, quiet_ms)?;
         }
         if step.half_close {
             self.wire.half_close(connection.id)?;
         }
         if step.expect_close {
+            connection.expect_end(self.wire, deadline_ms, false)?;
+        }
+        Ok(())
+    }
+
+    fn expect_no_leftovers(&mut self) -> Result<()> {
+        for (name, connection) in &mut self.connections {
+            let deadline_ms = self.wire.now_ms() + LEFTOVER_WAIT_MS;
             connection.fill_until(self.wire, deadline_ms, |c| !c.unread.is_empty());
-            ensure_no_bytes(connection, "wanted the server to hang up")?;
-            ensure!(connection.ended, "wanted the server to hang up, it did not");
+            ensure!(
+                connection.unread.is_empty(),
+                "connection {name} has unexpected further bytes: {}",
+                connection.shown()
+            );
         }
         Ok(())
     }
@@ -145,7 +127,7 @@ impl Run<'_> {
     ) -> Result<()> {
         if let Some(wanted) = &step.expect_yaml {
             let text = take_block(conn, self.wire, deadline_ms)?;
-            block::check_yaml(&text, wanted, self.corpus, &mut self.variables)?;
+            block::check_yaml(&text, wanted, &mut self.variables)?;
         }
         if let Some(wanted) = &step.expect_list {
             let text = take_block(conn, self.wire, deadline_ms)?;
@@ -156,17 +138,15 @@ impl Run<'_> {
 
     /// Closes the connections, and deletes the jobs whose ids the case knew, because many cases
     /// share a server.
-    fn clean_up(&mut self) {
-        for connection in self.connections.values() {
-            self.wire.close(connection.id);
-        }
+    fn clean_up(&mut self, port: Option<&str>) {
+        self.close();
         let deletes: Vec<String> =
             self.variables.starting_with("id").map(|id| format!("delete {id}\r\n")).collect();
         if deletes.is_empty() {
             return;
         }
         let replies_bytes_min = deletes.len() * "DELETED\r\n".len();
-        let Ok(id) = self.wire.connect(self.port) else { return };
+        let Ok(id) = self.wire.connect(port) else { return };
         let mut cleaner = Connection::new(id);
         if self.wire.send(id, deletes.concat().as_bytes()).is_ok() {
             let deadline_ms = self.wire.now_ms() + 1_000;
@@ -190,11 +170,6 @@ fn take_block(
     }
     let block: Vec<u8> = connection.unread.drain(..length).collect();
     block::text(&block)
-}
-
-fn ensure_no_bytes(connection: &Connection, wanted: &str) -> Result<()> {
-    ensure!(connection.unread.is_empty(), "{wanted}, got {}", shown(&connection.unread));
-    Ok(())
 }
 
 /// A pattern over bytes that must match at their front.

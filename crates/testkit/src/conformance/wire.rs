@@ -43,6 +43,6 @@ pub trait Wire {
     /// Lets time pass while no client acts.
     fn advance(&mut self, ms: u64);
 
-    /// Milliseconds of this wire's time since some moment in the past.
+    /// The Unix time of this wire in milliseconds. It is never set back.
     fn now_ms(&self) -> u64;
 }

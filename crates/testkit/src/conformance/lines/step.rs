@@ -1,32 +1,15 @@
-//! Conformance cases: their data model and how they are read from `corpus/`.
-//!
-//! `corpus/beanstalk/README.md` explains every key. Another file plays cases.
+//! The steps of a case whose requests and replies are lines. `corpus/beanstalk/README.md` explains
+//! every key.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
-/// One behaviour: a name, and the steps that show it.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Case {
-    /// Unique within its file. Tests select cases by parts of the name.
-    pub name: String,
-    /// Tags that a runner needs before it plays the case, such as `memory` or `alone`.
-    #[serde(default)]
-    pub tags: Vec<String>,
-    /// The reason for the behaviour.
-    #[serde(default)]
-    pub note: String,
-    /// The port of connections whose steps name none.
-    #[serde(default)]
-    pub port: Option<String>,
-    /// The steps, in order.
-    pub steps: Vec<Step>,
-}
+use crate::conformance::case;
+
+/// A case of a protocol of lines.
+pub type Case = case::Case<Step>;
 
 /// One step. Its parts act in the order of the fields.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -69,7 +52,7 @@ pub struct Step {
 }
 
 /// The time limit for a reply, if the case names none.
-pub const TIMEOUT_MS_DEFAULT: u64 = 3_000;
+pub(super) const TIMEOUT_MS_DEFAULT: u64 = 3_000;
 
 /// One variable or several.
 #[derive(Debug, Clone, Deserialize)]
@@ -117,7 +100,7 @@ pub struct YamlExpectation {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum Keys {
-    /// A list in `stats_keys.json`.
+    /// A list in `stats_keys.json`. [`read_cases`] replaces it by the keys.
     Named(String),
     /// The keys themselves.
     Listed(Vec<String>),
@@ -135,65 +118,24 @@ pub struct ListExpectation {
     pub lacks: Vec<String>,
 }
 
-/// The cases of one file, and the key lists that they name.
-#[derive(Debug, Clone)]
-pub struct Corpus {
-    /// In the order of the file.
-    pub cases: Vec<Case>,
-    /// Lists of keys by the name of the statistics command.
-    pub key_lists: BTreeMap<String, Vec<String>>,
-}
-
-impl Corpus {
-    /// Reads `corpus/<dialect>/<file>` of this repository.
-    pub fn read(dialect: &str, file: &str) -> Result<Corpus> {
-        let cases = read_cases(dialect, file, |case: &Case| &case.name)?;
-        let keys_path = corpus_folder(dialect).join("stats_keys.json");
-        let key_lists = if keys_path.exists() {
-            let text = std::fs::read_to_string(&keys_path)?;
-            serde_json::from_str(&text)
-                .with_context(|| format!("reading {}", keys_path.display()))?
-        } else {
-            BTreeMap::new()
-        };
-        Ok(Corpus { cases, key_lists })
-    }
-}
-
-impl Case {
-    /// Whether the case has this tag.
-    pub fn has_tag(&self, tag: &str) -> bool {
-        self.tags.iter().any(|own| own == tag)
-    }
-}
-
-fn corpus_folder(dialect: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(dialect)
-}
-
-/// Reads cases of any kind, one on each line, from `corpus/<dialect>/<file>`. Each name must be
-/// unique.
-pub(crate) fn read_cases<C: DeserializeOwned>(
-    dialect: &str,
-    file: &str,
-    name: fn(&C) -> &str,
-) -> Result<Vec<C>> {
-    let path = corpus_folder(dialect).join(file);
-    let text =
-        std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    let mut cases: Vec<C> = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        if line.trim().is_empty() || line.starts_with('#') {
-            continue;
+/// Reads `corpus/<protocol>/<file>` of this repository.
+pub fn read_cases(protocol: &str, file: &str) -> Result<Vec<Case>> {
+    let mut cases: Vec<Case> = case::read_cases(protocol, file)?;
+    let steps = cases.iter_mut().flat_map(|case| &mut case.steps);
+    let wanted = steps.filter_map(|step| step.expect_yaml.as_mut()?.keys.as_mut());
+    for keys in wanted {
+        if let Keys::Named(name) = keys {
+            *keys = Keys::Listed(read_keys(protocol, name)?);
         }
-        let place = || format!("{}:{}", path.display(), index + 1);
-        let case: C = serde_json::from_str(line).with_context(place)?;
-        if cases.iter().any(|other| name(other) == name(&case)) {
-            bail!("{}: the name {} is taken", place(), name(&case));
-        }
-        cases.push(case);
     }
     Ok(cases)
+}
+
+/// The keys of a statistics command in their order.
+fn read_keys(protocol: &str, command: &str) -> Result<Vec<String>> {
+    let text = std::fs::read_to_string(case::corpus_folder(protocol).join("stats_keys.json"))?;
+    let mut lists: BTreeMap<String, Vec<String>> = serde_json::from_str(&text)?;
+    lists.remove(command).with_context(|| format!("no list of the keys of {command}"))
 }
 
 #[cfg(test)]
@@ -202,11 +144,9 @@ mod tests {
 
     #[test]
     fn the_corpus_is_readable() {
-        let cases = Corpus::read("beanstalk", "cases.jsonl").unwrap();
-        let defects = Corpus::read("beanstalk", "defects.jsonl").unwrap();
-        assert!(cases.cases.len() >= 169);
-        assert!(!defects.cases.is_empty());
-        assert_eq!(cases.key_lists["stats"].len(), 51);
+        assert!(read_cases("beanstalk", "cases.jsonl").unwrap().len() >= 169);
+        assert!(!read_cases("beanstalk", "defects.jsonl").unwrap().is_empty());
+        assert_eq!(read_keys("beanstalk", "stats").unwrap().len(), 51);
     }
 
     #[test]

@@ -1,27 +1,12 @@
-//! Gearman's conformance cases: their data model and how they are read from `corpus/gearman/`.
-//!
-//! `corpus/gearman/README.md` explains every key. Another file plays cases.
+//! The steps of Gearman's cases. `corpus/gearman/README.md` explains every key.
 
 use anyhow::Result;
 use serde::Deserialize;
 
-use crate::case;
+use crate::conformance::case;
 
-/// One behaviour: a name, and the steps that show it.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Case {
-    /// Unique within its file. Tests select cases by parts of the name.
-    pub name: String,
-    /// Tags that a runner needs before it plays the case, such as `order`.
-    #[serde(default)]
-    pub tags: Vec<String>,
-    /// The reason for the behaviour.
-    #[serde(default)]
-    pub note: String,
-    /// The steps, in order.
-    pub steps: Vec<Step>,
-}
+/// A case of Gearman.
+pub type Case = case::Case<Step>;
 
 /// One step: an action or an expectation.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -94,16 +79,9 @@ pub struct Tests {
     pub capture: Option<String>,
 }
 
-impl Case {
-    /// Whether the case has this tag.
-    pub fn has_tag(&self, tag: &str) -> bool {
-        self.tags.iter().any(|own| own == tag)
-    }
-}
-
 /// Reads `corpus/gearman/<file>` of this repository.
 pub fn read_cases(file: &str) -> Result<Vec<Case>> {
-    case::read_cases("gearman", file, |case: &Case| &case.name)
+    case::read_cases("gearman", file)
 }
 
 #[cfg(test)]

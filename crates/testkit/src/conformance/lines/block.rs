@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
 
-use crate::case::{Corpus, Keys, ListExpectation, YamlExpectation};
-use crate::text::{Variables, latin1_text, shown};
+use super::step::{Keys, ListExpectation, YamlExpectation};
+use crate::conformance::text::{Variables, latin1_text, shown};
 
 /// Length in bytes of the whole block whose first line is at the front of `bytes`, framing included.
 pub(crate) fn length(bytes: &[u8]) -> Result<usize> {
@@ -44,11 +44,10 @@ pub fn pairs(text: &str) -> Result<Vec<(String, String)>> {
 pub(crate) fn check_yaml(
     text: &str,
     wanted: &YamlExpectation,
-    corpus: &Corpus,
     variables: &mut Variables,
 ) -> Result<()> {
     let pairs = pairs(text)?;
-    check_keys(&pairs, wanted, corpus)?;
+    check_keys(&pairs, wanted)?;
     let values: BTreeMap<&str, &str> =
         pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let value = |key: &str| values.get(key).copied().with_context(|| format!("no key {key}"));
@@ -72,11 +71,11 @@ pub(crate) fn check_yaml(
     Ok(())
 }
 
-fn check_keys(pairs: &[(String, String)], wanted: &YamlExpectation, corpus: &Corpus) -> Result<()> {
+fn check_keys(pairs: &[(String, String)], wanted: &YamlExpectation) -> Result<()> {
     let wanted = match &wanted.keys {
         None => return Ok(()),
         Some(Keys::Listed(keys)) => keys,
-        Some(Keys::Named(name)) => corpus.key_lists.get(name).context("a list of keys")?,
+        Some(Keys::Named(name)) => bail!("the keys of {name} were not read"),
     };
     let got: Vec<&String> = pairs.iter().map(|(key, _)| key).collect();
     ensure!(got.iter().copied().eq(wanted), "keys: wanted {wanted:?}, got {got:?}");

@@ -1,82 +1,47 @@
 //! Plays one Gearman case over a wire, and says precisely where it failed.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context, Result, bail, ensure};
 
-use super::case::{Case, Magic, Matcher, PacketPattern, PacketText, Step, Tests};
 use super::packet::{Packet, REQUEST, RESPONSE};
-use crate::connection::Connection;
-use crate::text::{Variables, latin1_bytes, latin1_text, pattern_of, shown};
-use crate::wire::Wire;
+use super::step::{Case, Magic, Matcher, PacketPattern, PacketText, Step, Tests};
+use crate::conformance::case::Playable;
+use crate::conformance::connection::{Connection, Run};
+use crate::conformance::text::{Variables, latin1_bytes, latin1_text, pattern_of, shown};
+use crate::conformance::wire::Wire;
 
 /// How long a step waits for its expected bytes.
 const PATIENCE_MS: u64 = 4_000;
 
-/// What the caller tells a case.
-#[derive(Debug, Clone)]
-pub struct CaseContext {
-    /// Keeps the case's functions and unique keys apart from those of all other cases on the same
-    /// server. At most 50 letters, digits and dashes.
-    pub tag: String,
-    /// The Unix time, in milliseconds, at which the wire's clock showed zero. `{now+N}` needs it.
-    pub unix_ms_at_zero: u64,
-}
-
-/// Plays `case` on new connections. Closes all of them at the end, even after a failure.
-pub fn run_case(wire: &mut dyn Wire, case: &Case, context: &CaseContext) -> Result<()> {
-    let mut variables = Variables::default();
-    for (name, letter) in [("func", 'f'), ("func2", 'g'), ("func3", 'h'), ("uniq", 'u')] {
-        variables.set(name, format!("{letter}_{}", context.tag));
+impl Playable for Case {
+    fn name(&self) -> String {
+        self.name.clone()
     }
-    let unix_ms_at_zero = context.unix_ms_at_zero;
-    let mut run = Run { wire, variables, connections: BTreeMap::new(), unix_ms_at_zero };
-    let outcome = run.play(case);
-    for connection in run.connections.values() {
-        run.wire.close(connection.id);
-    }
-    outcome
-}
 
-/// A case while it runs.
-struct Run<'a> {
-    wire: &'a mut dyn Wire,
-    variables: Variables,
-    connections: BTreeMap<String, Connection>,
-    unix_ms_at_zero: u64,
+    fn plays_alone(&self) -> bool {
+        false
+    }
+
+    fn play(&self, wire: &mut dyn Wire, tag: &str) -> Result<()> {
+        let mut variables = Variables::default();
+        for (name, letter) in [("func", 'f'), ("func2", 'g'), ("func3", 'h'), ("uniq", 'u')] {
+            variables.set(name, format!("{letter}_{tag}"));
+        }
+        let mut run = Run::new(wire, variables);
+        let outcome = run.play(&self.steps, summary, Run::packet_step);
+        run.close();
+        outcome
+    }
 }
 
 impl Run<'_> {
-    fn play(&mut self, case: &Case) -> Result<()> {
-        for (index, step) in case.steps.iter().enumerate() {
-            self.step(step).with_context(|| format!("step {} {}", index + 1, summary(step)))?;
-        }
-        Ok(())
-    }
-
-    fn step(&mut self, step: &Step) -> Result<()> {
-        if step.sleep_ms > 0 {
-            self.wire.advance(step.sleep_ms);
-        }
-        let unix_ms = self.unix_ms_at_zero + self.wire.now_ms();
-        self.variables.set("now", (unix_ms / 1_000).to_string());
+    fn packet_step(&mut self, step: &Step) -> Result<()> {
+        self.wire.advance(step.sleep_ms);
+        self.variables.set("now", (self.wire.now_ms() / 1_000).to_string());
         let Some(name) = &step.conn else { return Ok(()) };
-        if !self.connections.contains_key(name) {
-            let id = self.wire.connect(None)?;
-            self.connections.insert(name.clone(), Connection::new(id));
-        }
-        // Removed from the map for this step, so that the variables can change meanwhile.
-        let mut connection = self.connections.remove(name).expect("it was just made sure of");
-        let outcome = self.step_on(&mut connection, step);
-        if step.close && outcome.is_ok() {
-            self.wire.close(connection.id);
-        } else {
-            self.connections.insert(name.clone(), connection);
-        }
-        outcome
+        self.on(name, None, step.close, |run, connection| run.packet_step_on(connection, step))
     }
 
-    fn step_on(&mut self, connection: &mut Connection, step: &Step) -> Result<()> {
+    fn packet_step_on(&mut self, connection: &mut Connection, step: &Step) -> Result<()> {
         self.send(connection, step)?;
         let deadline_ms = self.wire.now_ms() + PATIENCE_MS;
         if let Some(wanted) = &step.expect_packet {
@@ -86,20 +51,10 @@ impl Run<'_> {
             self.expect_text(connection, pattern, deadline_ms)?;
         }
         if let Some(quiet_ms) = step.expect_nothing_ms {
-            let quiet_until_ms = self.wire.now_ms() + quiet_ms;
-            connection.fill_until(self.wire, quiet_until_ms, |c| !c.unread.is_empty());
-            ensure!(!connection.ended, "wanted silence, but the server hung up");
-            ensure!(
-                connection.unread.is_empty(),
-                "wanted silence, got {}",
-                shown(&connection.unread)
-            );
+            connection.expect_silence(self.wire, quiet_ms)?;
         }
         if step.expect_close {
-            connection.fill_until(self.wire, deadline_ms, |_| false);
-            ensure!(connection.ended, "wanted the server to hang up, it did not");
-            let no_bytes = step.discard || connection.unread.is_empty();
-            ensure!(no_bytes, "wanted only an end, got {}", shown(&connection.unread));
+            connection.expect_end(self.wire, deadline_ms, step.discard)?;
         }
         Ok(())
     }

@@ -2,12 +2,12 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 
+use super::wire::{ConnectionId, Received, Wire};
 use crate::wait;
-use crate::wire::{ConnectionId, Received, Wire};
 
 /// The time in which the server notices that a client closed its connection.
 const CLOSE_GRACE_MS: u64 = 20;
@@ -19,6 +19,7 @@ pub struct SocketWire {
     /// Further ports of the server, by name.
     others: Vec<(&'static str, SocketAddr)>,
     started: Instant,
+    started_unix_ms: u64,
     /// By [`ConnectionId`]. `None` after the test closed it.
     streams: Vec<Option<TcpStream>>,
 }
@@ -26,7 +27,14 @@ pub struct SocketWire {
 impl SocketWire {
     /// A wire to the server at this address, without connections.
     pub fn new(server: SocketAddr) -> SocketWire {
-        SocketWire { server, others: Vec::new(), started: Instant::now(), streams: Vec::new() }
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set");
+        SocketWire {
+            server,
+            others: Vec::new(),
+            started: Instant::now(),
+            started_unix_ms: unix.as_millis() as u64,
+            streams: Vec::new(),
+        }
     }
 
     /// The same with further ports.
@@ -97,6 +105,6 @@ impl Wire for SocketWire {
     }
 
     fn now_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
+        self.started_unix_ms + self.started.elapsed().as_millis() as u64
     }
 }

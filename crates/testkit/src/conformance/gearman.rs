@@ -1,0 +1,7 @@
+//! Cases of Gearman, whose requests and replies are packets, or lines.
+
+pub mod packet;
+mod runner;
+mod step;
+
+pub use step::{Case, read_cases};

@@ -1,0 +1,8 @@
+//! Cases of protocols whose requests and replies are lines: beanstalkd's, and Kestrel's memcache
+//! and text protocols.
+
+pub mod block;
+mod runner;
+mod step;
+
+pub use step::{Case, read_cases};

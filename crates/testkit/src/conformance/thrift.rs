@@ -1,0 +1,6 @@
+//! Cases of Kestrel's thrift service, whose requests and replies are calls.
+
+pub mod codec;
+mod runner;
+
+pub use runner::{Case, read_cases};
