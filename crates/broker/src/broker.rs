@@ -474,10 +474,10 @@ impl Shared {
 impl Core {
     fn restore(&mut self, restored: Restored<'_>) -> Result<(), BrokerError> {
         match restored {
-            Restored::Job { target, position, queue, meta, counters, body } => {
+            Restored::Job { slot: log_slot, position, queue, meta, counters, body } => {
                 let (facts, tags) = meta::facts(&meta, counters)?;
                 let slot = self.engine.restore(queue, &facts, tags, body.into())?;
-                self.ledger.locations.set(slot, Location { target, after: position });
+                self.ledger.locations.set(slot, Location { log_slot, after: position });
             }
             Restored::Fact { key, value, .. } => self.restore_fact(key, value)?,
         }

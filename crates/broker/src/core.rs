@@ -1,7 +1,7 @@
 //! Engine and log together, under the broker's lock.
 
 use engine::{Effects, Engine, EngineSetup, JobSlot, Millis, SessionId, Totals};
-use log::{Current, Owner, Target};
+use log::{Current, Owner, Slot};
 
 use crate::admission::memory::MemoryLimit;
 use crate::ledger::locations::Locations;
@@ -157,26 +157,29 @@ impl<'a> Mover<'a> {
         Self { engine, locations: &mut ledger.locations, options: OptionalFields::none() }
     }
 
-    fn slot(&self, target: Target, id: u64) -> Option<JobSlot> {
+    fn slot(&self, log_slot: Slot, id: u64) -> Option<JobSlot> {
         let slot = self.engine.slot(engine::JobId(id)).ok()?;
-        self.locations.get(slot).is_some_and(|location| location.target == target).then_some(slot)
+        self.locations
+            .get(slot)
+            .is_some_and(|location| location.log_slot == log_slot)
+            .then_some(slot)
     }
 }
 
 impl Owner for Mover<'_> {
-    fn current(&mut self, target: Target, id: u64) -> Option<Current<'_>> {
-        let slot = self.slot(target, id)?;
+    fn current(&mut self, log_slot: Slot, id: u64) -> Option<Current<'_>> {
+        let slot = self.slot(log_slot, id)?;
         let facts = self.engine.facts(slot);
         self.options = OptionalFields::of(&facts, self.engine.tags(slot));
         let (_, queue) = queue_ref(self.engine, slot);
         Some(Current { queue, meta: self.options.meta(&facts) })
     }
 
-    fn moved(&mut self, old: Target, new: Target, id: u64, _position: log::Position) {
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, _position: log::Position) {
         let slot = self.slot(old, id).expect("the log moves what was just asked for");
         let location = self.locations.get_mut(slot).expect("its location was just found");
         // The position for replies stays the same, because the copy comes after it.
-        location.target = new;
+        location.log_slot = new;
     }
 }
 

@@ -221,8 +221,8 @@ impl Ledger {
         let (number, queue) = queue_ref(engine, slot);
         let options = OptionalFields::of(&facts, engine.tags(slot));
         let meta = options.meta(&facts);
-        let (target, after) = log.put(engine.now().0, queue, &meta, engine.body(slot));
-        self.locations.set(slot, Location { target, after });
+        let (log_slot, after) = log.put(engine.now().0, queue, &meta, engine.body(slot));
+        self.locations.set(slot, Location { log_slot, after });
         self.note_queue(number, after, engine);
     }
 
@@ -232,7 +232,8 @@ impl Ledger {
         let (number, queue) = queue_ref(engine, slot);
         let options = OptionalFields::of(&facts, engine.tags(slot));
         let location = self.locations.get_mut(slot).expect("a logged job has its location");
-        location.after = log.update(engine.now().0, location.target, queue, &options.meta(&facts));
+        location.after =
+            log.update(engine.now().0, location.log_slot, queue, &options.meta(&facts));
         let after = location.after;
         self.note_queue(number, after, engine);
     }
@@ -241,7 +242,7 @@ impl Ledger {
         let Some(log) = &self.log else { return };
         let location = self.locations.get(slot).expect("a logged job has its location");
         let counters = meta::counters_bytes(&engine.facts(slot).counters);
-        log.count(engine.now().0, location.target, &counters);
+        log.count(engine.now().0, location.log_slot, &counters);
     }
 
     fn write_finish(
@@ -258,7 +259,7 @@ impl Ledger {
             self.left.retain(|(left, ..)| *left != slot);
             return;
         };
-        let end = log.finish(engine.now().0, location.target);
+        let end = log.finish(engine.now().0, location.log_slot);
         self.want_sync(engine.now().0, asked);
         let after = self.rests_on(end, asked);
         self.ended = self.ended.max(after);
@@ -308,7 +309,7 @@ impl Ledger {
         let live = put.iter().filter(|(slot, id)| is_live(engine, *slot, *id));
         let slots: Vec<JobSlot> = live.map(|(slot, _)| *slot).collect();
         self.unwritten += put.len() - slots.len();
-        let mut targets = Vec::with_capacity(slots.len());
+        let mut log_slots = Vec::with_capacity(slots.len());
         for slots in slots.chunks(PUT_MANY_MAX) {
             let facts: Vec<JobFacts> = slots.iter().map(|slot| engine.facts(*slot)).collect();
             let options: Vec<OptionalFields> = facts
@@ -322,10 +323,10 @@ impl Ledger {
                 .map(|(slot, (facts, options))| (queue_ref(engine, *slot).1, options.meta(facts)))
                 .collect();
             let body = engine.body(slots[0]);
-            targets.clear();
-            let after = log.put_many(engine.now().0, &jobs, body, &mut targets);
-            for (&slot, &target) in slots.iter().zip(&targets) {
-                self.locations.set(slot, Location { target, after });
+            log_slots.clear();
+            let after = log.put_many(engine.now().0, &jobs, body, &mut log_slots);
+            for (&slot, &log_slot) in slots.iter().zip(&log_slots) {
+                self.locations.set(slot, Location { log_slot, after });
                 self.note_queue(engine.queue_of(slot), after, engine);
             }
         }

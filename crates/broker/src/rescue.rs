@@ -53,8 +53,8 @@ impl Core {
             else {
                 continue;
             };
-            let (target, body) = (location.target, self.engine.body(slot).clone());
-            if !log.rescue(now_ms, (target, id.0), &body, &mut Mover::new(self))? {
+            let (log_slot, body) = (location.log_slot, self.engine.body(slot).clone());
+            if !log.rescue(now_ms, (log_slot, id.0), &body, &mut Mover::new(self))? {
                 return Ok(false);
             }
             written += body.len();

@@ -32,7 +32,7 @@ fn main() {
 
     let start = Instant::now();
     let mut appending = std::time::Duration::ZERO;
-    let mut targets = Vec::new();
+    let mut slots = Vec::new();
     for id in 1..=jobs {
         // Batches of 1600: 50 connections with 32 requests each.
         if id % 1600 == 1 {
@@ -43,7 +43,7 @@ fn main() {
         }
         let before = (id % 1600 == 1).then(Instant::now);
         let body = [7; 100];
-        targets.push(log.put(1, QUEUE, &meta(id), &body[..20 + (id as usize & 1)]).0);
+        slots.push(log.put(1, QUEUE, &meta(id), &body[..20 + (id as usize & 1)]).0);
         if let Some(before) = before {
             appending += before.elapsed();
         }
@@ -58,18 +58,18 @@ fn main() {
     let body = [7; 100];
     let start = Instant::now();
     for id in 1..=batch {
-        targets.push(log.put(1, QUEUE, &meta(jobs + id), &body).0);
+        slots.push(log.put(1, QUEUE, &meta(jobs + id), &body).0);
     }
     line("put, append alone (body 100)", batch, start);
     let start = Instant::now();
     for _ in 0..batch {
-        log.finish(1, targets.pop().unwrap());
+        log.finish(1, slots.pop().unwrap());
     }
     line("finish, append alone", batch, start);
     let start = Instant::now();
     let groups = 2000;
     for id in 1..=groups {
-        targets.push(log.put(1, QUEUE, &meta(jobs * 2 + id), &body).0);
+        slots.push(log.put(1, QUEUE, &meta(jobs * 2 + id), &body).0);
         log.commit_step(1).unwrap();
     }
     line("group of one, durable", groups, start);

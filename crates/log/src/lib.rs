@@ -43,6 +43,6 @@ pub use crate::reclaim::{Current, Owner, Slice};
 pub use crate::salvage::{Loss, Salvage, repair, salvage};
 pub use crate::settings::{Settings, Sync};
 pub use crate::types::{
-    Begin, Committed, Meta, Position, QueueRef, RecoveryReport, Restored, Target,
+    Begin, Committed, Meta, Position, QueueRef, RecoveryReport, Restored, Slot,
 };
 pub use crate::write::committer::{Clock, Committer};

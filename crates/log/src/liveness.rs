@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::types::Target;
+use crate::types::Slot;
 
 /// Bytes an index would need for each live slot; counted as live (the disk bound is stated with them).
 pub(crate) const INDEX_BYTES: u64 = 24;
@@ -81,32 +81,32 @@ impl Liveness {
         self.first += 1;
     }
 
-    /// A new live slot in the last segment; returns its number.
+    /// A new live slot in the last segment; returns its index.
     pub(crate) fn push(&mut self, bytes: u64) -> u32 {
         let slots = self.segments.back_mut().expect("there is a segment to append to");
-        let slot = slots.classes.len();
+        let index = slots.classes.len();
         let class = class_of(bytes);
         slots.classes.push(class);
-        if slot.is_multiple_of(64) {
+        if index.is_multiple_of(64) {
             slots.bits.push(0);
         }
-        slots.bits[slot / 64] |= 1 << (slot % 64);
+        slots.bits[index / 64] |= 1 << (index % 64);
         slots.live += 1;
         slots.live_bytes += class_bytes(class);
         self.live_bytes += class_bytes(class);
         self.live += 1;
-        slot as u32
+        index as u32
     }
 
     /// Ends a slot. Returns false if it was not live.
-    pub(crate) fn kill(&mut self, target: Target) -> bool {
-        if !self.is_live(target) {
+    pub(crate) fn kill(&mut self, slot: Slot) -> bool {
+        if !self.is_live(slot) {
             return false;
         }
-        let slots = &mut self.segments[(target.segment - self.first) as usize];
-        let slot = target.slot as usize;
-        slots.bits[slot / 64] &= !(1 << (slot % 64));
-        let bytes = class_bytes(slots.classes[slot]);
+        let slots = &mut self.segments[(slot.segment - self.first) as usize];
+        let index = slot.index as usize;
+        slots.bits[index / 64] &= !(1 << (index % 64));
+        let bytes = class_bytes(slots.classes[index]);
         slots.live -= 1;
         slots.live_bytes -= bytes;
         self.live_bytes -= bytes;
@@ -114,13 +114,13 @@ impl Liveness {
         true
     }
 
-    pub(crate) fn is_live(&self, target: Target) -> bool {
-        target.segment >= self.first
-            && self.segments.get((target.segment - self.first) as usize).is_some_and(|slots| {
+    pub(crate) fn is_live(&self, slot: Slot) -> bool {
+        slot.segment >= self.first
+            && self.segments.get((slot.segment - self.first) as usize).is_some_and(|slots| {
                 slots
                     .bits
-                    .get(target.slot as usize / 64)
-                    .is_some_and(|word| word >> (target.slot % 64) & 1 == 1)
+                    .get(slot.index as usize / 64)
+                    .is_some_and(|word| word >> (slot.index % 64) & 1 == 1)
             })
     }
 
@@ -149,13 +149,13 @@ mod tests {
     fn a_slot_dies_once() {
         let mut live = Liveness::new(7);
         live.push_segment();
-        for slot in 0..130 {
-            assert_eq!(live.push(100), slot);
+        for index in 0..130 {
+            assert_eq!(live.push(100), index);
         }
-        let target = Target { segment: 7, slot: 129 };
-        assert!(live.kill(target) && !live.kill(target));
-        assert!(!live.kill(Target { segment: 7, slot: 130 }));
-        assert!(!live.kill(Target { segment: 6, slot: 0 }));
+        let slot = Slot { segment: 7, index: 129 };
+        assert!(live.kill(slot) && !live.kill(slot));
+        assert!(!live.kill(Slot { segment: 7, index: 130 }));
+        assert!(!live.kill(Slot { segment: 6, index: 0 }));
         assert_eq!((live.live(), live.live_in(7)), (129, 129));
     }
 }

@@ -12,7 +12,7 @@ use crate::settings::{
     BACKLOG_BYTES, ID_BLOCK, ID_LIMIT_MAX, IDS_AHEAD, LAG_MARGIN_BYTES, LAZY_BYTES_MAX,
     OPEN_BATCH_BYTES_MAX, Sync,
 };
-use crate::types::{Meta, Position, QueueRef, Target};
+use crate::types::{Meta, Position, QueueRef, Slot};
 use crate::write::batch::{ID_LIMIT_BYTES, Open, fact_entry_bytes, name_bytes};
 use crate::write::commit::Commit;
 use crate::write::positions::Positions;
@@ -109,7 +109,7 @@ impl Log {
         queue: QueueRef<'_>,
         meta: &Meta<'_>,
         body: &[u8],
-    ) -> (Target, Position) {
+    ) -> (Slot, Position) {
         let bytes = padded(ENTRY_HEAD_BYTES + META_BYTES + meta.options.len() + body.len()) as u64;
         let mut open = self.appending(now_ms);
         open.room(bytes + name_bytes(queue.name));
@@ -119,17 +119,17 @@ impl Log {
             buffer.extend_from_slice(body);
         });
         open.client_bytes += bytes;
-        (open.slot(bytes), position)
+        (open.new_slot(bytes), position)
     }
 
     /// New jobs that share a body (fan-out): one entry, all or nothing. Pushes the slots to
-    /// `targets` in the order of `jobs`, at most 65,535.
+    /// `slots` in the order of `jobs`, at most 65,535.
     pub fn put_many(
         &self,
         now_ms: u64,
         jobs: &[(QueueRef<'_>, Meta<'_>)],
         body: &[u8],
-        targets: &mut Vec<Target>,
+        slots: &mut Vec<Slot>,
     ) -> Position {
         let n = u16::try_from(jobs.len()).expect("at most 65,535 jobs share a body");
         let metas: usize = jobs.iter().map(|(_, meta)| META_BYTES + meta.options.len()).sum();
@@ -145,7 +145,7 @@ impl Log {
             buffer.extend_from_slice(body);
         });
         open.client_bytes += bytes;
-        targets.extend(jobs.iter().map(|_| open.slot(bytes / u64::from(n.max(1)))));
+        slots.extend(jobs.iter().map(|_| open.new_slot(bytes / u64::from(n.max(1)))));
         position
     }
 
@@ -153,31 +153,31 @@ impl Log {
     pub fn update(
         &self,
         now_ms: u64,
-        target: Target,
+        slot: Slot,
         queue: QueueRef<'_>,
         meta: &Meta<'_>,
     ) -> Position {
         let bytes = padded(ENTRY_HEAD_BYTES + 8 + META_BYTES + meta.options.len()) as u64;
         let mut open = self.appending(now_ms);
-        assert!(open.live.is_live(target), "only a live slot is updated: {target:?}");
+        assert!(open.live.is_live(slot), "only a live slot is updated: {slot:?}");
         // Counters come with the meta's options; older ones must not follow them into the log.
-        open.lazy.remove(target);
+        open.lazy.remove(slot);
         open.room(bytes + name_bytes(queue.name));
         let number = open.queue(queue);
         open.client_bytes += bytes;
         open.append(EntryKind::Update, 0, |buffer| {
-            buffer.extend_from_slice(&target.to_u64().to_le_bytes());
+            buffer.extend_from_slice(&slot.to_u64().to_le_bytes());
             write_meta(buffer, number, meta);
         })
     }
 
     /// Writes all counters of a job again. No reply waits for them. They go with the next group, at
     /// most a second later; not at all if the job is finished before, or the disk is full.
-    pub fn count(&self, now_ms: u64, target: Target, counters: &[u8]) {
+    pub fn count(&self, now_ms: u64, slot: Slot, counters: &[u8]) {
         let mut open = self.appending(now_ms);
-        assert!(open.live.is_live(target), "only a live slot is counted: {target:?}");
+        assert!(open.live.is_live(slot), "only a live slot is counted: {slot:?}");
         if !self.segments.is_short() || self.available(&open) >= self.put_reserve(&open) {
-            open.lazy.set(now_ms, target, counters);
+            open.lazy.set(now_ms, slot, counters);
         }
         if open.lazy.bytes() >= LAZY_BYTES_MAX {
             drop(open);
@@ -186,24 +186,24 @@ impl Log {
     }
 
     /// Ends a job.
-    pub fn finish(&self, now_ms: u64, target: Target) -> Position {
-        self.finish_many(now_ms, &[target])
+    pub fn finish(&self, now_ms: u64, slot: Slot) -> Position {
+        self.finish_many(now_ms, &[slot])
     }
 
     /// Ends jobs, at most 65,535, all or nothing.
-    pub fn finish_many(&self, now_ms: u64, targets: &[Target]) -> Position {
-        let n = u16::try_from(targets.len()).expect("at most 65,535 jobs end together");
-        let bytes = padded(ENTRY_HEAD_BYTES + 8 * targets.len()) as u64;
+    pub fn finish_many(&self, now_ms: u64, slots: &[Slot]) -> Position {
+        let n = u16::try_from(slots.len()).expect("at most 65,535 jobs end together");
+        let bytes = padded(ENTRY_HEAD_BYTES + 8 * slots.len()) as u64;
         let mut open = self.appending(now_ms);
         open.room(bytes);
-        for &target in targets {
-            assert!(open.live.kill(target), "only a live slot is finished, once: {target:?}");
-            open.lazy.remove(target);
+        for &slot in slots {
+            assert!(open.live.kill(slot), "only a live slot is finished, once: {slot:?}");
+            open.lazy.remove(slot);
         }
         open.client_bytes += bytes;
         open.append(EntryKind::Finish, n, |buffer| {
-            for target in targets {
-                buffer.extend_from_slice(&target.to_u64().to_le_bytes());
+            for slot in slots {
+                buffer.extend_from_slice(&slot.to_u64().to_le_bytes());
             }
         })
     }

@@ -16,7 +16,7 @@ use crate::format::{
 };
 use crate::log::{Log, REQUEST_OVERHEAD_BYTES};
 use crate::settings::SLICE_BYTES;
-use crate::types::{Meta, Position, QueueRef, Target};
+use crate::types::{Meta, Position, QueueRef, Slot};
 use crate::write::batch::{Open, fact_entry_bytes, name_bytes};
 
 /// The owner's current data of a job that is about to be copied.
@@ -32,10 +32,10 @@ pub struct Current<'a> {
 pub trait Owner {
     /// The job's current queue and meta. Called only for live slots, possibly several times. `None`
     /// means that the slot has no owner: a bug, which stops reclaim.
-    fn current(&mut self, target: Target, id: u64) -> Option<Current<'_>>;
+    fn current(&mut self, slot: Slot, id: u64) -> Option<Current<'_>>;
 
     /// The job is at `new` from now on.
-    fn moved(&mut self, old: Target, new: Target, id: u64, position: Position);
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, position: Position);
 }
 
 /// An entry of a slice that had live slots when it was read.
@@ -43,7 +43,7 @@ pub trait Owner {
 struct Candidate {
     /// Where in the slice's bytes.
     start: usize,
-    first_slot: u32,
+    first_index: u32,
 }
 
 /// A piece of the oldest segment, read ahead.
@@ -65,8 +65,8 @@ struct Place {
     offset: u64,
     /// Bytes left of the current group's entries.
     group_left: u64,
-    /// Number of the next slot.
-    slot: u32,
+    /// Index of the next slot.
+    next_index: u32,
 }
 
 /// How far the facts of a segment were copied.
@@ -226,17 +226,17 @@ impl Log {
     pub fn rescue(
         &self,
         now_ms: u64,
-        (target, id): (Target, u64),
+        (slot, id): (Slot, u64),
         body: &[u8],
         owner: &mut dyn Owner,
     ) -> Result<bool, ReclaimError> {
         let mut open = self.open_batch();
-        if open.closed || !open.live.is_live(target) {
+        if open.closed || !open.live.is_live(slot) {
             return Ok(true);
         }
         open.time_ms = open.time_ms.max(now_ms);
         let client_bytes = open.client_bytes;
-        let copied = self.append_copy(&mut open, &[(target, id)], body, owner);
+        let copied = self.append_copy(&mut open, &[(slot, id)], body, owner);
         open.client_bytes = client_bytes;
         Ok(copied?.is_some())
     }
@@ -453,13 +453,14 @@ impl Walk<'_> {
             let entry = Entry::read(rest, self.salt, position.0)
                 .map_err(|what| damaged(self.segment, place.offset, what))?;
             if matches!(entry.kind, EntryKind::Put | EntryKind::Copy) {
-                let first_slot = place.slot;
-                place.slot += u32::from(entry.n);
+                let first_index = place.next_index;
+                place.next_index += u32::from(entry.n);
                 let open = log.open_batch();
                 let segment = self.segment;
-                if (first_slot..place.slot).any(|slot| open.live.is_live(Target { segment, slot }))
+                if (first_index..place.next_index)
+                    .any(|index| open.live.is_live(Slot { segment, index }))
                 {
-                    candidates.push(Candidate { start: at, first_slot });
+                    candidates.push(Candidate { start: at, first_index });
                 }
             }
             place.offset += entry.bytes as u64;
@@ -480,14 +481,14 @@ impl Log {
     ) -> Result<Option<u64>, ReclaimError> {
         let entry =
             Entry::parse(&slice.bytes[candidate.start..]).expect("the entry was read before");
-        let mut slots: Vec<(Target, u64)> = Vec::new();
-        let mut slot = candidate.first_slot;
+        let mut slots: Vec<(Slot, u64)> = Vec::new();
+        let mut index = candidate.first_index;
         let body = entry.for_each_slot(|stored| {
-            let target = Target { segment: slice.segment, slot };
-            if open.live.is_live(target) {
-                slots.push((target, stored.meta.id));
+            let slot = Slot { segment: slice.segment, index };
+            if open.live.is_live(slot) {
+                slots.push((slot, stored.meta.id));
             }
-            slot += 1;
+            index += 1;
         });
         let body =
             body.ok_or_else(|| damaged(slice.segment, slice.next.offset, "an entry's contents"))?;
@@ -502,16 +503,16 @@ impl Log {
     fn append_copy(
         &self,
         open: &mut Open,
-        slots: &[(Target, u64)],
+        slots: &[(Slot, u64)],
         body: &[u8],
         owner: &mut dyn Owner,
     ) -> Result<Option<u64>, ReclaimError> {
         let mut names = 0;
         let mut payload = body.len();
-        for &(target, id) in slots {
+        for &(slot, id) in slots {
             let current = owner
-                .current(target, id)
-                .ok_or_else(|| ReclaimError::NoOwner { id, file: segment_name(target.segment) })?;
+                .current(slot, id)
+                .ok_or_else(|| ReclaimError::NoOwner { id, file: segment_name(slot.segment) })?;
             names += name_bytes(current.queue.name);
             payload += 8 + META_BYTES + current.meta.options.len();
         }
@@ -521,10 +522,10 @@ impl Log {
         }
         open.room(bytes + names);
         let mut metas = Vec::with_capacity(payload - body.len());
-        for &(target, id) in slots {
-            let current = owner.current(target, id).expect("the owner knew it a moment ago");
+        for &(slot, id) in slots {
+            let current = owner.current(slot, id).expect("the owner knew it a moment ago");
             let queue = open.queue(current.queue);
-            metas.extend_from_slice(&target.to_u64().to_le_bytes());
+            metas.extend_from_slice(&slot.to_u64().to_le_bytes());
             write_meta(&mut metas, queue, &current.meta);
         }
         let n = slots.len() as u16;
@@ -536,7 +537,7 @@ impl Log {
             assert!(open.live.kill(old), "a copied slot lived");
             // The meta came with newer counters.
             open.lazy.remove(old);
-            let new = open.slot(bytes / slots.len() as u64);
+            let new = open.new_slot(bytes / slots.len() as u64);
             owner.moved(old, new, id, position);
         }
         Ok(Some(bytes))

@@ -154,9 +154,9 @@ impl Writer {
                 let next = self.queues.len() as u32;
                 let number = *self.queues.entry((*queue).into()).or_insert(next);
                 let queue = QueueRef { number, name: queue };
-                let (target, _) = self.log.put(START_MS, queue, meta, body);
+                let (slot, _) = self.log.put(START_MS, queue, meta, body);
                 if let Some(counters) = counters {
-                    self.log.count(START_MS, target, counters);
+                    self.log.count(START_MS, slot, counters);
                 }
             }
             Restored::Fact { key, value, .. } => {

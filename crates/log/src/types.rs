@@ -1,4 +1,4 @@
-//! Types of the log's public interface: positions, targets, metas, and restored entries.
+//! Types of the log's public interface: positions, slots, metas, and restored entries.
 
 use crate::recovery::replay::Facts;
 
@@ -23,22 +23,23 @@ impl Position {
     }
 }
 
-/// A job's current slot. A copy by reclaim gives it another one.
+/// The place of a job in the log. Later entries about the job name it. A copy by reclaim gives the job
+/// another slot.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
-pub struct Target {
+pub struct Slot {
     /// The segment that holds the slot's entry.
     pub segment: u32,
-    /// Slots are counted from 0 in each segment, in log order.
-    pub slot: u32,
+    /// Counted from 0 in each segment, in log order.
+    pub index: u32,
 }
 
-impl Target {
+impl Slot {
     pub(crate) fn to_u64(self) -> u64 {
-        u64::from(self.segment) << 32 | u64::from(self.slot)
+        u64::from(self.segment) << 32 | u64::from(self.index)
     }
 
-    pub(crate) fn from_u64(raw: u64) -> Target {
-        Target { segment: (raw >> 32) as u32, slot: raw as u32 }
+    pub(crate) fn from_u64(raw: u64) -> Slot {
+        Slot { segment: (raw >> 32) as u32, index: raw as u32 }
     }
 }
 
@@ -76,7 +77,7 @@ pub enum Restored<'a> {
     /// A job that is not finished.
     Job {
         /// Its slot, for later entries.
-        target: Target,
+        slot: Slot,
         /// End of the entry that made the slot.
         position: Position,
         /// The queue's name.

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use lineshaft_log::{
-    FaultDisk, Log, Meta, OpenError, PosixDisk, QueueRef, Restored, Settings, Sync, Target,
+    FaultDisk, Log, Meta, OpenError, PosixDisk, QueueRef, Restored, Settings, Slot, Sync,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Job {
-    target: Target,
+    slot: Slot,
     queue: Vec<u8>,
     id: u64,
     priority: u32,
@@ -35,8 +35,8 @@ fn open(folder: &std::path::Path) -> (Log, Vec<Job>, Facts, u64) {
     let disk = Arc::new(PosixDisk::new(folder).unwrap());
     let (mut jobs, mut facts) = (Vec::new(), Vec::new());
     let (log, report) = Log::open(disk, settings(), 1000, &mut |restored| match restored {
-        Restored::Job { target, queue, meta, counters, body, .. } => jobs.push(Job {
-            target,
+        Restored::Job { slot, queue, meta, counters, body, .. } => jobs.push(Job {
+            slot,
             queue: queue.to_vec(),
             id: meta.id,
             priority: meta.priority,
@@ -75,8 +75,8 @@ fn what_was_appended_comes_back() {
     let (log, jobs, facts, next_id) = open(folder.path());
     assert_eq!(next_id, 1 + (1 << 20));
     assert_eq!(facts, [(b"pause".to_vec(), b"1".to_vec())]);
-    let job = |slot, id, queue: &[u8], priority, options: &[u8], counters, body: &[u8]| Job {
-        target: Target { segment: 1, slot },
+    let job = |index, id, queue: &[u8], priority, options: &[u8], counters, body: &[u8]| Job {
+        slot: Slot { segment: 1, index },
         queue: queue.to_vec(),
         id,
         priority,

@@ -8,7 +8,7 @@ use common::{Recovered, State, World, recover, settings};
 use std::sync::Arc;
 
 use lineshaft_log::{
-    FaultDisk, Log, Meta, OpenError, QueueRef, ReclaimError, Restored, Settings, Sync, Target,
+    FaultDisk, Log, Meta, OpenError, QueueRef, ReclaimError, Restored, Settings, Slot, Sync,
 };
 
 const FIRST: &str = "0000000001.seg";
@@ -53,13 +53,13 @@ fn small(closed: bool) -> Small {
         options: b"o",
     };
     let put = |id: u64| log.put(1000, QUEUE, &meta(id), b"a body").0;
-    let targets: Vec<Target> = (1..4).map(put).collect();
+    let slots: Vec<Slot> = (1..4).map(put).collect();
     log.commit_step(1000).unwrap();
-    log.count(1000, targets[1], b"counted");
-    log.update(1000, targets[0], QueueRef { number: 1, name: b"other" }, &meta(1));
+    log.count(1000, slots[1], b"counted");
+    log.update(1000, slots[0], QueueRef { number: 1, name: b"other" }, &meta(1));
     log.fact(1000, b"key", b"value");
     log.commit_step(1000).unwrap();
-    log.finish(1000, targets[2]);
+    log.finish(1000, slots[2]);
     log.commit_step(1000).unwrap();
     log.commit_step(1100).unwrap();
     let before = disk.fork();
@@ -301,14 +301,14 @@ fn a_group_left_over_beyond_a_torn_one_never_counts() {
     let disk = FaultDisk::new(2, 64 << 20);
     let (log, _) = recover(&disk, settings(Sync::Never), 1000).unwrap();
     let put = |id: u64| log.put(1000, QUEUE, &plain_meta(id), b"a body").0;
-    let targets: Vec<Target> = (1..4).map(put).collect();
+    let slots: Vec<Slot> = (1..4).map(put).collect();
     log.commit_step(1000).unwrap();
     // Two groups that no sync covers: the first is torn, the second reached the disk.
-    log.finish(1000, targets[0]);
+    log.finish(1000, slots[0]);
     let start = log.written().offset() as usize;
     log.commit_step(1000).unwrap();
     let end = log.written().offset() as usize;
-    log.finish(1000, targets[1]);
+    log.finish(1000, slots[1]);
     log.commit_step(1000).unwrap();
     disk.restart();
     let mut bytes = disk.bytes(FIRST).unwrap();
@@ -354,7 +354,7 @@ fn bytes_that_change_between_the_passes_are_seen() {
         let disk = disk.fork();
         let mut restored = 0;
         let mut flip = |restored_now: Restored<'_>| {
-            if matches!(restored_now, Restored::Job { target, .. } if target.segment == first) {
+            if matches!(restored_now, Restored::Job { slot, .. } if slot.segment == first) {
                 restored += 1;
             }
             if restored == 1 {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use common::{Random, settings};
 use lineshaft_log::{
-    Current, FaultDisk, Log, Meta, Owner, Position, QueueRef, Restored, Settings, Sync, Target,
+    Current, FaultDisk, Log, Meta, Owner, Position, QueueRef, Restored, Settings, Slot, Sync,
 };
 
 const DISK: u64 = 1 << 20;
@@ -29,15 +29,15 @@ enum Order {
 
 /// Where the jobs lie, by id.
 #[derive(Default)]
-struct Places(HashMap<u64, Target>);
+struct Places(HashMap<u64, Slot>);
 
 impl Owner for Places {
-    fn current(&mut self, target: Target, id: u64) -> Option<Current<'_>> {
-        assert_eq!(self.0.get(&id), Some(&target));
+    fn current(&mut self, slot: Slot, id: u64) -> Option<Current<'_>> {
+        assert_eq!(self.0.get(&id), Some(&slot));
         Some(Current { queue: QUEUE, meta: meta(id) })
     }
 
-    fn moved(&mut self, old: Target, new: Target, id: u64, _: Position) {
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position) {
         assert_eq!(self.0.insert(id, new), Some(old));
     }
 }
@@ -57,8 +57,8 @@ fn small(disk: &FaultDisk, now_ms: u64) -> (Log, Places) {
 fn open(disk: &FaultDisk, now_ms: u64, settings: Settings) -> (Log, Places) {
     let mut places = Places::default();
     let log = Log::open(Arc::new(disk.clone()), settings, now_ms, &mut |restored| {
-        if let Restored::Job { target, meta, .. } = restored {
-            places.0.insert(meta.id, target);
+        if let Restored::Job { slot, meta, .. } = restored {
+            places.0.insert(meta.id, slot);
         }
     });
     (log.expect("a full disk does not stop the start").0, places)
@@ -98,8 +98,8 @@ impl Crowd {
                     break;
                 }
                 id += 1;
-                let (target, _) = self.log.put(self.now_ms, QUEUE, &meta(id), body);
-                self.places.0.insert(id, target);
+                let (slot, _) = self.log.put(self.now_ms, QUEUE, &meta(id), body);
+                self.places.0.insert(id, slot);
             }
             self.work();
         }
@@ -108,8 +108,8 @@ impl Crowd {
     /// One job, whether there is room or not.
     fn put(&mut self, id: u64, body_bytes: u64) -> Position {
         let body = vec![7; body_bytes as usize];
-        let (target, position) = self.log.put(self.now_ms, QUEUE, &meta(id), &body);
-        self.places.0.insert(id, target);
+        let (slot, position) = self.log.put(self.now_ms, QUEUE, &meta(id), &body);
+        self.places.0.insert(id, slot);
         self.commit();
         position
     }
@@ -128,8 +128,8 @@ impl Crowd {
     }
 
     fn finish(&mut self, id: u64, waits: bool) {
-        let target = self.places.0.remove(&id).unwrap();
-        let position = self.log.finish(self.now_ms, target);
+        let slot = self.places.0.remove(&id).unwrap();
+        let position = self.log.finish(self.now_ms, slot);
         self.work();
         assert!(self.log.durable() >= position, "a finish is durable at once");
         if waits {
@@ -365,8 +365,8 @@ fn what_finds_no_room_waits_for_it() {
     ids.sort_unstable();
     // Not from the oldest segment, which would be given up.
     for id in ids.split_off(ids.len() / 2) {
-        let target = crowd.places.0.remove(&id).unwrap();
-        finishes.push(crowd.log.finish(crowd.now_ms, target));
+        let slot = crowd.places.0.remove(&id).unwrap();
+        finishes.push(crowd.log.finish(crowd.now_ms, slot));
         crowd.work();
     }
     let told = crowd.log.durable();

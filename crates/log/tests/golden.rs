@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lineshaft_log::{
-    Current, FaultDisk, Log, Meta, Owner, Position, QueueRef, Restored, Settings, Sync, Target,
+    Current, FaultDisk, Log, Meta, Owner, Position, QueueRef, Restored, Settings, Slot, Sync,
 };
 
 const SEGMENT_BYTES: usize = 64 << 10;
@@ -37,14 +37,14 @@ fn meta(id: u64, state: u8, due_ms: u64, options: &[u8]) -> Meta<'_> {
 }
 
 /// Where jobs lie; reclaim finds them all in one queue, buried.
-struct Places(BTreeMap<u64, Target>);
+struct Places(BTreeMap<u64, Slot>);
 
 impl Owner for Places {
-    fn current(&mut self, _: Target, id: u64) -> Option<Current<'_>> {
+    fn current(&mut self, _: Slot, id: u64) -> Option<Current<'_>> {
         Some(Current { queue: OTHER, meta: meta(id, 4, 0, b"moved") })
     }
 
-    fn moved(&mut self, old: Target, new: Target, id: u64, _: Position) {
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position) {
         assert_eq!(self.0.insert(id, new), Some(old));
     }
 }
@@ -69,8 +69,8 @@ fn write(disk: &FaultDisk) {
         let options = vec![id as u8; id as usize % 5];
         let body = vec![b'a' + id as u8 % 26; 6000 - id as usize];
         let queue = if id % 2 == 0 { MAILS } else { OTHER };
-        let (target, _) = log.put(now_ms, queue, &meta(id, 1, 0, &options), &body);
-        places.0.insert(id, target);
+        let (slot, _) = log.put(now_ms, queue, &meta(id, 1, 0, &options), &body);
+        places.0.insert(id, slot);
         if id % 3 == 0 {
             log.finish(now_ms, places.0.remove(&(id - 1)).unwrap());
         }
@@ -83,7 +83,7 @@ fn write(disk: &FaultDisk) {
         commit(&mut now_ms);
     }
     log.fact(now_ms, b"gone", b"");
-    let both: Vec<Target> = [37, 39].iter().map(|id| places.0.remove(id).unwrap()).collect();
+    let both: Vec<Slot> = [37, 39].iter().map(|id| places.0.remove(id).unwrap()).collect();
     log.finish_many(now_ms, &both);
     while log.usage().first_segment < 2 {
         let slice = log.reclaim_read().unwrap().unwrap();
@@ -126,14 +126,14 @@ fn kept_segments() -> BTreeMap<String, Vec<u8>> {
 fn listing(disk: &FaultDisk) -> String {
     let mut lines = String::new();
     let mut line = |restored: Restored<'_>| match restored {
-        Restored::Job { target, position, queue, meta, counters, body } => {
+        Restored::Job { slot, position, queue, meta, counters, body } => {
             let Meta { id, priority, ttr, created_ms, due_ms, state, options } = meta;
             writeln!(
                 lines,
                 "job {id} slot {}.{} end {}.{} queue {:?} priority {priority} ttr {ttr} created \
                  {created_ms} due {due_ms} state {state} options {:?} counters {:?} body {} {:08x}",
-                target.segment,
-                target.slot,
+                slot.segment,
+                slot.index,
                 position.segment(),
                 position.offset(),
                 String::from_utf8_lossy(queue),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{Random, Recovered, World, recover};
 use lineshaft_log::{
-    FaultDisk, Loss, Meta, OpenError, QueueRef, Salvage, Settings, Sync, Target, repair, salvage,
+    FaultDisk, Loss, Meta, OpenError, QueueRef, Salvage, Settings, Slot, Sync, repair, salvage,
 };
 
 const CAPACITY: u64 = 64 << 20;
@@ -55,13 +55,13 @@ fn copied(disk: &FaultDisk) -> Result<(Salvage, Recovered), OpenError> {
 }
 
 /// How many of these jobs may be lost, as far as it was said.
-fn lost_max(salvage: &Salvage, places: &BTreeMap<u64, Target>) -> u64 {
+fn lost_max(salvage: &Salvage, places: &BTreeMap<u64, Slot>) -> u64 {
     let jobs_max = |loss: &Loss| loss.jobs_max.unwrap_or_else(|| jobs_in(loss, places));
     salvage.losses.iter().map(jobs_max).sum()
 }
 
 /// How many of these jobs lie in the files in which something was lost.
-fn jobs_in(loss: &Loss, places: &BTreeMap<u64, Target>) -> u64 {
+fn jobs_in(loss: &Loss, places: &BTreeMap<u64, Slot>) -> u64 {
     let number = |file: &str| file[file.len() - 14..file.len() - 4].parse::<u32>().unwrap();
     let (first, last) = loss.file.split_once(" to ").unwrap_or((&loss.file, &loss.file));
     let numbers = number(first)..=number(last);
@@ -101,17 +101,17 @@ fn old() -> Old {
     let disk = FaultDisk::new(5, CAPACITY);
     let (log, _) = recover(&disk, settings(), 1000).unwrap();
     let mut ends: Vec<u64> = Vec::new();
-    let mut places: Vec<(u64, Target)> = Vec::new();
+    let mut places: Vec<(u64, Slot)> = Vec::new();
     for id in 1..=400 {
         let queue = QUEUES[id as usize % 2];
-        let (target, _) = log.put(1000 + id, queue, &meta(id), &vec![id as u8; 500]);
+        let (slot, _) = log.put(1000 + id, queue, &meta(id), &vec![id as u8; 500]);
         if id % 5 == 0 {
-            log.update(1000 + id, target, QUEUES[0], &Meta { priority: 9, ..meta(id) });
+            log.update(1000 + id, slot, QUEUES[0], &Meta { priority: 9, ..meta(id) });
         }
-        places.push((id, target));
+        places.push((id, slot));
         if id % 3 == 0 {
-            let (_, target) = places.remove(places.len() - 2);
-            log.finish(1000 + id, target);
+            let (_, slot) = places.remove(places.len() - 2);
+            log.finish(1000 + id, slot);
         }
         log.fact(1000 + id, b"key", &id.to_le_bytes());
         if id % 4 == 0 {
@@ -364,13 +364,13 @@ fn a_group_that_was_cut_does_not_come_back_for_its_time() {
     let damaged = log.written().offset();
     log.put(1001, QUEUES[0], &meta(4), &[4; 500]);
     log.commit_step(1001).unwrap();
-    let (target, _) = log.put(1001, QUEUES[0], &meta(1), b"body");
+    let (slot, _) = log.put(1001, QUEUES[0], &meta(1), b"body");
     log.commit_step(1001).unwrap();
     // The clock is far ahead when power fails: the put is torn, the finish behind it is not.
     let torn = log.written().offset();
     log.put(9000, QUEUES[0], &meta(2), &[2; 5000]);
     log.commit_step(9000).unwrap();
-    log.finish(9001, target);
+    log.finish(9001, slot);
     log.commit_step(9001).unwrap();
     disk.restart();
     disk.flip_bit(&Old::name(0), (torn + 200) * 8);
@@ -523,8 +523,8 @@ fn a_copy_that_has_no_room_for_its_reserve_loses_no_counters() {
     let disk = FaultDisk::new(5, CAPACITY);
     let (log, _) = recover(&disk, settings(), 1000).unwrap();
     for id in 1..=400 {
-        let (target, _) = log.put(1000, QUEUES[0], &meta(id), &[id as u8; 500]);
-        log.count(1000, target, b"counters");
+        let (slot, _) = log.put(1000, QUEUES[0], &meta(id), &[id as u8; 500]);
+        log.count(1000, slot, b"counters");
     }
     log.close(1001, 401).unwrap();
     disk.restart();

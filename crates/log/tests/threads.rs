@@ -87,19 +87,19 @@ fn appends_become_durable_without_help() {
 fn a_full_disk_is_not_asked_for_room_after_each_commit() {
     let disk = FaultDisk::new(1, 4 << 20);
     let running = run_on(Arc::new(disk.clone()), Sync::Always);
-    let mut targets = Vec::new();
+    let mut slots = Vec::new();
     loop {
         running.wait(|log| log.admits_put(1000) || log.usage().short);
         if !running.log.admits_put(1000) {
             break;
         }
-        targets.push(running.log.put(1, QUEUE, &meta(targets.len() as u64), &[1; 1000]).0);
+        slots.push(running.log.put(1, QUEUE, &meta(slots.len() as u64), &[1; 1000]).0);
         running.log.wake();
     }
     let calls = disk.calls();
     let finishes = 300;
-    for target in targets.drain(..finishes) {
-        let position = running.log.finish(1, target);
+    for slot in slots.drain(..finishes) {
+        let position = running.log.finish(1, slot);
         running.log.wake();
         running.wait(|log| log.durable() >= position);
     }
@@ -127,10 +127,10 @@ fn a_shortage_that_a_rotation_finds_ends_when_there_is_room() {
 fn a_count_alone_is_written_within_a_second_or_two() {
     let folder = tempfile::tempdir().unwrap();
     let running = run(folder.path(), Sync::Always);
-    let (target, position) = running.log.put(1, QUEUE, &meta(1), b"body");
+    let (slot, position) = running.log.put(1, QUEUE, &meta(1), b"body");
     running.log.wake();
     running.wait(|log| log.durable() >= position);
-    running.log.count(1, target, b"taken once");
+    running.log.count(1, slot, b"taken once");
     running.log.wake();
     // A mark may come first, but a mark is not synced.
     running.wait(|log| log.durable().0 > position.0 + 56);

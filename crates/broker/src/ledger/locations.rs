@@ -1,7 +1,7 @@
 //! Locations of jobs in the log: one for each slot of the engine's table of jobs.
 
 use engine::JobSlot;
-use log::{Position, Target};
+use log::{Position, Slot};
 
 /// Entries per page; as many as the engine keeps jobs per page, so that both shrink together.
 const PAGE_LEN: usize = 1024;
@@ -9,8 +9,8 @@ const PAGE_LEN: usize = 1024;
 /// A job's location.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Location {
-    /// The slot that later entries name.
-    pub(crate) target: Target,
+    /// Its slot in the log, which later entries name.
+    pub(crate) log_slot: Slot,
     /// The position for replies about this job.
     pub(crate) after: Position,
 }
@@ -79,7 +79,7 @@ impl Locations {
         let locations = self.pages.get(page).into_iter().flatten();
         let locations = locations.flat_map(|page| page.locations.iter().enumerate());
         let lies_there = |location: &Option<Location>| {
-            location.is_some_and(|location| location.target.segment == segment)
+            location.is_some_and(|location| location.log_slot.segment == segment)
         };
         let found = locations.filter(|(_, location)| lies_there(location));
         found.map(|(inside, _)| JobSlot((page * PAGE_LEN + inside) as u32)).collect()

@@ -203,7 +203,7 @@ impl Turn<'_> {
     pub fn job_segment(&self, id: JobId) -> u32 {
         let slot = self.core.engine.slot(id).ok();
         let location = slot.and_then(|slot| self.core.ledger.locations.get(slot));
-        location.map_or(0, |location| location.target.segment)
+        location.map_or(0, |location| location.log_slot.segment)
     }
 }
 

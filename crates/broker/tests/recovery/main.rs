@@ -29,8 +29,8 @@ fn meta(id: u8, queue: u8, state: u8) -> Vec<u8> {
     meta
 }
 
-fn target() -> impl Strategy<Value = Vec<u8>> {
-    (0..6_u8, 1..3_u8).prop_map(|(slot, segment)| vec![slot, 0, 0, 0, segment, 0, 0, 0])
+fn log_slot() -> impl Strategy<Value = Vec<u8>> {
+    (0..6_u8, 1..3_u8).prop_map(|(index, segment)| vec![index, 0, 0, 0, segment, 0, 0, 0])
 }
 
 /// Entries that are often valid, so that they refer to each other.
@@ -40,14 +40,14 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
         2 => (0..3_u8, "[a-c+]{0,3}")
             .prop_map(|(number, name)| entry(2, 0, &[&[number, 0, 0, 0], name.as_bytes()].concat())),
         8 => job.clone().prop_map(|(id, queue, state)| entry(3, 1, &meta(id, queue, state))),
-        1 => (target(), job.clone()).prop_map(|(target, (id, queue, state))| {
-            entry(4, 1, &[target, meta(id, queue, state)].concat())
+        1 => (log_slot(), job.clone()).prop_map(|(slot, (id, queue, state))| {
+            entry(4, 1, &[slot, meta(id, queue, state)].concat())
         }),
-        2 => (target(), job).prop_map(|(target, (id, queue, state))| {
-            entry(5, 0, &[target, meta(id, queue, state)].concat())
+        2 => (log_slot(), job).prop_map(|(slot, (id, queue, state))| {
+            entry(5, 0, &[slot, meta(id, queue, state)].concat())
         }),
-        2 => target().prop_map(|target| entry(6, 0, &[target, vec![7; 24]].concat())),
-        2 => target().prop_map(|target| entry(7, 1, &target)),
+        2 => log_slot().prop_map(|slot| entry(6, 0, &[slot, vec![7; 24]].concat())),
+        2 => log_slot().prop_map(|slot| entry(7, 1, &slot)),
         1 => ("[ab]{0,2}", "[ab]{0,2}").prop_map(|(key, value)| {
             entry(9, 0, &[&[key.len() as u8, 0, 0, 0], key.as_bytes(), value.as_bytes()].concat())
         }),

@@ -4,7 +4,7 @@
 //! checksum is filled in by the committer, outside the appenders' lock.
 
 use crate::format::{get_u16, get_u32, get_u64, padded, seeded};
-use crate::types::{Meta, Target};
+use crate::types::{Meta, Slot};
 
 /// Bytes before the content of an entry.
 pub(crate) const ENTRY_HEAD_BYTES: usize = 12;
@@ -143,9 +143,9 @@ impl<'a> Entry<'a> {
         for _ in 0..self.n {
             let replaces = match self.kind {
                 EntryKind::Copy => {
-                    let (target, tail) = rest.split_at_checked(8)?;
+                    let (slot, tail) = rest.split_at_checked(8)?;
                     rest = tail;
-                    Some(Target::from_u64(get_u64(target, 0)))
+                    Some(Slot::from_u64(get_u64(slot, 0)))
                 }
                 _ => None,
             };
@@ -156,17 +156,17 @@ impl<'a> Entry<'a> {
         Some(rest)
     }
 
-    /// UPDATE and COUNT: the target, and the rest.
-    pub(crate) fn targeted(&self) -> Option<(Target, &'a [u8])> {
-        let (target, rest) = self.payload.split_at_checked(8)?;
-        Some((Target::from_u64(get_u64(target, 0)), rest))
+    /// UPDATE and COUNT: the slot that they are about, and the rest.
+    pub(crate) fn split_slot(&self) -> Option<(Slot, &'a [u8])> {
+        let (slot, rest) = self.payload.split_at_checked(8)?;
+        Some((Slot::from_u64(get_u64(slot, 0)), rest))
     }
 
-    /// FINISH: the targets.
-    pub(crate) fn targets(&self) -> Option<impl Iterator<Item = Target> + use<'a>> {
+    /// FINISH: the slots that end.
+    pub(crate) fn finished_slots(&self) -> Option<impl Iterator<Item = Slot> + use<'a>> {
         let payload = self.payload;
         (payload.len() == usize::from(self.n) * 8)
-            .then(|| payload.chunks_exact(8).map(|raw| Target::from_u64(get_u64(raw, 0))))
+            .then(|| payload.chunks_exact(8).map(|raw| Slot::from_u64(get_u64(raw, 0))))
     }
 
     /// FACT: key and value.
@@ -190,7 +190,7 @@ impl<'a> Entry<'a> {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct StoredSlot<'a> {
     /// The slot that a COPY kills.
-    pub(crate) replaces: Option<Target>,
+    pub(crate) replaces: Option<Slot>,
     /// Number of the queue within the segment.
     pub(crate) queue: u32,
     pub(crate) meta: Meta<'a>,

@@ -11,17 +11,17 @@ use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES};
 use crate::liveness::Liveness;
 use crate::recovery::tail::{Tail, group_at};
 use crate::settings::ID_LIMIT_MAX;
-use crate::types::{Begin, Position, RecoveryReport, Restored, Target};
-use crate::write::lazy::TargetMap;
+use crate::types::{Begin, Position, RecoveryReport, Restored, Slot};
+use crate::write::lazy::SlotMap;
 
 /// The ended slots of a segment, as a growing bit set.
 #[derive(Debug, Default)]
 struct Killed(Vec<u64>);
 
 impl Killed {
-    /// False: it was there already.
-    fn insert(&mut self, slot: u32) -> bool {
-        let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
+    /// Returns false if the slot had ended before.
+    fn insert(&mut self, index: u32) -> bool {
+        let (word, bit) = (index as usize / 64, 1 << (index % 64));
         if self.0.len() <= word {
             self.0.resize(word + 1, 0);
         }
@@ -30,11 +30,11 @@ impl Killed {
         new
     }
 
-    fn contains(&self, slot: u32) -> bool {
-        self.0.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    fn contains(&self, index: u32) -> bool {
+        self.0.get(index as usize / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    /// The highest slot ended, and one.
+    /// The index after the last ended slot.
     fn end(&self) -> u32 {
         let last = self.0.iter().rposition(|&word| word != 0);
         last.map_or(0, |word| word as u32 * 64 + 64 - self.0[word].leading_zeros())
@@ -76,7 +76,7 @@ pub(crate) struct Replay<'a> {
     kept_bytes_left: u64,
     /// From `tail.first` on.
     segments: Vec<Segment<'a>>,
-    changes: TargetMap<Change>,
+    changes: SlotMap<Change>,
     arena: Vec<u8>,
     facts: Facts,
     /// The newest limit of ids, and its position.
@@ -93,7 +93,7 @@ impl<'a> Replay<'a> {
             tail,
             kept_bytes_left: kept_bytes_max,
             segments: Vec::new(),
-            changes: TargetMap::default(),
+            changes: SlotMap::default(),
             arena: Vec::new(),
             facts: HashMap::new(),
             id_limit: (Position(0), 1),
@@ -264,27 +264,28 @@ impl<'a> Replay<'a> {
             }
             EntryKind::Put | EntryKind::Copy => {
                 let mut fault = None;
-                let slots = entry
-                    .for_each_slot(|slot| fault = fault.or(self.slot(here, position, &slot).err()));
+                let slots = entry.for_each_slot(|slot| {
+                    fault = fault.or(self.read_slot(here, position, &slot).err());
+                });
                 slots.ok_or(CONTENTS)?;
                 fault.map_or(Ok(()), Err)?;
             }
             EntryKind::Finish => {
-                for target in entry.targets().ok_or(CONTENTS)? {
-                    self.kill(target, position)?;
+                for slot in entry.finished_slots().ok_or(CONTENTS)? {
+                    self.kill(slot, position)?;
                 }
             }
             EntryKind::Update => {
-                let (target, meta) = entry.targeted().ok_or(CONTENTS)?;
+                let (slot, meta) = entry.split_slot().ok_or(CONTENTS)?;
                 let (_, queue, rest) = read_meta(meta).ok_or(CONTENTS)?;
                 if !rest.is_empty() || queue as usize >= self.segments[here].names.len() {
                     return Err(CONTENTS);
                 }
-                self.change(target, position, meta, |change| &mut change.update)?;
+                self.change(slot, position, meta, |change| &mut change.update)?;
             }
             EntryKind::Count => {
-                let (target, counters) = entry.targeted().ok_or(CONTENTS)?;
-                self.change(target, position, counters, |change| &mut change.count)?;
+                let (slot, counters) = entry.split_slot().ok_or(CONTENTS)?;
+                self.change(slot, position, counters, |change| &mut change.count)?;
             }
             EntryKind::Fact => {
                 let (key, value) = entry.fact().ok_or(CONTENTS)?;
@@ -306,60 +307,60 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn slot(
+    fn read_slot(
         &mut self,
         here: usize,
         position: Position,
-        slot: &StoredSlot<'_>,
+        stored: &StoredSlot<'_>,
     ) -> Result<(), &'static str> {
-        if slot.queue as usize >= self.segments[here].names.len() {
+        if stored.queue as usize >= self.segments[here].names.len() {
             return Err("a queue's number");
         }
-        if slot.meta.id >= ID_LIMIT_MAX {
+        if stored.meta.id >= ID_LIMIT_MAX {
             return Err("a job's id that is too high");
         }
-        self.id_max = self.id_max.max(slot.meta.id);
-        if let Some(target) = slot.replaces.filter(|target| target.segment != 0) {
-            self.kill(target, position)?;
+        self.id_max = self.id_max.max(stored.meta.id);
+        if let Some(slot) = stored.replaces.filter(|slot| slot.segment != 0) {
+            self.kill(slot, position)?;
         }
         self.segments[here].slots += 1;
         Ok(())
     }
 
     /// An entry ends a slot. Of segments not read yet only the end is known to be later.
-    fn kill(&mut self, target: Target, position: Position) -> Result<(), &'static str> {
-        if target.segment < self.tail.first {
+    fn kill(&mut self, slot: Slot, position: Position) -> Result<(), &'static str> {
+        if slot.segment < self.tail.first {
             return Ok(());
         }
-        self.check_target(target, position)?;
-        let segment = &mut self.segments[(target.segment - self.tail.first) as usize];
-        segment.killed.insert(target.slot).then_some(()).ok_or("a job was ended twice")
+        self.check_age(slot, position)?;
+        let segment = &mut self.segments[(slot.segment - self.tail.first) as usize];
+        segment.killed.insert(slot.index).then_some(()).ok_or("a job was ended twice")
     }
 
-    /// A target must be older than the entry that names it.
-    fn check_target(&self, target: Target, position: Position) -> Result<(), &'static str> {
+    /// A slot must be older than the entry that names it.
+    fn check_age(&self, slot: Slot, position: Position) -> Result<(), &'static str> {
         let here = position.segment();
         let slots = self.segments[(here - self.tail.first) as usize].slots;
-        let older = target.segment < here || target.segment == here && target.slot < slots;
+        let older = slot.segment < here || slot.segment == here && slot.index < slots;
         older.then_some(()).ok_or("a job is named before it was written")
     }
 
     /// The newest entry of its kind for a slot wins.
     fn change(
         &mut self,
-        target: Target,
+        slot: Slot,
         position: Position,
         bytes: &[u8],
         place: impl Fn(&mut Change) -> &mut Option<(Position, Range<usize>)>,
     ) -> Result<(), &'static str> {
-        if target.segment < self.tail.first {
+        if slot.segment < self.tail.first {
             return Ok(());
         }
-        self.check_target(target, position)?;
-        if self.segments[(target.segment - self.tail.first) as usize].killed.contains(target.slot) {
+        self.check_age(slot, position)?;
+        if self.segments[(slot.segment - self.tail.first) as usize].killed.contains(slot.index) {
             return Ok(());
         }
-        let newest = place(self.changes.entry(target).or_default());
+        let newest = place(self.changes.entry(slot).or_default());
         if newest.as_ref().is_none_or(|(old, _)| *old < position) {
             let start = self.arena.len();
             self.arena.extend_from_slice(bytes);
@@ -371,12 +372,13 @@ impl<'a> Replay<'a> {
     /// Refuses entries about a slot that was never written.
     fn check_changes(&self) -> Result<(), OpenError> {
         let first = self.tail.first;
-        let stray = self.changes.iter().find(|(target, _)| {
-            target.slot >= self.segments[(target.segment - first) as usize].slots
-        });
-        let Some((target, change)) = stray else { return Ok(()) };
+        let stray = self
+            .changes
+            .iter()
+            .find(|(slot, _)| slot.index >= self.segments[(slot.segment - first) as usize].slots);
+        let Some((slot, change)) = stray else { return Ok(()) };
         let place = change.update.as_ref().or(change.count.as_ref());
-        let position = place.map_or(Position::new(target.segment, 0), |(position, _)| *position);
+        let position = place.map_or(Position::new(slot.segment, 0), |(position, _)| *position);
         let found = &self.folder.segments[&position.segment()];
         Err(found.damaged(position.offset(), "a job was changed that was never written"))
     }
@@ -425,7 +427,7 @@ impl<'a> Replay<'a> {
         let changed = || found.damaged(HEADER_BYTES, "the file changed while it was read");
         let segment = &self.segments[(number - self.tail.first) as usize];
         let mut slots = Vec::new();
-        let mut slot = 0;
+        let mut index = 0;
         let mut offset = HEADER_BYTES as usize;
         while (offset as u64) < segment.end {
             let group = if proven {
@@ -443,18 +445,18 @@ impl<'a> Replay<'a> {
                     continue;
                 }
                 slots.clear();
-                let body = entry.for_each_slot(|slot| slots.push(slot)).ok_or_else(changed)?;
+                let body = entry.for_each_slot(|stored| slots.push(stored)).ok_or_else(changed)?;
                 let share = (entry.bytes / slots.len().max(1)) as u64;
                 for stored in &slots {
-                    let target = Target { segment: number, slot };
+                    let slot = Slot { segment: number, index };
                     live.push(share);
-                    if segment.killed.contains(slot) {
-                        live.kill(target);
+                    if segment.killed.contains(index) {
+                        live.kill(slot);
                     } else {
                         let position = Position::new(number, offset as u64);
-                        self.restore_job(target, position, stored, body, restore);
+                        self.restore_job(slot, position, stored, body, restore);
                     }
-                    slot += 1;
+                    index += 1;
                 }
             }
         }
@@ -463,13 +465,13 @@ impl<'a> Replay<'a> {
 
     fn restore_job(
         &self,
-        target: Target,
+        slot: Slot,
         position: Position,
         stored: &StoredSlot<'_>,
         body: &[u8],
         restore: &mut dyn FnMut(Restored<'_>),
     ) {
-        let change = if self.changes.is_empty() { None } else { self.changes.get(&target) };
+        let change = if self.changes.is_empty() { None } else { self.changes.get(&slot) };
         let update = change.and_then(|change| change.update.as_ref());
         let count = change.and_then(|change| change.count.as_ref());
         let (meta, queue, named_in) = match update {
@@ -478,11 +480,11 @@ impl<'a> Replay<'a> {
                     read_meta(&self.arena[range.clone()]).expect("updates were read before");
                 (meta, queue, at.segment())
             }
-            None => (stored.meta, stored.queue, target.segment),
+            None => (stored.meta, stored.queue, slot.segment),
         };
         let newer = count.filter(|(at, _)| update.is_none_or(|(updated, _)| updated < at));
         restore(Restored::Job {
-            target,
+            slot,
             position,
             queue: &self.segments[(named_in - self.tail.first) as usize].names[queue as usize],
             meta,

@@ -256,7 +256,7 @@ fn slots_of(entry: &Entry<'_>) -> Option<u64> {
             let has_room = usize::from(entry.n) * META_BYTES <= entry.payload.len();
             (entry.n > 0 && has_room).then_some(u64::from(entry.n))
         }
-        EntryKind::Finish => entry.targets().map(|_| 0),
+        EntryKind::Finish => entry.finished_slots().map(|_| 0),
         _ => (entry.n == 0).then_some(0),
     }
 }

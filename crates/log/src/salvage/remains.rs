@@ -1,7 +1,7 @@
 //! Reads the intact part of a log that a start refuses.
 //!
 //! Two passes, as at a start, but each segment is read from its beginning and across its gaps. A
-//! loss must not cause further losses: a slot's number decides whether its job was finished, and
+//! loss must not cause further losses: a slot's index decides whether its job was finished, and
 //! after a gap the numbers are known only within bounds. A job counts as finished only if it
 //! certainly was. Otherwise it comes back, and may run twice.
 
@@ -19,7 +19,7 @@ use crate::format::{
     GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, HeaderFault, SegmentHeader, get_u64,
 };
 use crate::settings::{ID_BLOCK, ID_LIMIT_MAX};
-use crate::types::{Meta, Position, Restored, Target};
+use crate::types::{Meta, Position, Restored, Slot};
 
 /// If the disk cannot read a file, it is read in pieces of this many bytes.
 const PIECE_BYTES: usize = 4096;
@@ -63,7 +63,7 @@ struct Remains {
     /// Position of each job's last copy.
     copies: HashMap<u64, Position>,
     updates: HashMap<u64, Newest<Box<[u8]>>>,
-    counts: HashMap<Target, Newest<Box<[u8]>>>,
+    counts: HashMap<Slot, Newest<Box<[u8]>>>,
     facts: HashMap<Box<[u8]>, Newest<Box<[u8]>>>,
     next_id: u64,
     /// The newest intact group so far.
@@ -318,29 +318,29 @@ impl Remains {
             }
             EntryKind::Put | EntryKind::Copy => {
                 let mut are_ids = true;
-                entry.for_each_slot(|slot| {
+                entry.for_each_slot(|stored| {
                     self.segment(position).slots += 1;
-                    if slot.meta.id >= ID_LIMIT_MAX {
+                    if stored.meta.id >= ID_LIMIT_MAX {
                         are_ids = false;
                         return;
                     }
-                    self.next_id = self.next_id.max(slot.meta.id.saturating_add(1));
-                    if let Some(target) = slot.replaces {
-                        self.end(target);
-                        self.copies.insert(slot.meta.id, position);
+                    self.next_id = self.next_id.max(stored.meta.id.saturating_add(1));
+                    if let Some(slot) = stored.replaces {
+                        self.end(slot);
+                        self.copies.insert(stored.meta.id, position);
                     }
                 })?;
                 return are_ids.then_some(());
             }
-            EntryKind::Finish => entry.targets()?.for_each(|target| self.end(target)),
+            EntryKind::Finish => entry.finished_slots()?.for_each(|slot| self.end(slot)),
             EntryKind::Update => {
-                let (_, bytes) = entry.targeted()?;
+                let (_, bytes) = entry.split_slot()?;
                 let (meta, ..) = read_meta(bytes)?;
                 self.updates.insert(meta.id, (position, bytes.into()));
             }
             EntryKind::Count => {
-                let (target, counters) = entry.targeted()?;
-                self.counts.insert(target, (position, counters.into()));
+                let (slot, counters) = entry.split_slot()?;
+                self.counts.insert(slot, (position, counters.into()));
             }
             EntryKind::Fact => {
                 let (key, value) = entry.fact()?;
@@ -361,10 +361,10 @@ impl Remains {
         segment.expect("only segments that were found are walked over")
     }
 
-    fn end(&mut self, target: Target) {
+    fn end(&mut self, slot: Slot) {
         // Void and missing segments have no jobs left to end.
-        if let Some(segment) = self.segments.get_mut(&target.segment) {
-            segment.ended.push(target.slot);
+        if let Some(segment) = self.segments.get_mut(&slot.segment) {
+            segment.ended.push(slot.index);
         }
     }
 
@@ -374,13 +374,13 @@ impl Remains {
         let mut ended = std::mem::take(&mut self.segments.get_mut(&number).expect("found").ended);
         ended.sort_unstable();
         ended.dedup();
-        let mut slot: u32 = 0;
+        let mut index: u32 = 0;
         // Upper bound of lost slots beyond the known ones.
         let mut lost_max = 0;
         pages.walk(end, |piece| match piece {
             Piece::Group(_) | Piece::BrokenGroup(_) => {}
             Piece::Gap { start, end, slots } => {
-                slot = slot.saturating_add(u32::try_from(slots.min).unwrap_or(u32::MAX));
+                index = index.saturating_add(u32::try_from(slots.min).unwrap_or(u32::MAX));
                 lost_max += slots.max - slots.min;
                 // The first pass may have found it as well, or the disk could still read it then.
                 self.lose(number, (start, end), Some(slots.max), NOTHING_PROVED);
@@ -393,11 +393,11 @@ impl Remains {
                 let body = entry.for_each_slot(|stored| slots.push(stored)).unwrap_or_default();
                 for stored in &slots {
                     // Its lowest and highest possible numbers.
-                    let highest = u64::from(slot) + lost_max;
-                    let from = ended.partition_point(|&ended| ended < slot);
+                    let highest = u64::from(index) + lost_max;
+                    let from = ended.partition_point(|&ended| ended < index);
                     let to = ended.partition_point(|&ended| u64::from(ended) <= highest);
-                    let target = Target { segment: number, slot };
-                    slot += 1;
+                    let slot = Slot { segment: number, index };
+                    index += 1;
                     let is_id = stored.meta.id < ID_LIMIT_MAX;
                     let is_copied =
                         self.copies.get(&stored.meta.id).is_some_and(|copy| *copy > position);
@@ -408,7 +408,7 @@ impl Remains {
                     let entry_end = position.offset() + entry.bytes as u64;
                     let position = Position::new(number, entry_end);
                     let is_numbered = lost_max == 0;
-                    self.restore_job(target, is_numbered, position, stored, body, restore);
+                    self.restore_job(slot, is_numbered, position, stored, body, restore);
                 }
             }
         });
@@ -417,7 +417,7 @@ impl Remains {
 
     fn restore_job(
         &mut self,
-        target: Target,
+        slot: Slot,
         is_numbered: bool,
         position: Position,
         stored: &StoredSlot<'_>,
@@ -427,7 +427,7 @@ impl Remains {
         // The update's start is compared with this entry's end: it may be the next entry in the
         // same group.
         let update = self.updates.get(&stored.meta.id).filter(|(at, _)| *at >= position);
-        let count = self.counts.get(&target).filter(|(at, _)| {
+        let count = self.counts.get(&slot).filter(|(at, _)| {
             // With an uncertain number, the counters of another job would be applied.
             is_numbered && update.is_none_or(|(updated, _)| updated < at)
         });
@@ -436,7 +436,7 @@ impl Remains {
                 let (meta, queue, _) = read_meta(bytes).expect("updates were read before");
                 (meta, queue, at.segment())
             }
-            None => (stored.meta, stored.queue, target.segment),
+            None => (stored.meta, stored.queue, slot.segment),
         };
         let name = self.segments[&named_in].names.get(&queue);
         self.salvage.unnamed_jobs += u64::from(name.is_none());
@@ -444,7 +444,7 @@ impl Remains {
         let queue = name.map_or_else(|| Cow::Owned(substitute()), |name| Cow::Borrowed(&name[..]));
         self.salvage.report.jobs += 1;
         let counters = count.map(|(_, counters)| &counters[..]);
-        restore(Restored::Job { target, position, queue: &queue, meta, counters, body });
+        restore(Restored::Job { slot, position, queue: &queue, meta, counters, body });
     }
 
     fn restore_facts(&mut self, restore: &mut dyn FnMut(Restored<'_>)) {

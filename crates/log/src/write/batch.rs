@@ -8,7 +8,7 @@ use crate::format::entry::{ENTRY_HEAD_BYTES, EntryKind, begin_entry, finish_entr
 use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, padded};
 use crate::liveness::{INDEX_BYTES, Liveness};
 use crate::settings::OPEN_BATCH_BYTES_MAX;
-use crate::types::{Position, QueueRef, Target};
+use crate::types::{Position, QueueRef, Slot};
 use crate::write::lazy::LazyCounts;
 
 /// Bytes of an OPEN entry.
@@ -315,8 +315,8 @@ impl Open {
     }
 
     /// A new live slot for an entry just appended, that takes this share of its bytes.
-    pub(crate) fn slot(&mut self, bytes: u64) -> Target {
-        Target { segment: self.part.segment, slot: self.live.push(bytes) }
+    pub(crate) fn new_slot(&mut self, bytes: u64) -> Slot {
+        Slot { segment: self.part.segment, index: self.live.push(bytes) }
     }
 
     /// Appends the lazy counts whose jobs still live.
@@ -325,13 +325,13 @@ impl Open {
             return;
         }
         let lazy = std::mem::take(&mut self.lazy);
-        for (target, counters) in lazy.iter() {
-            if self.live.is_live(target) {
+        for (slot, counters) in lazy.iter() {
+            if self.live.is_live(slot) {
                 let bytes = padded(20 + counters.len()) as u64;
                 self.room(bytes);
                 self.client_bytes += bytes;
                 self.append(EntryKind::Count, 0, |buffer| {
-                    buffer.extend_from_slice(&target.to_u64().to_le_bytes());
+                    buffer.extend_from_slice(&slot.to_u64().to_le_bytes());
                     buffer.extend_from_slice(counters);
                 });
             }

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
-use crate::types::Target;
+use crate::types::Slot;
 
-/// Targets are dealt by us, so a multiplication spreads them well enough.
+/// No client chooses slots, so a multiplication spreads them well enough.
 #[derive(Debug, Default)]
-pub(crate) struct TargetHasher(u64);
+pub(crate) struct SlotHasher(u64);
 
-impl Hasher for TargetHasher {
+impl Hasher for SlotHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -32,15 +32,15 @@ impl Hasher for TargetHasher {
     }
 }
 
-/// A map by target that is never iterated.
-pub(crate) type TargetMap<T> = HashMap<Target, T, BuildHasherDefault<TargetHasher>>;
+/// A map by slot that is never iterated.
+pub(crate) type SlotMap<T> = HashMap<Slot, T, BuildHasherDefault<SlotHasher>>;
 
 /// Newest counters per slot, in the order in which the slots were first counted.
 #[derive(Debug, Default)]
 pub(crate) struct LazyCounts {
-    places: TargetMap<u32>,
+    places: SlotMap<u32>,
     /// None: dropped.
-    items: Vec<Option<(Target, Range<usize>)>>,
+    items: Vec<Option<(Slot, Range<usize>)>>,
     bytes: Vec<u8>,
     /// When the oldest came, milliseconds of the log's time.
     since_ms: u64,
@@ -60,17 +60,17 @@ impl LazyCounts {
         (!self.is_empty()).then_some(self.since_ms)
     }
 
-    pub(crate) fn set(&mut self, now_ms: u64, target: Target, counters: &[u8]) {
+    pub(crate) fn set(&mut self, now_ms: u64, slot: Slot, counters: &[u8]) {
         if self.is_empty() {
             self.since_ms = now_ms;
         }
         let start = self.bytes.len();
         self.bytes.extend_from_slice(counters);
-        let item = Some((target, start..self.bytes.len()));
+        let item = Some((slot, start..self.bytes.len()));
         let next = self.items.len() as u32;
-        match self.places.insert(target, next) {
+        match self.places.insert(slot, next) {
             Some(old) => {
-                self.places.insert(target, old);
+                self.places.insert(slot, old);
                 self.items[old as usize] = item;
             }
             None => self.items.push(item),
@@ -78,9 +78,9 @@ impl LazyCounts {
     }
 
     /// The slot died, or a whole meta came.
-    pub(crate) fn remove(&mut self, target: Target) {
+    pub(crate) fn remove(&mut self, slot: Slot) {
         if !self.places.is_empty()
-            && let Some(place) = self.places.remove(&target)
+            && let Some(place) = self.places.remove(&slot)
         {
             self.items[place as usize] = None;
             if self.places.is_empty() {
@@ -89,8 +89,8 @@ impl LazyCounts {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Target, &[u8])> {
-        self.items.iter().flatten().map(|(target, range)| (*target, &self.bytes[range.clone()]))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, &[u8])> {
+        self.items.iter().flatten().map(|(slot, range)| (*slot, &self.bytes[range.clone()]))
     }
 
     pub(crate) fn clear(&mut self) {
@@ -107,13 +107,13 @@ mod tests {
     #[test]
     fn nothing_is_left_of_what_was_dropped() {
         let mut counts = LazyCounts::default();
-        let targets = [0, 1].map(|slot| Target { segment: 1, slot });
-        for target in targets {
-            counts.set(5, target, b"counted");
+        let slots = [0, 1].map(|index| Slot { segment: 1, index });
+        for slot in slots {
+            counts.set(5, slot, b"counted");
         }
-        counts.remove(targets[0]);
-        assert_eq!(counts.iter().collect::<Vec<_>>(), [(targets[1], &b"counted"[..])]);
-        counts.remove(targets[1]);
+        counts.remove(slots[0]);
+        assert_eq!(counts.iter().collect::<Vec<_>>(), [(slots[1], &b"counted"[..])]);
+        counts.remove(slots[1]);
         assert_eq!((counts.bytes(), counts.since_ms(), counts.iter().count()), (0, None, 0));
     }
 }

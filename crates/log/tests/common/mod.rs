@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use lineshaft_log::{
     Current, FaultDisk, Log, Meta, OpenError, Owner, Position, QueueRef, RecoveryReport, Restored,
-    Settings, Sync, Target,
+    Settings, Slot, Sync,
 };
 
 /// Splitmix64.
@@ -99,7 +99,7 @@ impl State {
 #[derive(Debug, Default)]
 pub struct Recovered {
     pub state: State,
-    pub places: BTreeMap<u64, Target>,
+    pub places: BTreeMap<u64, Slot>,
     pub counters: BTreeMap<u64, Vec<u8>>,
     pub report: RecoveryReport,
 }
@@ -117,7 +117,7 @@ pub fn recover(
     let mut found = Recovered::default();
     let (log, report) =
         Log::open(Arc::new(disk.clone()), settings, now_ms, &mut |restored| match restored {
-            Restored::Job { target, queue, meta, counters, body, .. } => {
+            Restored::Job { slot, queue, meta, counters, body, .. } => {
                 let job = Job {
                     queue: queue.to_vec(),
                     priority: meta.priority,
@@ -132,7 +132,7 @@ pub fn recover(
                     "job {} came twice",
                     meta.id
                 );
-                found.places.insert(meta.id, target);
+                found.places.insert(meta.id, slot);
                 if let Some(counters) = counters {
                     found.counters.insert(meta.id, counters.to_vec());
                 }
@@ -148,15 +148,15 @@ pub fn recover(
 /// The owner of the log's jobs: names queues by number and follows copies.
 struct Book<'a> {
     state: &'a State,
-    places: &'a mut BTreeMap<u64, Target>,
+    places: &'a mut BTreeMap<u64, Slot>,
     numbers: &'a [Vec<u8>],
 }
 
 impl Owner for Book<'_> {
-    fn current(&mut self, target: Target, id: u64) -> Option<Current<'_>> {
+    fn current(&mut self, slot: Slot, id: u64) -> Option<Current<'_>> {
         assert_eq!(
             self.places.get(&id),
-            Some(&target),
+            Some(&slot),
             "the log asks for a slot that is not the job's"
         );
         let job = self.state.jobs.get(&id)?;
@@ -165,7 +165,7 @@ impl Owner for Book<'_> {
         Some(Current { queue, meta: job.meta(id) })
     }
 
-    fn moved(&mut self, old: Target, new: Target, id: u64, _position: Position) {
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, _position: Position) {
         assert_eq!(self.places.insert(id, new), Some(old));
     }
 }
@@ -179,7 +179,7 @@ pub struct World {
     pub now_ms: u64,
     /// The state with all changes.
     pub state: State,
-    places: BTreeMap<u64, Target>,
+    places: BTreeMap<u64, Slot>,
     /// The state at the last recovery, and all changes since.
     base: State,
     changes: Vec<(Position, Change)>,
@@ -284,12 +284,11 @@ impl World {
         self.log.note_next_id(self.now_ms, self.next_id);
         let queues: Vec<usize> = (0..n).map(|_| self.some_queue()).collect();
         let jobs: Vec<Job> = queues.iter().map(|&queue| self.some_job_for(queue, &body)).collect();
-        let mut targets = Vec::new();
+        let mut slots = Vec::new();
         let position = if n == 1 {
             let queue = QueueRef { number: queues[0] as u32, name: &jobs[0].queue };
-            let (target, position) =
-                self.log.put(self.now_ms, queue, &jobs[0].meta(first_id), &body);
-            targets.push(target);
+            let (slot, position) = self.log.put(self.now_ms, queue, &jobs[0].meta(first_id), &body);
+            slots.push(slot);
             position
         } else {
             let metas: Vec<_> = (first_id..)
@@ -299,10 +298,10 @@ impl World {
                     (QueueRef { number: number as u32, name: &job.queue }, job.meta(id))
                 })
                 .collect();
-            self.log.put_many(self.now_ms, &metas, &body, &mut targets)
+            self.log.put_many(self.now_ms, &metas, &body, &mut slots)
         };
-        for ((id, job), target) in (first_id..).zip(jobs).zip(targets) {
-            self.places.insert(id, target);
+        for ((id, job), slot) in (first_id..).zip(jobs).zip(slots) {
+            self.places.insert(id, slot);
             self.note(position, Change::Put(id, job));
         }
         true
@@ -335,11 +334,11 @@ impl World {
         for _ in 0..n {
             ids.extend(self.some_job().filter(|id| !ids.contains(id)));
         }
-        let targets: Vec<Target> = ids.iter().filter_map(|id| self.places.remove(id)).collect();
-        if targets.is_empty() {
+        let slots: Vec<Slot> = ids.iter().filter_map(|id| self.places.remove(id)).collect();
+        if slots.is_empty() {
             return;
         }
-        let position = self.log.finish_many(self.now_ms, &targets);
+        let position = self.log.finish_many(self.now_ms, &slots);
         for id in ids {
             self.note(position, Change::Finish(id));
         }
@@ -348,8 +347,8 @@ impl World {
     /// The job that came last goes first.
     pub fn finish_newest(&mut self) {
         let Some(&id) = self.state.jobs.keys().next_back() else { return };
-        let target = self.places.remove(&id).unwrap();
-        let position = self.log.finish(self.now_ms, target);
+        let slot = self.places.remove(&id).unwrap();
+        let position = self.log.finish(self.now_ms, slot);
         self.note(position, Change::Finish(id));
     }
 
