@@ -8,7 +8,7 @@ use broker::policy::Rules;
 
 use crate::model::UP;
 use crate::protocol::Protocol;
-use crate::storage::Death;
+use crate::storage::CrashKind;
 use crate::workload::{Client, packet};
 use crate::world::World;
 use crate::{Checked, Options};
@@ -32,10 +32,10 @@ impl World {
         self.empty_disk();
         if self.is_durable() {
             match self.rng.below(3) {
-                0 => self.die(Death::PowerLoss)?,
+                0 => self.crash(CrashKind::PowerLoss)?,
                 1 => self.stop_cleanly()?,
                 // Reclaim stops for the rest of this life when it cannot read a segment.
-                _ if self.storage.was_disturbed() => self.die(Death::Killed)?,
+                _ if self.storage.was_disturbed() => self.crash(CrashKind::Killed)?,
                 _ => {}
             }
         }
@@ -63,7 +63,7 @@ impl World {
         if self.rng.coin() {
             self.work_as_beanstalk()?;
         }
-        // Some names of functions are not valid names of tubes.
+        // Some names of functions are not valid names of queues.
         self.work_as_gearman()?;
         if let Some((id, job)) = self.model.jobs.first_key_value() {
             return Err(format!("job {id} is left over: {:?}", job.state));
@@ -110,10 +110,10 @@ impl World {
         self.ring()?;
         let client = Client::new(Protocol::Beanstalk, &mut self.rng);
         self.connect(client)?;
-        for tube in self.tubes_of_broker()? {
-            self.expect(&format!("watch {tube}\r\n"), "WATCHING")?;
-            self.expect(&format!("pause-tube {tube} 0\r\n"), "PAUSED")?;
-            self.expect(&format!("use {tube}\r\n"), "USING")?;
+        for queue in self.queues_of_broker()? {
+            self.expect(&format!("watch {queue}\r\n"), "WATCHING")?;
+            self.expect(&format!("pause-tube {queue} 0\r\n"), "PAUSED")?;
+            self.expect(&format!("use {queue}\r\n"), "USING")?;
             while !self.ask(b"kick 1000\r\n")?.starts_with(b"KICKED 0") {}
         }
         for _ in 0..ROUNDS_MAX {
@@ -132,7 +132,7 @@ impl World {
         self.check_deeply()
     }
 
-    fn tubes_of_broker(&mut self) -> Result<Vec<String>, String> {
+    fn queues_of_broker(&mut self) -> Result<Vec<String>, String> {
         self.with_turn(|_, turn| {
             Ok(turn.queue_names().map(|name| String::from_utf8_lossy(name).into()).collect())
         })
@@ -140,8 +140,8 @@ impl World {
 
     /// Makes the jobs of all states ready.
     fn make_all_ready(&mut self) -> Checked {
-        for tube in self.model.beanstalk_tubes() {
-            self.expect(&format!("pause-tube {tube} 0\r\n"), "PAUSED")?;
+        for queue in self.model.beanstalk_tubes() {
+            self.expect(&format!("pause-tube {queue} 0\r\n"), "PAUSED")?;
         }
         while let Some(id) = self.model.first_set_aside() {
             self.expect(&format!("kick-job {id}\r\n"), "KICKED")?;
@@ -150,13 +150,13 @@ impl World {
     }
 
     fn work_as_beanstalk(&mut self) -> Checked {
-        for tube in self.model.beanstalk_tubes() {
-            self.expect(&format!("watch {tube}\r\n"), "WATCHING")?;
+        for queue in self.model.beanstalk_tubes() {
+            self.expect(&format!("watch {queue}\r\n"), "WATCHING")?;
         }
         self.take_all()
     }
 
-    /// Takes and ends all ready jobs of the watched tubes.
+    /// Takes and ends all ready jobs of the watched queues.
     fn take_all(&mut self) -> Checked {
         loop {
             let reply = self.ask(b"reserve-with-timeout 0\r\n")?;
@@ -170,8 +170,8 @@ impl World {
         let client = Client::new(Protocol::Gearman, &mut self.rng);
         self.connect(client)?;
         let last = self.links.len() - 1;
-        for tube in self.model.tubes.keys() {
-            self.links[last].to_server.extend(packet(CAN_DO, &[tube.as_bytes()]));
+        for queue in self.model.queues.keys() {
+            self.links[last].to_server.extend(packet(CAN_DO, &[queue.as_bytes()]));
         }
         loop {
             let reply = self.ask(&packet(GRAB_JOB, &[]))?;

@@ -37,8 +37,8 @@ mod trace;
 mod workload;
 mod world;
 
-pub use oracle::Judged;
-pub use runner::{Broken, Options, run, run_many};
+pub use oracle::Judgements;
+pub use runner::{BrokenPromise, Options, run, run_many};
 pub use sabotage::Sabotage;
 pub use world::Summary;
 

@@ -7,11 +7,11 @@ use broker::{Broker, Millis};
 use log::RecoveryReport;
 
 use crate::model::{Model, Name, Recovered, Setting};
-use crate::oracle::Left;
+use crate::oracle::Certain;
 use crate::plan::StorageKind;
 use crate::process::Process;
 use crate::seen;
-use crate::storage::Death;
+use crate::storage::CrashKind;
 use crate::world::World;
 use crate::{Checked, Sabotage};
 
@@ -26,24 +26,24 @@ const RECOVERY_CRASHES_MAX: u64 = 3;
 
 impl World {
     /// The process dies, and another one starts.
-    pub(crate) fn die(&mut self, death: Death) -> Checked {
-        self.trace.note(format_args!("{death:?}"));
-        let death = self.end_disk(death);
+    pub(crate) fn crash(&mut self, kind: CrashKind) -> Checked {
+        self.trace.note(format_args!("{kind:?}"));
+        let kind = self.end_disk(kind);
         self.sabotage_tail();
         // In a crash, neither the sessions nor the broker close cleanly.
         self.links.clear();
-        self.start_again(death)
+        self.start_again(kind)
     }
 
-    /// A planned power loss turns any death into a power loss.
-    fn end_disk(&mut self, death: Death) -> Death {
+    /// A planned power loss turns any crash into a power loss.
+    fn end_disk(&mut self, kind: CrashKind) -> CrashKind {
         let disk = &self.storage.disk;
-        if death == Death::PowerLoss || disk.has_crashed() {
+        if kind == CrashKind::PowerLoss || disk.has_crashed() {
             disk.crash();
-            Death::PowerLoss
+            CrashKind::PowerLoss
         } else {
             disk.restart();
-            Death::Killed
+            CrashKind::Killed
         }
     }
 
@@ -75,15 +75,15 @@ impl World {
         match closed {
             Ok(()) => {
                 let end = self.model.history.len();
-                self.storage.told(end, &self.model.history);
+                self.storage.note_reply(end, &self.model.history);
                 let next = self.model.next_number();
                 let disturbed = self.summary.crashed_recoveries;
-                let death = if self.rng.coin() { Death::Killed } else { Death::PowerLoss };
+                let kind = if self.rng.coin() { CrashKind::Killed } else { CrashKind::PowerLoss };
                 // A clean stop is durable with any setting of `sync`.
                 self.model.history.require(end, end);
                 self.oracle.stopped_cleanly();
-                let death = self.end_disk(death);
-                self.start_again(death)?;
+                let kind = self.end_disk(kind);
+                self.start_again(kind)?;
                 // An interrupted opening may have used up ids.
                 let undisturbed = self.summary.crashed_recoveries == disturbed;
                 let is_known = self.is_modelled() && !self.options.is_sabotaged();
@@ -97,7 +97,7 @@ impl World {
             }
             Err(failure) if self.storage.was_disturbed() => {
                 self.trace.note(format_args!("the stop fails: {failure}"));
-                self.die(Death::PowerLoss)
+                self.crash(CrashKind::PowerLoss)
             }
             Err(failure) => Err(format!("a clean stop failed: {failure}")),
         }
@@ -105,7 +105,7 @@ impl World {
 
     /// Starts another process. Some processes before it can fail during their start. After one
     /// power loss, only synced data is certain.
-    fn start_again(&mut self, mut worst: Death) -> Checked {
+    fn start_again(&mut self, mut worst: CrashKind) -> Checked {
         self.summary.restarts += 1;
         self.storage.undisturb();
         let StorageKind::Durable(sync) = self.plan.storage else {
@@ -155,25 +155,26 @@ impl World {
                     if self.storage.disk.has_crashed() {
                         // Power failed in a step of the opening that can fail.
                         drop(broker);
-                        worst = self.end_disk(Death::PowerLoss);
+                        worst = self.end_disk(CrashKind::PowerLoss);
                         self.summary.crashed_recoveries += 1;
                         continue;
                     }
                     let (required, counted) = self.storage.survives(worst);
                     self.model.history.require(required, counted);
-                    let is_certain = worst == Death::Killed || sync == log::Sync::Always;
+                    let is_certain = worst == CrashKind::Killed || sync == log::Sync::Always;
                     // A policy may have requested less durability.
                     let is_certain = is_certain && !self.plan.must_not_be_short();
                     self.oracle
-                        .restarted(if is_certain { Left::Told } else { Left::Nothing }, wall);
+                        .restarted(if is_certain { Certain::Sent } else { Certain::Nothing }, wall);
                     return self.begin(broker, start, wall, &report);
                 }
                 Err(error) if attempt < crashes => {
                     self.trace.note(format_args!("recovery fails: {error}"));
                     self.summary.crashed_recoveries += 1;
-                    let death = if self.rng.coin() { Death::Killed } else { Death::PowerLoss };
-                    if self.end_disk(death) == Death::PowerLoss {
-                        worst = Death::PowerLoss;
+                    let kind =
+                        if self.rng.coin() { CrashKind::Killed } else { CrashKind::PowerLoss };
+                    if self.end_disk(kind) == CrashKind::PowerLoss {
+                        worst = CrashKind::PowerLoss;
                     }
                 }
                 Err(error) => return Err(format!("recovery is refused: {error}")),
@@ -205,7 +206,7 @@ impl World {
             let setting = Setting { started: now, ..self.model.setting.clone() };
             self.model = Model::new(now, setting);
             self.storage.begin(self.process.broker.released().written_segment());
-            self.gather_first_letters()?;
+            self.collect_first_notifications()?;
             return self.pass_time(wall.saturating_sub(now));
         }
         let log_contents = seen::log_contents(&turn, self.model.history.ids().into_iter());
@@ -221,11 +222,12 @@ impl World {
         turn.check_invariants();
         let place = |name: &[u8]| turn.queue_id(name).map_or(0, |queue| queue.0);
         let names = turn.queue_names();
-        let tubes = names.map(|name| (String::from_utf8_lossy(name).into(), place(name))).collect();
+        let queues =
+            names.map(|name| (String::from_utf8_lossy(name).into(), place(name))).collect();
         drop(turn);
         let (next_id, in_log) = (report.next_id, report.jobs);
         let found =
-            Recovered { log_contents, ready: BTreeSet::new(), opened, in_log, next_id, tubes };
+            Recovered { log_contents, ready: BTreeSet::new(), opened, in_log, next_id, queues };
         let (end, recovered) = self.model.explain(now, &found)?;
         self.summary.recovered_jobs += total;
         self.summary.lost_changes += (self.model.history.len() - end) as u64;
@@ -240,12 +242,12 @@ impl World {
         }
         let setting = Setting { started: now, ..self.model.setting.clone() };
         self.model.restart(now, setting, recovered);
-        if let Some(name) = self.model.unwanted_tube() {
+        if let Some(name) = self.model.unwanted_queue() {
             return Err(format!("{name} was recovered, though nothing keeps it"));
         }
         self.process.first_id = self.model.next_id;
         self.storage.begin(self.process.broker.released().written_segment());
-        self.gather_first_letters()?;
+        self.collect_first_notifications()?;
         self.pass_time(wall.saturating_sub(now))
     }
 
@@ -254,15 +256,15 @@ impl World {
         self.summary.memory_refusals += self.process.broker.memory_usage().refused;
     }
 
-    fn gather_first_letters(&mut self) -> Checked {
+    fn collect_first_notifications(&mut self) -> Checked {
         self.ring()?;
         self.check_deeply()
     }
 }
 
 impl Model {
-    /// A tube that nothing keeps.
-    fn unwanted_tube(&self) -> Option<Name> {
-        self.tubes.keys().find(|name| !self.is_wanted(name)).cloned()
+    /// A queue that nothing keeps.
+    fn unwanted_queue(&self) -> Option<Name> {
+        self.queues.keys().find(|name| !self.is_wanted(name)).cloned()
     }
 }

@@ -33,7 +33,7 @@ impl Mailbox for SimMailbox {
     }
 
     fn alarm(&self, at: Millis) {
-        let mut letters = self.open();
-        letters.alarm = Some(letters.alarm.map_or(at, |known| known.min(at)));
+        let mut contents = self.open();
+        contents.alarm = Some(contents.alarm.map_or(at, |known| known.min(at)));
     }
 }

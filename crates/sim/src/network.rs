@@ -141,7 +141,7 @@ impl World {
         if !answer.bytes.is_empty() {
             self.trace.bytes(format_args!("{number} >"), &answer.bytes);
         }
-        self.oracle.heard(number, sent, &answer.bytes, self.now)?;
+        self.oracle.observe(number, sent, &answer.bytes, self.now)?;
         if link.session.finished() {
             self.oracle.closed(number, self.now);
         }
@@ -220,14 +220,14 @@ impl World {
         self.trace.bytes(format_args!("{} leaves", link.number), &bytes);
         // On a full disk the log omits some changes, because no client requested them.
         let history = &self.model.history;
-        if !self.storage.may_tell(need, history) && !self.model.history.counts_may_be_missing {
+        if !self.storage.may_send(need, history) && !self.model.history.counts_may_be_missing {
             return Err(format!(
-                "connection {} is told what rests on record {need}, which is not written",
+                "connection {} gets a reply that depends on record {need}, which is not written",
                 self.links[index].number
             ));
         }
         self.oracle.left(self.links[index].number, bytes.len());
-        self.storage.told(need, &self.model.history);
+        self.storage.note_reply(need, &self.model.history);
         Ok(true)
     }
 

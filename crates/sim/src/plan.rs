@@ -79,7 +79,7 @@ pub(crate) struct Plan {
     pub(crate) keyed: bool,
     pub(crate) storage: StorageKind,
     pub(crate) clients_max: u64,
-    pub(crate) tubes: u64,
+    pub(crate) queues: u64,
     pub(crate) max_job_size: u32,
     /// Most bodies are shorter than this.
     pub(crate) body_bytes: u64,
@@ -87,7 +87,7 @@ pub(crate) struct Plan {
     pub(crate) pipeline: u64,
     /// Clients sometimes write invalid requests.
     pub(crate) garbage: bool,
-    /// There are few jobs, so that tubes are often empty, vanish and come back.
+    /// There are few jobs, so that queues are often empty, vanish and come back.
     pub(crate) scarce: bool,
     /// There are thousands of jobs, so that some operations take several turns.
     pub(crate) crowd: bool,
@@ -136,7 +136,7 @@ impl Plan {
             keyed: rng.coin(),
             storage,
             clients_max: rng.between(1, 8),
-            tubes: *rng.pick(&[1, 1, 2, 4, 6]),
+            queues: *rng.pick(&[1, 1, 2, 4, 6]),
             max_job_size,
             body_bytes: if heavy { 12_000 } else { *rng.pick(&[1, 20, 300, 2000]) },
             pipeline: *rng.pick(&[1, 3, 12]),

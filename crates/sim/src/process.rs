@@ -124,9 +124,9 @@ impl Process {
     /// Takes over the events of the mailboxes.
     pub(crate) fn gather(&mut self) {
         for (mailbox, events) in self.mailboxes.iter().zip(&mut self.events) {
-            let mut letters = mailbox.open();
-            events.append(&mut letters.events);
-            if let Some(Millis(at)) = letters.alarm.take() {
+            let mut contents = mailbox.open();
+            events.append(&mut contents.events);
+            if let Some(Millis(at)) = contents.alarm.take() {
                 self.alarm = Some(self.alarm.map_or(at, |known| known.min(at)));
             }
         }

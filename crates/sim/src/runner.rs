@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Sabotage;
-use crate::oracle::Judged;
+use crate::oracle::Judgements;
 use crate::world::{Summary, World};
 
 /// The options of a run.
@@ -30,7 +30,7 @@ impl Default for Options {
 
 /// A promise was broken.
 #[derive(Clone, Debug)]
-pub struct Broken {
+pub struct BrokenPromise {
     /// The seed of the run.
     pub seed: u64,
     /// The number of its steps.
@@ -39,7 +39,7 @@ pub struct Broken {
     pub problem: String,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenPromise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, steps, problem } = self;
         write!(
@@ -51,8 +51,8 @@ impl fmt::Display for Broken {
 }
 
 /// Makes the run of one seed.
-pub fn run(seed: u64, options: Options) -> Result<Summary, Broken> {
-    let broken = |problem| Broken { seed, steps: options.steps, problem };
+pub fn run(seed: u64, options: Options) -> Result<Summary, BrokenPromise> {
+    let broken = |problem| BrokenPromise { seed, steps: options.steps, problem };
     // A panic of the engine's own assertions is a broken promise like any other. Nothing looks at
     // the world after it.
     let ran = catch_unwind(AssertUnwindSafe(|| {
@@ -88,7 +88,12 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, Broken> {
 
 /// Runs `count` seeds from `first` on, on this many threads. Stops at the first broken promise.
 /// Returns the sum of what the runs did.
-pub fn run_many(first: u64, count: u64, threads: u64, options: Options) -> Result<Summary, Broken> {
+pub fn run_many(
+    first: u64,
+    count: u64,
+    threads: u64,
+    options: Options,
+) -> Result<Summary, BrokenPromise> {
     let next = AtomicU64::new(0);
     let sum = Mutex::new(Ok(Summary::default()));
     std::thread::scope(|scope| {
@@ -169,7 +174,7 @@ impl Summary {
     }
 }
 
-impl Judged {
+impl Judgements {
     fn add(&mut self, other: &Self) {
         let Self { orders, holds, item_orders, item_holds, items_kept, limits } = other;
         self.orders += orders;

@@ -129,10 +129,10 @@ impl World {
         let new = || self.model.jobs.iter().filter(|(_, job)| job.created == self.now);
         let is_in_parent = |(name, body): (&str, &[u8])| {
             let parent = name.split('+').next();
-            new().any(|(_, job)| parent == Some(&*job.tube) && *job.body == *body)
+            new().any(|(_, job)| parent == Some(&*job.queue) && *job.body == *body)
         };
-        let copies =
-            new().filter(|(_, job)| job.tube.contains('+') && is_in_parent((&job.tube, &job.body)));
+        let copies = new()
+            .filter(|(_, job)| job.queue.contains('+') && is_in_parent((&job.queue, &job.body)));
         for (id, _) in copies {
             // The job can be gone already.
             turn.cancel(JobId(*id)).ok();

@@ -7,7 +7,7 @@ use broker::{JobId, State, Turn};
 
 use crate::Checked;
 use crate::model::{
-    Counts, Facts, JobKind, LogContents, Model, Name, StoredJob, StoredState, Tags, brief,
+    Counts, Facts, JobKind, LogContents, Model, Name, StoredJob, StoredState, Tags, short_text,
 };
 
 /// Further facts about submitted jobs: the parameters of the submit, and whether the job outlives
@@ -34,7 +34,7 @@ fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<StoredJob> {
     assert_eq!(facts.id.0, id, "a job has the number that it is asked by");
     let counters = facts.counters;
     Some(StoredJob {
-        tube: name(turn.queue_name(status.queue)),
+        queue: name(turn.queue_name(status.queue)),
         pri: facts.priority,
         delay: facts.delay_s,
         ttr: facts.ttr_s,
@@ -85,14 +85,14 @@ pub(crate) fn log_contents(turn: &Turn<'_>, ids: impl Iterator<Item = u64>) -> L
 
 /// Compares every queue and every job of the model with the broker's.
 pub(crate) fn compare(model: &Model, turn: &Turn<'_>) -> Checked {
-    for (name, tube) in &model.tubes {
+    for (name, queue) in &model.queues {
         let place = turn.queue_id(name.as_bytes()).map(|queue| queue.0);
-        if place != Some(tube.place) {
-            return Err(format!("queue {name} is at {place:?}, not at {}", tube.place));
+        if place != Some(queue.place) {
+            return Err(format!("queue {name} is at {place:?}, not at {}", queue.place));
         }
         let seen = facts(turn, name.as_bytes());
-        if seen != tube.facts {
-            return Err(format!("queue {name} is {seen:?}\n  the model says {:?}", tube.facts));
+        if seen != queue.facts {
+            return Err(format!("queue {name} is {seen:?}\n  the model says {:?}", queue.facts));
         }
     }
     let submitted = submitted(turn);
@@ -103,7 +103,7 @@ pub(crate) fn compare(model: &Model, turn: &Turn<'_>) -> Checked {
         match image(turn, &submitted, *id) {
             Some(seen) if seen == expected && agrees => {}
             seen => {
-                let (seen, expected) = (brief(seen.as_ref()), brief(Some(&expected)));
+                let (seen, expected) = (short_text(seen.as_ref()), short_text(Some(&expected)));
                 let kind = job.kind;
                 return Err(format!(
                     "job {id} is {seen}\n  the model says {expected} {kind:?} ({agrees})"

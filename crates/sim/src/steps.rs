@@ -2,7 +2,7 @@
 
 use crate::Checked;
 use crate::process::MAILBOXES;
-use crate::storage::Death;
+use crate::storage::CrashKind;
 use crate::workload::Client;
 use crate::world::World;
 
@@ -27,7 +27,7 @@ pub(crate) enum Step {
     Commit,
     Prepare,
     Reclaim,
-    Die(Death),
+    Crash(CrashKind),
     CleanStop,
     PlanCrash,
     PlanFailure,
@@ -66,8 +66,8 @@ impl World {
             (weights.commit, Step::Commit),
             (weights.prepare, Step::Prepare),
             (weights.reclaim, Step::Reclaim),
-            (weights.kill, Step::Die(Death::Killed)),
-            (weights.power, Step::Die(Death::PowerLoss)),
+            (weights.kill, Step::Crash(CrashKind::Killed)),
+            (weights.power, Step::Crash(CrashKind::PowerLoss)),
             (weights.clean_stop, Step::CleanStop),
             (weights.plan_crash, Step::PlanCrash),
             (weights.plan_failure, Step::PlanFailure),
@@ -115,7 +115,7 @@ impl World {
             Step::Commit => self.commit()?,
             Step::Prepare => self.prepare()?,
             Step::Reclaim => drop(self.reclaim()?),
-            Step::Die(death) => self.die(death)?,
+            Step::Crash(kind) => self.crash(kind)?,
             Step::CleanStop => self.stop_cleanly()?,
             Step::PlanCrash | Step::PlanFailure | Step::PlanReadFailure => self.plan_fault(step),
             Step::Drain => {

@@ -26,9 +26,9 @@ pub(crate) struct Storage {
     sabotage: Sabotage,
     engine: EngineSetup,
     /// The part of the history that sent replies depend on.
-    told: Need,
+    promised: Need,
     /// The part of the history that sent replies report as safe from a power failure.
-    told_as_synced: Need,
+    promised_as_synced: Need,
     /// A segment was begun in the middle of a group. Some of the history up to here can be synced.
     switched: Need,
     /// The part of the history that is synced.
@@ -49,7 +49,7 @@ pub(crate) struct Storage {
 
 /// How a process ends without a request to stop.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Death {
+pub(crate) enum CrashKind {
     /// The kernel continues to run and keeps the written data.
     Killed,
     /// Only synced data is certain.
@@ -66,8 +66,8 @@ impl Storage {
                 hash_seed: options.hash_seed,
                 limits: Limits { slice_units: plan.slice_units() },
             },
-            told: 0,
-            told_as_synced: 0,
+            promised: 0,
+            promised_as_synced: 0,
             switched: 0,
             durable: 0,
             written: VecDeque::new(),
@@ -110,33 +110,33 @@ impl Storage {
     }
 
     /// A reply that depends on this part of the history left the process.
-    pub(crate) fn told(&mut self, need: Need, history: &History) {
-        self.told = self.told.max(need);
+    pub(crate) fn note_reply(&mut self, need: Need, history: &History) {
+        self.promised = self.promised.max(need);
         if history.is_strict(need) {
-            self.told_as_synced = self.told_as_synced.max(need);
+            self.promised_as_synced = self.promised_as_synced.max(need);
         }
     }
 
     /// Whether a reply that depends on this part of the history can leave: the disk has received
     /// the part, and has synced it if the queue requires that.
-    pub(crate) fn may_tell(&self, need: Need, history: &History) -> bool {
+    pub(crate) fn may_send(&self, need: Need, history: &History) -> bool {
         let written = self.written.back().map_or(self.durable, |(_, end)| *end);
         let synced = self.durable.max(self.switched);
         let written = if history.is_strict(need) { synced } else { written };
-        let nobody_looks =
+        let is_unchecked =
             self.kind == StorageKind::Memory || self.sabotage == Sabotage::EarlyReplies;
-        nobody_looks || history.is_of_start(need) || need <= written.max(self.durable)
+        is_unchecked || history.is_of_start(need) || need <= written.max(self.durable)
     }
 
     /// What must have survived: a part of the history, and a part of it with the newest takes and
     /// timeouts. A kernel that continues to run has all written data. Otherwise only synced data is
     /// certain, and what replies reported as synced.
-    pub(crate) fn survives(&self, death: Death) -> (Need, Need) {
-        match (death, self.kind) {
-            (Death::PowerLoss, _) => (self.told_as_synced.max(self.durable), self.durable),
-            (Death::Killed, _) => {
+    pub(crate) fn survives(&self, kind: CrashKind) -> (Need, Need) {
+        match (kind, self.kind) {
+            (CrashKind::PowerLoss, _) => (self.promised_as_synced.max(self.durable), self.durable),
+            (CrashKind::Killed, _) => {
                 let written = self.written.back().map_or(self.durable, |(_, end)| *end);
-                (self.told.max(written), written)
+                (self.promised.max(written), written)
             }
         }
     }
@@ -144,8 +144,8 @@ impl Storage {
     /// A new process knows all that it found as durable. It continues in this segment.
     pub(crate) fn begin(&mut self, segment: u32) {
         self.segment = segment;
-        self.told = 0;
-        self.told_as_synced = 0;
+        self.promised = 0;
+        self.promised_as_synced = 0;
         self.switched = 0;
         self.durable = 0;
         self.written.clear();
@@ -215,13 +215,13 @@ impl World {
             let released = self.process.broker.released();
             self.storage.committed(self.now, &self.model.history, committed, released)?;
         }
-        let told = self
+        let notified = self
             .process
             .mailboxes
             .iter()
             .all(|mailbox| std::mem::take(&mut mailbox.open().released));
-        if done.is_ok() && self.process.broker.released() != before && !told {
-            return Err("replies were released and nobody was told".into());
+        if done.is_ok() && self.process.broker.released() != before && !notified {
+            return Err("replies were released and no thread was notified".into());
         }
         self.look_for_failure()
     }
@@ -256,7 +256,7 @@ impl World {
     /// If the log failed, a planned fault must be the reason. The process then ends.
     fn look_for_failure(&mut self) -> Checked {
         if self.is_durable() && self.storage.disk.has_crashed() {
-            return self.die(Death::PowerLoss);
+            return self.crash(CrashKind::PowerLoss);
         }
         let Some(failure) = self.process.broker.failure() else { return Ok(()) };
         if !self.storage.was_disturbed() {
@@ -273,10 +273,10 @@ impl World {
         if self.storage.released(&self.process.broker) != released {
             return Err("replies were released after the log had failed".into());
         }
-        let death = match self.rng.below(2) {
-            0 => Death::Killed,
-            _ => Death::PowerLoss,
+        let kind = match self.rng.below(2) {
+            0 => CrashKind::Killed,
+            _ => CrashKind::PowerLoss,
         };
-        self.die(death)
+        self.crash(kind)
     }
 }

@@ -9,7 +9,7 @@ use log::Sync;
 
 use crate::link::Link;
 use crate::model::{Model, Name, Setting};
-use crate::oracle::{Judged, Oracle};
+use crate::oracle::{Judgements, Oracle};
 use crate::plan::{Plan, StorageKind};
 use crate::process::Process;
 use crate::rng::Rng;
@@ -91,7 +91,7 @@ pub struct Summary {
     /// Puts that the server refused for lack of memory.
     pub memory_refusals: u64,
     /// What the oracle judged.
-    pub judged: Judged,
+    pub judged: Judgements,
     /// Hash of the whole story.
     pub hash: u64,
 }
@@ -184,25 +184,25 @@ impl World {
         }
         check_slices(&turn, self.plan.slice_units())?;
         drop(turn);
-        self.gather_letters()?;
+        self.collect_notifications()?;
         Ok(done)
     }
 
     fn check_totals(&self, turn: &Turn<'_>) -> Checked {
         let totals = turn.totals();
         let seen = [totals.ready, totals.delayed, totals.leased, totals.buried];
-        let expected = self.model.census();
+        let expected = self.model.count_by_state();
         if seen != expected {
             return Err(format!(
                 "ready, delayed, reserved, buried jobs are {seen:?}, the model says {expected:?}"
             ));
         }
         let seen = (totals.queues, totals.sessions);
-        let expected = (self.model.tubes.len() as u64, self.model.conns.len() as u64);
+        let expected = (self.model.queues.len() as u64, self.model.conns.len() as u64);
         if seen != expected {
             let names: Vec<_> = turn.queue_names().map(<[u8]>::escape_ascii).collect();
             let names: Vec<_> = names.iter().map(ToString::to_string).collect();
-            let expected_names: Vec<_> = self.model.tubes.keys().collect();
+            let expected_names: Vec<_> = self.model.queues.keys().collect();
             return Err(format!(
                 "queues and sessions are {seen:?}, the model says {expected:?}:\n  {names:?}\n  \
                  {expected_names:?}"
@@ -222,7 +222,7 @@ impl World {
 
     /// Checks after a turn that each open session has the events that the model expects, and that
     /// the alarm comes in time for the next event.
-    fn gather_letters(&mut self) -> Checked {
+    fn collect_notifications(&mut self) -> Checked {
         self.process.gather();
         self.sabotage_events();
         if self.is_for_oracle() {

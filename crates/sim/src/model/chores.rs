@@ -19,7 +19,7 @@ pub(super) enum Chore {
     Kick {
         place: Place,
         serial: Serial,
-        tube: Name,
+        queue: Name,
         buried: bool,
         left: usize,
         kicked: usize,
@@ -30,10 +30,10 @@ impl Model {
     /// Kicks up to `bound` jobs. Returns their number, or `None` if the kick needs more slices.
     pub(super) fn kick(&mut self, place: Place, bound: u32) -> Option<usize> {
         let conn = self.conn(place);
-        let (serial, tube) = (conn.serial, conn.used.clone());
-        let buried = !self.buried_in(&tube).is_empty();
+        let (serial, queue) = (conn.serial, conn.used.clone());
+        let buried = !self.buried_in(&queue).is_empty();
         let left = bound as usize;
-        let chore = Chore::Kick { place, serial, tube, buried, left, kicked: 0 };
+        let chore = Chore::Kick { place, serial, queue, buried, left, kicked: 0 };
         match self.slice(chore) {
             (Some(chore), _) => {
                 self.chores.push_back(chore);
@@ -65,21 +65,21 @@ impl Model {
         let Some(chore) = self.chores.pop_front() else { return };
         let asked_by = match &chore {
             Chore::Return(_) | Chore::Detach(..) => None,
-            Chore::Kick { place, serial, tube, .. } => {
+            Chore::Kick { place, serial, queue, .. } => {
                 if self.conns.get(place).is_none_or(|conn| conn.serial != *serial) {
                     return;
                 }
-                Some((*place, tube.clone()))
+                Some((*place, queue.clone()))
             }
         };
         match (self.slice(chore), asked_by) {
             ((Some(chore), _), _) => self.chores.push_back(chore),
-            ((None, kicked), Some((place, tube))) => {
-                let need = self.history.tube_need(&tube);
+            ((None, kicked), Some((place, queue))) => {
+                let need = self.history.jobs_need(&queue);
                 let conn = self.conn(place);
                 conn.is_kicking = false;
                 let reply = Expected::line(&format!("KICKED {kicked}"), need);
-                conn.letters.push_back(Notification::Reply(reply));
+                conn.notifications.push_back(Notification::Reply(reply));
             }
             ((None, _), None) => {}
         }
@@ -110,9 +110,9 @@ impl Model {
                 }
                 ((!rest.is_empty()).then_some(Chore::Detach(gone, rest)), 0)
             }
-            Chore::Kick { place, serial, tube, buried, left, kicked } => {
+            Chore::Kick { place, serial, queue, buried, left, kicked } => {
                 let mut chosen =
-                    if buried { self.buried_in(&tube) } else { self.delayed_in(&tube) };
+                    if buried { self.buried_in(&queue) } else { self.delayed_in(&queue) };
                 chosen.sort_unstable();
                 chosen.truncate(left.min(SLICE_JOBS));
                 for (_, id) in &chosen {
@@ -120,24 +120,24 @@ impl Model {
                 }
                 let (left, kicked) = (left - chosen.len(), kicked + chosen.len());
                 let goes_on = chosen.len() == SLICE_JOBS && left > 0;
-                let chore = Chore::Kick { place, serial, tube, buried, left, kicked };
+                let chore = Chore::Kick { place, serial, queue, buried, left, kicked };
                 (goes_on.then_some(chore), kicked)
             }
         }
     }
 
-    fn buried_in(&self, tube: &Name) -> Vec<(u64, u64)> {
+    fn buried_in(&self, queue: &Name) -> Vec<(u64, u64)> {
         let key = |state| if let State::Buried { order } = state { Some(order) } else { None };
-        self.in_tube(tube, key)
+        self.in_queue(queue, key)
     }
 
-    fn delayed_in(&self, tube: &Name) -> Vec<(u64, u64)> {
+    fn delayed_in(&self, queue: &Name) -> Vec<(u64, u64)> {
         let key = |state| if let State::Delayed { due } = state { Some(due) } else { None };
-        self.in_tube(tube, key)
+        self.in_queue(queue, key)
     }
 
-    fn in_tube(&self, tube: &Name, key: fn(State) -> Option<u64>) -> Vec<(u64, u64)> {
-        let jobs = self.jobs.iter().filter(|(_, job)| job.tube == *tube);
+    fn in_queue(&self, queue: &Name, key: fn(State) -> Option<u64>) -> Vec<(u64, u64)> {
+        let jobs = self.jobs.iter().filter(|(_, job)| job.queue == *queue);
         jobs.filter_map(|(id, job)| Some((key(job.state)?, *id))).collect()
     }
 }

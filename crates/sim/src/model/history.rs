@@ -36,7 +36,7 @@ pub(crate) struct History {
     /// The disk was full, so no group since then is known to contain all takes and timeouts.
     pub(crate) counts_may_be_missing: bool,
     ends: BTreeMap<u64, Need>,
-    tubes: BTreeMap<Name, Need>,
+    queues: BTreeMap<Name, Need>,
     /// Ends of jobs, by key.
     keys: BTreeMap<Rc<[u8]>, Need>,
 }
@@ -88,7 +88,7 @@ impl History {
     }
 
     /// The last record about a queue.
-    pub(super) fn queue_need(&self, name: &Name) -> Need {
+    pub(super) fn facts_need(&self, name: &Name) -> Need {
         let about = |record: &Record| matches!(record, Record::Queue(queue, _) if queue == name);
         self.records.iter().rposition(about).map_or(0, |index| index + 1)
     }
@@ -115,7 +115,7 @@ impl History {
         self.ends.remove(&id);
         let nothing: BTreeSet<Need> =
             (need..=self.records.len()).filter(|need| !self.is_something(*need)).collect();
-        self.tubes.retain(|_, need| !nothing.contains(need));
+        self.queues.retain(|_, need| !nothing.contains(need));
         self.keys.retain(|_, need| !nothing.contains(need));
         let last = (0..self.records.len()).rev().find(|index| self.is_certain(*index));
         self.newest = last.map_or(0, |index| index + 1);
@@ -159,12 +159,12 @@ impl History {
         last.map_or(0, |index| before + index + 1)
     }
 
-    pub(super) fn note_tube(&mut self, tube: &Name, need: Need) {
-        self.tubes.insert(tube.clone(), need);
+    pub(super) fn note_jobs_of(&mut self, queue: &Name, need: Need) {
+        self.queues.insert(queue.clone(), need);
     }
 
-    pub(super) fn tube_need(&self, tube: &Name) -> Need {
-        self.tubes.get(tube).copied().unwrap_or(0)
+    pub(super) fn jobs_need(&self, queue: &Name) -> Need {
+        self.queues.get(queue).copied().unwrap_or(0)
     }
 
     pub(super) fn end_of(&self, id: u64) -> Need {
@@ -342,12 +342,12 @@ impl History {
             self.records.len()
         );
         for subject in wrong.iter().take(5) {
-            let (expected, found) = (log_contents.brief(subject), found.brief(subject));
+            let (expected, found) = (log_contents.short_text(subject), found.short_text(subject));
             write!(text, "\n  {subject:?}: expected {expected}\n    found {found}")
                 .expect("strings take all");
             let about = |record: &Record| record.subjects().contains(subject);
             for (index, record) in self.records.iter().enumerate().filter(|(_, r)| about(r)) {
-                write!(text, "\n    record {}: {}", index + 1, record.brief())
+                write!(text, "\n    record {}: {}", index + 1, record.short_text())
                     .expect("strings take all");
             }
         }

@@ -22,7 +22,7 @@ pub(super) enum FetchMode {
 /// A wait for an item of one queue.
 #[derive(Clone, Debug)]
 pub(crate) struct ItemWait {
-    pub(super) tube: Name,
+    pub(super) queue: Name,
     pub(super) is_look: bool,
 }
 
@@ -63,10 +63,10 @@ impl Model {
         if self.alias(name).is_some() {
             return Read::Empty(0);
         }
-        let tube = self.item_queue(name);
-        self.sweep(&tube);
-        let serves = !self.reads_blocked() && !self.is_paused(&tube);
-        if let Some(id) = self.first_ready(&tube).filter(|_| serves) {
+        let queue = self.item_queue(name);
+        self.sweep(&queue);
+        let serves = !self.reads_blocked() && !self.is_paused(&queue);
+        if let Some(id) = self.first_ready(&queue).filter(|_| serves) {
             let body = self.jobs[&id].body.clone();
             return match how {
                 FetchMode::Peek => Read::Item { lease: None, body, need: self.jobs[&id].need },
@@ -76,7 +76,7 @@ impl Model {
                 }
                 FetchMode::Take => {
                     let created = self.jobs[&id].created;
-                    let queue = self.tube_mut(&tube);
+                    let queue = self.queue_mut(&queue);
                     queue.deletes += 1;
                     queue.last_read = Some(created);
                     let need = self.end_job(id, &News::Complete([].into()));
@@ -85,20 +85,20 @@ impl Model {
             };
         }
         if patience_ms == 0 {
-            return Read::Empty(self.history.tube_need(&tube));
+            return Read::Empty(self.history.jobs_need(&queue));
         }
         let until = Some(self.now + patience_ms);
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        let item = Some(ItemWait { tube, is_look: how == FetchMode::Peek });
+        let item = Some(ItemWait { queue, is_look: how == FetchMode::Peek });
         self.conn(place).waiting = Some(Wait { ticket, until, item });
         Read::Waiting
     }
 
     /// Hands an item out. Returns the number of the lease.
     fn open_read(&mut self, place: Place, id: u64) -> u64 {
-        let (tube, created) = (self.jobs[&id].tube.clone(), self.jobs[&id].created);
-        let queue = self.tube_mut(&tube);
+        let (queue, created) = (self.jobs[&id].queue.clone(), self.jobs[&id].created);
+        let queue = self.queue_mut(&queue);
         queue.last_read = Some(created);
         let timeout = queue.policy.open_timeout_ms;
         self.hand_out(place, id, timeout);
@@ -113,7 +113,7 @@ impl Model {
     /// it.
     pub(super) fn grant_item(&mut self, place: Place, id: u64, is_look: bool) -> bool {
         self.conn(place).waiting = None;
-        let letter = if is_look {
+        let notification = if is_look {
             let job = &self.jobs[&id];
             Notification::Peeked { body: job.body.clone(), need: job.need }
         } else {
@@ -121,7 +121,7 @@ impl Model {
             let job = &self.jobs[&id];
             Notification::Granted { lease, body: job.body.clone(), need: job.need }
         };
-        self.conn(place).letters.push_back(letter);
+        self.conn(place).notifications.push_back(notification);
         !is_look
     }
 
@@ -136,14 +136,14 @@ impl Model {
     /// the connection no longer holds the item.
     pub(super) fn confirm(&mut self, place: Place, lease: u64) -> Option<Need> {
         let id = self.held_by(place, lease)?;
-        let tube = self.jobs[&id].tube.clone();
-        self.tube_mut(&tube).deletes += 1;
+        let queue = self.jobs[&id].queue.clone();
+        self.queue_mut(&queue).deletes += 1;
         Some(self.end_job(id, &News::Complete([].into())))
     }
 
     /// Moves an open read to another connection, for this long from now at most.
     pub(super) fn hand_over(&mut self, id: u64, to: Place, limit_ms: u64) {
-        let timeout = self.tubes[&self.jobs[&id].tube].policy.open_timeout_ms;
+        let timeout = self.queues[&self.jobs[&id].queue].policy.open_timeout_ms;
         let until = self.now + timeout.unwrap_or(limit_ms).min(limit_ms);
         let serial = self.conns[&to].serial;
         if let State::Leased(lease) = &mut self.job_mut(id).state {
@@ -160,7 +160,7 @@ impl Model {
         let before = self.history.len();
         // An alias hides a queue of the same name.
         let is_hidden = self.alias(name).is_some();
-        if let Some((name, _)) = self.tubes.get_key_value(name).filter(|_| !is_hidden) {
+        if let Some((name, _)) = self.queues.get_key_value(name).filter(|_| !is_hidden) {
             let name = name.clone();
             let mut left = self.ready_count(&name);
             self.guarded(&name, |model| {
@@ -175,13 +175,13 @@ impl Model {
                     }
                 }
             });
-            self.drop_tube_if_unwanted(&name);
+            self.drop_queue_if_unwanted(&name);
         }
         self.history.end_since(before)
     }
 
     fn ready_count(&self, name: &Name) -> usize {
-        let ready = |job: &super::Job| job.state == State::Ready && job.tube == *name;
+        let ready = |job: &super::Job| job.state == State::Ready && job.queue == *name;
         self.jobs.values().filter(|job| ready(job)).count()
     }
 
@@ -190,7 +190,7 @@ impl Model {
         let mut last: Option<Name> = None;
         let mut need = 0;
         loop {
-            let items = self.tubes.iter().filter(|(_, tube)| tube.facts.is_items);
+            let items = self.queues.iter().filter(|(_, queue)| queue.facts.is_items);
             let next = items
                 .map(|(name, _)| name)
                 .find(|name| last.as_ref().is_none_or(|last| *name > last));
@@ -201,18 +201,18 @@ impl Model {
     }
 
     pub(super) fn flush_expired(&mut self, name: &str) -> (u64, Need) {
-        let Some((name, _)) = self.tubes.get_key_value(name) else { return (0, 0) };
+        let Some((name, _)) = self.queues.get_key_value(name) else { return (0, 0) };
         let name = name.clone();
         let swept = self.sweep(&name);
-        self.drop_tube_if_unwanted(&name);
+        self.drop_queue_if_unwanted(&name);
         swept
     }
 
     pub(super) fn flush_all_expired(&mut self) -> (u64, Need) {
         let items: Vec<Name> = self
-            .tubes
+            .queues
             .iter()
-            .filter(|(_, tube)| tube.facts.is_items)
+            .filter(|(_, queue)| queue.facts.is_items)
             .map(|(name, _)| name.clone())
             .collect();
         let swept: Vec<(u64, Need)> = items.iter().map(|name| self.sweep(name)).collect();
@@ -222,14 +222,14 @@ impl Model {
 
     /// Removes a queue with all its jobs, leased ones included. Returns the record that the reply
     /// depends on.
-    pub(super) fn remove_tube(&mut self, name: &str) -> Need {
-        let Some((name, _)) = self.tubes.get_key_value(name) else { return 0 };
+    pub(super) fn remove_queue(&mut self, name: &str) -> Need {
+        let Some((name, _)) = self.queues.get_key_value(name) else { return 0 };
         let name = name.clone();
         self.guarded(&name, |model| {
             let held = model
                 .jobs
                 .iter()
-                .filter(|(_, job)| job.tube == name && matches!(job.state, State::Leased(_)));
+                .filter(|(_, job)| job.queue == name && matches!(job.state, State::Leased(_)));
             let held: Vec<u64> = held.map(|(id, _)| *id).collect();
             model.batch = Some(model.next_id);
             for id in held {
@@ -239,12 +239,12 @@ impl Model {
             for place in model.readers_of(&name) {
                 let conn = model.conn(place);
                 conn.waiting = None;
-                conn.letters.push_back(Notification::NoItem { need: 0 });
+                conn.notifications.push_back(Notification::NoItem { need: 0 });
             }
             let mut ids: Vec<_> = model
                 .jobs
                 .iter()
-                .filter(|(_, job)| job.tube == name)
+                .filter(|(_, job)| job.queue == name)
                 .map(|(id, job)| match job.state {
                     State::Buried { order } => (0, order, 0, *id),
                     State::Delayed { due } => (1, due, *id, *id),
@@ -260,15 +260,15 @@ impl Model {
         // Workers keep the queue until a client drops it again.
         let kept = self.workers_of(&name) > 0 && &*name != "default";
         let facts = Facts { kept, ..Facts::default() };
-        self.tube_mut(&name).facts = facts;
+        self.queue_mut(&name).facts = facts;
         // If the queue stays, a rule that makes it a child applies again.
         if self.is_wanted(&name) {
             self.resolve(&name);
         }
-        let facts = self.tubes[&name].facts;
+        let facts = self.queues[&name].facts;
         let is_strict = self.setting.is_strict;
         let need = self.history.note(Record::Queue(name.clone(), facts), is_strict);
-        self.drop_tube_if_unwanted(&name);
+        self.drop_queue_if_unwanted(&name);
         need
     }
 }

@@ -21,17 +21,17 @@ pub(super) enum NoJob {
 impl Model {
     /// Puts a job into a queue, and into all queues that it feeds. Returns the job's number (or a
     /// number that no job has, if no queue keeps the job) and the record that the reply depends on.
-    pub(super) fn put(&mut self, tube: &Name, mut job: Job) -> Result<(u64, Need), Refused> {
+    pub(super) fn put(&mut self, queue: &Name, mut job: Job) -> Result<(u64, Need), Refused> {
         if job.delay > 0 {
             job.state = self.delayed(job.delay);
         }
-        let route = self.route_to(tube, false);
+        let route = self.route_to(queue, false);
         let routed = self.put_along(route, &job, false);
         self.answer_put(&routed).map(|id| (id, routed.need))
     }
 
     pub(super) fn answer_put(&mut self, routed: &Routed) -> Result<u64, Refused> {
-        match (routed.refused, routed.asked.or(routed.first)) {
+        match (routed.refused, routed.requested.or(routed.first)) {
             (Some(refused), _) => Err(refused),
             (None, Some(id)) => Ok(id),
             (None, None) => {
@@ -47,7 +47,7 @@ impl Model {
 
     pub(super) fn new_job(pri: u32, delay: u32, ttr: u32, body: &[u8]) -> Job {
         Job {
-            tube: "".into(),
+            queue: "".into(),
             pri,
             delay,
             ttr,
@@ -73,10 +73,10 @@ impl Model {
             return;
         }
         let record = kind(id, super::StoredJob::of(job));
-        let tube = job.tube.clone();
-        let need = self.history.note(record, self.is_strict(&tube));
+        let queue = job.queue.clone();
+        let need = self.history.note(record, self.is_strict(&queue));
         self.job_mut(id).need = need;
-        self.history.note_tube(&tube, need);
+        self.history.note_jobs_of(&queue, need);
     }
 
     /// Records a change of a job's lazily kept counters.
@@ -87,7 +87,7 @@ impl Model {
         }
     }
 
-    /// A job became ready: it goes to the client that has waited longest for its tube, or wakes
+    /// A job became ready: it goes to the client that has waited longest for its queue, or wakes
     /// sleeping workers.
     pub(super) fn offer(&mut self, id: u64) {
         let job = self.jobs.get_mut(&id).expect("an offered job exists");
@@ -97,22 +97,22 @@ impl Model {
             State::Leased(_) => 0,
         };
         job.state = State::Ready;
-        let tube = job.tube.clone();
-        if self.is_paused(&tube) || self.reads_blocked() {
-            self.arm(&tube);
+        let queue = job.queue.clone();
+        if self.is_paused(&queue) || self.reads_blocked() {
+            self.arm(&queue);
             return;
         }
-        while let Some(waiter) = self.first_waiter(&tube).filter(|_| !self.is_expired(id)) {
+        while let Some(waiter) = self.first_waiter(&queue).filter(|_| !self.is_expired(id)) {
             if self.grant_to_waiter(waiter, id) {
                 return;
             }
         }
-        self.arm(&tube);
-        self.wake_sleepers(&tube, 1);
+        self.arm(&queue);
+        self.wake_sleepers(&queue, 1);
     }
 
-    pub(super) fn first_waiter(&self, tube: &Name) -> Option<Place> {
-        let waiting = self.conns.iter().filter(|(_, conn)| conn.waits_for(tube));
+    pub(super) fn first_waiter(&self, queue: &Name) -> Option<Place> {
+        let waiting = self.conns.iter().filter(|(_, conn)| conn.waits_for(queue));
         let ticket = |conn: &super::Conn| conn.waiting.as_ref().map(|wait| wait.ticket);
         waiting.map(|(place, conn)| (ticket(conn), *place)).min().map(|(_, place)| place)
     }
@@ -124,9 +124,9 @@ impl Model {
             return self.grant_item(place, id, item.is_look);
         }
         conn.waiting = None;
-        assert!(conn.letters.is_empty(), "a connection waits for one thing");
+        assert!(conn.notifications.is_empty(), "a connection waits for one thing");
         let reply = self.reserve_now(place, id);
-        self.conn(place).letters.push_back(Notification::Reply(reply));
+        self.conn(place).notifications.push_back(Notification::Reply(reply));
         true
     }
 
@@ -162,14 +162,14 @@ impl Model {
         }
     }
 
-    /// The best ready job over the watched tubes that are not paused.
+    /// The best ready job over the watched queues that are not paused.
     pub(super) fn take(&mut self, place: Place, seconds: Option<u32>) -> Result<Expected, NoJob> {
         let watched = self.conn(place).watched.clone();
-        for tube in &watched {
-            self.sweep(tube);
+        for queue in &watched {
+            self.sweep(queue);
         }
-        let open: Vec<_> = watched.into_iter().filter(|tube| !self.is_paused(tube)).collect();
-        let heads = open.iter().filter_map(|tube| self.first_ready(tube));
+        let open: Vec<_> = watched.into_iter().filter(|queue| !self.is_paused(queue)).collect();
+        let heads = open.iter().filter_map(|queue| self.first_ready(queue));
         let best = heads.map(|id| (self.jobs[&id].key(), id)).min();
         if let Some((_, id)) = best.filter(|_| !self.reads_blocked()) {
             return Ok(self.reserve_now(place, id));
@@ -244,14 +244,14 @@ impl Model {
         match self.jobs.get(&id).map(|job| job.state) {
             None | Some(State::Leased(_)) => Err(self.denial(id)),
             Some(State::Ready) if self.is_expired(id) => {
-                let tube = self.jobs[&id].tube.clone();
-                self.guarded(&tube, |model| {
+                let queue = self.jobs[&id].queue.clone();
+                self.guarded(&queue, |model| {
                     model.expire(id);
-                    if !model.is_paused(&tube) {
-                        model.serve_waiters(&tube);
+                    if !model.is_paused(&queue) {
+                        model.serve_waiters(&queue);
                     }
                 });
-                self.drop_tube_if_unwanted(&tube);
+                self.drop_queue_if_unwanted(&queue);
                 Err(self.denial(id))
             }
             Some(_) => Ok(self.reserve_now(place, id)),
@@ -265,8 +265,8 @@ impl Model {
         if state.is_none() || held_by_other {
             return Err(self.denial(id));
         }
-        let tube = self.jobs[&id].tube.clone();
-        self.tubes.get_mut(&tube).expect("a job's tube exists").deletes += 1;
+        let queue = self.jobs[&id].queue.clone();
+        self.queues.get_mut(&queue).expect("a job's queue exists").deletes += 1;
         Ok(self.end_job(id, &News::Complete([].into())))
     }
 
@@ -314,7 +314,7 @@ impl Model {
             self.record(id, Record::Update);
         }
         let need = self.jobs.get(&id).map_or(0, |job| job.need);
-        self.tell_end(watchers, id, &News::Fail, need);
+        self.send_last_news(watchers, id, &News::Fail, need);
         Ok(need)
     }
 
@@ -355,10 +355,10 @@ impl Job {
 }
 
 impl super::Conn {
-    pub(super) fn waits_for(&self, tube: &Name) -> bool {
+    pub(super) fn waits_for(&self, queue: &Name) -> bool {
         self.waiting.as_ref().is_some_and(|wait| match &wait.item {
-            Some(item) => item.tube == *tube,
-            None => self.watched.contains(tube),
+            Some(item) => item.queue == *queue,
+            None => self.watched.contains(queue),
         })
     }
 }

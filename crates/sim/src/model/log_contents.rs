@@ -43,7 +43,7 @@ pub(crate) enum StoredState {
 /// A job as the log keeps it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct StoredJob {
-    pub(crate) tube: Name,
+    pub(crate) queue: Name,
     pub(crate) pri: u32,
     pub(crate) delay: u32,
     pub(crate) ttr: u32,
@@ -78,7 +78,7 @@ pub(crate) struct Facts {
 impl StoredJob {
     pub(crate) fn of(job: &Job) -> Self {
         Self {
-            tube: job.tube.clone(),
+            queue: job.queue.clone(),
             pri: job.pri,
             delay: job.delay,
             ttr: job.ttr,
@@ -117,7 +117,7 @@ impl StoredJob {
             && found.expires == self.expires
             && found.counts.strict() == self.counts.strict()
             && found.body == self.body
-            && found.tube == self.tube
+            && found.queue == self.queue
             && (found.pri, found.delay, found.ttr, found.created)
                 == (self.pri, self.delay, self.ttr, self.created)
     }
@@ -187,7 +187,7 @@ impl LogContents {
                 (None, Some(_)) => false,
                 // Or the job ended to make room for an expired job that arrived.
                 (Some(image), None) => {
-                    self.has_expired(image, start.now) || self.gets_expired(&image.tube, start.now)
+                    self.has_expired(image, start.now) || self.gets_expired(&image.queue, start.now)
                 }
                 (Some(image), Some(found)) => {
                     let is_fresh = found.created == start.now && found.order >= start.next_id;
@@ -206,7 +206,7 @@ impl LogContents {
                 // A rule makes it a child. That may be recorded only now.
                 let is_named = is_named_child(&found_rules, name)
                     && (self.queues.contains_key(name)
-                        || self.jobs.values().any(|image| image.tube == *name));
+                        || self.jobs.values().any(|image| image.queue == *name));
                 let kept = |facts: Option<&Facts>| {
                     let facts = facts.copied().unwrap_or_default();
                     let of_rule = is_named && !facts.is_items;
@@ -236,7 +236,7 @@ impl LogContents {
             let agrees =
                 mine.zip(found).is_some_and(|(mine, found)| mine.is_found_as(found, start));
             if !agrees {
-                let (mine, found) = (brief(mine), brief(found));
+                let (mine, found) = (short_text(mine), short_text(found));
                 return Err(format!("job {id} should be {mine} at the start\n    but is {found}"));
             }
         }
@@ -246,7 +246,7 @@ impl LogContents {
     /// Whether the job is too old to be handed out.
     fn has_expired(&self, image: &StoredJob, now: u64) -> bool {
         // The log may or may not know when a job that lost a lease became ready.
-        let aged = self.policy(&image.tube).age_max_ms.map(|age| image.created + age);
+        let aged = self.policy(&image.queue).age_max_ms.map(|age| image.created + age);
         let is_ready = match image.state {
             StoredState::Ready => true,
             StoredState::Delayed { due } => due <= now,
@@ -258,7 +258,7 @@ impl LogContents {
     /// Whether some job has expired and must go to this queue.
     fn gets_expired(&self, name: &Name, now: u64) -> bool {
         self.jobs.values().any(|image| {
-            let target = self.policy(&image.tube).expire_to;
+            let target = self.policy(&image.queue).expire_to;
             target.is_some_and(|target| *target == *name.as_bytes()) && self.has_expired(image, now)
         })
     }
@@ -285,7 +285,7 @@ impl LogContents {
         for (id, image) in &mut self.jobs {
             match found.jobs.get(id) {
                 // What was due may have come into the queue after another job had expired.
-                Some(found) if found.tube == image.tube => {
+                Some(found) if found.queue == image.queue => {
                     // A copy of a job that had lost a lease knows no due time. 1 says so.
                     let came_due = image.state != found.state;
                     let since = if came_due { found.since.max(1) } else { found.since };
@@ -307,9 +307,9 @@ impl LogContents {
         jobs.chain(queues).chain([Subject::Policies, Subject::Status])
     }
 
-    pub(super) fn brief(&self, subject: &Subject) -> String {
+    pub(super) fn short_text(&self, subject: &Subject) -> String {
         match subject {
-            Subject::Job(id) => brief(self.jobs.get(id)),
+            Subject::Job(id) => short_text(self.jobs.get(id)),
             Subject::Queue(name) => format!("{:?}", self.queues.get(name)),
             Subject::Policies => format!("{:?}", self.rules),
             Subject::Status => self.status.to_string(),
@@ -317,11 +317,11 @@ impl LogContents {
     }
 }
 
-pub(crate) fn brief(image: Option<&StoredJob>) -> String {
+pub(crate) fn short_text(image: Option<&StoredJob>) -> String {
     image.map_or("nothing".into(), |image| {
         format!(
             "{} pri {} order {} delay {} ttr {} created {} since {} body {} bytes {:?} {:?} {:?} expires {:?}",
-            image.tube,
+            image.queue,
             image.pri,
             image.order,
             image.delay,

@@ -38,7 +38,7 @@ use chores::Chore;
 pub(crate) use history::History;
 use items::ItemWait;
 use kestrel::{Fetch, OpenReads};
-pub(crate) use log_contents::{Counts, Facts, LogContents, StoredJob, StoredState, brief};
+pub(crate) use log_contents::{Counts, Facts, LogContents, StoredJob, StoredState, short_text};
 use outcome::Notification;
 pub(crate) use policies::UP;
 pub(crate) use restart::Recovered;
@@ -102,8 +102,8 @@ pub(crate) struct Model {
     next_serial: u64,
     next_age: u64,
     pub(crate) jobs: BTreeMap<u64, Job>,
-    pub(crate) tubes: BTreeMap<Name, Tube>,
-    free_tube_places: Vec<Place>,
+    pub(crate) queues: BTreeMap<Name, Queue>,
+    free_queue_places: Vec<Place>,
     pub(crate) conns: BTreeMap<Place, Conn>,
     /// Places of closed connections, the newest last.
     free_conn_places: Vec<Place>,
@@ -176,7 +176,7 @@ pub(crate) enum JobKind {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
-    pub(crate) tube: Name,
+    pub(crate) queue: Name,
     pub(crate) pri: u32,
     pub(crate) delay: u32,
     pub(crate) ttr: u32,
@@ -227,7 +227,7 @@ pub(crate) enum ReturnOrder {
 }
 
 #[derive(Debug)]
-pub(crate) struct Tube {
+pub(crate) struct Queue {
     pub(crate) place: Place,
     age: u64,
     pause: Option<Pause>,
@@ -265,7 +265,7 @@ pub(crate) struct Conn {
     /// Its long kick is not finished yet.
     is_kicking: bool,
     /// Events on their way to it, requested or not.
-    letters: VecDeque<Notification>,
+    notifications: VecDeque<Notification>,
     is_producer: bool,
     is_worker: bool,
     input_ended: bool,
@@ -300,8 +300,8 @@ impl Model {
             next_serial: 0,
             next_age: 0,
             jobs: BTreeMap::new(),
-            tubes: BTreeMap::new(),
-            free_tube_places: Vec::new(),
+            queues: BTreeMap::new(),
+            free_queue_places: Vec::new(),
             conns: BTreeMap::new(),
             free_conn_places: Vec::new(),
             thrift_holder: None,
@@ -320,7 +320,7 @@ impl Model {
             history: History::default(),
             tally: Tally::default(),
         };
-        model.create_tube("default");
+        model.create_queue("default");
         model
     }
 
@@ -332,8 +332,8 @@ impl Model {
         self.conns.get_mut(&place).expect("the connection is open")
     }
 
-    fn tube_mut(&mut self, name: &Name) -> &mut Tube {
-        self.tubes.get_mut(name).expect("the queue was just looked at")
+    fn queue_mut(&mut self, name: &Name) -> &mut Queue {
+        self.queues.get_mut(name).expect("the queue was just looked at")
     }
 
     fn job_mut(&mut self, id: u64) -> &mut Job {
@@ -353,16 +353,16 @@ impl Model {
     }
 
     /// Jobs by state: ready, delayed, reserved, buried.
-    pub(crate) fn census(&self) -> [u64; 4] {
-        let mut census = [0; 4];
+    pub(crate) fn count_by_state(&self) -> [u64; 4] {
+        let mut count_by_state = [0; 4];
         for job in self.jobs.values() {
-            census[match job.state {
+            count_by_state[match job.state {
                 State::Ready => 0,
                 State::Delayed { .. } => 1,
                 State::Leased(_) => 2,
                 State::Buried { .. } => 3,
             }] += 1;
         }
-        census
+        count_by_state
     }
 }

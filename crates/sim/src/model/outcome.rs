@@ -94,7 +94,7 @@ impl Model {
     /// news renews the lease.
     pub(super) fn report(&mut self, id: u64, news: &News) {
         for place in self.jobs[&id].watchers.clone() {
-            self.tell(place, id, news, 0);
+            self.send_news(place, id, news, 0);
         }
         if self.jobs[&id].ttr > 0 {
             self.renew_deadline(id);
@@ -106,18 +106,24 @@ impl Model {
         self.report(id, &News::Progress(words));
     }
 
-    fn tell(&mut self, place: Place, id: u64, news: &News, need: Need) {
+    fn send_news(&mut self, place: Place, id: u64, news: &News, need: Need) {
         if place >= GONE {
             return;
         }
         let (news, batch) = (news.clone(), self.batch);
-        self.conn(place).letters.push_back(Notification::News { id, news, need, batch });
+        self.conn(place).notifications.push_back(Notification::News { id, news, need, batch });
     }
 
     /// Sends the last news to all waiting clients. The news depends on `need`.
-    pub(super) fn tell_end(&mut self, watchers: Vec<Place>, id: u64, news: &News, need: Need) {
+    pub(super) fn send_last_news(
+        &mut self,
+        watchers: Vec<Place>,
+        id: u64,
+        news: &News,
+        need: Need,
+    ) {
         for place in watchers {
-            self.tell(place, id, news, need);
+            self.send_news(place, id, news, need);
         }
     }
 
@@ -126,7 +132,7 @@ impl Model {
     pub(super) fn end_job(&mut self, id: u64, news: &News) -> Need {
         let watchers = std::mem::take(&mut self.job_mut(id).watchers);
         let need = self.remove_job(id);
-        self.tell_end(watchers, id, news, need);
+        self.send_last_news(watchers, id, news, need);
         need
     }
 
@@ -134,11 +140,11 @@ impl Model {
         let job = self.jobs.remove(&id).expect("it was just looked at");
         let mut need = 0;
         if job.kind == JobKind::Logged {
-            need = self.history.note(Record::Finish(id), self.is_strict(&job.tube));
-            self.history.note_tube(&job.tube, need);
+            need = self.history.note(Record::Finish(id), self.is_strict(&job.queue));
+            self.history.note_jobs_of(&job.queue, need);
             self.history.note_key(job.tags.as_ref(), need);
         }
-        self.drop_tube_if_unwanted(&job.tube);
+        self.drop_queue_if_unwanted(&job.queue);
         need
     }
 

@@ -30,17 +30,17 @@ pub(super) fn is_named_child(rules: &Rules, name: &str) -> bool {
 impl Model {
     /// Applies the rules to a queue.
     pub(super) fn resolve(&mut self, name: &Name) {
-        if !self.tubes[name].facts.is_child && is_named_child(&self.rules, name) {
+        if !self.queues[name].facts.is_child && is_named_child(&self.rules, name) {
             // This calls `resolve` again.
             return self.link_child(name);
         }
-        let is_child = self.tubes[name].facts.is_child;
+        let is_child = self.queues[name].facts.is_child;
         let parent = parent_of(name).filter(|_| is_child).map(str::as_bytes);
         let policy = self.rules.resolve(name.as_bytes(), parent);
-        if self.tubes[name].extra_since.is_some() || policy != Policy::default() {
+        if self.queues[name].extra_since.is_some() || policy != Policy::default() {
             self.ensure_extra(name);
         }
-        self.tube_mut(name).policy = Rc::new(policy);
+        self.queue_mut(name).policy = Rc::new(policy);
         self.arm(name);
     }
 
@@ -48,21 +48,21 @@ impl Model {
     /// do.
     pub(super) fn ensure_extra(&mut self, name: &Name) {
         let now = self.now;
-        self.tube_mut(name).extra_since.get_or_insert(now);
+        self.queue_mut(name).extra_since.get_or_insert(now);
     }
 
     /// A queue that a client of Kestrel names. If it does not exist, it is created, marked and
     /// kept.
     pub(super) fn item_queue(&mut self, name: &str) -> Name {
-        let name = self.create_tube(name);
-        if self.tubes[&name].facts.is_items {
+        let name = self.create_queue(name);
+        if self.queues[&name].facts.is_items {
             return name;
         }
         self.ensure_extra(&name);
         let created = self.now;
-        let tube = self.tube_mut(&name);
-        tube.facts = Facts { is_items: true, created, kept: &*name != "default", ..tube.facts };
-        if parent_of(&name).is_some() && !self.tubes[&name].facts.is_child {
+        let queue = self.queue_mut(&name);
+        queue.facts = Facts { is_items: true, created, kept: &*name != "default", ..queue.facts };
+        if parent_of(&name).is_some() && !self.queues[&name].facts.is_child {
             self.link_child(&name);
             self.unnoted.retain(|unnoted| *unnoted != name);
         }
@@ -72,14 +72,14 @@ impl Model {
 
     pub(super) fn link_child(&mut self, name: &Name) {
         self.ensure_extra(name);
-        let facts = &mut self.tube_mut(name).facts;
+        let facts = &mut self.queue_mut(name).facts;
         let was_child = std::mem::replace(&mut facts.is_child, true);
         // The log must keep it, so that it misses no puts.
         if !std::mem::replace(&mut facts.kept, true) || !was_child {
             self.unnoted.push(name.clone());
         }
         let parent: Option<Name> = parent_of(name).map(Into::into);
-        if let Some(parent) = parent.filter(|parent| self.tubes.contains_key(parent)) {
+        if let Some(parent) = parent.filter(|parent| self.queues.contains_key(parent)) {
             self.ensure_extra(&parent);
         }
         self.resolve(name);
@@ -88,7 +88,7 @@ impl Model {
     /// Records the queues that became children meanwhile.
     pub(crate) fn note_children(&mut self) {
         for name in std::mem::take(&mut self.unnoted) {
-            if self.tubes.get(&name).is_some_and(|tube| tube.facts.kept) {
+            if self.queues.get(&name).is_some_and(|queue| queue.facts.kept) {
                 self.note_facts(&name);
             }
         }
@@ -97,14 +97,14 @@ impl Model {
     /// The children of a queue, by place. The queue itself need not exist.
     pub(super) fn children_of(&self, name: &str) -> Vec<Name> {
         let is_child =
-            |child: &Name| self.tubes[child].facts.is_child && parent_of(child) == Some(name);
-        self.tubes_by_place().into_iter().filter(is_child).collect()
+            |child: &Name| self.queues[child].facts.is_child && parent_of(child) == Some(name);
+        self.queues_by_place().into_iter().filter(is_child).collect()
     }
 
     /// The policy for the queue of this name, even if the queue does not exist.
     pub(super) fn policy(&self, name: &str) -> Rc<Policy> {
-        if let Some(tube) = self.tubes.get(name) {
-            return tube.policy.clone();
+        if let Some(queue) = self.queues.get(name) {
+            return queue.policy.clone();
         }
         let parent = parent_of(name).map(str::as_bytes);
         Rc::new(self.rules.resolve(name.as_bytes(), parent))
@@ -123,12 +123,12 @@ impl Model {
 
     pub(super) fn has_aliases(&self) -> bool {
         let settings = self.rules.0.iter().flat_map(|rule| &rule.settings);
-        settings.into_iter().any(|asked| matches!(asked.setting, Setting::Alias(_)))
+        settings.into_iter().any(|rule| matches!(rule.setting, Setting::Alias(_)))
     }
 
     /// How long the jobs of this queue live.
     pub(super) fn kind_in(&self, name: &Name) -> JobKind {
-        match self.tubes[name].policy.sync {
+        match self.queues[name].policy.sync {
             Some(QueueSync::Memory) => JobKind::Memory,
             _ => JobKind::Logged,
         }
@@ -136,7 +136,7 @@ impl Model {
 
     /// Whether the log syncs changes in this queue before any client learns of them.
     pub(super) fn is_strict(&self, name: &Name) -> bool {
-        match self.tubes[name].policy.sync {
+        match self.queues[name].policy.sync {
             None => self.setting.is_strict,
             Some(sync) => sync == QueueSync::Always,
         }
@@ -147,7 +147,7 @@ impl Model {
             return;
         }
         self.rules = rules.clone();
-        for name in self.tubes_by_age() {
+        for name in self.queues_by_age() {
             self.resolve(&name);
         }
         let is_strict = self.setting.is_strict;
@@ -158,7 +158,7 @@ impl Model {
     }
 
     fn serve_all(&mut self) {
-        for name in self.tubes_by_age() {
+        for name in self.queues_by_age() {
             if !self.is_paused(&name) {
                 self.serve_waiters(&name);
             }
@@ -192,7 +192,7 @@ impl Model {
     pub(super) fn readers_of(&self, name: &Name) -> Vec<Place> {
         let waits = |conn: &super::Conn| {
             let wait = conn.waiting.as_ref()?;
-            wait.item.as_ref().filter(|item| item.tube == *name).map(|_| wait.ticket)
+            wait.item.as_ref().filter(|item| item.queue == *name).map(|_| wait.ticket)
         };
         let mut readers: Vec<_> =
             self.conns.iter().filter_map(|(place, conn)| Some((waits(conn)?, *place))).collect();

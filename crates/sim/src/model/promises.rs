@@ -12,7 +12,7 @@ impl Model {
     }
 
     /// The connection receives news of a job: its end, or an update.
-    pub(super) fn hear(&mut self, place: Place, id: u64, is_end: bool) -> Result<(), String> {
+    pub(super) fn check_news(&mut self, place: Place, id: u64, is_end: bool) -> Result<(), String> {
         let due = self.conn(place).outcomes_due.entry(id).or_default();
         if *due == 0 {
             return Err(format!("news of job {id}, whose end was told as often as it was due"));

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use broker::policy::Rules;
 
 use super::Name;
-use super::log_contents::{Counts, Facts, StoredJob, brief};
+use super::log_contents::{Counts, Facts, StoredJob, short_text};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
@@ -52,12 +52,12 @@ impl Record {
         self.subjects().into_iter().filter_map(id).collect()
     }
 
-    pub(super) fn brief(&self) -> String {
+    pub(super) fn short_text(&self) -> String {
         match self {
-            Self::Put(_, image) => format!("put {}", brief(Some(image))),
-            Self::Update(_, image) => format!("update {}", brief(Some(image))),
+            Self::Put(_, image) => format!("put {}", short_text(Some(image))),
+            Self::Update(_, image) => format!("update {}", short_text(Some(image))),
             Self::PutMany(images) => format!("put with {} others", images.len().saturating_sub(1)),
-            Self::Moved(_, image) => format!("moved {}", brief(Some(image))),
+            Self::Moved(_, image) => format!("moved {}", short_text(Some(image))),
             Self::Finish(_) => "finish".into(),
             Self::Count(_, counts) => format!("count {counts:?}"),
             Self::Queue(_, facts) => format!("{facts:?}"),

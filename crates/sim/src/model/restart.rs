@@ -27,9 +27,9 @@ pub(crate) struct Recovered {
     pub(crate) in_log: u64,
     /// The next id that it deals.
     pub(crate) next_id: u64,
-    /// Its tubes, oldest first, and their places. The model does not know the order of jobs in the
+    /// Its queues, oldest first, and their places. The model does not know the order of jobs in the
     /// log.
-    pub(crate) tubes: Vec<(Name, Place)>,
+    pub(crate) queues: Vec<(Name, Place)>,
 }
 
 impl Recovered {
@@ -52,19 +52,19 @@ impl Recovered {
 }
 
 impl Recovered {
-    /// The tubes before any job expired. Expired jobs may have removed tubes, whose places are free
+    /// The queues before any job expired. Expired jobs may have removed queues, whose places are free
     /// now, and created others.
-    fn tubes_at_the_start(&self) -> Vec<(Name, Place)> {
+    fn queues_at_the_start(&self) -> Vec<(Name, Place)> {
         let LogContents { jobs, queues, .. } = &self.log_contents;
-        let mut lost: BTreeSet<&Name> = jobs.values().map(|image| &image.tube).collect();
+        let mut lost: BTreeSet<&Name> = jobs.values().map(|image| &image.queue).collect();
         lost.extend(queues.keys());
-        let mut tubes = self.tubes.clone();
-        tubes.retain(|(name, _)| &**name == "default" || lost.contains(name));
-        let is_taken = |place: &Place| self.tubes.iter().any(|(_, taken)| taken == place);
+        let mut queues = self.queues.clone();
+        queues.retain(|(name, _)| &**name == "default" || lost.contains(name));
+        let is_taken = |place: &Place| self.queues.iter().any(|(_, taken)| taken == place);
         let free: Vec<Place> = (0..).filter(|place| !is_taken(place)).take(lost.len()).collect();
-        lost.retain(|name| tubes.iter().all(|(kept, _)| kept != *name));
-        tubes.extend(lost.into_iter().cloned().zip(free));
-        tubes
+        lost.retain(|name| queues.iter().all(|(kept, _)| kept != *name));
+        queues.extend(lost.into_iter().cloned().zip(free));
+        queues
     }
 }
 
@@ -120,13 +120,13 @@ impl Model {
         model.rules = recovered.log_contents.rules.clone();
         model.status = recovered.log_contents.status;
         model.resolve(&"default".into());
-        for (name, place) in recovered.tubes_at_the_start() {
-            let name = model.create_tube(&name);
-            model.tube_mut(&name).place = place;
+        for (name, place) in recovered.queues_at_the_start() {
+            let name = model.create_queue(&name);
+            model.queue_mut(&name).place = place;
             let facts = recovered.log_contents.queues.get(&name).copied().unwrap_or_default();
-            model.tube_mut(&name).facts = facts;
+            model.queue_mut(&name).facts = facts;
             if facts.is_items {
-                model.tube_mut(&name).extra_since = Some(facts.created);
+                model.queue_mut(&name).extra_since = Some(facts.created);
             }
             if facts.is_child {
                 model.link_child(&name);
@@ -146,7 +146,7 @@ impl Model {
                 }
             };
             let job = Job {
-                tube: image.tube.clone(),
+                queue: image.queue.clone(),
                 pri: image.pri,
                 delay: image.delay,
                 ttr: image.ttr,
@@ -164,7 +164,7 @@ impl Model {
                 need: 0,
             };
             if job.expires.is_some() {
-                model.ensure_extra(&job.tube.clone());
+                model.ensure_extra(&job.queue.clone());
             }
             model.jobs.insert(*id, job);
         }

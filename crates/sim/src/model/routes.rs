@@ -34,7 +34,7 @@ struct Stop {
 pub(super) struct Route {
     stops: Vec<Stop>,
     /// Queues that the put names, directly or through an alias.
-    asked: Vec<Name>,
+    requested: Vec<Name>,
     /// Aliases on the route.
     aliases: Vec<Name>,
     /// Queues on the route. They cannot vanish meanwhile.
@@ -53,7 +53,7 @@ pub(super) enum Refused {
 #[derive(Debug, Default)]
 pub(super) struct Routed {
     /// The first job in a requested queue.
-    pub(super) asked: Option<u64>,
+    pub(super) requested: Option<u64>,
     /// The first job in any queue.
     pub(super) first: Option<u64>,
     pub(super) refused: Option<Refused>,
@@ -65,7 +65,7 @@ impl Model {
     pub(super) fn route_to(&mut self, name: &str, is_items: bool) -> Route {
         let mut route = Route { is_items, ..Route::default() };
         self.ask(name, &mut route);
-        for queue in route.asked.clone() {
+        for queue in route.requested.clone() {
             self.follow_queue(queue, Role::Requested, &mut route);
         }
         route
@@ -74,7 +74,7 @@ impl Model {
     fn ask(&mut self, name: &str, route: &mut Route) {
         let Some(destinations) = self.destinations(name, route) else {
             let queue = self.met(name, route);
-            return route.asked.push(queue);
+            return route.requested.push(queue);
         };
         for destination in destinations {
             self.ask(&destination, route);
@@ -102,7 +102,7 @@ impl Model {
     }
 
     fn met(&mut self, name: &str, route: &Route) -> Name {
-        if route.is_items { self.item_queue(name) } else { self.create_tube(name) }
+        if route.is_items { self.item_queue(name) } else { self.create_queue(name) }
     }
 
     fn follow_queue(&mut self, queue: Name, role: Role, route: &mut Route) {
@@ -111,8 +111,8 @@ impl Model {
         }
         route.seen.push(queue.clone());
         self.guards.push(queue.clone());
-        let policy = self.tubes[&queue].policy.clone();
-        let role = if route.asked.contains(&queue) { Role::Requested } else { role };
+        let policy = self.queues[&queue].policy.clone();
+        let role = if route.requested.contains(&queue) { Role::Requested } else { role };
         let is_copy = matches!(role, Role::Copy { .. });
         let has_aliases = self.has_aliases();
         for child in self.children_of(&queue) {
@@ -152,13 +152,13 @@ impl Model {
             match admitted {
                 Ok(()) if *stores => {
                     let is_watched =
-                        is_foreground && *role == Role::Requested && routed.asked.is_none();
+                        is_foreground && *role == Role::Requested && routed.requested.is_none();
                     let kind = if is_watched { JobKind::Watched } else { self.kind_in(queue) };
                     let id = self.enter(queue, job.clone(), kind);
                     ids.push(id);
                     self.unplaced.push(id);
                     if *role == Role::Requested {
-                        routed.asked = routed.asked.or(Some(id));
+                        routed.requested = routed.requested.or(Some(id));
                     }
                 }
                 Err(refused) if *role == Role::Requested => {
@@ -181,11 +181,11 @@ impl Model {
         if !self.history.is_something(routed.need) {
             routed.need = 0;
         }
-        route.seen.sort_unstable_by_key(|queue| self.tubes[queue].place);
+        route.seen.sort_unstable_by_key(|queue| self.queues[queue].place);
         for queue in route.seen {
             let guard = self.guards.iter().rposition(|guarded| *guarded == queue);
             self.guards.remove(guard.expect("it was held when it was met"));
-            self.drop_tube_if_unwanted(&queue);
+            self.drop_queue_if_unwanted(&queue);
         }
         routed
     }
@@ -195,8 +195,8 @@ impl Model {
         let id = self.next_id;
         self.next_id += 1;
         self.puts += 1;
-        self.tube_mut(queue).puts += 1;
-        job.tube = queue.clone();
+        self.queue_mut(queue).puts += 1;
+        job.queue = queue.clone();
         job.created = self.now;
         job.order = id;
         job.kind = kind;
@@ -207,12 +207,12 @@ impl Model {
     fn place_new(&mut self, id: u64) {
         self.unplaced.retain(|unplaced| *unplaced != id);
         let job = &self.jobs[&id];
-        let tube = job.tube.clone();
+        let queue = job.queue.clone();
         if job.state == State::Ready {
             let is_late = job.expires.is_some() && self.is_expired(id);
             self.offer(id);
             if is_late {
-                self.sweep_some(&tube, PUT_ENDS_MAX);
+                self.sweep_some(&queue, PUT_ENDS_MAX);
             }
         }
     }
@@ -227,13 +227,13 @@ impl Model {
         let images = logged.iter().map(|id| (*id, super::StoredJob::of(&self.jobs[id]))).collect();
         // Each queue decides how durable its copy must be. Only the weakest of these applies to all
         // copies.
-        let is_strict = logged.iter().all(|id| self.is_strict(&self.jobs[id].tube));
+        let is_strict = logged.iter().all(|id| self.is_strict(&self.jobs[id].queue));
         let need = self.history.note(Record::PutMany(images), is_strict);
         for id in logged {
             let job = self.job_mut(id);
             job.need = need;
-            let tube = job.tube.clone();
-            self.history.note_tube(&tube, need);
+            let queue = job.queue.clone();
+            self.history.note_jobs_of(&queue, need);
         }
         need
     }
@@ -246,7 +246,7 @@ impl Model {
 
     fn make_room(&mut self, queue: &Name, body_len: usize) -> Result<(), Refused> {
         self.check_size(queue, body_len)?;
-        let policy = self.tubes[queue].policy.clone();
+        let policy = self.queues[queue].policy.clone();
         if !self.is_over_limit(queue) {
             return Ok(());
         }
@@ -271,15 +271,15 @@ impl Model {
     }
 
     fn check_size(&self, queue: &Name, body_len: usize) -> Result<(), Refused> {
-        let most = self.tubes[queue].policy.item_bytes_max;
+        let most = self.queues[queue].policy.item_bytes_max;
         let is_too_big = most.is_some_and(|most| body_len as u64 > most);
         if is_too_big { Err(Refused::TooBig) } else { Ok(()) }
     }
 
     fn is_over_limit(&self, queue: &Name) -> bool {
-        let policy = &self.tubes[queue].policy;
+        let policy = &self.queues[queue].policy;
         let (mut count, mut bytes) = (0, 0);
-        let ready = |job: &&Job| job.state == State::Ready && job.tube == *queue;
+        let ready = |job: &&Job| job.state == State::Ready && job.queue == *queue;
         for job in self.jobs.values().filter(ready) {
             count += 1;
             bytes += job.body.len() as u64;
@@ -302,7 +302,7 @@ impl Model {
     pub(super) fn ends_after(&self, id: u64) -> Option<u64> {
         let job = &self.jobs[&id];
         let aged =
-            self.tubes[&job.tube].policy.age_max_ms.map(|age| job.created.max(job.since) + age);
+            self.queues[&job.queue].policy.age_max_ms.map(|age| job.created.max(job.since) + age);
         [job.expires, aged].into_iter().flatten().min()
     }
 
@@ -344,19 +344,19 @@ impl Model {
 
     pub(super) fn expire(&mut self, id: u64) {
         self.tally.expiries += 1;
-        let from = self.jobs[&id].tube.clone();
-        let Some(target) = self.tubes[&from].policy.expire_to.as_ref().map(text) else {
+        let from = self.jobs[&id].queue.clone();
+        let Some(target) = self.queues[&from].policy.expire_to.as_ref().map(text) else {
             self.end_job(id, &News::Fail);
             return;
         };
-        let is_items = self.tubes[&from].facts.is_items;
-        let to = if is_items { self.item_queue(&target) } else { self.create_tube(&target) };
+        let is_items = self.queues[&from].facts.is_items;
+        let to = if is_items { self.item_queue(&target) } else { self.create_queue(&target) };
         let body_len = self.jobs[&id].body.len();
         if to != from && self.make_room(&to, body_len).is_ok() {
             self.reroute(id, &to);
         } else {
             self.end_job(id, &News::Fail);
-            self.drop_tube_if_unwanted(&to);
+            self.drop_queue_if_unwanted(&to);
         }
     }
 
@@ -367,28 +367,28 @@ impl Model {
         self.next_id += 1;
         let (now, kind) = (self.now, self.kind_in(to));
         let job = self.job_mut(id);
-        let (from, was) = (std::mem::replace(&mut job.tube, to.clone()), job.kind);
+        let (from, was) = (std::mem::replace(&mut job.queue, to.clone()), job.kind);
         (job.created, job.order, job.expires) = (now, order, None);
         // A job that was never in the log stays out of the log.
         if was == JobKind::Logged {
             job.kind = kind;
         }
         let kind = job.kind;
-        self.tube_mut(to).puts += 1;
+        self.queue_mut(to).puts += 1;
         match (was, kind) {
             (JobKind::Logged, JobKind::Logged) => {
                 self.record(id, Record::Moved);
                 let need = self.jobs[&id].need;
-                self.history.note_tube(&from, need);
+                self.history.note_jobs_of(&from, need);
             }
             (JobKind::Logged, _) => {
                 self.job_mut(id).need = 0;
                 let need = self.history.note(Record::Finish(id), self.is_strict(&from));
-                self.history.note_tube(&from, need);
+                self.history.note_jobs_of(&from, need);
             }
             _ => {}
         }
         self.offer(id);
-        self.drop_tube_if_unwanted(&from);
+        self.drop_queue_if_unwanted(&from);
     }
 }

@@ -35,7 +35,7 @@ enum Text {
     /// The lines of an `OK` reply; a value of `*` may be any number.
     Lines(String),
     /// These lines in any order, and one with a dot.
-    Bag(Vec<String>),
+    AnyOrder(Vec<String>),
 }
 
 impl Expected {
@@ -47,9 +47,9 @@ impl Expected {
         Self { text: Text::Exact(bytes), need }
     }
 
-    pub(super) fn bag(mut lines: Vec<String>) -> Self {
+    pub(super) fn in_any_order(mut lines: Vec<String>) -> Self {
         lines.sort_unstable();
-        Self { text: Text::Bag(lines), need: 0 }
+        Self { text: Text::AnyOrder(lines), need: 0 }
     }
 
     pub(super) fn lines(text: String, need: Need) -> Self {
@@ -94,7 +94,7 @@ impl<'a> Observed<'a> {
             Text::Exact(text) => return Err(mismatch(text, self.bytes)),
             Text::Lines(text) => matching_lines(text, self.bytes)
                 .ok_or_else(|| mismatch(text.as_bytes(), self.bytes))?,
-            Text::Bag(lines) => matching_bag(lines, self.bytes)
+            Text::AnyOrder(lines) => matching_in_any_order(lines, self.bytes)
                 .ok_or_else(|| mismatch(lines.join("\n").as_bytes(), self.bytes))?,
         };
         self.bytes = &self.bytes[len..];
@@ -139,7 +139,7 @@ fn matching_lines(expected: &str, seen: &[u8]) -> Option<usize> {
 }
 
 /// The length of a list at the front of `seen` with these lines, which are sorted.
-fn matching_bag(expected: &[String], seen: &[u8]) -> Option<usize> {
+fn matching_in_any_order(expected: &[String], seen: &[u8]) -> Option<usize> {
     let end = if seen.starts_with(b".\n") {
         0
     } else {
@@ -152,7 +152,7 @@ fn matching_bag(expected: &[String], seen: &[u8]) -> Option<usize> {
 
 impl Model {
     pub(crate) fn open_conn(&mut self, place: Place, protocol: Protocol) {
-        let default = self.create_tube("default");
+        let default = self.create_queue("default");
         if protocol == Protocol::Beanstalk {
             self.count("connections");
         }
@@ -168,7 +168,7 @@ impl Model {
             watched: if is_reader { Vec::new() } else { vec![default] },
             waiting: None,
             is_kicking: false,
-            letters: VecDeque::new(),
+            notifications: VecDeque::new(),
             is_producer: false,
             is_worker: false,
             input_ended: false,
@@ -235,31 +235,32 @@ impl Model {
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {
         let first = self.first_letter(place, observed);
-        let letter = self.conn(place).letters.remove(first);
-        match letter.ok_or("an event came that nothing asked for")? {
+        let notification = self.conn(place).notifications.remove(first);
+        match notification.ok_or("an event came that nothing asked for")? {
             Notification::Reply(reply) => observed.take(&reply)?,
             Notification::WorkToDo => observed.take(&Self::noop())?,
             Notification::News { id, news, need, .. } => {
                 let reply = self.news_packet(place, id, &news, need);
-                self.hear(place, id, news.is_end())?;
+                self.check_news(place, id, news.is_end())?;
                 observed.take(&reply)?;
             }
-            letter => self.resume_fetch(place, letter, observed)?,
+            notification => self.resume_fetch(place, notification, observed)?,
         }
         self.end_if_drained(place);
         Ok(())
     }
 
-    /// The first of the letters. Of a batch, it is the one that the server sent.
+    /// The first of the notifications. Of a batch, it is the one that the server sent.
     fn first_letter(&self, place: Place, observed: &Observed<'_>) -> usize {
-        let letters = &self.conns[&place].letters;
-        let batch_of = |letter: &Notification| match letter {
+        let notifications = &self.conns[&place].notifications;
+        let batch_of = |notification: &Notification| match notification {
             Notification::News { batch, .. } => *batch,
             _ => None,
         };
-        let Some(first) = letters.front().and_then(batch_of) else { return 0 };
-        let same = letters.iter().take_while(|letter| batch_of(letter) == Some(first));
-        let is_next = |letter: &Notification| match letter {
+        let Some(first) = notifications.front().and_then(batch_of) else { return 0 };
+        let same =
+            notifications.iter().take_while(|notification| batch_of(notification) == Some(first));
+        let is_next = |notification: &Notification| match notification {
             Notification::News { id, news, need, .. } => {
                 observed.is_next(&self.news_packet(place, *id, news, *need))
             }
@@ -270,7 +271,7 @@ impl Model {
 
     /// Events on their way to a session.
     pub(crate) fn letters_to(&self, place: Place) -> usize {
-        self.conns[&place].letters.len()
+        self.conns[&place].notifications.len()
     }
 
     /// The peer ended its sending direction.
@@ -317,8 +318,8 @@ impl Model {
     pub(crate) fn close_conn(&mut self, place: Place) {
         let mut held = self.held_as_taken(place);
         let Some(conn) = self.conns.get(&place) else { return };
-        let tubes = conn.worker.tubes();
-        self.unregister(place, &tubes);
+        let queues = conn.worker.queues();
+        self.unregister(place, &queues);
         self.detach(place);
         let conn = self.conns.remove(&place).expect("it was just looked at");
         self.free_conn_places.push(place);
@@ -332,10 +333,10 @@ impl Model {
             held.reverse();
         }
         self.give_back(held);
-        for tube in std::iter::once(&conn.used).chain(&conn.watched) {
-            let guard = self.guards.iter().position(|guard| guard == tube);
+        for queue in std::iter::once(&conn.used).chain(&conn.watched) {
+            let guard = self.guards.iter().position(|guard| guard == queue);
             self.guards.swap_remove(guard.expect("it was put there"));
-            self.drop_tube_if_unwanted(tube);
+            self.drop_queue_if_unwanted(queue);
         }
     }
 }
@@ -343,7 +344,7 @@ impl Model {
 impl Conn {
     /// The session neither waits nor has an answer on its way.
     pub(crate) fn is_idle(&self) -> bool {
-        let waits = self.waiting.is_some() || !self.letters.is_empty() || self.is_kicking;
+        let waits = self.waiting.is_some() || !self.notifications.is_empty() || self.is_kicking;
         self.protocol == Protocol::Gearman || !waits
     }
 

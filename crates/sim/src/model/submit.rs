@@ -39,7 +39,7 @@ fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
 impl Model {
     /// The unfinished job that this submission joins. If there are several, because some were
     /// buried and kicked in between, it joins the oldest.
-    pub(super) fn joinable(&self, tube: &Name, submission: &Submission) -> Option<u64> {
+    pub(super) fn joinable(&self, queue: &Name, submission: &Submission) -> Option<u64> {
         let wanted = key(&submission.unique, &submission.body)?;
         let same = |id: u64, job: &super::Job| {
             let unique = job.tags.as_ref().map_or(&[][..], |tags| &tags.unique);
@@ -47,7 +47,7 @@ impl Model {
             let is_expired = job.state == State::Ready && self.is_expired(id);
             !job.is_buried()
                 && !is_expired
-                && job.tube == *tube
+                && job.queue == *queue
                 && unique == submission.unique
                 && key(unique, &job.body) == Some(wanted)
         };
@@ -65,16 +65,16 @@ impl Model {
 
     fn outlive_watchers(&mut self, id: u64) {
         if self.jobs[&id].kind == JobKind::Watched {
-            let kind = self.kind_in(&self.jobs[&id].tube.clone());
+            let kind = self.kind_in(&self.jobs[&id].queue.clone());
             self.job_mut(id).kind = kind;
             self.record(id, Record::Put);
         }
     }
 
     /// Whether the queue has reached its limit of unfinished jobs of this priority.
-    pub(super) fn is_tube_full(&self, tube: &Name, pri: u32) -> bool {
-        let limit = self.tubes[tube].facts.limits[band(pri)];
-        let jobs = self.jobs.values().filter(|job| job.tube == *tube).count();
+    pub(super) fn is_queue_full(&self, queue: &Name, pri: u32) -> bool {
+        let limit = self.queues[queue].facts.limits[band(pri)];
+        let jobs = self.jobs.values().filter(|job| job.queue == *queue).count();
         limit > 0 && jobs >= limit as usize
     }
 
@@ -96,12 +96,12 @@ impl Model {
         let route = self.route_to(name, false);
         let routed = self.put_along(route, &job, is_foreground);
         if routed.refused.is_some() {
-            if let Some(id) = routed.asked {
+            if let Some(id) = routed.requested {
                 self.outlive_watchers(id);
             }
             return None;
         }
-        match (routed.asked, routed.first) {
+        match (routed.requested, routed.first) {
             (Some(id), _) => {
                 let job = self.job_mut(id);
                 job.tags = Some(Tags { unique: Rc::from(unique), reducer: Rc::from(reducer) });

@@ -7,7 +7,7 @@ use super::{Expected, Job, Model, NEVER, Name, Need, Place, State, Wait};
 
 /// The queue or connection of a moment. Queues come before connections.
 #[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Whose {
+enum Owner {
     Queue(Place, Name),
     Conn(Place),
 }
@@ -18,31 +18,31 @@ impl Model {
     pub(crate) fn advance(&mut self, now: u64) {
         assert!(now >= self.now, "time does not go back");
         self.now = now;
-        while let Some((_, whose)) = self.first_due() {
-            match whose {
-                Whose::Queue(_, name) => self.look_at_queue(&name),
-                Whose::Conn(place) => self.look_at_conn(place),
+        while let Some((_, owner)) = self.first_due() {
+            match owner {
+                Owner::Queue(_, name) => self.look_at_queue(&name),
+                Owner::Conn(place) => self.look_at_conn(place),
             }
         }
         self.do_a_chore();
     }
 
     /// The earliest due moment.
-    fn first_due(&self) -> Option<(u64, Whose)> {
-        let whose = |name: &Name| Whose::Queue(self.tubes[name].place, name.clone());
-        let timers = self.tubes.iter().filter_map(|(name, tube)| {
-            let pause = tube.pause.map(|pause| pause.until);
-            let moments = [tube.timer, self.expiry_moment(name), pause];
-            Some((moments.into_iter().flatten().min()?, whose(name)))
+    fn first_due(&self) -> Option<(u64, Owner)> {
+        let owner = |name: &Name| Owner::Queue(self.queues[name].place, name.clone());
+        let timers = self.queues.iter().filter_map(|(name, queue)| {
+            let pause = queue.pause.map(|pause| pause.until);
+            let moments = [queue.timer, self.expiry_moment(name), pause];
+            Some((moments.into_iter().flatten().min()?, owner(name)))
         });
         let delayed = self.jobs.values().filter_map(|job| match job.state {
-            State::Delayed { due } if due <= self.now => Some((due, whose(&job.tube))),
+            State::Delayed { due } if due <= self.now => Some((due, owner(&job.queue))),
             _ => None,
         });
         let queues = timers.chain(delayed);
         let conns = self.conns.keys();
         let conns =
-            conns.filter_map(|place| Some((self.conn_moment(*place)?, Whose::Conn(*place))));
+            conns.filter_map(|place| Some((self.conn_moment(*place)?, Owner::Conn(*place))));
         queues.chain(conns).filter(|(moment, _)| *moment <= self.now).min()
     }
 
@@ -50,14 +50,14 @@ impl Model {
     /// then. It matters when the model looks at several queues late, and one has jobs for another.
     pub(super) fn arm(&mut self, name: &Name) {
         let moment = self.expiry_moment(name);
-        let tube = self.tube_mut(name);
-        tube.timer = [tube.timer, moment].into_iter().flatten().min();
+        let queue = self.queue_mut(name);
+        queue.timer = [queue.timer, moment].into_iter().flatten().min();
     }
 
     /// When the head of a queue expires.
     fn expiry_moment(&self, name: &Name) -> Option<u64> {
         // Jobs expire only in queues with a policy, a family or the mark of items.
-        let head = self.tubes[name].extra_since.and_then(|_| self.first_ready(name));
+        let head = self.queues[name].extra_since.and_then(|_| self.first_ready(name));
         head.and_then(|id| self.ends_after(id)).map(|last| last + 1)
     }
 
@@ -79,16 +79,16 @@ impl Model {
 
     fn look_at_queue(&mut self, name: &Name) {
         let now = self.now;
-        self.tube_mut(name).timer = None;
+        self.queue_mut(name).timer = None;
         self.guarded(name, |model| {
             model.sweep(name);
-            let tube = model.tube_mut(name);
-            if tube.pause.is_some_and(|pause| pause.until <= now) {
-                tube.pause = None;
+            let queue = model.queue_mut(name);
+            if queue.pause.is_some_and(|pause| pause.until <= now) {
+                queue.pause = None;
                 model.serve_waiters(name);
             }
             let is_due = |job: &Job| {
-                matches!(job.state, State::Delayed { due } if due <= now) && job.tube == *name
+                matches!(job.state, State::Delayed { due } if due <= now) && job.queue == *name
             };
             let key = |job: &Job| if let State::Delayed { due } = job.state { due } else { 0 };
             let due = model.jobs.iter().filter(|(_, job)| is_due(job));
@@ -98,8 +98,8 @@ impl Model {
                 model.offer(id);
             }
         });
-        if self.tubes[name].extra_since.is_some() {
-            self.drop_tube_if_unwanted(name);
+        if self.queues[name].extra_since.is_some() {
+            self.drop_queue_if_unwanted(name);
         }
     }
 
@@ -114,10 +114,10 @@ impl Model {
         let is_over = wait.until.is_some_and(|until| until <= now);
         if let Some(item) = wait.item {
             if is_over {
-                let need = self.history.tube_need(&item.tube);
+                let need = self.history.jobs_need(&item.queue);
                 let conn = self.conn(place);
                 conn.waiting = None;
-                conn.letters.push_back(Notification::NoItem { need });
+                conn.notifications.push_back(Notification::NoItem { need });
             }
             return;
         }
@@ -131,7 +131,7 @@ impl Model {
         };
         let conn = self.conn(place);
         conn.waiting = None;
-        conn.letters.push_back(Notification::Reply(reply));
+        conn.notifications.push_back(Notification::Reply(reply));
     }
 
     /// Ends a lease because the job's ttr is over.
@@ -144,7 +144,7 @@ impl Model {
     /// The record that "no job for you" depends on.
     pub(super) fn denial_of_watched(&self, place: Place) -> Need {
         let watched = &self.conns[&place].watched;
-        watched.iter().map(|tube| self.history.tube_need(tube)).max().unwrap_or(0)
+        watched.iter().map(|queue| self.history.jobs_need(queue)).max().unwrap_or(0)
     }
 
     /// The next moment after `after` at which time causes an event.
@@ -158,8 +158,8 @@ impl Model {
             }
             State::Ready | State::Buried { .. } => None,
         });
-        let pauses = self.tubes.values().filter_map(|tube| tube.pause).map(|pause| pause.until);
-        let expiries = self.tubes.keys().filter_map(|name| self.expiry_moment(name));
+        let pauses = self.queues.values().filter_map(|queue| queue.pause).map(|pause| pause.until);
+        let expiries = self.queues.keys().filter_map(|name| self.expiry_moment(name));
         let waits = self.conns.values().filter_map(|conn| conn.waiting.as_ref()?.until);
         let margins = self.conns.keys().filter_map(|place| self.margin_moment(*place));
         let moments = jobs.chain(pauses).chain(expiries).chain(waits).chain(margins);

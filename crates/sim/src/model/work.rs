@@ -27,18 +27,18 @@ pub(super) struct Worker {
 #[derive(Clone, Debug)]
 struct Registration {
     rank: i64,
-    tube: Name,
+    queue: Name,
     limit_ms: Option<u64>,
 }
 
 impl Worker {
     /// The number of registrations for this queue.
-    pub(super) fn records(&self, tube: &Name) -> usize {
-        self.registrations.iter().filter(|one| one.tube == *tube).count()
+    pub(super) fn records(&self, queue: &Name) -> usize {
+        self.registrations.iter().filter(|one| one.queue == *queue).count()
     }
 
-    pub(super) fn tubes(&self) -> BTreeSet<Name> {
-        self.registrations.iter().map(|one| one.tube.clone()).collect()
+    pub(super) fn queues(&self) -> BTreeSet<Name> {
+        self.registrations.iter().map(|one| one.queue.clone()).collect()
     }
 
     /// The registrations in the order in which a grab looks at them.
@@ -51,35 +51,35 @@ impl Worker {
 
 impl Model {
     pub(super) fn register(&mut self, place: Place, name: &str, limit_ms: Option<u64>) {
-        let tube = self.create_tube(name);
-        self.keep_tube(&tube);
+        let queue = self.create_queue(name);
+        self.keep_queue(&queue);
         let worker = &mut self.conn(place).worker;
         worker.next_rank += 1;
-        if worker.records(&tube) == 0 {
-            worker.unlisted.insert(tube.clone());
+        if worker.records(&queue) == 0 {
+            worker.unlisted.insert(queue.clone());
         }
-        worker.registrations.retain(|one| one.tube != tube);
+        worker.registrations.retain(|one| one.queue != queue);
         let limit_ms = limit_ms.map(|limit| limit.max(LIMIT_MS_MIN));
-        worker.registrations.push(Registration { rank: worker.next_rank, tube, limit_ms });
+        worker.registrations.push(Registration { rank: worker.next_rank, queue, limit_ms });
         if worker.asleep && !self.fall_asleep(place) {
             self.wake(place);
         }
     }
 
     /// Removes the worker's registrations for these queues.
-    pub(super) fn unregister(&mut self, place: Place, tubes: &BTreeSet<Name>) {
+    pub(super) fn unregister(&mut self, place: Place, queues: &BTreeSet<Name>) {
         let Some(conn) = self.conns.get_mut(&place) else { return };
         let was_asleep = conn.worker.asleep;
-        let left: BTreeSet<_> = conn.worker.tubes().intersection(tubes).cloned().collect();
-        conn.worker.registrations.retain(|one| !tubes.contains(&one.tube));
-        conn.worker.unlisted.retain(|tube| !tubes.contains(tube));
-        conn.worker.woken_for.take_if(|tube| tubes.contains(tube));
-        for name in tubes {
-            if let Some(tube) = self.tubes.get_mut(name) {
-                tube.sleepers.retain(|_, sleeper| *sleeper != place);
+        let left: BTreeSet<_> = conn.worker.queues().intersection(queues).cloned().collect();
+        conn.worker.registrations.retain(|one| !queues.contains(&one.queue));
+        conn.worker.unlisted.retain(|queue| !queues.contains(queue));
+        conn.worker.woken_for.take_if(|queue| queues.contains(queue));
+        for name in queues {
+            if let Some(queue) = self.queues.get_mut(name) {
+                queue.sleepers.retain(|_, sleeper| *sleeper != place);
             }
         }
-        let left = self.tubes_by_place().into_iter().filter(|name| left.contains(name));
+        let left = self.queues_by_place().into_iter().filter(|name| left.contains(name));
         for name in left.filter(|_| !was_asleep).collect::<Vec<_>>() {
             self.pass_wake_on(&name);
         }
@@ -95,11 +95,11 @@ impl Model {
     }
 
     /// Gives back the connection's jobs of these queues: queue by queue, the newest first.
-    pub(super) fn lose_those_of(&mut self, place: Place, tubes: &BTreeSet<Name>) {
+    pub(super) fn lose_those_of(&mut self, place: Place, queues: &BTreeSet<Name>) {
         let held = self.held_as_taken(place);
         let mut lost = Vec::new();
-        for name in self.tubes_by_place().into_iter().filter(|name| tubes.contains(name)) {
-            lost.extend(held.iter().rev().filter(|id| self.jobs[id].tube == name));
+        for name in self.queues_by_place().into_iter().filter(|name| queues.contains(name)) {
+            lost.extend(held.iter().rev().filter(|id| self.jobs[id].queue == name));
         }
         self.give_back(lost);
     }
@@ -109,8 +109,8 @@ impl Model {
             return None;
         }
         let ranked = self.conns[&place].worker.ranked();
-        let serves = |tube: &Name| !self.is_paused(tube) && self.first_ready(tube).is_some();
-        ranked.into_iter().find(|one| serves(&one.tube))
+        let serves = |queue: &Name| !self.is_paused(queue) && self.first_ready(queue).is_some();
+        ranked.into_iter().find(|one| serves(&one.queue))
     }
 
     /// Whether a grab would get a job now.
@@ -125,7 +125,7 @@ impl Model {
         let woken_for = worker.woken_for.take();
         let supplier = loop {
             let supplier = self.next_supplier(place)?;
-            if self.sweep(&supplier.tube).0 == 0 {
+            if self.sweep(&supplier.queue).0 == 0 {
                 break supplier;
             }
         };
@@ -136,10 +136,10 @@ impl Model {
             let found = worker.registrations.iter_mut().find(|one| one.rank == supplier.rank);
             found.expect("it was just found").rank = last;
         }
-        let id = self.first_ready(&supplier.tube)?;
+        let id = self.first_ready(&supplier.queue)?;
         self.hand_out(place, id, supplier.limit_ms);
         self.tally.grabs += 1;
-        if let Some(name) = woken_for.filter(|name| *name != supplier.tube) {
+        if let Some(name) = woken_for.filter(|name| *name != supplier.queue) {
             self.pass_wake_on(&name);
         }
         Some(id)
@@ -156,8 +156,8 @@ impl Model {
         for name in std::mem::take(&mut worker.unlisted) {
             let ticket = self.next_ticket;
             self.next_ticket += 1;
-            let tube = self.tubes.get_mut(&name).expect("a registration keeps its queue");
-            tube.sleepers.insert(ticket, place);
+            let queue = self.queues.get_mut(&name).expect("a registration keeps its queue");
+            queue.sleepers.insert(ticket, place);
         }
         self.lift_limit(place);
         true
@@ -181,8 +181,8 @@ impl Model {
         let wake_max = self.setting.wake_max as usize * jobs;
         let mut woken = 0;
         while self.setting.wake_max == 0 || woken < wake_max {
-            let tube = self.tubes.get_mut(name).expect("a queue with a job");
-            let Some((_, place)) = tube.sleepers.pop_first() else { return };
+            let queue = self.queues.get_mut(name).expect("a queue with a job");
+            let Some((_, place)) = queue.sleepers.pop_first() else { return };
             let worker = &mut self.conn(place).worker;
             worker.unlisted.insert(name.clone());
             if worker.asleep {
@@ -197,7 +197,7 @@ impl Model {
         self.tally.wake_ups += 1;
         let conn = self.conn(place);
         conn.worker.asleep = false;
-        conn.letters.push_back(Notification::WorkToDo);
+        conn.notifications.push_back(Notification::WorkToDo);
     }
 
     /// Whether a sleeping worker misses work, which must not happen. If each job wakes only a few
@@ -210,14 +210,14 @@ impl Model {
     pub(crate) fn sleeps_on(&self, place: Place) -> Vec<Name> {
         let worker = &self.conns[&place].worker;
         let is_sure = worker.asleep && self.setting.wake_max == 0 && !self.reads_blocked();
-        let tubes = if is_sure { worker.tubes() } else { BTreeSet::new() };
-        tubes.into_iter().filter(|tube| !self.is_paused(tube)).collect()
+        let queues = if is_sure { worker.queues() } else { BTreeSet::new() };
+        queues.into_iter().filter(|queue| !self.is_paused(queue)).collect()
     }
 
     /// The number of ready, delayed and leased jobs.
     pub(super) fn unfinished_in(&self, name: &Name) -> [u64; 2] {
         let mut counts = [0, 0];
-        for job in self.jobs.values().filter(|job| job.tube == *name) {
+        for job in self.jobs.values().filter(|job| job.queue == *name) {
             counts[0] += u64::from(!matches!(job.state, State::Buried { .. }));
             counts[1] += u64::from(matches!(job.state, State::Leased(_)));
         }

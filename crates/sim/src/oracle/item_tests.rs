@@ -2,7 +2,7 @@
 
 use broker::policy::{Rule, Rules, Setting};
 
-use super::{Left, Oracle};
+use super::{Certain, Oracle};
 use crate::protocol::{Kestrel, Protocol};
 
 /// Connection, request, reply, time.
@@ -18,7 +18,7 @@ fn watching() -> Oracle {
 fn judge(oracle: &mut Oracle, calls: &[Call]) -> Result<(), String> {
     calls.iter().try_for_each(|(conn, sent, answer, now)| {
         let answer = answer.replace('\n', "\r\n");
-        oracle.heard(*conn, sent.replace('\n', "\r\n").as_bytes(), answer.as_bytes(), *now)?;
+        oracle.observe(*conn, sent.replace('\n', "\r\n").as_bytes(), answer.as_bytes(), *now)?;
         oracle.left(*conn, answer.len());
         Ok(())
     })
@@ -28,8 +28,8 @@ fn judge(oracle: &mut Oracle, calls: &[Call]) -> Result<(), String> {
 fn assert_broken_in(mut oracle: Oracle, calls: &[Call], words: &str) {
     let (last, before) = calls.split_last().expect("there is a last one");
     judge(&mut oracle, before).expect("nothing is wrong yet");
-    let told = judge(&mut oracle, &[*last]).expect_err("a promise was broken");
-    assert!(told.contains(words), "{told}");
+    let error = judge(&mut oracle, &[*last]).expect_err("a promise was broken");
+    assert!(error.contains(words), "{error}");
 }
 
 fn assert_broken(calls: &[Call], words: &str) {
@@ -208,8 +208,8 @@ fn what_an_alias_hides_is_not_emptied() {
 fn an_item_that_was_acknowledged_is_there_in_the_end() {
     let mut oracle = watching();
     judge(&mut oracle, &[(2, "get q+c\n", "END\n", 5), PUT]).expect("nothing is wrong yet");
-    let told = oracle.check_all_ended().expect_err("both copies are missing");
-    assert!(told.contains("must be in [\"q\", \"q+c\"]"), "{told}");
+    let error = oracle.check_all_ended().expect_err("both copies are missing");
+    assert!(error.contains("must be in [\"q\", \"q+c\"]"), "{error}");
     let mut oracle = watching();
     judge(&mut oracle, &[PUT, TAKE]).expect("nothing is wrong yet");
     oracle.check_all_ended().expect("it was taken");
@@ -219,18 +219,19 @@ fn an_item_that_was_acknowledged_is_there_in_the_end() {
 fn after_a_crash_what_clients_were_told_holds_and_the_rest_is_open() {
     let take = (4, "get q\n", "VALUE q 0 9\nthe first\nEND\n", 50);
     let none = (4, "get q\n", "END\n", 50);
-    let after = |calls: &[Call], left: Left, last: Call| {
+    let after = |calls: &[Call], left: Certain, last: Call| {
         let mut oracle = watching();
         judge(&mut oracle, calls).expect("nothing is wrong yet");
         oracle.restarted(left, 40);
         oracle.opened(4, Protocol::Kestrel(Kestrel::Memcache));
         judge(&mut oracle, &[last])
     };
-    after(&[PUT, OPEN, CLOSE], Left::Told, take).expect_err("the close was told");
-    after(&[PUT, OPEN, CLOSE], Left::Nothing, take).expect("the close may be lost");
-    after(&[PUT, OPEN], Left::Told, take).expect("an open read comes back");
-    after(&[PUT, OPEN], Left::Told, none).expect_err("an open read comes back");
-    after(&[PUT], Left::Nothing, none).expect("the put may be lost");
+    after(&[PUT, OPEN, CLOSE], Certain::Sent, take).expect_err("the reply to the close was sent");
+    after(&[PUT, OPEN, CLOSE], Certain::Nothing, take).expect("the close may be lost");
+    after(&[PUT, OPEN], Certain::Sent, take).expect("an open read comes back");
+    after(&[PUT, OPEN], Certain::Sent, none).expect_err("an open read comes back");
+    after(&[PUT], Certain::Nothing, none).expect("the put may be lost");
     // The waiting client may have been given the item, although it received no reply.
-    after(&[(2, "get q/t=100\n", "", 5), PUT], Left::Told, none).expect("it may have been taken");
+    after(&[(2, "get q/t=100\n", "", 5), PUT], Certain::Sent, none)
+        .expect("it may have been taken");
 }

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::policy::Rules;
 
-use super::rules::{Asked, Book, parent_of};
-use super::{Conn, Left, Mark, Told};
+use super::rules::{QueueRules, RuleHistory, parent_of};
+use super::{Certain, Conn, Lasting, ReplyEnd};
 use crate::Checked;
 
 /// The oracle does not distinguish shorter bodies.
@@ -30,7 +30,7 @@ pub(super) type Tick = u64;
 pub(super) struct Items {
     /// Only clients of this protocol take, end or put jobs.
     alone: bool,
-    book: Book,
+    rule_history: RuleHistory,
     bodies: BTreeMap<Vec<u8>, usize>,
     known: Vec<Item>,
     /// By item and queue.
@@ -70,7 +70,7 @@ struct Item {
 enum Put {
     Unheard,
     Refused,
-    Stored(Told),
+    Stored(Lasting),
 }
 
 #[derive(Debug)]
@@ -79,7 +79,7 @@ struct Place {
     /// When the oracle learned of it.
     changed: Tick,
     /// Whether its end outlives a crash.
-    told: Told,
+    lasting: Lasting,
     /// A rule or a client may have ended it.
     may_be_gone: bool,
     /// It ends with the process.
@@ -112,18 +112,18 @@ struct Queue {
 /// A client received an item.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Delivery<'a> {
-    pub(super) mark: Mark,
+    pub(super) reply_end: ReplyEnd,
     pub(super) queue: &'a str,
     pub(super) body: &'a [u8],
     pub(super) opens: bool,
     pub(super) peeks: bool,
-    pub(super) came: Came,
+    pub(super) arrival: Arrival,
     pub(super) now: u64,
 }
 
 /// When a request arrived, and whether other calls came between it and the reply.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Came {
+pub(super) struct Arrival {
     pub(super) tick: Tick,
     pub(super) at: u64,
     pub(super) waited: bool,
@@ -133,7 +133,7 @@ impl Items {
     pub(super) fn new(alone: bool) -> Self {
         Self {
             alone,
-            book: Book::new(),
+            rule_history: RuleHistory::new(),
             bodies: BTreeMap::new(),
             known: Vec::new(),
             places: BTreeMap::new(),
@@ -157,17 +157,17 @@ impl Items {
     // --- Policies ---
 
     pub(super) fn policies_changed(&mut self, rules: &Rules) {
-        self.book.changed(rules, self.in_slices);
+        self.rule_history.changed(rules, self.in_slices);
         self.doubt_what_rules_touch();
     }
 
     /// Doubts all items that a rule can end from now on, and all holds that a rule can end.
     fn doubt_what_rules_touch(&mut self) {
         for ((_, queue), place) in &mut self.places {
-            let asked = self.book.asked(queue, self.alone);
-            place.may_be_gone |= asked.iter().any(Asked::lets_go);
-            place.is_volatile |= asked.iter().any(|asked| asked.in_memory);
-            let times_out = asked.iter().any(|asked| asked.open_timeout_ms.is_some());
+            let rules = self.rule_history.rules_of(queue, self.alone);
+            place.may_be_gone |= rules.iter().any(QueueRules::lets_go);
+            place.is_volatile |= rules.iter().any(|rules| rules.in_memory);
+            let times_out = rules.iter().any(|rules| rules.open_timeout_ms.is_some());
             if let State::Held { until, .. } = &mut place.state
                 && times_out
             {
@@ -214,15 +214,15 @@ impl Items {
     /// A put was acknowledged.
     pub(super) fn stored(
         &mut self,
-        mark: Mark,
+        reply_end: ReplyEnd,
         (queue, expiry, body): (&str, i64, &[u8]),
-        came: Came,
+        arrival: Arrival,
         now: u64,
     ) -> Checked {
         self.check_limits(queue, body.len() as u64)?;
         let id = self.bodies[body];
         if !self.known[id].is_doubled {
-            self.note_stored(mark, id, expiry, came, now);
+            self.note_stored(reply_end, id, expiry, arrival, now);
         }
         if !self.may_be_alias(queue) {
             self.exists(queue);
@@ -231,10 +231,17 @@ impl Items {
     }
 
     /// Records that the item is in its queue, and in the children that existed.
-    fn note_stored(&mut self, mark: Mark, id: usize, expiry: i64, came: Came, now: u64) {
+    fn note_stored(
+        &mut self,
+        reply_end: ReplyEnd,
+        id: usize,
+        expiry: i64,
+        arrival: Arrival,
+        now: u64,
+    ) {
         let item = &mut self.known[id];
         let queue = item.queue.clone();
-        item.put = Put::Stored(Told::By(mark));
+        item.put = Put::Stored(Lasting::IfSent(reply_end));
         item.stored = self.tick;
         item.stored_at = now;
         if let Some((_, latest)) = &mut item.due
@@ -242,16 +249,16 @@ impl Items {
         {
             *latest = now as i64 + expiry * 1000;
         }
-        let rules = self.book.asked(&queue, self.alone);
-        if rules.iter().any(|asked| asked.is_alias) {
+        let rules = self.rule_history.rules_of(&queue, self.alone);
+        if rules.iter().any(|rules| rules.is_alias) {
             return;
         }
-        if !rules.iter().any(|asked| asked.fanout_only) {
-            self.add_place(id, queue.clone(), mark, false);
+        if !rules.iter().any(|rules| rules.fanout_only) {
+            self.add_place(id, queue.clone(), reply_end, false);
         }
         // A removal of a child can happen before its reply.
         let since = |queue: &Queue| {
-            let is_certain = |since| since < came.tick && queue.disturbed < Some(since);
+            let is_certain = |since| since < arrival.tick && queue.disturbed < Some(since);
             queue.exists.is_some_and(is_certain)
         };
         let is_child = |name: &str| parent_of(name) == Some(&*queue);
@@ -260,47 +267,47 @@ impl Items {
         for child in children {
             // A full child does not get the item.
             let may_miss = self
-                .book
-                .asked(&child, self.alone)
+                .rule_history
+                .rules_of(&child, self.alone)
                 .iter()
-                .any(|asked| asked.has_limit() || asked.is_alias || asked.fanout_only);
-            self.add_place(id, child, mark, may_miss);
+                .any(|rules| rules.has_limit() || rules.is_alias || rules.fanout_only);
+            self.add_place(id, child, reply_end, may_miss);
         }
     }
 
-    fn add_place(&mut self, id: usize, queue: String, mark: Mark, may_be_gone: bool) {
-        let asked = self.book.asked(&queue, self.alone);
-        let is_certain = !self.book.may_lead_to(&queue);
+    fn add_place(&mut self, id: usize, queue: String, reply_end: ReplyEnd, may_be_gone: bool) {
+        let rules = self.rule_history.rules_of(&queue, self.alone);
+        let is_certain = !self.rule_history.may_lead_to(&queue);
         let place = Place {
             state: if is_certain { State::Ready } else { State::Unknown },
             changed: self.tick,
-            told: Told::By(mark),
-            may_be_gone: may_be_gone || asked.iter().any(Asked::lets_go),
-            is_volatile: asked.iter().any(|asked| asked.in_memory),
+            lasting: Lasting::IfSent(reply_end),
+            may_be_gone: may_be_gone || rules.iter().any(QueueRules::lets_go),
+            is_volatile: rules.iter().any(|rules| rules.in_memory),
         };
         self.places.entry((id, queue)).or_insert(place);
     }
 
     /// Checks that an acknowledged put kept the limits of its queue.
     fn check_limits(&mut self, queue: &str, len: u64) -> Checked {
-        let Some(asked) = self.book.certainly_asked(queue).filter(|_| self.alone) else {
+        let Some(rules) = self.rule_history.certain_rules_of(queue).filter(|_| self.alone) else {
             return Ok(());
         };
-        if asked.is_alias || asked.fanout_only {
+        if rules.is_alias || rules.fanout_only {
             return Ok(());
         }
-        if asked.item_bytes_max.is_some_and(|max| len > max) {
-            return Err(format!("{queue} takes no item of {len} bytes: {asked:?}"));
+        if rules.item_bytes_max.is_some_and(|max| len > max) {
+            return Err(format!("{queue} takes no item of {len} bytes: {rules:?}"));
         }
-        if !asked.drops_oldest && (asked.jobs_max.is_some() || asked.bytes_max.is_some()) {
+        if !rules.drops_oldest && (rules.jobs_max.is_some() || rules.bytes_max.is_some()) {
             let there = self.surely_ready(queue).map(|(id, _)| self.known[id].len as u64);
             let lens: Vec<u64> = there.collect();
             let (count, bytes) = (lens.len() as u64, lens.iter().sum::<u64>());
             self.limits_judged += 1;
-            if asked.jobs_max.is_some_and(|max| count >= max)
-                || asked.bytes_max.is_some_and(|max| bytes >= max)
+            if rules.jobs_max.is_some_and(|max| count >= max)
+                || rules.bytes_max.is_some_and(|max| bytes >= max)
             {
-                return Err(format!("{queue} was full with {count} items: {asked:?}"));
+                return Err(format!("{queue} was full with {count} items: {rules:?}"));
             }
         }
         Ok(())
@@ -310,8 +317,8 @@ impl Items {
 
     /// A client requested an item of the queue. If it waited, the reply can come after the queue
     /// was removed.
-    pub(super) fn was_used(&mut self, queue: &str, came: Came) {
-        if came.waited || self.memory_is_limited {
+    pub(super) fn was_used(&mut self, queue: &str, arrival: Arrival) {
+        if arrival.waited || self.memory_is_limited {
             self.queues.entry(queue.to_owned()).or_default();
         } else {
             self.exists(queue);
@@ -325,7 +332,7 @@ impl Items {
     }
 
     /// No client waits anywhere, according to the record.
-    pub(super) fn calmed(&mut self) {
+    pub(super) fn note_no_waits(&mut self) {
         self.busy.clear();
     }
 
@@ -353,7 +360,7 @@ impl Items {
     /// Whether only their holders can end open reads.
     pub(super) fn are_holds_kept(&self, queue: &str) -> bool {
         let may_vanish = self.queues.get(queue).is_some_and(|queue| queue.may_have_vanished);
-        !self.book.ever_times_out() && !may_vanish
+        !self.rule_history.ever_times_out() && !may_vanish
     }
 
     /// A client perhaps requested the removal of the queue.
@@ -363,7 +370,13 @@ impl Items {
     }
 
     /// A queue, or each queue, lost the items that were ready when a client requested it.
-    pub(super) fn emptied(&mut self, only: Option<&str>, mark: Mark, came: Came, is_removed: bool) {
+    pub(super) fn emptied(
+        &mut self,
+        only: Option<&str>,
+        reply_end: ReplyEnd,
+        arrival: Arrival,
+        is_removed: bool,
+    ) {
         // The items of a queue that an alias hides stay.
         let is_alias = |queue: &String| self.may_be_alias(queue);
         let hidden: BTreeSet<String> = self.known_queues().into_iter().filter(is_alias).collect();
@@ -372,8 +385,8 @@ impl Items {
                 continue;
             }
             let item = &self.known[*id];
-            let is_told = matches!(item.put, Put::Stored(_));
-            let was_ready = place.state == State::Ready && is_told && self.alone;
+            let is_certain = matches!(item.put, Put::Stored(_));
+            let was_ready = place.state == State::Ready && is_certain && self.alone;
             let disturbed = self.queues.get(queue).and_then(|queue| queue.disturbed);
             let is_calm = disturbed.is_none_or(|at| at < place.changed)
                 && !self.busy.contains(queue)
@@ -382,9 +395,9 @@ impl Items {
             if matches!(place.state, State::Held { .. }) && !is_removed {
                 continue;
             }
-            if was_ready && is_calm && !came.waited && item.stored < came.tick {
-                (place.state, place.changed, place.told) =
-                    (State::Ended, self.tick, Told::By(mark));
+            if was_ready && is_calm && !arrival.waited && item.stored < arrival.tick {
+                (place.state, place.changed, place.lasting) =
+                    (State::Ended, self.tick, Lasting::IfSent(reply_end));
             } else {
                 place.may_be_gone = true;
                 place.state = State::Unknown;
@@ -396,7 +409,7 @@ impl Items {
 
     fn is_surely_ready(&self, (id, queue): &(usize, String), place: &Place) -> bool {
         let item = &self.known[*id];
-        let is_put = matches!(item.put, Put::Stored(Told::By(_) | Told::Surely));
+        let is_put = matches!(item.put, Put::Stored(Lasting::IfSent(_) | Lasting::Certain));
         let disturbed = self.queues.get(queue).and_then(|queue| queue.disturbed);
         self.alone
             && place.state == State::Ready
@@ -430,7 +443,7 @@ impl Items {
     }
 
     fn may_be_alias(&self, queue: &str) -> bool {
-        self.book.asked(queue, self.alone).iter().any(|asked| asked.is_alias)
+        self.rule_history.rules_of(queue, self.alone).iter().any(|rules| rules.is_alias)
     }
 
     // --- Deliveries ---
@@ -444,17 +457,18 @@ impl Items {
         if self.known[id].is_doubled {
             return Ok(None);
         }
-        let leads = self.book.may_lead_to(queue);
+        let leads = self.rule_history.may_lead_to(queue);
         if !leads {
             self.check_origin(id, queue)?;
             self.check_age(id, delivery)?;
         }
         let key = (id, queue.to_owned());
-        let certain_before = if delivery.came.waited { delivery.came.tick } else { Tick::MAX };
+        let certain_before =
+            if delivery.arrival.waited { delivery.arrival.tick } else { Tick::MAX };
         let mut doubts = leads;
         if let Some(place) = self.places.get(&key).filter(|_| !leads) {
             let wrong = match place.state {
-                State::Ended if !matches!(place.told, Told::Perhaps) => {
+                State::Ended if !matches!(place.lasting, Lasting::Uncertain) => {
                     Some("the item was ended before".to_owned())
                 }
                 State::Held { by, until } if now < until => {
@@ -468,36 +482,36 @@ impl Items {
                 Some(_) => doubts = true,
                 None => {}
             }
-            if !delivery.came.waited && !doubts {
+            if !delivery.arrival.waited && !doubts {
                 self.check_order(id, queue)?;
             }
         }
         self.holds_judged += 1;
         if !delivery.peeks {
-            let given_at = if delivery.came.waited { delivery.came.at } else { now };
+            let given_at = if delivery.arrival.waited { delivery.arrival.at } else { now };
             self.give(key, delivery, given_at, doubts);
         }
         Ok(delivery.opens.then_some(id))
     }
 
     fn give(&mut self, key: (usize, String), delivery: &Delivery<'_>, given_at: u64, doubts: bool) {
-        let by = delivery.mark.conn;
-        let asked = self.book.asked(&key.1, self.alone);
+        let by = delivery.reply_end.conn;
+        let rules = self.rule_history.rules_of(&key.1, self.alone);
         // The server may have handed the item out under other rules than those that are in force at
         // the reply.
-        let has_changed = delivery.came.waited && self.book.ever_times_out();
-        let timeouts = asked.iter().filter_map(|asked| asked.open_timeout_ms).min();
+        let has_changed = delivery.arrival.waited && self.rule_history.ever_times_out();
+        let timeouts = rules.iter().filter_map(|rules| rules.open_timeout_ms).min();
         let until = match timeouts {
             _ if has_changed => 0,
             Some(timeout) => given_at + timeout,
             None => u64::MAX,
         };
-        let lets_go = asked.iter().any(Asked::lets_go);
-        let is_volatile = asked.iter().any(|asked| asked.in_memory);
+        let lets_go = rules.iter().any(QueueRules::lets_go);
+        let is_volatile = rules.iter().any(|rules| rules.in_memory);
         let place = self.places.entry(key).or_insert(Place {
             state: State::Unknown,
             changed: 0,
-            told: Told::Perhaps,
+            lasting: Lasting::Uncertain,
             may_be_gone: lets_go,
             is_volatile,
         });
@@ -507,13 +521,13 @@ impl Items {
             false => State::Ended,
         };
         place.changed = self.tick;
-        place.told = Told::By(delivery.mark);
+        place.lasting = Lasting::IfSent(delivery.reply_end);
     }
 
     /// Checks that the item can be in this queue.
     fn check_origin(&self, id: usize, queue: &str) -> Checked {
         let item = &self.known[id];
-        if !self.book.is_empty() {
+        if !self.rule_history.is_empty() {
             return Ok(());
         }
         if queue != item.queue && parent_of(queue) != Some(&item.queue) {
@@ -528,17 +542,18 @@ impl Items {
 
     fn check_age(&self, id: usize, delivery: &Delivery<'_>) -> Checked {
         let item = &self.known[id];
-        let moment = if delivery.came.waited { delivery.came.at } else { delivery.now } as i64;
+        let moment =
+            if delivery.arrival.waited { delivery.arrival.at } else { delivery.now } as i64;
         if let Some((_, latest)) = item.due
             && moment > latest
         {
             return Err(format!("the item expired {} ms ago", moment - latest));
         }
-        if delivery.came.waited || !self.alone || !matches!(item.put, Put::Stored(_)) {
+        if delivery.arrival.waited || !self.alone || !matches!(item.put, Put::Stored(_)) {
             return Ok(());
         }
-        let asked = self.book.certainly_asked(delivery.queue);
-        let Some(age_max) = asked.and_then(|asked| asked.age_max_ms) else { return Ok(()) };
+        let rules = self.rule_history.certain_rules_of(delivery.queue);
+        let Some(age_max) = rules.and_then(|rules| rules.age_max_ms) else { return Ok(()) };
         if delivery.now > item.stored_at + age_max {
             return Err(format!("the item is older than {age_max} ms"));
         }
@@ -572,9 +587,9 @@ impl Items {
             Some(State::Held { by, until }) if by == conn && now < until)
     }
 
-    pub(super) fn confirmed(&mut self, id: usize, queue: &str, mark: Mark) {
-        self.change(id, queue, mark.conn, |place| {
-            (place.state, place.told) = (State::Ended, Told::By(mark));
+    pub(super) fn confirmed(&mut self, id: usize, queue: &str, reply_end: ReplyEnd) {
+        self.change(id, queue, reply_end.conn, |place| {
+            (place.state, place.lasting) = (State::Ended, Lasting::IfSent(reply_end));
         });
     }
 
@@ -591,7 +606,7 @@ impl Items {
     /// All items that had to come back are back.
     pub(super) fn settled(&mut self) {
         self.tick += 1;
-        self.book.settled();
+        self.rule_history.settled();
         for place in self.places.values_mut().filter(|place| place.state == State::Returning) {
             (place.state, place.changed) = (State::Ready, self.tick);
         }
@@ -615,37 +630,37 @@ impl Items {
 
     // --- Ends ---
 
-    pub(super) fn restarted(&mut self, left: Left, is_told: impl Fn(Mark) -> bool) {
+    pub(super) fn restarted(&mut self, left: Certain, is_certain: impl Fn(ReplyEnd) -> bool) {
         // A queue can be less durable than the log.
-        let is_lax = left != Left::All && self.book.was_lax();
-        let after = |told: Told| match told {
-            Told::By(mark) if is_told(mark) && !is_lax => Told::Surely,
-            Told::By(_) => Told::Perhaps,
-            told => told,
+        let is_lax = left != Certain::All && self.rule_history.was_lax();
+        let after = |lasting: Lasting| match lasting {
+            Lasting::IfSent(reply_end) if is_certain(reply_end) && !is_lax => Lasting::Certain,
+            Lasting::IfSent(_) => Lasting::Uncertain,
+            lasting => lasting,
         };
         let certain: Vec<bool> =
             self.places.iter().map(|(key, place)| self.is_surely_ready(key, place)).collect();
         for (place, was_ready) in self.places.values_mut().zip(certain) {
-            place.told = after(place.told);
+            place.lasting = after(place.lasting);
             place.changed = self.tick;
             let is_open = matches!(place.state, State::Held { .. } | State::Returning);
             place.may_be_gone |= place.is_volatile || !(was_ready || is_open);
             match place.state {
                 State::Held { .. } | State::Returning => place.state = State::Ready,
-                State::Ended if matches!(place.told, Told::Perhaps) => {
+                State::Ended if matches!(place.lasting, Lasting::Uncertain) => {
                     place.state = State::Unknown;
                 }
                 _ => {}
             }
         }
         for item in &mut self.known {
-            if let Put::Stored(told) = item.put {
-                item.put = Put::Stored(after(told));
+            if let Put::Stored(lasting) = item.put {
+                item.put = Put::Stored(after(lasting));
             }
         }
         self.queues.values_mut().for_each(|queue| *queue = Queue::default());
-        if left != Left::All {
-            self.book.crashed();
+        if left != Certain::All {
+            self.rule_history.crashed();
         }
         self.doubt_what_rules_touch();
     }
@@ -660,11 +675,12 @@ impl Items {
         item.drained += 1;
         let (is_doubled, at) = (item.is_doubled, item.queue.clone());
         let place = self.places.get(&(id, queue.unwrap_or(&at).to_owned()));
-        let is_ended =
-            |place: &Place| place.state == State::Ended && !matches!(place.told, Told::Perhaps);
+        let is_ended = |place: &Place| {
+            place.state == State::Ended && !matches!(place.lasting, Lasting::Uncertain)
+        };
         let is_alone =
             queue.is_some() || !self.queues.keys().any(|name| parent_of(name) == Some(&at));
-        if !is_doubled && self.book.is_empty() && is_alone && place.is_some_and(is_ended) {
+        if !is_doubled && self.rule_history.is_empty() && is_alone && place.is_some_and(is_ended) {
             return Err(format!("item {id} was ended before: {:?}", self.known[id]));
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Conn, Mark, Told};
+use super::{Conn, Lasting, ReplyEnd};
 use crate::Checked;
 
 /// With more jobs than this, the oracle does not judge orders, because each check would take long.
@@ -16,7 +16,7 @@ pub(super) struct Jobs {
     known: BTreeMap<u64, Job>,
     /// Ended jobs.
     ended: BTreeMap<u64, End>,
-    tubes: BTreeMap<String, Tube>,
+    queues: BTreeMap<String, Queue>,
     /// A `kick` has no reply yet.
     pub(super) kicks_under_way: bool,
     /// A client left before the reply to its `kick`. The kick continues.
@@ -29,44 +29,44 @@ pub(super) struct Jobs {
 #[derive(Copy, Clone, Debug)]
 struct End {
     at: u64,
-    told: Told,
+    lasting: Lasting,
 }
 
 impl End {
     /// A crash cannot undo it.
-    fn is_told(self) -> bool {
-        !matches!(self.told, Told::Perhaps)
+    fn is_certain(self) -> bool {
+        !matches!(self.lasting, Lasting::Uncertain)
     }
 }
 
 #[derive(Debug, Default)]
-struct Tube {
+struct Queue {
     /// When a client last waited there.
     waited: Option<u64>,
-    /// The tube hands out no job until then.
+    /// The queue hands out no job until then.
     paused_until: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Job {
-    tube: String,
+    queue: String,
     pri: Option<u32>,
     ttr_ms: u64,
     state: State,
     /// When the oracle learned of it.
     changed: u64,
     /// Whether the last change that must outlive the process is certain.
-    told: Told,
+    lasting: Lasting,
     /// After that change the job was delayed until then, or 0. If the clock was set back, that
     /// moment can come again.
     due: u64,
-    put: Told,
+    put: Lasting,
 }
 
 impl Job {
     /// A crash can undo the put itself.
     fn may_be_lost(&self) -> bool {
-        matches!(self.put, Told::Perhaps)
+        matches!(self.put, Lasting::Uncertain)
     }
 }
 
@@ -110,7 +110,7 @@ impl Jobs {
             alone,
             known: BTreeMap::new(),
             ended: BTreeMap::new(),
-            tubes: BTreeMap::new(),
+            queues: BTreeMap::new(),
             kicks_under_way: false,
             kicks_go_on: false,
             in_slices: false,
@@ -123,27 +123,27 @@ impl Jobs {
 
     pub(super) fn inserted(
         &mut self,
-        mark: Mark,
+        reply_end: ReplyEnd,
         id: u64,
-        tube: &str,
+        queue: &str,
         (pri, delay, ttr): (u32, u32, u32),
         now: u64,
     ) -> Checked {
         let ended = self.ended.remove(&id);
-        let ended = ended.is_some_and(End::is_told);
+        let ended = ended.is_some_and(End::is_certain);
         let lives = self.known.remove(&id).is_some_and(|job| !job.may_be_lost());
         if (ended || lives) && self.alone {
             return Err(format!("the number {id} was dealt before"));
         }
         let job = Job {
-            tube: tube.to_owned(),
+            queue: queue.to_owned(),
             pri: Some(pri),
             ttr_ms: u64::from(ttr.max(1)) * 1000,
             state: entering(delay, now),
             changed: now,
-            told: Told::By(mark),
+            lasting: Lasting::IfSent(reply_end),
             due: entering(delay, now).due(),
-            put: Told::By(mark),
+            put: Lasting::IfSent(reply_end),
         };
         self.known.insert(id, job);
         Ok(())
@@ -151,16 +151,16 @@ impl Jobs {
 
     // --- Hand-outs ---
 
-    pub(super) fn waited_at(&mut self, tube: &str, now: u64) {
-        self.tubes.entry(tube.to_owned()).or_default().waited = Some(now);
+    pub(super) fn waited_at(&mut self, queue: &str, now: u64) {
+        self.queues.entry(queue.to_owned()).or_default().waited = Some(now);
     }
 
-    pub(super) fn paused(&mut self, tube: &str, seconds: u32, now: u64) {
-        let tube = self.tubes.entry(tube.to_owned()).or_default();
-        tube.paused_until = now + u64::from(seconds) * 1000;
+    pub(super) fn paused(&mut self, queue: &str, seconds: u32, now: u64) {
+        let queue = self.queues.entry(queue.to_owned()).or_default();
+        queue.paused_until = now + u64::from(seconds) * 1000;
     }
 
-    /// Whether any client that looked at the tube certainly could take the job.
+    /// Whether any client that looked at the queue certainly could take the job.
     fn is_surely_ready(&self, job: &Job, now: u64) -> bool {
         let since = match job.state {
             State::Ready { since } => since,
@@ -175,10 +175,10 @@ impl Jobs {
         if !self.alone || job.may_be_lost() || since > now {
             return false;
         }
-        self.tubes.get(&job.tube).is_none_or(|tube| {
+        self.queues.get(&job.queue).is_none_or(|queue| {
             // The end of a pause serves a waiting client.
-            let since = since.max(tube.paused_until);
-            tube.paused_until < now && tube.waited.is_none_or(|waited| waited < since)
+            let since = since.max(queue.paused_until);
+            queue.paused_until < now && queue.waited.is_none_or(|waited| waited < since)
         })
     }
 
@@ -189,7 +189,7 @@ impl Jobs {
     ) -> impl Iterator<Item = (&'a u64, &'a Job)> {
         let few = self.known.len() <= ORDERED_JOBS_MAX;
         let jobs = self.known.iter().filter(move |_| few);
-        jobs.filter(move |(_, job)| watched.contains(&job.tube) && self.is_surely_ready(job, now))
+        jobs.filter(move |(_, job)| watched.contains(&job.queue) && self.is_surely_ready(job, now))
     }
 
     /// Checks a job that was handed out at once: no other job that was certainly ready comes before
@@ -204,8 +204,8 @@ impl Jobs {
             if other_pri < pri {
                 return Err(format!("job {other_id} of priority {other_pri} comes before {pri}"));
             }
-            // In one tube, the job that was put first comes first. It has the smaller number.
-            if other_pri == pri && other.tube == taken.tube && *other_id < id {
+            // In one queue, the job that was put first comes first. It has the smaller number.
+            if other_pri == pri && other.queue == taken.queue && *other_id < id {
                 return Err(format!("job {other_id} was put before, with the same priority"));
             }
         }
@@ -220,18 +220,18 @@ impl Jobs {
         }
     }
 
-    /// `came`: when the request arrived. If the client waited, the hand-out can be as old as that.
+    /// `arrival`: when the request arrived. If the client waited, the hand-out can be as old as that.
     pub(super) fn reserved(
         &mut self,
         conn: Conn,
         id: u64,
-        came: u64,
+        arrival: u64,
         waited: bool,
         now: u64,
     ) -> Checked {
         // Later changes may have come after the hand-out.
-        let certain_before = if waited { came } else { now + 1 };
-        if self.ended.get(&id).is_some_and(|end| end.is_told() && end.at < certain_before) {
+        let certain_before = if waited { arrival } else { now + 1 };
+        if self.ended.get(&id).is_some_and(|end| end.is_certain() && end.at < certain_before) {
             return Err("the job was ended before".into());
         }
         let kicks = self.kicks_under_way || self.kicks_go_on;
@@ -263,9 +263,9 @@ impl Jobs {
         };
         if was_kicked {
             // No client knows of it yet.
-            job.told = Told::Perhaps;
+            job.lasting = Lasting::Uncertain;
         }
-        let deadline = if waited { came } else { now } + job.ttr_ms;
+        let deadline = if waited { arrival } else { now } + job.ttr_ms;
         job.state = State::Held { by: conn, deadline };
         job.changed = now;
         Ok(())
@@ -278,7 +278,7 @@ impl Jobs {
             self.holds_judged += 1;
             if !matches!(job.state, State::Ready { .. }) {
                 // This does not show that it is no longer set aside.
-                job.told = Told::Perhaps;
+                job.lasting = Lasting::Uncertain;
             }
             job.state = State::Held { by: conn, deadline: now + job.ttr_ms };
             job.changed = now;
@@ -292,7 +292,7 @@ impl Jobs {
             job.state = State::Assigned { to: conn };
         }
         match self.ended.get(&id) {
-            Some(end) if end.is_told() => Err(format!("job {id} was ended before")),
+            Some(end) if end.is_certain() => Err(format!("job {id} was ended before")),
             _ => Ok(()),
         }
     }
@@ -308,7 +308,7 @@ impl Jobs {
 
     /// `but`: the connection that can hold it.
     fn check_not_held_by_others(&self, but: Option<Conn>, id: u64, now: u64) -> Checked {
-        if self.ended.get(&id).is_some_and(|end| end.is_told()) {
+        if self.ended.get(&id).is_some_and(|end| end.is_certain()) {
             return Err("the job was ended before".into());
         }
         match self.known.get(&id).map(|job| job.state) {
@@ -330,28 +330,28 @@ impl Jobs {
         }
     }
 
-    pub(super) fn deleted(&mut self, mark: Mark, id: u64, now: u64) -> Checked {
-        self.check_not_held_by_others(Some(mark.conn), id, now)?;
+    pub(super) fn deleted(&mut self, reply_end: ReplyEnd, id: u64, now: u64) -> Checked {
+        self.check_not_held_by_others(Some(reply_end.conn), id, now)?;
         self.known.remove(&id);
-        self.ended.insert(id, End { at: now, told: Told::By(mark) });
+        self.ended.insert(id, End { at: now, lasting: Lasting::IfSent(reply_end) });
         Ok(())
     }
 
     pub(super) fn released(
         &mut self,
-        mark: Mark,
+        reply_end: ReplyEnd,
         id: u64,
         (pri, delay): (u32, u32),
         now: u64,
     ) -> Checked {
-        self.check_holder(mark.conn, id, now)?;
-        self.change(mark, id, Some(pri), entering(delay, now), now);
+        self.check_holder(reply_end.conn, id, now)?;
+        self.change(reply_end, id, Some(pri), entering(delay, now), now);
         Ok(())
     }
 
-    pub(super) fn buried(&mut self, mark: Mark, id: u64, pri: u32, now: u64) -> Checked {
-        self.check_holder(mark.conn, id, now)?;
-        self.change(mark, id, Some(pri), State::Buried, now);
+    pub(super) fn buried(&mut self, reply_end: ReplyEnd, id: u64, pri: u32, now: u64) -> Checked {
+        self.check_holder(reply_end.conn, id, now)?;
+        self.change(reply_end, id, Some(pri), State::Buried, now);
         Ok(())
     }
 
@@ -364,32 +364,32 @@ impl Jobs {
         Ok(())
     }
 
-    fn change(&mut self, mark: Mark, id: u64, pri: Option<u32>, state: State, now: u64) {
+    fn change(&mut self, reply_end: ReplyEnd, id: u64, pri: Option<u32>, state: State, now: u64) {
         if let Some(job) = self.known.get_mut(&id) {
             job.pri = pri.or(job.pri);
             job.state = state;
             job.due = state.due();
             job.changed = now;
-            job.told = Told::By(mark);
+            job.lasting = Lasting::IfSent(reply_end);
         }
     }
 
     // --- Kicks ---
 
-    pub(super) fn kicked_one(&mut self, mark: Mark, id: u64, now: u64) -> Checked {
+    pub(super) fn kicked_one(&mut self, reply_end: ReplyEnd, id: u64, now: u64) -> Checked {
         self.check_not_held_by_others(None, id, now)?;
-        self.change(mark, id, None, State::Ready { since: now }, now);
+        self.change(reply_end, id, None, State::Ready { since: now }, now);
         Ok(())
     }
 
-    /// A client kicked some jobs of a tube, or of any tube. The reply does not name them.
-    pub(super) fn kicked(&mut self, tube: Option<&str>, told: Told) {
+    /// A client kicked some jobs of a queue, or of any queue. The reply does not name them.
+    pub(super) fn kicked(&mut self, queue: Option<&str>, lasting: Lasting) {
         for job in self.known.values_mut() {
             let may_be_meant =
                 matches!(job.state, State::Buried | State::Delayed { .. } | State::Unknown);
-            if may_be_meant && (tube.is_none_or(|tube| job.tube == tube) || !self.alone) {
+            if may_be_meant && (queue.is_none_or(|queue| job.queue == queue) || !self.alone) {
                 job.state = State::Unknown;
-                job.told = told;
+                job.lasting = lasting;
             }
         }
     }
@@ -398,7 +398,7 @@ impl Jobs {
 
     pub(super) fn seen(&self, id: u64) -> Checked {
         match self.ended.get(&id) {
-            Some(end) if end.is_told() => Err("the job was ended before".into()),
+            Some(end) if end.is_certain() => Err("the job was ended before".into()),
             _ => Ok(()),
         }
     }
@@ -445,21 +445,21 @@ impl Jobs {
         }
     }
 
-    /// Another process begins. `was_told` says which replies certainly remain true.
-    pub(super) fn restarted(&mut self, now: u64, was_told: impl Fn(Mark) -> bool) {
-        let after = |told: Told| match told {
-            Told::By(mark) if was_told(mark) => Told::Surely,
-            Told::By(_) => Told::Perhaps,
-            told => told,
+    /// Another process begins. `was_sent` says which replies certainly remain true.
+    pub(super) fn restarted(&mut self, now: u64, was_sent: impl Fn(ReplyEnd) -> bool) {
+        let after = |lasting: Lasting| match lasting {
+            Lasting::IfSent(reply_end) if was_sent(reply_end) => Lasting::Certain,
+            Lasting::IfSent(_) => Lasting::Uncertain,
+            lasting => lasting,
         };
         for job in self.known.values_mut() {
             job.put = after(job.put);
-            job.told = after(job.told);
+            job.lasting = after(job.lasting);
             job.changed = now;
             // The oracle judges orders only within one life.
             job.pri = None;
             match &mut job.state {
-                _ if matches!(job.told, Told::Perhaps) => job.state = State::Unknown,
+                _ if matches!(job.lasting, Lasting::Uncertain) => job.state = State::Unknown,
                 State::Ready { since } => *since = now.max(job.due),
                 // It may have been given back before, and have become due again.
                 State::Held { .. } | State::Assigned { .. } => job.state = State::Unknown,
@@ -467,14 +467,14 @@ impl Jobs {
             }
         }
         for end in self.ended.values_mut() {
-            end.told = after(end.told);
+            end.lasting = after(end.lasting);
         }
-        for tube in self.tubes.values_mut() {
-            tube.waited = None;
+        for queue in self.queues.values_mut() {
+            queue.waited = None;
         }
         if self.kicks_under_way || self.kicks_go_on {
             // No reply said how far these kicks came.
-            self.kicked(None, Told::Perhaps);
+            self.kicked(None, Lasting::Uncertain);
         }
         (self.kicks_under_way, self.kicks_go_on) = (false, false);
     }

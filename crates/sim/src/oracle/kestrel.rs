@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::items::{Came, Delivery, Items};
+use super::items::{Arrival, Delivery, Items};
 use super::memcache::{self, Get, Reply, Request};
-use super::{Conn, Mark};
+use super::{Conn, ReplyEnd};
 use crate::Checked;
 
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ struct Stream {
 #[derive(Debug)]
 struct Pending {
     request: Request,
-    came: Came,
+    arrival: Arrival,
 }
 
 impl Connections {
@@ -46,13 +46,13 @@ impl Connections {
 
     pub(super) fn restarted(&mut self, items: &mut Items, now: u64) {
         items.tick += 1;
-        items.calmed();
+        items.note_no_waits();
         for (conn, stream) in std::mem::take(&mut self.streams) {
             stream.end_opens(conn, items, now);
         }
     }
 
-    pub(super) fn heard(
+    pub(super) fn observe(
         &mut self,
         (conn, sent, answer): (Conn, &[u8], &[u8]),
         items: &mut Items,
@@ -70,13 +70,13 @@ impl Connections {
                 Request::Empty(queue) => items.may_vanish(queue),
                 _ => {}
             }
-            let came = Came { tick: items.tick, at: now, waited: false };
-            stream.pending.push_back(Pending { request, came });
+            let arrival = Arrival { tick: items.tick, at: now, waited: false };
+            stream.pending.push_back(Pending { request, arrival });
         }
         self.note_waits(items);
         let stream = self.streams.get_mut(&conn).expect("it was just there");
         stream.judge_replies(conn, items, now)?;
-        stream.pending.iter_mut().for_each(|pending| pending.came.waited = true);
+        stream.pending.iter_mut().for_each(|pending| pending.arrival.waited = true);
         items.tick += 1;
         self.note_waits(items);
         Ok(())
@@ -85,9 +85,9 @@ impl Connections {
     /// A waiting client can be given an item long before the reply, and a request that empties a
     /// queue can be unfinished.
     fn note_waits(&self, items: &mut Items) {
-        items.calmed();
+        items.note_no_waits();
         let pending = self.streams.values().flat_map(|stream| &stream.pending);
-        for pending in pending.filter(|pending| pending.came.waited) {
+        for pending in pending.filter(|pending| pending.arrival.waited) {
             match &pending.request {
                 Request::Get(get) => items.disturbed(&get.queue),
                 Request::Monitor(queue) | Request::Empty(queue) => items.disturbed(queue),
@@ -138,7 +138,7 @@ impl Stream {
             let Some(reply) = memcache::reply(&mut self.output)? else { return Ok(()) };
             self.read += (before - self.output.len()) as u64;
             items.tick += 1;
-            let mark = Mark { conn, end: self.read };
+            let reply_end = ReplyEnd { conn, end: self.read };
             let Some(mut pending) = self.pending.pop_front() else {
                 // The server replied with an error to the first part of a request.
                 if self.input.is_empty() {
@@ -146,11 +146,12 @@ impl Stream {
                 }
                 continue;
             };
-            self.judge(mark, &pending, &reply, items, now)
-                .map_err(|error| format!("{:?}, {reply:?}: {error}", Brief(&pending.request)))?;
+            self.judge(reply_end, &pending, &reply, items, now).map_err(|error| {
+                format!("{:?}, {reply:?}: {error}", WithoutBody(&pending.request))
+            })?;
             if matches!((&pending.request, &reply), (Request::Monitor(_), Reply::Item { .. })) {
                 // The server looks for the next item after that.
-                (pending.came.tick, pending.came.at) = (items.tick, now);
+                (pending.arrival.tick, pending.arrival.at) = (items.tick, now);
                 self.pending.push_front(pending);
             }
         }
@@ -158,42 +159,42 @@ impl Stream {
 
     fn judge(
         &mut self,
-        mark: Mark,
+        reply_end: ReplyEnd,
         pending: &Pending,
         reply: &Reply,
         items: &mut Items,
         now: u64,
     ) -> Checked {
-        let came = pending.came;
+        let arrival = pending.arrival;
         match (&pending.request, reply) {
             (Request::Set { queue, expiry, body }, Reply::Line(line)) => match line.as_str() {
-                "STORED" => return items.stored(mark, (queue, *expiry, body), came, now),
+                "STORED" => return items.stored(reply_end, (queue, *expiry, body), arrival, now),
                 _ => items.refused(body),
             },
             (Request::Get(get), reply) => {
-                return self.judge_get(mark, get, came, reply, items, now);
+                return self.judge_get(reply_end, get, arrival, reply, items, now);
             }
             (Request::Monitor(queue), Reply::Item { queue: named, body }) => {
                 check_name(queue, named)?;
-                items.was_used(queue, came);
+                items.was_used(queue, arrival);
                 let (opens, peeks) = (true, false);
-                let delivery = Delivery { mark, queue, body, opens, peeks, came, now };
+                let delivery = Delivery { reply_end, queue, body, opens, peeks, arrival, now };
                 let id = items.delivered(&delivery)?;
                 self.note_open(queue, id);
             }
             (Request::Confirm { queue, count }, Reply::Line(line)) if line == "END" => {
                 for _ in 0..*count {
-                    self.confirm_oldest(queue, mark, items, now);
+                    self.confirm_oldest(queue, reply_end, items, now);
                 }
             }
             (Request::Empty(queue), Reply::Line(line)) => {
                 items.may_vanish(queue);
                 if line == "DELETED" || line == "END" {
-                    items.emptied(Some(queue), mark, came, line == "DELETED");
+                    items.emptied(Some(queue), reply_end, arrival, line == "DELETED");
                 }
             }
             (Request::FlushAll, Reply::Line(line)) if line.starts_with("Flushed") => {
-                items.emptied(None, mark, came, false);
+                items.emptied(None, reply_end, arrival, false);
             }
             _ => {}
         }
@@ -202,9 +203,9 @@ impl Stream {
 
     fn judge_get(
         &mut self,
-        mark: Mark,
+        reply_end: ReplyEnd,
         get: &Get,
-        came: Came,
+        arrival: Arrival,
         reply: &Reply,
         items: &mut Items,
         now: u64,
@@ -217,29 +218,29 @@ impl Stream {
             return Ok(());
         }
         if get.aborts {
-            self.end_oldest(queue, mark.conn, items, now, |items, id| {
-                items.given_back(id, queue, mark.conn);
+            self.end_oldest(queue, reply_end.conn, items, now, |items, id| {
+                items.given_back(id, queue, reply_end.conn);
             });
             return Ok(());
         }
         if get.closes {
-            self.confirm_oldest(queue, mark, items, now);
+            self.confirm_oldest(queue, reply_end, items, now);
         }
         if get.fetches() {
-            items.was_used(queue, came);
+            items.was_used(queue, arrival);
         }
         match reply {
             Reply::Item { queue: named, body } => {
                 check_name(queue, named)?;
                 let (opens, peeks) = (get.opens, get.peeks);
-                let delivery = Delivery { mark, queue, body, opens, peeks, came, now };
+                let delivery = Delivery { reply_end, queue, body, opens, peeks, arrival, now };
                 let id = items.delivered(&delivery)?;
                 if opens {
                     self.note_open(queue, id);
                 }
                 Ok(())
             }
-            Reply::Line(_) if get.fetches() && !came.waited => items.check_nothing_ready(queue),
+            Reply::Line(_) if get.fetches() && !arrival.waited => items.check_nothing_ready(queue),
             Reply::Line(_) => Ok(()),
         }
     }
@@ -254,9 +255,9 @@ impl Stream {
         opens.push_back(id);
     }
 
-    fn confirm_oldest(&mut self, queue: &str, mark: Mark, items: &mut Items, now: u64) {
-        self.end_oldest(queue, mark.conn, items, now, |items, id| {
-            items.confirmed(id, queue, mark);
+    fn confirm_oldest(&mut self, queue: &str, reply_end: ReplyEnd, items: &mut Items, now: u64) {
+        self.end_oldest(queue, reply_end.conn, items, now, |items, id| {
+            items.confirmed(id, queue, reply_end);
         });
     }
 
@@ -293,9 +294,9 @@ fn check_name(asked: &str, named: &str) -> Checked {
 }
 
 /// A request without its body.
-struct Brief<'a>(&'a Request);
+struct WithoutBody<'a>(&'a Request);
 
-impl std::fmt::Debug for Brief<'_> {
+impl std::fmt::Debug for WithoutBody<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Request::Set { queue, expiry, body } => {

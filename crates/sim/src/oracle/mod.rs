@@ -34,28 +34,28 @@ type Conn = u64;
 
 /// The end of a reply within all bytes to its connection.
 #[derive(Copy, Clone, Debug)]
-struct Mark {
+struct ReplyEnd {
     conn: Conn,
     end: u64,
 }
 
 /// Whether a change is certain to last.
 #[derive(Copy, Clone, Debug)]
-enum Told {
+enum Lasting {
     /// It is certain if this reply leaves the server.
-    By(Mark),
-    Surely,
+    IfSent(ReplyEnd),
+    Certain,
     /// A crash may have undone it.
-    Perhaps,
+    Uncertain,
 }
 
-/// What clients know for certain after a death of the server.
+/// What clients know for certain after the end of a process.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Left {
+pub(crate) enum Certain {
     /// All changes: the server ended on request.
     All,
     /// All changes whose replies left the server.
-    Told,
+    Sent,
     /// Nothing is certain.
     Nothing,
 }
@@ -94,7 +94,7 @@ struct Stream {
 #[derive(Debug)]
 struct Pending {
     request: Request,
-    came: u64,
+    arrival: u64,
     /// Other calls came between the request and its reply.
     waited: bool,
 }
@@ -174,12 +174,12 @@ impl Oracle {
     }
 
     /// A connection received the bytes `sent` and replied with `answer`.
-    pub(crate) fn heard(&mut self, conn: Conn, sent: &[u8], answer: &[u8], now: u64) -> Checked {
+    pub(crate) fn observe(&mut self, conn: Conn, sent: &[u8], answer: &[u8], now: u64) -> Checked {
         self.items.passed(now);
         let Some(stream) = self.conns.get_mut(&conn) else {
             return self
                 .kestrel
-                .heard((conn, sent, answer), &mut self.items, now)
+                .observe((conn, sent, answer), &mut self.items, now)
                 .map_err(|error| format!("oracle: connection {conn}: {error}"));
         };
         if self.is_blind {
@@ -188,21 +188,21 @@ impl Oracle {
         stream.input.extend_from_slice(sent);
         stream.output.extend_from_slice(answer);
         match stream.protocol {
-            Protocol::Beanstalk => self.heard_beanstalk(conn, now),
-            Protocol::Gearman => self.heard_gearman(conn),
+            Protocol::Beanstalk => self.observe_beanstalk(conn, now),
+            Protocol::Gearman => self.observe_gearman(conn),
             Protocol::Kestrel(_) => Ok(()),
         }
         .map_err(|error| format!("oracle: connection {conn}: {error}"))
     }
 
-    fn heard_beanstalk(&mut self, conn: Conn, now: u64) -> Checked {
+    fn observe_beanstalk(&mut self, conn: Conn, now: u64) -> Checked {
         let stream = self.conns.get_mut(&conn).expect("it was just there");
         while let Some(request) = wire::request(&mut stream.input, &mut stream.body) {
             if request == Request::Unclear {
                 self.is_blind = true;
                 return Ok(());
             }
-            stream.pending.push_back(Pending { request, came: now, waited: false });
+            stream.pending.push_back(Pending { request, arrival: now, waited: false });
         }
         self.note_waits(now);
         loop {
@@ -210,11 +210,11 @@ impl Oracle {
             let before = stream.output.len();
             let Some(reply) = wire::reply(&mut stream.output)? else { break };
             stream.read += (before - stream.output.len()) as u64;
-            let mark = Mark { conn, end: stream.read };
+            let reply_end = ReplyEnd { conn, end: stream.read };
             let Some(pending) = stream.pending.pop_front() else {
                 return Err(format!("{reply:?} answers nothing"));
             };
-            self.judge(mark, &pending, &reply, now)
+            self.judge(reply_end, &pending, &reply, now)
                 .map_err(|error| format!("{:?}, {reply:?}: {error}", pending.request))?;
         }
         let stream = self.conns.get_mut(&conn).expect("it was just there");
@@ -232,8 +232,8 @@ impl Oracle {
                 pending.waited && matches!(pending.request, Request::Reserve { .. })
             });
             if waits {
-                for tube in &stream.watched {
-                    self.jobs.waited_at(tube, now);
+                for queue in &stream.watched {
+                    self.jobs.waited_at(queue, now);
                 }
             }
         }
@@ -242,8 +242,14 @@ impl Oracle {
             self.conns.values().any(|stream| stream.pending.iter().any(kicking));
     }
 
-    fn judge(&mut self, mark: Mark, pending: &Pending, reply: &Reply, now: u64) -> Checked {
-        let stream = self.conns.get_mut(&mark.conn).expect("it was just there");
+    fn judge(
+        &mut self,
+        reply_end: ReplyEnd,
+        pending: &Pending,
+        reply: &Reply,
+        now: u64,
+    ) -> Checked {
+        let stream = self.conns.get_mut(&reply_end.conn).expect("it was just there");
         let jobs = &mut self.jobs;
         let word = reply.word.as_str();
         match (&pending.request, word) {
@@ -253,30 +259,38 @@ impl Oracle {
             }
             (Request::Ignore(name), "WATCHING") => stream.watched.retain(|known| known != name),
             (Request::Put { pri, delay, ttr }, "INSERTED") => {
-                let tube = stream.used.clone();
-                return jobs.inserted(mark, reply.id, &tube, (*pri, *delay, *ttr), now);
+                let queue = stream.used.clone();
+                return jobs.inserted(reply_end, reply.id, &queue, (*pri, *delay, *ttr), now);
             }
             (Request::Reserve { .. }, "RESERVED") => {
                 self.items.drained(None, &reply.body)?;
                 if !pending.waited {
                     jobs.check_order(reply.id, &stream.watched, now)?;
                 }
-                return jobs.reserved(mark.conn, reply.id, pending.came, pending.waited, now);
+                return jobs.reserved(
+                    reply_end.conn,
+                    reply.id,
+                    pending.arrival,
+                    pending.waited,
+                    now,
+                );
             }
             (Request::Reserve { timeout: Some(0) }, "TIMED_OUT") if !pending.waited => {
                 return jobs.check_nothing_ready(&stream.watched, now);
             }
             (Request::ReserveJob(id), "RESERVED") => {
-                return jobs.reserved_by_id(mark.conn, *id, now);
+                return jobs.reserved_by_id(reply_end.conn, *id, now);
             }
-            (Request::Delete(id), "DELETED") => return jobs.deleted(mark, *id, now),
+            (Request::Delete(id), "DELETED") => return jobs.deleted(reply_end, *id, now),
             (Request::Release { id, pri, delay }, "RELEASED") => {
-                return jobs.released(mark, *id, (*pri, *delay), now);
+                return jobs.released(reply_end, *id, (*pri, *delay), now);
             }
-            (Request::Bury { id, pri }, "BURIED") => return jobs.buried(mark, *id, *pri, now),
-            (Request::Touch(id), "TOUCHED") => return jobs.touched(mark.conn, *id, now),
-            (Request::KickJob(id), "KICKED") => return jobs.kicked_one(mark, *id, now),
-            (Request::Kick, "KICKED") => jobs.kicked(Some(&stream.used), Told::By(mark)),
+            (Request::Bury { id, pri }, "BURIED") => return jobs.buried(reply_end, *id, *pri, now),
+            (Request::Touch(id), "TOUCHED") => return jobs.touched(reply_end.conn, *id, now),
+            (Request::KickJob(id), "KICKED") => return jobs.kicked_one(reply_end, *id, now),
+            (Request::Kick, "KICKED") => {
+                jobs.kicked(Some(&stream.used), Lasting::IfSent(reply_end));
+            }
             (Request::Pause { name, seconds }, "PAUSED") => jobs.paused(name, *seconds, now),
             (Request::Look(id), "FOUND" | "OK") => return jobs.seen(*id),
             (Request::Look(id) | Request::KickJob(id), "NOT_FOUND") => {
@@ -297,7 +311,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn heard_gearman(&mut self, conn: Conn) -> Checked {
+    fn observe_gearman(&mut self, conn: Conn) -> Checked {
         let stream = self.conns.get_mut(&conn).expect("it was just there");
         while let Some((kind, id, _)) = wire::packet(&mut stream.input) {
             if let (wire::WORK_COMPLETE, Some(id)) = (kind, id) {
@@ -326,22 +340,24 @@ impl Oracle {
     }
 
     /// Another process begins. It has no connections.
-    pub(crate) fn restarted(&mut self, left: Left, now: u64) {
+    pub(crate) fn restarted(&mut self, left: Certain, now: u64) {
         let is_stopped = std::mem::take(&mut self.is_stopped);
-        let left = if is_stopped { Left::All } else { left };
-        let told = std::mem::take(&mut self.left);
+        let left = if is_stopped { Certain::All } else { left };
+        let lasting = std::mem::take(&mut self.left);
         self.conns.clear();
-        let was_told = |mark: Mark| told.get(&mark.conn).is_some_and(|left| *left >= mark.end);
+        let was_sent = |reply_end: ReplyEnd| {
+            lasting.get(&reply_end.conn).is_some_and(|left| *left >= reply_end.end)
+        };
         self.kestrel.restarted(&mut self.items, now);
-        self.items.restarted(left, |mark| match left {
-            Left::All => true,
-            Left::Told => was_told(mark),
-            Left::Nothing => false,
+        self.items.restarted(left, |reply_end| match left {
+            Certain::All => true,
+            Certain::Sent => was_sent(reply_end),
+            Certain::Nothing => false,
         });
         match left {
-            Left::All => self.jobs.restarted(now, |_| true),
-            Left::Told => self.jobs.restarted(now, was_told),
-            Left::Nothing => self.jobs.restarted(now, |_| false),
+            Certain::All => self.jobs.restarted(now, |_| true),
+            Certain::Sent => self.jobs.restarted(now, was_sent),
+            Certain::Nothing => self.jobs.restarted(now, |_| false),
         }
     }
 
@@ -360,8 +376,8 @@ impl Oracle {
     }
 
     /// The judgements that the oracle made without doubt.
-    pub(crate) fn judged(&self) -> Judged {
-        Judged {
+    pub(crate) fn judged(&self) -> Judgements {
+        Judgements {
             orders: self.jobs.orders_judged,
             holds: self.jobs.holds_judged,
             item_orders: self.items.orders_judged,
@@ -374,7 +390,7 @@ impl Oracle {
 
 /// How many judgements the oracle made, of each kind.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
-pub struct Judged {
+pub struct Judgements {
     /// Pairs of jobs with a necessary order.
     pub orders: u64,
     /// Hand-outs of jobs.

@@ -4,7 +4,7 @@ use broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 
 /// The settings of one queue that the oracle looks at.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Asked {
+pub(super) struct QueueRules {
     pub(super) jobs_max: Option<u64>,
     pub(super) bytes_max: Option<u64>,
     pub(super) item_bytes_max: Option<u64>,
@@ -16,7 +16,7 @@ pub(super) struct Asked {
     pub(super) is_alias: bool,
 }
 
-impl Asked {
+impl QueueRules {
     /// Whether the server can refuse a put.
     pub(super) fn has_limit(&self) -> bool {
         self.jobs_max.is_some() || self.bytes_max.is_some() || self.item_bytes_max.is_some()
@@ -50,13 +50,13 @@ impl Asked {
 
 /// All earlier rules, and those that can be in force now.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct RuleHistory {
     ever: Vec<Rules>,
     now: Vec<Rules>,
     is_changing: bool,
 }
 
-impl Book {
+impl RuleHistory {
     pub(super) fn new() -> Self {
         Self { ever: vec![Rules::default()], now: vec![Rules::default()], is_changing: false }
     }
@@ -66,7 +66,7 @@ impl Book {
         self.ever.iter().all(|rules| rules.0.is_empty())
     }
 
-    /// `in_slices`: queues can follow the earlier rules until [`Book::settled`].
+    /// `in_slices`: queues can follow the earlier rules until [`RuleHistory::settled`].
     pub(super) fn changed(&mut self, rules: &Rules, in_slices: bool) {
         self.ever.push(rules.clone());
         self.now.push(rules.clone());
@@ -91,9 +91,9 @@ impl Book {
 
     /// All settings that can apply to a queue now. `as_child`: the queue certainly is what its name
     /// says.
-    pub(super) fn asked(&self, queue: &str, as_child: bool) -> Vec<Asked> {
+    pub(super) fn rules_of(&self, queue: &str, as_child: bool) -> Vec<QueueRules> {
         let parent = parent_of(queue);
-        let mut all: Vec<Asked> =
+        let mut all: Vec<QueueRules> =
             self.now.iter().map(|rules| resolve(rules, queue, parent)).collect();
         if !as_child && parent.is_some() {
             all.extend(self.now.iter().map(|rules| resolve(rules, queue, None)));
@@ -103,8 +103,8 @@ impl Book {
 
     /// The settings that certainly apply to a queue. If its name is that of a child, it has a
     /// parent.
-    pub(super) fn certainly_asked(&self, queue: &str) -> Option<Asked> {
-        let mut all = self.asked(queue, true);
+    pub(super) fn certain_rules_of(&self, queue: &str) -> Option<QueueRules> {
+        let mut all = self.rules_of(queue, true);
         let first = all.pop()?;
         all.iter().all(|other| *other == first).then_some(first)
     }
@@ -135,7 +135,7 @@ impl Book {
 
     fn settings(&self) -> impl Iterator<Item = &Setting> {
         let rules = self.ever.iter().flat_map(|rules| &rules.0);
-        rules.flat_map(|rule| &rule.settings).map(|asked| &asked.setting)
+        rules.flat_map(|rule| &rule.settings).map(|rule_setting| &rule_setting.setting)
     }
 }
 
@@ -146,21 +146,21 @@ pub(super) fn parent_of(queue: &str) -> Option<&str> {
 
 /// For each setting the last matching rule wins. A child has its parent's settings, except for the
 /// destinations of the parent's puts. Then come the rules that match only the child's own name.
-fn resolve(rules: &Rules, queue: &str, parent: Option<&str>) -> Asked {
-    let mut asked = Asked::default();
+fn resolve(rules: &Rules, queue: &str, parent: Option<&str>) -> QueueRules {
+    let mut resolved = QueueRules::default();
     let is_of_parent = |rule: &Rule| parent.is_some_and(|parent| matches(rule, parent));
     for rule in rules.0.iter().filter(|rule| is_of_parent(rule)) {
         for setting in &rule.settings {
             match &setting.setting {
                 Setting::FanoutOnly(_) | Setting::Alias(_) | Setting::CopyTo(_) => {}
-                setting => asked.apply(setting),
+                setting => resolved.apply(setting),
             }
         }
     }
     for rule in rules.0.iter().filter(|rule| !is_of_parent(rule) && matches(rule, queue)) {
-        rule.settings.iter().for_each(|setting| asked.apply(&setting.setting));
+        rule.settings.iter().for_each(|setting| resolved.apply(&setting.setting));
     }
-    asked
+    resolved
 }
 
 fn matches(rule: &Rule, queue: &str) -> bool {

@@ -1,6 +1,6 @@
 //! Records with a broken promise, and similar records without one.
 
-use super::{Left, Oracle};
+use super::{Certain, Oracle};
 use crate::protocol::Protocol;
 
 /// An oracle that watches three clients of beanstalkd.
@@ -14,15 +14,15 @@ fn watching() -> Oracle {
 fn judge(oracle: &mut Oracle, calls: &[(u64, &str, &str, u64)]) -> Result<(), String> {
     calls.iter().try_for_each(|(conn, sent, answer, now)| {
         let answer = answer.replace('\n', "\r\n");
-        oracle.heard(*conn, sent.replace('\n', "\r\n").as_bytes(), answer.as_bytes(), *now)?;
+        oracle.observe(*conn, sent.replace('\n', "\r\n").as_bytes(), answer.as_bytes(), *now)?;
         oracle.left(*conn, answer.len());
         Ok(())
     })
 }
 
 fn assert_broken(calls: &[(u64, &str, &str, u64)], words: &str) {
-    let told = judge(&mut watching(), calls).expect_err("a promise was broken");
-    assert!(told.contains(words), "{told}");
+    let error = judge(&mut watching(), calls).expect_err("a promise was broken");
+    assert!(error.contains(words), "{error}");
     // Only the last call breaks a promise.
     let before = &calls[..calls.len() - 1];
     judge(&mut watching(), before).expect("nothing is wrong yet");
@@ -71,7 +71,7 @@ fn a_ready_job_is_not_withheld() {
     assert_broken(&[PUT, (2, "reserve-with-timeout 0\n", "TIMED_OUT\n", 20)], "was ready");
     let pause = (1, "pause-tube default 1\n", "PAUSED\n", 11);
     let calls = [PUT, pause, (2, "reserve-with-timeout 0\n", "TIMED_OUT\n", 20)];
-    judge(&mut watching(), &calls).expect("the tube is paused");
+    judge(&mut watching(), &calls).expect("the queue is paused");
 }
 
 #[test]
@@ -110,10 +110,11 @@ fn a_job_that_was_acknowledged_does_not_vanish() {
 fn after_a_crash_what_clients_were_told_holds_and_the_rest_is_open() {
     let delete = (2, "delete 1\n", "DELETED\n", 30);
     let sees = (4, "peek 1\n", "FOUND 1 1\na\n", 50);
-    for (left, is_open) in [(Left::Told, false), (Left::Nothing, true), (Left::All, false)] {
+    for (left, is_open) in [(Certain::Sent, false), (Certain::Nothing, true), (Certain::All, false)]
+    {
         let mut oracle = watching();
         judge(&mut oracle, &[PUT, TAKE, delete]).expect("nothing is wrong yet");
-        if left == Left::All {
+        if left == Certain::All {
             oracle.stopped_cleanly();
         }
         oracle.restarted(left, 40);
@@ -121,8 +122,8 @@ fn after_a_crash_what_clients_were_told_holds_and_the_rest_is_open() {
         assert_eq!(judge(&mut oracle, &[sees]).is_ok(), is_open, "{left:?}");
     }
     let mut oracle = watching();
-    oracle.heard(1, b"put 5 0 2 1\r\na\r\n", b"INSERTED 1\r\n", 10).expect("a put is right");
-    oracle.restarted(Left::Told, 40);
+    oracle.observe(1, b"put 5 0 2 1\r\na\r\n", b"INSERTED 1\r\n", 10).expect("a put is right");
+    oracle.restarted(Certain::Sent, 40);
     oracle.check_all_ended().expect("the acknowledgement never left the server");
 }
 
@@ -132,7 +133,7 @@ fn assert_may_be_set_aside_after_a_crash(calls: &[(u64, &str, &str, u64)], wall:
     let mut oracle = watching();
     judge(&mut oracle, calls).expect("nothing is wrong yet");
     oracle.closed(2, 60);
-    oracle.restarted(Left::Told, wall);
+    oracle.restarted(Certain::Sent, wall);
     oracle.opened(4, Protocol::Beanstalk);
     let none = (4, "reserve-with-timeout 0\n", "TIMED_OUT\n", wall + 10);
     judge(&mut oracle, &[none]).expect("the job may be set aside again");

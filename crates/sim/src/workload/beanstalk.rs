@@ -1,6 +1,6 @@
 //! Simulated clients of beanstalkd.
 
-use super::{Known, body_len, mostly_held, random_bytes, tube};
+use super::{Known, body_len, mostly_held, queue, random_bytes};
 use crate::plan::Plan;
 use crate::rng::Rng;
 
@@ -9,7 +9,7 @@ pub(super) enum Role {
     Producer,
     Worker,
     Admin,
-    /// Moves from tube to tube, so that tubes vanish and come back.
+    /// Moves from queue to queue, so that queues vanish and come back.
     Wanderer,
     Anything,
 }
@@ -106,7 +106,7 @@ impl Role {
 }
 
 /// The job in a reply, if any, and whether the client holds it from now on.
-pub(super) fn hear(reply: &[u8]) -> (Option<u64>, bool) {
+pub(super) fn read_reply(reply: &[u8]) -> (Option<u64>, bool) {
     let line = reply.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let text = String::from_utf8_lossy(line);
     let mut words = text.split(' ');
@@ -175,8 +175,8 @@ impl Writer<'_> {
             "reserve-with-timeout" => format!(" {}", *rng.pick(&[0, 0, 0, 1, 2, 5, 60])),
             "kick" => format!(" {}", *rng.pick(&[0, 1, 1, 2, 5, 100])),
             "reserve-job" | "kick-job" | "peek" | "stats-job" => format!(" {}", known.any(rng)),
-            "use" | "watch" | "ignore" | "stats-tube" => format!(" {}", tube(plan, rng)),
-            "pause-tube" => format!(" {} {}", tube(plan, rng), *rng.pick(&[0, 0, 1, 2, 5])),
+            "use" | "watch" | "ignore" | "stats-tube" => format!(" {}", queue(plan, rng)),
+            "pause-tube" => format!(" {} {}", queue(plan, rng), *rng.pick(&[0, 0, 1, 2, 5])),
             _ => String::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! Simulated clients and workers of Gearman.
 
-use super::{Known, body_len, mostly_held, random_bytes, tube};
+use super::{Known, body_len, mostly_held, queue, random_bytes};
 use crate::plan::Plan;
 use crate::rng::Rng;
 
@@ -250,7 +250,7 @@ impl Writer<'_> {
 
     /// Mostly names that clients of other dialects use, too.
     fn function(&mut self) -> &'static str {
-        if self.rng.one_in(12) { "fün" } else { tube(self.plan, self.rng) }
+        if self.rng.one_in(12) { "fün" } else { queue(self.plan, self.rng) }
     }
 
     fn unique(&mut self) -> &'static [u8] {
@@ -331,7 +331,7 @@ pub(super) fn reply_len(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The job in a packet, if any, and whether the worker holds it from now on.
-pub(super) fn hear(reply: &[u8]) -> (Option<u64>, bool) {
+pub(super) fn read_reply(reply: &[u8]) -> (Option<u64>, bool) {
     const JOB_CREATED: u8 = 8;
     const ASSIGNS: [u8; 3] = [11, 31, 40];
     let Some(body) = reply.get(HEADER_BYTES..).filter(|_| reply[0] == 0) else {

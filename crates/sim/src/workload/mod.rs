@@ -24,7 +24,7 @@ pub(crate) struct Known {
 const KNOWN_IDS_MAX: usize = 60;
 
 impl Known {
-    fn heard(&mut self, id: u64) {
+    fn note_id(&mut self, id: u64) {
         self.newest = self.newest.max(id);
         self.ids.push_back(id);
         if self.ids.len() > KNOWN_IDS_MAX {
@@ -32,7 +32,7 @@ impl Known {
         }
     }
 
-    fn heard_lease(&mut self, lease: u64) {
+    fn note_lease(&mut self, lease: u64) {
         self.leases.push_back(lease);
         if self.leases.len() > KNOWN_IDS_MAX {
             self.leases.pop_front();
@@ -127,13 +127,13 @@ impl Client {
             };
             let Some(len) = len else { return replies };
             let reply: Vec<u8> = self.unread.drain(..len).collect();
-            let (heard, is_taken) = match self.kind {
-                ClientKind::Beanstalk(_) => beanstalk::hear(&reply),
-                ClientKind::Gearman(_) => gearman::hear(&reply),
+            let (note_id, is_taken) = match self.kind {
+                ClientKind::Beanstalk(_) => beanstalk::read_reply(&reply),
+                ClientKind::Gearman(_) => gearman::read_reply(&reply),
                 ClientKind::Kestrel(Kestrel::Thrift, _) => {
                     let leases = kestrel::thrift::leases(&reply);
                     for lease in &leases {
-                        known.heard_lease(*lease);
+                        known.note_lease(*lease);
                     }
                     self.held.extend(leases);
                     (None, false)
@@ -141,8 +141,8 @@ impl Client {
                 // No reply names a job.
                 ClientKind::Kestrel(..) => (None, false),
             };
-            if let Some(id) = heard {
-                known.heard(id);
+            if let Some(id) = note_id {
+                known.note_id(id);
                 if is_taken {
                     self.held.push(id);
                 }
@@ -204,13 +204,13 @@ fn mostly_held(held: &mut Vec<u64>, gives_it_up: bool, known: &Known, rng: &mut 
     if gives_it_up { held.swap_remove(index) } else { held[index] }
 }
 
-fn tube(plan: &Plan, rng: &mut Rng) -> &'static str {
+fn queue(plan: &Plan, rng: &mut Rng) -> &'static str {
     // Kestrel's clients choose by their own rules.
     if plan.shares[2] > 0 && rng.one_in(8) {
         return ["a+x", "b-2", "al"][rng.index(3)];
     }
     let names = ["default", "a", "b-2", "(c)", "d/e", "f.$;+_"];
-    names[rng.below(plan.tubes) as usize]
+    names[rng.below(plan.queues) as usize]
 }
 
 /// The length of a body. The largest bodies and the ones that are too big are rare, because they

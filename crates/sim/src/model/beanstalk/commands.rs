@@ -33,7 +33,7 @@ impl Model {
                 conn.reading = Reading::Body { pri, delay, ttr, size: size as usize };
                 return Ok(());
             }
-            Command::Use(name) => self.use_tube(place, &name),
+            Command::Use(name) => self.use_queue(place, &name),
             Command::Watch(name) => self.watch(place, &name),
             Command::Ignore(name) => self.ignore(place, &name),
             Command::Reserve => match self.reserve(place, None) {
@@ -62,7 +62,7 @@ impl Model {
             Command::KickJob(id) => outcome("KICKED", self.kick_job(id)),
             Command::Kick(bound) => match self.kick(place, bound) {
                 Some(count) => {
-                    Expected::line(&format!("KICKED {count}"), self.history.tube_need(&used))
+                    Expected::line(&format!("KICKED {count}"), self.history.jobs_need(&used))
                 }
                 None => return Ok(()),
             },
@@ -88,33 +88,33 @@ impl Model {
                 let first = self.first(place, |_, job| {
                     (job.state == State::Ready).then_some((u64::from(job.pri), job.order))
                 });
-                self.found(first, self.history.tube_need(used))
+                self.found(first, self.history.jobs_need(used))
             }
             Command::PeekDelayed => {
                 let first = self.first(place, |id, job| match job.state {
                     State::Delayed { due } => Some((due, id)),
                     _ => None,
                 });
-                self.found(first, self.history.tube_need(used))
+                self.found(first, self.history.jobs_need(used))
             }
             Command::PeekBuried => {
                 let first = self.first(place, |id, job| match job.state {
                     State::Buried { order } => Some((order, id)),
                     _ => None,
                 });
-                self.found(first, self.history.tube_need(used))
+                self.found(first, self.history.jobs_need(used))
             }
             Command::StatsJob(id) => match self.jobs.get(&id) {
                 Some(job) => Expected::lines(self.stats_job_text(id), job.need),
                 None => Expected::line("NOT_FOUND", self.denial(id)),
             },
-            Command::StatsTube(name) if self.tubes.contains_key(name.as_str()) => {
+            Command::StatsTube(name) if self.queues.contains_key(name.as_str()) => {
                 Expected::lines(self.stats_tube_text(&name), 0)
             }
             Command::StatsTube(_) => Expected::line("NOT_FOUND", 0),
             Command::Stats => Expected::lines(self.stats_text(), 0),
             Command::ListTubes => {
-                let names = self.tubes_by_age();
+                let names = self.queues_by_age();
                 Expected::lines(Self::list_text(names.iter().map(|name| &**name)), 0)
             }
             Command::ListTubesWatched => {
@@ -157,8 +157,8 @@ impl Model {
             self.next_id += 1;
             return observed.take(&Expected::line("DRAINING", 0));
         }
-        let tube = self.conn(place).used.clone();
-        let reply = match self.put(&tube, job) {
+        let queue = self.conn(place).used.clone();
+        let reply = match self.put(&queue, job) {
             Ok((id, need)) => Expected::line(&format!("INSERTED {id}"), need),
             Err(refused) => {
                 self.next_id += 1;
@@ -169,15 +169,15 @@ impl Model {
         observed.take(&reply)
     }
 
-    fn use_tube(&mut self, place: Place, name: &str) -> Expected {
-        let next = self.create_tube(name);
+    fn use_queue(&mut self, place: Place, name: &str) -> Expected {
+        let next = self.create_queue(name);
         let last = std::mem::replace(&mut self.conn(place).used, next);
-        self.drop_tube_if_unwanted(&last);
+        self.drop_queue_if_unwanted(&last);
         Expected::line(&format!("USING {name}"), 0)
     }
 
     fn watch(&mut self, place: Place, name: &str) -> Expected {
-        let name = self.create_tube(name);
+        let name = self.create_queue(name);
         let watched = &mut self.conn(place).watched;
         if !watched.contains(&name) {
             watched.push(name);
@@ -187,12 +187,12 @@ impl Model {
 
     fn ignore(&mut self, place: Place, name: &str) -> Expected {
         let watched = &mut self.conn(place).watched;
-        if let Some(index) = watched.iter().position(|tube| &**tube == name) {
+        if let Some(index) = watched.iter().position(|queue| &**queue == name) {
             if watched.len() == 1 {
                 return Expected::line("NOT_IGNORED", 0);
             }
-            let tube = watched.remove(index);
-            self.drop_tube_if_unwanted(&tube);
+            let queue = watched.remove(index);
+            self.drop_queue_if_unwanted(&queue);
         }
         Expected::line(&format!("WATCHING {}", self.conn(place).watched.len()), 0)
     }
@@ -215,8 +215,8 @@ impl Model {
 
     fn first(&self, place: Place, key: impl Fn(u64, &Job) -> Option<(u64, u64)>) -> Option<u64> {
         let used = &self.conns[&place].used;
-        let in_tube = self.jobs.iter().filter(|(_, job)| job.tube == *used);
-        in_tube.filter_map(|(id, job)| Some((key(*id, job)?, *id))).min().map(|(_, id)| id)
+        let in_queue = self.jobs.iter().filter(|(_, job)| job.queue == *used);
+        in_queue.filter_map(|(id, job)| Some((key(*id, job)?, *id))).min().map(|(_, id)| id)
     }
 
     fn found(&self, id: Option<u64>, denial: Need) -> Expected {

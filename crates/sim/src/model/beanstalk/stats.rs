@@ -7,7 +7,7 @@ use super::super::{Model, NEVER, Name, State};
 use super::wire;
 use crate::protocol::Protocol;
 
-/// A name in YAML. These clients use only a few names that are invalid as names of tubes.
+/// A name in YAML. These clients use only a few names that are invalid as names of queues.
 fn scalar(name: &str) -> String {
     if name.is_ascii() { name.to_owned() } else { format!("\"{name}\"") }
 }
@@ -29,7 +29,7 @@ impl Model {
             "---\nid: {id}\ntube: {}\nstate: {state}\npri: {}\nage: {}\ndelay: {}\nttr: {}\n\
              time-left: {}\nfile: {file}\nreserves: {}\ntimeouts: {}\nreleases: {}\nburies: {}\n\
              kicks: {}\n",
-            scalar(&job.tube),
+            scalar(&job.queue),
             job.pri,
             self.now.saturating_sub(job.created) / 1000,
             job.delay,
@@ -50,32 +50,32 @@ impl Model {
     }
 
     pub(in crate::model) fn stats_tube_text(&self, name: &str) -> String {
-        let tube = &self.tubes[name];
+        let queue = &self.queues[name];
         let [urgent, ready, delayed, reserved, buried] = self.counts_of(Some(name));
         let conns = || self.conns.values();
         let using = conns().filter(|conn| &*conn.used == name).count();
-        let watches = |watched: &[Name]| watched.iter().any(|tube| &**tube == name);
+        let watches = |watched: &[Name]| watched.iter().any(|queue| &**queue == name);
         let watching = conns().filter(|conn| watches(&conn.watched)).count();
         let waiting = conns().filter(|conn| conn.waits_for(&name.into())).count();
-        let pause = tube.pause.filter(|pause| pause.until > self.now);
+        let pause = queue.pause.filter(|pause| pause.until > self.now);
         format!(
             "---\nname: {name}\ncurrent-jobs-urgent: {urgent}\ncurrent-jobs-ready: {ready}\n\
              current-jobs-reserved: {reserved}\ncurrent-jobs-delayed: {delayed}\n\
              current-jobs-buried: {buried}\ntotal-jobs: {}\ncurrent-using: {using}\n\
              current-watching: {watching}\ncurrent-waiting: {waiting}\ncmd-delete: {}\n\
              cmd-pause-tube: {}\npause: {}\npause-time-left: {}\n",
-            tube.puts,
-            tube.deletes,
-            tube.pauses,
+            queue.puts,
+            queue.deletes,
+            queue.pauses,
             pause.map_or(0, |pause| pause.seconds),
             pause.map_or(0, |pause| self.seconds_until(pause.until)),
         )
     }
 
-    /// Urgent, ready, delayed, reserved and buried jobs of a tube, or of all tubes.
-    fn counts_of(&self, tube: Option<&str>) -> [u64; 5] {
+    /// Urgent, ready, delayed, reserved and buried jobs of a queue, or of all queues.
+    fn counts_of(&self, queue: Option<&str>) -> [u64; 5] {
         let mut counts = [0; 5];
-        for job in self.jobs.values().filter(|job| tube.is_none_or(|tube| *job.tube == *tube)) {
+        for job in self.jobs.values().filter(|job| queue.is_none_or(|queue| *job.queue == *queue)) {
             match job.state {
                 State::Ready => {
                     counts[0] += u64::from(job.pri < 1024);
@@ -129,7 +129,7 @@ impl Model {
             ("job-timeouts", self.timeouts),
             ("total-jobs", self.puts),
             ("max-job-size", u64::from(self.setting.max_job_size)),
-            ("current-tubes", self.tubes.len() as u64),
+            ("current-tubes", self.queues.len() as u64),
             ("current-connections", conns().count() as u64),
             ("current-producers", conns().filter(|conn| conn.is_producer).count() as u64),
             ("current-workers", conns().filter(|conn| conn.is_worker).count() as u64),

@@ -56,9 +56,9 @@ impl Model {
                     [high, normal] => [high, normal, 0],
                     [high, normal, low, ..] => [high, normal, low],
                 };
-                line(OK, self.limit_tube(function, limits))
+                line(OK, self.limit_queue(function, limits))
             }
-            ("create", ["function", name]) => line(OK, self.create_kept_tube(name)),
+            ("create", ["function", name]) => line(OK, self.create_kept_queue(name)),
             ("drop", ["function", name]) => self.drop_function(name),
             ("maxqueue" | "create" | "drop", _) => line(
                 &format!(
@@ -101,7 +101,7 @@ impl Model {
             return line(words, 0);
         }
         let name = name.clone();
-        line(OK, self.remove_tube(&name))
+        line(OK, self.remove_queue(&name))
     }
 
     /// The queues that Gearman knows, oldest first.
@@ -111,10 +111,10 @@ impl Model {
             if &**name == "default" {
                 workers || self.unfinished_in(name)[0] > 0
             } else {
-                workers || self.tubes[name].facts.kept
+                workers || self.queues[name].facts.kept
             }
         };
-        self.tubes_by_age().into_iter().filter(is_known).collect()
+        self.queues_by_age().into_iter().filter(is_known).collect()
     }
 
     fn status(&self) -> Expected {
@@ -128,7 +128,7 @@ impl Model {
     fn priority_status(&self) -> Expected {
         self.list(|name| {
             let mut bands = [0; 3];
-            for job in self.jobs.values().filter(|job| job.tube == *name) {
+            for job in self.jobs.values().filter(|job| job.queue == *name) {
                 if matches!(job.state, State::Ready | State::Delayed { .. }) {
                     bands[band(job.pri)] += 1;
                 }
@@ -152,11 +152,11 @@ impl Model {
             let durable = u32::from(job.kind == JobKind::Logged);
             format!("{}\t{}\t0\t{durable}", text(&handle(*id)), job.counts.failures)
         };
-        Expected::bag(jobs.map(row).collect())
+        Expected::in_any_order(jobs.map(row).collect())
     }
 
     fn show_unique_jobs(&self) -> Expected {
         let tags = self.jobs.values().filter_map(|job| job.tags.as_ref());
-        Expected::bag(tags.map(|tags| text(&tags.unique)).collect())
+        Expected::in_any_order(tags.map(|tags| text(&tags.unique)).collect())
     }
 }

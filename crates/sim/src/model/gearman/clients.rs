@@ -73,14 +73,14 @@ impl Model {
         if self.alias(&name).is_some() {
             return Ok(Some(self.submit_and_answer(place, &name, submission)));
         }
-        let tube = self.create_tube(&name);
-        self.keep_tube(&tube);
-        Ok(Some(match self.joinable(&tube, &submission) {
+        let queue = self.create_queue(&name);
+        self.keep_queue(&queue);
+        Ok(Some(match self.joinable(&queue, &submission) {
             Some(id) => {
                 self.join(place, id, is_foreground);
                 packet(kind::JOB_CREATED, &[&handle(id)], self.jobs[&id].need)
             }
-            None if self.is_tube_full(&tube, submission.pri) => queue_full(),
+            None if self.is_queue_full(&queue, submission.pri) => queue_full(),
             None => self.submit_and_answer(place, &name, submission),
         }))
     }
@@ -90,15 +90,15 @@ impl Model {
             .map_or_else(queue_full, |(id, need)| packet(kind::JOB_CREATED, &[&handle(id)], need))
     }
 
-    pub(super) fn get_status(&self, asked: &[u8]) -> Answer {
-        if asked.len() > HANDLE_BYTES_MAX {
+    pub(super) fn get_status(&self, handle: &[u8]) -> Answer {
+        if handle.len() > HANDLE_BYTES_MAX {
             return None;
         }
-        let id = named(asked);
+        let id = named(handle);
         let need = id.map_or(0, |id| self.denial(id));
         let (figures, need) = self.figures(id, need);
         let [known, running, numerator, denominator, _] = &figures;
-        let arguments = [asked, known, running, numerator, denominator];
+        let arguments = [handle, known, running, numerator, denominator];
         Some(packet(kind::STATUS_RES, &arguments, need))
     }
 

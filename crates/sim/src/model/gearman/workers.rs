@@ -34,14 +34,14 @@ impl Model {
                 }
             }
             kind::CANT_DO => {
-                let tubes = BTreeSet::from([text(arguments[0]).into()]);
-                self.unregister(place, &tubes);
-                self.lose_those_of(place, &tubes);
+                let queues = BTreeSet::from([text(arguments[0]).into()]);
+                self.unregister(place, &queues);
+                self.lose_those_of(place, &queues);
             }
             kind::RESET_ABILITIES => {
-                let tubes = self.conn(place).worker.tubes();
-                self.unregister(place, &tubes);
-                self.lose_those_of(place, &tubes);
+                let queues = self.conn(place).worker.queues();
+                self.unregister(place, &queues);
+                self.lose_those_of(place, &queues);
             }
             kind::PRE_SLEEP => return (!self.fall_asleep(place)).then(Self::noop),
             _ => return Some(self.answer_grab(place, kind)),
@@ -53,7 +53,7 @@ impl Model {
         let Some(id) = self.grab(place) else { return packet(kind::NO_JOB, &[], 0) };
         let job = &self.jobs[&id];
         let tags = job.tags.clone().unwrap_or_default();
-        let (handle, function) = (handle(id), job.tube.as_bytes());
+        let (handle, function) = (handle(id), job.queue.as_bytes());
         match kind {
             kind::GRAB_JOB_ALL if !tags.reducer.is_empty() => packet(
                 kind::JOB_ASSIGN_ALL,
@@ -126,8 +126,8 @@ impl Model {
 
     /// Ends a job for its worker, as a success or a failure.
     fn finish_held(&mut self, id: u64, news: &News) {
-        let tube = self.jobs[&id].tube.clone();
-        self.tube_mut(&tube).deletes += 1;
+        let queue = self.jobs[&id].queue.clone();
+        self.queue_mut(&queue).deletes += 1;
         self.end_job(id, news);
     }
 }

@@ -95,7 +95,7 @@ impl Model {
                 }
             }
             Request::Delete(queue) if self.alias(&queue).is_some() => line("DELETED", 0),
-            Request::Delete(queue) => line("DELETED", self.remove_tube(&queue)),
+            Request::Delete(queue) => line("DELETED", self.remove_queue(&queue)),
             Request::Flush(queue) => line("END", self.flush(&queue)),
             Request::FlushAll => line("Flushed all queues.", self.flush_all()),
             Request::FlushExpired(queue) => {

@@ -143,19 +143,19 @@ impl Model {
     pub(super) fn resume_fetch(
         &mut self,
         place: Place,
-        letter: Notification,
+        notification: Notification,
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {
         let fetch = self.conn(place).fetch.take().ok_or("an item came that nobody waited for")?;
         if let Fetch::Collect(collect) = fetch {
-            return self.resume_collect(place, collect, letter, observed);
+            return self.resume_collect(place, collect, notification, observed);
         }
         let (queue, how, base) = match &fetch {
             Fetch::Item { queue, how, need } => (queue.clone(), *how, *need),
             Fetch::Monitor(monitor) => (monitor.queue.clone(), FetchMode::Open, monitor.need),
             Fetch::Collect(_) => unreachable!("it was dealt with above"),
         };
-        let found: Result<(Rc<[u8]>, Need), Need> = match letter {
+        let found: Result<(Rc<[u8]>, Need), Need> = match notification {
             Notification::Granted { lease, body, .. } if how == FetchMode::Take => {
                 self.confirm(place, lease).map(|need| (body, need)).ok_or(0)
             }

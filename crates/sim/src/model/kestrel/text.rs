@@ -83,7 +83,7 @@ impl Model {
             },
             Request::Delete(_) if self.writes_blocked() => unavailable("delete", 0),
             Request::Delete(queue) if self.alias(&queue).is_some() => number(0, 0),
-            Request::Delete(queue) => number(0, self.remove_tube(&queue)),
+            Request::Delete(queue) => number(0, self.remove_queue(&queue)),
             Request::Flush(_) if self.writes_blocked() => unavailable("flush", 0),
             Request::Flush(queue) => number(0, self.flush(&queue)),
             Request::Version => Expected::bytes(b":2.4.1\n".to_vec(), 0),

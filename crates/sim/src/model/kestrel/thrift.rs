@@ -134,7 +134,7 @@ impl Model {
             "flush_queue" => (done, self.flush(queue)),
             "flush_all_queues" => (done, self.flush_all()),
             "delete_queue" if self.alias(queue).is_some() => (done, 0),
-            "delete_queue" => (done, self.remove_tube(queue)),
+            "delete_queue" => (done, self.remove_queue(queue)),
             "current_status" => (number(call, [3, 0, 2, 1][self.status as usize - 1]), 0),
             "set_status" => match arguments.status {
                 1 => (done, self.set_status(QUIESCENT)),
@@ -203,16 +203,16 @@ impl Model {
             reply.field(kind::BYTES, 1).bytes(&head);
         }
         let mut numbers = [0; 6];
-        if let Some((name, tube)) = self.tubes.get_key_value(name)
+        if let Some((name, queue)) = self.queues.get_key_value(name)
             && self.alias(name).is_none()
         {
-            need = need.max(self.history.tube_need(name));
+            need = need.max(self.history.jobs_need(name));
             let items = self.ready_in(name).count() as u64;
             let bytes = self.ready_in(name).map(|id| self.jobs[&id].body.len() as u64).sum();
             let head = self.first_ready(name).map(|id| self.jobs[&id].created);
-            let counts_from = tube.last_read.filter(|_| bytes > 0).or(head);
+            let counts_from = queue.last_read.filter(|_| bytes > 0).or(head);
             let is_held = |state| matches!(state, State::Leased(_));
-            let open = self.jobs.values().filter(|job| job.tube == *name && is_held(job.state));
+            let open = self.jobs.values().filter(|job| job.queue == *name && is_held(job.state));
             numbers = [
                 items,
                 bytes,
@@ -303,10 +303,10 @@ impl Model {
         &mut self,
         place: Place,
         mut collect: Collect,
-        letter: Notification,
+        notification: Notification,
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {
-        match letter {
+        match notification {
             Notification::Granted { lease, body, need } => {
                 collect.items.push(Collected { lease: Some(lease), body });
                 collect.need = collect.need.max(need);
@@ -328,28 +328,28 @@ impl Model {
     ) -> Result<(), String> {
         let Collect { call, queue, auto_abort_ms, items, mut need, .. } = collect;
         let holder = self.thrift_holder();
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         for Collected { lease, body } in items {
             match (lease, auto_abort_ms) {
-                (None, _) => told.push((0, body)),
+                (None, _) => sent.push((0, body)),
                 (Some(lease), None) => {
                     if let Some(ended) = self.confirm(place, lease) {
                         need = need.max(ended);
-                        told.push((0, body));
+                        sent.push((0, body));
                     }
                 }
                 (Some(lease), Some(limit_ms)) => {
                     if let Some(id) = self.held_by(place, lease) {
                         self.hand_over(id, holder, limit_ms);
                         self.note_open(place, &queue, Some(lease));
-                        told.push((lease, body));
+                        sent.push((lease, body));
                     }
                 }
             }
         }
         let mut reply = Reply::result(&call);
-        reply.field(kind::LIST, 0).u8(kind::STRUCT).u32(told.len() as u32);
-        for (lease, body) in told {
+        reply.field(kind::LIST, 0).u8(kind::STRUCT).u32(sent.len() as u32);
+        for (lease, body) in sent {
             reply.field(kind::BYTES, 1).bytes(&body);
             reply.field(kind::I64, 2).u64(lease).u8(0);
         }
