@@ -1,6 +1,6 @@
 //! A Gearman connection that sends and reads raw packets.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -63,7 +63,12 @@ impl Peer {
 
     fn receive(&mut self) {
         let mut bytes = [0; 4096];
-        let count = self.stream.read(&mut bytes).unwrap();
+        let count = loop {
+            match self.stream.read(&mut bytes) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read.unwrap(),
+            }
+        };
         assert!(count > 0, "the server closed the connection");
         self.unread.extend_from_slice(&bytes[..count]);
     }

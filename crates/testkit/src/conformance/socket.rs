@@ -83,7 +83,12 @@ impl Wire for SocketWire {
         let wait = (!only_look).then(|| Duration::from_millis(wait_ms_max));
         stream.set_read_timeout(wait).expect("the timeout is not zero");
         stream.set_nonblocking(only_look).expect("a socket can be made non-blocking");
-        let read = stream.read(&mut buffer);
+        let read = loop {
+            match stream.read(&mut buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
         stream.set_nonblocking(false).expect("a socket can be made blocking");
         match read {
             Ok(0) => Received::End,
@@ -92,9 +97,7 @@ impl Wire for SocketWire {
                 Received::Bytes(buffer)
             }
             Err(error) => match error.kind() {
-                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {
-                    Received::Nothing
-                }
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => Received::Nothing,
                 _ => Received::End,
             },
         }
