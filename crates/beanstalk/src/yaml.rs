@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_yaml_reads_as_something_else_is_quoted() {
+    fn text_that_yaml_reads_differently_is_quoted() {
         for name in [
             "",
             "123",

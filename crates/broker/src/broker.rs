@@ -156,7 +156,7 @@ impl Broker {
         core.engine.raise_numbers(report.next_id)?;
         let log = Arc::new(log);
         core.ledger.log = Some(log.clone());
-        core.tell_log_of_wall();
+        core.log_wall_clock();
         let broker = Self::with(core, Some(log), stopped_ms);
         if let Some(clock) = options.clock {
             let step_ms = broker.last_time().ahead_of(clock());
@@ -195,7 +195,7 @@ impl Broker {
         let shared = Arc::downgrade(&self.shared);
         let on_progress = Arc::new(move || {
             if let Some(shared) = shared.upgrade() {
-                shared.tell_progress();
+                shared.notify_mailboxes();
             }
         });
         let millis = clock.clone();
@@ -326,7 +326,7 @@ impl Broker {
         match &self.shared.log {
             Some(log) => {
                 let committed = log.commit_step(now.0)?;
-                self.shared.tell_progress();
+                self.shared.notify_mailboxes();
                 Ok(committed)
             }
             None => Ok(log::Committed::default()),
@@ -361,7 +361,7 @@ impl Broker {
         let Some(log) = &self.shared.log else { return Ok(()) };
         let next_number = self.shared.lock_core().engine.next_number();
         let closed = log.close(now.0, next_number);
-        self.shared.tell_progress();
+        self.shared.notify_mailboxes();
         closed
     }
 }
@@ -427,7 +427,7 @@ impl Shared {
         }
     }
 
-    fn tell_progress(&self) {
+    fn notify_mailboxes(&self) {
         let has_failed = self.log.as_ref().is_some_and(|log| log.failure().is_some());
         for mailbox in self.mailboxes.read().unwrap_or_else(PoisonError::into_inner).iter() {
             if has_failed {

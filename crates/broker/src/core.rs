@@ -54,16 +54,16 @@ impl Core {
 
     /// Logs how far the wall clock is ahead, if that has changed. Returns false if there is no
     /// room.
-    pub(crate) fn tell_log_of_wall(&mut self) -> bool {
+    pub(crate) fn log_wall_clock(&mut self) -> bool {
         let ahead_ms = self.engine.wall_ahead_ms();
         if !is_news(ahead_ms, self.logged_ahead_ms) {
             return true;
         }
-        let is_told = self.ledger.write_clock(ahead_ms, &self.engine);
-        if is_told {
+        let is_logged = self.ledger.write_clock(ahead_ms, &self.engine);
+        if is_logged {
             self.logged_ahead_ms = ahead_ms;
         }
-        is_told
+        is_logged
     }
 
     /// Panics if the parts disagree. Called at the end of each turn. It compares only counts; in

@@ -101,11 +101,11 @@ impl Outbox {
 
     /// The position that the first held bytes wait for, if any.
     pub fn waits_for(&mut self, released: Position) -> Option<Position> {
-        self.forget_reached(released);
+        self.drop_reached(released);
         self.holds.front().map(|hold| hold.after)
     }
 
-    fn forget_reached(&mut self, released: Position) {
+    fn drop_reached(&mut self, released: Position) {
         while self.holds.front().is_some_and(|hold| hold.after.is_reached(released)) {
             self.holds.pop_front();
         }
@@ -114,7 +114,7 @@ impl Outbox {
     /// The next bytes to send, in one piece; empty if none can be sent. The caller then passes the
     /// number of sent bytes to `advance`.
     pub fn sendable(&mut self, released: Position) -> &[u8] {
-        self.forget_reached(released);
+        self.drop_reached(released);
         let free = match self.holds.front() {
             Some(hold) => (hold.start - self.taken) as usize,
             None => self.len,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_takes_no_memory_although_something_always_waits() {
+    fn sent_bytes_take_no_memory_while_others_wait() {
         let mut outbox = Outbox::default();
         let reply = [b'r'; 1000];
         outbox.reply(at(0), &reply);
@@ -238,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_leaves_is_what_was_appended_and_never_early(
+        fn bytes_leave_as_appended_and_never_early(
             replies in prop::collection::vec((0..40u64, 0..40usize, any::<bool>()), 1..60),
             piece in 1..30_000usize,
         ) {

@@ -98,7 +98,7 @@ impl Turn<'_> {
     /// delays and deadlines stay. Returns false if the log had no room; then call it again later.
     pub fn set_wall(&mut self, moment: Millis, wall: Millis) -> bool {
         self.core.engine.set_wall_ahead(wall.ahead_of(moment));
-        self.core.tell_log_of_wall()
+        self.core.log_wall_clock()
     }
 
     /// The wall clock's time at this moment, as far as it is known.

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_on_by_as_long_as_nobody_served() {
+    fn time_continues_while_the_server_is_stopped() {
         let start = Start::new(Millis(LAST.0 + 5000), LAST, None);
         assert_eq!((start.now, start.ahead_ms), (Millis(LAST.0 + 5000), 0));
         assert!(!is_news(start.ahead_ms, start.logged_ms));

@@ -232,7 +232,7 @@ impl Server {
 }
 
 #[test]
-fn a_delay_goes_on_while_nobody_serves() {
+fn a_delay_continues_while_the_server_is_stopped() {
     let mut server = Server::new();
     server.start(WALL);
     let (sooner, later) = (server.put(3600), server.put(3 * 3600));
@@ -406,7 +406,7 @@ fn after_a_restart_times_of_the_wall_clock_mean_what_it_shows_then() {
 }
 
 #[test]
-fn what_reclaim_copies_keeps_the_time_of_the_wall_clock() {
+fn reclaimed_jobs_keep_their_wall_clock_times() {
     let mut server = Server::new();
     server.start(WALL);
     let shown = Millis(WALL.0 + 2 * HOUR_MS);

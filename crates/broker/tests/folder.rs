@@ -8,7 +8,7 @@ use lineshaft_broker::policy::{Rule, Rules, Setting};
 use lineshaft_broker::{NewJob, Settings, Sync};
 
 #[test]
-fn what_was_put_is_there_when_the_store_is_opened_again() {
+fn jobs_are_there_when_the_store_is_opened_again() {
     let folder = tempfile::tempdir().expect("there is room");
     let folder = folder.path().join("new").join("store");
     let store = Store::open(&folder).expect("it is made");

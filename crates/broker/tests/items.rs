@@ -102,7 +102,7 @@ fn open_reads_are_there_again_in_their_order_after_a_crash() {
 }
 
 #[test]
-fn an_item_that_was_read_out_is_told_of_when_its_end_is_durable() {
+fn a_read_item_is_reported_when_its_end_is_durable() {
     let disk = new_disk();
     let broker = open_at(&disk, NOW);
     let mut turn = broker.turn(NOW);
@@ -205,7 +205,7 @@ fn an_expiry_outlives_a_crash_and_what_moved_is_in_one_queue() {
 }
 
 #[test]
-fn what_expired_without_the_log_s_knowledge_expires_again() {
+fn an_unlogged_expiry_happens_again_after_a_restart() {
     let disk = new_disk();
     let broker = open_at(&disk, NOW);
     let expires = Some(When::At(Millis(NOW.0 + 10)));

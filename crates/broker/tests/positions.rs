@@ -42,7 +42,7 @@ fn a_denial_waits_for_the_end_of_a_queue_that_came_again() {
 }
 
 #[test]
-fn who_stops_waiting_for_an_item_hears_so_when_the_end_of_the_last_one_is_durable() {
+fn the_end_of_a_wait_is_reported_when_the_end_of_the_last_item_is_durable() {
     let broker = durable_broker();
     let mut turn = broker.turn(NOW);
     let (reader, waiter) = (turn.open_reader_session(0), turn.open_reader_session(0));
@@ -63,7 +63,7 @@ fn who_stops_waiting_for_an_item_hears_so_when_the_end_of_the_last_one_is_durabl
 }
 
 #[test]
-fn what_is_known_of_a_job_may_be_told_when_the_job_is_durable() {
+fn facts_of_a_job_leave_when_the_job_is_durable() {
     let broker = durable_broker();
     let mut turn = broker.turn(NOW);
     let client = turn.open_worker_session(0);
@@ -81,7 +81,7 @@ fn what_is_known_of_a_job_may_be_told_when_the_job_is_durable() {
 }
 
 #[test]
-fn that_a_queue_is_full_is_told_when_what_fills_it_is_durable() {
+fn a_full_queue_is_reported_when_its_jobs_are_durable() {
     let broker = durable_broker();
     let mut turn = broker.turn(NOW);
     let client = turn.open_worker_session(0);

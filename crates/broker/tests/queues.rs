@@ -45,7 +45,7 @@ fn a_dropped_queue_stays_away_and_another_stays() {
 }
 
 #[test]
-fn a_drop_is_told_when_it_is_durable() {
+fn a_drop_is_reported_when_it_is_durable() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
     broker.turn(NOW).create_queue(b"dropped");
@@ -59,7 +59,7 @@ fn a_drop_is_told_when_it_is_durable() {
 }
 
 #[test]
-fn a_removal_is_told_when_it_is_durable_also_of_a_queue_that_others_use() {
+fn a_removal_is_reported_when_it_is_durable_also_of_a_queue_in_use() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
@@ -76,7 +76,7 @@ fn a_removal_is_told_when_it_is_durable_also_of_a_queue_that_others_use() {
 }
 
 #[test]
-fn a_queue_with_limits_outlives_who_uses_it() {
+fn a_queue_with_limits_outlives_its_users() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
@@ -94,7 +94,7 @@ fn a_queue_with_limits_outlives_who_uses_it() {
 }
 
 #[test]
-fn who_waits_hears_of_a_burial_when_it_is_durable() {
+fn waiters_learn_of_a_burial_when_it_is_durable() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
@@ -138,7 +138,7 @@ fn queues_come_back_in_the_order_in_which_they_were_made() {
 }
 
 #[test]
-fn a_removal_of_many_jobs_is_told_when_all_of_it_is_durable() {
+fn a_removal_of_many_jobs_is_reported_when_all_of_it_is_durable() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
@@ -204,7 +204,7 @@ fn a_child_that_a_rule_names_is_one_again_after_its_removal() {
 }
 
 #[test]
-fn a_child_made_while_the_log_had_no_room_is_told_to_it_later() {
+fn a_child_made_while_the_log_had_no_room_is_logged_later() {
     let disk = log::FaultDisk::new(1, 16 << 20);
     let broker = open(&disk);
     let work = || {

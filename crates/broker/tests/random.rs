@@ -201,7 +201,7 @@ fn contents(broker: &Broker, now: Millis) -> Vec<(Vec<Vec<u8>>, u64, u64)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn what_was_durable_is_there_again(lives in prop::collection::vec(steps(), 1..4), seed in any::<u64>()) {
+    fn durable_jobs_come_back(lives in prop::collection::vec(steps(), 1..4), seed in any::<u64>()) {
         let disk = log::FaultDisk::new(seed, 32 << 20);
         let mut now = Millis(1_000_000);
         for steps in lives {

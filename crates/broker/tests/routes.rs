@@ -157,7 +157,7 @@ fn a_flush_that_moves_jobs_is_answered_when_they_are_moved_for_good() {
 }
 
 #[test]
-fn that_a_job_is_gone_is_told_when_its_move_is_as_durable_as_its_queue() {
+fn a_denial_waits_until_the_job_s_move_is_as_durable_as_its_queue() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
@@ -211,7 +211,7 @@ fn names_that_only_a_pattern_makes_aliases_leave_nothing_behind() {
 }
 
 #[test]
-fn what_expires_in_a_circle_is_refused() {
+fn rules_that_expire_in_a_circle_are_refused() {
     let to = |to: &str| [Setting::ExpireTo(Some(name(to)))];
     let circle = [Rule::new(["a"], to("b")), Rule::new(["b"], to("c")), Rule::new(["c"], to("a"))];
     assert!(Rules(circle.into()).check().is_err());

@@ -89,7 +89,7 @@ fn a_log_is_full_as_soon_as_jobs_of_ordinary_size_are_refused() {
 }
 
 #[test]
-fn what_expires_while_the_disk_is_full_goes_its_way_and_the_log_does_not_fail() {
+fn jobs_expire_while_the_disk_is_full_and_the_log_does_not_fail() {
     let disk = log::FaultDisk::new(1, 16 << 20);
     let open = |now| {
         let disk = Arc::new(disk.clone());
@@ -160,7 +160,7 @@ fn full_broker(body_bytes: usize) -> (Broker, SessionId) {
 }
 
 #[test]
-fn what_is_of_memory_only_is_taken_when_the_log_is_full() {
+fn puts_in_memory_only_work_when_the_log_is_full() {
     let (broker, session) = full_broker(60_000);
     let mut turn = broker.turn(NOW);
     let memory = Setting::Sync(Some(QueueSync::Memory));
@@ -195,7 +195,7 @@ fn a_submit_for_which_there_is_no_room_is_refused_also_if_it_is_its_job_that_is_
 }
 
 #[test]
-fn the_status_is_told_rather_than_that_the_log_is_full() {
+fn the_status_is_reported_before_a_full_log() {
     let (broker, session) = full_broker(60_000);
     let mut turn = broker.turn(NOW);
     turn.set_status(Status::ReadOnly, 0);
@@ -207,7 +207,7 @@ fn the_status_is_told_rather_than_that_the_log_is_full() {
 }
 
 #[test]
-fn what_is_not_there_is_denied_also_when_the_log_is_full() {
+fn missing_jobs_are_denied_also_when_the_log_is_full() {
     let disk = Arc::new(log::FaultDisk::new(1, 16 << 20));
     let options = Options::without_threads(disk, log::Settings::default());
     let broker = Broker::open(options, NOW).expect("the disk is empty").0;

@@ -73,10 +73,10 @@ pub struct Engine {
     timers: Timers,
     wall: WallClock,
     chores: ChoreLine,
-    untold: NewsQueue,
+    news_queue: NewsQueue,
 
     rules: InForce,
-    standing: ServerStatus,
+    server_status: ServerStatus,
     /// A change of the rules or of the status must still be applied to some queues.
     walk: Option<Walk>,
     attempts_max: u32,
@@ -99,9 +99,9 @@ impl Engine {
             timers: Timers::default(),
             wall: WallClock::default(),
             chores: ChoreLine::default(),
-            untold: NewsQueue::default(),
+            news_queue: NewsQueue::default(),
             rules: InForce::default(),
-            standing: ServerStatus::default(),
+            server_status: ServerStatus::default(),
             walk: None,
             attempts_max: 0,
             wake_max: 0,
@@ -170,12 +170,12 @@ impl Engine {
     /// Sets the state and updates the counts. The caller updates the lists.
     fn change_state(&mut self, slot: JobSlot, next: State) {
         self.meter.count(1);
-        let before = self.jobs[slot].share();
+        let before = self.jobs[slot].counted();
         self.jobs.set_state(slot, next);
         let job = &self.jobs[slot];
         let queue = &mut self.queues[job.queue()];
         queue.count_out(before);
-        queue.count_in(job.share());
+        queue.count_in(job.counted());
     }
 
     /// Adds a ready, delayed or buried job to the list of its queue for that state.

@@ -21,7 +21,7 @@ use keys::Keys;
 
 pub use bytes::job_bytes;
 pub use counts::Band;
-pub(crate) use counts::{Counts, Share};
+pub(crate) use counts::{CountedJob, Counts};
 pub(crate) use draft::Draft;
 pub(crate) use facts::JobKind;
 pub use facts::{Body, Counters, JobFacts, JobStatus, NewJob, State, Tags};
@@ -143,7 +143,7 @@ impl Jobs {
     #[inline]
     pub(crate) fn insert(&mut self, job: Job) -> JobSlot {
         let (id, is_submitted) = (job.id(), job.is_submitted());
-        self.counts.add(job.share());
+        self.counts.add(job.counted());
         self.unlogged += u64::from(job.is_unlogged());
         if job.state() != State::Buried {
             self.keys.insert(&job);
@@ -171,7 +171,7 @@ impl Jobs {
         if job.is_submitted() {
             self.submitted.remove(&slot);
         }
-        self.counts.remove(job.share());
+        self.counts.remove(job.counted());
         job
     }
 
@@ -190,7 +190,7 @@ impl Jobs {
     #[inline]
     pub(crate) fn set_state(&mut self, slot: JobSlot, next: State) {
         let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
-        let (before, was_unlogged) = (job.share(), job.is_unlogged());
+        let (before, was_unlogged) = (job.counted(), job.is_unlogged());
         let was_due_later = before.state == State::Delayed && job.expires().is_none();
         if next == State::Buried {
             self.keys.remove(job);
@@ -201,7 +201,7 @@ impl Jobs {
         }
         self.unlogged = self.unlogged + u64::from(job.is_unlogged()) - u64::from(was_unlogged);
         self.counts.remove(before);
-        self.counts.add(job.share());
+        self.counts.add(job.counted());
         if was_due_later {
             self.wall_times.remove(&slot);
         }
@@ -252,13 +252,13 @@ impl Jobs {
 
     /// The jobs of a queue that may have the same key, oldest first. A submit can join those for
     /// which [`Jobs::is_same`] is true.
-    pub(crate) fn alike_in(
+    pub(crate) fn with_key_in(
         &self,
         queue: QueueId,
         unique: &[u8],
         body: &[u8],
     ) -> impl Iterator<Item = JobSlot> {
-        self.keys.alike_in(queue, unique, body).filter_map(|id| self.find(id))
+        self.keys.with_key_in(queue, unique, body).filter_map(|id| self.find(id))
     }
 
     /// Whether a submit with this key and body is for the same work as a job.
@@ -267,8 +267,8 @@ impl Jobs {
     }
 
     /// Jobs of any queue that may have this key.
-    pub(crate) fn alike(&self, unique: &[u8]) -> impl Iterator<Item = &Job> {
-        self.keys.alike(unique).filter_map(|id| self.find(id)).map(|slot| &self[slot])
+    pub(crate) fn with_key(&self, unique: &[u8]) -> impl Iterator<Item = &Job> {
+        self.keys.with_key(unique).filter_map(|id| self.find(id)).map(|slot| &self[slot])
     }
 
     // --- Submitted jobs ---
@@ -316,7 +316,7 @@ impl Jobs {
             assert_eq!(self.find(id), Some(slot), "job {id} is in the index");
             assert!(id.0 < self.next_id && job.order() < self.next_id);
             assert_eq!(job.lease().is_some(), job.state() == State::Leased);
-            counts.add(job.share());
+            counts.add(job.counted());
             unlogged += u64::from(job.is_unlogged());
             if let Some(is_found) = self.keys.has(job) {
                 assert_eq!(is_found, job.state() != State::Buried, "the key of job {id}");

@@ -59,7 +59,7 @@ pub const WATCHERS_MAX: usize = 10_000;
 
 /// Maximum number of watchers that get a job's news at once. If there are more, they get it in
 /// slices.
-pub const TOLD_AT_ONCE_MAX: usize = 64;
+pub const NOTIFIED_AT_ONCE_MAX: usize = 64;
 
 /// Maximum number of queues that one worker can register for.
 pub const REGISTRATIONS_MAX: usize = 10_000;

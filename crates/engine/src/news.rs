@@ -24,12 +24,12 @@ pub(crate) struct PendingNews {
     /// The sessions that watched the job when the news came.
     watchers: Vec<SessionId>,
     /// The number of watchers that have the news.
-    told: usize,
+    notified: usize,
 }
 
 impl PendingNews {
     pub(crate) fn new(id: JobId, news: News, watchers: Vec<SessionId>) -> Self {
-        Self { id, news, watchers, told: 0 }
+        Self { id, news, watchers, notified: 0 }
     }
 
     /// The job.
@@ -41,17 +41,17 @@ impl PendingNews {
         &self.news
     }
 
-    /// The next watcher, which counts as told from now on. `None`: all watchers have the news.
+    /// The next watcher, which counts as notified from now on. `None`: all watchers have the news.
     pub(crate) fn next(&mut self) -> Option<SessionId> {
-        let watcher = self.watchers.get(self.told)?;
-        self.told += 1;
+        let watcher = self.watchers.get(self.notified)?;
+        self.notified += 1;
         Some(*watcher)
     }
 
     /// The watchers that do not have the news yet. If the job has ended, they watch it until they
     /// get the news.
     pub(crate) fn watchers_left(&self) -> &[SessionId] {
-        if self.news.is_end() { &self.watchers[self.told..] } else { &[] }
+        if self.news.is_end() { &self.watchers[self.notified..] } else { &[] }
     }
 }
 
@@ -65,8 +65,8 @@ impl NewsQueue {
     }
 
     /// Adds news at the end of the line.
-    pub(crate) fn push(&mut self, untold: PendingNews) {
-        self.line.push_back(untold);
+    pub(crate) fn push(&mut self, news: PendingNews) {
+        self.line.push_back(news);
     }
 
     /// Takes out the first news of the line.
@@ -75,12 +75,12 @@ impl NewsQueue {
     }
 
     /// Puts news back to the front of the line, because some watchers do not have it yet.
-    pub(crate) fn put_back(&mut self, untold: PendingNews) {
-        self.line.push_front(untold);
+    pub(crate) fn put_back(&mut self, news: PendingNews) {
+        self.line.push_front(news);
     }
 
     /// Panics if the line is not empty but has no timer.
     pub(crate) fn check_invariants(&self) {
-        assert_eq!(self.timer.is_some(), !self.is_empty(), "it will be told");
+        assert_eq!(self.timer.is_some(), !self.is_empty(), "a line of news needs a timer");
     }
 }

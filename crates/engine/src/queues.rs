@@ -164,7 +164,7 @@ impl Queues {
 
     /// The queues whose names equal this one, apart from the case of ASCII letters, oldest first.
     /// If there are very many, the list has only some of them.
-    pub(crate) fn alike(&self, name: &[u8]) -> Vec<QueueId> {
+    pub(crate) fn in_any_case(&self, name: &[u8]) -> Vec<QueueId> {
         let folded = name.to_ascii_lowercase();
         let hash = self.hash.of(&folded);
         let cased = self.cased.range((hash, 0)..=(hash, u64::MAX)).take(ALIKE_MAX);
@@ -175,7 +175,7 @@ impl Queues {
         alike
     }
 
-    /// The place of a queue in the index for [`Queues::alike`]. A name without capital letters has
+    /// The place of a queue in the index for [`Queues::in_any_case`]. A name without capital letters has
     /// none: it is found by its own hash.
     fn cased_place(&self, name: &[u8], age_rank: u64) -> Option<(u64, u64)> {
         let is_cased = name.iter().any(u8::is_ascii_uppercase);

@@ -13,9 +13,9 @@ use std::ops::{Index, IndexMut};
 use crate::collections::Slab;
 use crate::ids::{JobId, LeaseId, QueueId, SessionId};
 
-pub(crate) use session::{NEVER, Rest, Session, Waiting};
+pub(crate) use session::{ClosedSession, NEVER, Session, Waiting};
 pub use session::{ReadMode, ReturnOrder};
-pub(crate) use worker::{Forgotten, Registration, Worker};
+pub(crate) use worker::{Registration, RemovedRegistration, Worker};
 
 /// The bytes of a session.
 const SESSION_BYTES: u64 = size_of::<Session>() as u64;
@@ -236,7 +236,11 @@ impl Sessions {
     }
 
     /// Removes the registration of a session for this queue, if it has one.
-    pub(crate) fn unregister(&mut self, session: SessionId, queue: QueueId) -> Option<Forgotten> {
+    pub(crate) fn unregister(
+        &mut self,
+        session: SessionId,
+        queue: QueueId,
+    ) -> Option<RemovedRegistration> {
         let forgotten = self[session].worker_mut()?.forget(queue)?;
         self.bytes -= REGISTRATION_BYTES;
         Some(forgotten)

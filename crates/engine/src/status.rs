@@ -71,7 +71,7 @@ impl ServerStatus {
 
     /// Requests a status. Returns whether this changes anything. While a stricter status is about
     /// to come into force, an even stricter one is ignored.
-    pub(crate) fn tell(&mut self, status: Status) -> bool {
+    pub(crate) fn request(&mut self, status: Status) -> bool {
         let is_ignored =
             status == self.requested || self.changes_at.is_some() && status > self.requested;
         if !is_ignored {
@@ -111,28 +111,28 @@ mod tests {
 
     #[test]
     fn a_stricter_status_on_its_way_is_taken_back_but_not_made_stricter() {
-        let mut standing = ServerStatus::default();
-        assert!(!standing.tell(Status::Up), "it is so already");
-        assert!(standing.tell(Status::ReadOnly));
-        *standing.timer_mut() = Some(Millis(5));
-        assert!(!standing.tell(Status::Quiescent));
-        assert!(standing.tell(Status::WriteAvoid));
-        assert_eq!(standing.requested(), Status::WriteAvoid);
-        assert!(!standing.writes_blocked(), "nothing is in force before its time");
+        let mut status = ServerStatus::default();
+        assert!(!status.request(Status::Up), "it is so already");
+        assert!(status.request(Status::ReadOnly));
+        *status.timer_mut() = Some(Millis(5));
+        assert!(!status.request(Status::Quiescent));
+        assert!(status.request(Status::WriteAvoid));
+        assert_eq!(status.requested(), Status::WriteAvoid);
+        assert!(!status.writes_blocked(), "nothing is in force before its time");
     }
 
     #[test]
     fn queues_that_refused_reads_serve_again_one_by_one() {
-        let mut standing = ServerStatus::default();
-        assert!(standing.tell(Status::Quiescent));
-        standing.enforce();
-        assert!(standing.reads_blocked() && standing.blocks(0) && standing.blocks(9));
-        assert!(standing.tell(Status::Up));
-        standing.enforce();
-        assert!(!standing.reads_blocked() && standing.blocks_some());
-        standing.unblock(Some(5));
-        assert!(!standing.blocks(4) && standing.blocks(5));
-        standing.unblock(None);
-        assert!(!standing.blocks_some() && !standing.blocks(9));
+        let mut status = ServerStatus::default();
+        assert!(status.request(Status::Quiescent));
+        status.enforce();
+        assert!(status.reads_blocked() && status.blocks(0) && status.blocks(9));
+        assert!(status.request(Status::Up));
+        status.enforce();
+        assert!(!status.reads_blocked() && status.blocks_some());
+        status.unblock(Some(5));
+        assert!(!status.blocks(4) && status.blocks(5));
+        status.unblock(None);
+        assert!(!status.blocks_some() && !status.blocks(9));
     }
 }

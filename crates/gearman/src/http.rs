@@ -151,7 +151,7 @@ impl HttpSession {
     /// Handles news of the job. Only its outcome makes the response: earlier data is kept and comes
     /// before the result, and all other news are for packet clients. If more data arrives than fits
     /// into a packet, the connection ends.
-    fn tell(
+    fn send_news(
         &mut self,
         id: JobId,
         news: &News,
@@ -257,7 +257,7 @@ impl Dialect for HttpSession {
 
     fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         match event {
-            Event::News { id, news, after } => self.tell(id, &news, after, turn, outbox),
+            Event::News { id, news, after } => self.send_news(id, &news, after, turn, outbox),
             Event::WorkToDo
             | Event::Granted(_)
             | Event::TimedOut(_)

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_no_request() {
+    fn a_malformed_head_is_no_request() {
         for head in [
             "",
             "GET",

@@ -117,7 +117,7 @@ impl Session {
         } else if let Some(event) = self.late.pop_front() {
             self.late_bytes -= event_bytes(&event);
             turn.count_work(1);
-            self.hear(event, turn, outbox);
+            self.handle_event(event, turn, outbox);
         }
     }
 
@@ -233,7 +233,7 @@ impl Session {
     }
 
     /// Sends the client news of a job it waits for.
-    fn tell(&self, id: JobId, news: News, after: Position, outbox: &mut Outbox) {
+    fn send_news(&self, id: JobId, news: News, after: Position, outbox: &mut Outbox) {
         let handle = &self.server.prefix.handle(id)[..];
         let (kind, data) = match news {
             News::Data(data) => (PacketType::WorkData, data),
@@ -249,10 +249,10 @@ impl Session {
     }
 
     /// Handles an event for the client.
-    fn hear(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    fn handle_event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         match event {
             Event::WorkToDo => reply::send(outbox, AT_ONCE, PacketType::Noop, &[]),
-            Event::News { id, news, after } => self.tell(id, news, after, outbox),
+            Event::News { id, news, after } => self.send_news(id, news, after, outbox),
             Event::Cleared(after) => {
                 self.dropped(after, outbox);
                 self.end_if_drained(turn);
@@ -321,7 +321,7 @@ impl Dialect for Session {
             self.late_bytes += event_bytes(&event);
             self.late.push_back(event);
         } else if !self.ended {
-            self.hear(event, turn, outbox);
+            self.handle_event(event, turn, outbox);
         }
     }
 

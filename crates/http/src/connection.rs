@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_or_says_it_slowly_is_cut_off() {
+    fn a_silent_or_slow_client_is_cut_off() {
         let silent = run(1, |mut peer| async move {
             assert_eq!(peer.read(&mut [0]).await.unwrap_or(0), 0);
         });
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_a_connection_without_need_is_cut_off() {
+    fn an_idle_connection_is_closed() {
         let idle = run(1, |mut peer| async move {
             peer.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
             let mut answer = Vec::new();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_nothing_of_an_answer_or_takes_it_slowly_is_cut_off() {
+    fn a_client_that_reads_its_answer_slowly_or_not_is_cut_off() {
         let ask = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
         let stalled = run(1 << 20, |mut peer| async move {
             peer.write_all(ask).await.unwrap();

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn long_answers_that_nobody_reads_are_bounded_and_short_ones_are_not() {
+    fn long_unread_answers_are_bounded_and_short_ones_are_not() {
         let unread = unread();
         let mut kept: Vec<Response<Pieces>> = (0..4).map(|_| unread.admit(long())).collect();
         assert!(kept.iter().all(|answer| answer.status() == StatusCode::OK));

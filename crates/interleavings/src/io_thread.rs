@@ -45,12 +45,12 @@ impl Port {
 
     /// Like the server's `Port::sleep`. One task does all the sleeping of a thread.
     async fn sleep(&self) {
-        let has_word = || {
+        let has_messages = || {
             self.release.is_noted()
                 || self.stop.load(Ordering::SeqCst)
                 || self.events.load(Ordering::Relaxed) > 0
         };
-        poll_fn(|context| self.wakeup.poll(context, |_| has_word())).await;
+        poll_fn(|context| self.wakeup.poll(context, |_| has_messages())).await;
     }
 
     fn tell_release(&self) {
@@ -101,7 +101,7 @@ fn a_stop_is_not_slept_through() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn whoever_wakes_before_it_leaves_word_may_be_missed() {
+fn a_wake_up_before_its_message_can_be_missed() {
     model(|| {
         let port = Port::new();
         let thread = spawn(move || {

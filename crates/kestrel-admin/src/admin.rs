@@ -61,7 +61,7 @@ pub struct Permissions {
 
 /// Facts about the server that these commands report.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct ServerInfo {
     /// The version of Kestrel that its clients see.
     pub version: String,
     /// The version of the program.
@@ -72,11 +72,29 @@ pub struct About {
     pub started: Millis,
 }
 
+/// The surroundings of a [`KestrelAdmin`].
+pub struct AdminSetup {
+    /// The queues.
+    pub broker: Broker,
+    /// The engine's time.
+    pub clock: Clock,
+    /// Facts that do not change.
+    pub info: ServerInfo,
+    /// Actions that clients can request.
+    pub permissions: Permissions,
+    /// Returns the current numbers of Kestrel's clients.
+    pub served: Box<dyn Fn() -> Served + Send + Sync>,
+    /// Returns the current numbers of the process.
+    pub process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
+    /// Carries out actions.
+    pub controls: Box<dyn Controls>,
+}
+
 /// The site of Kestrel's admin commands.
 pub struct KestrelAdmin {
     broker: Broker,
     clock: Clock,
-    about: About,
+    info: ServerInfo,
     permissions: Permissions,
     served: Box<dyn Fn() -> Served + Send + Sync>,
     process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
@@ -85,9 +103,15 @@ pub struct KestrelAdmin {
     history: Mutex<History>,
 }
 
+impl std::fmt::Debug for AdminSetup {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("AdminSetup").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
 impl std::fmt::Debug for KestrelAdmin {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("KestrelAdmin").field("about", &self.about).finish_non_exhaustive()
+        formatter.debug_struct("KestrelAdmin").field("info", &self.info).finish_non_exhaustive()
     }
 }
 
@@ -113,28 +137,21 @@ enum CommandError {
 }
 
 impl KestrelAdmin {
-    /// A site for this broker. `served` and `process` return current numbers.
-    pub fn new(
-        broker: Broker,
-        clock: Clock,
-        about: About,
-        permissions: Permissions,
-        served: Box<dyn Fn() -> Served + Send + Sync>,
-        process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
-        controls: Box<dyn Controls>,
-    ) -> KestrelAdmin {
+    /// A site with these surroundings.
+    pub fn new(setup: AdminSetup) -> KestrelAdmin {
+        let AdminSetup { broker, clock, info, permissions, served, process, controls } = setup;
         let history = Mutex::default();
-        KestrelAdmin { broker, clock, about, permissions, served, process, controls, history }
+        KestrelAdmin { broker, clock, info, permissions, served, process, controls, history }
     }
 
     fn snapshot(&self, now: Millis) -> Snapshot {
         let mut snapshot = Snapshot::take(&self.broker, &self.clock, &(self.served)());
         let process = (self.process)();
-        snapshot.labels.insert("version", self.about.version.clone());
+        snapshot.labels.insert("version", self.info.version.clone());
         snapshot.gauges.extend([
             // There is no JVM here, but these numbers still have a meaning.
-            ("jvm_uptime", now.since(self.about.started) as f64),
-            ("jvm_start_time", self.about.started.0 as f64),
+            ("jvm_uptime", now.since(self.info.started) as f64),
+            ("jvm_start_time", self.info.started.0 as f64),
             ("jvm_heap_used", process.resident_bytes as f64),
             ("jvm_num_cpus", process.processors as f64),
         ]);
@@ -237,13 +254,13 @@ impl KestrelAdmin {
             if name.len() > NAMESPACE_BYTES_MAX {
                 return Err(CommandError::Failed("namespace: the name is too long".to_owned()));
             }
-            return Ok(history.changes.for_asker(now, name, &snapshot));
+            return Ok(history.changes.for_namespace(now, name, &snapshot));
         }
         Ok(snapshot)
     }
 
     fn server_info(&self) -> Value {
-        let About { version, build, host: _, started } = &self.about;
+        let ServerInfo { version, build, host: _, started } = &self.info;
         json!({
             "name": "kestrel",
             "version": version,

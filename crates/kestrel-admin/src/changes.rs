@@ -12,14 +12,14 @@ const PERIODS_MAX: usize = 9;
 const LENGTHS_MAX: u64 = 10;
 /// The longest period.
 pub(crate) const PERIOD_S_MAX: u64 = 86_400;
-/// Limit of namespaces. The one that asked longest ago is evicted.
+/// Limit of namespaces. The one that requested longest ago is evicted.
 const NAMESPACES_MAX: usize = 32;
 
 /// Numbers of earlier moments, per period and namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     periods: BTreeMap<u64, Period>,
-    namespaces: BTreeMap<String, Asker>,
+    namespaces: BTreeMap<String, Namespace>,
 }
 
 /// A watched period.
@@ -31,14 +31,14 @@ struct Period {
     base: Counts,
     /// What changed in the period before.
     latched: Counts,
-    asked: Millis,
+    requested: Millis,
 }
 
 /// A namespace: a client that asks for changes since its last request.
 #[derive(Debug)]
-struct Asker {
+struct Namespace {
     seen: Counts,
-    asked: Millis,
+    requested: Millis,
 }
 
 impl Changes {
@@ -46,7 +46,7 @@ impl Changes {
     /// that [`Changes::advance`] is needed.
     pub(crate) fn is_due(&mut self, now: Millis) -> bool {
         let is_wanted = |seconds: &u64, period: &mut Period| {
-            now.since(period.asked) <= seconds * 1_000 * LENGTHS_MAX
+            now.since(period.requested) <= seconds * 1_000 * LENGTHS_MAX
         };
         self.periods.retain(is_wanted);
         self.periods.values().any(|period| period.ends <= now)
@@ -76,18 +76,23 @@ impl Changes {
             self.periods.insert(seconds, Period::new(now, seconds, snapshot));
         }
         let period = self.periods.get_mut(&seconds).expect("it was just there");
-        period.asked = now;
+        period.requested = now;
         snapshot.with_changes(&period.latched)
     }
 
-    /// The changes since this namespace asked before; the first time, since the start.
-    pub(crate) fn for_asker(&mut self, now: Millis, name: &str, snapshot: &Snapshot) -> Snapshot {
-        let asker = Asker { seen: snapshot.counts(), asked: now };
-        if let Some(before) = self.namespaces.insert(name.to_owned(), asker) {
+    /// The changes since the last request of this namespace; the first time, since the start.
+    pub(crate) fn for_namespace(
+        &mut self,
+        now: Millis,
+        name: &str,
+        snapshot: &Snapshot,
+    ) -> Snapshot {
+        let namespace = Namespace { seen: snapshot.counts(), requested: now };
+        if let Some(before) = self.namespaces.insert(name.to_owned(), namespace) {
             return snapshot.since(&before.seen);
         }
         if self.namespaces.len() > NAMESPACES_MAX
-            && let Some((_, oldest)) = self.oldest_asker()
+            && let Some((_, oldest)) = self.oldest_namespace()
         {
             self.namespaces.remove(&oldest);
         }
@@ -97,17 +102,19 @@ impl Changes {
     /// All recorded numbers.
     pub(crate) fn remembered(&self) -> impl Iterator<Item = &Counts> {
         let periods = self.periods.values().flat_map(|period| [&period.base, &period.latched]);
-        periods.chain(self.namespaces.values().map(|asker| &asker.seen))
+        periods.chain(self.namespaces.values().map(|namespace| &namespace.seen))
     }
 
     /// Forgets the period or namespace that was requested longest ago. Returns whether there was
     /// one.
     pub(crate) fn forget_oldest(&mut self) -> bool {
-        let (period, asker) = (self.oldest_period(), self.oldest_asker());
-        let asked_earlier = |(asked, _): &(Millis, u64)| {
-            asker.as_ref().is_none_or(|(asker_asked, _)| asked <= asker_asked)
+        let (period, namespace) = (self.oldest_period(), self.oldest_namespace());
+        let requested_earlier = |(requested, _): &(Millis, u64)| {
+            namespace
+                .as_ref()
+                .is_none_or(|(namespace_requested, _)| requested <= namespace_requested)
         };
-        match (period.filter(asked_earlier), asker) {
+        match (period.filter(requested_earlier), namespace) {
             (Some((_, seconds)), _) => {
                 self.periods.remove(&seconds);
             }
@@ -120,12 +127,12 @@ impl Changes {
     }
 
     fn oldest_period(&self) -> Option<(Millis, u64)> {
-        self.periods.iter().map(|(seconds, period)| (period.asked, *seconds)).min()
+        self.periods.iter().map(|(seconds, period)| (period.requested, *seconds)).min()
     }
 
-    fn oldest_asker(&self) -> Option<(Millis, String)> {
-        let oldest = self.namespaces.iter().min_by_key(|(_, asker)| asker.asked)?;
-        Some((oldest.1.asked, oldest.0.clone()))
+    fn oldest_namespace(&self) -> Option<(Millis, String)> {
+        let oldest = self.namespaces.iter().min_by_key(|(_, namespace)| namespace.requested)?;
+        Some((oldest.1.requested, oldest.0.clone()))
     }
 }
 
@@ -136,7 +143,7 @@ impl Period {
             ends: Millis(now.0.saturating_add(seconds * 1_000)),
             latched: snapshot.since(&base).counts(),
             base,
-            asked: now,
+            requested: now,
         }
     }
 }
@@ -199,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn another_period_begins_when_it_is_first_asked_for() {
+    fn a_period_begins_with_its_first_request() {
         let mut changes = watching(60, 0);
         assert_eq!(changes.in_period(at(5), 10, &counted(50)).counters["c"], 0);
         changes.advance(at(15), &counted(53));
@@ -213,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_is_watched_as_long_as_somebody_asks_for_it() {
+    fn a_period_is_kept_while_clients_request_it() {
         assert!(!Changes::default().is_due(at(1_000_000)));
         let mut changes = watching(60, 0);
         for minute in 1..=9 {
@@ -230,17 +237,17 @@ mod tests {
     }
 
     #[test]
-    fn each_asker_gets_what_changed_since_it_asked() {
+    fn each_namespace_gets_changes_since_its_last_request() {
         let mut changes = Changes::default();
-        assert_eq!(changes.for_asker(at(1), "a", &counted(5)).counters["c"], 5);
-        assert_eq!(changes.for_asker(at(2), "b", &counted(6)).counters["c"], 6);
-        assert_eq!(changes.for_asker(at(3), "a", &counted(8)).counters["c"], 3);
-        assert_eq!(changes.for_asker(at(3), "a", &counted(8)).counters["c"], 0);
-        assert_eq!(changes.for_asker(at(3), "b", &counted(8)).counters["c"], 2);
+        assert_eq!(changes.for_namespace(at(1), "a", &counted(5)).counters["c"], 5);
+        assert_eq!(changes.for_namespace(at(2), "b", &counted(6)).counters["c"], 6);
+        assert_eq!(changes.for_namespace(at(3), "a", &counted(8)).counters["c"], 3);
+        assert_eq!(changes.for_namespace(at(3), "a", &counted(8)).counters["c"], 0);
+        assert_eq!(changes.for_namespace(at(3), "b", &counted(8)).counters["c"], 2);
         // A queue that was removed and created again starts from 0.
-        assert_eq!(changes.for_asker(at(4), "a", &counted(4)).counters["c"], 4);
+        assert_eq!(changes.for_namespace(at(4), "a", &counted(4)).counters["c"], 4);
         for number in 0..100 {
-            changes.for_asker(at(number), &number.to_string(), &counted(0));
+            changes.for_namespace(at(number), &number.to_string(), &counted(0));
         }
         assert_eq!(changes.namespaces.len(), NAMESPACES_MAX);
     }

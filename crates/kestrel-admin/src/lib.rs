@@ -16,5 +16,5 @@ mod report;
 mod series;
 mod snapshot;
 
-pub use admin::{About, Controls, KestrelAdmin, Permissions};
+pub use admin::{AdminSetup, Controls, KestrelAdmin, Permissions, ServerInfo};
 pub use snapshot::Served;

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_becomes_one_and_a_callback_takes_it() {
+    fn a_value_becomes_an_object_and_a_callback_takes_it() {
         assert_eq!(as_object(&json!("pong"), None), "{\"response\":\"pong\"}\n");
         assert_eq!(as_object(&json!("pong"), Some("f")), "f({\"response\":\"pong\"})\n");
         assert_eq!(as_text(&json!("pong")), "pong\n");

@@ -48,10 +48,10 @@ pub(crate) enum ClientError {
         reply: String,
     },
     /// The received bytes are not the beanstalkd protocol.
-    #[error("not a beanstalkd server: it answered `{0}`{hint}", hint = what_it_may_be(.0))]
+    #[error("not a beanstalkd server: it answered `{0}`{hint}", hint = garbled_reply_hint(.0))]
     Garbled(String),
     /// The received bytes are not the Gearman protocol.
-    #[error("not a Gearman server: it answered `{0}`{hint}", hint = where_gearman_may_be(.0))]
+    #[error("not a Gearman server: it answered `{0}`{hint}", hint = not_gearman_hint(.0))]
     NotGearman(String),
     /// The job is too long for a Gearman packet.
     #[error("a Gearman job cannot have more than 4 GiB")]
@@ -82,7 +82,7 @@ fn plain_reason(error: &io::Error) -> String {
 pub(crate) const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
 /// Advice if another server than beanstalkd answers.
-fn what_it_may_be(reply: &str) -> &'static str {
+fn garbled_reply_hint(reply: &str) -> &'static str {
     if is_tls(reply) {
         TLS_HINT
     } else if reply.starts_with("ERR UNKNOWN_COMMAND ") {
@@ -93,7 +93,7 @@ fn what_it_may_be(reply: &str) -> &'static str {
 }
 
 /// Advice if another server than a Gearman server answers.
-fn where_gearman_may_be(reply: &str) -> &'static str {
+fn not_gearman_hint(reply: &str) -> &'static str {
     if is_tls(reply) {
         TLS_HINT
     } else {

@@ -53,7 +53,7 @@ pub struct Slice {
     bytes: Vec<u8>,
     candidates: Vec<Candidate>,
     /// Where the next one begins.
-    next: Place,
+    next: ReadPlace,
     /// Nothing of the segment is left after it.
     last: bool,
     scanned_bytes: u64,
@@ -61,7 +61,7 @@ pub struct Slice {
 
 /// Where reading continues.
 #[derive(Copy, Clone, Debug, Default)]
-struct Place {
+struct ReadPlace {
     offset: u64,
     /// Bytes left of the current group's entries.
     group_left: u64,
@@ -89,7 +89,7 @@ struct Starved {
 pub(crate) struct Cursor {
     segment: u32,
     file: Option<(Arc<dyn DiskFile>, SegmentHeader)>,
-    place: Place,
+    place: ReadPlace,
     /// It found damage: this segment and all after it stay.
     stopped: bool,
     /// It stopped because this segment is unreadable; the owner may still have its live jobs.
@@ -193,7 +193,7 @@ impl Log {
         if cursor.segment != first {
             cursor.segment = first;
             cursor.file = None;
-            cursor.place = Place { offset: HEADER_BYTES, ..Place::default() };
+            cursor.place = ReadPlace { offset: HEADER_BYTES, ..ReadPlace::default() };
         }
         if live == 0 {
             let next = cursor.place;
@@ -278,16 +278,16 @@ impl Log {
             bytes.truncate(read);
             let walk = Walk { segment, salt: header.salt, start, bytes: &bytes };
             let (candidates, next, last) = match walk.entries(cursor.place, self)? {
-                Walked::Through { candidates, next, last } => (candidates, next, last),
+                WalkResult::Through { candidates, next, last } => (candidates, next, last),
                 // A larger read would not return more.
-                Walked::NeedsBytes(_) if (read as u64) < len => {
+                WalkResult::NeedsBytes(_) if (read as u64) < len => {
                     return Err(damaged(segment, start + read as u64, "the file ends"));
                 }
-                Walked::NeedsBytes(needed) if start + needed <= header.size => {
+                WalkResult::NeedsBytes(needed) if start + needed <= header.size => {
                     wanted = needed;
                     continue;
                 }
-                Walked::NeedsBytes(_) => return Err(damaged(segment, start, "entry length")),
+                WalkResult::NeedsBytes(_) => return Err(damaged(segment, start, "entry length")),
             };
             let scanned_bytes = next.offset - start;
             return Ok(Slice { segment, bytes, candidates, next, last, scanned_bytes });
@@ -403,10 +403,10 @@ struct Walk<'a> {
     bytes: &'a [u8],
 }
 
-enum Walked {
+enum WalkResult {
     Through {
         candidates: Vec<Candidate>,
-        next: Place,
+        next: ReadPlace,
         last: bool,
     },
     /// No complete entry: this many bytes from the start are needed.
@@ -414,7 +414,7 @@ enum Walked {
 }
 
 impl Walk<'_> {
-    fn entries(&self, mut place: Place, log: &Log) -> Result<Walked, ReclaimError> {
+    fn entries(&self, mut place: ReadPlace, log: &Log) -> Result<WalkResult, ReclaimError> {
         let mut candidates = Vec::new();
         loop {
             let at = (place.offset - self.start) as usize;
@@ -428,9 +428,9 @@ impl Walk<'_> {
                     }
                     // The piece ends inside the header: the next one begins with it.
                     None if at > 0 && rest.len() < GROUP_HEADER_BYTES => {
-                        return Ok(Walked::Through { candidates, next: place, last: false });
+                        return Ok(WalkResult::Through { candidates, next: place, last: false });
                     }
-                    None => return Ok(Walked::Through { candidates, next: place, last: true }),
+                    None => return Ok(WalkResult::Through { candidates, next: place, last: true }),
                 }
                 continue;
             }
@@ -444,9 +444,9 @@ impl Walk<'_> {
                         Err(damaged(self.segment, place.offset, "entry length"))
                     }
                     0..=GROUP_HEADER_BYTES if candidates.is_empty() => {
-                        Ok(Walked::NeedsBytes((at + needed) as u64))
+                        Ok(WalkResult::NeedsBytes((at + needed) as u64))
                     }
-                    _ => Ok(Walked::Through { candidates, next: place, last: false }),
+                    _ => Ok(WalkResult::Through { candidates, next: place, last: false }),
                 };
             }
             let position = Position::new(self.segment, place.offset);

@@ -51,7 +51,7 @@ fn open(folder: &std::path::Path) -> (Log, Vec<Job>, Facts, u64) {
 }
 
 #[test]
-fn what_was_appended_comes_back() {
+fn appended_jobs_come_back() {
     let folder = tempfile::tempdir().unwrap();
     {
         let (log, jobs, ..) = open(folder.path());

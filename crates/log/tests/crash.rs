@@ -68,8 +68,8 @@ fn open_until_it_works(world: &mut World, mut acknowledged: Position, random: &m
 }
 
 #[test]
-fn what_was_acknowledged_survives_power_failures() {
-    for_each_seed("what_was_acknowledged_survives_power_failures", 200, |seed| {
+fn acknowledged_jobs_survive_power_failures() {
+    for_each_seed("acknowledged_jobs_survive_power_failures", 200, |seed| {
         let mut random = Random(seed ^ 0xABCD);
         let disk = FaultDisk::new(seed, DISK_BYTES);
         let mut world = World::new(seed, disk, settings(sync_of(seed))).unwrap();

@@ -354,7 +354,7 @@ fn the_reserve_gives_way_to_a_segment_that_is_larger() {
 }
 
 #[test]
-fn what_finds_no_room_waits_for_it() {
+fn entries_without_room_wait_for_it() {
     let mut full = Crowd::new(DISK);
     full.fill(&[7; 20]);
     let disk = without_reserve(&full.disk);
@@ -383,7 +383,7 @@ fn what_finds_no_room_waits_for_it() {
 }
 
 #[test]
-fn closing_tries_again_at_once_what_found_no_room() {
+fn closing_retries_entries_without_room_at_once() {
     let mut crowd = Crowd::new(DISK);
     crowd.work();
     crowd.disk.set_capacity(crowd.disk.used());

@@ -274,7 +274,7 @@ fn killed(sync: Sync) -> (FaultDisk, Vec<u64>) {
 }
 
 #[test]
-fn what_was_acknowledged_last_is_kept_of_a_log_that_was_not_closed() {
+fn the_last_acknowledged_jobs_of_an_unclosed_log_are_saved() {
     for sync in [Sync::Always, Sync::Every(Duration::from_millis(50))] {
         let (disk, starts) = killed(sync);
         for damaged in [&[3][..], &[3, 4], &[3, 18], &[3, 20]] {
@@ -323,7 +323,7 @@ fn groups_behind_a_gap_that_nothing_says_to_be_durable_are_cut_and_reported() {
 }
 
 #[test]
-fn a_group_that_does_not_follow_is_told() {
+fn a_group_that_does_not_follow_is_reported() {
     let disk = FaultDisk::new(5, CAPACITY);
     let (log, _) = recover(&disk, settings(), 1000).unwrap();
     for id in 1..=2 {
@@ -388,7 +388,7 @@ fn a_group_that_was_cut_does_not_come_back_for_its_time() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_whenever_it_is_met() {
+fn unreadable_bytes_are_reported_wherever_they_are() {
     let old = old();
     for damaged in [false, true] {
         let disk = old.disk.fork();
@@ -414,7 +414,7 @@ fn what_cannot_be_read_is_told_whenever_it_is_met() {
 }
 
 #[test]
-fn stray_files_and_missing_ones_are_told_in_short() {
+fn stray_and_missing_files_are_summarised() {
     let old = old();
     for stray in ["0000100000.seg", "4000000000.seg"] {
         let (salvage, missing, _) = old.check(stray, |disk| {
@@ -433,7 +433,7 @@ fn stray_files_and_missing_ones_are_told_in_short() {
 }
 
 #[test]
-fn random_logs_lose_no_more_than_is_said() {
+fn random_logs_lose_no_more_than_is_reported() {
     for seed in 0..60 {
         let is_closed = seed % 2 == 0;
         let disk = FaultDisk::new(seed, CAPACITY);

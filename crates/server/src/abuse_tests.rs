@@ -108,7 +108,7 @@ fn an_address_with_too_many_connections_is_refused_further_ones() {
 }
 
 #[test]
-fn who_stops_in_the_middle_of_a_request_is_closed_and_who_is_idle_is_not() {
+fn a_client_that_stops_mid_request_is_closed_and_an_idle_one_is_not() {
     let impatient = |protocol| {
         let mut plan = limits(|limits| limits.unfinished_time = Some(Duration::from_millis(100)));
         plan.protocol = protocol;

@@ -129,8 +129,8 @@ impl Serving {
     }
 
     /// The machine sleeps for so long, and somebody notices then.
-    fn nap_for(&self, nap: Duration) {
-        self.clock.nap_for(nap);
+    fn sleep_for(&self, time: Duration) {
+        self.clock.sleep_for(time);
         ClockWatch::default().look(&self.clock, &self.broker, &self.inboxes);
     }
 
@@ -268,7 +268,7 @@ fn a_half_close_ends_the_waiting_and_runs_what_was_sent_behind() {
 }
 
 #[test]
-fn a_broken_connection_gives_its_job_to_whoever_waits() {
+fn a_broken_connection_gives_its_job_to_the_next_waiter() {
     let serving = Plan::default().serve();
     let (mut holder, mut waiter) = (serving.client(), serving.client());
     holder.send(put(b"x"));
@@ -334,7 +334,7 @@ fn a_job_is_due_on_time_although_the_machine_has_slept() {
     let reason = "the threads have looked after their connections: only the job's timer is left";
     wait::let_pass(Duration::from_millis(2500), reason);
     // A second is left then.
-    serving.nap_for(Duration::from_millis(3_600_000 - 3500));
+    serving.sleep_for(Duration::from_millis(3_600_000 - 3500));
     waiter.expect("RESERVED 1 1\r\nx\r\n");
 }
 
@@ -398,7 +398,7 @@ fn many_large_replies_reach_a_reader_that_comes_late() {
 }
 
 #[test]
-fn a_reader_that_takes_nothing_is_cut_off_and_disturbs_nobody() {
+fn a_reader_that_takes_nothing_is_cut_off_and_delays_no_other_client() {
     let serving = limits(|limits| limits.unsent_time = Duration::from_secs(1)).serve();
     let (mut stuck, mut other) = (serving.client(), serving.client());
     stuck.send(put(&vec![b'b'; 60_000]));
@@ -459,7 +459,7 @@ fn of_many_slow_readers_one_is_cut_off() {
 }
 
 #[test]
-fn who_sent_most_of_what_is_not_complete_is_cut_off() {
+fn the_sender_of_the_largest_unfinished_command_is_cut_off() {
     let serving = limits(|limits| {
         limits.unfinished_bytes = 0;
         // One body may be under way in any case.

@@ -25,7 +25,7 @@ use crate::net::listen::{Bound, SocketOptions, bind, reach_of};
 use crate::net::listen_file::ListenFile;
 use crate::net::sessions::opener;
 use crate::net::tls::Certificates;
-use crate::process::clock::{Clock, doubt_wall_clock};
+use crate::process::clock::{Clock, warn_of_wall_clock};
 use crate::process::controls::Controls;
 use crate::process::messages::Messages;
 use crate::process::reload::Reloader;
@@ -321,7 +321,7 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
     };
     let (broker, report) = Broker::open(options, early.now())?;
     let clock = early.moved(broker.clock_step_ms());
-    doubt_wall_clock(broker.stopped_ms());
+    warn_of_wall_clock(broker.stopped_ms());
     Ok((broker, clock, Some(report)))
 }
 

@@ -212,12 +212,12 @@ fn sleepers_that_are_not_woken_are_noticed() {
 }
 
 #[test]
-fn outcomes_that_nobody_is_told_are_noticed() {
+fn outcomes_that_are_not_sent_are_noticed() {
     assert_is_noticed(Sabotage::LostEnds, "events under way");
 }
 
 #[test]
-fn outcomes_that_are_told_twice_are_noticed() {
+fn outcomes_that_are_sent_twice_are_noticed() {
     assert_is_noticed(Sabotage::DoubledEnds, "events under way");
 }
 
@@ -232,7 +232,7 @@ fn jobs_that_come_too_early_are_noticed() {
 }
 
 #[test]
-fn jobs_that_go_with_who_waits_for_them_are_noticed() {
+fn jobs_that_end_with_their_waiting_clients_are_noticed() {
     assert_is_noticed(Sabotage::TakesAlong, "");
 }
 

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_noted_in_a_file() {
+    fn skipped_tests_are_noted_in_a_file() {
         // An environment belongs to a whole process, so this test starts itself again in another
         // process.
         const IN_CHILD: &str = "LINESHAFT_TEST_LEAVES_OUT";
@@ -119,7 +119,7 @@ mod tests {
         let file = folder.path().join("skipped");
         for _ in 0..2 {
             let ended = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "tools::tests::what_is_left_out_is_noted_in_a_file"])
+                .args(["--exact", "tools::tests::skipped_tests_are_noted_in_a_file"])
                 .env(IN_CHILD, "1")
                 .env(SKIPPED_FILE, &file)
                 .env("NEXTEST_TEST_NAME", "some_test")

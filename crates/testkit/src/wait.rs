@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_goes_on_is_told_from_one_that_ended() {
+    fn a_running_process_is_distinguished_from_an_ended_one() {
         let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         assert!(for_exit(&mut child, Duration::ZERO).unwrap().is_none());
         drop(child.stdin.take());

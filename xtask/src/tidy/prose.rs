@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_wrapped_may_be_longer() {
+    fn lines_that_cannot_be_wrapped_can_be_longer() {
         let address = format!("See https://example.org/{} for more of it.\n", "a".repeat(100));
         assert_eq!(complaints("a.md", &address), 0);
         assert_eq!(complaints("a.md", &format!("It prints `{}`.\n", "word ".repeat(25))), 0);

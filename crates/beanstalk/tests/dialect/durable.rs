@@ -40,7 +40,7 @@ impl<'a> Client<'a> {
 }
 
 #[test]
-fn a_reply_waits_for_what_it_tells_and_for_nothing_else() {
+fn a_reply_waits_for_the_facts_it_reports_and_for_nothing_else() {
     let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
     let options = Options::without_threads(disk, log::Settings::default());
     let broker = Broker::open(options, NOW).expect("the disk is empty").0;

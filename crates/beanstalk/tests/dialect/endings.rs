@@ -40,7 +40,7 @@ fn a_half_closed_connection_is_answered_to_the_end() {
 }
 
 #[test]
-fn a_half_closed_connection_that_asked_for_nothing_just_ends() {
+fn a_half_closed_connection_without_requests_just_ends() {
     for left_over in ["", "\r", "list-tube-used", "put 0 0 60 3\r\nab", "put 0 0 60 70000\r\nab"] {
         let mut world = World::new();
         let a = world.connect();
@@ -51,7 +51,7 @@ fn a_half_closed_connection_that_asked_for_nothing_just_ends() {
 }
 
 #[test]
-fn a_half_closed_connection_hears_of_a_deadline_rather_than_waiting() {
+fn a_half_closed_connection_learns_of_a_deadline_instead_of_waiting() {
     let mut world = World::new();
     let a = world.connect();
     check(&mut world, a, "put 0 0 1 1\r\nx\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_tells_of_connections_where_there_are_several() {
+    fn a_name_mentions_connections_if_there_are_several() {
         assert_eq!(Heavy::ShowJobs.to_string(), "`show jobs`, 4 connections");
         assert_eq!(Heavy::Closes.to_string(), "connections that close with 1,000 jobs");
     }

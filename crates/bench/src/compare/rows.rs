@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_judged() {
+    fn a_row_without_measurement_has_no_verdict() {
         let goal = Goal::RatioAtLeast(1.0, 2.0);
         assert_eq!(goal.verdict(goal.figure(None, Some(1.0))), Verdict::NotMeasured);
         assert_eq!(goal.verdict(goal.figure(Some(1.0), None)), Verdict::NotMeasured);

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_is_an_error_at_its_first_byte() {
+    fn bytes_that_are_no_packet_are_an_error_at_the_first_byte() {
         let mut scanner = PacketScanner::default();
         assert!(scanner.scan(b"UNKNOWN_COMMAND\r\n", |_, _| {}).is_err());
         let mut scanner = PacketScanner::default();

@@ -96,7 +96,7 @@ impl Turn<'_> {
     /// case.
     pub fn tell_more(&mut self) -> bool {
         let core = &mut *self.core;
-        let is_left = core.engine.tell_more(&mut core.effects);
+        let is_left = core.engine.send_more_news(&mut core.effects);
         core.apply_effects();
         is_left
     }

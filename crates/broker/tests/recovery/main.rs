@@ -75,7 +75,7 @@ proptest! {
 }
 
 #[test]
-fn what_the_fuzz_targets_keep_opens_for_good_or_is_refused_by_name() {
+fn the_fuzz_corpus_opens_or_is_refused_by_name() {
     for (target, check) in [("recovery", check as fn(&[u8])), ("policies", check_rules)] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
         let mut played = 0;

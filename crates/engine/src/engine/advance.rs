@@ -42,7 +42,7 @@ impl Engine {
                     self.look_at_session(place, effects);
                 }
                 TimerKey::Status => self.enforce_status(effects),
-                TimerKey::News => self.tell_slice(true, effects),
+                TimerKey::News => self.send_news_slice(true, effects),
                 TimerKey::Walk => self.walk_slice(effects),
                 TimerKey::Rescheduling => self.reschedule_slice(),
             }

@@ -16,7 +16,7 @@ impl Engine {
         self.jobs.check_invariants();
         self.queues.check_invariants();
         self.sessions.check_invariants();
-        self.untold.check_invariants();
+        self.news_queue.check_invariants();
         self.check_timers();
         self.check_expiry();
         self.check_queues();
@@ -37,8 +37,8 @@ impl Engine {
                 TimerKey::Session(place) | TimerKey::SessionAgain(place) => {
                     self.sessions[self.sessions.at(place)].timer()
                 }
-                TimerKey::Status => self.standing.timer(),
-                TimerKey::News => self.untold.timer,
+                TimerKey::Status => self.server_status.timer(),
+                TimerKey::News => self.news_queue.timer,
                 TimerKey::Walk => self.walk.and_then(|walk| walk.timer),
                 TimerKey::Rescheduling => self.wall.timer(),
             };
@@ -189,9 +189,9 @@ impl Engine {
             }
         }
         // The watchers of a job that has ended stay until all of them got the news.
-        for untold in self.untold.iter() {
-            for watcher in untold.watchers_left() {
-                *watched.entry((*watcher, untold.id())).or_default() += 1;
+        for pending in self.news_queue.iter() {
+            for watcher in pending.watchers_left() {
+                *watched.entry((*watcher, pending.id())).or_default() += 1;
             }
         }
         for (id, session) in self.sessions.iter() {
@@ -213,7 +213,7 @@ impl Engine {
                 | Chore::Remove { .. }
                 | Chore::Kick { .. } => false,
             });
-            let has_ended = self.untold.iter().any(|untold| untold.id() == job);
+            let has_ended = self.news_queue.iter().any(|pending| pending.id() == job);
             assert!(leaves || has_ended, "job {job} is watched by one who knows");
         }
     }

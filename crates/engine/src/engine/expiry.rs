@@ -182,7 +182,7 @@ impl Engine {
     fn reroute(&mut self, slot: JobSlot, to: QueueId, effects: &mut Effects) {
         self.remove_from_list(slot);
         let job = &self.jobs[slot];
-        let (from, was, share) = (job.queue(), job.kind(), job.share());
+        let (from, was, share) = (job.queue(), job.kind(), job.counted());
         let body_bytes = job.body().len();
         // A job that was never promised to outlive the process stays so: no check was made that the
         // log has room for its body.

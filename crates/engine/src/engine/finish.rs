@@ -62,7 +62,7 @@ impl Engine {
         if self.jobs[slot].is_submitted() {
             self.finish_job(slot, news, effects);
         } else {
-            self.tell_end(slot, news, effects);
+            self.send_last_news(slot, news, effects);
             let priority = self.jobs[slot].priority();
             self.bury(session, id, priority, effects)?;
         }
@@ -87,7 +87,7 @@ impl Engine {
     /// Ends a job with news for its watchers. The caller processes records before events, so it
     /// knows the position that the news must wait for.
     pub(super) fn end_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
-        self.tell_end(slot, news, effects);
+        self.send_last_news(slot, news, effects);
         self.remove_job(slot, effects);
     }
 
@@ -100,7 +100,7 @@ impl Engine {
         }
         let job = self.jobs.remove(slot);
         self.tally.ends += 1;
-        self.queues[job.queue()].count_out(job.share());
+        self.queues[job.queue()].count_out(job.counted());
         if job.is_logged() {
             let sync = self.queue_sync(job.queue());
             effects.records.push(Record::Finish(slot, job.queue(), sync));

@@ -62,7 +62,7 @@ impl Engine {
         let slot = self.held(session, id)?;
         self.tally.buries += 1;
         // If another dialect buries a watched job, its watchers learn that it failed.
-        self.tell_end(slot, &News::Fail, effects);
+        self.send_last_news(slot, &News::Fail, effects);
         if self.jobs[slot].is_abandoned() {
             self.remove_job(slot, effects);
             return Ok(slot);

@@ -65,7 +65,7 @@ impl Engine {
     /// The queues whose names equal this one, apart from the case of ASCII letters, oldest first.
     /// If there are very many, the list has only some of them.
     pub fn queues_alike(&mut self, name: &[u8]) -> Vec<QueueId> {
-        let alike = self.queues.alike(name);
+        let alike = self.queues.in_any_case(name);
         self.meter.count(alike.len() + 1);
         alike
     }

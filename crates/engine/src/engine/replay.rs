@@ -131,7 +131,7 @@ mod tests {
     use crate::jobs::Counters;
 
     #[test]
-    fn what_no_program_can_have_written_is_refused() {
+    fn impossible_facts_are_refused() {
         let facts = |id| JobFacts {
             id: JobId(id),
             created: Millis(1),

@@ -74,7 +74,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let slot = self.held(session, id)?;
-        self.tell(slot, news, effects);
+        self.send_news(slot, news, effects);
         self.extend(slot);
         Ok(())
     }
@@ -91,7 +91,7 @@ impl Engine {
         let slot = self.held(session, id)?;
         self.jobs[slot].set_progress(numerator, denominator);
         self.jobs.recharge(slot);
-        self.tell(slot, &News::Progress(words.clone()), effects);
+        self.send_news(slot, &News::Progress(words.clone()), effects);
         self.extend(slot);
         Ok(())
     }

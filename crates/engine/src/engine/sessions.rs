@@ -6,7 +6,7 @@ use crate::effects::Effects;
 use crate::ids::{QueueId, SessionId};
 use crate::limits::UNIT_COMPARISONS;
 use crate::queues::DEFAULT_QUEUE;
-use crate::sessions::{Rest, ReturnOrder, Session, Sessions, Waiting};
+use crate::sessions::{ClosedSession, ReturnOrder, Session, Sessions, Waiting};
 use crate::timers::TimerKey;
 
 impl Engine {
@@ -51,7 +51,7 @@ impl Engine {
         let place = Sessions::place_of(session);
         self.timers.disarm(closed.timer_mut(), TimerKey::Session(place));
         let (used, return_order) = (closed.used(), closed.return_order());
-        let Rest { watching, leases, mut watched } = closed.into_rest();
+        let ClosedSession { watching, leases, mut watched } = closed.into_closed();
         // The queues of the session stay until its jobs are back: the jobs can end, and then
         // nothing else may keep the queues.
         self.begin(Chore::Detach { watcher: session, watching }, effects);

@@ -10,37 +10,37 @@ use crate::timers::TimerKey;
 impl Engine {
     /// The status that was requested last.
     pub fn status(&self) -> Status {
-        self.standing.requested()
+        self.server_status.requested()
     }
 
     /// Whether the status in force refuses reads. Then takes find nothing.
     pub fn reads_blocked(&self) -> bool {
-        self.standing.reads_blocked()
+        self.server_status.reads_blocked()
     }
 
     /// Whether takes find nothing in this queue because of the status. Runs at every take.
     pub(super) fn is_blocked(&self, queue: &Queue) -> bool {
         // Normally no queue is blocked, and this reads nothing of the queue.
-        self.standing.blocks_some() && self.standing.blocks(queue.age_rank())
+        self.server_status.blocks_some() && self.server_status.blocks(queue.age_rank())
     }
 
     /// Whether the status in force refuses writes.
     pub fn writes_blocked(&self) -> bool {
-        self.standing.writes_blocked()
+        self.server_status.writes_blocked()
     }
 
     /// Changes the status. A stricter status comes into force after the grace period, and until
     /// then an equally strict or stricter one is ignored. A less strict status comes into force at
     /// once (spec kestrel 2).
     pub fn set_status(&mut self, status: Status, grace_ms: u64, effects: &mut Effects) {
-        let told = self.standing.requested();
-        if !self.standing.tell(status) {
+        let before = self.server_status.requested();
+        if !self.server_status.request(status) {
             return;
         }
         effects.records.push(Record::Status);
-        let timer = self.standing.timer_mut();
+        let timer = self.server_status.timer_mut();
         self.timers.disarm(timer, TimerKey::Status);
-        if status > told && grace_ms > 0 {
+        if status > before && grace_ms > 0 {
             let at = Millis(self.now.0.saturating_add(grace_ms));
             self.timers.arm(timer, at, TimerKey::Status);
         } else {
@@ -50,16 +50,16 @@ impl Engine {
 
     /// Puts the status from the log in force.
     pub fn restore_status(&mut self, status: Status) {
-        self.standing.tell(status);
+        self.server_status.request(status);
         self.enforce_status(&mut Effects::default());
     }
 
     /// Puts the requested status in force.
     pub(super) fn enforce_status(&mut self, effects: &mut Effects) {
-        self.standing.enforce();
-        if self.standing.reads_blocked() {
+        self.server_status.enforce();
+        if self.server_status.reads_blocked() {
             self.stop_unblocking();
-        } else if self.standing.blocks_some() && !self.is_unblocking() {
+        } else if self.server_status.blocks_some() && !self.is_unblocking() {
             self.walk_queues(false, true, effects);
         }
     }

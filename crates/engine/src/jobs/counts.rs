@@ -32,7 +32,7 @@ impl Band {
 
 /// The contribution of one job to the counts.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Share {
+pub(crate) struct CountedJob {
     pub(super) state: State,
     pub(super) priority: u32,
     pub(super) body_bytes: usize,
@@ -58,7 +58,7 @@ impl Counts {
         [self.ready, self.delayed, self.leased, self.buried].into_iter().map(u64::from).sum()
     }
 
-    pub(crate) fn add(&mut self, job: Share) {
+    pub(crate) fn add(&mut self, job: CountedJob) {
         *self.of(job.state) += 1;
         match job.state {
             State::Ready => {
@@ -71,7 +71,7 @@ impl Counts {
         }
     }
 
-    pub(crate) fn remove(&mut self, job: Share) {
+    pub(crate) fn remove(&mut self, job: CountedJob) {
         *self.of(job.state) -= 1;
         match job.state {
             State::Ready => {

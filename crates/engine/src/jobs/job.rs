@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::counts::Share;
+use super::counts::CountedJob;
 use super::draft::Draft;
 use super::facts::{Body, Counters, JobFacts, JobKind, State, Tags};
 use crate::ids::{JobId, LeaseId, Millis, QueueId, SessionId};
@@ -188,8 +188,8 @@ impl Job {
         self.ttr_s
     }
 
-    pub(crate) fn share(&self) -> Share {
-        Share { state: self.state, priority: self.priority, body_bytes: self.body.len() }
+    pub(crate) fn counted(&self) -> CountedJob {
+        CountedJob { state: self.state, priority: self.priority, body_bytes: self.body.len() }
     }
 
     pub(crate) fn lease(&self) -> Option<Lease> {

@@ -63,7 +63,7 @@ impl Keys {
     }
 
     /// The jobs of a queue whose key has the same hash as this one, oldest first.
-    pub(super) fn alike_in(
+    pub(super) fn with_key_in(
         &self,
         queue: QueueId,
         unique: &[u8],
@@ -76,7 +76,7 @@ impl Keys {
 
     /// The jobs of all queues whose key has the same hash as this one. None if the key stands for
     /// the body.
-    pub(super) fn alike(&self, unique: &[u8]) -> impl Iterator<Item = JobId> {
+    pub(super) fn with_key(&self, unique: &[u8]) -> impl Iterator<Item = JobId> {
         let hash = (unique != KEY_IS_BODY).then(|| self.hash.of(unique));
         let range =
             |hash| (hash, QueueId(0), JobId(0))..=(hash, QueueId(u32::MAX), JobId(u64::MAX));

@@ -32,7 +32,7 @@ fn put(jobs: &mut Jobs, due: Millis) -> JobSlot {
 }
 
 fn joins(jobs: &Jobs, queue: QueueId, unique: &[u8]) -> Vec<JobSlot> {
-    jobs.alike_in(queue, unique, b"").filter(|slot| jobs.is_same(*slot, unique, b"")).collect()
+    jobs.with_key_in(queue, unique, b"").filter(|slot| jobs.is_same(*slot, unique, b"")).collect()
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn a_body_as_the_key_joins_equal_bodies_only() {
     jobs.set_unique(slot, b"-");
     jobs.check_invariants();
     let joins =
-        |body: &[u8]| jobs.alike_in(QUEUE, b"-", body).any(|at| jobs.is_same(at, b"-", body));
+        |body: &[u8]| jobs.with_key_in(QUEUE, b"-", body).any(|at| jobs.is_same(at, b"-", body));
     assert!(joins(b"body") && !joins(b"other"));
-    assert_eq!(jobs.alike(b"-").count(), 0, "it is not a key of its own");
+    assert_eq!(jobs.with_key(b"-").count(), 0, "it is not a key of its own");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_delayed_job_goes_by_the_wall_clock_until_it_is_due() {
 }
 
 #[test]
-fn what_would_be_lost_with_the_process_is_counted_unless_it_is_set_aside() {
+fn unlogged_jobs_are_counted_unless_they_are_set_aside() {
     let mut jobs = jobs();
     let slot = put(&mut jobs, NOW);
     jobs.set_kind(slot, JobKind::Memory);

@@ -151,7 +151,7 @@ fn puts_that_reach_too_many_queues_are_refused() {
 }
 
 #[test]
-fn what_expires_must_not_come_back() {
+fn rules_whose_expired_jobs_come_back_are_refused() {
     let rule = |from| Rule::new([from], [Setting::ExpireTo(Some(name("late")))]);
     for from in ["late", "*", "l*"] {
         assert!(refused(vec![rule(from)]).contains("jobs that expire in `late`"), "{from}");

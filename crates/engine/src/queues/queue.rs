@@ -7,7 +7,7 @@ use super::extension::Extension;
 use crate::collections::Ordered;
 use crate::collections::prefetch;
 use crate::ids::{JobSlot, Millis};
-use crate::jobs::{Counts, Job, Share, State};
+use crate::jobs::{CountedJob, Counts, Job, State};
 
 /// The order of ready jobs: first the rank, then the order number. The rank is the priority, but
 /// wider, so that policies can refine it.
@@ -333,11 +333,11 @@ impl Queue {
         &self.counts
     }
 
-    pub(crate) fn count_in(&mut self, job: Share) {
+    pub(crate) fn count_in(&mut self, job: CountedJob) {
         self.counts.add(job);
     }
 
-    pub(crate) fn count_out(&mut self, job: Share) {
+    pub(crate) fn count_out(&mut self, job: CountedJob) {
         self.counts.remove(job);
     }
 

@@ -35,14 +35,14 @@ fn job(queue: QueueId, id: u64, due: Millis) -> Job {
 }
 
 fn add_to_list(queues: &mut Queues, slot: u32, job: &Job) {
-    queues[job.queue()].count_in(job.share());
+    queues[job.queue()].count_in(job.counted());
     queues.add_to_list(JobSlot(slot), job);
     queues.check_invariants();
 }
 
 fn remove_from_list(queues: &mut Queues, slot: u32, job: &Job) {
     queues.remove_from_list(JobSlot(slot), job);
-    queues[job.queue()].count_out(job.share());
+    queues[job.queue()].count_out(job.counted());
     queues.check_invariants();
 }
 
@@ -51,11 +51,11 @@ fn a_queue_is_found_by_its_name_and_age_until_it_is_removed() {
     let mut queues = queues();
     let (first, second) = (kept(&mut queues, b"one"), kept(&mut queues, b"Two"));
     assert_eq!((queues.find(b"one"), queues.find(b"two")), (Some(first), None));
-    assert_eq!(queues.alike(b"tWo"), [second]);
+    assert_eq!(queues.in_any_case(b"tWo"), [second]);
     assert_eq!(queues.ids().collect::<Vec<_>>(), [first, second]);
     queues.remove(second);
     queues.check_invariants();
-    assert!(queues.find(b"Two").is_none() && queues.alike(b"two").is_empty());
+    assert!(queues.find(b"Two").is_none() && queues.in_any_case(b"two").is_empty());
     queues.remove(first);
     assert_eq!((queues.len(), queues.bytes()), (0, 0));
 }

@@ -54,7 +54,7 @@ struct Reader {
 
 /// The rest of a closed session.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct ClosedSession {
     /// The jobs whose outcome it waited for, with the number of attachments to each.
     pub(crate) watching: BTreeMap<JobId, u32>,
     /// Held jobs by (deadline, lease number).
@@ -322,8 +322,8 @@ impl Session {
     }
 
     /// What still needs work after the session has closed.
-    pub(crate) fn into_rest(self) -> Rest {
-        Rest { watching: self.watching, leases: self.leases, watched: self.watched }
+    pub(crate) fn into_closed(self) -> ClosedSession {
+        ClosedSession { watching: self.watching, leases: self.leases, watched: self.watched }
     }
 
     /// Panics if the lists of held jobs disagree.

@@ -18,7 +18,7 @@ fn registration(queue: u32) -> Registration {
 }
 
 #[test]
-fn the_number_of_a_session_that_is_gone_names_nobody() {
+fn the_number_of_a_closed_session_names_no_session() {
     let mut sessions = Sessions::new(1);
     let first = open(&mut sessions);
     assert!(sessions.remove(first).is_some());
@@ -69,7 +69,7 @@ fn a_held_job_is_found_by_its_lease_and_by_its_deadline() {
 }
 
 #[test]
-fn what_a_session_watches_joins_and_registers_for_is_charged_once() {
+fn watches_joins_and_registrations_are_charged_once() {
     let mut sessions = Sessions::new(1);
     let session = open(&mut sessions);
     let before = sessions.bytes();
@@ -81,14 +81,17 @@ fn what_a_session_watches_joins_and_registers_for_is_charged_once() {
     sessions.check_invariants();
     assert!(sessions.ignore(session, QueueId(1)) && !sessions.ignore(session, QueueId(1)));
     sessions.part(session, JobId(4));
-    assert_eq!(sessions.unregister(session, QueueId(2)), Some(Forgotten { listed: None }));
+    assert_eq!(
+        sessions.unregister(session, QueueId(2)),
+        Some(RemovedRegistration { listed: None })
+    );
     assert_eq!(sessions.unregister(session, QueueId(2)), None);
     sessions.check_invariants();
     assert_eq!(sessions.bytes(), before);
 }
 
 #[test]
-fn the_newest_registration_is_asked_first_until_it_is_moved_to_the_end() {
+fn the_newest_registration_is_tried_first_until_it_is_moved_to_the_end() {
     let mut sessions = Sessions::new(1);
     let session = open(&mut sessions);
     for queue in [1, 2, 3] {

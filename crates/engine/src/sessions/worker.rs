@@ -38,7 +38,7 @@ pub(crate) struct Registration {
 
 /// A registration that was removed.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Forgotten {
+pub(crate) struct RemovedRegistration {
     /// The place in the queue's list of sleepers, if the worker was in it.
     pub(crate) listed: Option<u64>,
 }
@@ -80,12 +80,12 @@ impl Worker {
     }
 
     /// Removes a registration, if there is one.
-    pub(super) fn forget(&mut self, queue: QueueId) -> Option<Forgotten> {
+    pub(super) fn forget(&mut self, queue: QueueId) -> Option<RemovedRegistration> {
         let known = self.by_queue.remove(&queue)?;
         self.by_rank.remove(&known.rank);
         self.unlisted.remove(&queue);
         self.woken_for.take_if(|woken_for| *woken_for == queue);
-        Some(Forgotten { listed: known.listed.map(NonZeroU64::get) })
+        Some(RemovedRegistration { listed: known.listed.map(NonZeroU64::get) })
     }
 
     /// The registered queue with the lowest number.

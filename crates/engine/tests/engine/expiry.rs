@@ -92,7 +92,7 @@ fn one_request_ends_so_many_expired_items_and_the_others_go_by_themselves() {
 }
 
 #[test]
-fn what_expires_into_a_queue_over_its_limit_drops_few() {
+fn expiry_into_a_queue_over_its_limit_drops_few_jobs() {
     let mut world = World::new();
     for number in 0..100 {
         world.add("big", &number.to_string());
@@ -141,7 +141,7 @@ fn a_put_into_a_queue_over_its_limit_drops_few() {
 }
 
 #[test]
-fn what_a_lowered_limit_leaves_keeps_its_order() {
+fn jobs_that_a_lowered_limit_keeps_stay_in_order() {
     let mut world = World::new();
     let (producer, taker) = (world.open(), world.open());
     let put = |world: &mut World, number: u32| {
@@ -163,7 +163,7 @@ fn what_a_lowered_limit_leaves_keeps_its_order() {
 }
 
 #[test]
-fn whoever_waits_behind_expired_items_gets_what_lives() {
+fn waiters_behind_expired_items_get_the_live_ones() {
     let mut world = World::new();
     world.policies([Rule::new(["q", "default"], [Setting::ExpireSweep(Some(1))])]);
     let (reader, taker): (SessionId, SessionId) = (world.reader(), world.open());
@@ -221,7 +221,7 @@ fn a_policy_that_lets_no_sweep_remove_anything_lets_one() {
 }
 
 #[test]
-fn a_read_without_patience_behind_many_expired_items_gets_what_lives() {
+fn a_read_that_does_not_wait_gets_the_live_item_behind_many_expired_ones() {
     let mut world = World::new();
     let readers = world.read_behind_many_expired();
     world.pass(0);
@@ -231,7 +231,7 @@ fn a_read_without_patience_behind_many_expired_items_gets_what_lives() {
 }
 
 #[test]
-fn who_waits_is_served_when_the_last_expired_item_in_front_is_deleted() {
+fn a_waiter_is_served_when_the_last_expired_item_in_front_is_deleted() {
     // The timer serves the reader, or a request of another session does.
     for others_ask in [false, true] {
         let mut world = World::new();

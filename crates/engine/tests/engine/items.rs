@@ -212,7 +212,7 @@ fn expired_items_go_when_their_moment_is_past_and_they_are_the_head() {
 }
 
 #[test]
-fn what_is_put_expired_goes_to_nobody() {
+fn a_job_that_is_put_expired_goes_to_no_waiter() {
     let mut world = World::new();
     let session = world.reader();
     world.read(session, "q", ReadMode::Finish, Patience::Endless);
@@ -237,7 +237,7 @@ fn an_open_read_does_not_expire_before_it_is_given_back() {
 }
 
 #[test]
-fn a_policy_s_age_holds_for_what_is_there_already_whoever_put_it() {
+fn a_policy_s_age_applies_to_existing_jobs_of_all_dialects() {
     let mut world = World::new();
     let session = world.open();
     let id = world.put(session, 0, 0, 60);
@@ -254,7 +254,7 @@ fn a_policy_s_age_holds_for_what_is_there_already_whoever_put_it() {
 }
 
 #[test]
-fn what_expired_goes_to_the_queue_that_the_policy_names() {
+fn expired_jobs_go_to_the_queue_that_the_policy_names() {
     let mut world = World::new();
     world.policies([
         Rule::new(["q"], [Setting::ExpireTo(Some(b"old"[..].into()))]),
@@ -334,7 +334,7 @@ fn a_flush_ends_what_is_there_but_open_reads_come_back() {
 }
 
 #[test]
-fn a_flush_goes_on_without_whoever_asked() {
+fn a_flush_continues_without_its_client() {
     let mut world = World::new();
     for body in 0..2500 {
         world.add("q", &body.to_string());
@@ -350,7 +350,7 @@ fn a_flush_goes_on_without_whoever_asked() {
 }
 
 #[test]
-fn an_idle_queue_goes_when_nothing_is_in_it_and_nobody_waits() {
+fn an_idle_queue_vanishes_when_it_is_empty_and_has_no_waiters() {
     let mut world = World::new();
     world.policies([Rule::new(["q"], [Setting::Idle(Some(1000))])]);
     world.add("q", "1");

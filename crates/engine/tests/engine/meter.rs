@@ -69,7 +69,7 @@ fn a_worker_that_cannot_do_one_thing_does_not_pay_for_all_that_it_holds() {
 }
 
 #[test]
-fn what_is_handed_out_after_a_worker_gave_a_queue_up_stays_with_it() {
+fn a_worker_keeps_jobs_of_a_queue_that_it_gave_up() {
     let mut world = World::new();
     let (client, worker) = (world.open(), world.engine.open_session(0, ReturnOrder::ToTail));
     world.put_many(client, b"f", 2 * SLICE as usize, NewJob::default());
@@ -184,7 +184,7 @@ fn watched_by_many(world: &mut World) -> (SessionId, JobId, Vec<SessionId>) {
 }
 
 #[test]
-fn a_job_has_a_bounded_number_of_watchers_who_are_told_in_slices() {
+fn a_job_has_a_bounded_number_of_watchers_that_are_notified_in_slices() {
     let mut world = World::new();
     let (worker, id, _) = watched_by_many(&mut world);
     let some = News::Data(Body::from(&b"x"[..]));
@@ -216,7 +216,7 @@ fn a_job_has_a_bounded_number_of_watchers_who_are_told_in_slices() {
 }
 
 #[test]
-fn watchers_may_leave_before_they_are_told_and_the_worker_helps_to_tell() {
+fn watchers_can_leave_before_they_are_notified_and_the_worker_helps_to_notify() {
     let mut world = World::new();
     let (worker, id, clients) = watched_by_many(&mut world);
     let watcher = world.open();
@@ -235,7 +235,7 @@ fn watchers_may_leave_before_they_are_told_and_the_worker_helps_to_tell() {
         world.engine.close_session(session, &mut world.effects);
         world.engine.check_invariants();
     }
-    while world.engine.tell_more(&mut world.effects) {
+    while world.engine.send_more_news(&mut world.effects) {
         world.engine.check_invariants();
     }
     world.engine.check_invariants();
@@ -445,7 +445,7 @@ fn new_policies_come_to_many_queues_in_slices() {
 }
 
 #[test]
-fn those_who_wait_for_an_item_of_a_queue_that_is_removed_are_told_in_slices() {
+fn waiters_of_a_removed_queue_are_notified_in_slices() {
     let mut world = World::new();
     let client = world.open();
     for _ in 0..5000 {

@@ -88,7 +88,7 @@ fn jobs_in_all_states_and_many_hands_go_with_a_queue() {
 }
 
 #[test]
-fn a_removal_is_finished_without_whoever_asked_for_it() {
+fn a_removal_continues_without_its_client() {
     let mut world = World::new();
     world.add_many("q");
     let (first, second) = (world.reader(), world.reader());

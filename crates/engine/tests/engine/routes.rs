@@ -287,7 +287,7 @@ fn a_queue_gets_copies_if_that_one_has_room_which_it_is_copied_from() {
 }
 
 #[test]
-fn a_queue_that_an_alias_asks_for_is_asked_even_if_another_one_feeds_it() {
+fn a_queue_that_an_alias_names_is_requested_even_if_another_one_feeds_it() {
     let mut world = World::new();
     world.policies([
         alias("a", ["x", "q"]),
@@ -321,7 +321,7 @@ fn an_alias_hides_a_queue_of_its_name() {
 }
 
 #[test]
-fn jobs_of_a_queue_in_memory_are_not_told_to_the_log() {
+fn jobs_of_a_queue_in_memory_are_not_logged() {
     let mut world = World::new();
     let memory = Setting::Sync(Some(QueueSync::Memory));
     world.policies([

@@ -156,7 +156,7 @@ fn touch_starts_the_ttr_anew() {
 }
 
 #[test]
-fn a_waiting_holder_hears_of_its_deadline_a_second_before() {
+fn a_waiting_holder_gets_a_warning_a_second_before_its_deadline() {
     let mut world = World::new();
     let holder = world.open();
     world.put(holder, 0, 0, 3);
@@ -208,7 +208,7 @@ fn a_closed_session_s_jobs_reach_waiters_in_the_order_they_were_taken() {
 }
 
 #[test]
-fn a_long_kick_goes_in_slices_and_tells_the_sum() {
+fn a_long_kick_goes_in_slices_and_reports_the_sum() {
     let mut world = World::new();
     let session = world.open();
     for _ in 0..2600 {
@@ -358,7 +358,7 @@ fn many_waiters_are_served_in_slices_and_in_their_order() {
 }
 
 #[test]
-fn what_those_who_are_served_in_slices_leave_is_there_for_others() {
+fn jobs_that_sliced_waiters_leave_go_to_others() {
     let mut world = World::new();
     let (late, worker) = (world.open(), world.open());
     world.act(|engine, _| engine.watch(late, b"q"));
@@ -390,7 +390,7 @@ fn what_those_who_are_served_in_slices_leave_is_there_for_others() {
 }
 
 #[test]
-fn nobody_overtakes_at_the_end_of_a_pause() {
+fn no_client_overtakes_at_the_end_of_a_pause() {
     let mut world = World::new();
     let (first, second, late) = (world.open(), world.open(), world.open());
     world.act(|e, fx| e.pause(b"default", 10, fx)).expect("the queue exists");
@@ -431,7 +431,7 @@ fn waiters_of_many_queues_are_served_in_slices() {
 }
 
 #[test]
-fn records_tell_what_must_last() {
+fn records_name_all_durable_changes() {
     let mut world = World::new();
     let session = world.open();
     let id = world.put(session, 0, 0, 60);

@@ -65,7 +65,7 @@ fn only_what_goes_by_the_wall_clock_moves_when_it_is_set() {
 }
 
 #[test]
-fn a_job_whose_time_has_come_by_a_step_goes_to_who_waits() {
+fn a_job_that_a_clock_step_makes_due_goes_to_a_waiter() {
     let mut world = World::new();
     let client = world.open();
     let id = world.submit_for(client, When::Wall(Millis(START.0 + HOUR_MS)));
@@ -109,7 +109,7 @@ fn an_expiry_moves_with_the_wall_clock() {
 }
 
 #[test]
-fn an_item_that_is_good_again_goes_to_who_waits_behind_it() {
+fn an_item_that_is_live_again_goes_to_a_waiter_behind_it() {
     let mut world = World::new();
     let reader = world.reader();
     // More than one request ends, so that expired items still exist while the clock is set.

@@ -141,7 +141,7 @@ fn a_sleeper_is_woken_once_by_a_job_that_stays_ready() {
 }
 
 #[test]
-fn a_job_that_a_waiter_takes_wakes_nobody() {
+fn a_job_that_a_waiter_takes_wakes_no_sleeper() {
     let mut world = World::new();
     let client = world.open();
     let worker = world.worker(&["default"]);
@@ -237,7 +237,7 @@ fn a_woken_worker_that_leaves_passes_the_wake_on() {
 }
 
 #[test]
-fn a_sleeper_that_leaves_wakes_nobody() {
+fn a_sleeper_that_leaves_wakes_no_other() {
     let mut world = World::new();
     let client = world.open();
     let workers = [(); 3].map(|()| world.worker(&["q"]));
@@ -314,7 +314,7 @@ fn when_a_pause_ends_each_ready_job_wakes_a_worker() {
 }
 
 #[test]
-fn a_timer_that_came_in_vain_wakes_nobody() {
+fn a_timer_without_work_wakes_no_thread() {
     let mut world = World::new();
     world.policies([Rule::new(["q"], [Setting::JobsMax(Some(9))])]);
     let producer = world.open();
@@ -333,7 +333,7 @@ fn a_timer_that_came_in_vain_wakes_nobody() {
 }
 
 #[test]
-fn equal_keys_join_and_every_client_hears_of_the_end() {
+fn equal_keys_join_and_every_client_gets_the_end() {
     let mut world = World::new();
     let (first, second) = (world.open(), world.open());
     let worker = world.worker(&["q", "r"]);
@@ -389,7 +389,7 @@ fn a_job_that_is_set_aside_has_no_key_until_it_is_back() {
 }
 
 #[test]
-fn what_would_be_lost_with_the_process_is_counted() {
+fn jobs_in_memory_only_are_counted() {
     let mut world = World::new();
     world.policies([Rule::new(["m"], [Setting::Sync(Some(QueueSync::Memory))])]);
     let client = world.open();
@@ -431,7 +431,7 @@ fn a_client_attaches_to_one_job_only_so_often() {
     let watchers = world.work_progress(id).watchers;
     assert_eq!(watchers, limits::ATTACHMENTS_MAX as usize + 1);
     world.act(|e, fx| e.cancel(id, fx)).expect("it waits");
-    world.engine.tell_more(&mut world.effects);
+    world.engine.send_more_news(&mut world.effects);
     assert_eq!(world.events().len(), watchers);
     assert!(submit(&mut world, client, FOREGROUND).is_ok());
 }
@@ -594,7 +594,7 @@ fn limits_count_all_unfinished_jobs_but_hold_for_one_band() {
 }
 
 #[test]
-fn a_dropped_queue_takes_its_jobs_with_it_unless_somebody_works() {
+fn a_dropped_queue_takes_its_jobs_with_it_except_leased_ones() {
     let mut world = World::new();
     let client = world.open();
     let worker = world.worker(&["q"]);
@@ -609,7 +609,7 @@ fn a_dropped_queue_takes_its_jobs_with_it_unless_somebody_works() {
 }
 
 #[test]
-fn what_a_worker_ends_counts_as_finished_and_what_it_cannot_do_does_not() {
+fn jobs_that_a_worker_ends_count_as_finished_and_returned_ones_do_not() {
     let mut world = World::new();
     let (client, tube_user) = (world.open(), world.open());
     let worker = world.worker(&["default"]);

@@ -104,7 +104,7 @@ fn a_tube_s_consumer_deletes_what_was_submitted_in_the_background() {
 }
 
 #[test]
-fn a_foreground_client_hears_what_a_tube_s_consumer_did() {
+fn a_foreground_client_gets_the_outcome_from_a_tube_s_consumer() {
     let mut world = World::new();
     let (_worker, tube) = worker_and_tube(&mut world);
     let client = world.connect();
@@ -134,7 +134,7 @@ fn a_tube_s_job_that_a_worker_fails_is_buried() {
 
 /// The ttr of a put counts for every taker, and being heard of extends it.
 #[test]
-fn a_worker_that_is_not_heard_of_loses_a_tube_s_job_after_its_ttr() {
+fn a_silent_worker_loses_a_tube_s_job_after_its_ttr() {
     let mut world = World::new();
     let (worker, tube) = worker_and_tube(&mut world);
     check_text(&mut world, tube, "put 5 0 10 1\r\nx\r\n", "INSERTED 1\r\n");

@@ -22,7 +22,7 @@ fn a_half_closed_connection_is_answered_to_the_end() {
 }
 
 #[test]
-fn a_half_closed_connection_that_asked_for_nothing_just_ends() {
+fn a_half_closed_connection_without_requests_just_ends() {
     let long = [&request(SUBMIT_JOB_BG, &format!("f||{}", "x".repeat(20_000)))[..15_000]].concat();
     for left_over in [&b""[..], b"\0", b"\0REQ\0\0\0\x10\0\0\0\x05abc", b"vers", &long] {
         let mut world = World::new();
@@ -235,7 +235,7 @@ fn a_function_that_is_being_dropped_can_be_dropped_again() {
 }
 
 #[test]
-fn a_half_closed_connection_hears_of_a_long_drop_and_of_what_is_behind_it() {
+fn a_half_closed_connection_gets_the_reply_to_a_long_drop_and_those_behind_it() {
     for (behind, answers) in [("", "OK\r\n"), ("status\nvers", "OK\r\n.\n")] {
         let mut world = World::new();
         let (client, monitor) = (world.connect(), world.connect());

@@ -177,7 +177,7 @@ fn a_head_that_takes_too_long_is_not_waited_for() {
 }
 
 #[test]
-fn what_is_no_request_ends_the_connection() {
+fn a_malformed_request_ends_the_connection() {
     let mut world = World::new();
     let long = format!("GET /{} HTTP/1.0\r\n\r\n", "f".repeat(8192));
     for sent in
@@ -236,7 +236,7 @@ fn priorities() {
 }
 
 #[test]
-fn a_client_that_leaves_ends_the_job_that_nobody_else_waits_for() {
+fn a_client_that_leaves_ends_the_job_that_no_other_client_waits_for() {
     for half in [false, true] {
         let mut world = World::new();
         let client = send(&mut world, &post("f", "", "in"));

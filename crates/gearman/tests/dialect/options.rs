@@ -92,7 +92,7 @@ fn handles_begin_with_the_prefix() {
 }
 
 #[test]
-fn the_server_tells_of_itself_what_it_was_told() {
+fn the_server_reports_its_configured_facts() {
     let mut world = World::with(ServerOptions {
         version: "1.2.3".to_owned(),
         verbosity: "INFO".to_owned(),

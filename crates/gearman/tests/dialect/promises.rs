@@ -268,7 +268,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn every_client_hears_of_one_outcome_and_no_sleeper_misses_a_job(
+    fn every_client_gets_one_outcome_and_no_sleeper_misses_a_job(
         actions in vec(action(), 0..120),
     ) {
         let mut play = Play::new();

@@ -66,22 +66,22 @@ impl World {
         };
         let process =
             || ProcessFacts { resident_bytes: 4096, processors: 2, ..ProcessFacts::default() };
-        let about = About {
+        let info = ServerInfo {
             version: "2.4.1".to_owned(),
             build: "lineshaft".to_owned(),
             host: "machine".to_owned(),
             started: Millis(START_MS),
         };
         let broker = Broker::memory(broker::EngineSetup::default(), Millis(START_MS));
-        let admin = KestrelAdmin::new(
-            broker.clone(),
-            Arc::new(move || Millis(time.load(Ordering::Relaxed))),
-            about,
+        let admin = KestrelAdmin::new(AdminSetup {
+            broker: broker.clone(),
+            clock: Arc::new(move || Millis(time.load(Ordering::Relaxed))),
+            info,
             permissions,
-            Box::new(served),
-            Box::new(process),
-            Box::new(seen.clone()),
-        );
+            served: Box::new(served),
+            process: Box::new(process),
+            controls: Box::new(seen.clone()),
+        });
         let names = Arc::new(Names::new(["machine".to_owned()], Vec::new()));
         World { admin, gate: Gate { names, reach }, now_ms, gets, seen, broker }
     }
@@ -158,7 +158,7 @@ fn simple_commands_answer_in_both_forms() {
 }
 
 #[test]
-fn the_server_is_stopped_and_reloaded_by_whoever_means_it() {
+fn clients_can_stop_and_reload_the_server_on_purpose() {
     let world = World::new();
     let post = |path: &str| world.ask_with(Request::post(path).body(()).unwrap());
     assert_eq!(post("/reload").2, "{\"response\":\"ok\"}\n");
@@ -335,7 +335,7 @@ fn statistics_have_the_names_that_monitoring_knows() {
 }
 
 #[test]
-fn periods_are_latched_and_askers_are_told_apart() {
+fn periods_are_latched_and_namespaces_are_kept_apart() {
     let world = World::new();
     let count = |query: &str| {
         let stats = world.json(&format!("/stats.json{query}"));
@@ -440,7 +440,7 @@ fn an_answer_has_a_bounded_number_of_queues_and_says_so() {
 }
 
 #[test]
-fn what_is_remembered_is_in_the_account_and_the_oldest_asker_makes_room() {
+fn history_is_in_the_account_and_the_oldest_namespace_makes_room() {
     let world = World::new();
     let mut turn = world.broker.turn(Millis(START_MS));
     for number in 0..snapshot::QUEUES_MAX {

@@ -63,7 +63,7 @@ proptest! {
 }
 
 #[test]
-fn what_the_fuzz_target_keeps_gets_an_answer() {
+fn the_fuzz_corpus_gets_answers() {
     for file in testkit::fuzz_corpus("http_requests", 5) {
         check(&file);
     }

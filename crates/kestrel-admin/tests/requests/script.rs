@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use broker::{Body, Broker, EngineSetup, Millis};
 use http_api::{ProcessFacts, Reply, Request, Site, Work};
 use hyper::{HeaderMap, Method};
-use kestrel_admin::{About, Controls, KestrelAdmin, Permissions, Served};
+use kestrel_admin::{AdminSetup, Controls, KestrelAdmin, Permissions, Served, ServerInfo};
 use origin::{Claims, Gate, Names, Reach};
 
 const OWN_NAME: &str = "machine";
@@ -69,22 +69,22 @@ impl World {
         let broker = Broker::memory(EngineSetup::default(), NOW);
         let added = broker.turn(NOW).add(b"q", Body::from(&b"item"[..]), None);
         added.expect("nothing limits the queue");
-        let about = About {
+        let info = ServerInfo {
             version: "2.4.1".to_owned(),
             build: "build".to_owned(),
             host: OWN_NAME.to_owned(),
             started: NOW,
         };
         let changes = Arc::new(Changes(AtomicU32::new(0)));
-        let site = KestrelAdmin::new(
-            broker.clone(),
-            Arc::new(|| NOW),
-            about,
-            Permissions { by_get, stop_locally: true, stop_from_elsewhere: true },
-            Box::new(Served::default),
-            Box::new(ProcessFacts::default),
-            Box::new(Count(changes.clone())),
-        );
+        let site = KestrelAdmin::new(AdminSetup {
+            broker: broker.clone(),
+            clock: Arc::new(|| NOW),
+            info,
+            permissions: Permissions { by_get, stop_locally: true, stop_from_elsewhere: true },
+            served: Box::new(Served::default),
+            process: Box::new(ProcessFacts::default),
+            controls: Box::new(Count(changes.clone())),
+        });
         World { broker, changes, site, by_get }
     }
 

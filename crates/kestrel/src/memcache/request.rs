@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_gets_are_told_apart_by_whether_the_connection_survives() {
+    fn wrong_gets_differ_in_whether_the_connection_survives() {
         for harmless in ["get", "get ", "get  ", "get /", "gets //"] {
             assert_eq!(parse(harmless), Err(Malformed::Harmless), "{harmless}");
         }

@@ -139,7 +139,7 @@ fn a_call_of_the_old_style_is_answered_like_a_new_one() {
 }
 
 #[test]
-fn values_that_nobody_knows_are_passed_over() {
+fn unknown_values_are_ignored() {
     // A struct with a map, a list of sets, and what has a fixed size; then the queue.
     let unknown = "0c0009 \
         0d0001 0b 0f 00000001 00000001 6b 08 00000002 00000001 00000002 \
@@ -178,7 +178,7 @@ fn nesting_has_a_limit() {
 }
 
 #[test]
-fn a_length_that_is_a_lie_is_not_believed() {
+fn a_false_length_allocates_nothing() {
     // A frame that is too long, and an empty one.
     for lie in ["7fffffff 80010001", "00001001 80010001", "00000000 80010001", "81000000 00"] {
         assert_eq!(Receiver::new(BYTES_MAX).receive(&unhex(lie)), Received::Broken, "{lie}");

@@ -85,7 +85,7 @@ fn the_sums_of_all_queues_stand_at_the_beginning() {
 }
 
 #[test]
-fn queues_that_are_named_are_told_each_once() {
+fn named_queues_are_listed_once() {
     let mut world = world();
     let client = world.connect_memcache();
     fill(&mut world, client);
@@ -97,7 +97,7 @@ fn queues_that_are_named_are_told_each_once() {
 }
 
 #[test]
-fn what_expired_is_flushed_in_all_queues_while_others_come_and_go() {
+fn expired_items_are_flushed_in_all_queues_while_queues_come_and_go() {
     let mut world = world();
     let (client, other) = (world.connect_memcache(), world.connect_memcache());
     world.say(client, "reload\r\n");

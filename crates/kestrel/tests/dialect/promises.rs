@@ -88,7 +88,7 @@ fn value(data: &str) -> String {
 }
 
 #[test]
-fn replies_wait_until_what_they_tell_is_durable() {
+fn replies_wait_until_their_facts_are_durable() {
     let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
     let process = Process::start(&disk);
     let (mut producer, mut consumer) = (process.connect(), process.connect());
@@ -152,7 +152,7 @@ fn children_and_the_status_survive_a_crash() {
 }
 
 #[test]
-fn a_shutdown_is_asked_for_and_ends_the_connection() {
+fn a_shutdown_command_ends_the_connection() {
     let mut world = World::new();
     let client = world.connect_memcache();
     assert_eq!(world.say(client, "shutdown\r\nversion\r\n"), "");

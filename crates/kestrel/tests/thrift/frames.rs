@@ -71,7 +71,7 @@ fn a_call_without_version_gets_a_reply_with_it() {
 }
 
 #[test]
-fn a_connection_ends_at_what_cannot_be_understood() {
+fn malformed_input_ends_the_connection() {
     let texts = [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
         b"set q 0 0 1\r\nx\r\n",
@@ -91,7 +91,7 @@ fn a_connection_ends_at_what_cannot_be_understood() {
 }
 
 #[test]
-fn malformed_arguments_are_told_and_the_connection_goes_on() {
+fn malformed_arguments_get_an_error_and_the_connection_continues() {
     let server = server(ServerOptions::default());
     let mut world = World::memory();
     let client = connect(&server, &mut world);

@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_silent_server_is_asked_whether_it_is_there() {
+    fn a_silent_server_is_probed() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let address = Address::Tcp { host: Ipv4Addr::LOCALHOST.to_string(), port };

@@ -282,7 +282,7 @@ fn announce(options: &Options, started: &Started<'_>) {
         addresses.join(", "),
     ));
     if options.detached {
-        daemon::tell_ready();
+        daemon::report_ready();
     }
 }
 

@@ -48,7 +48,7 @@ fn check(folder: &Path) -> Result<ExitCode> {
         bail!("there is no log in {}", folder.display());
     }
     let mut out = io::stdout().lock();
-    tell(&mut out, folder, &salvage)?;
+    print_salvage(&mut out, folder, &salvage)?;
     if salvage.refusal.is_none() {
         return Ok(ExitCode::SUCCESS);
     }
@@ -90,7 +90,7 @@ fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
     let renamed = fs::rename(&unfinished, copy).and_then(|()| sync_parent(copy));
     renamed.with_context(|| format!("cannot name the copy {}", copy.display()))?;
     let mut out = io::stdout().lock();
-    tell(&mut out, folder, &salvage)?;
+    print_salvage(&mut out, folder, &salvage)?;
     let jobs = counted(salvage.report.jobs, "job");
     let (copy, folder) = (copy.display(), folder.display());
     writeln!(out, "{copy} is a new log with {jobs}; {folder} was not changed.")?;
@@ -177,7 +177,7 @@ fn refuse(error: &OpenError) -> ExitCode {
     })
 }
 
-fn tell(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Result<()> {
+fn print_salvage(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Result<()> {
     let Salvage { report, refusal, losses, doubtful_jobs, unnamed_jobs } = salvage;
     let folder = folder.display();
     if let Some(refusal) = refusal {
@@ -207,9 +207,9 @@ fn tell(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Result<()> {
     for of_file in losses.chunk_by(|one, next| one.file == next.file) {
         let (told, rest) = of_file.split_at(LOSSES_TOLD_MAX.min(of_file.len()));
         for loss in told {
-            tell_loss(out, loss)?;
+            print_loss(out, loss)?;
         }
-        tell_rest(out, rest)?;
+        print_rest(out, rest)?;
     }
     if losses.is_empty() {
         writeln!(out, "  nothing visible: every entry passes its checksum")?;
@@ -237,7 +237,7 @@ fn tell(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Result<()> {
     Ok(())
 }
 
-fn tell_loss(out: &mut impl Write, loss: &Loss) -> io::Result<()> {
+fn print_loss(out: &mut impl Write, loss: &Loss) -> io::Result<()> {
     let Loss { file, offset, bytes, jobs_max, what } = loss;
     write!(out, "  {file} at offset {offset}")?;
     if *bytes > 0 {
@@ -247,7 +247,7 @@ fn tell_loss(out: &mut impl Write, loss: &Loss) -> io::Result<()> {
 }
 
 /// Sums up the losses of a file that were not listed.
-fn tell_rest(out: &mut impl Write, rest: &[Loss]) -> io::Result<()> {
+fn print_rest(out: &mut impl Write, rest: &[Loss]) -> io::Result<()> {
     let Some(Loss { file, .. }) = rest.first() else { return Ok(()) };
     let pieces = counted(rest.len() as u64, "more piece");
     let bytes = counted(rest.iter().map(|loss| loss.bytes).sum(), "byte");

@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     let Connection { sender, receiver, body_bytes_max } = server::connect(&arguments)?;
     let input = Input::open(&arguments, body_bytes_max)?;
     if input.is_typed() && !arguments.quiet {
-        eprintln!("{}; end with Ctrl-D:", input.what_to_type());
+        eprintln!("{}; end with Ctrl-D:", input.input_hint());
     }
     let wait = arguments.wait;
     let (tally, bar) = if wait {

@@ -15,7 +15,7 @@ use crate::{programs, settings};
 const ROUNDS_DEFAULT: u64 = 20;
 
 #[test]
-fn what_lineshaft_acknowledged_survives_kill() -> Result<()> {
+fn jobs_that_lineshaft_acknowledged_survive_kill() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let program = programs::lineshaft_durable(folder.path().to_str().context("a text path")?);
     kill_and_check(&program, settings::rounds(ROUNDS_DEFAULT), Promises::All)
@@ -23,7 +23,7 @@ fn what_lineshaft_acknowledged_survives_kill() -> Result<()> {
 
 /// The kernel outlives the program, and has all data that was written before a reply left.
 #[test]
-fn what_lineshaft_acknowledged_without_syncs_survives_kill() -> Result<()> {
+fn jobs_that_lineshaft_acknowledged_without_syncs_survive_kill() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path().to_str().context("a text path")?;
     let program = programs::lineshaft_durable(folder).with(&["--sync", "never"]);
@@ -35,7 +35,7 @@ fn what_lineshaft_acknowledged_without_syncs_survives_kill() -> Result<()> {
 /// off can come back as a job whose body has no end. So the test can retry; a wrong ledger would
 /// fail each time.
 #[test]
-fn what_the_original_acknowledged_survives_kill() -> Result<()> {
+fn jobs_that_the_original_acknowledged_survive_kill() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };
     let attempt = || {
         let folder = tempfile::tempdir()?;

@@ -18,7 +18,7 @@ const DESCRIPTORS: usize = 100;
 const IDLE_TICKS_MAX: u64 = 20;
 
 #[test]
-fn running_out_of_descriptors_stalls_nobody_and_passes() -> Result<()> {
+fn running_out_of_descriptors_delays_no_client_and_passes() -> Result<()> {
     let path = programs::lineshaft_path();
     let path = path.to_str().context("a text path")?;
     let limited = format!("ulimit -n {DESCRIPTORS}; exec \"$0\" \"$@\"");

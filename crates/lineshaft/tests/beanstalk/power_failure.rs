@@ -35,7 +35,7 @@ folder = os.open(sys.argv[1], os.O_RDONLY)
 fcntl.ioctl(folder, 0x8004587D, struct.pack('I', 2))";
 
 #[test]
-fn what_lineshaft_acknowledged_survives_a_power_failure() -> Result<()> {
+fn jobs_that_lineshaft_acknowledged_survive_a_power_failure() -> Result<()> {
     let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
     let data = disk.mount_point.join("data");
     let program = programs::lineshaft_durable(data.to_str().context("a text path")?);

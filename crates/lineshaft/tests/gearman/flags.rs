@@ -179,7 +179,7 @@ fn without_a_limit_a_job_has_any_number_of_attempts() -> Result<()> {
 }
 
 #[test]
-fn exceptions_are_told_to_who_did_not_ask_for_them_with_the_flag_only() -> Result<()> {
+fn exceptions_go_unrequested_only_with_the_flag() -> Result<()> {
     let raise = |server: &Server| {
         let (mut client, mut worker) = (connect(server), connect(server));
         let handle = submit(&mut client, "f");

@@ -31,7 +31,7 @@ fn a_connection_is_kept_and_requests_may_come_at_once() {
 }
 
 #[test]
-fn what_is_not_there_is_not_found_and_nothing_can_be_changed() {
+fn unknown_pages_are_not_found_and_nothing_can_be_changed() {
     let folder = tempfile::tempdir().unwrap();
     let site = Site::start(folder.path(), &["--memory"]);
     for path in ["/nothing", "/health", "/metrics/", "//metrics", "/health/live/"] {

@@ -82,7 +82,7 @@ fn fill(site: &Site, body_bytes: usize) -> usize {
 }
 
 #[test]
-fn the_account_is_near_what_the_process_uses() {
+fn the_account_is_near_the_memory_of_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let site = Site::start(folder.path(), &["--data", "d", "--sync", "never"]);
     let used = |site: &Site| metric(site, "lineshaft_memory_used_bytes");
@@ -258,7 +258,7 @@ fn queues_registrations_and_waits_are_in_the_account() {
 }
 
 #[test]
-fn what_statistics_remember_is_in_the_account() {
+fn the_account_includes_the_history_of_statistics() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--memory", "--kestrel", "127.0.0.1:0", "--kestrel-admin", "127.0.0.1:0"];
     let mut site = Site::start(folder.path(), &arguments);

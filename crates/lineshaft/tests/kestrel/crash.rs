@@ -31,7 +31,7 @@ struct Told {
 }
 
 #[test]
-fn what_lineshaft_acknowledged_survives_kill() -> Result<()> {
+fn jobs_that_lineshaft_acknowledged_survive_kill() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path().to_str().context("a text path")?;
     let rounds = std::env::var("LINESHAFT_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());

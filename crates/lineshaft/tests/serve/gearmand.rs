@@ -241,7 +241,7 @@ fn listing(address: &str, command: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_queued_scheduled_or_running_at_a_crash_is_done_after_it() {
+fn queued_scheduled_and_running_jobs_survive_a_crash() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["-q", "libsqlite3", "--libsqlite3-db", "queue.db"];
     let (mut server, address) = start(folder.path(), &arguments);

@@ -13,7 +13,7 @@ use super::ask;
 use crate::running::{Running, command, wait_for};
 
 #[test]
-fn readiness_life_signs_and_the_end_are_told() {
+fn readiness_watchdog_and_stop_are_notified() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();

@@ -346,7 +346,7 @@ fn gearmand_takes_the_files_of_the_environment_and_new_ones_at_sighup() {
 }
 
 #[test]
-fn gearmand_asks_clients_who_they_are_on_request_only() {
+fn gearmand_verifies_clients_only_if_configured() {
     let place = Place::new();
     let client = place.authority.issue("client").unwrap();
     let ca = [&FILES[..], &["--ssl-ca-file=authority.pem"]].concat();

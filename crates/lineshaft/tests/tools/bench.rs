@@ -37,7 +37,7 @@ fn an_interrupted_measurement_says_so_to_a_script() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_is_told_in_words() {
+fn an_unreachable_server_is_reported_in_words() {
     for mut world in World::each() {
         let address = world.end().to_string();
         let output = Tool::start(&address, &["bench", "put"]).wait();

@@ -209,7 +209,7 @@ fn pause_holds_the_jobs_of_a_queue_back() {
 }
 
 #[test]
-fn an_output_that_nobody_reads_is_no_failure() {
+fn an_unread_output_is_no_failure() {
     for world in World::each() {
         let bench = ["bench", "put", "--count", "1", "--connections", "1", "--warm-up", "0"];
         for arguments in [

@@ -42,7 +42,7 @@ fn each_line_is_a_job() {
 }
 
 #[test]
-fn a_person_is_told_what_becomes_of_what_is_typed() {
+fn a_person_gets_a_hint_about_typed_input() {
     for world in World::each() {
         for (command, told) in [
             ("put mail", "one job per line; end with Ctrl-D:"),
@@ -144,7 +144,7 @@ fn a_draining_server_is_named() {
 }
 
 #[test]
-fn ids_that_nobody_reads_end_it_with_an_error() {
+fn unread_ids_end_it_with_an_error() {
     for world in World::each() {
         let (mut tool, mut ids) = world.start_piped(&["put", "--ids", "log"]);
         let mut input = tool.child.stdin.take().unwrap();

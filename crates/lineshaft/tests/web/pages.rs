@@ -77,7 +77,7 @@ fn send(address: &str, request: &[u8]) -> String {
 }
 
 #[test]
-fn what_a_page_sends_to_any_port_changes_nothing() {
+fn a_page_of_another_site_changes_nothing_on_any_port() {
     let folder = tempfile::tempdir().unwrap();
     let target = Target::start(folder.path());
     for (protocol, address) in PROTOCOLS.iter().zip(&target.addresses) {
@@ -116,7 +116,7 @@ fn what_a_page_sends_to_any_port_changes_nothing() {
 }
 
 #[test]
-fn what_a_script_of_a_page_asks_for_tells_it_nothing() {
+fn a_script_of_a_page_learns_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let target = Target::start(folder.path());
     let admin = target.address("kestrel_admin");

@@ -279,7 +279,7 @@ impl Segments {
             Some(spare) => spare,
             None => self.allocate(&mut state, self.segment_bytes)?,
         };
-        let head = self.dress(&spare, 1)?;
+        let head = self.make_segment(&spare, 1)?;
         state.unnamed = Some(spare.name);
         state.head = 1;
         state.sizes.insert(1, head.size);
@@ -440,7 +440,7 @@ impl Segments {
             Some(index) => state.spares.swap_remove(index),
             None => self.allocate(state, size).map_err(MakeError::Spoiled)?,
         };
-        let dressed = self.dress(&spare, number);
+        let dressed = self.make_segment(&spare, number);
         match dressed.and_then(|file| self.name(&spare.name, number).map(|()| file)) {
             Ok(file) => {
                 self.sync_folder().map_err(MakeError::Fatal)?;
@@ -454,7 +454,7 @@ impl Segments {
     }
 
     /// Zeros, header, sync.
-    fn dress(&self, spare: &Spare, number: u32) -> Result<SegmentFile, Failure> {
+    fn make_segment(&self, spare: &Spare, number: u32) -> Result<SegmentFile, Failure> {
         let name = &spare.name;
         let fail = |doing| move |error| Failure::new(doing, name, error);
         let file = self.disk.open(name).map_err(fail("open"))?;

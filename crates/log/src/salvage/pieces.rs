@@ -188,7 +188,7 @@ impl Pages {
             let entry = [&head, contents].concat();
             Entry::parse(&entry).ok().and_then(|entry| slots_of(&entry))
         });
-        let exact = mended.or_else(|| slots_told(at, lost));
+        let exact = mended.or_else(|| slots_stated(at, lost));
         exact.map_or_else(|| Slots::up_to(lost.len()), |count| Slots { min: count, max: count })
     }
 
@@ -242,7 +242,7 @@ fn mended_heads(
 
 /// The number of slots that a broken entry itself states. A plausible head is taken as intact: then
 /// the damage is in the checksum or after the head.
-fn slots_told(at: u64, lost: &[u8]) -> Option<u64> {
+fn slots_stated(at: u64, lost: &[u8]) -> Option<u64> {
     // Kind and count may be lost together with a sector that begins before them.
     let is_split = (at + KIND_AT as u64).is_multiple_of(SECTOR_BYTES);
     let entry = Entry::parse(lost).ok().filter(|entry| entry.bytes == lost.len())?;

@@ -129,13 +129,13 @@ fn mended_header(page: &[u8]) -> Option<SegmentHeader> {
 
 /// End of a segment according to the next one. A broken header may still have either of the two
 /// fields.
-fn told_end(next: &Outline, number: u32, outline: Outline) -> Option<u64> {
+fn end_by_next(next: &Outline, number: u32, outline: Outline) -> Option<u64> {
     let first = next.first?;
-    let told = Some(first.previous_end).filter(|end| end.segment() == number);
-    match told {
-        Some(told) if next.is_first_whole => Some(told.offset()),
+    let stated = Some(first.previous_end).filter(|end| end.segment() == number);
+    match stated {
+        Some(stated) if next.is_first_whole => Some(stated.offset()),
         _ if first.previous_crc == outline.crc => Some(outline.end),
-        _ => told.map(|told| told.offset().max(outline.end)),
+        _ => stated.map(|stated| stated.offset().max(outline.end)),
     }
 }
 
@@ -222,8 +222,8 @@ impl Remains {
     fn find_ends(&mut self, outlines: &BTreeMap<u32, (u64, u64, Outline)>, durable: Position) {
         for (&number, &(len, size, outline)) in outlines {
             let next = number.checked_add(1).and_then(|next| outlines.get(&next));
-            let told = next.and_then(|(_, _, next)| told_end(next, number, outline));
-            let end = match told {
+            let stated = next.and_then(|(_, _, next)| end_by_next(next, number, outline));
+            let end = match stated {
                 Some(end) => end,
                 None if durable.segment() > number => {
                     let what = "the segment's end is unknown: the next segment does not say it";
@@ -233,11 +233,11 @@ impl Remains {
                 None if durable.segment() == number => outline.chain_end.max(durable.offset()),
                 None => outline.chain_end,
             };
-            if told.is_none() && outline.end > end {
+            if stated.is_none() && outline.end > end {
                 self.salvage.report.cut_bytes += outline.end - end;
                 self.salvage.report.cut_groups += outline.beyond;
             }
-            let certain_end = if told.is_some() { end } else { size };
+            let certain_end = if stated.is_some() { end } else { size };
             if certain_end > len {
                 self.lose(number, (len, certain_end), None, "the file ends");
             }

@@ -159,7 +159,7 @@ mod tests {
     use crate::config::Config;
 
     #[test]
-    fn a_socket_that_does_not_listen_stops_nobody_else() {
+    fn an_unusable_socket_stops_no_other_listener() {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
         socket.set_nonblocking(true).unwrap();
         let address = Address::Unix("socket".into()).into();

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_of_the_line_protocols_send_is_not() {
+    fn commands_of_line_protocols_are_not_taken_for_browsers() {
         for line in [
             "put 0 0 60 5\r\nGET / HTTP/1.1\r\n",
             "GET queue/t=500\r\n",
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_fuzz_target_keeps_gets_the_same_verdict_in_any_pieces() {
+    fn the_fuzz_corpus_gets_the_same_verdict_in_any_pieces() {
         for file in testkit::fuzz_corpus("http_requests", 5) {
             check(&file);
         }

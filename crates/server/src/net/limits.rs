@@ -52,7 +52,7 @@ pub(crate) struct LiveLimits {
     /// Counts of refused connections.
     pub(crate) refused: Refused,
     /// Memory of all connections.
-    pub(crate) held: HeldByAll,
+    pub(crate) held: HeldInTotal,
     /// Nanoseconds for which I/O threads held the broker, since the start.
     pub(crate) turns_ns: AtomicU64,
 }
@@ -69,14 +69,14 @@ pub(crate) struct Refused {
 /// Memory of the connections of all threads. Each thread adds its changes; in between, a sum can be
 /// negative.
 #[derive(Debug, Default)]
-pub(crate) struct HeldByAll {
+pub(crate) struct HeldInTotal {
     unfinished_bytes: AtomicI64,
     stuck_bytes: AtomicI64,
     /// The threads. (Weak, because an inbox can own connections, which own this.)
     inboxes: Mutex<Vec<Weak<Inbox>>>,
 }
 
-impl HeldByAll {
+impl HeldInTotal {
     /// Registers the thread of this inbox.
     pub(crate) fn enter(&self, inbox: &Arc<Inbox>) {
         self.inboxes().push(Arc::downgrade(inbox));
@@ -97,11 +97,11 @@ impl HeldByAll {
     }
 
     /// Tells all other threads that the connections together hold too much.
-    pub(crate) fn tell_excess(&self, but: &Arc<Inbox>) {
+    pub(crate) fn notify_excess(&self, but: &Arc<Inbox>) {
         let inboxes = self.inboxes();
         let others =
             inboxes.iter().filter_map(Weak::upgrade).filter(|inbox| !Arc::ptr_eq(inbox, but));
-        others.for_each(|inbox| inbox.tell_excess());
+        others.for_each(|inbox| inbox.notify_excess());
     }
 
     fn inboxes(&self) -> MutexGuard<'_, Vec<Weak<Inbox>>> {
@@ -170,7 +170,7 @@ impl LiveLimits {
             open: AtomicUsize::default(),
             addresses: Mutex::default(),
             refused: Refused::default(),
-            held: HeldByAll::default(),
+            held: HeldInTotal::default(),
             turns_ns: AtomicU64::default(),
         };
         live.set(limits);

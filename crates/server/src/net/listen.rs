@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_says_who_may_connect() {
+    fn the_mode_limits_access_to_the_socket() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let options = SocketOptions { unix_mode: Some(0o666), ..SocketOptions::default() };

@@ -69,7 +69,7 @@ fn setup() -> &'static Setup {
 fn check_raw(seed: u8, bytes: &[u8]) {
     let outcome = |lengths: Option<Lengths>| {
         let mut server = Server::new(lengths);
-        server.hear(bytes);
+        server.receive(bytes);
         server.answer();
         assert!(server.received.is_empty() && server.stream.is_unusable());
         (server.stream.has_failed(), server.stream.has_ended())
@@ -91,7 +91,7 @@ impl Server {
     }
 
     /// Reads like a connection: nothing more after a failure or the end.
-    fn hear(&mut self, mut bytes: &[u8]) {
+    fn receive(&mut self, mut bytes: &[u8]) {
         let mut plaintext = vec![0; ROOM];
         while !bytes.is_empty() && !self.stream.has_failed() && !self.stream.has_ended() {
             let len = self.lengths.as_mut().map_or(ROOM, Lengths::next).min(bytes.len());
@@ -126,7 +126,7 @@ struct Play {
     tampered: bool,
     closed: bool,
     answered: Vec<u8>,
-    told: Vec<u8>,
+    sent: Vec<u8>,
 }
 
 /// Changes by the attacker to the client's next bytes. Positions are modulo the length.
@@ -150,7 +150,7 @@ impl Play {
             tampered: false,
             closed: false,
             answered: Vec::new(),
-            told: Vec::new(),
+            sent: Vec::new(),
         }
     }
 
@@ -172,7 +172,7 @@ impl Play {
                     self.closed = true;
                     self.client.send_close_notify();
                 }
-                _ => self.tell(257 * usize::from(script.byte())),
+                _ => self.send(257 * usize::from(script.byte())),
             }
         }
         self.deliver();
@@ -206,14 +206,14 @@ impl Play {
     }
 
     /// The server writes something, if there is room.
-    fn tell(&mut self, len: usize) {
+    fn send(&mut self, len: usize) {
         if self.server.stream.is_unusable() {
             return;
         }
-        let start = self.told.len();
+        let start = self.sent.len();
         let bytes: Vec<u8> = (start..start + len).map(|at| (at / 5) as u8).collect();
         let taken = self.server.stream.encrypt(&bytes).expect("it only gathers");
-        self.told.extend_from_slice(&bytes[..taken]);
+        self.sent.extend_from_slice(&bytes[..taken]);
     }
 
     /// Sends the client's bytes to the server, and its answer back.
@@ -225,7 +225,7 @@ impl Play {
         for edit in std::mem::take(&mut self.edits) {
             self.tampered |= edit.apply(&mut bytes);
         }
-        self.server.hear(&bytes);
+        self.server.receive(&bytes);
         assert!(self.written.starts_with(&self.server.received), "nobody wrote this");
         let answer = self.server.answer();
         let mut answer = answer.as_slice();
@@ -238,7 +238,7 @@ impl Play {
             self.answered.resize(start + count, 0);
             self.client.reader().read_exact(&mut self.answered[start..]).expect("so much is there");
         }
-        assert!(self.told.starts_with(&self.answered), "the server did not say this");
+        assert!(self.sent.starts_with(&self.answered), "the server did not say this");
     }
 }
 

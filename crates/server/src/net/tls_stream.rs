@@ -191,7 +191,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn what_comes_out_is_what_was_put_in_however_it_is_cut(
+        fn fragments_of_any_length_give_the_same_plaintext(
             lengths in prop::collection::vec(0..40_000usize, 1..8),
             room in 4096..32_768usize,
             damaged in prop::option::of(0..100_000usize),

@@ -194,7 +194,7 @@ fn a_half_close_ends_the_waiting() {
 }
 
 #[test]
-fn a_broken_connection_gives_its_job_to_whoever_waits() {
+fn a_broken_connection_gives_its_job_to_the_next_waiter() {
     let files = Files::new();
     let serving = files.serve(Plan::default());
     let (mut holder, mut waiter) = (files.connect(&serving), files.connect(&serving));
@@ -329,7 +329,7 @@ fn many_large_replies_reach_a_reader_that_comes_late() {
 }
 
 #[test]
-fn a_reader_that_takes_nothing_is_cut_off_and_disturbs_nobody() {
+fn a_reader_that_takes_nothing_is_cut_off_and_delays_no_other_client() {
     let files = Files::new();
     let serving = files.serve(limits(|limits| limits.unsent_time = Duration::from_millis(500)));
     let (mut stuck, mut other) = (files.connect(&serving), files.connect(&serving));
@@ -431,7 +431,7 @@ fn refused(settings: &Tls) -> String {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_in_one_line() {
+fn a_message_about_a_bad_file_has_one_line() {
     let files = Files::new();
     let right = files.settings();
     let with_certificate =
@@ -491,7 +491,7 @@ fn what_is_wrong_with_a_file_is_said_in_one_line() {
 }
 
 #[test]
-fn what_tls_keeps_for_a_connection_is_in_the_account() {
+fn the_account_includes_the_buffers_of_tls() {
     let files = Files::new();
     let serving = files.serve(Plan::default());
     let used_bytes = || serving.broker.memory_usage().used_bytes;

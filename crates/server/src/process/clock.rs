@@ -24,7 +24,7 @@ pub(crate) struct Clock {
     timers_started: Instant,
     /// How long the machine slept, for tests.
     #[cfg(test)]
-    nap_ms: &'static std::sync::atomic::AtomicU64,
+    slept_in_test_ms: &'static std::sync::atomic::AtomicU64,
 }
 
 impl Clock {
@@ -35,7 +35,7 @@ impl Clock {
             started: since_boot(),
             timers_started: Instant::now(),
             #[cfg(test)]
-            nap_ms: Box::leak(Box::default()),
+            slept_in_test_ms: Box::leak(Box::default()),
         }
     }
 
@@ -52,7 +52,7 @@ impl Clock {
     fn passed(&self) -> Duration {
         let passed = since_boot().saturating_sub(self.started);
         #[cfg(test)]
-        let passed = passed + self.nap();
+        let passed = passed + self.slept_in_test();
         passed
     }
 
@@ -69,14 +69,14 @@ impl Clock {
     }
 
     #[cfg(test)]
-    fn nap(&self) -> Duration {
-        Duration::from_millis(self.nap_ms.load(std::sync::atomic::Ordering::SeqCst))
+    fn slept_in_test(&self) -> Duration {
+        Duration::from_millis(self.slept_in_test_ms.load(std::sync::atomic::Ordering::SeqCst))
     }
 
     /// Lets the machine sleep for this long.
     #[cfg(test)]
-    pub(crate) fn nap_for(&self, nap: Duration) {
-        self.nap_ms.fetch_add(millis(nap), std::sync::atomic::Ordering::SeqCst);
+    pub(crate) fn sleep_for(&self, time: Duration) {
+        self.slept_in_test_ms.fetch_add(millis(time), std::sync::atomic::Ordering::SeqCst);
     }
 }
 
@@ -98,7 +98,7 @@ fn millis(duration: Duration) -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct ClockWatch {
     /// How far the wall clock was ahead when the broker last learned it.
-    told_ahead_ms: Option<i64>,
+    known_ahead_ms: Option<i64>,
     slept_ms: u64,
 }
 
@@ -109,26 +109,26 @@ impl ClockWatch {
         let (now, wall) = (clock.now(), wall());
         // If this thread was paused in between, the two times do not match.
         if clock.now().since(now) <= JUMP_MS {
-            self.tell_wall(now, wall, broker);
+            self.update_wall(now, wall, broker);
         }
     }
 
     fn look_for_sleep(&mut self, clock: &Clock, inboxes: &[Arc<Inbox>]) {
         let slept_ms = millis(clock.slept());
-        let nap_ms = slept_ms.saturating_sub(self.slept_ms);
-        if nap_ms <= JUMP_MS {
+        let newly_slept_ms = slept_ms.saturating_sub(self.slept_ms);
+        if newly_slept_ms <= JUMP_MS {
             return;
         }
-        tracing::info!(seconds = nap_ms / 1000, "the machine has slept");
+        tracing::info!(seconds = newly_slept_ms / 1000, "the machine has slept");
         self.slept_ms = slept_ms;
         for inbox in inboxes {
             inbox.renew_timer();
         }
     }
 
-    fn tell_wall(&mut self, now: Millis, wall: Millis, broker: &Broker) {
+    fn update_wall(&mut self, now: Millis, wall: Millis, broker: &Broker) {
         let ahead_ms = wall.ahead_of(now);
-        if let Some(told_ms) = self.told_ahead_ms {
+        if let Some(told_ms) = self.known_ahead_ms {
             if told_ms.abs_diff(ahead_ms) <= JUMP_MS {
                 return;
             }
@@ -142,22 +142,22 @@ impl ClockWatch {
         }
         // If the log has no room, the broker learns it later.
         let is_told = broker.turn(now).set_wall(now, wall);
-        self.told_ahead_ms = is_told.then_some(ahead_ms);
+        self.known_ahead_ms = is_told.then_some(ahead_ms);
     }
 }
 
 /// Warns if the wall clock is wrong, or was wrong when the log was written.
-pub(crate) fn doubt_wall_clock(stopped_ms: i64) {
+pub(crate) fn warn_of_wall_clock(stopped_ms: i64) {
     let apart = Duration::from_millis(stopped_ms.unsigned_abs());
     let days = apart.as_secs() / (24 * 3600);
     match doubt(stopped_ms) {
         None => {}
-        Some(Doubt::Ahead) => tracing::warn!(
+        Some(ClockDoubt::Ahead) => tracing::warn!(
             days,
             "the wall clock is far ahead of the log's last entry; set it if it is wrong. Ages and delays \
              continue as if the server had not been stopped"
         ),
-        Some(Doubt::Behind) => tracing::warn!(
+        Some(ClockDoubt::Behind) => tracing::warn!(
             days,
             seconds = apart.as_secs(),
             "the wall clock is behind the log's last entry: it is wrong, or was wrong before. Ages and \
@@ -167,17 +167,17 @@ pub(crate) fn doubt_wall_clock(stopped_ms: i64) {
 }
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-enum Doubt {
+enum ClockDoubt {
     Ahead,
     Behind,
 }
 
 /// What is wrong with the wall clock, if the server was stopped for this long by it. A minute back
 /// is normal: an administrator or NTP does that.
-fn doubt(stopped_ms: i64) -> Option<Doubt> {
+fn doubt(stopped_ms: i64) -> Option<ClockDoubt> {
     match stopped_ms {
-        ..-60_000 => Some(Doubt::Behind),
-        STOP_MS_MAX.. => Some(Doubt::Ahead),
+        ..-60_000 => Some(ClockDoubt::Behind),
+        STOP_MS_MAX.. => Some(ClockDoubt::Ahead),
         -60_000..STOP_MS_MAX => None,
     }
 }
@@ -206,11 +206,11 @@ mod tests {
         let hour = Duration::from_hours(1);
         let before = clock.now();
         let at = Millis(before.0 + 2 * 3_600_000);
-        clock.nap_for(hour);
+        clock.sleep_for(hour);
         assert!(clock.now().since(before) >= 3_600_000);
         let (instant, now) = (clock.instant(at).unwrap(), Instant::now());
         assert!(instant <= now + hour && instant + Duration::from_mins(1) > now + hour);
-        clock.nap_for(hour);
+        clock.sleep_for(hour);
         assert!(clock.instant(at).unwrap() <= Instant::now(), "it is overdue");
     }
 
@@ -221,7 +221,7 @@ mod tests {
         let mut watch = ClockWatch::default();
         let look_at = |watch: &mut ClockWatch, ahead_ms: i64| {
             let shown = Millis(clock.now().0.saturating_add_signed(ahead_ms));
-            watch.tell_wall(clock.now(), shown, &broker);
+            watch.update_wall(clock.now(), shown, &broker);
             while broker.turn(clock.now()).advance() {}
         };
         look_at(&mut watch, 0);
@@ -245,24 +245,24 @@ mod tests {
         look_at(&mut watch, 3_600_000);
         assert_eq!(states(), [State::Ready, State::Delayed]);
         look_at(&mut watch, 0);
-        clock.nap_for(Duration::from_mins(119));
+        clock.sleep_for(Duration::from_mins(119));
         look_at(&mut watch, 0);
         assert_eq!(states(), [State::Ready, State::Delayed]);
-        clock.nap_for(Duration::from_mins(1));
+        clock.sleep_for(Duration::from_mins(1));
         look_at(&mut watch, 0);
         assert_eq!(states(), [State::Ready; 2]);
     }
 
     #[test]
-    fn a_wall_clock_that_cannot_be_right_is_told_of() {
+    fn an_implausible_wall_clock_is_reported() {
         let day_ms = 24 * 3_600_000;
         for (stopped_ms, found) in [
             (0, None),
             (-1000, None),
             (300 * day_ms, None),
-            (-day_ms, Some(Doubt::Behind)),
-            (80 * 365 * day_ms, Some(Doubt::Ahead)),
-            (-80 * 365 * day_ms, Some(Doubt::Behind)),
+            (-day_ms, Some(ClockDoubt::Behind)),
+            (80 * 365 * day_ms, Some(ClockDoubt::Ahead)),
+            (-80 * 365 * day_ms, Some(ClockDoubt::Behind)),
         ] {
             assert_eq!(doubt(stopped_ms), found, "{stopped_ms}");
         }

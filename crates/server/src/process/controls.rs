@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::process::facts;
-use crate::process::reload::{Asker, Reloader};
+use crate::process::reload::{ReloadRequester, Reloader};
 
 /// Executes these actions.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl Controls {
 
 impl kestrel::Controls for Controls {
     fn reload(&self, session: SessionId, _turn: &mut Turn<'_>) {
-        self.reloader.ask(Asker::Session(session));
+        self.reloader.ask(ReloadRequester::Session(session));
     }
 
     fn shut_down(&self) {

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_message_a_minute_tells_of_all() {
+    fn one_message_a_minute_counts_all() {
         let mut limit = MessageLimit::default();
         assert_eq!(limit.count(), Some(1));
         assert_eq!((limit.count(), limit.count()), (None, None));

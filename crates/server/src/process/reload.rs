@@ -30,13 +30,13 @@ pub(crate) struct Reloader {
     /// The current configuration.
     config: Mutex<Config>,
     /// Requests since the last reload began: at most one per connection.
-    askers: Mutex<Vec<Asker>>,
+    requesters: Mutex<Vec<ReloadRequester>>,
     asked: Notify,
 }
 
 /// The source of a reload request, which learns when it is done.
 #[derive(Debug)]
-pub(crate) enum Asker {
+pub(crate) enum ReloadRequester {
     /// A signal: no client waits for an answer.
     Signal,
     /// A Kestrel client.
@@ -45,12 +45,12 @@ pub(crate) enum Asker {
     Admin(oneshot::Sender<()>),
 }
 
-impl Asker {
+impl ReloadRequester {
     /// Whether the client that waited for the answer is known to be gone.
     fn has_gone(&self) -> bool {
         match self {
-            Asker::Admin(waiting) => waiting.is_closed(),
-            Asker::Signal | Asker::Session(_) => false,
+            ReloadRequester::Admin(waiting) => waiting.is_closed(),
+            ReloadRequester::Signal | ReloadRequester::Session(_) => false,
         }
     }
 }
@@ -69,18 +69,18 @@ impl Reloader {
             messages,
             certificates,
             config: Mutex::new(config),
-            askers: Mutex::default(),
+            requesters: Mutex::default(),
             asked: Notify::new(),
         }
     }
 
     /// Requests a reload that begins after this. Does not wait, because the broker may be locked.
-    pub(crate) fn ask(&self, asker: Asker) {
-        let mut askers = lock(&self.askers);
+    pub(crate) fn ask(&self, requester: ReloadRequester) {
+        let mut requesters = lock(&self.requesters);
         // While a file is slow to read, clients can connect, ask and leave any number of times.
-        askers.retain(|asker| !asker.has_gone());
-        askers.push(asker);
-        drop(askers);
+        requesters.retain(|requester| !requester.has_gone());
+        requesters.push(requester);
+        drop(requesters);
         self.asked.notify_one();
     }
 
@@ -88,18 +88,18 @@ impl Reloader {
     pub(crate) async fn run(self: Arc<Self>, shared: Shared) {
         loop {
             self.asked.notified().await;
-            let askers = mem::take(&mut *lock(&self.askers));
+            let requesters = mem::take(&mut *lock(&self.requesters));
             let reloader = self.clone();
             let has_new_policies = on_a_thread(move || reloader.take_over()).await;
             shared.broker.set_memory_limit(shared.limits.memory_bytes());
             shared.broker.set_queue_limit(shared.limits.queues());
-            self.finish(askers, has_new_policies, &shared);
+            self.finish(requesters, has_new_policies, &shared);
         }
     }
 
     /// Applies the policies if they are new, and notifies all requesters. A notified client sees
     /// the new policies.
-    fn finish(&self, askers: Vec<Asker>, has_new_policies: bool, shared: &Shared) {
+    fn finish(&self, requesters: Vec<ReloadRequester>, has_new_policies: bool, shared: &Shared) {
         let policies = has_new_policies.then(|| lock(&self.config).policies.clone());
         if let Some(policies) = &policies {
             tracing::info!("policies reloaded: {} tables", policies.0.len());
@@ -107,11 +107,11 @@ impl Reloader {
         let mut turn = shared.broker.turn(shared.clock.now());
         let after = policies.map_or_else(Position::default, |rules| turn.set_policies(rules));
         let mut clients = Vec::new();
-        for asker in askers {
-            match asker {
-                Asker::Signal => {}
-                Asker::Session(session) => turn.tell_reloaded(session, after),
-                Asker::Admin(waiting) => clients.push(waiting),
+        for requester in requesters {
+            match requester {
+                ReloadRequester::Signal => {}
+                ReloadRequester::Session(session) => turn.tell_reloaded(session, after),
+                ReloadRequester::Admin(waiting) => clients.push(waiting),
             }
         }
         drop(turn);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_takes_its_time_holds_up_nobody_and_the_last_word_counts() {
+    fn a_slow_configuration_file_blocks_no_client_and_the_last_request_counts() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("lineshaft.toml");
         let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
@@ -231,9 +231,9 @@ mod tests {
         let thread = std::thread::spawn(move || drop(runtime.block_on(stopped)));
 
         let ask = || {
-            let (done, told) = oneshot::channel();
-            reloader.ask(Asker::Admin(done));
-            told
+            let (done, reloaded) = oneshot::channel();
+            reloader.ask(ReloadRequester::Admin(done));
+            reloaded
         };
         let rules = || broker.turn(clock.now()).policies().0.len();
         let mut first = ask();

@@ -18,7 +18,7 @@ use broker::Broker;
 use log::ReclaimError;
 
 use crate::process::clock::ClockWatch;
-use crate::process::reload::{Asker, Reloader};
+use crate::process::reload::{ReloadRequester, Reloader};
 use crate::process::systemd;
 use crate::threads::io_thread::Shared;
 use crate::threads::mailbox::Inbox;
@@ -228,7 +228,7 @@ impl Control {
             Hangup::Stop => self.stop("SIGHUP"),
             // The signal's original meaning: the terminal is gone.
             Hangup::Reload if had_terminal && !is_in_terminal() => self.stop("SIGHUP"),
-            Hangup::Reload | Hangup::ReopenMessages => self.reloader.ask(Asker::Signal),
+            Hangup::Reload | Hangup::ReopenMessages => self.reloader.ask(ReloadRequester::Signal),
         }
     }
 }

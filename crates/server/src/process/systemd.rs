@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
-fn tell(state: NotifyState<'_>) {
+fn notify(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
-        tracing::warn!(%error, "cannot tell the service manager");
+        tracing::warn!(%error, "cannot notify the service manager");
     }
 }
 
 /// The server is ready.
 pub(crate) fn ready() {
-    tell(NotifyState::Ready);
+    notify(NotifyState::Ready);
 }
 
 /// The server is stopping.
 pub(crate) fn stopping() {
-    tell(NotifyState::Stopping);
+    notify(NotifyState::Stopping);
 }
 
 /// The server is alive. Must be called once per [`watchdog_period`].
 pub(crate) fn alive() {
-    tell(NotifyState::Watchdog);
+    notify(NotifyState::Watchdog);
 }
 
 /// The period of watchdog notifications, if there is a watchdog: a quarter of its timeout, so that

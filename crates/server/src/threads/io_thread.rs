@@ -197,9 +197,8 @@ impl IoThread {
     }
 
     fn has_more(&self) -> bool {
-        let has_held_back = !self.resumed.is_empty() && !self.congested;
         (self.has_input() && !self.congested)
-            || ((has_held_back || !self.leaving.is_empty()) && !self.backlogged)
+            || self.can_continue(self.resumed.len())
             || self.has_more_to_send()
             || !self.events.is_empty()
             || self.is_alarm_due()
@@ -232,9 +231,8 @@ impl IoThread {
         self.read();
         self.take_turn_if_wanted();
         self.send();
-        let held_back = if self.congested { 0 } else { held_back };
-        if (held_back > 0 || !self.leaving.is_empty()) && !self.backlogged {
-            self.go_on(held_back);
+        if self.can_continue(held_back) {
+            self.continue_work(if self.congested { 0 } else { held_back });
         }
         self.enforce_limits();
         // Events from other threads are for the next round; before it, the runtime checks the
@@ -243,9 +241,15 @@ impl IoThread {
         self.await_release();
     }
 
+    /// Whether held-back commands of this many connections can continue, or sessions can close.
+    fn can_continue(&self, held_back: usize) -> bool {
+        let has_work = held_back > 0 && !self.congested || !self.leaving.is_empty();
+        has_work && !self.backlogged
+    }
+
     /// Continues held-back commands of this many connections, and closes sessions. Newer requests of
     /// other connections are already done and sent, so they wait only for this.
-    fn go_on(&mut self, connections: usize) {
+    fn continue_work(&mut self, connections: usize) {
         self.await_release();
         self.let_committer_work();
         self.take_turn(Feed::HeldBack(connections));

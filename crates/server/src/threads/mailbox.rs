@@ -93,7 +93,7 @@ pub(crate) struct Inbox {
     /// When timers need a turn, in milliseconds.
     alarm: Alarm,
     /// The watchdog asked for a sign of life, and the thread has not answered yet.
-    asked_for_life: AtomicBool,
+    life_requested: AtomicBool,
     /// All connections of the process hold too much together, and the thread has not checked its
     /// own yet.
     excess: AtomicBool,
@@ -135,25 +135,25 @@ impl Inbox {
 
     /// Asks the thread for a sign of life.
     pub(crate) fn ask_for_life(&self) {
-        self.asked_for_life.store(true, Ordering::SeqCst);
+        self.life_requested.store(true, Ordering::SeqCst);
         self.wake();
     }
 
     /// The thread gives a sign of life.
     pub(crate) fn show_life(&self) {
         // An unneeded store in each round would cost more than a load.
-        if self.asked_for_life.load(Ordering::SeqCst) {
-            self.asked_for_life.store(false, Ordering::SeqCst);
+        if self.life_requested.load(Ordering::SeqCst) {
+            self.life_requested.store(false, Ordering::SeqCst);
         }
     }
 
     /// Whether the thread has given the sign of life.
     pub(crate) fn has_shown_life(&self) -> bool {
-        !self.asked_for_life.load(Ordering::SeqCst)
+        !self.life_requested.load(Ordering::SeqCst)
     }
 
     /// All connections together hold too much: asks the thread to disconnect its largest ones.
-    pub(crate) fn tell_excess(&self) {
+    pub(crate) fn notify_excess(&self) {
         self.excess.store(true, Ordering::SeqCst);
         self.wake();
     }
@@ -218,9 +218,9 @@ impl Inbox {
         self.alarm.0.store(NEVER, Ordering::SeqCst);
     }
 
-    pub(crate) fn has_word(&self, alarm_seen: Option<Millis>) -> bool {
+    pub(crate) fn has_messages(&self, alarm_seen: Option<Millis>) -> bool {
         self.release.is_noted()
-            || self.asked_for_life.load(Ordering::SeqCst)
+            || self.life_requested.load(Ordering::SeqCst)
             || self.excess.load(Ordering::SeqCst)
             || self.timer_is_late.load(Ordering::SeqCst)
             || self.is_stopping()
@@ -235,7 +235,7 @@ impl Inbox {
     pub(crate) async fn sleep(&self, mut timer: Pin<&mut Sleep>, alarm_seen: Option<Millis>) {
         poll_fn(|context| {
             self.wakeup.poll(context, |context| {
-                self.has_word(alarm_seen) || timer.as_mut().poll(context).is_ready()
+                self.has_messages(alarm_seen) || timer.as_mut().poll(context).is_ready()
             })
         })
         .await;
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_awaits_it_is_told_of_a_release_and_everybody_of_a_failure() {
+    fn a_release_notifies_waiting_threads_and_a_failure_notifies_all() {
         let inbox = Inbox::default();
         inbox.released();
         assert!(!inbox.take_released());

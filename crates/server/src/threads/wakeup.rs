@@ -32,18 +32,18 @@ impl Wakeup {
         }
     }
 
-    /// Ready if `has_word`, which is called after the sleep is announced. Only one task may poll
+    /// Ready if `has_messages`, which is called after the sleep is announced. Only one task may poll
     /// it.
     pub(crate) fn poll(
         &self,
         context: &mut Context<'_>,
-        has_word: impl FnOnce(&mut Context<'_>) -> bool,
+        has_messages: impl FnOnce(&mut Context<'_>) -> bool,
     ) -> Poll<()> {
         // The task is always the same, so its first waker is always valid.
         self.waker.get_or_init(|| context.waker().clone());
         // Synchronises with the last wake, and so sees all messages left before it.
         self.awake.swap(false, Ordering::AcqRel);
-        if has_word(context) {
+        if has_messages(context) {
             self.awake.swap(true, Ordering::AcqRel);
             Poll::Ready(())
         } else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_api::{Overview, Site, Work};
-use kestrel_admin::{About, KestrelAdmin, Permissions, Served};
+use kestrel_admin::{AdminSetup, KestrelAdmin, Permissions, Served, ServerInfo};
 use origin::{Names, Reach};
 use tokio::sync::oneshot;
 
@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::config::protocol::Protocol;
 use crate::process::controls::Controls;
 use crate::process::facts;
-use crate::process::reload::Asker;
+use crate::process::reload::ReloadRequester;
 use crate::threads::io_thread::Shared;
 use crate::threads::mailbox::Inbox;
 
@@ -46,12 +46,12 @@ struct AdminControls(Controls);
 
 impl kestrel_admin::Controls for AdminControls {
     fn reload(&self) -> Work {
-        let (done, told) = oneshot::channel();
-        self.0.reloader.ask(Asker::Admin(done));
+        let (done, reloaded) = oneshot::channel();
+        self.0.reloader.ask(ReloadRequester::Admin(done));
         Box::pin(async move {
             // After that time the reload continues in the background. The response does not wait
             // until new policies are durable.
-            let _ = tokio::time::timeout(RELOAD_TIME, told).await;
+            let _ = tokio::time::timeout(RELOAD_TIME, reloaded).await;
         })
     }
 
@@ -68,7 +68,7 @@ pub(crate) fn kestrel_admin(
     controls: Controls,
 ) -> Arc<dyn Site> {
     let Shared { broker, clock, limits } = shared.clone();
-    let about = About {
+    let info = ServerInfo {
         version: config.kestrel.version.clone(),
         build: concat!("lineshaft-", env!("CARGO_PKG_VERSION")).to_owned(),
         host: facts::host_name(),
@@ -81,15 +81,15 @@ pub(crate) fn kestrel_admin(
         stop_from_elsewhere: control.is_allowed(Reach::Network),
     };
     let kestrel = kestrel.clone();
-    Arc::new(KestrelAdmin::new(
+    Arc::new(KestrelAdmin::new(AdminSetup {
         broker,
-        Arc::new(move || clock.now()),
-        about,
+        clock: Arc::new(move || clock.now()),
+        info,
         permissions,
-        Box::new(move || served(&kestrel)),
-        Box::new(move || facts::process_facts(&limits, false)),
-        Box::new(AdminControls(controls)),
-    ))
+        served: Box::new(move || served(&kestrel)),
+        process: Box::new(move || facts::process_facts(&limits, false)),
+        controls: Box::new(AdminControls(controls)),
+    }))
 }
 
 fn served(kestrel: &kestrel::Server) -> Served {

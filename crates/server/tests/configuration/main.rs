@@ -55,7 +55,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn what_is_shown_of_any_configuration_means_the_same(lines in vec(line(), 0..8)) {
+    fn any_configuration_can_be_shown_and_read_again(lines in vec(line(), 0..8)) {
         check(lines.join("\n").as_bytes());
     }
 
@@ -66,7 +66,7 @@ proptest! {
 }
 
 #[test]
-fn what_the_fuzz_target_keeps_is_a_configuration_or_mistakes() {
+fn the_fuzz_corpus_gives_a_configuration_or_mistakes() {
     for file in testkit::fuzz_corpus("configuration", 5) {
         check(&file);
     }

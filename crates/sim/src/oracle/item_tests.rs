@@ -50,7 +50,7 @@ const TAKE_NEXT: Call = (3, "get q\n", "VALUE q 0 8\nthe next\nEND\n", 40);
 const FIND_NONE: Call = (3, "get q\n", "END\n", 40);
 
 #[test]
-fn two_who_have_an_item_open_are_noticed() {
+fn an_item_open_at_two_clients_is_noticed() {
     assert_broken(&[PUT, OPEN, TAKE], "connection 2 has it open");
     assert_kept(&[PUT, OPEN, ABORT, TAKE]);
 }
@@ -77,7 +77,7 @@ fn an_item_whose_reader_is_gone_comes_back() {
 }
 
 #[test]
-fn what_comes_back_in_slices_is_there_when_all_is_settled() {
+fn items_that_come_back_in_slices_are_there_when_all_is_settled() {
     let short = || {
         let mut oracle = watching();
         oracle.slices_are_short();
@@ -107,7 +107,7 @@ fn an_item_does_not_overtake_another() {
 }
 
 #[test]
-fn what_nobody_put_is_noticed() {
+fn an_item_that_no_client_put_is_noticed() {
     assert_broken(&[TAKE], "nobody put the item");
     let other = (3, "get other\n", "VALUE other 0 9\nthe first\nEND\n", 40);
     assert_broken(&[PUT, other], "was put into q");
@@ -133,7 +133,7 @@ fn a_child_that_misses_an_item_is_noticed() {
 }
 
 #[test]
-fn who_waited_at_a_child_may_hear_of_it_after_its_removal() {
+fn a_waiter_at_a_child_may_get_its_reply_after_the_removal() {
     let waits = (2, "get q+c/t=1000\n", "", 5);
     let removes = (3, "delete q+c\n", "DELETED\n", 6);
     let hears = (2, "", "END\n", 7);
@@ -194,7 +194,7 @@ fn an_item_is_not_older_than_its_queue_allows() {
 }
 
 #[test]
-fn what_an_alias_hides_is_not_emptied() {
+fn a_queue_behind_an_alias_is_not_emptied() {
     let mut oracle = watching();
     judge(&mut oracle, &[PUT]).expect("nothing is wrong yet");
     let alias = Setting::Alias(Box::new([b"other".as_slice().into()]));
@@ -216,7 +216,7 @@ fn an_item_that_was_acknowledged_is_there_in_the_end() {
 }
 
 #[test]
-fn after_a_crash_what_clients_were_told_holds_and_the_rest_is_open() {
+fn after_a_crash_acknowledged_changes_remain_and_others_are_uncertain() {
     let take = (4, "get q\n", "VALUE q 0 9\nthe first\nEND\n", 50);
     let none = (4, "get q\n", "END\n", 50);
     let after = |calls: &[Call], left: Certain, last: Call| {

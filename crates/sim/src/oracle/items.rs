@@ -158,11 +158,11 @@ impl Items {
 
     pub(super) fn policies_changed(&mut self, rules: &Rules) {
         self.rule_history.changed(rules, self.in_slices);
-        self.doubt_what_rules_touch();
+        self.mark_uncertain_by_rules();
     }
 
     /// Doubts all items that a rule can end from now on, and all holds that a rule can end.
-    fn doubt_what_rules_touch(&mut self) {
+    fn mark_uncertain_by_rules(&mut self) {
         for ((_, queue), place) in &mut self.places {
             let rules = self.rule_history.rules_of(queue, self.alone);
             place.may_be_gone |= rules.iter().any(QueueRules::lets_go);
@@ -662,7 +662,7 @@ impl Items {
         if left != Certain::All {
             self.rule_history.crashed();
         }
-        self.doubt_what_rules_touch();
+        self.mark_uncertain_by_rules();
     }
 
     /// At the end of the run a client took a job with this body, of this queue if the queue is

@@ -47,7 +47,7 @@ fn a_lease_that_was_touched_is_longer() {
 }
 
 #[test]
-fn who_waited_may_hear_late_of_a_hand_out() {
+fn a_waiter_may_learn_late_of_a_hand_out() {
     let waits = (2, "reserve\n", "", 5);
     let other = (3, "reserve-with-timeout 0\n", "RESERVED 1 1\na\n", 2015);
     let late = (2, "", "RESERVED 1 1\na\n", 2016);
@@ -107,7 +107,7 @@ fn a_job_that_was_acknowledged_does_not_vanish() {
 }
 
 #[test]
-fn after_a_crash_what_clients_were_told_holds_and_the_rest_is_open() {
+fn after_a_crash_acknowledged_changes_remain_and_others_are_uncertain() {
     let delete = (2, "delete 1\n", "DELETED\n", 30);
     let sees = (4, "peek 1\n", "FOUND 1 1\na\n", 50);
     for (left, is_open) in [(Certain::Sent, false), (Certain::Nothing, true), (Certain::All, false)]
@@ -140,14 +140,14 @@ fn assert_may_be_set_aside_after_a_crash(calls: &[(u64, &str, &str, u64)], wall:
 }
 
 #[test]
-fn who_makes_room_is_not_refused() {
+fn a_request_that_makes_room_is_not_refused() {
     assert_broken(&[PUT, TAKE, (2, "delete 1\n", "OUT_OF_MEMORY\n", 30)], "needs no room");
     judge(&mut watching(), &[(1, "put 5 0 2 1\na\n", "OUT_OF_MEMORY\n", 10)])
         .expect("a put may be");
 }
 
 #[test]
-fn a_crash_may_undo_a_kick_that_nobody_was_told_of() {
+fn a_crash_may_undo_a_kick_whose_reply_was_not_sent() {
     let bury = (2, "bury 1 5\n", "BURIED\n", 30);
     let kick = |id| (3, id, "", 40);
     let again = (2, "reserve-with-timeout 0\n", "RESERVED 1 1\na\n", 50);

@@ -164,14 +164,14 @@ impl Engine {
     /// The oldest unfinished job with this key in any queue. If very many queues have the key, the
     /// oldest of some of them: see [`SAME_KEY_MAX`].
     pub fn find_key(&self, unique: &[u8]) -> Option<JobId> {
-        let found = self.jobs.alike(unique).take(SAME_KEY_MAX);
+        let found = self.jobs.with_key(unique).take(SAME_KEY_MAX);
         let found = found.inspect(|_| self.meter.count(1));
         found.filter(|job| job.unique() == unique).map(Job::id).min()
     }
 
     /// The oldest job that a submit with this key joins.
     fn find_unique(&self, queue: QueueId, unique: &[u8], body: &[u8]) -> Option<JobSlot> {
-        let mut found = self.jobs.alike_in(queue, unique, body).inspect(|_| self.meter.count(1));
+        let mut found = self.jobs.with_key_in(queue, unique, body).inspect(|_| self.meter.count(1));
         found.find(|slot| {
             // An expired job exists only until a request or a timer looks at it.
             let ends = self.jobs[*slot].state() != State::Leased && self.is_expired(*slot);

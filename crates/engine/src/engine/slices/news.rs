@@ -3,16 +3,21 @@
 use crate::effects::{Effects, Event, News};
 use crate::engine::Engine;
 use crate::ids::JobSlot;
-use crate::limits::TOLD_AT_ONCE_MAX;
+use crate::limits::NOTIFIED_AT_ONCE_MAX;
 use crate::news::PendingNews;
 use crate::timers::TimerKey;
 
 impl Engine {
     /// Sends news to all watchers of a job.
-    pub(in crate::engine) fn tell(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
+    pub(in crate::engine) fn send_news(
+        &mut self,
+        slot: JobSlot,
+        news: &News,
+        effects: &mut Effects,
+    ) {
         let job = &self.jobs[slot];
         self.meter.count(1);
-        if self.untold.is_empty() && job.watchers().len() <= TOLD_AT_ONCE_MAX {
+        if self.news_queue.is_empty() && job.watchers().len() <= NOTIFIED_AT_ONCE_MAX {
             self.meter.count(job.watchers().len());
             let event = || Event::News { id: job.id(), news: news.clone(), late: false };
             effects.events.extend(job.watchers().iter().map(|watcher| (*watcher, event())));
@@ -23,7 +28,7 @@ impl Engine {
     }
 
     /// Sends the last news to all watchers of a job. They stop watching it.
-    pub(in crate::engine) fn tell_end(
+    pub(in crate::engine) fn send_last_news(
         &mut self,
         slot: JobSlot,
         news: &News,
@@ -35,48 +40,48 @@ impl Engine {
         let id = self.jobs[slot].id();
         let watchers = self.jobs[slot].take_watchers();
         self.meter.count(1);
-        let few = self.untold.is_empty() && watchers.len() <= TOLD_AT_ONCE_MAX;
-        let mut untold = PendingNews::new(id, news.clone(), watchers);
+        let few = self.news_queue.is_empty() && watchers.len() <= NOTIFIED_AT_ONCE_MAX;
+        let mut pending = PendingNews::new(id, news.clone(), watchers);
         if few {
-            while self.tell_next(&mut untold, false, effects) {}
+            while self.send_to_next(&mut pending, false, effects) {}
         } else {
-            self.queue_news(untold, effects);
+            self.queue_news(pending, effects);
         }
     }
 
     /// Queues news that has many watchers, or that must wait behind such news, and sends the first
     /// slice.
-    fn queue_news(&mut self, untold: PendingNews, effects: &mut Effects) {
+    fn queue_news(&mut self, pending: PendingNews, effects: &mut Effects) {
         self.meter.begin_request();
-        let is_first = self.untold.is_empty();
-        self.untold.push(untold);
+        let is_first = self.news_queue.is_empty();
+        self.news_queue.push(pending);
         if is_first {
-            self.tell_slice(false, effects);
+            self.send_news_slice(false, effects);
         }
     }
 
     /// Whether news waits to be sent. Then a caller with more news should first help to send this
     /// news: further news would wait, too, and take memory.
     pub fn has_pending_news(&self) -> bool {
-        !self.untold.is_empty()
+        !self.news_queue.is_empty()
     }
 
     /// Sends one slice of the waiting news. Returns true if more is left.
-    pub fn tell_more(&mut self, effects: &mut Effects) -> bool {
+    pub fn send_more_news(&mut self, effects: &mut Effects) -> bool {
         self.meter.begin_request();
-        self.tell_slice(true, effects);
+        self.send_news_slice(true, effects);
         self.has_pending_news()
     }
 
     /// Sends one slice of the waiting news. News is `late` if the request that caused it is over. A
     /// timer sends the rest, behind all other due timers.
-    pub(in crate::engine) fn tell_slice(&mut self, late: bool, effects: &mut Effects) {
-        self.timers.disarm(&mut self.untold.timer, TimerKey::News);
-        while let Some(mut untold) = self.untold.pop() {
-            while self.tell_next(&mut untold, late, effects) {
+    pub(in crate::engine) fn send_news_slice(&mut self, late: bool, effects: &mut Effects) {
+        self.timers.disarm(&mut self.news_queue.timer, TimerKey::News);
+        while let Some(mut pending) = self.news_queue.pop() {
+            while self.send_to_next(&mut pending, late, effects) {
                 if self.meter.request_is_spent() {
-                    self.untold.put_back(untold);
-                    self.timers.arm(&mut self.untold.timer, self.now, TimerKey::News);
+                    self.news_queue.put_back(pending);
+                    self.timers.arm(&mut self.news_queue.timer, self.now, TimerKey::News);
                     return;
                 }
             }
@@ -84,9 +89,14 @@ impl Engine {
     }
 
     /// Sends the news to the next watcher. Returns false if all watchers have it.
-    fn tell_next(&mut self, untold: &mut PendingNews, late: bool, effects: &mut Effects) -> bool {
-        let Some(watcher) = untold.next() else { return false };
-        let (id, news) = (untold.id(), untold.news());
+    fn send_to_next(
+        &mut self,
+        pending: &mut PendingNews,
+        late: bool,
+        effects: &mut Effects,
+    ) -> bool {
+        let Some(watcher) = pending.next() else { return false };
+        let (id, news) = (pending.id(), pending.news());
         self.meter.count(1);
         if news.is_end() {
             self.sessions.part(watcher, id);

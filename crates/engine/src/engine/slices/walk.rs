@@ -32,7 +32,7 @@ impl Engine {
         loop {
             let Some(id) = walk.next(&self.queues) else {
                 if walk.unblocks {
-                    self.standing.unblock(None);
+                    self.server_status.unblock(None);
                 }
                 return;
             };
@@ -44,7 +44,7 @@ impl Engine {
             self.meter.count(1 + rules / UNIT_COMPARISONS);
             let behind = walk.pass(self.queues[id].age_rank());
             if walk.unblocks {
-                self.standing.unblock(Some(behind));
+                self.server_status.unblock(Some(behind));
             }
             if walk.resolves {
                 self.resolve(id);

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_counts_as_a_job() {
+    fn an_unknown_record_counts_as_a_job() {
         let torn = record(1, 1, true)[..40].to_vec();
         assert_eq!(found(&[("binlog.1", vec![torn])]), Some("binlog.1".to_owned()));
         let garbage = vec![0xFF; 200];
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_does_not_pass_for_empty() {
+    fn an_unreadable_file_does_not_pass_for_empty() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("binlog.1")).unwrap();
         let error = file_with_jobs(folder.path()).unwrap_err();

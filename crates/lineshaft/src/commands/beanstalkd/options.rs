@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_original_refuses_is_refused() {
+    fn flags_that_the_original_refuses_are_refused() {
         assert_eq!(wrong("foo"), "unknown argument: foo");
         assert_eq!(wrong("-"), "unknown argument: -");
         assert_eq!(wrong("-x"), "unknown flag: -x");

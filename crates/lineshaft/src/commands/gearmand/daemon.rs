@@ -38,7 +38,7 @@ pub(super) fn leave_session() -> io::Result<()> {
 
 /// Called by the background process when it is ready: lets the foreground process end, and releases
 /// the terminal.
-pub(super) fn tell_ready() {
+pub(super) fn report_ready() {
     // These fail only if the reader is gone; the server continues.
     let mut stdout = io::stdout();
     let _ = stdout.write_all(READY).and_then(|()| stdout.flush());

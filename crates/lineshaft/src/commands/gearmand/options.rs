@@ -57,7 +57,7 @@ pub(super) struct Options {
 }
 
 /// A flag with its value.
-struct Given {
+struct GivenFlag {
     flag: &'static Flag,
     value: String,
 }
@@ -82,7 +82,7 @@ enum UnknownWords {
     Ignore,
 }
 
-fn read_file(given: &[Given]) -> Result<Vec<Given>, String> {
+fn read_file(given: &[GivenFlag]) -> Result<Vec<GivenFlag>, String> {
     let named = given.iter().find(|one| one.flag.long == "config-file");
     let path = named.map_or(CONFIG_FILE_DEFAULT, |one| &one.value);
     match std::fs::read_to_string(Path::new(path)) {
@@ -95,8 +95,8 @@ fn read_file(given: &[Given]) -> Result<Vec<Given>, String> {
     }
 }
 
-fn read_words(words: &[String], unknown_words: UnknownWords) -> Result<Vec<Given>, String> {
-    let mut given: Vec<Given> = Vec::new();
+fn read_words(words: &[String], unknown_words: UnknownWords) -> Result<Vec<GivenFlag>, String> {
+    let mut given: Vec<GivenFlag> = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let found = if let Some(long) = word.strip_prefix("--").filter(|long| !long.is_empty()) {
@@ -131,7 +131,7 @@ fn missing(flag: &Flag) -> String {
 fn read_long<'a>(
     text: &str,
     words: &mut impl Iterator<Item = &'a String>,
-) -> Result<Given, String> {
+) -> Result<GivenFlag, String> {
     let (name, value) =
         text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
     let flag = FLAGS
@@ -151,14 +151,14 @@ fn read_long<'a>(
         (Takes::Value, Some(value)) => value.to_owned(),
         (Takes::Value, None) => words.next().ok_or_else(|| missing(flag))?.clone(),
     };
-    Ok(Given { flag, value })
+    Ok(GivenFlag { flag, value })
 }
 
 /// Letters after one dash. The rest after the first letter that takes a value is its value.
 fn read_short<'a>(
     text: &str,
     words: &mut impl Iterator<Item = &'a String>,
-) -> Result<Vec<Given>, String> {
+) -> Result<Vec<GivenFlag>, String> {
     let mut given = Vec::new();
     for (at, letter) in text.char_indices() {
         let flag = FLAGS
@@ -167,11 +167,11 @@ fn read_short<'a>(
             .ok_or_else(|| unrecognised(&format!("-{}", &text[at..])))?;
         let rest = &text[at + letter.len_utf8()..];
         match flag.takes {
-            Takes::Nothing => given.push(Given { flag, value: String::new() }),
+            Takes::Nothing => given.push(GivenFlag { flag, value: String::new() }),
             Takes::Value => {
                 let mut next = || words.next().cloned().ok_or_else(|| missing(flag));
                 let value = if rest.is_empty() { next()? } else { rest.to_owned() };
-                given.push(Given { flag, value });
+                given.push(GivenFlag { flag, value });
                 break;
             }
         }
@@ -180,8 +180,8 @@ fn read_short<'a>(
 }
 
 impl Options {
-    fn apply(&mut self, given: &Given) -> Result<(), String> {
-        let Given { flag, value } = given;
+    fn apply(&mut self, given: &GivenFlag) -> Result<(), String> {
+        let GivenFlag { flag, value } = given;
         let text = || Some(value.clone());
         match flag.long {
             "backlog" => self.backlog = i32::try_from(number(given)?).ok(),
@@ -234,7 +234,7 @@ impl Options {
 }
 
 /// COMPAT(gearmand): 32 bits; a negative number counts down from the largest number.
-fn number(given: &Given) -> Result<u32, String> {
+fn number(given: &GivenFlag) -> Result<u32, String> {
     let (long, value) = (given.flag.long, &given.value);
     let number: Option<i64> = value.parse().ok();
     number
@@ -244,7 +244,7 @@ fn number(given: &Given) -> Result<u32, String> {
 }
 
 /// -1, the original's default, means the system's default.
-fn positive(given: &Given) -> Result<Option<u32>, String> {
+fn positive(given: &GivenFlag) -> Result<Option<u32>, String> {
     let number = number(given)?.cast_signed();
     Ok(u32::try_from(number).ok().filter(|number| *number > 0))
 }

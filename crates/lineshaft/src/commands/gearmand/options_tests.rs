@@ -69,7 +69,7 @@ fn invalid(value: &str, long: &str) -> String {
 }
 
 #[test]
-fn what_the_original_refuses_is_refused_in_its_words() {
+fn flags_that_the_original_refuses_are_refused_in_its_words() {
     assert_eq!(wrong("--bogus"), "unrecognised option '--bogus'");
     assert_eq!(wrong("--por=5"), "unrecognised option '--por=5'");
     assert_eq!(wrong("foo"), "unrecognised option 'foo'");

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused() {
+    fn unsupported_queue_types_are_refused() {
         let said = folder(&options("bogus", None)).unwrap_err();
         assert_eq!(said, "Error while initializing the queue : bogus");
         let said = folder(&options("libsqlite3", None)).unwrap_err();

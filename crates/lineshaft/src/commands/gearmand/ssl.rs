@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_asked_on_request_only() {
+    fn clients_are_verified_only_if_configured() {
         let mut options =
             Options { ssl_client_auth: Some("required".to_owned()), ..Options::default() };
         let asking = settings(&options, |_| None).unwrap();

@@ -89,7 +89,7 @@ impl Input {
     }
 
     /// A hint for a person who types.
-    pub(super) fn what_to_type(&self) -> &'static str {
+    pub(super) fn input_hint(&self) -> &'static str {
         match self.source {
             Source::Arguments(_) | Source::Lines(_) => "one job per line",
             Source::Whole(_) => "the whole input is one job",

@@ -85,7 +85,7 @@ struct Job {
     /// `None` if it was refused.
     handle: Option<Handle>,
     /// Number of its news so far, including those missed before it joined another job.
-    heard: u64,
+    news_count: u64,
     has_ended: bool,
     /// News that are not printed yet.
     updates: VecDeque<JobUpdate>,
@@ -102,7 +102,7 @@ impl Jobs {
     fn note(&mut self, packet: Packet) -> Result<(), ClientError> {
         match packet {
             Packet::Created(handle) => self.push(Some(handle), VecDeque::new()),
-            Packet::News(handle, news) => self.tell(&handle, news),
+            Packet::News(handle, news) => self.add_news(&handle, news),
             Packet::OptionSet => {}
             packet => {
                 let update = JobUpdate::Refused(refusal(&packet)?);
@@ -115,16 +115,16 @@ impl Jobs {
     fn push(&mut self, handle: Option<Handle>, updates: VecDeque<JobUpdate>) {
         // A job that joins now does not get earlier news.
         let same = self.jobs.iter().filter(|job| !job.has_ended && job.handle == handle);
-        let heard = same.map(|job| job.heard).max().unwrap_or(0);
-        self.jobs.push_back(Job { handle, heard, has_ended: false, updates });
+        let news_count = same.map(|job| job.news_count).max().unwrap_or(0);
+        self.jobs.push_back(Job { handle, news_count, has_ended: false, updates });
     }
 
     /// Jobs with the same key can be one job of the server. It then sends each news once per
     /// submit, so this one is for the job with the fewest news.
-    fn tell(&mut self, handle: &Handle, news: News) {
+    fn add_news(&mut self, handle: &Handle, news: News) {
         let called = |job: &&mut Job| !job.has_ended && job.handle.as_ref() == Some(handle);
-        if let Some(job) = self.jobs.iter_mut().filter(called).min_by_key(|job| job.heard) {
-            job.heard += 1;
+        if let Some(job) = self.jobs.iter_mut().filter(called).min_by_key(|job| job.news_count) {
+            job.news_count += 1;
             job.has_ended = news.is_end();
             job.updates.push_back(JobUpdate::News(news));
         }
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_joins_late_hears_only_what_comes_then() {
+    fn a_client_that_joins_late_gets_only_later_news() {
         let mut jobs = Jobs::default();
         let news = |text: &str| News::Data(text.as_bytes().to_vec());
         jobs.note(Packet::Created(handle("H:a:1"))).unwrap();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_answers_no_submit_is_an_error() {
+    fn an_answer_without_a_submit_is_an_error() {
         let mut jobs = Jobs::default();
         let large =
             Packet::Error { code: "ARGUMENT_TOO_LARGE".into(), text: "Unique value".into() };

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_told_in_full() {
+    fn error_messages_are_complete() {
         let mut view = view();
         view.update(Update::Error(crate::client::ClientError::Garbled("x".repeat(60))));
         let lines = lines_of(&mut view, 80);

@@ -100,7 +100,7 @@ impl Side for BeanstalkSide {
         let priority = u32::try_from(stats.number("pri")).unwrap_or(u32::MAX);
         let retry = shared.plan.retry;
         if retry.looks_deadly(Counts::of(&stats)) {
-            if self.tell(&mut lease, JobEnd::Bury { priority }, shared) {
+            if self.settle(&mut lease, JobEnd::Bury { priority }, shared) {
                 count(&shared.totals.buried);
                 say_of(&lease, "its workers vanished too often; buried without a run");
             }
@@ -121,7 +121,7 @@ impl Side for BeanstalkSide {
             Ok(running) => running,
             Err(error) => {
                 shared.running.fetch_sub(1, Ordering::SeqCst);
-                self.tell(&mut lease, JobEnd::GiveBack(at_once), shared);
+                self.settle(&mut lease, JobEnd::GiveBack(at_once), shared);
                 let program = command[0].display();
                 return Err(anyhow!("cannot run `{program}`: {error}"));
             }
@@ -141,7 +141,7 @@ impl Side for BeanstalkSide {
             }
             Ending::Interrupted => {
                 // If this fails, the connection is gone, which also gives the job back.
-                self.tell(&mut lease, JobEnd::GiveBack(at_once), shared);
+                self.settle(&mut lease, JobEnd::GiveBack(at_once), shared);
                 count(&shared.totals.given_back);
                 say_of(&lease, "stopped and given back");
             }
@@ -169,14 +169,14 @@ impl BeanstalkSide {
     }
 
     fn finish(&mut self, lease: &mut Lease, started: Instant, shared: &Shared) {
-        if self.tell(lease, JobEnd::Finish, shared) {
+        if self.settle(lease, JobEnd::Finish, shared) {
             count(&shared.totals.done);
             if shared.plan.verbose {
                 say_of(lease, &format!("done in {}", text::elapsed(started.elapsed())));
             }
         } else {
             count(&shared.totals.lost);
-            let reason = why_untold(lease);
+            let reason = why_unreported(lease);
             say_of(lease, &format!("done, but {reason}: it may run once more"));
         }
     }
@@ -207,7 +207,7 @@ impl BeanstalkSide {
                 (end, &shared.totals.given_back, next)
             }
         };
-        if self.tell(lease, end, shared) {
+        if self.settle(lease, end, shared) {
             if let JobEnd::GiveBack(Schedule { delay_seconds: delay_seconds @ 1.., .. }) = end {
                 shared.expect_retry_in(Duration::from_secs(delay_seconds.into()) + TICK);
             }
@@ -215,18 +215,18 @@ impl BeanstalkSide {
             say_of(lease, &format!("{failed}; {next}"));
         } else {
             count(&shared.totals.lost);
-            say_of(lease, &format!("{failed}; {}", why_untold(lease)));
+            say_of(lease, &format!("{failed}; {}", why_unreported(lease)));
         }
     }
 
     /// Settles a job at the server, over a new connection if necessary. Returns false if the job is
     /// no longer ours, or the work ends while the server is away.
-    fn tell(&mut self, lease: &mut Lease, end: JobEnd, shared: &Shared) -> bool {
+    fn settle(&mut self, lease: &mut Lease, end: JobEnd, shared: &Shared) -> bool {
         lease.try_soon();
         loop {
             match (lease.state(), self.client.as_mut()) {
                 (LeaseState::Held, Some(client)) => match end.say_to(client, lease.job().id) {
-                    Ok(told) => return told,
+                    Ok(settled) => return settled,
                     Err(error) if error.is_disconnect() => {
                         self.client = None;
                         lease.broke(&error, "reconnecting to settle it");
@@ -273,7 +273,7 @@ fn say_of(lease: &Lease, what: &str) {
 }
 
 /// Why the job's end could not be reported.
-fn why_untold(lease: &Lease) -> &'static str {
+fn why_unreported(lease: &Lease) -> &'static str {
     match lease.state() {
         LeaseState::Broken => "could not report it to the server",
         LeaseState::Held | LeaseState::Unguarded | LeaseState::Lost => "its lease was already lost",

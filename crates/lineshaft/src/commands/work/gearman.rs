@@ -182,9 +182,9 @@ fn next_packet(
 impl GearmanSide {
     /// Passes on the command's output, and checks whether the job is still ours.
     fn attend(&mut self, work: &mut Work, output: CapturedOutput) {
-        let messages = work.report.hear(output);
+        let messages = work.report.take_output(output);
         let Some(client) = self.client.as_mut() else { return };
-        let outcome = work.tell(messages, client).and_then(|()| {
+        let outcome = work.send_messages(messages, client).and_then(|()| {
             while let Some(packet) = client.packet_if_there()? {
                 work.is_lost |= matches!(packet, Packet::Error { .. });
             }
@@ -211,7 +211,7 @@ impl GearmanSide {
         let end = failure.map_or_else(|| "done".to_owned(), |failure| format!("{failure}; failed"));
         let outcome = match self.client.as_mut() {
             Some(client) if !work.is_lost => work
-                .tell(last.into_iter().collect(), client)
+                .send_messages(last.into_iter().collect(), client)
                 .and_then(|()| work.report_end(is_done, client)),
             _ => Ok(Err(GIVEN_AWAY)),
         };
@@ -239,7 +239,11 @@ impl GearmanSide {
 
 impl Work {
     /// Sends messages to the client. Warnings also go to the worker's own terminal.
-    fn tell(&self, messages: Vec<Message>, client: &mut Client) -> Result<(), ClientError> {
+    fn send_messages(
+        &self,
+        messages: Vec<Message>,
+        client: &mut Client,
+    ) -> Result<(), ClientError> {
         let handle = self.handle.bytes();
         for message in messages {
             match message {

@@ -4,20 +4,20 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How often to repeat that the server is away.
+/// How often to repeat that the server is unreachable.
 const REMIND_AFTER: Duration = Duration::from_secs(30);
 
-/// Since when the server is away, if it is.
+/// The current outage, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
-    away: Mutex<Option<OutageState>>,
+    state: Mutex<Option<OutageState>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct OutageState {
     since: Instant,
-    /// When the user was last told.
-    said: Instant,
+    /// When the user last got a message.
+    reported: Instant,
 }
 
 /// What to tell the user about a failed attempt.
@@ -32,30 +32,30 @@ pub(super) enum Notice {
 impl Outage {
     /// Notes a failed attempt to connect.
     pub(super) fn failed(&self, now: Instant) -> Option<Notice> {
-        let mut state = self.away();
-        let Some(away) = state.as_mut() else {
-            *state = Some(OutageState { since: now, said: now });
+        let mut state = self.state();
+        let Some(outage) = state.as_mut() else {
+            *state = Some(OutageState { since: now, reported: now });
             return Some(Notice::Began);
         };
-        let due = now.saturating_duration_since(away.said) >= REMIND_AFTER;
+        let due = now.saturating_duration_since(outage.reported) >= REMIND_AFTER;
         due.then(|| {
-            away.said = now;
-            Notice::GoesOn(now.saturating_duration_since(away.since))
+            outage.reported = now;
+            Notice::GoesOn(now.saturating_duration_since(outage.since))
         })
     }
 
     /// Notes a successful attempt. Returns whether one had failed before.
     pub(super) fn ended(&self) -> bool {
-        self.away().take().is_some()
+        self.state().take().is_some()
     }
 
-    /// How long the server has been away.
+    /// How long the server has been unreachable.
     pub(super) fn lasts(&self, now: Instant) -> Duration {
-        self.away().map_or(Duration::ZERO, |away| now.saturating_duration_since(away.since))
+        self.state().map_or(Duration::ZERO, |outage| now.saturating_duration_since(outage.since))
     }
 
-    fn away(&self) -> MutexGuard<'_, Option<OutageState>> {
-        self.away.lock().expect("no slot panics while it holds this")
+    fn state(&self) -> MutexGuard<'_, Option<OutageState>> {
+        self.state.lock().expect("no slot panics while it holds this")
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outage_is_said_at_its_beginning_and_each_half_minute() {
+    fn an_outage_is_reported_at_its_start_and_each_half_minute() {
         let outage = Outage::default();
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);

@@ -133,7 +133,7 @@ impl Running {
         timeout: Duration,
         output: &mut CapturedOutput,
     ) -> io::Result<Option<ExitStatus>> {
-        let (has_ended, _) = self.hear(timeout, output)?;
+        let (has_ended, _) = self.wait_for_event(timeout, output)?;
         if !has_ended {
             return Ok(None);
         }
@@ -145,7 +145,7 @@ impl Running {
     /// have been checked just before the command wrote and ended.
     fn read_rest(&mut self, output: &mut CapturedOutput) -> io::Result<()> {
         for _ in 0..LAST_READS_MAX {
-            let (_, may_have_more) = self.hear(Duration::ZERO, output)?;
+            let (_, may_have_more) = self.wait_for_event(Duration::ZERO, output)?;
             if !may_have_more {
                 break;
             }
@@ -155,7 +155,11 @@ impl Running {
 
     /// Waits for any event. Returns whether the command ended, and whether there may be more
     /// output.
-    fn hear(&mut self, timeout: Duration, output: &mut CapturedOutput) -> io::Result<(bool, bool)> {
+    fn wait_for_event(
+        &mut self,
+        timeout: Duration,
+        output: &mut CapturedOutput,
+    ) -> io::Result<(bool, bool)> {
         let pipes = self.pipes.iter().map(|pipe| PollFd::new(&pipe.pipe, PollFlags::IN));
         let mut pipes: Vec<PollFd<'_>> = pipes.collect();
         pipes.push(PollFd::new(&self.end, PollFlags::IN));
@@ -225,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_right_before_the_end_is_heard() {
+    fn output_right_before_the_end_is_captured() {
         let command = ["sh", "-c", "printf end; printf why >&2"].map(OsString::from);
         let environment = Environment::default();
         let mut running =

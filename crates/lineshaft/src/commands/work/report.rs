@@ -34,7 +34,7 @@ pub(super) struct Report {
 
 impl Report {
     /// Takes output of the command, and returns the messages to send now.
-    pub(super) fn hear(&mut self, output: CapturedOutput) -> Vec<Message> {
+    pub(super) fn take_output(&mut self, output: CapturedOutput) -> Vec<Message> {
         let mut messages = Vec::new();
         self.result.extend(output.output);
         while self.result.len() > PIECE_BYTES {
@@ -93,9 +93,9 @@ mod tests {
     #[test]
     fn lines_are_warnings_unless_they_say_how_far_it_is() {
         let mut report = Report::default();
-        assert_eq!(report.hear(errors("progress: 3/")), []);
+        assert_eq!(report.take_output(errors("progress: 3/")), []);
         let expected = [Message::Progress(3, 10), warning("odd\n"), warning("\n")];
-        assert_eq!(report.hear(errors("10\nodd\n\nlast")), expected);
+        assert_eq!(report.take_output(errors("10\nodd\n\nlast")), expected);
         assert_eq!(report.end_of_line(), Some(warning("last")));
         assert_eq!(report.end_of_line(), None);
     }
@@ -123,7 +123,7 @@ mod tests {
         let mut heard = 0;
         for _ in 0..=(PIECE_BYTES / 4096 * 2) {
             let output = CapturedOutput { output: vec![b'x'; 4096], ..CapturedOutput::default() };
-            for message in report.hear(output) {
+            for message in report.take_output(output) {
                 let Message::Data(data) = message else { panic!("no data") };
                 assert_eq!(data.len(), PIECE_BYTES);
                 heard += 1;
@@ -137,7 +137,7 @@ mod tests {
         let mut report = Report::default();
         let text = "x".repeat(LINE_BYTES_MAX + 10) + "\n";
         let lengths: Vec<usize> = report
-            .hear(errors(&text))
+            .take_output(errors(&text))
             .into_iter()
             .map(|message| match message {
                 Message::Warning(line) => line.len(),

@@ -205,7 +205,7 @@ fn interval_zero_flushes_before_every_reply() -> Result<()> {
 
 /// The original never flushes the last write.
 #[test]
-fn an_interval_flushes_what_was_written_last() -> Result<()> {
+fn an_interval_flushes_the_last_writes() -> Result<()> {
     let Some(traced) = Traced::start_or_skip(&["-f", "200"])? else { return Ok(()) };
     let (flushes, took) = traced.put_some()?;
     let allowed = took.as_millis() as usize / 200 + 2;

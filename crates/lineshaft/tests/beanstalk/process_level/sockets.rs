@@ -85,7 +85,7 @@ fn connect_unix(path: &Path) -> Result<UnixStream> {
 }
 
 #[test]
-fn what_was_cut_short_is_dropped_and_what_was_whole_is_answered() -> Result<()> {
+fn an_incomplete_command_is_dropped_and_complete_ones_are_answered() -> Result<()> {
     for_both(|program| {
         let server = program.start()?;
         let conversation = |sent: &[u8]| -> Result<String> {
@@ -109,7 +109,7 @@ fn what_was_cut_short_is_dropped_and_what_was_whole_is_answered() -> Result<()> 
 }
 
 #[test]
-fn a_huge_body_stuck_in_a_reader_stalls_nobody() -> Result<()> {
+fn a_huge_body_stuck_in_a_reader_delays_no_other_client() -> Result<()> {
     const BODY_BYTES: usize = 100_000_000;
     for_both(|program| {
         let server = program.clone().with(&["-z", "1073741824"]).start()?;

@@ -16,7 +16,7 @@ fn a_beanstalk_job_is_done_by_a_gearman_worker_or_buried() {
 }
 
 #[test]
-fn a_gearman_client_hears_the_end_from_a_beanstalk_worker_and_no_result() {
+fn a_gearman_client_gets_the_end_from_a_beanstalk_worker_and_no_result() {
     let (world, beanstalk) = World::both_protocols();
     let command = "read -r x; echo $x; [ $x = good ]";
     let work = ["work", "--server", &beanstalk, "f", "--attempts", "1", "--", "sh", "-c", command];

@@ -188,7 +188,7 @@ fn a_server_that_goes_away_is_noticed_while_the_input_is_idle() {
 }
 
 #[test]
-fn a_result_that_nobody_reads_ends_the_wait_with_an_error() {
+fn an_unread_result_ends_the_wait_with_an_error() {
     for world in World::each_gearman() {
         let (mut put, output) = world.start_piped(&["put", "f", "--wait"]);
         let mut input = put.child.stdin.take().unwrap();

@@ -91,7 +91,7 @@ fn the_output_of_what_outlives_the_command_is_not_waited_for() {
 }
 
 #[test]
-fn the_first_function_is_asked_first() {
+fn the_first_function_is_tried_first() {
     for world in World::each_gearman() {
         put(&world, "b", &["1", "2"]);
         put(&world, "a", &["3"]);

@@ -185,7 +185,7 @@ fn policies_that_cannot_be_obeyed_are_refused_with_their_line() {
 
 /// As it is shown, each value with its line, for the eyes of an operator.
 #[test]
-fn what_is_shown_names_lines_and_can_be_read_again() {
+fn shown_policies_name_their_lines_and_can_be_read_again() {
     let text = "[[policy]]\nmatch = [\"a\", \"b\"]\nlimits = { jobs = 3, bytes = \"510\" }\n\
                 sync = \"50ms\"\n\n[[policy]]\nmatch = \"a+b\"\nexpire_to = \"x\"\n\
                 alias = [\"y\", \"z\"]\nidle = \"none\"\n";
@@ -249,7 +249,7 @@ fn the_pages_examples_can_be_read() {
 
 /// The original's configuration says so, next to it in the page.
 #[test]
-fn the_translation_of_a_configuration_of_kestrels_says_what_that_says() {
+fn a_translated_kestrel_configuration_means_the_same() {
     let page = include_str!("../../../../../docs/policies.md");
     let (_, translation) = page.split_once("<!-- translation -->").expect("it is there");
     let (_folder, sources) = Folder::with(blocks(translation)[0]);

@@ -200,7 +200,7 @@ fn an_address_with_tls_needs_a_certificate_and_its_key() {
 }
 
 #[test]
-fn to_ask_clients_for_certificates_without_an_authority_is_a_mistake() {
+fn client_auth_without_an_authority_is_a_mistake() {
     for asked in ["required", "optional"] {
         assert_eq!(
             messages(&format!("[tls]\nclient_auth = \"{asked}\"\n")),
@@ -233,7 +233,7 @@ fn wrong_values_of_gearman_are_named() {
 }
 
 #[test]
-fn a_section_of_the_plan_is_refused_as_not_there_yet() {
+fn a_planned_section_is_refused_as_not_yet_supported() {
     assert_eq!(
         messages("[[cron]]\nqueue = \"a\"\n"),
         ["lineshaft.toml:1:3: [cron] is not available in this version yet"]
@@ -263,7 +263,7 @@ fn a_misspelt_variable_is_found_and_a_tools_own_is_left_alone() {
 }
 
 #[test]
-fn what_kubernetes_sets_for_services_is_passed_over() {
+fn variables_of_kubernetes_are_ignored() {
     let environment = [
         ("GEARMAN_SERVICE_HOST", "10.0.0.1"),
         ("GEARMAN_SERVICE_PORT", "4730"),
@@ -286,7 +286,7 @@ fn what_kubernetes_sets_for_services_is_passed_over() {
 }
 
 #[test]
-fn a_port_that_a_person_sets_is_not_passed_over() {
+fn a_port_that_a_person_sets_is_not_ignored() {
     let environment = vec![variable("LINESHAFT_GEARMAN_PORT", "4731")];
     let Mistakes(mistakes) = Sources { environment, ..Sources::default() }.load().unwrap_err();
     assert!(mistakes[0].message.starts_with("no such setting"), "{}", mistakes[0].message);
@@ -397,7 +397,7 @@ fn lists_of_the_environment_are_parted_by_commas() {
 }
 
 #[test]
-fn what_is_shown_can_be_read_again() {
+fn shown_settings_can_be_read_again() {
     let (_folder, sources) = Folder::with(
         "[listen]\nbeanstalk = [\"a:1\", \"b:2\"]\n[limits]\nconnections = 7\n[data]\nmax_bytes = \"5MiB\"\n",
     );
@@ -437,7 +437,7 @@ fn the_example_file_has_every_key_with_its_default() {
 }
 
 #[test]
-fn what_is_shown_can_be_read_whatever_characters_it_has() {
+fn shown_settings_can_have_any_characters() {
     for text in ["a\u{7f}b", "\u{1}", "\"\\", "\n\t"] {
         let shown = format!("key = {}", crate::config::settings::quote(text));
         let read = toml::de::DeTable::parse(&shown).unwrap();

@@ -20,7 +20,7 @@ pub(super) struct Account {
     held: Held,
     connections: u64,
     /// The part reported to the whole process.
-    told: (Held, u64),
+    reported: (Held, u64),
 }
 
 impl Account {
@@ -63,7 +63,7 @@ impl IoThread {
     /// Reports changes to the process, and disconnects the largest connections if all hold too much
     /// together.
     pub(super) fn enforce_limits(&mut self) {
-        self.tell_account();
+        self.report_account();
         let limits = self.shared.limits.clone();
         let (unfinished, stuck) = (limits.unfinished_bytes(), limits.unsent_total_bytes());
         if limits.held.unfinished_bytes() > unfinished {
@@ -74,9 +74,9 @@ impl IoThread {
         }
     }
 
-    fn tell_account(&mut self) {
+    fn report_account(&mut self) {
         let now = (self.account.held, self.account.connections);
-        let before = std::mem::replace(&mut self.account.told, now);
+        let before = std::mem::replace(&mut self.account.reported, now);
         if now != before {
             let difference = |now: u64, before: u64| now.cast_signed() - before.cast_signed();
             self.shared.limits.held.add(
@@ -102,10 +102,10 @@ impl IoThread {
             self.cut_off(share(excess_bytes, own_bytes, all_bytes), said, &of);
             // Other threads read the sum, and would disconnect clients for memory that is already
             // freed.
-            self.tell_account();
+            self.report_account();
         }
         if of(limits.held.all()) > most {
-            limits.held.tell_excess(&self.inbox);
+            limits.held.notify_excess(&self.inbox);
         }
     }
 

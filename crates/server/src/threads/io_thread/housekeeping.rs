@@ -121,7 +121,7 @@ impl IoThread {
         // Sessions that already got something learn that first.
         self.inbox.take_events(&mut self.events);
         loop {
-            self.tell_events(&mut turn, TurnTime::begin());
+            self.deliver_events(&mut turn, TurnTime::begin());
             turn.take_events(self.mailbox, &mut self.events);
             if self.events.is_empty() {
                 break;

@@ -114,7 +114,7 @@ fn received(client: &mut UnixStream) -> String {
 }
 
 #[test]
-fn who_asks_for_long_lists_and_reads_none_has_little_waiting() {
+fn a_client_that_reads_no_replies_has_few_bytes_waiting() {
     let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
     let mut rounds = Rounds::speaking(Protocol::Gearman, broker);
     let mut client = rounds.connect();
@@ -219,7 +219,7 @@ fn commands_that_were_held_back_wait_for_a_congested_log() {
     assert_eq!(received(&mut client), "");
     assert!(!rounds.thread.has_more(), "the thread spins");
     broker.commit_step(clock.now()).unwrap();
-    assert!(rounds.inbox.has_word(rounds.inbox.alarm()), "the thread is not woken");
+    assert!(rounds.inbox.has_messages(rounds.inbox.alarm()), "the thread is not woken");
     rounds.round();
     rounds.finish();
     replies += &received(&mut client);
@@ -260,7 +260,7 @@ fn long_requests_rest_while_the_log_has_much_to_write() {
     assert!(replies.len() < 11 * count, "nothing rested");
 
     broker.commit_step(clock.now()).unwrap();
-    assert!(rounds.inbox.has_word(rounds.inbox.alarm()), "the thread is not woken");
+    assert!(rounds.inbox.has_messages(rounds.inbox.alarm()), "the thread is not woken");
     rounds.round();
     while rounds.thread.has_more() {
         rounds.round();
@@ -311,7 +311,7 @@ fn commands_behind_a_wait_that_ends_wait_for_a_congested_log() {
 }
 
 #[test]
-fn what_others_had_for_a_thread_while_it_sent_is_for_its_next_round() {
+fn events_that_arrive_while_a_thread_sends_wait_for_its_next_round() {
     let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
     let mut rounds = Rounds::with(broker.clone());
     let mut client = rounds.connect();
@@ -404,8 +404,8 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     assert_eq!(limits.open(), 2, "nobody is cut off for what another thread's clients hold");
     // It looked, and has about as much as this one now.
     limits.held.add(-220_000, 0);
-    rounds.inbox.tell_excess();
-    assert!(rounds.inbox.has_word(rounds.inbox.alarm()), "who sleeps is woken");
+    rounds.inbox.notify_excess();
+    assert!(rounds.inbox.has_messages(rounds.inbox.alarm()), "who sleeps is woken");
     rounds.round();
     rounds.finish();
     assert_eq!(limits.open(), 1, "the one that holds most is cut off, and no other");

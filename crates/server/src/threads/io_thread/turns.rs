@@ -55,12 +55,12 @@ impl IoThread {
         // Other turns put events into mailboxes. Now no other turn runs, so these are all of them,
         // and older than those of this turn.
         self.inbox.take_events(&mut self.events);
-        self.tell_events(&mut turn, time);
+        self.deliver_events(&mut turn, time);
         let leaving = match feed {
             Feed::Read => Vec::new(),
             Feed::HeldBack(_) => self.close_sessions(&mut turn, time),
         };
-        self.tell_own_events(&mut turn, time);
+        self.deliver_own_events(&mut turn, time);
         drop(turn);
         let turn_ns = time.elapsed().as_nanos() as u64;
         self.shared.limits.turns_ns.fetch_add(turn_ns, Ordering::Relaxed);
@@ -137,19 +137,19 @@ impl IoThread {
 
     /// Delivers events to sessions of this thread directly, not through the mailbox: a waiting
     /// consumer gets its job in the turn of the put.
-    pub(super) fn tell_own_events(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
+    pub(super) fn deliver_own_events(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
         loop {
             turn.take_events(self.mailbox, &mut self.events);
             if self.events.is_empty() || time.is_over() {
                 return;
             }
-            self.tell_events(turn, time);
+            self.deliver_events(turn, time);
         }
     }
 
     /// Delivers events. If the turn has lasted too long, delivers one slice, and the others in the
     /// next turn.
-    pub(super) fn tell_events(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
+    pub(super) fn deliver_events(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
         turn.begin_slice();
         while let Some((session, event)) = self.events.pop_front() {
             if turn.slice_is_spent() {
