@@ -1,9 +1,8 @@
 //! `cargo xtask fuzz`: builds the targets of `fuzz/` and runs them.
 //!
-//! The compiler of the repository is enough: it can count which branches are taken (`COVERAGE`),
-//! which is all that libFuzzer needs. Only the address sanitizer would need another one, and the
-//! product has no unsafe code. New inputs of a target stay in `target/fuzz/corpus`, so the next run
-//! continues where this one ended.
+//! The compiler of the repository can count which branches are taken (`COVERAGE`). libFuzzer needs
+//! no more. Only the address sanitizer would need another compiler, and the product has no unsafe
+//! code. New inputs of a target stay in `target/fuzz/corpus`, so the next run continues from there.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -27,7 +26,7 @@ usage: cargo xtask fuzz [TARGET...] [--seconds N] [--jobs N] [--seed N]
   --input FILE  gives the target this one input, to repeat what it did
   --keep        adds what takes ways of its own, of all that was found so far, to fuzz/corpus";
 
-/// What the compiler adds for libFuzzer: counters of branches, and the operands of comparisons.
+/// Instrumentation for libFuzzer: counters of branches, and the operands of comparisons.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -35,15 +34,15 @@ const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
 const INPUT_BYTES_MAX: u32 = 4096;
-/// Of what is kept for the repository.
+/// The longest input that the repository keeps.
 const KEPT_BYTES_MAX: u32 = 1024;
-/// Longest that one input may take. It is far more than any needs, for the machine may be busy.
+/// The time limit for one input. Inputs need far less, but the machine may be busy.
 const INPUT_SECONDS_MAX: u32 = 25;
 const MEMORY_MIB_MAX: u32 = 1024;
-/// Lines of a target's output that are shown when it fails.
+/// The number of output lines to show when a target fails.
 const SHOWN_LINES: usize = 60;
 
-/// What the command line asks for.
+/// The arguments of the command line.
 #[derive(Debug, Eq, PartialEq)]
 struct Request {
     /// None named: all.
@@ -55,7 +54,7 @@ struct Request {
     keep: bool,
 }
 
-/// Does what the arguments say; whether no target found anything.
+/// Runs the command. Returns true if no target found anything.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
     let request = Request::read(arguments)?;
     let bench = Bench::new(root)?;
@@ -112,12 +111,13 @@ impl Request {
     }
 }
 
-/// Where targets are, are built, and leave what they find.
+/// The folders of targets, builds and new inputs.
 struct Bench {
     root: PathBuf,
     /// `target/fuzz`.
     built: PathBuf,
-    /// The machine's name in the compiler's words. To name it keeps the counters out of build scripts.
+    /// The target triple of this machine. If it is given, cargo keeps the counters out of build
+    /// scripts.
     host: String,
 }
 
@@ -131,7 +131,7 @@ impl Bench {
         Ok(Self { built: root.join("target/fuzz"), root, host })
     }
 
-    /// The targets that are asked for, in the order of the alphabet.
+    /// The requested targets, in alphabetical order.
     fn choose(&self, named: &[String]) -> Result<Vec<String>> {
         let mut all = Vec::new();
         for file in fs::read_dir(self.root.join("fuzz/fuzz_targets"))? {
@@ -161,11 +161,11 @@ impl Bench {
         Ok(())
     }
 
-    /// The program of a target, with the bounds of one input.
+    /// The program of a target, with the limits for one input.
     fn command(&self, target: &str) -> Result<Command> {
         let artifacts = self.artifacts(target);
         fs::create_dir_all(&artifacts)?;
-        // With its slash: the names of files are appended.
+        // With a final slash, because the program appends file names.
         let mut prefix = OsString::from("-artifact_prefix=");
         prefix.push(artifacts.join(""));
         let mut command = Command::new(self.built.join(&self.host).join("release").join(target));
@@ -173,7 +173,7 @@ impl Bench {
         command.arg(format!("-max_len={INPUT_BYTES_MAX}"));
         command.arg(format!("-timeout={INPUT_SECONDS_MAX}"));
         command.arg(format!("-rss_limit_mb={MEMORY_MIB_MAX}"));
-        // Where it is there, files of the targets need no disk.
+        // If this folder exists, the targets' files need no disk.
         if Path::new("/dev/shm").is_dir() {
             command.env("TMPDIR", "/dev/shm");
         }
@@ -184,7 +184,7 @@ impl Bench {
         self.root.join("fuzz/artifacts").join(target)
     }
 
-    /// What is in the repository, and what was found besides.
+    /// The inputs of the repository, and those found besides.
     fn corpora(&self, target: &str) -> Result<(PathBuf, PathBuf)> {
         let kept = self.root.join("fuzz/corpus").join(target);
         let found = self.built.join("corpus").join(target);
@@ -193,7 +193,7 @@ impl Bench {
         Ok((kept, found))
     }
 
-    /// Words that the target's inputs are made of, if somebody wrote them down: those of the target itself, or of
+    /// A dictionary of words for the target's inputs, if there is one: of the target itself, or of
     /// its protocol.
     fn dictionary(&self, target: &str) -> Option<PathBuf> {
         let protocol = target.split('_').next().unwrap_or(target);
@@ -201,7 +201,7 @@ impl Bench {
         [file(target), file(protocol)].into_iter().find(|file| file.exists())
     }
 
-    /// Runs a command whose output goes to a file; what it said.
+    /// Runs a command whose output goes to a file. Returns the output.
     fn run_quietly(&self, target: &str, command: &mut Command) -> Result<(ExitStatus, String)> {
         let path = self.built.join(format!("{target}.log"));
         let log = File::create(&path)?;
@@ -209,7 +209,7 @@ impl Bench {
         Ok((status, String::from_utf8_lossy(&fs::read(&path)?).into_owned()))
     }
 
-    /// Runs a target for so long; whether it found nothing.
+    /// Runs a target for this time. Returns whether it found nothing.
     fn fuzz(&self, target: &str, seconds: u32, seed: u32) -> Result<bool> {
         let (kept, found) = self.corpora(target)?;
         let before = files(&self.artifacts(target));
@@ -241,13 +241,14 @@ impl Bench {
         Ok(false)
     }
 
-    /// Adds inputs that take ways of their own to the repository's.
+    /// Adds inputs that take new branches to the repository's corpus.
     fn keep(&self, target: &str) -> Result<bool> {
         let (kept, found) = self.corpora(target)?;
         let mut command = self.command(target)?;
-        // How often a way is taken would make many more inputs worth keeping.
+        // Counting how often a branch is taken would keep many more inputs.
         command.args(["-set_cover_merge=1", "-use_counters=0"]);
-        // The last word counts. Long inputs are hard to read, and the repository is small.
+        // The last option applies. Long inputs are hard to read, and the repository should stay
+        // small.
         command.arg(format!("-max_len={KEPT_BYTES_MAX}"));
         let before = files(&kept).len();
         let (status, _) = self.run_quietly(target, command.arg(&kept).arg(found))?;
@@ -263,7 +264,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What stands behind a name in the output.
+/// The value after a name in the output.
 fn value<'a>(output: &'a str, name: &str) -> Option<&'a str> {
     output.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }

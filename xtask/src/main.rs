@@ -73,7 +73,7 @@ fn run_tidy() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// The root of the repository, wherever the command was started.
+/// The root of the repository, independent of the current folder.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }

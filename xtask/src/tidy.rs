@@ -1,8 +1,7 @@
 //! Tidy checks: rules of this repository that no compiler or lint knows.
 //!
 //! Each check looks at the texts of the tree and adds complaints. A complaint names file and line,
-//! says what is wrong and what would be right. The same checks run as `cargo xtask tidy` and as a
-//! test.
+//! says what is wrong, and how to fix it. The same checks run as `cargo xtask tidy` and as a test.
 
 mod documents;
 mod manifests;
@@ -18,7 +17,7 @@ pub(crate) use tree::Tree;
 pub(crate) struct Report {
     /// Rules that are broken.
     pub(crate) complaints: Vec<String>,
-    /// Worth a look, but no reason to fail.
+    /// A remark: worth a look, but not a failure.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -28,7 +27,7 @@ impl Report {
     }
 }
 
-/// Runs all checks. An error means that a check could not be made, for a file is missing or broken.
+/// Runs all checks. An error means that a check could not run, because a file is missing or broken.
 pub(crate) fn check(tree: &Tree) -> anyhow::Result<Report> {
     let mut report = Report::default();
     manifests::check(tree, &mut report)?;

@@ -1,4 +1,4 @@
-//! How fast the log is: appending, finishing, committing and restarting. Prints one line for each.
+//! Measures the log: appending, finishing, committing and restarting. Prints one line for each.
 //!
 //! `cargo run -p lineshaft-log --example speed -- FOLDER [JOBS]`; the folder must be empty and is not removed.
 #![allow(clippy::unwrap_used)]

@@ -30,7 +30,7 @@ fn settings() -> Settings {
 
 type Facts = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Opens the folder; returns the jobs, the facts and the next id too.
+/// Opens the folder. Also returns the jobs, the facts and the next id.
 fn open(folder: &std::path::Path) -> (Log, Vec<Job>, Facts, u64) {
     let disk = Arc::new(PosixDisk::new(folder).unwrap());
     let (mut jobs, mut facts) = (Vec::new(), Vec::new());
@@ -97,7 +97,7 @@ fn appended_jobs_come_back() {
     assert_eq!(open(folder.path()).3, 77);
 }
 
-/// A sync that a new limit waits for may take seconds, and clients are not read from when the limit is near.
+/// A sync for a new limit can take seconds. Near the limit, the server reads nothing from clients.
 #[test]
 fn ids_are_reserved_long_before_they_are_dealt() {
     let settings = Settings { sync: Sync::Never, ..settings() };
@@ -121,7 +121,8 @@ fn a_mark_without_room_is_not_waited_for() {
     let (log, ..) = open(folder.path());
     log.put(1000, QUEUE, &meta(1), b"");
     log.commit_step(1000).unwrap();
-    // The next group, and those of some starts, leave 24 bytes of the segment: too few for the header of another.
+    // The next group, and the groups of a few starts, leave 24 bytes of the segment. A header does
+    // not fit into them.
     let starts = 13;
     let entry_len = (256 << 10) - log.durable().offset() as usize - 56 - 24 - starts * 80;
     log.put(1000, QUEUE, &meta(2), &vec![0; entry_len - 12 - 40 - 3]);
@@ -148,7 +149,7 @@ fn a_wish_for_a_sync_that_comes_after_the_write_is_not_overlooked() {
     let (log, _) = Log::open(disk, settings, 1000, &mut |_| ()).unwrap();
     let (_, position) = log.put(1000, QUEUE, &meta(1), b"");
     log.commit_step(1000).unwrap();
-    // The committer wrote the entry before the turn that made it came to its end.
+    // The committer wrote the entry before the end of the turn that made it.
     log.want_sync_by(1050);
     assert_eq!(log.next_step_ms(), Some(0), "the committer would sleep");
     log.commit_step(1001).unwrap();

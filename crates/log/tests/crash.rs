@@ -41,8 +41,8 @@ fn for_each_seed(test: &str, count: u64, run: impl Fn(u64)) {
     }
 }
 
-/// Opens, tolerating that the plan strikes during recovery itself. A power failure there takes what was written
-/// but never durable.
+/// Opens the log. A planned fault may happen during recovery itself; a power failure then loses
+/// what was written but not durable.
 fn open_until_it_works(world: &mut World, mut acknowledged: Position, random: &mut Random) {
     let durable = world.log.durable();
     for attempt in 0.. {
@@ -87,7 +87,7 @@ fn acknowledged_jobs_survive_power_failures() {
                     break;
                 }
             }
-            // The machine or only the process; a kill keeps all that was written.
+            // Ends the machine or only the process. After a kill, everything written remains.
             let killed = !world.disk.has_crashed() && random.one_in(3);
             let acknowledged = if killed { world.log.written() } else { world.log.durable() };
             if killed {
@@ -127,7 +127,8 @@ fn a_period_loses_no_more_than_itself() {
 
 #[test]
 fn an_id_limit_counts_only_when_it_is_durable() {
-    // A step writes two segments, and the limit lies in the second: whichever call fails, ids wait.
+    // A step writes two segments, and the id limit is in the second one. If any call fails, ids
+    // must wait.
     let mut failures = 0;
     for call in 1..10 {
         let disk = FaultDisk::new(1, DISK_BYTES);
@@ -140,7 +141,7 @@ fn an_id_limit_counts_only_when_it_is_durable() {
         let limit = world.log.id_limit();
         world.log.note_next_id(world.now_ms, limit);
         world.disk.fail_at(world.disk.calls() + call);
-        // A spare that cannot be made stops nothing.
+        // If a spare cannot be created, nothing else stops.
         let failed = world.log.commit_step(world.now_ms).is_err();
         assert_eq!(failed, world.log.id_limit() == limit, "call {call}");
         failures += u32::from(failed);
@@ -198,7 +199,7 @@ fn every_call_may_be_the_last() {
                     |disk: &FaultDisk| if crash { disk.crash_at(call) } else { disk.fail_at(call) };
                 let Ok(mut world) = run(&plan) else { continue };
                 let (durable, written) = (world.log.durable(), world.log.written());
-                // After a failed sync the process may be started again over the same cache.
+                // After a failed sync, the process can start again with the same cache.
                 if crash || call % 2 == 0 {
                     world.disk.crash();
                 } else {
@@ -206,7 +207,7 @@ fn every_call_may_be_the_last() {
                 }
                 let acknowledged = if crash || call % 2 == 0 { durable } else { written };
                 world.reopen(acknowledged).unwrap_or_else(|error| panic!("call {call}: {error}"));
-                // Again: the recovery itself relies only on durable bytes.
+                // Once more: recovery itself must rely only on durable bytes.
                 let durable = world.log.durable();
                 world.disk.crash();
                 world.reopen(durable).unwrap_or_else(|error| panic!("call {call}, again: {error}"));

@@ -1,5 +1,6 @@
-//! Damages a small log in every way. Either the log recovers exactly, or the start is refused. Only
-//! the last group may be cut like a torn write, as long as nothing says that it was durable.
+//! Damages a small log in every way. Either the log recovers exactly, or it refuses to start. It
+//! can cut off only the last group as a torn write, and only if nothing proves that the group was
+//! durable.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -27,14 +28,15 @@ fn plain_meta(id: u64) -> Meta<'static> {
     }
 }
 
-/// A log with every kind of entry; `closed`: stopped cleanly. Returns the disk, the state before the last
-/// group, the whole state, and where the last group with entries starts and the log ends.
+/// A log with every kind of entry. `closed`: it was stopped cleanly. Returns the disk, the state
+/// before the last group, the whole state, the start of the last group with entries, and the end of
+/// the log.
 struct Small {
     disk: FaultDisk,
     before_last: State,
     whole: State,
     last_group: usize,
-    /// The end of what any later group says was durable.
+    /// The durable position according to later groups.
     durable: usize,
     end: usize,
     next_id: u64,
@@ -88,7 +90,7 @@ fn small(closed: bool) -> Small {
 }
 
 impl Small {
-    /// Opens a changed copy; Ok: true when the last group was cut.
+    /// Opens a changed copy. Returns true if recovery cut off the last group.
     fn outcome(&self, what: &str, change: impl FnOnce(&FaultDisk)) -> Result<bool, OpenError> {
         let disk = self.disk.fork();
         change(&disk);
@@ -123,7 +125,7 @@ fn every_flipped_bit_is_seen() {
                 match result {
                     Ok(false) => assert!(byte >= small.durable, "{what}: was not seen"),
                     Ok(true) => {
-                        // The mark before it says no more than the group itself.
+                        // The mark before it proves no more than the group itself.
                         let in_last = (small.durable..small.end).contains(&byte);
                         assert!(in_last && !closed, "{what}: more than a torn write was cut");
                     }
@@ -137,8 +139,9 @@ fn every_flipped_bit_is_seen() {
     }
 }
 
-/// A log of three segments or more, of which reclaim has freed some: with copies, jobs that share a body, and a
-/// TRIM. Returns it with what lives, the numbers of its segments, and where the last one ends.
+/// A log of three or more segments after some reclaim: it has copies, jobs that share a body, and a
+/// TRIM. Returns it with its live contents, the numbers of its segments, and the end of the last
+/// one.
 fn reclaimed() -> (FaultDisk, State, std::ops::RangeInclusive<u32>, usize) {
     let disk = FaultDisk::new(8, 64 << 20);
     let settings = Settings { segment_bytes: 64 << 10, ..settings(Sync::Always) };
@@ -163,14 +166,14 @@ fn damage_to_any_segment_is_seen() {
     assert_eq!(open(&disk.fork()).unwrap().1.state, whole);
     let name = |number: u32| format!("{number:010}.seg");
     for number in segments.clone() {
-        // A sealed segment ends where the first group of the next one says.
+        // The first group of the next segment says where a sealed segment ends.
         let (end, proven) = match disk.bytes(&name(number + 1)) {
             Some(next) if number < *segments.end() => {
                 let at = HEADER_BYTES + 32;
                 let end = u32::from_le_bytes(next[at..at + 4].try_into().unwrap()) as usize;
                 (end, end)
             }
-            // The final mark may be cut off like a torn write: nothing is in it.
+            // Recovery can cut off the final mark as a torn write: it contains nothing.
             _ => (last_end, last_end - 56),
         };
         let header = (0..64).chain((64..HEADER_BYTES).step_by(89));
@@ -209,7 +212,7 @@ fn damage_to_any_segment_is_seen() {
 fn a_tail_lost_at_any_byte_is_cut_or_refused() {
     let small = small(false);
     for at in HEADER_BYTES..=small.end {
-        // A write that never reached the disk, or lost bytes in the middle.
+        // A write that never reached the disk, or bytes lost in the middle.
         let end = if at < small.durable { small.last_group } else { usize::MAX };
         let what = format!("zeros from {at}");
         let result = small.with_bytes(&what, |bytes| {
@@ -217,7 +220,7 @@ fn a_tail_lost_at_any_byte_is_cut_or_refused() {
             bytes[at..end].fill(0);
         });
         match result {
-            // The last bytes of an entry may be padding, which is zero anyway.
+            // The last bytes of an entry may be padding, which is always zero.
             Ok(cut) => assert!(at + 8 > small.durable && (cut || at + 8 > small.end), "{what}"),
             Err(error) => {
                 assert!(matches!(error, OpenError::Damaged { .. }), "{what}: {error}");
@@ -235,7 +238,7 @@ fn a_tail_lost_at_any_byte_is_cut_or_refused() {
 #[test]
 fn misplaced_bytes_are_seen() {
     let small = small(true);
-    // Writes every piece 8, 64 or 512 bytes away from its place, over the bytes there.
+    // Writes every piece 8, 64 or 512 bytes away from its place, over other bytes.
     for from in (HEADER_BYTES..small.end).step_by(8) {
         for distance in [8_usize, 64, 512] {
             for to in [from + distance, from.saturating_sub(distance)] {
@@ -274,7 +277,7 @@ fn a_stale_sector_is_seen() {
         log.commit_step(1000).unwrap();
     }
     log.close(1000, 60).unwrap();
-    // The sector of the final mark is the only one of which nothing later tells.
+    // No later group proves anything about the sector of the final mark.
     let last_sector = (log.written().offset() as usize - 56) / 512;
     disk.restart();
     for sector in HEADER_BYTES / 512..last_sector {
@@ -303,7 +306,7 @@ fn a_group_left_over_beyond_a_torn_one_never_counts() {
     let put = |id: u64| log.put(1000, QUEUE, &plain_meta(id), b"a body").0;
     let slots: Vec<Slot> = (1..4).map(put).collect();
     log.commit_step(1000).unwrap();
-    // Two groups that no sync covers: the first is torn, the second reached the disk.
+    // Two groups without a sync: the first is torn, the second reached the disk.
     log.finish(1000, slots[0]);
     let start = log.written().offset() as usize;
     log.commit_step(1000).unwrap();
@@ -321,7 +324,7 @@ fn a_group_left_over_beyond_a_torn_one_never_counts() {
     disk.crash();
     let (_, again) = recover(&disk, settings(Sync::Never), 3000).unwrap();
     assert_eq!(again.state, found.state);
-    // It is still there, but was told of once.
+    // It is still there, but recovery reports it only once.
     assert_eq!((again.report.cut_groups, again.report.cut_bytes), (0, 0));
 }
 
@@ -339,7 +342,7 @@ fn recovery_twice_gives_the_same() {
         assert_eq!((&one.state, &one.places), (&three.state, &three.places));
         assert!(three.report.next_id > one.report.next_id, "ids go on");
         assert_eq!(one.report.next_id, small.next_id);
-        // Time never falls over a restart, whatever the clock says.
+        // Time never decreases over a restart, even under a wrong clock.
         assert_eq!(one.report.last_time_ms, if closed { 1202 } else { 1101 });
         assert_eq!(one.report.next_id == 9, closed);
     }
@@ -349,7 +352,7 @@ fn recovery_twice_gives_the_same() {
 fn bytes_that_change_between_the_passes_are_seen() {
     let (disk, whole, segments, _) = reclaimed();
     let (first, next) = (*segments.start(), format!("{:010}.seg", segments.start() + 1));
-    // Of more segments than are kept in memory, the older ones are read a second time.
+    // If there are more segments than recovery keeps in memory, it reads the older ones twice.
     for byte in (HEADER_BYTES..60_000).step_by(997) {
         let disk = disk.fork();
         let mut restored = 0;

@@ -1,4 +1,4 @@
-//! On a full disk, all jobs can be finished one by one in any order, and the log opens at every
+//! On a full disk, jobs can be finished one by one in any order, and the log can be opened at every
 //! moment.
 #![allow(clippy::unwrap_used)]
 
@@ -27,7 +27,7 @@ enum Order {
     Any,
 }
 
-/// Where the jobs lie, by id.
+/// The slots of jobs, by id.
 #[derive(Default)]
 struct Places(HashMap<u64, Slot>);
 
@@ -42,7 +42,7 @@ impl Owner for Places {
     }
 }
 
-/// A log whose disk is filled up with jobs of one size.
+/// A log whose disk is full of jobs of one size.
 struct Crowd {
     disk: FaultDisk,
     log: Log,
@@ -71,7 +71,7 @@ impl Crowd {
         Crowd { disk, log, places, now_ms: 1 }
     }
 
-    /// One round of what the log's threads do.
+    /// One round of the log's threads.
     fn work(&mut self) {
         self.commit();
         if self.log.reclaim_wanted()
@@ -87,7 +87,8 @@ impl Crowd {
         self.log.prepare_step().expect("a full disk is no failure");
     }
 
-    /// Puts jobs, many with one sync, until there is room for no more. The oldest segment holds a fact, too.
+    /// Puts jobs, many with one sync, until there is no more room. The oldest segment also holds a
+    /// fact.
     fn fill(&mut self, body: &[u8]) {
         self.log.fact(self.now_ms, b"key", b"value");
         let (mut id, mut refusals) = (0, 0);
@@ -105,7 +106,7 @@ impl Crowd {
         }
     }
 
-    /// One job, whether there is room or not.
+    /// Puts one job, even if there is no room.
     fn put(&mut self, id: u64, body_bytes: u64) -> Position {
         let body = vec![7; body_bytes as usize];
         let (slot, position) = self.log.put(self.now_ms, QUEUE, &meta(id), &body);
@@ -114,7 +115,7 @@ impl Crowd {
         position
     }
 
-    /// Changes jobs, each alone, until there is room for no more of it.
+    /// Updates jobs, each with a sync of its own, until there is no room for another update.
     fn update(&mut self) {
         let mut ids: Vec<u64> = self.places.0.keys().copied().collect();
         ids.sort_unstable();
@@ -138,7 +139,7 @@ impl Crowd {
         }
     }
 
-    /// Power fails on a copy of the disk; the same jobs are there.
+    /// Power fails on a copy of the disk. The same jobs must be there.
     fn check_start(&self) {
         let disk = self.disk.fork();
         disk.crash();
@@ -183,7 +184,7 @@ fn fill_and_finish(segments: u64, body_bytes: usize, order: Order, updates: bool
     assert!(crowd.log.admits_put(body_bytes), "there is room again: {:?}", crowd.log.usage());
 }
 
-/// A full disk whose reserve somebody has removed.
+/// A full disk whose reserve another program removed.
 fn without_reserve(disk: &FaultDisk) -> FaultDisk {
     let disk = disk.fork();
     disk.crash();
@@ -202,7 +203,7 @@ fn a_start_needs_no_room() {
     crowd.fill(&[7; 20]);
     for id in 1..=2000 {
         crowd.finish(id, false);
-        // Where a segment ends is where it could fail.
+        // It could fail at the end of a segment.
         if crowd.log.written().offset() < SEGMENT - 3000 && id % 50 != 0 {
             continue;
         }
@@ -225,7 +226,7 @@ fn the_reserve_outlives_a_start_with_another_size_of_segments() {
             bytes_max: Some(bytes_max),
             ..settings(Sync::Always)
         };
-        // When the limit is raised, the disk does not grow with it.
+        // A higher limit does not make the disk larger.
         let disk = FaultDisk::new(1, before);
         let (log, places) = open(&disk, 1, settings(before));
         let mut crowd = Crowd { disk, log, places, now_ms: 1 };
@@ -253,7 +254,7 @@ fn a_file_for_a_large_job_does_not_set_the_size_of_segments() {
     let mut crowd = Crowd { disk, log, places, now_ms: 1 };
     crowd.fill(&[7; 1000]);
     let reserve = crowd.log.usage().ahead_bytes;
-    // Power failed while it was made.
+    // Power failed while the file was created.
     crowd.disk.set_bytes("blank-99", vec![0; 5 * segment as usize]);
     crowd.disk.set_capacity(crowd.disk.used());
     crowd.disk.crash();
@@ -268,7 +269,7 @@ fn a_file_for_a_large_job_alone_does_not_set_it_either() {
     let settings = Settings { segment_bytes: segment, ..settings(Sync::Always) };
     let disk = FaultDisk::new(1, 64 * segment);
     drop(open(&disk, 1, settings.clone()));
-    // The reserve was not made yet when power failed.
+    // Power failed before the reserve existed.
     for name in disk.names().iter().filter(|name| *name != "0000000001.seg") {
         disk.remove_file(name);
     }
@@ -306,7 +307,7 @@ fn a_fact_in_the_oldest_segment_does_not_stop_reclaim() {
     while crowd.log.admits_put(3000) {
         crowd.put(ids.next().unwrap(), 3000);
     }
-    // Changes that need no permission use up the reserve, until it is too small to copy jobs.
+    // Updates, which need no permission, use up the reserve until it is too small to copy jobs.
     let room =
         |crowd: &Crowd| crowd.log.usage().ahead_bytes + SEGMENT - crowd.log.written().offset();
     while room(&crowd) > SEGMENT / 4 {
@@ -333,7 +334,7 @@ fn the_reserve_gives_way_to_a_segment_that_is_larger() {
     crowd.work();
     let ahead = crowd.log.usage().ahead_bytes;
     assert!(ahead >= 2 * SEGMENT);
-    // Somebody else takes the room for which a large job was admitted.
+    // Another program takes the room for which a large job was admitted.
     crowd.disk.set_capacity(crowd.disk.used());
     let position = crowd.put(1, ahead - SEGMENT / 2);
     assert!(crowd.log.durable() >= position, "{:?}", crowd.log.usage());
@@ -363,7 +364,7 @@ fn entries_without_room_wait_for_it() {
     let mut finishes = Vec::new();
     let mut ids: Vec<u64> = crowd.places.0.keys().copied().collect();
     ids.sort_unstable();
-    // Not from the oldest segment, which would be given up.
+    // Not from the oldest segment, because reclaim would give it up.
     for id in ids.split_off(ids.len() / 2) {
         let slot = crowd.places.0.remove(&id).unwrap();
         finishes.push(crowd.log.finish(crowd.now_ms, slot));

@@ -36,7 +36,7 @@ fn meta(id: u64, state: u8, due_ms: u64, options: &[u8]) -> Meta<'_> {
     Meta { id, priority, ttr, created_ms: BEGIN_MS + id, due_ms, state, options }
 }
 
-/// Where jobs lie; reclaim finds them all in one queue, buried.
+/// The slots of jobs. In this test reclaim finds all jobs in one queue, buried.
 struct Places(BTreeMap<u64, Slot>);
 
 impl Owner for Places {
@@ -179,7 +179,7 @@ fn the_same_calls_write_the_same_bytes() {
     let disk = written();
     let (written, kept) = (segments(&disk), kept_segments());
     if let Some(name) = first_difference(&written, &kept) {
-        // For a deliberate change of the format.
+        // For a deliberate change of the format only.
         let aside = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("written-log");
         std::fs::create_dir_all(&aside).unwrap();
         for (name, bytes) in &written {
@@ -190,7 +190,7 @@ fn the_same_calls_write_the_same_bytes() {
     }
 }
 
-/// Where two logs differ first, in words.
+/// Describes the first difference of two logs.
 fn first_difference(
     written: &BTreeMap<String, Vec<u8>>,
     kept: &BTreeMap<String, Vec<u8>>,

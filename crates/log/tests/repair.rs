@@ -36,13 +36,13 @@ fn meta(id: u64) -> Meta<'static> {
     }
 }
 
-/// Copies what can be saved, and opens the copy.
+/// Copies the intact part, and opens the copy.
 fn repaired(disk: &FaultDisk) -> (Salvage, Recovered) {
     disk.restart();
     copied(disk).unwrap()
 }
 
-/// The same without a restart, which would make an end of all plans.
+/// The same without a restart, because a restart ends all planned faults.
 fn copied(disk: &FaultDisk) -> Result<(Salvage, Recovered), OpenError> {
     let names = disk.names();
     let copy = FaultDisk::new(77, CAPACITY);
@@ -54,13 +54,13 @@ fn copied(disk: &FaultDisk) -> Result<(Salvage, Recovered), OpenError> {
     Ok((salvage, found))
 }
 
-/// How many of these jobs may be lost, as far as it was said.
+/// The reported bound of lost jobs among these.
 fn lost_max(salvage: &Salvage, places: &BTreeMap<u64, Slot>) -> u64 {
     let jobs_max = |loss: &Loss| loss.jobs_max.unwrap_or_else(|| jobs_in(loss, places));
     salvage.losses.iter().map(jobs_max).sum()
 }
 
-/// How many of these jobs lie in the files in which something was lost.
+/// The number of these jobs in the files of a loss.
 fn jobs_in(loss: &Loss, places: &BTreeMap<u64, Slot>) -> u64 {
     let number = |file: &str| file[file.len() - 14..file.len() - 4].parse::<u32>().unwrap();
     let (first, last) = loss.file.split_once(" to ").unwrap_or((&loss.file, &loss.file));
@@ -133,8 +133,8 @@ impl Old {
         format!("{:010}.seg", index + 1)
     }
 
-    /// Repairs a changed copy, and compares with what it held; returns how many jobs are missing, and how many
-    /// came back although they were finished.
+    /// Repairs a changed copy, and compares it with the original. Returns how many jobs are
+    /// missing, and how many came back although they were finished.
     fn check(&self, what: &str, change: impl FnOnce(&FaultDisk)) -> (Salvage, usize, usize) {
         let disk = self.disk.fork();
         change(&disk);
@@ -153,7 +153,8 @@ impl Old {
             }
         }
         let places = &self.whole.places;
-        // With a file whose loss cannot be measured those of its jobs, and of the last one before it.
+        // If the loss in a file has no bound, all jobs of that file may be lost, and those of the
+        // one before it.
         let updates_max = |loss: &Loss| match loss.jobs_max {
             None => jobs_in(loss, places) + 1,
             Some(_) => loss.bytes / UPDATE_BYTES,
@@ -187,9 +188,10 @@ fn one_flipped_byte_costs_one_entry() {
             assert!(loss.file.ends_with(&Old::name(index)), "{what}");
             assert!((loss.offset..loss.offset + loss.bytes).contains(&at), "{what}: {loss:?}");
             assert!(missing <= 1, "{what}: {missing} lost");
-            // The finishes of one entry are lost; of all others it is known still which jobs they meant.
+            // The finishes of one entry are lost. All other finishes still name their jobs
+            // correctly.
             assert!(back as u64 * 8 <= loss.bytes, "{what}: {back} came back");
-            // Only where a sector begins in front of the entry's kind, a lost sector might have left the same.
+            // A lost sector leaves the same bytes only if it begins before the kind of the entry.
             let is_split = (loss.offset + 8).is_multiple_of(512);
             assert!(salvage.doubtful_jobs == 0 || is_split, "{what}: {salvage:?}");
         }
@@ -212,7 +214,7 @@ fn lost_sectors_and_tails_cost_what_they_held() {
             });
             assert!(missing <= 3, "{what}: {missing} lost");
             for loss in &salvage.losses {
-                // Only the first sector tells where the segment before it ends.
+                // Only the first sector says where the segment before it ends.
                 let is_end = at as u64 == HEADER_BYTES && loss.bytes == 0;
                 assert!(loss.jobs_max.is_some_and(|max| max < 40) || is_end, "{what}: {loss:?}");
             }
@@ -233,7 +235,7 @@ fn lost_sectors_and_tails_cost_what_they_held() {
 fn a_broken_header_costs_nothing_and_a_missing_file_its_jobs() {
     let old = old();
     for index in 0..old.ends.len() {
-        // All its fields, their checksum, and the zeros behind them.
+        // All its fields, their checksum, and the zeros after them.
         for at in (0..52).chain([3000]) {
             let what = format!("header of segment {} byte {at}", index + 1);
             let (salvage, missing, back) =
@@ -258,8 +260,8 @@ fn a_broken_header_costs_nothing_and_a_missing_file_its_jobs() {
     }
 }
 
-/// A log of 20 groups with a job each, and where they start; the process was killed, so that nothing tells of the last
-/// sync.
+/// A log of 20 groups with a job each, and the starts of the groups. The process was killed, so
+/// nothing proves that the last sync happened.
 fn killed(sync: Sync) -> (FaultDisk, Vec<u64>) {
     let disk = FaultDisk::new(5, CAPACITY);
     let (log, _) = recover(&disk, Settings { sync, ..settings() }, 1000).unwrap();
@@ -331,7 +333,7 @@ fn a_group_that_does_not_follow_is_reported() {
     }
     log.commit_step(1001).unwrap();
     disk.restart();
-    // Two lives that go on from the same bytes; both finish a job in a group at the same place.
+    // Two runs continue from the same bytes. Both finish a job in a group at the same position.
     let life = |finished: u64| {
         let disk = disk.fork();
         let (log, found) = recover(&disk, settings(), 1100).unwrap();
@@ -366,7 +368,7 @@ fn a_group_that_was_cut_does_not_come_back_for_its_time() {
     log.commit_step(1001).unwrap();
     let (slot, _) = log.put(1001, QUEUES[0], &meta(1), b"body");
     log.commit_step(1001).unwrap();
-    // The clock is far ahead when power fails: the put is torn, the finish behind it is not.
+    // The clock is far ahead when power fails. The put is torn, the finish after it is not.
     let torn = log.written().offset();
     log.put(9000, QUEUES[0], &meta(2), &[2; 5000]);
     log.commit_step(9000).unwrap();
@@ -374,7 +376,8 @@ fn a_group_that_was_cut_does_not_come_back_for_its_time() {
     log.commit_step(9001).unwrap();
     disk.restart();
     disk.flip_bit(&Old::name(0), (torn + 200) * 8);
-    // Then it is right again. The next job does not fit the segment, and later an older one is damaged.
+    // Then the clock is right again. The next job does not fit the segment, and later an older
+    // segment is damaged.
     let (log, found) = recover(&disk, settings(), 1100).unwrap();
     assert_eq!((found.state.jobs.len(), found.report.cut_groups), (2, 1));
     log.put(1101, QUEUES[0], &meta(3), &vec![3; 60_000]);
@@ -443,7 +446,7 @@ fn random_logs_lose_no_more_than_is_reported() {
             world.step().unwrap();
         }
         world.log.commit_step(world.now_ms).unwrap();
-        // When the process is killed the last group alone may be taken for a torn one.
+        // After a kill of the process, only the last group can look like a torn one.
         let safe = world.log.written();
         if is_closed {
             world.log.close(world.now_ms, world.ids_spent).unwrap();

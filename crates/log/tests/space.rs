@@ -8,7 +8,7 @@ use lineshaft_log::{FaultDisk, Settings, Sync};
 
 const SEGMENT: u64 = 256 << 10;
 
-/// Lets the log work until it has nothing to do; checks the bound.
+/// Runs the log until it has nothing to do, and checks the bound.
 fn settle(world: &mut World) {
     for _ in 0..10_000 {
         world.log.commit_step(world.now_ms).unwrap();
@@ -20,7 +20,7 @@ fn settle(world: &mut World) {
     panic!("reclaim never ends");
 }
 
-/// Bytes of segments that were ever used.
+/// Bytes of all segments that were ever used.
 fn used(world: &World) -> u64 {
     let written = world.log.written();
     u64::from(written.segment()) * SEGMENT + written.offset()
@@ -35,7 +35,8 @@ fn check_bound(world: &World, when: &str) {
 
 #[test]
 fn files_stay_near_what_lives() {
-    // Jobs that stay, largest body, bytes written per byte of clients at most.
+    // The number of jobs that stay, the largest body, and the maximum of bytes written per byte of
+    // clients.
     let cases = [(0, 1000, 1.1), (2000, 1000, 2.5), (300, 8000, 2.5), (100, 20_000, 2.5)];
     for (backlog, body_bytes_max, ratio_max) in cases {
         let disk = FaultDisk::new(5, 1 << 30);
@@ -117,8 +118,8 @@ fn any_mixture_stays_in_bounds() {
 
 #[test]
 fn reclaim_of_jobs_as_large_as_segments_comes_to_rest() {
-    // Each large job needs a segment of its own, and the small ones between them leave the next one nearly
-    // empty; what a copy leaves unused so must not call for more copies.
+    // Each large job needs a segment of its own, and the small ones between them leave the next one
+    // nearly empty. The unused bytes after a copy must not cause more copies.
     for seed in 0..10 {
         let disk = FaultDisk::new(seed, 1 << 30);
         let mut world = World::new(seed, disk, settings(Sync::Never)).unwrap();

@@ -36,7 +36,7 @@ fn run_on(disk: Arc<dyn Disk>, sync: Sync) -> Running {
         Arc::clone(&log),
         Arc::new(move || 1 + start.elapsed().as_millis() as u64),
         Arc::new(move || {
-            // Nobody listens at the end.
+            // At the end the receiver is gone.
             let _ = tell.lock().unwrap().send(());
         }),
     )
@@ -45,12 +45,12 @@ fn run_on(disk: Arc<dyn Disk>, sync: Sync) -> Running {
 }
 
 impl Running {
-    /// Waits for news until the condition holds.
+    /// Waits for notifications until the condition is true.
     fn wait(&self, mut until: impl FnMut(&Log) -> bool) {
         let limit = Instant::now() + WAIT;
         while !until(&self.log) {
             assert!(Instant::now() < limit, "nothing happened: {:?}", self.log);
-            // The helper's work is not news to owners; so look again after a while.
+            // The helper's work causes no notification, so the test also checks after a while.
             let _ = self.progress.recv_timeout(Duration::from_millis(50));
         }
     }
@@ -103,7 +103,7 @@ fn a_full_disk_is_not_asked_for_room_after_each_commit() {
         running.log.wake();
         running.wait(|log| log.durable() >= position);
     }
-    // A write and a sync each; and now and then a mark, or another look for room.
+    // A write and a sync each, and sometimes a mark or another check for room.
     let calls = disk.calls() - calls;
     assert!(calls < 3 * finishes as u64, "{calls} calls for {finishes} finishes");
 }
@@ -114,7 +114,7 @@ fn a_shortage_that_a_rotation_finds_ends_when_there_is_room() {
     let running = run_on(Arc::new(disk.clone()), Sync::Always);
     running.wait(|_| disk.names().contains(&"0000000002.seg".to_owned()));
     disk.set_capacity(disk.used());
-    // More than a segment in one batch: the head is never seen half full.
+    // More than a segment in one batch: no step sees the head half full.
     let body = vec![1; 100 << 10];
     let [.., last] = [1, 2, 3].map(|id| running.log.put(1, QUEUE, &meta(id), &body).1);
     running.log.wake();

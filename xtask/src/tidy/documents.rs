@@ -85,7 +85,7 @@ fn headings(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What headings are called in links: lower case, blanks as dashes, no punctuation.
+/// The anchor of a heading: lower case, dashes for blanks, no punctuation.
 fn anchors(text: &str) -> BTreeSet<String> {
     let slug = |title: &str| -> String {
         let letters = title.chars().flat_map(char::to_lowercase);
@@ -163,7 +163,7 @@ fn check_map(tree: &Tree, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Every page of the guide is reached from its first page.
+/// The first page of the guide links to every page, directly or not.
 fn check_guide(tree: &Tree, report: &mut Report) -> Result<()> {
     const FIRST: &str = "docs/README.md";
     let linked: BTreeSet<String> = links(tree.text(FIRST)?)
@@ -178,7 +178,7 @@ fn check_guide(tree: &Tree, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The tests that the page of promises names are there.
+/// The tests that the reliability page names exist.
 fn check_promises(tree: &Tree, report: &mut Report) -> Result<()> {
     const PAGE: &str = "docs/reliability.md";
     for (number, line) in prose(tree.text(PAGE)?) {

@@ -7,8 +7,8 @@ use toml::{Table, Value};
 
 use super::{Report, Tree};
 
-/// Which of the house's crates each crate may name in `[dependencies]`. Development dependencies are
-/// free: tests may use what they like.
+/// The crates of this repository that each crate can name in `[dependencies]`. Development
+/// dependencies are free.
 const LAYERS: [(&str, &[&str]); 16] = [
     ("engine", &[]),
     ("log", &[]),
@@ -44,7 +44,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
 /// Crates without clock, threads, sockets, files and randomness: same inputs, same outputs.
 const PURE: [&str; 6] = ["engine", "beanstalk", "gearman", "kestrel", "origin", "notation"];
 
-/// What a pure crate has no use for, development dependencies included.
+/// Crates that a pure crate must not use, not even in tests.
 const IMPURE: [&str; 11] = [
     "fastrand",
     "getrandom",
@@ -88,7 +88,7 @@ fn parse(tree: &Tree, path: &str) -> Result<Table> {
 fn check_crate(name: &str, path: &str, manifest: &Table, report: &mut Report) {
     let allowed = LAYERS.iter().find(|(layer, _)| *layer == name).map_or(&[][..], |(_, all)| all);
     for dependency in keys(manifest, "dependencies") {
-        // The one crate whose name would be another's, too.
+        // Its library has another name, because `http` is a well-known crate.
         let dependency = if dependency == "http_api" { "http" } else { dependency };
         let in_house = LAYERS.iter().any(|(layer, _)| *layer == dependency);
         if in_house && !allowed.contains(&dependency) {
@@ -123,7 +123,7 @@ fn keys<'a>(manifest: &'a Table, section: &str) -> Vec<&'a str> {
     table.map_or_else(Vec::new, |table| table.keys().map(String::as_str).collect())
 }
 
-/// Every dependency of the workspace comes after a comment that says why it is there. Some share one.
+/// Every dependency of the workspace follows a comment with its reason. Several can share one.
 fn check_reasons(tree: &Tree, report: &mut Report) -> Result<()> {
     let text = tree.text("Cargo.toml")?;
     let mut inside = false;

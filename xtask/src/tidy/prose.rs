@@ -5,7 +5,7 @@ use super::{Report, Tree};
 
 /// Columns of a line of prose.
 const COLUMNS_MAX: usize = 120;
-/// A piece without a blank that is longer than this cannot be wrapped well: an address, a long span of code.
+/// A longer piece without a blank (an address, a span of code) cannot be wrapped well.
 const PIECE_COLUMNS: usize = 80;
 
 pub(super) fn check(tree: &Tree, report: &mut Report) {
@@ -23,7 +23,7 @@ pub(super) fn check(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// What a comment begins with in this file, if it has comments.
+/// The start of a comment in this file, if the language has comments.
 fn comment_mark(path: &str) -> Option<&'static str> {
     let name = path.rsplit('/').next().unwrap_or(path);
     match name.rsplit_once('.').map(|(_, end)| end) {
@@ -42,7 +42,7 @@ fn check_line(path: &str, number: usize, line: &str, report: &mut Report) {
     }
 }
 
-/// The longest word, or span of code between backticks: neither is wrapped.
+/// The longest word or span of code between backticks. Neither can be wrapped.
 fn longest_piece(line: &str) -> usize {
     let pieces = line.split('`').enumerate().flat_map(|(index, part)| {
         let is_code = index % 2 == 1;

@@ -6,12 +6,12 @@ use anyhow::{Context, Result};
 
 use super::{Report, Tree};
 
-/// A file longer than this is split.
+/// A longer file must be split.
 const LINES_MAX: usize = 800;
-/// From here on a file is worth a look.
+/// A longer file gets a remark.
 const LINES_WORTH_A_LOOK: usize = 400;
 
-/// What is not committed. Written in two pieces, so that this file may hold it.
+/// Leftovers that must not be committed. Written in two pieces, because this file contains them.
 const LEFTOVERS: [&str; 5] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -56,7 +56,7 @@ fn check_size(path: &str, text: &str, report: &mut Report) {
     }
 }
 
-/// Clippy says the same, but only of what it compiles on this machine.
+/// Clippy has this rule, too, but sees only what it compiles on this machine.
 fn check_unwraps(path: &str, text: &str, report: &mut Report) {
     if is_test_file(path) {
         return;
@@ -71,15 +71,15 @@ fn check_unwraps(path: &str, text: &str, report: &mut Report) {
     }
 }
 
-/// Where only tests, examples and fuzz targets are.
+/// Folders with only tests, examples or fuzz targets.
 fn is_test_file(path: &str) -> bool {
     ["/tests/", "/examples/", "/fuzz_targets/"].iter().any(|folder| path.contains(folder))
         || path.ends_with("_tests.rs")
         || path.ends_with("/tests.rs")
 }
 
-/// A test that sleeps is slow where it works and fails where the machine is busy. The one helper that may is where
-/// all waiting is done; what cannot use it says `// Sleeps: why` on the line before.
+/// A test that sleeps is slow when it works, and fails on a busy machine. All waiting is in one
+/// helper. A test that cannot use it says `// Sleeps: why` on the line before.
 fn check_sleeps(path: &str, text: &str, report: &mut Report) {
     if path == "crates/testkit/src/wait.rs" {
         return;
@@ -120,7 +120,7 @@ fn case_names(tree: &Tree) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// A quirk of a protocol that is kept on purpose names conformance cases that exist.
+/// The comment of a quirk names existing conformance cases.
 fn check_quirks(path: &str, text: &str, cases: &BTreeSet<String>, report: &mut Report) {
     let lines: Vec<&str> = text.lines().collect();
     for (index, line) in lines.iter().enumerate() {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Folders that hold what was made or fetched, at any depth.
+/// Folders of built or fetched files, at any depth.
 const FOREIGN: [&str; 6] =
     [".git", "target", "lineshaft-data", "node_modules", "__pycache__", ".venv"];
 
@@ -14,7 +14,7 @@ const FOREIGN: [&str; 6] =
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     files: BTreeMap<String, String>,
-    /// Files that are no text; they exist, that is all.
+    /// Files that are not text. Checks only see that they exist.
     others: Vec<String>,
 }
 
@@ -47,17 +47,17 @@ impl Tree {
         Ok(())
     }
 
-    /// Path and text of all text files, in the order of their paths.
+    /// Paths and texts of all text files, sorted by path.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// Those whose path ends so.
+    /// The text files whose path has this ending.
     pub(crate) fn ending(&self, end: &str) -> impl Iterator<Item = (&str, &str)> {
         self.files().filter(move |(path, _)| path.ends_with(end))
     }
 
-    /// The text of a file that must be there.
+    /// The text of a required file.
     pub(crate) fn text(&self, path: &str) -> Result<&str> {
         self.files.get(path).map(String::as_str).with_context(|| format!("{path} is missing"))
     }

@@ -2,7 +2,7 @@
 
 use super::{Report, Tree};
 
-/// Places that exist on somebody's machine only. Written in two pieces, so that this file may hold them.
+/// Paths that exist only on one machine. Written in two pieces, because this file contains them.
 const MACHINE_PLACES: [&str; 4] =
     [concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/"), concat!("/ho", "me/")];
 
@@ -21,7 +21,7 @@ pub(super) fn check(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Whether the path begins here: `target/work/` is no place of a machine.
+/// Whether an absolute path begins here. `target/work/` is not one.
 fn has_place(line: &str, place: &str) -> bool {
     line.match_indices(place).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -38,7 +38,7 @@ fn is_package_list(path: &str) -> bool {
         || path.ends_with(".cargo/config.toml")
 }
 
-/// JSON lists tell addresses of homepages too; only where a package comes from matters.
+/// JSON lists also contain addresses of homepages. Only the source of a package matters.
 fn has_address(path: &str, line: &str) -> bool {
     let is_list = path.rsplit('.').next() == Some("json");
     line.contains("\"resolved\"")

@@ -61,7 +61,7 @@ fn a_reply_waits_for_the_facts_it_reports_and_for_nothing_else() {
     assert_eq!(worker.sent(), "RESERVED 1 1\r\nx\r\n");
     assert_eq!(other.sent(), "FOUND 1 1\r\nx\r\n");
 
-    // That it is gone is told, and denied, when that is durable too.
+    // That the job is gone is a fact, too: the denial waits until it is durable.
     assert_eq!(worker.ask("touch 1\r\n"), "TOUCHED\r\n");
     assert_eq!(worker.ask("delete 1\r\n"), "");
     assert_eq!(other.ask("list-tube-used\r\n"), "USING q\r\n");

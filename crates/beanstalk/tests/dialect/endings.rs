@@ -74,7 +74,7 @@ fn a_held_job_wakes_the_waiting_reserve_of_its_holder() {
     assert_eq!(world.take_received(a), b"DEADLINE_SOON\r\nUSING default\r\n");
 }
 
-/// Ids are dealt when a body is complete, and used up by puts that come to nothing.
+/// A put gets its id when its body is complete. A refused put uses its id up.
 #[test]
 fn refused_puts_use_up_ids() {
     let mut world = World::new();
@@ -108,7 +108,7 @@ fn a_drained_server_refuses_puts_only() {
     assert!(stats.contains("\ndraining: true\n") && stats.contains("\ncmd-put: 4\n"), "{stats}");
 }
 
-/// A kick of very many jobs is done in slices; its reply and all that follows come at the end.
+/// A kick of very many jobs runs in slices. Its reply, and all replies behind it, come at the end.
 #[test]
 fn a_long_kick_holds_back_what_is_behind_it() {
     let mut world = World::new();
@@ -145,7 +145,7 @@ fn short_commands_with_long_answers_are_executed_in_portions_to_the_last() {
     let answers = |bytes: Vec<u8>| bytes.windows(4).filter(|four| four == b"OK 4").count();
     assert_eq!(answers(world.ask(a, lists.as_bytes())), 50);
     assert!(world.longest_answer(a) < INPUT_REPLIES_BYTES + 50_000);
-    // Bytes left when the peer ends are not parsed as the beginning of a command.
+    // If the peer ends in the middle of a command, the server does not parse the rest.
     check(&mut world, a, &format!("reserve\r\n{lists}list-tube"), "");
     world.half_close(a);
     assert_eq!(answers(world.take_received(a)), 50);
@@ -163,8 +163,8 @@ fn a_connection_watches_a_bounded_number_of_tubes() {
     check(&mut world, a, "watch more\r\nwatch t2\r\n", "OUT_OF_MEMORY\r\nWATCHING 10000\r\n");
     check(&mut world, a, "ignore t2\r\nwatch more\r\n", "WATCHING 9999\r\nWATCHING 10000\r\n");
     check(&mut world, a, "watch t2\r\nuse t2\r\n", "OUT_OF_MEMORY\r\nUSING t2\r\n");
-    // Other clients are served between commands that look at many jobs, also those that were left
-    // at the end.
+    // The server serves other clients between commands that look at many jobs, even at the end of a
+    // connection.
     let many = "reserve-with-timeout 0\r\n".repeat(50);
     check(&mut world, a, &many, &"TIMED_OUT\r\n".repeat(50));
     check(&mut world, a, &format!("reserve\r\n{many}"), "");

@@ -5,10 +5,10 @@ use testkit::dialect::fragments::Stage;
 
 use crate::world::World;
 
-/// Longest command line, beyond which nothing may be kept for a client that need not wait.
+/// The longest command line. Beyond it the server keeps nothing for a client that does not wait.
 const LINE_BYTES_MAX: usize = 224;
 
-/// Small, so that bodies that are too big are cheap to make.
+/// Small, so that a test can send bodies that are too big.
 const JOB_BYTES_MAX: u32 = 300;
 
 pub(crate) fn check(script: &[u8]) {

@@ -3,7 +3,7 @@
 
 use crate::world::World;
 
-/// So few units are a slice that a list of some tubes takes many.
+/// A slice has so little work that a list of a few tubes takes many slices.
 const SLICE_UNITS: u32 = 3;
 
 /// A world with these tubes, each with a job.

@@ -6,7 +6,7 @@ use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT, check_cor
 
 use crate::fragments::check;
 
-/// Lines that mean something, with small numbers so that they meet each other.
+/// Valid and nearly valid lines. Their numbers are small, so that they refer to each other.
 fn command() -> impl Strategy<Value = Vec<u8>> {
     let tube = prop::sample::select(vec!["default", "a", "b"]);
     let id = 1_u64..12;

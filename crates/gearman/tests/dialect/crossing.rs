@@ -51,7 +51,7 @@ fn number(world: &mut World, tube: usize, command: &str, key: &str) -> u64 {
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{key} in {stats}"))
 }
 
-/// What both sides say of the queue `mail`.
+/// Compares the counts of the queue `mail` on both sides.
 #[track_caller]
 fn check_numbers(world: &mut World, tube: usize, waiting: u64, running: u64) {
     let monitor = world.connect();
@@ -132,7 +132,7 @@ fn a_tube_s_job_that_a_worker_fails_is_buried() {
     expect(&mut world, worker, &[(NOOP, "")]);
 }
 
-/// The ttr of a put counts for every taker, and being heard of extends it.
+/// The ttr of a put applies to every taker. News from a worker extends it.
 #[test]
 fn a_silent_worker_loses_a_tube_s_job_after_its_ttr() {
     let mut world = World::new();

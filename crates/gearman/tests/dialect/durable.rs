@@ -80,7 +80,7 @@ impl Process {
         String::from_utf8_lossy(&self.sent_bytes(client)).into_owned()
     }
 
-    /// What may leave after all events were told, without headers.
+    /// The output that can leave after all events, without headers.
     fn sent(&self, client: &mut Client) -> String {
         let mut unread = self.sent_bytes(client);
         let mut bodies = Vec::new();
@@ -91,7 +91,7 @@ impl Process {
         bodies.join(", ")
     }
 
-    /// What may leave after all events were told.
+    /// The output that can leave after all events.
     fn sent_bytes(&self, client: &mut Client) -> Vec<u8> {
         let id = client.session.id();
         let mut events = self.events.0.lock().expect("no holder panics");
@@ -135,7 +135,7 @@ fn a_background_submit_is_confirmed_when_it_is_durable_and_survives_a_crash() {
     assert_eq!(process.ask(&mut worker, GRAB_JOB, ""), "11 H:vm:2|f|background");
     process.commit();
 
-    // Its end is told when it is durable too.
+    // The news of its end waits until the end is durable.
     process.ask(&mut client, SUBMIT_JOB, "f|u|");
     assert_eq!(process.ask(&mut worker, WORK_COMPLETE, "H:vm:2|done"), "");
     assert_eq!(process.ask(&mut worker, GET_STATUS_UNIQUE, "u"), "", "nor is it denied before");

@@ -8,8 +8,8 @@ use crate::world::{World, options};
 /// The client that speaks HTTP.
 pub(crate) const HTTP_CLIENT: usize = 3;
 
-/// Small, so that too long packets are cheap to make, but longer than the bytes left with the owner
-/// of a connection until it is complete.
+/// Small, so that a test can send packets that are too long. Larger than the bytes that stay with
+/// the owner of a connection while a packet is incomplete.
 const PACKET_BYTES_MAX: u32 = 10_000;
 
 pub(crate) fn check(script: &[u8]) {
@@ -44,7 +44,7 @@ impl Stage for World {
     }
 }
 
-/// All clients speak HTTP, but for the last one: somebody has to do the jobs.
+/// All clients speak HTTP, except the last one, which does the jobs.
 struct HttpWorld(World);
 
 impl Stage for HttpWorld {

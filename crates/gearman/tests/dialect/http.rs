@@ -144,7 +144,7 @@ fn a_page_of_another_site_submits_nothing() {
         let posted = post("f", &format!("{host}{mark}"), "in");
         check_answer(&mut world, &posted, &plain("403 Forbidden"));
     }
-    // The name of the page stands for this machine.
+    // The name in `Host` belongs to the page: DNS rebinding.
     let rebound =
         post("f", "Host: evil.example:8080\r\nOrigin: http://evil.example:8080\r\n", "in");
     check_answer(&mut world, &rebound, &plain("403 Forbidden"));
@@ -298,7 +298,7 @@ fn bodies_and_results_are_bounded() {
     let mut world = World::with(ServerOptions { packet_bytes_max: 10_000, ..options() });
     let worker = worker(&mut world);
     let too_large = plain("413 Request Entity Too Large");
-    // Header, function, key and two separators are a part of the packet.
+    // The packet includes its header, the function, the key and two separators.
     check_answer(&mut world, &post("f", "", &"x".repeat(10_000 - 15)), &too_large);
     check_answer(
         &mut world,
@@ -339,7 +339,7 @@ fn memory_follows_what_came_of_a_workload() {
     expect_answer(&mut world, client, "");
 }
 
-/// Plays a request in pieces, and the job that follows from it; all that is answered.
+/// Sends a request in pieces, and does the job that it submits. Returns the whole answer.
 fn play<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut world = World::new();
     let worker = worker(&mut world);

@@ -6,10 +6,11 @@ use testkit::conformance::gearman::packet::Packet;
 use crate::packets::{CAN_DO, GRAB_JOB, SUBMIT_JOB, SUBMIT_JOB_BG, WORK_COMPLETE, request};
 use crate::world::World;
 
-/// So few units are a slice that a list of some rows takes many.
+/// A slice has so little work that a list of a few rows takes many slices.
 const SLICE_UNITS: u32 = 3;
 
-/// Sends lines, and lets others go on after each slice; all that came, and how many slices it took.
+/// Sends lines, and serves other clients after each slice. Returns the whole output, and the number
+/// of slices.
 fn ask(
     world: &mut World,
     admin: usize,
@@ -171,8 +172,8 @@ fn a_list_goes_on_only_as_its_rows_are_sent() {
     for number in 0..3000 {
         world.ask(client, &request(SUBMIT_JOB_BG, &format!("f|{unique}{number:04}|")));
     }
-    // A client that asks for lists and reads nothing must not make the server hold the whole list,
-    // or many lists.
+    // A client that requests lists and reads nothing must not make the server keep a whole list, or
+    // many lists.
     let text = world.ask(admin, "show unique jobs\n".repeat(5).as_bytes());
     assert_eq!(text.split(|byte| *byte == b'\n').count(), 5 * 3001 + 1);
     let longest = world.longest_answer(admin);

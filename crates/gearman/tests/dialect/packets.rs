@@ -36,7 +36,7 @@ pub(crate) fn request(kind: u32, arguments: &str) -> Vec<u8> {
     Packet::request(kind, &arguments).bytes()
 }
 
-/// Takes what a connection received apart into packets.
+/// Splits the output of a connection into packets.
 #[track_caller]
 pub(crate) fn received(world: &mut World, connection: usize) -> Vec<(u32, String)> {
     let mut unread = world.take_received(connection);
@@ -49,7 +49,7 @@ pub(crate) fn received(world: &mut World, connection: usize) -> Vec<(u32, String
     packets
 }
 
-/// Sends a packet, and compares all that has come back by then; each is a kind and its arguments.
+/// Sends a packet, and compares all packets that came back; each is a kind and its arguments.
 #[track_caller]
 pub(crate) fn check(
     world: &mut World,
@@ -61,7 +61,7 @@ pub(crate) fn check(
     expect(world, connection, wanted);
 }
 
-/// Compares what came in the meantime.
+/// Compares the packets that arrived since the last call.
 #[track_caller]
 pub(crate) fn expect(world: &mut World, connection: usize, wanted: &[(u32, &str)]) {
     let received = received(world, connection);
@@ -69,7 +69,7 @@ pub(crate) fn expect(world: &mut World, connection: usize, wanted: &[(u32, &str)
     assert_eq!(received, wanted);
 }
 
-/// Sends a line, and compares the text that comes back.
+/// Sends a line, and compares the reply.
 #[track_caller]
 pub(crate) fn check_text(world: &mut World, connection: usize, line: &str, wanted: &str) {
     let received = world.ask(connection, line.as_bytes());

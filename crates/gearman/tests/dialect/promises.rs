@@ -94,7 +94,7 @@ fn action() -> impl Strategy<Value = Action> {
 #[derive(Default)]
 struct Worker {
     connection: usize,
-    /// Handles of jobs in the order of taking. It may have lost some without knowing.
+    /// Handles of its jobs, in the order of taking. The server may have given some of them back.
     taken: Vec<String>,
     functions: Vec<&'static str>,
     asleep: bool,
@@ -103,7 +103,7 @@ struct Worker {
 #[derive(Default)]
 struct Client {
     connection: usize,
-    /// How many outcomes it waits for, by handle.
+    /// The number of expected outcomes, by handle.
     waits_for: BTreeMap<String, usize>,
 }
 
@@ -222,7 +222,7 @@ impl Play {
         }
     }
 
-    /// A worker that sleeps and was not woken misses nothing.
+    /// No job is ready for a worker that sleeps and was not woken.
     fn check_sleepers(&mut self) {
         for worker in &mut self.workers {
             let replies = received(&mut self.world, worker.connection);
@@ -244,7 +244,7 @@ impl Play {
         self.world.broker.turn(self.world.now).check_invariants();
     }
 
-    /// Does everything that is left. After that no client waits any more.
+    /// Does all remaining jobs. After that no client waits any more.
     fn finish(mut self) {
         for worker in 0..WORKERS {
             self.act(&Action::LoseWorker { worker });

@@ -9,7 +9,7 @@ use crate::fragments::{HTTP_CLIENT, check, check_http};
 
 use crate::packets::request;
 
-/// Packets that mean something, with few names so that they meet each other.
+/// Valid and nearly valid packets, with few names, so that they refer to each other.
 fn packet() -> impl Strategy<Value = Vec<u8>> {
     let function = select(vec!["f", "g", ""]);
     let unique = select(vec!["", "-", "k", "l"]);
@@ -45,7 +45,7 @@ fn with_data(kind: u32, arguments: &str, data: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Mostly small, some near and over the limits, with what separates arguments inside.
+/// Mostly small; some near and over the limits. Some contain the separator of arguments.
 fn workload() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         20 => vec(select(&b"\n\0xyz"[..]), 0..8),

@@ -37,7 +37,7 @@ fn play<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let client = world.connect();
     let mut received = Vec::new();
     for piece in pieces {
-        // What the session is told unasked comes at the end of a piece, so it is kept for the end.
+        // Events for the session come at the end of a piece. So the test adds them at the end.
         world.send_first(client, piece);
         received.extend(world.take_received(client));
     }

@@ -27,12 +27,12 @@ impl World {
         Self { world: world::World::memory(), server: Server::new(options) }
     }
 
-    /// A server that does so little at once that long answers take many slices of work.
+    /// A server whose slices are so short that long answers take many of them.
     pub(crate) fn with_slices(units: u32) -> Self {
         Self { world: world::World::with_slices(units), server: Server::new(options()) }
     }
 
-    /// Opens a connection; its number is for the other functions.
+    /// Opens a connection. Returns its number for the other functions.
     pub(crate) fn connect(&mut self) -> usize {
         connect(&self.server, &mut self.world)
     }

@@ -1,5 +1,5 @@
-//! Any request to Kestrel's admin commands: parts that mean something, put together at random, and what the fuzz target
-//! keeps.
+//! Random requests to Kestrel's admin commands, put together from meaningful parts, and the corpus
+//! of the fuzz target.
 
 mod script;
 

@@ -1,5 +1,6 @@
-//! Any head of a request to Kestrel's admin commands, at every kind of listener: it gets an answer that is what it
-//! says, and changes nothing unless it may. Shared by the test and the fuzz target.
+//! Sends any head of a request to Kestrel's admin commands, at every kind of listener. It must get
+//! a well-formed answer, and change nothing without permission. The test and the fuzz target share
+//! this file.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use origin::{Claims, Gate, Names, Reach};
 const OWN_NAME: &str = "machine";
 const NOW: Millis = Millis(1_700_000_000_000);
 
-/// Asks what a script says: the lines of a head.
+/// Sends the request of a script: the lines of a head.
 pub(crate) fn check(script: &[u8]) {
     for reach in [Reach::Loopback, Reach::Unix, Reach::Network] {
         for by_get in [false, true] {
@@ -25,7 +26,7 @@ pub(crate) fn check(script: &[u8]) {
     }
 }
 
-/// A request line and headers. `None`: no server would take it for a request.
+/// A request line and headers. Returns `None` if no server would accept it as a request.
 fn read(script: &[u8]) -> Option<Request> {
     let mut lines = script.split(|byte| *byte == b'\n');
     let mut words = lines.next()?.split(|byte| *byte == b' ');
@@ -117,7 +118,7 @@ impl World {
         let status = answer.status().as_u16();
         assert!([200, 403, 404, 405, 500].contains(&status), "{status}: {request:?}");
         let text = str::from_utf8(answer.body()).expect("all answers are text");
-        // A function takes it, or it is JSON as it is.
+        // The body is JSON, perhaps inside a callback.
         if answer.headers()["content-type"] == "application/json" && text.starts_with('{') {
             let read: Result<serde_json::Value, _> = serde_json::from_str(text);
             assert!(read.is_ok(), "{request:?}: {text}");
@@ -126,7 +127,7 @@ impl World {
     }
 }
 
-/// What `Host` may say at the most.
+/// The longest allowed `Host`.
 fn is_our_name(host: &[u8]) -> bool {
     let Ok(host) = str::from_utf8(host) else { return false };
     let has_port = |end: &str| end.bytes().all(|byte| byte.is_ascii_digit());

@@ -10,7 +10,7 @@ use testkit::dialect::world::{self, InProcess, START};
 
 use crate::world::{World, connect_memcache, connect_text, options, rules};
 
-/// The rules that a case wants.
+/// The rules that a case requires.
 fn rules_for(case: &Case) -> Option<Rules> {
     let one_open = || Rules(vec![Rule::new(["*"], [Setting::OpenMax(1)])]);
     if case.has_tag("maxopen1") { Some(one_open()) } else { case.has_tag("policies").then(rules) }

@@ -236,7 +236,7 @@ fn each_dialect_says_that_a_queue_is_full_in_its_own_words() {
     clients.kestrel("set q 0 0 1\r\na\r\n", "NOT_STORED\r\n");
     clients.beanstalk("put 0 0 60 1\r\na\r\n", "DRAINING\r\n");
     clients.gearman(SUBMIT_JOB_BG, "q||a", "19 QUEUE_ERROR|Job queue is full");
-    // A returning item is never refused, and counts.
+    // A returning item counts, but the queue never refuses it.
     clients
         .kestrel("get q/open\r\nset q 0 0 1\r\na\r\n", "VALUE q 0 5\r\nabcde\r\nEND\r\nSTORED\r\n");
     clients.kestrel("get q/abort\r\n", "END\r\n");
@@ -316,7 +316,7 @@ fn a_removed_queue_ends_jobs_of_all_dialects() {
     clients.hears("14 H:vm:2");
     clients.beanstalk("delete 1\r\n", "NOT_FOUND\r\n");
     clients.beanstalk("delete 3\r\n", "NOT_FOUND\r\n");
-    // Tubes stay while somebody uses them, and Gearman's registrations too.
+    // Tubes exist while a client uses them, and so do Gearman's registrations.
     clients.beanstalk("put 5 0 60 1\r\nd\r\n", "INSERTED 4\r\n");
     clients.kestrel("get q\r\n", "VALUE q 0 1\r\nd\r\nEND\r\n");
 }

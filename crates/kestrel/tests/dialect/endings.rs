@@ -37,7 +37,7 @@ fn a_long_flush_is_answered_after_the_last_byte_with_what_is_behind_it() {
     let client = world.connect_text();
     world.send_first(client, b"flush q\nversion\nget q 1000\nversion\n");
     world.half_close(client);
-    // The server does nothing behind a wait for an item: no client would get the result.
+    // The server runs no command behind a wait for an item, because no client would get the result.
     assert_eq!(world.take_received(client), b"+0\n:2.4.1\n");
     assert!(world.has_ended(client));
 }

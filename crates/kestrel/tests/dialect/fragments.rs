@@ -5,10 +5,10 @@ use testkit::dialect::fragments::{Stage, check};
 
 use crate::world::{World, options};
 
-/// Longest line, beyond which nothing may be kept for a client that need not wait.
+/// The longest line. Beyond it the server keeps nothing for a client that does not wait.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Small, so that data that is too long is cheap to make.
+/// Small, so that a test can send data that is too long.
 const ITEM_BYTES_MAX: u32 = 300;
 
 pub(crate) fn check_memcache(script: &[u8]) {
@@ -28,7 +28,7 @@ fn small_world() -> World {
     World::over(testkit::dialect::world::World::memory(), options)
 }
 
-/// The line, and the bytes collected of data or items.
+/// The line, and the bytes of data or items that are collected so far.
 fn held_bytes_max(world: &World, connection: usize, sent_bytes: usize) -> Option<usize> {
     let gathered_max = 2 * (ITEM_BYTES_MAX as usize + LINE_BYTES_MAX);
     (!world.waits(connection)).then(|| (2 * sent_bytes + 16).min(LINE_BYTES_MAX + gathered_max))

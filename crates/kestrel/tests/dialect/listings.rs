@@ -5,14 +5,15 @@ use testkit::dialect::world::World as Inner;
 
 use crate::world::{World, options};
 
-/// So few units are a slice that each queue takes one.
+/// A slice has so little work that each queue takes one.
 const SLICE_UNITS: u32 = 3;
 
 fn world() -> World {
     World::over(Inner::with_slices(SLICE_UNITS), options())
 }
 
-/// Sends lines, and lets others go on after each slice; all that came, and how many slices it took.
+/// Sends lines, and serves other clients after each slice. Returns the whole output, and the number
+/// of slices.
 fn ask(
     world: &mut World,
     client: usize,
@@ -31,7 +32,7 @@ fn ask(
     (String::from_utf8(text).expect("tests list text"), slices)
 }
 
-/// Numbers are between names that stay: in this order they are listed.
+/// In the list, these numbers are between names that stay.
 fn fill(world: &mut World, client: usize) {
     for number in (0..30).rev() {
         for queue in ["stays", "goes"] {
@@ -102,7 +103,7 @@ fn expired_items_are_flushed_in_all_queues_while_queues_come_and_go() {
     let (client, other) = (world.connect_memcache(), world.connect_memcache());
     world.say(client, "reload\r\n");
     for number in 0..30 {
-        // By their policy these queues give up one item at a time, and rest for a second.
+        // Their policy lets these queues expire one item at a time, once a second.
         let set = format!("set kt_sweep{number:02} 0 1 1\r\nx\r\n");
         world.say(client, &set.repeat(3));
     }
@@ -145,7 +146,7 @@ fn a_list_that_the_servers_end_cuts_short_ends_in_an_error() {
     assert!(world.has_ended(client));
 }
 
-/// Whether a turn ended between the two commands is a matter of luck.
+/// A turn may or may not end between the two commands.
 #[test]
 fn numbers_count_no_item_that_expired_behind_one_just_taken() {
     let mut world = World::new();

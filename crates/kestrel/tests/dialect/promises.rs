@@ -68,7 +68,7 @@ impl Process {
         self.sent(client)
     }
 
-    /// What may leave after all events were told.
+    /// The output that can leave after all events.
     fn sent(&self, client: &mut Client) -> String {
         let id = client.session.id();
         let mut events = self.events.0.lock().expect("no holder panics");
@@ -98,7 +98,8 @@ fn replies_wait_until_their_facts_are_durable() {
     process.commit();
     assert_eq!(process.sent(&mut producer), "STORED\r\n");
     assert_eq!(process.sent(&mut consumer), value("x"));
-    // The end of an item is told when it is durable, and so is the loss of one taken at once.
+    // The reply waits until the end of the item is durable, and so does the reply to a read that
+    // takes one at once.
     assert_eq!(process.ask(&mut consumer, "get q/close\r\n"), "");
     process.commit();
     assert_eq!(process.sent(&mut consumer), "END\r\n");
@@ -196,7 +197,7 @@ fn an_open_read_that_runs_out_while_its_holder_waits_goes_back() {
     assert_eq!(world.say(other, "get q/open\r\n"), value("x"));
     world.advance(1_499);
     assert_eq!(world.say(holder, ""), "END\r\n");
-    // The close was meant for the read that went back, and ends nothing.
+    // The close was for the read that the server gave back, so it ends nothing.
     assert_eq!(world.say(holder, "get q/open\r\nget q/close\r\n"), value("y") + "END\r\n");
     assert_eq!(world.say(holder, "get q/close\r\nget q/close\r\n"), "END\r\nEND\r\n");
     world.close(other);

@@ -16,7 +16,7 @@ fn options() -> impl Strategy<Value = String> {
         .prop_map(|options| options.iter().fold(String::new(), |all, option| all + "/" + option))
 }
 
-/// Lines that mean something, with small numbers so that they meet each other.
+/// Valid and nearly valid lines. Their numbers are small, so that they refer to each other.
 fn memcache_command() -> impl Strategy<Value = Vec<u8>> {
     let verb = select(vec!["delete", "flush", "flush_expired", "dump_stats", "dump_config"]);
     let line = prop_oneof![

@@ -13,11 +13,11 @@ use testkit::dialect::world;
 pub(crate) struct World {
     inner: world::World,
     server: Arc<Server>,
-    /// How often somebody asked for the end of the server.
+    /// How often a client requested the end of the server.
     shutdowns: Arc<AtomicU32>,
 }
 
-/// A server whose policies, when they are read anew, are those of the tests.
+/// A server whose policies, after a reload, are those of the tests.
 #[derive(Debug)]
 struct TestControls {
     shutdowns: Arc<AtomicU32>,
@@ -39,7 +39,7 @@ pub(crate) fn options() -> ServerOptions {
     ServerOptions { started: world::START, ..ServerOptions::default() }
 }
 
-/// What the cases with the tag `policies` want.
+/// The policies that cases with the tag `policies` need.
 pub(crate) fn rules() -> Rules {
     let name = |name: &str| Box::from(name.as_bytes());
     let destinations = [name("kt_dest1"), name("kt_dest2")].into();
@@ -68,7 +68,7 @@ impl World {
         Self { inner, server: Server::new(options, Box::new(controls)), shutdowns }
     }
 
-    /// Opens a connection that speaks memcache; its number is for the other functions.
+    /// Opens a connection that speaks memcache. Returns its number for the other functions.
     pub(crate) fn connect_memcache(&mut self) -> usize {
         connect_memcache(&self.server, &mut self.inner)
     }
@@ -97,7 +97,7 @@ impl World {
         &self.server
     }
 
-    /// The world itself and the server, taken apart.
+    /// Splits the world into itself and the server.
     pub(crate) fn into_parts(self) -> (world::World, Arc<Server>) {
         (self.inner, self.server)
     }

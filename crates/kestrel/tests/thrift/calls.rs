@@ -28,7 +28,7 @@ fn name(queue: &str) -> Value {
     Value::Bytes(queue.into())
 }
 
-/// The replies that came, in short: `put 1`, `get x y`, `confirm 1`, `flush_queue`, `put !6`.
+/// The received replies in short form: `put 1`, `get x y`, `confirm 1`, `flush_queue`, `put !6`.
 pub(crate) fn shown(mut bytes: Vec<u8>) -> String {
     let mut replies = Vec::new();
     while let Some(reply) = take_reply(FRAMED, &mut bytes) {
@@ -69,7 +69,7 @@ pub(crate) fn ids(mut bytes: Vec<u8>) -> Vec<i64> {
     items.into_iter().map(id).collect()
 }
 
-/// Sends a call, and says what came back by then.
+/// Sends a call, and compares the replies so far.
 pub(crate) fn ask(world: &mut World, client: usize, call: &[u8]) -> String {
     shown(world.ask(client, call))
 }

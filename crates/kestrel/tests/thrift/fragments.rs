@@ -9,10 +9,10 @@ use testkit::dialect::world::World;
 
 use crate::world::{connect, rules, server};
 
-/// Small, so that calls that are too long are cheap to make.
+/// Small, so that a test can send calls that are too long.
 const CALL_BYTES_MAX: u32 = 10_000;
 
-/// Longer than any timer of a client's: they have 31 bits.
+/// Longer than any time that a client can give: those have 31 bits.
 const MONTH_MS: u64 = 31 * 24 * 3_600_000;
 
 struct Thrift {
@@ -51,7 +51,7 @@ impl Stage for Thrift {
 
     fn come_to_rest(&mut self) -> u64 {
         self.world.advance(MONTH_MS);
-        // The one that holds the open reads of all connections.
+        // Holds the open reads of all connections.
         1
     }
 }

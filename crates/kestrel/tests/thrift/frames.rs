@@ -99,7 +99,7 @@ fn malformed_arguments_get_an_error_and_the_connection_continues() {
     let reply = world.ask(client, &lie);
     assert_eq!(reply[4..8], unhex("80010003"));
     assert_eq!(reply[reply.len() - 5..], unhex("00000007 00"));
-    // What no call can be is told so, too.
+    // Bytes that cannot be a call get an exception, too.
     let reply = world.ask(client, &unhex("0000000f 80010002 00000002 7a7a 00000001 00"));
     assert_eq!(reply[reply.len() - 5..], unhex("00000002 00"));
     let version = "00000018 80010001 0000000b 6765745f76657273696f6e 00000001 00";

@@ -8,7 +8,7 @@ use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT, check_cor
 use crate::fragments::check_script;
 use testkit::conformance::thrift::codec::{CALL, ONEWAY, STYLES, Style, Value, message};
 
-/// Calls that mean something, with few names so that they meet each other.
+/// Valid and nearly valid calls, with few names, so that they refer to each other.
 fn calls() -> impl Strategy<Value = Vec<u8>> {
     let queue = || {
         let names = ["q", "r", "r+c", "kt_max1", "kt_open2", "kt_alias", "kt_dest1", "a/b", ""];

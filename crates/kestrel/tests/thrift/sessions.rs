@@ -35,7 +35,7 @@ fn an_item_that_came_for_a_client_that_is_gone_goes_back_at_once() {
         let clients = [(); 3].map(|()| connect(&server, &mut world));
         assert_eq!(ask(&mut world, clients[0], &get("q", 2, 60_000, auto_abort_ms)), "");
         assert_eq!(ask(&mut world, clients[1], &put("q", &[b"1"])), "put 1");
-        // Two grants: one that the session has heard of, and one that is on its way to it.
+        // Two grants: the session already got the event of one, and not yet that of the other.
         world.send_first(clients[1], &put("q", &[b"2"]));
         world.close(clients[0]);
         assert_eq!(shown(world.take_received(clients[1])), "put 1");
@@ -183,7 +183,7 @@ fn an_item_that_a_limit_took_back_is_not_in_the_reply() {
         ask(&mut world, clients[1], &put("q", &[b"1"]));
         assert_eq!(ask(&mut world, clients[0], &get("q", 2, 1_000, auto_abort_ms)), "");
         world.advance(600);
-        // It came back to the one that waits, which has one item all the same.
+        // The item returned to the session that waits, which still gets one item.
         assert_eq!(shown(world.take_received(clients[0])), "");
         assert_eq!(ask(&mut world, clients[1], &about("delete_queue", "q")), "delete_queue");
         assert_eq!(shown(world.take_received(clients[0])), "get");
@@ -203,7 +203,7 @@ fn all_of_kestrels_dialects_see_the_same_items() {
     assert_eq!(ask(&mut world, thrift, &get("q", 1, 60_000, 0)), "");
     assert_eq!(world.ask(memcache, b"set q 0 0 1\r\n2\r\n"), b"STORED\r\n");
     assert_eq!(shown(world.take_received(thrift)), "get 2");
-    // An open read of the one is not there for the other, and its end is seen.
+    // One session does not see the open read of another, but sees its end.
     world.send(memcache, b"set q 0 0 1\r\n3\r\n");
     let open = ids(world.ask(thrift, &get("q", 1, 0, 60_000)));
     world.take_received(memcache);

@@ -29,7 +29,7 @@ pub(crate) fn connect(server: &Arc<Server>, world: &mut World) -> usize {
     })
 }
 
-/// What the cases with the tag `testconfig` want.
+/// The policies that cases with the tag `testconfig` need.
 pub(crate) fn rules() -> Rules {
     let names = |names: [&str; 2]| names.map(|name| Box::from(name.as_bytes())).into();
     Rules(vec![

@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// What must come back of a job.
+/// The expected state of a job after recovery.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Job {
     pub queue: Vec<u8>,
@@ -108,7 +108,7 @@ pub fn settings(sync: Sync) -> Settings {
     Settings { segment_bytes: 256 << 10, bytes_max: None, sync }
 }
 
-/// Opens a disk and gathers what lives.
+/// Opens a disk and collects the live jobs and facts.
 pub fn recover(
     disk: &FaultDisk,
     settings: Settings,
@@ -183,22 +183,22 @@ pub struct World {
     /// The state at the last recovery, and all changes since.
     base: State,
     changes: Vec<(Position, Change)>,
-    /// All counters ever told of a job since its last whole meta.
+    /// All counters of a job since its last whole meta.
     counters: BTreeMap<u64, Vec<Vec<u8>>>,
     numbers: Vec<Vec<u8>>,
     next_id: u64,
-    /// The highest id that left the process, and one.
+    /// One more than the highest id that left the process.
     pub ids_spent: u64,
     /// Largest body dealt.
     pub body_bytes_max: u64,
-    /// How many jobs there should be.
+    /// The number of jobs to aim for.
     pub jobs_aim: usize,
-    /// Only single puts, no body far larger than the rest.
+    /// Only single puts, and no body much larger than the others.
     pub plain: bool,
 }
 
 impl World {
-    /// Opens a new disk. Err: a planned crash or failure struck.
+    /// Opens a new disk. Returns an error if a planned crash or failure happened.
     pub fn new(seed: u64, disk: FaultDisk, settings: Settings) -> Result<World, OpenError> {
         let (log, found) = recover(&disk, settings.clone(), 1_000_000)?;
         let numbers = (0..6).map(|n| vec![b'a' + n; 1 + n as usize * 3]).collect();
@@ -231,7 +231,7 @@ impl World {
         if self.state.jobs.is_empty() {
             return None;
         }
-        // Often the oldest, as a queue would have it.
+        // Often the oldest job, as a queue would take it.
         let n = match self.random.below(3) {
             0 => 0,
             _ => self.random.below(self.state.jobs.len() as u64),
@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    /// Puts one job or, fanned out, several; false: refused.
+    /// Puts one job, or several that share a body. Returns false if the log refused it.
     pub fn put(&mut self) -> bool {
         let fans_out = self.random.one_in(6) && !self.plain;
         let n = if fans_out { 1 + self.random.below(3) } else { 1 };
@@ -359,7 +359,7 @@ impl World {
         self.note(position, Change::Fact(key, value));
     }
 
-    /// Ids go to jobs that are never logged; and a queue's number goes to another name.
+    /// Some ids go to jobs that are never logged. The number of a queue goes to another name.
     fn renumber(&mut self) {
         self.next_id += self.random.below(400_000);
         self.log.note_next_id(self.now_ms, self.next_id);
@@ -369,7 +369,7 @@ impl World {
         self.numbers.swap(a, b);
     }
 
-    /// Jobs come and go until the log is in this segment.
+    /// Puts and finishes jobs until the log is in this segment.
     pub fn work_up_to(&mut self, segment: u32) {
         while self.log.usage().last_segment < segment {
             self.put();
@@ -379,7 +379,7 @@ impl World {
         }
     }
 
-    /// One slice of reclaim, failing or not.
+    /// One slice of reclaim. It may fail.
     pub fn reclaim_once(&mut self) {
         if let Ok(Some(slice)) = self.log.reclaim_read() {
             let mut book =
@@ -388,7 +388,7 @@ impl World {
         }
     }
 
-    /// One slice of reclaim, if there is one; true: something was done.
+    /// One slice of reclaim, if there is one. Returns true if it did anything.
     pub fn reclaim(&mut self) -> bool {
         match self.log.reclaim_read() {
             Ok(Some(slice)) => {
@@ -405,7 +405,7 @@ impl World {
         }
     }
 
-    /// One random thing; Err: the log failed.
+    /// One random action. Returns an error if the log failed.
     pub fn step(&mut self) -> Result<(), ()> {
         let crowded = self.state.jobs.len() > self.jobs_aim;
         match self.random.below(32) {
@@ -432,8 +432,9 @@ impl World {
         Ok(())
     }
 
-    /// Opens again after a crash or a restart, and compares with the model. `acknowledged` is what had been
-    /// told; after a mere restart of the process that is what was written.
+    /// Opens the log again after a crash or a restart, and compares with the model. `acknowledged`
+    /// is the last acknowledged position; after a mere restart of the process it is the last
+    /// written one.
     pub fn reopen(&mut self, acknowledged: Position) -> Result<(), OpenError> {
         self.now_ms += 1;
         let (log, found) = recover(&self.disk, self.settings.clone(), self.now_ms)?;
@@ -448,12 +449,13 @@ impl World {
         Ok(())
     }
 
-    /// The recovered state is the model's at some prefix, and no id may come twice.
+    /// The recovered state must be the model's at some prefix, and no id may appear twice.
     pub fn check(&self, found: &Recovered, acknowledged: Position) {
         assert!(found.report.next_id >= self.ids_spent, "ids could be dealt twice");
         for (id, counters) in &found.counters {
             let told = self.counters.get(id).is_some_and(|told| told.contains(counters));
-            // An update that was lost brings the counters before it back; they are not modelled.
+            // After the loss of an update, the counters before it come back. The model does not
+            // include them.
             let updated = self
                 .changes
                 .iter()

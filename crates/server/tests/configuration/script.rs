@@ -13,7 +13,7 @@ thread_local! {
     static FOLDER: OnceCell<TempDir> = const { OnceCell::new() };
 }
 
-/// What stands behind this byte, which no text has, are variables of the environment, one a line.
+/// After this byte, which no text contains, come variables of the environment, one per line.
 const ENVIRONMENT: u8 = 0xff;
 
 /// Reads a script: the text of a file, then variables.
@@ -68,7 +68,7 @@ fn check_mistakes(mistakes: &Mistakes, file: &Path, lines: usize) {
     assert!(!mistakes.0.is_empty());
     for mistake in &mistakes.0 {
         assert!(!mistake.message.is_empty());
-        // File and line, or a column, too; or a variable.
+        // A place: file and line, perhaps a column, or a variable.
         let Some(place) = mistake.place.strip_prefix(&*file.to_string_lossy()) else { continue };
         let line = place.split(':').nth(1).and_then(|line| line.parse::<usize>().ok());
         assert!(line.is_none_or(|line| (1..=lines).contains(&line)), "{mistake}");
