@@ -6,7 +6,7 @@ use lineshaft_engine::{
     limits,
 };
 
-use crate::world::{OtherTakes, SLICE_UNITS, START, World};
+use crate::world::{SLICE_UNITS, START, World, grab, take_job};
 
 /// More than one slice.
 const MANY: usize = 2500;
@@ -85,7 +85,7 @@ fn one_request_ends_so_many_expired_items_and_the_others_go_by_themselves() {
     assert_eq!((world.expired("q"), world.expired("r")), (first + second, 0));
     let worker = world.act(|engine, _| engine.open_session(0, ReturnOrder::ToTail));
     world.act(|engine, fx| engine.register(worker, b"r", None, fx));
-    let grabbed = world.act(|engine, fx| engine.grab(worker, GrabOrder::NewestFirst, fx));
+    let grabbed = world.act(|engine, fx| grab(engine, worker, GrabOrder::NewestFirst, fx));
     assert!(grabbed.is_none() && (SLICE / 3..=SLICE).contains(&world.expired("r")));
     world.pass(0);
     assert_eq!((world.expired("q"), world.expired("r")), (MANY as u64, MANY as u64));
@@ -195,7 +195,7 @@ fn a_job_that_has_expired_is_not_taken_by_its_number() {
         Rule::new(["q"], [Setting::AgeMax(Some(100)), Setting::ExpireTo(Some(b"old"[..].into()))]),
         Rule::new(["old"], [Setting::JobsMax(Some(1))]),
     ]);
-    let take = |world: &mut World, id| world.act(|engine, fx| engine.take_job(session, id, fx));
+    let take = |world: &mut World, id| world.act(|engine, fx| take_job(engine, session, id, fx));
     // The job in the middle moves to the queue that its policy names, and is new there.
     assert!(take(&mut world, ids[1]).is_none());
     assert_eq!((world.expired("q"), world.stats("old").items), (1, 1));

@@ -6,7 +6,7 @@ use lineshaft_engine::{
     Status, Take, When,
 };
 
-use crate::world::{OtherTakes, START, World};
+use crate::world::{START, World, read};
 
 const OPEN: ReadMode = ReadMode::Open { limit_ms: None };
 
@@ -38,7 +38,7 @@ impl World {
         how: ReadMode,
         patience: Patience,
     ) -> Take {
-        self.act(|engine, effects| engine.read(session, queue.as_bytes(), how, patience, effects))
+        self.act(|engine, effects| read(engine, session, queue.as_bytes(), how, patience, effects))
     }
 
     /// Takes and finishes the next item.

@@ -7,7 +7,7 @@ use lineshaft_engine::{
     Patience, ReadMode, Refused, ReturnOrder, SessionId, Status, Submit, Take,
 };
 
-use crate::world::{OtherTakes, SLICE_UNITS, START, World};
+use crate::world::{SLICE_UNITS, START, World, grab, read};
 
 const SLICE: u64 = SLICE_UNITS as u64;
 
@@ -50,8 +50,9 @@ fn a_worker_that_cannot_do_one_thing_does_not_pay_for_all_that_it_holds() {
     world.put_many(client, b"f", 100_000, NewJob::default());
     world.put_many(client, b"g", 3, NewJob::default());
     world.engine.register(worker, b"f", None, &mut world.effects);
-    let grab =
-        |world: &mut World| world.engine.grab(worker, GrabOrder::NewestFirst, &mut world.effects);
+    let grab = |world: &mut World| {
+        grab(&mut world.engine, worker, GrabOrder::NewestFirst, &mut world.effects)
+    };
     while grab(&mut world).is_some() {}
     world.engine.register(worker, b"g", None, &mut world.effects);
     while grab(&mut world).is_some() {}
@@ -74,8 +75,9 @@ fn a_worker_keeps_jobs_of_a_queue_that_it_gave_up() {
     let (client, worker) = (world.open(), world.engine.open_session(0, ReturnOrder::ToTail));
     world.put_many(client, b"f", 2 * SLICE as usize, NewJob::default());
     world.engine.register(worker, b"f", None, &mut world.effects);
-    let grab =
-        |world: &mut World| world.engine.grab(worker, GrabOrder::NewestFirst, &mut world.effects);
+    let grab = |world: &mut World| {
+        grab(&mut world.engine, worker, GrabOrder::NewestFirst, &mut world.effects)
+    };
     while grab(&mut world).is_some() {}
     world.act(|engine, fx| engine.unregister(worker, b"f", fx));
     assert!(world.engine.totals().ready > 0, "the first slice is done");
@@ -178,7 +180,7 @@ fn watched_by_many(world: &mut World) -> (SessionId, JobId, Vec<SessionId>) {
     let late = world.open();
     assert_eq!(join(world, late), Err(Refused::QueueFull));
     world.engine.register(worker, b"f", None, &mut world.effects);
-    let grabbed = world.engine.grab(worker, GrabOrder::NewestFirst, &mut world.effects);
+    let grabbed = grab(&mut world.engine, worker, GrabOrder::NewestFirst, &mut world.effects);
     world.events();
     (worker, grabbed.expect("it is ready").id, clients)
 }
@@ -223,7 +225,7 @@ fn watchers_can_leave_before_they_are_notified_and_the_worker_helps_to_notify() 
     let other = Submit { unique: b"", ..foreground(b"") };
     let other = world.engine.submit(watcher, b"g", other, &mut world.effects).expect("it is new");
     world.engine.register(worker, b"g", None, &mut world.effects);
-    let grabbed = world.engine.grab(worker, GrabOrder::NewestFirst, &mut world.effects);
+    let grabbed = grab(&mut world.engine, worker, GrabOrder::NewestFirst, &mut world.effects);
     assert_eq!(grabbed.map(|grabbed| grabbed.id), Some(other));
     world.events();
     world.engine.complete(worker, id, &News::Fail, &mut world.effects).expect("it holds it");
@@ -451,7 +453,8 @@ fn waiters_of_a_removed_queue_are_notified_in_slices() {
     for _ in 0..5000 {
         let reader = world.engine.open_reader(0);
         let effects = &mut world.effects;
-        let read = world.engine.read(reader, b"q", ReadMode::Finish, Patience::Endless, effects);
+        let read =
+            read(&mut world.engine, reader, b"q", ReadMode::Finish, Patience::Endless, effects);
         assert!(matches!(read, Take::Waiting));
     }
     let mut removal = Clearing::Done;
@@ -460,7 +463,7 @@ fn waiters_of_a_removed_queue_are_notified_in_slices() {
     assert!(cost <= SLICE + FEW, "{cost}");
     world.engine.check_invariants();
     let late = world.engine.open_reader(0);
-    world.engine.read(late, b"q", ReadMode::Finish, Patience::Endless, &mut world.effects);
+    read(&mut world.engine, late, b"q", ReadMode::Finish, Patience::Endless, &mut world.effects);
     assert!(slices_until_idle(&mut world) > 2);
     let told = world.events();
     assert_eq!(told.iter().filter(|(_, what)| what == "none came").count(), 5000);

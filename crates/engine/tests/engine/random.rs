@@ -8,7 +8,7 @@ use lineshaft_engine::{
 };
 use proptest::prelude::*;
 
-use crate::world::{OtherTakes, World};
+use crate::world::{World, grab, read};
 
 const QUEUES: [&[u8]; 7] = [b"default", b"p", b"p+a", b"p+b", b"alias", b"old", b"m"];
 
@@ -121,7 +121,7 @@ impl Crowd {
                     _ => ReadMode::Open { limit_ms: None },
                 };
                 let read =
-                    self.world.act(|engine, fx| engine.read(reader, queue, how, patience, fx));
+                    self.world.act(|engine, fx| read(engine, reader, queue, how, patience, fx));
                 if let Take::Granted(Handout { lease, .. }) = read {
                     self.leases.push((reader, lease));
                 }
@@ -209,7 +209,7 @@ impl Crowd {
             }
             21 => self.world.act(|engine, fx| engine.register(worker, queue, Some(number), fx)),
             22 => {
-                let grabbed = self.world.act(|e, fx| e.grab(worker, GrabOrder::RoundRobin, fx));
+                let grabbed = self.world.act(|e, fx| grab(e, worker, GrabOrder::RoundRobin, fx));
                 match grabbed {
                     Some(handout) if number.is_multiple_of(2) => {
                         let news = News::Complete(b""[..].into());

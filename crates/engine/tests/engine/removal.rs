@@ -4,7 +4,7 @@ use lineshaft_engine::{
     Clearing, Engine, JobId, NewJob, NotFound, Patience, ReadMode, Record, SessionId, Take,
 };
 
-use crate::world::{OtherTakes, SLICE_UNITS, World};
+use crate::world::{SLICE_UNITS, World, read, take_job};
 
 /// More than one slice.
 const MANY: usize = 2500;
@@ -47,7 +47,7 @@ fn a_queue_of_many_jobs_is_removed_in_slices_and_hands_out_nothing_meanwhile() {
     let old = world.engine.queue_stats(world.engine.queue_id(b"q").expect("it has jobs"));
     assert!((1500..2500).contains(&old.ready), "{}", old.ready);
     let last = JobId(MANY as u64);
-    assert!(world.act(|engine, effects| engine.take_job(tube, last, effects)).is_none());
+    assert!(world.act(|engine, effects| take_job(engine, tube, last, effects)).is_none());
     // Jobs that are put now are in a new queue, and every session can take them.
     assert_eq!(world.get("q"), None);
     world.add("q", "new");
@@ -73,7 +73,7 @@ fn jobs_in_all_states_and_many_hands_go_with_a_queue() {
     let holder = world.reader();
     for number in 0..MANY {
         let open = ReadMode::Open { limit_ms: None };
-        let read = world.engine.read(holder, b"q", open, Patience::None, &mut world.effects);
+        let read = read(&mut world.engine, holder, b"q", open, Patience::None, &mut world.effects);
         assert!(matches!(read, Take::Granted(_)), "read {number}");
     }
     world.act(|engine, effects| engine.use_queue(tube, b"default", effects));

@@ -5,7 +5,7 @@ use lineshaft_engine::{
     State, Status, Take,
 };
 
-use crate::world::{OtherTakes, SLICE_UNITS, START, World};
+use crate::world::{SLICE_UNITS, START, World, grab, take_job};
 
 /// Brings a job into a state. Returns the job and a session, which holds the job if it is leased.
 fn job_in(world: &mut World, state: State) -> (JobId, SessionId) {
@@ -29,7 +29,7 @@ type Act = fn(&mut World, SessionId, JobId) -> bool;
 #[test]
 fn requests_are_allowed_by_state_and_holder() {
     let take_job: Act =
-        |world, session, id| world.act(|e, fx| e.take_job(session, id, fx)).is_some();
+        |world, session, id| world.act(|e, fx| take_job(e, session, id, fx)).is_some();
     let finish: Act = |world, session, id| world.finish(session, id);
     let release: Act = |world, session, id| world.release(session, id, 0, 0);
     let bury: Act = |world, session, id| world.bury(session, id);
@@ -373,7 +373,7 @@ fn jobs_that_sliced_waiters_leave_go_to_others() {
     let mut served = told(&mut world);
     assert!(served.len() < waiters.len());
     assert!(matches!(world.take(late, Patience::None), Take::Granted(_)));
-    assert!(world.act(|e, fx| e.grab(worker, GrabOrder::NewestFirst, fx)).is_some());
+    assert!(world.act(|e, fx| grab(e, worker, GrabOrder::NewestFirst, fx)).is_some());
     let reader = world.reader();
     let read = world.read(reader, "q", ReadMode::Finish, Patience::UntilSwept);
     assert!(matches!(read, Take::Finished { .. }));
@@ -381,7 +381,7 @@ fn jobs_that_sliced_waiters_leave_go_to_others() {
         matches!(world.take(late, Patience::None), Take::Nothing(_)),
         "the others are promised"
     );
-    assert!(world.act(|e, fx| e.grab(worker, GrabOrder::NewestFirst, fx)).is_none());
+    assert!(world.act(|e, fx| grab(e, worker, GrabOrder::NewestFirst, fx)).is_none());
     while served.len() < waiters.len() {
         world.pass(1);
         served.extend(told(&mut world));
@@ -445,7 +445,7 @@ fn records_name_all_durable_changes() {
     world.taken(session);
     world.bury(session, id);
     assert_eq!(world.records(), [Record::Count(slot, id), Record::Update(slot, id)]);
-    world.act(|engine, effects| engine.take_job(session, id, effects)).expect("it is buried");
+    world.act(|engine, effects| take_job(engine, session, id, effects)).expect("it is buried");
     assert_eq!(world.records(), [Record::Count(slot, id), Record::Update(slot, id)]);
     world.finish(session, id);
     assert_eq!(world.records(), [Record::Finish(slot, queue, None)]);

@@ -6,7 +6,7 @@ use lineshaft_engine::{
     Record, Refused, ReturnOrder, SessionId, State, Submit, Take, When, WorkProgress, limits,
 };
 
-use crate::world::{OtherTakes, SLICE_UNITS, World};
+use crate::world::{SLICE_UNITS, World, grab, take_job};
 
 const BACKGROUND: bool = false;
 const FOREGROUND: bool = true;
@@ -48,11 +48,11 @@ impl World {
     }
 
     fn grab(&mut self, worker: SessionId) -> Option<JobId> {
-        self.act(|e, fx| e.grab(worker, GrabOrder::NewestFirst, fx)).map(|handout| handout.id)
+        self.act(|e, fx| grab(e, worker, GrabOrder::NewestFirst, fx)).map(|handout| handout.id)
     }
 
     fn grab_all(&mut self, worker: SessionId, order: GrabOrder) -> Vec<JobId> {
-        std::iter::from_fn(|| self.act(|e, fx| e.grab(worker, order, fx)).map(|job| job.id))
+        std::iter::from_fn(|| self.act(|e, fx| grab(e, worker, order, fx)).map(|job| job.id))
             .collect()
     }
 
@@ -370,7 +370,7 @@ fn a_job_that_is_set_aside_has_no_key_until_it_is_back() {
         },
         |world, id| {
             let other = world.open();
-            world.act(|e, fx| e.take_job(other, id, fx)).expect("it is buried");
+            world.act(|e, fx| take_job(e, other, id, fx)).expect("it is buried");
             world.close(other);
         },
     ];
@@ -490,7 +490,7 @@ fn a_client_of_many_jobs_and_a_worker_that_cannot_do_them_leave_in_slices() {
         };
         engine.submit(client, b"q", submit, effects).expect("no limit is set");
     }
-    while engine.grab(worker, GrabOrder::NewestFirst, effects).is_some() {}
+    while grab(engine, worker, GrabOrder::NewestFirst, effects).is_some() {}
     world.act(|e, fx| e.unregister_all(worker, fx));
     let leased = |world: &World| world.engine.totals().leased;
     assert!((jobs - slice..jobs).contains(&leased(&world)), "{}", leased(&world));
@@ -717,7 +717,7 @@ fn to_register_again_comes_first_and_counts_once() {
         engine.put(client, NewJob::default(), body(name.as_bytes()), effects).expect("no policy");
     }
     let mut grabbed = || {
-        let handout = engine.grab(worker, GrabOrder::NewestFirst, effects);
+        let handout = grab(engine, worker, GrabOrder::NewestFirst, effects);
         handout.map(|handout| handout.body.to_vec())
     };
     assert_eq!([grabbed(), grabbed()], [Some(b"a".to_vec()), Some(b"b".to_vec())]);
@@ -751,10 +751,10 @@ fn a_worker_whose_queues_all_have_jobs_does_not_look_at_all_of_them() {
         engine.register(worker, queue.as_bytes(), None, effects);
     }
     for _ in &queues {
-        assert!(engine.grab(worker, GrabOrder::NewestFirst, effects).is_some());
+        assert!(grab(engine, worker, GrabOrder::NewestFirst, effects).is_some());
     }
     for _ in &queues {
-        assert!(engine.grab(worker, GrabOrder::RoundRobin, effects).is_some());
+        assert!(grab(engine, worker, GrabOrder::RoundRobin, effects).is_some());
     }
-    assert!(engine.grab(worker, GrabOrder::RoundRobin, effects).is_none());
+    assert!(grab(engine, worker, GrabOrder::RoundRobin, effects).is_none());
 }

@@ -119,55 +119,34 @@ impl World {
     }
 }
 
-/// Takes with the other choices, as the tests need them.
-pub(crate) trait OtherTakes {
-    fn grab(
-        &mut self,
-        worker: SessionId,
-        order: GrabOrder,
-        effects: &mut Effects,
-    ) -> Option<Handout>;
-
-    fn read(
-        &mut self,
-        reader: SessionId,
-        queue: &[u8],
-        how: ReadMode,
-        patience: Patience,
-        effects: &mut Effects,
-    ) -> Take;
-
-    fn take_job(&mut self, session: SessionId, id: JobId, effects: &mut Effects)
-    -> Option<Handout>;
+/// Takes a job as a worker.
+pub(crate) fn grab(
+    engine: &mut Engine,
+    worker: SessionId,
+    order: GrabOrder,
+    effects: &mut Effects,
+) -> Option<Handout> {
+    engine.take(worker, Choice::Registered(order), Patience::None, effects).granted()
 }
 
-impl OtherTakes for Engine {
-    fn grab(
-        &mut self,
-        worker: SessionId,
-        order: GrabOrder,
-        effects: &mut Effects,
-    ) -> Option<Handout> {
-        self.take(worker, Choice::Registered(order), Patience::None, effects).granted()
-    }
+/// Takes the next job of one queue.
+pub(crate) fn read(
+    engine: &mut Engine,
+    reader: SessionId,
+    queue: &[u8],
+    how: ReadMode,
+    patience: Patience,
+    effects: &mut Effects,
+) -> Take {
+    engine.take(reader, Choice::Queue(queue, how), patience, effects)
+}
 
-    fn read(
-        &mut self,
-        reader: SessionId,
-        queue: &[u8],
-        how: ReadMode,
-        patience: Patience,
-        effects: &mut Effects,
-    ) -> Take {
-        self.take(reader, Choice::Queue(queue, how), patience, effects)
-    }
-
-    fn take_job(
-        &mut self,
-        session: SessionId,
-        id: JobId,
-        effects: &mut Effects,
-    ) -> Option<Handout> {
-        self.take(session, Choice::Job(id), Patience::None, effects).granted()
-    }
+/// Takes this job.
+pub(crate) fn take_job(
+    engine: &mut Engine,
+    session: SessionId,
+    id: JobId,
+    effects: &mut Effects,
+) -> Option<Handout> {
+    engine.take(session, Choice::Job(id), Patience::None, effects).granted()
 }
