@@ -2,10 +2,12 @@
 //!
 //! - [`conformance`]: cases from `corpus/`, played over sockets or in this process.
 //! - [`dialect`]: dialects in this process, in simulated time, without a server.
-//! - [`process`], [`tools`]: servers under test, and tools that a machine can lack.
+//! - [`differential`]: the same random steps for two servers.
+//! - [`process`], [`tools`]: servers and clients under test, and tools that a machine can lack.
 //! - [`wait`]: the only place where a test sleeps.
 //! - [`tls`]: TLS for clients, and for cases.
 //! - [`client`], [`rng`]: a beanstalk client and seeded random numbers.
+//! - [`settings`]: environment variables that set the length of tests.
 //! - [`fuzz_corpus()`]: the corpora of the fuzz targets.
 //! - [`readme`]: code in README.
 //!
@@ -14,10 +16,12 @@
 pub mod client;
 pub mod conformance;
 pub mod dialect;
+pub mod differential;
 mod fuzz_corpus;
 pub mod process;
 pub mod readme;
 pub mod rng;
+pub mod settings;
 pub mod tls;
 pub mod tools;
 pub mod wait;

@@ -4,155 +4,115 @@
 //! into `target/test-tools`. A script that fails against the original proves nothing, so every
 //! script runs against the original as well.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
-use testkit::process::Server;
-use testkit::{tools, wait};
+use anyhow::{Context, Result};
+use testkit::process::{Script, installed, scripts};
 
 use crate::programs;
 
-/// Generous, because interpreters start slowly on a busy machine.
-const LIMIT: Duration = Duration::from_mins(1);
+const PORT: &str = "BEANSTALK_PORT";
 
-/// A client library, and how its script is started.
-struct Script {
-    interpreter: PathBuf,
-    /// Empty for a compiled client.
-    path: Option<PathBuf>,
+fn script(interpreter: &str, file: &str) -> Script {
+    Script::new(PORT, interpreter, scripts("beanstalk").join(file))
 }
 
-fn scripts_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/beanstalk")
+fn python(file: &str) -> Result<()> {
+    let interpreter = installed("python/bin/python");
+    check(&Script::new(PORT, interpreter, scripts("beanstalk/python").join(file)))
 }
 
-fn tools_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-tools")
+fn node(file: &str) -> Result<()> {
+    let libraries = installed("node/node_modules");
+    let script = Script::new(PORT, "node", scripts("beanstalk/node").join(file));
+    check(&script.needing(&libraries).with_environment("NODE_PATH", &libraries))
 }
 
-fn python(file: &str) -> Script {
-    let path = scripts_folder().join("python").join(file);
-    Script { interpreter: tools_folder().join("python/bin/python"), path: Some(path) }
+fn rust(program: &str) -> Result<()> {
+    check(&Script::compiled(PORT, installed("rust/debug").join(program)))
 }
 
-fn node(file: &str) -> Script {
-    let path = scripts_folder().join("node").join(file);
-    Script { interpreter: "node".into(), path: Some(path) }
-}
-
-fn rust(program: &str) -> Script {
-    Script { interpreter: tools_folder().join("rust/debug").join(program), path: None }
-}
-
-impl Script {
-    /// Runs the script against Lineshaft, in memory and with a log, and against the original.
-    fn check(&self) -> Result<()> {
-        let interpreter = self.interpreter.to_str().context("a path that is text")?;
-        if tools::find_or_skip(interpreter).is_none() {
-            return Ok(());
-        }
-        if let Some(reference) = programs::reference() {
-            self.run(&reference.start()?).context("against the original")?;
-        }
-        self.run(&programs::lineshaft_in_memory().start()?).context("in memory")?;
-        self.run(&programs::lineshaft_durable("data").start()?).context("with a log")
+/// Runs a script against Lineshaft, in memory and with a log, and against the original.
+fn check(script: &Script) -> Result<()> {
+    if !script.is_there() {
+        return Ok(());
     }
-
-    fn run(&self, server: &Server) -> Result<()> {
-        let mut client = Command::new(&self.interpreter)
-            .args(&self.path)
-            .env("BEANSTALK_PORT", server.address().port().to_string())
-            .env("NODE_PATH", tools_folder().join("node/node_modules"))
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        wait::for_exit(&mut client, LIMIT)?;
-        // Fails only if the client has already ended.
-        let _ = client.kill();
-        let ended = client.wait_with_output()?;
-        let complaint = String::from_utf8_lossy(&ended.stderr);
-        ensure!(ended.status.success(), "{}; it said: {complaint}", ended.status);
-        Ok(())
+    if let Some(reference) = programs::reference() {
+        script.run(reference.start()?.address()).context("against the original")?;
     }
+    script.run(programs::lineshaft_in_memory().start()?.address()).context("in memory")?;
+    script.run(programs::lineshaft_durable("data").start()?.address()).context("with a log")
 }
 
 #[test]
 fn python_greenstalk() -> Result<()> {
-    python("greenstalk_client.py").check()
+    python("greenstalk_client.py")
 }
 
 #[test]
 fn python_aiostalk() -> Result<()> {
-    python("aiostalk_client.py").check()
+    python("aiostalk_client.py")
 }
 
 #[test]
 fn python_pystalkd() -> Result<()> {
-    python("pystalkd_client.py").check()
+    python("pystalkd_client.py")
 }
 
 #[test]
 fn python_pystalk() -> Result<()> {
-    python("pystalk_client.py").check()
+    python("pystalk_client.py")
 }
 
 #[test]
 fn python_beanstalkc3() -> Result<()> {
-    python("beanstalkc3_client.py").check()
+    python("beanstalkc3_client.py")
 }
 
 #[test]
 fn node_fivebeans() -> Result<()> {
-    node("fivebeans.js").check()
+    node("fivebeans.js")
 }
 
 #[test]
 fn node_jackd() -> Result<()> {
-    node("jackd.js").check()
+    node("jackd.js")
 }
 
 #[test]
 fn node_beanstalkd() -> Result<()> {
-    node("beanstalkd.js").check()
+    node("beanstalkd.js")
 }
 
 #[test]
 fn node_nodestalker() -> Result<()> {
-    node("nodestalker.js").check()
+    node("nodestalker.js")
 }
 
 #[test]
 fn node_beanstalk_client() -> Result<()> {
-    node("beanstalk_client.js").check()
+    node("beanstalk_client.js")
 }
 
 #[test]
 fn php_pheanstalk() -> Result<()> {
-    let path = scripts_folder().join("php/pheanstalk.php");
-    Script { interpreter: "php".into(), path: Some(path) }.check()
+    check(&script("php", "php/pheanstalk.php"))
 }
 
 #[test]
 fn ruby_beaneater() -> Result<()> {
-    let path = scripts_folder().join("ruby/beaneater.rb");
-    Script { interpreter: "ruby".into(), path: Some(path) }.check()
+    check(&script("ruby", "ruby/beaneater.rb"))
 }
 
 #[test]
 fn rust_beanstalkd() -> Result<()> {
-    rust("beanstalkd").check()
+    rust("beanstalkd")
 }
 
 #[test]
 fn rust_beanstalkc() -> Result<()> {
-    rust("beanstalkc").check()
+    rust("beanstalkc")
 }
 
 #[test]
 fn rust_tokio_beanstalkd() -> Result<()> {
-    rust("tokio-beanstalkd").check()
+    rust("tokio-beanstalkd")
 }

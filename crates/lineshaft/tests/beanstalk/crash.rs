@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use testkit::process::{IO_THREADS, Program};
 use testkit::rng::Rng;
+use testkit::settings;
 
 use crate::load::{Load, Promises};
-use crate::{programs, settings};
+use crate::programs;
 
 const ROUNDS_DEFAULT: u64 = 20;
 

@@ -1,29 +1,20 @@
 //! Sends random sequences of commands to Debian's beanstalkd and to Lineshaft at once. Every reply
 //! must be the same.
-//!
-//! `LINESHAFT_SEEDS` sets the number of sequences. `LINESHAFT_SEED` plays one of them. The test
-//! reduces a failing sequence to the steps that matter before it prints it.
 
 mod pair;
-mod shrink;
 mod side;
 mod steps;
 
-use std::time::Duration;
-
 use anyhow::Result;
 use testkit::process::Program;
+use testkit::{differential, settings};
 
-use crate::{programs, settings};
-use pair::{Outcome, Pair};
+use crate::programs;
+use pair::Pair;
 use side::Side;
-use steps::Step;
 
 /// The default number of sequences per test.
 const SEEDS_DEFAULT: u64 = 20;
-
-/// The time limit for the reduction of a failing sequence.
-const SHRINKING: Duration = Duration::from_secs(40);
 
 #[test]
 fn lineshaft_in_memory_says_what_the_original_says() -> Result<()> {
@@ -46,20 +37,10 @@ fn the_original_says_what_the_original_says() -> Result<()> {
 
 fn compare(subject: &Program, test: &str, seeds: impl IntoIterator<Item = u64>) -> Result<()> {
     let Some(original) = programs::reference() else { return Ok(()) };
-    let play = |steps: &[Step]| -> Result<Outcome> {
-        let original = Side::new(original.start()?)?;
-        let subject = Side::new(subject.start()?)?;
-        Pair::new(original, subject).play(steps)
-    };
-    for seed in seeds {
-        let steps = steps::generate(seed);
-        let Some(difference) = play(&steps)?.difference else { continue };
-        let outcome = shrink::shrink(steps, SHRINKING, play)?;
-        panic!(
-            "seed {seed}: {difference}\n\nShortest sequence found that shows a difference:\n{}\nReplay: \
-             LINESHAFT_SEED={seed} cargo nextest run -p lineshaft --test beanstalk differential::{test}",
-            outcome.transcript.text()
-        );
-    }
-    Ok(())
+    differential::compare(
+        &format!("beanstalk differential::{test}"),
+        seeds,
+        steps::generate,
+        |steps| Pair::new(Side::new(original.start()?)?, Side::new(subject.start()?)?).play(steps),
+    )
 }

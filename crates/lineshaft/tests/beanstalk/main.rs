@@ -15,7 +15,6 @@ mod load;
 mod power_failure;
 mod process_level;
 mod programs;
-mod settings;
 mod slow_readers;
 mod timers;
 mod tls;

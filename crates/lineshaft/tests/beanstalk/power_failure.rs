@@ -17,10 +17,10 @@ use tempfile::TempDir;
 use testkit::client::Client;
 use testkit::process::{IO_THREADS, Program};
 use testkit::rng::Rng;
-use testkit::{tools, wait};
+use testkit::{settings, tools, wait};
 
 use crate::load::{Load, Promises};
-use crate::{programs, settings};
+use crate::programs;
 
 const ROUNDS_DEFAULT: u64 = 5;
 

@@ -2,16 +2,14 @@
 
 use std::path::PathBuf;
 
-use testkit::process::Program;
+use testkit::process::{self, Program};
 use testkit::tools;
 
 /// The original's binary as Debian installs it.
 pub(crate) const REFERENCE: &str = "/usr/bin/beanstalkd";
 
-/// Lineshaft's binary. `LINESHAFT_BIN` names another one, such as a release build.
 pub(crate) fn lineshaft_path() -> PathBuf {
-    let built = || env!("CARGO_BIN_EXE_lineshaft").into();
-    std::env::var_os("LINESHAFT_BIN").map_or_else(built, PathBuf::from)
+    process::lineshaft_path(env!("CARGO_BIN_EXE_lineshaft"))
 }
 
 /// `lineshaft serve --memory` with a beanstalk listener and one I/O thread.

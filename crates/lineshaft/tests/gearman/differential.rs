@@ -1,31 +1,21 @@
 //! Sends random sequences of packets and admin commands to Debian's gearmand and to Lineshaft at
 //! once. Every connection must receive the same from both.
-//!
-//! `LINESHAFT_SEEDS` sets the number of sequences. `LINESHAFT_SEED` plays one of them. The test
-//! reduces a failing sequence to the steps that matter before it prints it.
 
 mod message;
 mod pair;
-#[path = "../beanstalk/differential/shrink.rs"]
-mod shrink;
 mod side;
 mod steps;
 
-use std::time::Duration;
-
 use anyhow::Result;
 use testkit::process::Program;
+use testkit::{differential, settings};
 
-use crate::{programs, settings};
-use pair::{Outcome, Pair};
+use crate::programs;
+use pair::Pair;
 use side::Side;
-use steps::Step;
 
 /// The default number of sequences per test.
 const SEEDS_DEFAULT: u64 = 20;
-
-/// The time limit for the reduction of a failing sequence.
-const SHRINKING: Duration = Duration::from_secs(40);
 
 #[test]
 fn lineshaft_in_memory_says_what_the_original_says() -> Result<()> {
@@ -36,7 +26,7 @@ fn lineshaft_in_memory_says_what_the_original_says() -> Result<()> {
 fn lineshaft_with_a_log_says_what_the_original_says() -> Result<()> {
     // Every sequence starts a server with its own folder, which takes longer.
     let fewer = settings::seeds(SEEDS_DEFAULT).into_iter().step_by(3);
-    compare(&programs::lineshaft_durable("data"), "lineshaft_with_a_log", fewer)
+    compare(&programs::lineshaft_durable(), "lineshaft_with_a_log", fewer)
 }
 
 /// Tests the harness: it must find no difference between two originals.
@@ -61,20 +51,10 @@ fn the_comparison_finds_a_difference() -> Result<()> {
 
 fn compare(subject: &Program, test: &str, seeds: impl IntoIterator<Item = u64>) -> Result<()> {
     let Some(original) = programs::reference() else { return Ok(()) };
-    let play = |steps: &[Step]| -> Result<Outcome> {
-        let original = Side::new(original.start()?)?;
-        let subject = Side::new(subject.start()?)?;
-        Pair::new(original, subject).play(steps)
-    };
-    for seed in seeds {
-        let steps = steps::generate(seed);
-        let Some(difference) = play(&steps)?.difference else { continue };
-        let outcome = shrink::shrink(steps, SHRINKING, play)?;
-        panic!(
-            "seed {seed}: {difference}\n\nShortest sequence found that shows a difference:\n{}\nReplay: \
-             LINESHAFT_SEED={seed} cargo nextest run -p lineshaft --test gearman differential::{test}",
-            outcome.transcript.text()
-        );
-    }
-    Ok(())
+    differential::compare(
+        &format!("gearman differential::{test}"),
+        seeds,
+        steps::generate,
+        |steps| Pair::new(Side::new(original.start()?)?, Side::new(subject.start()?)?).play(steps),
+    )
 }

@@ -13,9 +13,6 @@ mod flags;
 mod packet;
 mod programs;
 mod reference;
-#[expect(dead_code, reason = "the tests of beanstalk use more of it")]
-#[path = "../beanstalk/settings.rs"]
-mod settings;
 mod socket;
 mod tls;
 #[path = "../beanstalk/wall_clock.rs"]

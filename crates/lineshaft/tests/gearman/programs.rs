@@ -2,28 +2,26 @@
 
 use std::path::PathBuf;
 
-use testkit::process::Program;
+use testkit::process::{self, Program};
 use testkit::tls::certificates::Identity;
 use testkit::tools;
 
 /// The original's binary as Debian installs it.
 const REFERENCE: &str = "/usr/sbin/gearmand";
 
-/// `lineshaft serve` with only a Gearman listener, in memory and with a log, with one I/O thread
-/// and with three. The names are for failure messages.
-pub(crate) fn lineshaft() -> Vec<(&'static str, Program)> {
-    vec![("in memory", lineshaft_in_memory()), ("with a log", lineshaft_durable("data"))]
+/// `lineshaft serve` with only a Gearman listener, in memory and with a log.
+pub(crate) fn lineshaft() -> [(&'static str, Program); 2] {
+    Program::serve_both_ways(&["gearman"], lineshaft_path())
 }
 
-/// `lineshaft serve --memory` with a Gearman listener and one I/O thread.
+/// The one in memory.
 pub(crate) fn lineshaft_in_memory() -> Program {
-    Program::serve_gearman(lineshaft_path(), &["--memory"]).with_io_threads(1)
+    lineshaft()[0].1.clone()
 }
 
-/// `lineshaft serve` with its data in `folder` of the server's own folder, a Gearman listener and
-/// three I/O threads.
-pub(crate) fn lineshaft_durable(folder: &str) -> Program {
-    Program::serve_gearman(lineshaft_path(), &["--data", folder]).with_io_threads(3)
+/// The one with a log.
+pub(crate) fn lineshaft_durable() -> Program {
+    lineshaft()[1].1.clone()
 }
 
 /// `lineshaft gearmand`, which takes the original's flags.
@@ -48,8 +46,6 @@ pub(crate) fn reference() -> Option<Program> {
     Some(Program::like_gearmand(path, &["-l", "stderr", "-P", "gearmand.pid"]))
 }
 
-/// Lineshaft's binary. `LINESHAFT_BIN` names another one, such as a release build.
 fn lineshaft_path() -> PathBuf {
-    let built = || env!("CARGO_BIN_EXE_lineshaft").into();
-    std::env::var_os("LINESHAFT_BIN").map_or_else(built, PathBuf::from)
+    process::lineshaft_path(env!("CARGO_BIN_EXE_lineshaft"))
 }

@@ -5,13 +5,12 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use testkit::process::free_port;
 use testkit::process::{IO_THREADS, Program, Server};
-use testkit::wait;
+use testkit::{settings, wait};
 
 use crate::programs::lineshaft_path;
 
@@ -34,10 +33,10 @@ struct Told {
 fn jobs_that_lineshaft_acknowledged_survive_kill() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path().to_str().context("a text path")?;
-    let rounds = std::env::var("LINESHAFT_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
     let (mut next, mut acknowledged) = (1, 0);
-    for round in 0..rounds.unwrap_or(ROUNDS_DEFAULT) {
-        let (server, address) = start(folder, round)?;
+    for round in 0..settings::rounds(ROUNDS_DEFAULT) {
+        let server = start(folder, round)?;
+        let address = server.address();
         let load = Duration::from_millis(LOAD_MS_MIN + LOAD_MS_STEP * (round % 8));
         let (stored, closed) = std::thread::scope(|scope| {
             let producer = scope.spawn(move || produce(address, next));
@@ -46,8 +45,8 @@ fn jobs_that_lineshaft_acknowledged_survive_kill() -> Result<()> {
             server.kill();
             (producer.join().expect("it fails politely"), consumer.join().expect("the same"))
         });
-        let (server, address) = start(folder, round)?;
-        let left = drain(address)?;
+        let server = start(folder, round)?;
+        let left = drain(server.address())?;
         check(&stored, &closed, &left).with_context(|| format!("round {round}"))?;
         acknowledged += stored.done.len().min(closed.done.len());
         next = stored.unknown.or(stored.done.last().copied()).unwrap_or(next) + 1;
@@ -58,12 +57,10 @@ fn jobs_that_lineshaft_acknowledged_survive_kill() -> Result<()> {
 }
 
 /// With one I/O thread and with several, in turn.
-fn start(folder: &str, round: u64) -> Result<(Server, SocketAddr)> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-    let arguments = ["--data", folder, "--only", "--kestrel", &address.to_string()];
+fn start(folder: &str, round: u64) -> Result<Server> {
     let threads = IO_THREADS[round as usize % IO_THREADS.len()];
-    let program = Program::serve(lineshaft_path(), &arguments).with_io_threads(threads);
-    Ok((program.start_at(address)?, address))
+    let program = Program::serve_on(&["kestrel"], lineshaft_path(), &["--data", folder]);
+    program.with_io_threads(threads).start()
 }
 
 /// Sets items until the server is gone.

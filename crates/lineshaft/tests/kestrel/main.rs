@@ -1,4 +1,4 @@
-//! Tests the whole program from a client's side, over Kestrel's memcache and text ports.
+//! Tests the whole program from a client's side, over Kestrel's memcache, text and thrift ports.
 //!
 //! All tests share one binary, because every change links each binary again.
 
@@ -7,3 +7,4 @@ mod crash;
 mod programs;
 mod readme;
 mod socket;
+mod thrift;

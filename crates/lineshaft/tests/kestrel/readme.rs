@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
+use testkit::process::{Program, Server, installed};
 use testkit::readme::{self, Running};
 use testkit::{tools, wait};
 
-use crate::programs::{Everything, lineshaft_path};
+use crate::programs::lineshaft_path;
 
 /// The original's tool as Debian installs it.
 const GEARMAN: &str = "/usr/bin/gearman";
@@ -22,8 +23,7 @@ const LIMIT: Duration = Duration::from_mins(2);
 
 #[test]
 fn a_log_goes_to_two_consumers() -> Result<()> {
-    let python = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../target/test-tools/kestrel/python/bin/python");
+    let python = installed("kestrel/python/bin/python");
     let python = python.to_str().context("a path that is text")?;
     if [GEARMAN, python].iter().any(|program| tools::find_or_skip(program).is_none()) {
         return Ok(());
@@ -34,12 +34,14 @@ fn a_log_goes_to_two_consumers() -> Result<()> {
     let [producer, archive, removed] = &blocks[..] else {
         anyhow::bail!("other blocks than expected: {blocks:?}")
     };
-    let (folder, server) = (TempDir::new()?, Everything::start()?);
+    let folder = TempDir::new()?;
+    let listeners = ["kestrel", "beanstalk", "gearman"];
+    let server = Program::serve_on(&listeners, lineshaft_path(), &["--data", "data"]).start()?;
     let log = some_log(&root, folder.path())?;
     let wanted = std::fs::read_to_string(&log)?;
 
     let script = producer
-        .replace("22133", &server.memcache.port().to_string())
+        .replace("22133", &server.address_of("kestrel").port().to_string())
         .replace(LOG, log.to_str().context("a path that is text")?);
     ensure!(script.contains("127.0.0.1") && !script.contains(LOG), "{script}");
     let output = Command::new(python).args(["-c", &script]).output()?;
@@ -73,10 +75,11 @@ fn some_log(root: &Path, folder: &Path) -> Result<PathBuf> {
 
 /// A shell that runs a command unchanged. Only the addresses are set outside of the command,
 /// because a test cannot use the common ports.
-fn shell(server: &Everything, folder: &Path, line: &str) -> Result<Command> {
-    let (host, port) = (server.gearman.ip(), server.gearman.port());
+fn shell(server: &Server, folder: &Path, line: &str) -> Result<Command> {
+    let gearman = server.address_of("gearman");
+    let (host, port) = (gearman.ip(), gearman.port());
     let script = format!("gearman() {{ {GEARMAN} -h {host} -p {port} \"$@\"; }}; {line}");
     let mut command = readme::shell(&lineshaft_path(), folder, &script)?;
-    command.env("LINESHAFT_SERVER", server.beanstalk.to_string());
+    command.env("LINESHAFT_SERVER", server.address_of("beanstalk").to_string());
     Ok(command)
 }

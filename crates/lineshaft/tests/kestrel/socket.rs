@@ -2,10 +2,11 @@
 
 use anyhow::Result;
 use testkit::conformance::lines::read_cases;
+use testkit::conformance::policies;
 use testkit::conformance::socket::SocketWire;
 use testkit::conformance::suite::play_over;
 
-use crate::programs::{POLICIES, start_both};
+use crate::programs::start_both;
 
 /// The cases with the tag `maxopen1` need another limit of open reads, so they run with only this
 /// policy.
@@ -27,14 +28,14 @@ fn one_open_read_may_be_the_limit() -> Result<()> {
 }
 
 fn check(file: &str) -> Result<()> {
-    play(file, POLICIES, |is_for_one| !is_for_one)
+    play(file, policies::CONFIGURATION, |is_for_one| !is_for_one)
 }
 
 fn play(file: &str, config: &str, choose: fn(bool) -> bool) -> Result<()> {
     let cases = read_cases("kestrel", file)?;
-    for (name, server) in start_both(config)? {
-        let ports = [("text", server.text)];
-        let wire = || SocketWire::new(server.memcache).with_ports(&ports);
+    for (name, server) in start_both(&["kestrel", "kestrel-text"], config)? {
+        let ports = [("text", server.address_of("kestrel-text"))];
+        let wire = || SocketWire::new(server.address()).with_ports(&ports);
         let outcome = play_over(&cases, &wire, |case| choose(case.has_tag("maxopen1")));
         outcome.assert_all_passed(name);
     }

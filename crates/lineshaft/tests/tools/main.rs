@@ -50,7 +50,6 @@ enum Kind {
 
 /// A server, and a folder for files.
 struct World {
-    kind: Kind,
     program: Program,
     /// `None` after its end.
     server: Option<Server>,
@@ -113,7 +112,9 @@ impl World {
                 let program = Program::like_beanstalkd(path, &[]);
                 if durable { program.with(&["-f", "0", "-b"]).with(&[&log]) } else { program }
             }
-            (Kind::LineshaftGearman, _) => Program::serve_gearman(LINESHAFT, &["--memory"]),
+            (Kind::LineshaftGearman, _) => {
+                Program::serve_on(&["gearman"], LINESHAFT, &["--memory"])
+            }
             (Kind::Gearmand, _) => {
                 let path = tools::find_or_skip(GEARMAND)?;
                 Program::like_gearmand(path, &["-l", "stderr", "-P", "gearmand.pid"])
@@ -122,7 +123,7 @@ impl World {
         // Visible if the test fails.
         eprintln!("against {kind:?}:");
         let server = Some(program.start().unwrap());
-        Some(World { kind, program, server, folder })
+        Some(World { program, server, folder })
     }
 
     fn server(&self) -> &Server {
@@ -145,16 +146,7 @@ impl World {
 
     /// Starts the server at its old address.
     fn start_again(&mut self, address: SocketAddr) {
-        let listener = address.to_string();
-        let (host, port) = listener.split_once(':').unwrap();
-        let program = self.program.clone();
-        let program = match self.kind {
-            Kind::Lineshaft => program.with(&["--only", "--beanstalk", &listener]),
-            Kind::Beanstalkd => program.with(&["-l", host, "-p", port]),
-            Kind::LineshaftGearman => program.with(&["--only", "--gearman", &listener]),
-            Kind::Gearmand => program.with(&["-L", host, "-p", port]),
-        };
-        self.server = Some(program.start_at(address).unwrap());
+        self.server = Some(self.program.start_again_at(address).unwrap());
     }
 
     fn client(&self, queue: &str) -> Client {

@@ -223,7 +223,8 @@ fn a_listener_of_tls_is_recognised() {
     let authority = Authority::new(folder.path(), "authority").unwrap();
     let identity = authority.issue("server").unwrap();
     let memory = ["--memory"];
-    for program in [Program::serve(LINESHAFT, &memory), Program::serve_gearman(LINESHAFT, &memory)]
+    for program in
+        [Program::serve(LINESHAFT, &memory), Program::serve_on(&["gearman"], LINESHAFT, &memory)]
     {
         let server = program.with_tls(&identity).start().unwrap();
         let address = server.address().to_string();

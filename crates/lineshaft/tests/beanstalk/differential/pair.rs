@@ -1,29 +1,15 @@
 //! Plays one sequence against both servers at once and stops at the first difference.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
+use testkit::differential::{Outcome, Transcript};
 
 use super::side::{Holders, PATIENCE_MS, Side};
 use super::steps::{Action, JobReference, Step};
 
 /// An id that no server deals.
 const UNKNOWN_ID: u64 = 1 << 60;
-
-/// The conversation until the sequence stopped.
-#[derive(Debug, Default)]
-pub(crate) struct Transcript(String);
-
-impl Transcript {
-    pub(crate) fn text(&self) -> &str {
-        &self.0
-    }
-
-    fn say(&mut self, line: &str) {
-        writeln!(self.0, "{line}").expect("a string takes everything");
-    }
-}
 
 /// Two servers that get the same requests.
 pub(crate) struct Pair {
@@ -35,12 +21,6 @@ pub(crate) struct Pair {
     /// The tubes that each connection watches.
     watched: BTreeMap<usize, BTreeSet<String>>,
     transcript: Transcript,
-}
-
-/// The result of a sequence.
-pub(crate) struct Outcome {
-    pub(crate) difference: Option<String>,
-    pub(crate) transcript: Transcript,
 }
 
 impl Pair {

@@ -1,12 +1,12 @@
 //! Plays one sequence against both servers, step by step, and stops at the first difference.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use testkit::conformance::gearman::packet::Packet;
 use testkit::conformance::text::latin1_bytes;
+use testkit::differential::{Outcome, Transcript};
 use testkit::wait;
 
 use super::message::{Message, kind};
@@ -18,20 +18,6 @@ const UNKNOWN_HANDLE: &str = "H:nobody:1";
 
 /// How much later than the other a server can send a message.
 const PATIENCE: Duration = Duration::from_millis(500);
-
-/// The conversation until the sequence stopped.
-#[derive(Debug, Default)]
-pub(crate) struct Transcript(String);
-
-impl Transcript {
-    pub(crate) fn text(&self) -> &str {
-        &self.0
-    }
-
-    fn say(&mut self, line: &str) {
-        writeln!(self.0, "{line}").expect("a string takes everything");
-    }
-}
 
 /// Two servers that get the same requests.
 pub(crate) struct Pair {
@@ -63,12 +49,6 @@ enum Comparison {
     /// All received messages, the same from both servers.
     Same(Vec<Message>),
     Different(String),
-}
-
-/// The result of a sequence.
-pub(crate) struct Outcome {
-    pub(crate) difference: Option<String>,
-    pub(crate) transcript: Transcript,
 }
 
 impl Pair {

@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
+use testkit::conformance::policies;
+use testkit::process::{installed, scripts};
 use testkit::tools;
 
 use crate::programs::start_both;
@@ -18,14 +20,6 @@ const COMPILER: &str = "thrift";
 
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/kestrel-thrift")
-}
-
-fn programs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/kestrel-thrift")
-}
-
-fn tools_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-tools/kestrel-thrift")
 }
 
 /// Whether a program is installed. If it is not, the test is skipped.
@@ -46,7 +40,7 @@ fn generate(language: &str, folder: &Path) -> Result<()> {
 
 /// Runs a client against Lineshaft, in memory and with a log. The port is its last argument.
 fn check(client: impl Fn() -> Command) -> Result<()> {
-    for (name, server) in start_both()? {
+    for (name, server) in start_both(&["kestrel-thrift"], policies::CONFIGURATION)? {
         let port = server.address().port().to_string();
         let output = client().arg(port).stdin(Stdio::null()).output().context("starting it")?;
         let complaint = String::from_utf8_lossy(&output.stderr);
@@ -57,7 +51,7 @@ fn check(client: impl Fn() -> Command) -> Result<()> {
 
 #[test]
 fn python() -> Result<()> {
-    let interpreter = tools_folder().join("python/bin/python3");
+    let interpreter = installed("kestrel-thrift/python/bin/python3");
     if !is_there(COMPILER) || !is_there(interpreter.to_str().context("a path that is text")?) {
         return Ok(());
     }
@@ -65,7 +59,7 @@ fn python() -> Result<()> {
     generate("py", generated.path())?;
     check(|| {
         let mut client = Command::new(&interpreter);
-        client.arg(programs().join("python/play.py")).arg(corpus().join("cases.jsonl"));
+        client.arg(scripts("kestrel-thrift/python/play.py")).arg(corpus().join("cases.jsonl"));
         client.env("GENERATED", generated.path()).env("PYTHONDONTWRITEBYTECODE", "1");
         client
     })
@@ -73,7 +67,7 @@ fn python() -> Result<()> {
 
 #[test]
 fn rust() -> Result<()> {
-    let client = tools_folder().join("rust/debug/kestrel-thrift-client");
+    let client = installed("kestrel-thrift/rust/debug/kestrel-thrift-client");
     if !is_there(client.to_str().context("a path that is text")?) {
         return Ok(());
     }
@@ -102,7 +96,7 @@ fn java() -> Result<()> {
         .arg(folder.path())
         .arg("-sourcepath")
         .arg(folder.path())
-        .arg(programs().join("java/Client.java"))
+        .arg(scripts("kestrel-thrift/java/Client.java"))
         .output()?;
     ensure!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     check(|| {

@@ -7,12 +7,12 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// `LINESHAFT_SEED`, to repeat one run.
-pub(crate) fn seed_to_repeat() -> Option<u64> {
+pub fn seed_to_repeat() -> Option<u64> {
     number("LINESHAFT_SEED")
 }
 
 /// The seed to repeat, or one that changes from run to run.
-pub(crate) fn seed() -> u64 {
+pub fn seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let changing = || now.map_or(1, |now| now.as_millis() as u64 % 1_000_000);
     seed_to_repeat().unwrap_or_else(changing)
@@ -20,7 +20,7 @@ pub(crate) fn seed() -> u64 {
 
 /// The seeds to play: the one to repeat, or as many as `LINESHAFT_SEEDS` says. Every second one is
 /// the same in each run, and the others are new.
-pub(crate) fn seeds(default: u64) -> Vec<u64> {
+pub fn seeds(default: u64) -> Vec<u64> {
     if let Some(seed) = seed_to_repeat() {
         return vec![seed];
     }
@@ -30,6 +30,6 @@ pub(crate) fn seeds(default: u64) -> Vec<u64> {
 }
 
 /// `LINESHAFT_ROUNDS`: how often a test kills a server, or repeats a connection storm.
-pub(crate) fn rounds(default: u64) -> u64 {
+pub fn rounds(default: u64) -> u64 {
     number("LINESHAFT_ROUNDS").unwrap_or(default)
 }

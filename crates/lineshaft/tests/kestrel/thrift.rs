@@ -1,0 +1,4 @@
+//! Kestrel's thrift service.
+
+mod clients;
+mod socket;
