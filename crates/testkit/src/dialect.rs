@@ -1,4 +1,5 @@
 //! Dialects under test without a server: sessions, a broker and simulated time in one thread.
 
 pub mod fragments;
+pub mod scripts;
 pub mod world;

@@ -1,8 +1,8 @@
 //! Random conversations and the fuzzer's corpus get the same replies however they are cut.
 
-use proptest::collection::vec;
 use proptest::prelude::*;
-use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT, check_corpus};
+use testkit::dialect::fragments::check_corpus;
+use testkit::dialect::scripts::{body, long_line, noise, script};
 
 use crate::fragments::check;
 
@@ -51,25 +51,8 @@ fn command() -> impl Strategy<Value = Vec<u8>> {
     line.prop_map(|line| [&line[..], b"\r\n"].concat())
 }
 
-/// Mostly small, some larger than the limit, with line ends inside.
-fn body() -> impl Strategy<Value = Vec<u8>> {
-    prop_oneof![
-        4 => vec(prop::sample::select(&b"\r\n\0xyz"[..]), 0..8),
-        1 => vec(Just(b'z'), 290..320),
-    ]
-}
-
-fn piece() -> impl Strategy<Value = Vec<u8>> {
-    prop_oneof![
-        12 => command(),
-        1 => vec(any::<u8>(), 0..20),
-        1 => (200..500_usize).prop_map(|len| [&vec![b'x'; len][..], b"\r\n"].concat()),
-        1 => vec(prop::sample::select(&b"\r\n"[..]), 1..5),
-        3 => any::<u8>().prop_map(|client| vec![SWITCH, client]),
-        2 => (0..30_u8).prop_map(|tenths| vec![WAIT, tenths]),
-        1 => Just(vec![HALF_CLOSE]),
-        1 => Just(vec![RECONNECT]),
-    ]
+fn input() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![15 => command(), 1 => long_line(200..500)]
 }
 
 proptest! {
@@ -77,14 +60,13 @@ proptest! {
 
     #[test]
     fn conversations_get_the_same_replies_in_any_fragments(
-        seed in any::<u8>(),
-        pieces in vec(piece(), 0..60),
+        script in script(input(), 60),
     ) {
-        check(&[&[seed], &pieces.concat()[..]].concat());
+        check(&script);
     }
 
     #[test]
-    fn random_bytes_get_the_same_replies_in_any_fragments(script in vec(any::<u8>(), 0..600)) {
+    fn random_bytes_get_the_same_replies_in_any_fragments(script in noise()) {
         check(&script);
     }
 }

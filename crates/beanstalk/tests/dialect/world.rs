@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use broker::Broker;
 use lineshaft_beanstalk::{
     Listener, MAX_JOB_SIZE_DEFAULT, ProcessorTime, Server, ServerInfo, Session,
 };
@@ -26,6 +27,12 @@ impl World {
     /// A server whose slices are so short that long answers take many of them.
     pub(crate) fn with_slices(units: u32) -> Self {
         Self { world: world::World::with_slices(units), listener: listener(MAX_JOB_SIZE_DEFAULT) }
+    }
+
+    /// A server whose log is written only by `commit`.
+    pub(crate) fn over_unwritten(broker: Broker) -> Self {
+        let world = world::World::over_unwritten(broker);
+        Self { world, listener: listener(MAX_JOB_SIZE_DEFAULT) }
     }
 
     /// Opens a connection. Returns its number for the other functions.

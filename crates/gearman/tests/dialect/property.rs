@@ -3,7 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT, check_corpus};
+use testkit::dialect::fragments::{RECONNECT, SWITCH, check_corpus};
+use testkit::dialect::scripts::{long_line, noise, script};
 
 use crate::fragments::{HTTP_CLIENT, check, check_http};
 
@@ -101,18 +102,8 @@ fn http() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-fn piece() -> impl Strategy<Value = Vec<u8>> {
-    prop_oneof![
-        24 => packet(),
-        4 => line(),
-        4 => http(),
-        1 => vec(any::<u8>(), 0..20),
-        1 => (8_000..8_300_usize).prop_map(|len| [&vec![b'x'; len][..], b"\n"].concat()),
-        6 => any::<u8>().prop_map(|client| vec![SWITCH, client]),
-        2 => (0..30_u8).prop_map(|tenths| vec![WAIT, tenths]),
-        1 => Just(vec![HALF_CLOSE]),
-        2 => Just(vec![RECONNECT]),
-    ]
+fn input() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![24 => packet(), 4 => line(), 4 => http(), 1 => long_line(8_000..8_300)]
 }
 
 proptest! {
@@ -120,14 +111,13 @@ proptest! {
 
     #[test]
     fn conversations_get_the_same_replies_in_any_fragments(
-        seed in any::<u8>(),
-        pieces in vec(piece(), 0..60),
+        script in script(input(), 60),
     ) {
-        check(&[&[seed], &pieces.concat()[..]].concat());
+        check(&script);
     }
 
     #[test]
-    fn random_bytes_get_the_same_replies_in_any_fragments(script in vec(any::<u8>(), 0..600)) {
+    fn random_bytes_get_the_same_replies_in_any_fragments(script in noise()) {
         check(&script);
     }
 

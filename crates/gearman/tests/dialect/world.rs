@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use broker::Broker;
 use lineshaft_gearman::{HttpSession, Server, ServerOptions, Session};
 use origin::{Gate, Reach};
 use testkit::dialect::world;
@@ -30,6 +31,11 @@ impl World {
     /// A server whose slices are so short that long answers take many of them.
     pub(crate) fn with_slices(units: u32) -> Self {
         Self { world: world::World::with_slices(units), server: Server::new(options()) }
+    }
+
+    /// A server whose log is written only by `commit`.
+    pub(crate) fn over_unwritten(broker: Broker) -> Self {
+        Self { world: world::World::over_unwritten(broker), server: Server::new(options()) }
     }
 
     /// Opens a connection. Returns its number for the other functions.

@@ -8,7 +8,8 @@ use testkit::conformance::lines::{Case, read_cases};
 use testkit::conformance::suite::play_in_process;
 use testkit::dialect::world::{self, InProcess, START};
 
-use crate::world::{World, connect_memcache, connect_text, options, rules};
+use crate::world::{World, connect_memcache, connect_text, options};
+use testkit::conformance::policies::rules;
 
 /// The rules that a case requires.
 fn rules_for(case: &Case) -> Option<Rules> {

@@ -12,33 +12,26 @@ const LINE_BYTES_MAX: usize = 64 * 1024;
 const ITEM_BYTES_MAX: u32 = 300;
 
 pub(crate) fn check_memcache(script: &[u8]) {
-    check::<Memcache>(script);
+    check::<Small<MEMCACHE>>(script);
 }
 
 pub(crate) fn check_text(script: &[u8]) {
-    check::<Text>(script);
+    check::<Small<TEXT>>(script);
 }
 
-struct Memcache(World);
+const MEMCACHE: bool = false;
+const TEXT: bool = true;
 
-struct Text(World);
+/// A server with small limits, whose clients speak memcache or text.
+struct Small<const SPEAKS_TEXT: bool>(World);
 
-fn small_world() -> World {
-    let options = lineshaft_kestrel::ServerOptions { item_bytes_max: ITEM_BYTES_MAX, ..options() };
-    World::over(testkit::dialect::world::World::memory(), options)
-}
-
-/// The line, and the bytes of data or items that are collected so far.
-fn held_bytes_max(world: &World, connection: usize, sent_bytes: usize) -> Option<usize> {
-    let gathered_max = 2 * (ITEM_BYTES_MAX as usize + LINE_BYTES_MAX);
-    (!world.waits(connection)).then(|| (2 * sent_bytes + 16).min(LINE_BYTES_MAX + gathered_max))
-}
-
-impl Stage for Memcache {
+impl<const SPEAKS_TEXT: bool> Stage for Small<SPEAKS_TEXT> {
     const CLIENTS: usize = 3;
 
     fn new() -> Self {
-        Self(small_world())
+        let options =
+            lineshaft_kestrel::ServerOptions { item_bytes_max: ITEM_BYTES_MAX, ..options() };
+        Self(World::over(testkit::dialect::world::World::memory(), options))
     }
 
     fn world(&mut self) -> &mut testkit::dialect::world::World {
@@ -46,30 +39,13 @@ impl Stage for Memcache {
     }
 
     fn connect(&mut self, _client: usize) -> usize {
-        self.0.connect_memcache()
+        if SPEAKS_TEXT { self.0.connect_text() } else { self.0.connect_memcache() }
     }
 
+    /// The line, and the bytes of data or items that are collected so far.
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
-        held_bytes_max(&self.0, connection, sent_bytes)
-    }
-}
-
-impl Stage for Text {
-    const CLIENTS: usize = 3;
-
-    fn new() -> Self {
-        Self(small_world())
-    }
-
-    fn world(&mut self) -> &mut testkit::dialect::world::World {
-        &mut self.0
-    }
-
-    fn connect(&mut self, _client: usize) -> usize {
-        self.0.connect_text()
-    }
-
-    fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
-        held_bytes_max(&self.0, connection, sent_bytes)
+        let collected_max = 2 * (ITEM_BYTES_MAX as usize + LINE_BYTES_MAX);
+        let waits = self.0.waits(connection);
+        (!waits).then(|| (2 * sent_bytes + 16).min(LINE_BYTES_MAX + collected_max))
     }
 }

@@ -3,7 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT, check_corpus};
+use testkit::dialect::fragments::check_corpus;
+use testkit::dialect::scripts::{body, noise, script};
 
 use crate::fragments::{check_memcache, check_text};
 
@@ -20,7 +21,7 @@ fn options() -> impl Strategy<Value = String> {
 fn memcache_command() -> impl Strategy<Value = Vec<u8>> {
     let verb = select(vec!["delete", "flush", "flush_expired", "dump_stats", "dump_config"]);
     let line = prop_oneof![
-        6 => (queue(), -1..3_i32, data()).prop_map(|(queue, expiry, data)| {
+        6 => (queue(), -1..3_i32, body()).prop_map(|(queue, expiry, data)| {
             let head = format!("set {queue} 0 {expiry} {}\r\n", data.len());
             [head.as_bytes(), &data].concat()
         }),
@@ -60,47 +61,25 @@ fn text_command() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Mostly small, some larger than the limit, with line ends inside.
-fn data() -> impl Strategy<Value = Vec<u8>> {
-    prop_oneof![
-        4 => vec(select(&b"\r\n\0xyz"[..]), 0..8),
-        1 => vec(Just(b'z'), 290..320),
-    ]
-}
-
-fn piece(command: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
-    prop_oneof![
-        12 => command,
-        1 => vec(any::<u8>(), 0..20),
-        1 => vec(select(&b"\r\n"[..]), 1..5),
-        3 => any::<u8>().prop_map(|client| vec![SWITCH, client]),
-        2 => (0..30_u8).prop_map(|tenths| vec![WAIT, tenths]),
-        1 => Just(vec![HALF_CLOSE]),
-        1 => Just(vec![RECONNECT]),
-    ]
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn memcache_conversations_get_the_same_replies_in_any_fragments(
-        seed in any::<u8>(),
-        pieces in vec(piece(memcache_command()), 0..60),
+        script in script(memcache_command(), 60),
     ) {
-        check_memcache(&[&[seed], &pieces.concat()[..]].concat());
+        check_memcache(&script);
     }
 
     #[test]
     fn text_conversations_get_the_same_replies_in_any_fragments(
-        seed in any::<u8>(),
-        pieces in vec(piece(text_command()), 0..60),
+        script in script(text_command(), 60),
     ) {
-        check_text(&[&[seed], &pieces.concat()[..]].concat());
+        check_text(&script);
     }
 
     #[test]
-    fn random_bytes_get_the_same_replies_in_any_fragments(script in vec(any::<u8>(), 0..600)) {
+    fn random_bytes_get_the_same_replies_in_any_fragments(script in noise()) {
         check_memcache(&script);
         check_text(&script);
     }

@@ -4,9 +4,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use broker::policy::{Rule, Rules, Setting, WhenFull};
 use broker::{SessionId, Turn};
 use lineshaft_kestrel::{Controls, MemcacheSession, Server, ServerOptions, TextSession};
+use testkit::conformance::policies::rules;
 use testkit::dialect::world;
 
 /// A world whose connections speak Kestrel's line protocols.
@@ -39,24 +39,6 @@ pub(crate) fn options() -> ServerOptions {
     ServerOptions { started: world::START, ..ServerOptions::default() }
 }
 
-/// The policies that cases with the tag `policies` need.
-pub(crate) fn rules() -> Rules {
-    let name = |name: &str| Box::from(name.as_bytes());
-    let destinations = [name("kt_dest1"), name("kt_dest2")].into();
-    let discarding = [Setting::JobsMax(Some(3)), Setting::WhenFull(WhenFull::DropOldest)];
-    Rules(vec![
-        Rule::new(["kt_max1"], [Setting::JobsMax(Some(1))]),
-        Rule::new(["kt_size510"], [Setting::BytesMax(Some(510))]),
-        Rule::new(["kt_item128"], [Setting::ItemBytesMax(Some(128))]),
-        Rule::new(["kt_discard3"], discarding),
-        Rule::new(["kt_age1"], [Setting::AgeMax(Some(1_000))]),
-        Rule::new(["kt_fanonly"], [Setting::FanoutOnly(true)]),
-        Rule::new(["kt_jobs"], [Setting::ExpireTo(Some(name("kt_expired")))]),
-        Rule::new(["kt_sweep*"], [Setting::ExpireSweep(Some(1))]),
-        Rule::new(["kt_alias"], [Setting::Alias(destinations)]),
-    ])
-}
-
 impl World {
     pub(crate) fn new() -> Self {
         Self::over(world::World::memory(), options())
@@ -82,11 +64,6 @@ impl World {
     pub(crate) fn ask_once(&mut self, bytes: &str) -> String {
         let client = self.connect_memcache();
         self.say(client, bytes)
-    }
-
-    /// Sends, and returns the immediate reply.
-    pub(crate) fn say(&mut self, client: usize, bytes: &str) -> String {
-        String::from_utf8_lossy(&self.ask(client, bytes.as_bytes())).into_owned()
     }
 
     pub(crate) fn shutdowns(&self) -> u32 {

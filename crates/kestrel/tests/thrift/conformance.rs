@@ -10,7 +10,8 @@ use testkit::conformance::thrift::codec::{STYLES, Style};
 use testkit::conformance::thrift::read_cases;
 use testkit::dialect::world::{InProcess, START, World};
 
-use crate::world::{connect, rules, server};
+use crate::world::{connect, server};
+use testkit::conformance::policies::rules;
 
 fn play(styles: &[Style], open: impl Fn() -> World) {
     let cases = read_cases(styles).expect("the corpus is readable");

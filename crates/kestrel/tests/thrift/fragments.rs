@@ -7,7 +7,8 @@ use lineshaft_kestrel::{Server, ServerOptions};
 use testkit::dialect::fragments::{Stage, check};
 use testkit::dialect::world::World;
 
-use crate::world::{connect, rules, server};
+use crate::world::{connect, server};
+use testkit::conformance::policies::rules;
 
 /// Small, so that a test can send calls that are too long.
 const CALL_BYTES_MAX: u32 = 10_000;

@@ -3,7 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT, check_corpus};
+use testkit::dialect::fragments::check_corpus;
+use testkit::dialect::scripts::{noise, script};
 
 use crate::fragments::check_script;
 use testkit::conformance::thrift::codec::{CALL, ONEWAY, STYLES, Style, Value, message};
@@ -47,33 +48,27 @@ fn styles() -> impl Strategy<Value = Style> {
     select(STYLES.to_vec())
 }
 
-/// A part of a script.
-fn part() -> impl Strategy<Value = Vec<u8>> {
+/// Calls, of which some have a wrong byte.
+fn input() -> impl Strategy<Value = Vec<u8>> {
     let broken = (calls(), any::<prop::sample::Index>(), any::<u8>());
-    prop_oneof![
-        30 => calls(),
-        1 => broken.prop_map(|(mut call, place, byte)| {
-            let place = place.index(call.len());
-            call[place] = byte;
-            call
-        }),
-        1 => vec(any::<u8>(), 0..30),
-        4 => (0..3_u8).prop_map(|client| vec![SWITCH, client]),
-        3 => (0..15_u8).prop_map(|tenths| vec![WAIT, tenths]),
-        1 => select(vec![vec![HALF_CLOSE], vec![RECONNECT]]),
-    ]
+    let broken = broken.prop_map(|(mut call, place, byte)| {
+        let place = place.index(call.len());
+        call[place] = byte;
+        call
+    });
+    prop_oneof![30 => calls(), 1 => broken]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn a_conversation_in_fragments(seed in any::<u8>(), parts in vec(part(), 0..40)) {
-        check_script(&[&[seed][..], &parts.concat()].concat());
+    fn a_conversation_in_fragments(script in script(input(), 40)) {
+        check_script(&script);
     }
 
     #[test]
-    fn any_bytes_at_all(script in vec(any::<u8>(), 0..300)) {
+    fn any_bytes_at_all(script in noise()) {
         check_script(&script);
     }
 }
