@@ -10,7 +10,6 @@ mod args;
 mod beanstalk_client;
 mod compare;
 mod driver;
-mod gearman_trip;
 mod idle;
 mod interrupt;
 mod latency;

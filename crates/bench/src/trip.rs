@@ -3,14 +3,17 @@
 //! One thread and blocking sockets: it measures one put at a time on a quiet server. So there is
 //! nothing to multiplex, and no poll between the reply and the clock.
 
+mod beanstalk;
+mod gearman;
+mod pair;
+
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use self::pair::RoundTrip;
 use crate::args::Protocol;
-use crate::beanstalk_client::Client;
-use crate::gearman_trip::GearmanPair;
 use crate::interrupt;
 use crate::latency::{Latency, LatencySummary};
 use crate::meter::Meter;
@@ -35,18 +38,6 @@ pub(crate) struct TripPlan<'a> {
 pub(crate) struct TripReport {
     pub(crate) trips: u64,
     pub(crate) latency: LatencySummary,
-}
-
-/// A producer, and a consumer that waits for its jobs.
-pub(crate) trait RoundTrip {
-    /// Makes one trip. Returns its end time. The consumer then waits for the next trip.
-    fn trip(&mut self) -> anyhow::Result<Instant>;
-}
-
-struct Pair {
-    producer: Client,
-    consumer: Client,
-    request: Vec<u8>,
 }
 
 /// The trips to one server.
@@ -111,55 +102,14 @@ fn open_pair(
     index: usize,
 ) -> anyhow::Result<Box<dyn RoundTrip>> {
     match plan.protocol {
-        Protocol::Beanstalk => Ok(Box::new(open_beanstalk_pair(plan, address, index)?)),
-        Protocol::Gearman => Ok(Box::new(GearmanPair::open(address, index, plan.body_bytes)?)),
+        Protocol::Beanstalk => {
+            Ok(Box::new(beanstalk::Pair::open(address, index, plan.body_bytes)?))
+        }
+        Protocol::Gearman => Ok(Box::new(gearman::Pair::open(address, index, plan.body_bytes)?)),
         Protocol::Memcache | Protocol::Thrift | Protocol::Redis => {
             anyhow::bail!("trip speaks beanstalk or gearman")
         }
     }
-}
-
-fn open_beanstalk_pair(
-    plan: &TripPlan<'_>,
-    address: SocketAddr,
-    index: usize,
-) -> anyhow::Result<Pair> {
-    let tube = format!("bench-trip-{index}");
-    let mut producer = Client::connect(address)?;
-    producer.enter(&tube)?;
-    // An old job's arrival would be taken for that of a job that is put here.
-    for state in ["ready", "delayed", "reserved"] {
-        let count = producer.tube_figure(&tube, &format!("current-jobs-{state}"))?;
-        anyhow::ensure!(
-            count == 0,
-            "the queue {tube} has jobs ({count} {state}), but trip needs an empty one; empty it \
-             with `lineshaft work {tube} --drain -- true`"
-        );
-    }
-    let mut consumer = Client::connect(address)?;
-    consumer.enter(&tube)?;
-    consumer.send(b"reserve\r\n")?;
-    Ok(Pair { producer, consumer, request: put_request(plan.body_bytes) })
-}
-
-impl RoundTrip for Pair {
-    fn trip(&mut self) -> anyhow::Result<Instant> {
-        self.producer.send(&self.request)?;
-        let job = self.consumer.reserved()?;
-        let arrived = Instant::now();
-        let job = job.ok_or_else(|| anyhow::anyhow!("a reserve without a timeout timed out"))?;
-        self.producer.expect("INSERTED")?;
-        self.consumer.send(format!("delete {}\r\nreserve\r\n", job.id).as_bytes())?;
-        self.consumer.expect("DELETED")?;
-        Ok(arrived)
-    }
-}
-
-fn put_request(body_bytes: usize) -> Vec<u8> {
-    let mut request = format!("put 1024 0 120 {body_bytes}\r\n").into_bytes();
-    request.resize(request.len() + body_bytes, b'x');
-    request.extend_from_slice(b"\r\n");
-    request
 }
 
 /// Sleeps most of the time and spins the rest, because a sleep alone ends some 60 µs late.

@@ -4,24 +4,10 @@
 //! Invariants: no server and no folder outlives the run, even after a failure. A figure is never
 //! shown if one of its rounds failed.
 
-mod bare_sync;
-mod burst;
-mod document;
-mod fill;
-mod gearman;
-mod heavy;
 mod lab;
-mod lateness;
-mod memory;
-mod memory_limit;
-mod quiet;
-mod restart;
-mod result;
-mod rows;
-mod server;
-mod sizes;
-mod wire;
-mod work;
+mod measure;
+mod outcome;
+mod plan;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -30,11 +16,13 @@ use std::io::Write;
 use anyhow::Context;
 
 use self::lab::Lab;
-use self::result::{CellResult, Comparison, Results};
-use self::rows::{Row, Verdict};
-use self::server::Programs;
-use self::sizes::Sizes;
-use self::work::Cell;
+use self::lab::server::Programs;
+use self::outcome::result::{CellResult, Comparison, Results};
+use self::outcome::{document, result};
+use self::plan::row::{Row, Verdict};
+use self::plan::rows;
+use self::plan::sizes::Sizes;
+use self::plan::work::Cell;
 use crate::args::CompareArgs;
 use crate::machine::Machine;
 use crate::{interrupt, process};
@@ -51,7 +39,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
         appending.with_context(|| format!("cannot write {}", path.display()))?;
     }
     let programs = programs(args)?;
-    let left_out = gearman::without_missing(&mut rows, &programs.gearmand);
+    let left_out = plan::without_missing(&mut rows, &programs.gearmand);
     let versions = versions(&programs);
     let scratch = args.scratch.clone().unwrap_or_else(std::env::temp_dir);
     let machine = Machine::here(&scratch);
@@ -113,7 +101,7 @@ fn selected(names: &[String]) -> anyhow::Result<Vec<Row>> {
         );
     }
     let wanted = |row: &Row| match names {
-        [] => row.id != gearman::MANY_FUNCTIONS,
+        [] => row.id != plan::MANY_FUNCTIONS,
         names => names.iter().any(|name| row.id.eq_ignore_ascii_case(name)),
     };
     Ok(all.into_iter().filter(wanted).collect())
@@ -198,7 +186,7 @@ fn command_line() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::work::{BEANSTALKD, LINESHAFT, Shape, Work};
+    use super::plan::work::{BEANSTALKD, LINESHAFT, Shape, Work};
     use super::*;
 
     #[test]

@@ -1,23 +1,15 @@
-//! The rows of Gearman: goals relative to gearmand, and the measurements that only Gearman has.
+//! The rows of Gearman: goals relative to gearmand.
 
 use std::path::Path;
-use std::time::Duration;
 
-use super::lab::{BODY_BYTES, Lab};
-use super::rows::{Goal, Row, cell, rate, row, shape};
-use super::server::Server;
-use super::sizes::{Bounds, Span};
-use super::work::{Keeping, Metric, Peer, Sample, Shape, Side, Work};
-use crate::modes::{submit_drivers, work_drivers};
-
-/// The function of all jobs.
-const FUNCTION: &str = "bench";
+use super::row::{Goal, Row, cell, rate, row, shape};
+use super::work::{Keeping, Metric, Peer, Side, Work};
 
 /// The rows about workers of many functions. They take minutes, so they run only if they are named.
-pub(super) const MANY_FUNCTIONS: &str = "M6b";
+pub(crate) const MANY_FUNCTIONS: &str = "M6b";
 
 /// Lineshaft's Gearman side against gearmand.
-pub(super) fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     use Goal::RatioAtLeast as AtLeast;
     let [in_memory, synced] = [Keeping::Memory, Keeping::SyncAlways]
         .map(|keeping| Peer::Lineshaft(Side::Gearman, keeping));
@@ -58,7 +50,7 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 /// Removes the rows that need gearmand if its program is missing. Returns their names.
-pub(super) fn without_missing(rows: &mut Vec<Row>, gearmand: &Path) -> Option<String> {
+pub(crate) fn without_missing(rows: &mut Vec<Row>, gearmand: &Path) -> Option<String> {
     if gearmand.exists() {
         return None;
     }
@@ -69,22 +61,6 @@ pub(super) fn without_missing(rows: &mut Vec<Row>, gearmand: &Path) -> Option<St
     rows.retain(|row| !needs(row));
     let program = gearmand.display();
     (!ids.is_empty()).then(|| format!("Left out ({}): there is no {program}", ids.join(", ")))
-}
-
-/// Background submits.
-pub(super) fn submit(lab: &Lab, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
-    let drivers = submit_drivers(FUNCTION, shape.connections as usize, BODY_BYTES);
-    lab.throughput(server, drivers, shape, lab.sizes.span())
-}
-
-/// Workers that take jobs from a queue that is already long.
-pub(super) fn grab(lab: &Lab, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
-    let submits = submit_drivers(FUNCTION, 50, BODY_BYTES);
-    lab.load(server, submits, 32, Bounds::exactly(lab.sizes.backlog_jobs))?;
-    // There is no warm-up, because a fast server would empty the queue before the measurement
-    // begins.
-    let workers = work_drivers(FUNCTION, shape.connections as usize);
-    lab.throughput(server, workers, shape, Span { warm_up: Duration::ZERO, ..lab.sizes.span() })
 }
 
 #[cfg(test)]

@@ -9,34 +9,31 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::fill;
-use super::heavy::{Heavy, HeavyLoad};
-use super::lab::Lab;
-use super::result::median;
-use super::server::Server;
-use super::work::{Metric, Sample};
+use super::heavy::{HeavyLoad, prepare};
 use crate::beanstalk_client::Client;
+use crate::compare::lab::Lab;
+use crate::compare::lab::fill;
+use crate::compare::lab::server::Server;
+use crate::compare::outcome::result::median;
+use crate::compare::plan::heavy::Heavy;
+use crate::compare::plan::work::{Metric, Sample};
 use crate::interrupt;
 use crate::latency::Latency;
 
 /// The pause between two rounds of the quiet client.
 const REST: Duration = Duration::from_millis(2);
-/// Judged only on a server without a log. With a log, a client that syncs waits until the disk has
-/// written the large bodies that came before. The run measures that, too, but no server can improve
-/// it.
-pub(super) const IN_MEMORY: [Heavy; 1] = [Heavy::LargeBodies];
 /// The loops run this long before the measurement begins.
 const BURDEN_BEFORE: Duration = Duration::from_millis(200);
 
 /// Fills the server, and measures all loads in turn.
-pub(super) fn beside_all(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
+pub(crate) fn beside_all(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     fill(lab, server)?;
     beside_each(lab, server, &Heavy::ALL)
 }
 
 /// Measures the loads that are the server's own work, not the disk's.
-pub(super) fn in_memory(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
-    beside_each(lab, server, &IN_MEMORY)
+pub(crate) fn in_memory(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
+    beside_each(lab, server, &Heavy::IN_MEMORY)
 }
 
 fn beside_each(lab: &Lab, server: &Server, loads: &[Heavy]) -> anyhow::Result<Sample> {
@@ -50,7 +47,7 @@ fn beside_each(lab: &Lab, server: &Server, loads: &[Heavy]) -> anyhow::Result<Sa
         let mut before = Latency::new();
         cycle(&mut client, span / 2, REST, &mut before)?;
         alone.push(before.summary().p99_us);
-        let load = heavy.prepare(lab, server).with_context(|| heavy.to_string())?;
+        let load = prepare(heavy, lab, server).with_context(|| heavy.to_string())?;
         let beside = beside(load, &mut client, span).with_context(|| heavy.to_string())?;
         sample.insert(Metric::QuietP99Micros(heavy), beside.summary().p99_us);
         sample.insert(Metric::QuietLongestMicros(heavy), beside.summary().max_us);
@@ -67,7 +64,7 @@ fn beside_each(lab: &Lab, server: &Server, loads: &[Heavy]) -> anyhow::Result<Sa
 }
 
 /// The quiet client, with its own tube.
-pub(super) fn connect(server: &Server) -> anyhow::Result<Client> {
+pub(crate) fn connect(server: &Server) -> anyhow::Result<Client> {
     let mut client = Client::connect(server.address)?;
     client.enter("quiet")?;
     Ok(client)
@@ -110,7 +107,7 @@ fn beside(load: HeavyLoad, client: &mut Client, span: Duration) -> anyhow::Resul
 }
 
 /// Rounds of the quiet client for this long, with a pause after each.
-pub(super) fn cycle(
+pub(crate) fn cycle(
     client: &mut Client,
     span: Duration,
     rest: Duration,

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::super::wire::{Wire, packet};
 use super::HeavyLoad;
+use crate::compare::lab::wire::{Wire, packet};
 use crate::driver::packets::kind;
 
 /// The number of connections that wait for one job, and how often each of them joined it, which is
@@ -43,7 +43,7 @@ fn echo() -> Vec<u8> {
 }
 
 /// Opens workers that only have to be listed.
-pub(super) fn many_registrations(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn many_registrations(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut load = HeavyLoad::default();
     for _ in 0..LISTED_WORKERS {
         load.held.push(register(address)?.into_stream());
@@ -63,7 +63,7 @@ fn again(mut wire: Wire, mut requests: Vec<u8>) -> anyhow::Result<HeavyLoad> {
 }
 
 /// A worker that holds many jobs unregisters their function, and registers it again.
-pub(super) fn cannot_do(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn cannot_do(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     const FUNCTION: &[u8] = b"heavy-held";
     let mut wire = Wire::connect(address)?;
     wire.send(&packet(kind::CAN_DO, FUNCTION))?;
@@ -79,19 +79,19 @@ pub(super) fn cannot_do(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
 }
 
 /// A worker registers for many functions again.
-pub(super) fn reset_abilities(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn reset_abilities(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let wire = register(address)?;
     again(wire, [packet(RESET_ABILITIES, b""), registrations()].concat())
 }
 
 /// A worker of many functions looks for a job, finds none, and sleeps.
-pub(super) fn grab_and_sleep(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn grab_and_sleep(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let wire = register(address)?;
     again(wire, [packet(kind::GRAB_JOB, b""), packet(kind::PRE_SLEEP, b"")].concat().repeat(20))
 }
 
 /// A worker sends data to many clients that joined one job.
-pub(super) fn news_to_many(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn news_to_many(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let (connections, joins) = WATCHERS;
     let mut disconnects = Vec::new();
     let submit = packet(kind::SUBMIT_JOB, b"heavy-news\0key\0");

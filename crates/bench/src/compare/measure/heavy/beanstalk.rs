@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::super::wire::Wire;
 use super::HeavyLoad;
+use crate::compare::lab::wire::Wire;
+use crate::compare::plan::heavy::{EXPIRED_AGE, EXPIRED_TUBE};
 
 /// The number of tubes that one `reserve` looks at.
 const WATCHED_TUBES: u32 = 5_000;
@@ -12,23 +13,11 @@ const WATCHED_TUBES: u32 = 5_000;
 const BATCH_JOBS: usize = 1000;
 /// The number of jobs that expire together.
 const EXPIRED_JOBS: usize = 2000;
-/// A tube whose jobs live for [`EXPIRED_AGE`]. After that they stay at its head until a client
-/// requests a job.
-const EXPIRED_TUBE: &str = "heavy-expired";
-const EXPIRED_AGE: Duration = Duration::from_millis(10);
 /// The pause after a batch of kicks. Without it the row would measure a disk that writes at full
 /// speed.
 const KICK_REST: Duration = Duration::from_millis(10);
 
-/// The policy of [`EXPIRED_TUBE`], in the form of the configuration.
-pub(in crate::compare) fn expiry_policy() -> String {
-    let age = EXPIRED_AGE.as_millis();
-    format!(
-        "[[policy]]\nmatch = \"{EXPIRED_TUBE}\"\nlimits = {{ age = \"{age}ms\" }}\nexpire_sweep = 1\n"
-    )
-}
-
-pub(super) fn reserve_over_tubes(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn reserve_over_tubes(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
     let watch = |tube: u32| format!("watch empty-{tube}\r\n").into_bytes();
@@ -44,7 +33,7 @@ pub(super) fn reserve_over_tubes(address: SocketAddr) -> anyhow::Result<HeavyLoa
 }
 
 /// Puts jobs, lets them expire, and reserves. The requests find all of them at the head.
-pub(super) fn reserve_over_expired(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn reserve_over_expired(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     // Each reserve ends as many jobs as a slice of work allows.
     const RESERVES: usize = 4;
     let mut wire = Wire::connect(address)?;
@@ -65,7 +54,7 @@ pub(super) fn reserve_over_expired(address: SocketAddr) -> anyhow::Result<HeavyL
 }
 
 /// Puts delayed jobs and kicks them. The ready jobs accumulate.
-pub(super) fn kick(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn kick(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
     wire.send(b"use heavy-kick\r\n")?;
@@ -81,7 +70,7 @@ pub(super) fn kick(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
 }
 
 /// Reserves jobs, and closes the connection.
-pub(super) fn closes(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn closes(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     wire.send(b"use heavy-close\r\n")?;
     wire.read_lines(1)?;

@@ -10,7 +10,7 @@ use crate::interrupt;
 const AT_ONCE: usize = 2000;
 
 /// Sends requests. Each reply has this many lines.
-pub(super) fn lines(
+pub(crate) fn lines(
     address: SocketAddr,
     requests: u64,
     lines_each: usize,
@@ -28,7 +28,7 @@ pub(super) fn lines(
 }
 
 /// Sends Gearman packets.
-pub(super) fn packets(
+pub(crate) fn packets(
     address: SocketAddr,
     requests: u64,
     request: impl Fn(u64) -> Vec<u8>,
@@ -47,6 +47,6 @@ pub(super) fn packets(
 }
 
 /// A background job with a key.
-pub(super) fn submit(function: &str, key: u64, body: &str) -> Vec<u8> {
+pub(crate) fn submit(function: &str, key: u64, body: &str) -> Vec<u8> {
     packet(kind::SUBMIT_JOB_BG, format!("{function}\0key-{key}\0{body}").as_bytes())
 }

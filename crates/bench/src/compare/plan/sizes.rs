@@ -5,40 +5,43 @@ use std::time::Duration;
 use crate::args::CompareArgs;
 use crate::process;
 
+/// The memory limit of a server that has one, in bytes.
+pub(crate) const MEMORY_LIMIT: u64 = 1 << 30;
+
 /// The number of turns of each server when servers are loaded in turn. Each turn is a part of the
 /// usual time.
-pub(super) const TURNS: u32 = 5;
+pub(crate) const TURNS: u32 = 5;
 
 /// Upper bound of a run that ends by a count.
 const COUNTED_RUN_MAX: Duration = Duration::from_mins(5);
 
 /// The sizes of a run.
 #[derive(Clone, Debug)]
-pub(super) struct Sizes {
-    pub(super) duration: Duration,
-    pub(super) warm_up: Duration,
-    pub(super) trip: Duration,
+pub(crate) struct Sizes {
+    pub(crate) duration: Duration,
+    pub(crate) warm_up: Duration,
+    pub(crate) trip: Duration,
     /// The most jobs that are put for a take measurement. Filling ends earlier if it takes long.
-    pub(super) fill_jobs: u64,
+    pub(crate) fill_jobs: u64,
     /// The number of queued jobs when Gearman's workers begin to take.
-    pub(super) backlog_jobs: u64,
-    pub(super) memory_jobs: u64,
+    pub(crate) backlog_jobs: u64,
+    pub(crate) memory_jobs: u64,
     /// The number of jobs and queues of a server that gets heavy requests.
-    pub(super) heavy_jobs: u64,
-    pub(super) heavy_queues: u64,
+    pub(crate) heavy_jobs: u64,
+    pub(crate) heavy_queues: u64,
     /// The number of jobs that become ready at one moment.
-    pub(super) burst_jobs: u64,
-    pub(super) restart_jobs: u64,
-    pub(super) idle_connections: usize,
+    pub(crate) burst_jobs: u64,
+    pub(crate) restart_jobs: u64,
+    pub(crate) idle_connections: usize,
     /// The number of idle connections beside a quiet client.
-    pub(super) idle_beside: usize,
+    pub(crate) idle_beside: usize,
     /// The number of timers of each kind in a lateness measurement.
-    pub(super) timers: usize,
+    pub(crate) timers: usize,
 }
 
 impl Sizes {
     /// Sizes of a full run.
-    pub(super) fn full(duration: Duration) -> Self {
+    pub(crate) fn full(duration: Duration) -> Self {
         let files = process::raise_file_limit() as usize;
         Self {
             duration,
@@ -59,12 +62,12 @@ impl Sizes {
     }
 
     /// The time of a throughput measurement.
-    pub(super) fn span(&self) -> Span {
+    pub(crate) fn span(&self) -> Span {
         Span { warm_up: self.warm_up, duration: self.duration }
     }
 
     /// Sizes for a full or a quick run.
-    pub(super) fn new(args: &CompareArgs) -> anyhow::Result<Self> {
+    pub(crate) fn new(args: &CompareArgs) -> anyhow::Result<Self> {
         let duration = crate::modes::seconds(args.seconds)?;
         let full = Self::full(duration);
         if !args.quick {
@@ -90,10 +93,10 @@ impl Sizes {
 
 /// Time of a throughput measurement.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(crate) struct Span {
     /// The time at the beginning that is not measured.
-    pub(super) warm_up: Duration,
-    pub(super) duration: Duration,
+    pub(crate) warm_up: Duration,
+    pub(crate) duration: Duration,
 }
 
 impl std::ops::Div<u32> for Span {
@@ -106,16 +109,16 @@ impl std::ops::Div<u32> for Span {
 
 /// When the measurement of a load begins, and when it ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    pub(super) count: Option<u64>,
-    pub(super) duration: Duration,
-    pub(super) least: u64,
-    pub(super) warm_up: Duration,
+pub(crate) struct Bounds {
+    pub(crate) count: Option<u64>,
+    pub(crate) duration: Duration,
+    pub(crate) least: u64,
+    pub(crate) warm_up: Duration,
 }
 
 impl Bounds {
     /// Exactly `count` operations.
-    pub(super) fn exactly(count: u64) -> Self {
+    pub(crate) fn exactly(count: u64) -> Self {
         Self { count: Some(count), duration: COUNTED_RUN_MAX, least: 0, warm_up: Duration::ZERO }
     }
 }

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 
-use super::lab::Lab;
-use super::server::Server;
-use super::wire::packet;
-use super::work::{Metric, Sample};
-use super::{fill, quiet};
+use super::quiet;
 use crate::beanstalk_client::Client;
+use crate::compare::lab::Lab;
+use crate::compare::lab::fill;
+use crate::compare::lab::server::Server;
+use crate::compare::lab::wire::packet;
+use crate::compare::plan::work::{Metric, Sample};
 use crate::interrupt;
 use crate::latency::Latency;
 
@@ -27,7 +28,7 @@ const REST: Duration = Duration::from_micros(100);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Submits the jobs, waits for their moment, and measures until all jobs are ready.
-pub(super) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
+pub(crate) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     let jobs = lab.sizes.burst_jobs;
     lab.meter().show("jobs are submitted that become ready at one moment".to_owned());
     let due = Duration::from_secs((now()? + LEAD).as_secs());

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::super::wire::{self, Wire};
 use super::HeavyLoad;
+use crate::compare::lab::wire::{self, Wire};
 
 /// The children of the parent that gets the puts, which is the maximum.
 const CHILDREN: u32 = 256;
@@ -15,7 +15,7 @@ const FLUSHED_ITEMS: usize = 1000;
 /// The pause after a flush, for the same reason as after a batch of kicks.
 const FLUSH_REST: Duration = Duration::from_millis(10);
 
-pub(super) fn put_to_children(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn put_to_children(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
     let look = |child: u32| format!("GET heavy-parent+{child}\r\n").into_bytes();
@@ -30,7 +30,7 @@ pub(super) fn put_to_children(address: SocketAddr) -> anyhow::Result<HeavyLoad> 
 }
 
 /// Puts items, and flushes all queues of items.
-pub(super) fn flush_all(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn flush_all(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
     let mut requests = b"SET heavy-flush 0 0 1\r\nx\r\n".repeat(FLUSHED_ITEMS);
@@ -44,7 +44,7 @@ pub(super) fn flush_all(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
 }
 
 /// Changes the status back and forth. A stricter status would refuse the quiet client, too.
-pub(super) fn change_status(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn change_status(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
     let once = move || {
@@ -55,6 +55,6 @@ pub(super) fn change_status(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
 }
 
 /// Requests a page of the admin commands.
-pub(super) fn page(address: SocketAddr, path: &'static str) -> HeavyLoad {
+pub(crate) fn page(address: SocketAddr, path: &'static str) -> HeavyLoad {
     HeavyLoad::of(move || wire::page(address, path).map(|_| ()), Vec::new())
 }

@@ -9,7 +9,7 @@ use super::heavy::Heavy;
 
 /// A server under test, with its relevant settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Peer {
+pub(crate) enum Peer {
     Lineshaft(Side, Keeping),
     Beanstalkd(Binlog),
     /// gearmand, with an `SQLite` file for background jobs, or without one.
@@ -24,7 +24,7 @@ pub(super) enum Peer {
 
 /// The protocol in which Lineshaft gets its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Beanstalk,
     Gearman,
     Memcache,
@@ -40,7 +40,7 @@ pub(super) enum Side {
 
 /// What Lineshaft waits for before it replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Keeping {
+pub(crate) enum Keeping {
     /// There is no log.
     Memory,
     /// The change is on stable storage before the reply.
@@ -49,18 +49,18 @@ pub(super) enum Keeping {
 
 /// The log of beanstalkd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Binlog {
+pub(crate) enum Binlog {
     None,
     /// Synced at most every 50 ms, its default.
     Usual,
     EachWrite,
 }
 
-pub(super) const LINESHAFT: Peer = Peer::Lineshaft(Side::Beanstalk, Keeping::Memory);
-pub(super) const LINESHAFT_DURABLE: Peer = Peer::Lineshaft(Side::Beanstalk, Keeping::SyncAlways);
-pub(super) const BEANSTALKD: Peer = Peer::Beanstalkd(Binlog::None);
-pub(super) const BEANSTALKD_LOG: Peer = Peer::Beanstalkd(Binlog::Usual);
-pub(super) const BEANSTALKD_EACH_WRITE: Peer = Peer::Beanstalkd(Binlog::EachWrite);
+pub(crate) const LINESHAFT: Peer = Peer::Lineshaft(Side::Beanstalk, Keeping::Memory);
+pub(crate) const LINESHAFT_DURABLE: Peer = Peer::Lineshaft(Side::Beanstalk, Keeping::SyncAlways);
+pub(crate) const BEANSTALKD: Peer = Peer::Beanstalkd(Binlog::None);
+pub(crate) const BEANSTALKD_LOG: Peer = Peer::Beanstalkd(Binlog::Usual);
+pub(crate) const BEANSTALKD_EACH_WRITE: Peer = Peer::Beanstalkd(Binlog::EachWrite);
 
 impl fmt::Display for Peer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,9 +95,9 @@ impl fmt::Display for Peer {
 
 /// Connections × operations in flight on each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Shape {
-    pub(super) connections: u32,
-    pub(super) depth: u32,
+pub(crate) struct Shape {
+    pub(crate) connections: u32,
+    pub(crate) depth: u32,
 }
 
 impl fmt::Display for Shape {
@@ -108,7 +108,7 @@ impl fmt::Display for Shape {
 
 /// A measurement. The order is the order within a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Work {
+pub(crate) enum Work {
     Put(Shape),
     Take(Shape),
     /// A `use` before each put, over this many queues, which all exist already.
@@ -148,7 +148,7 @@ pub(super) enum Work {
 impl Work {
     /// Whether servers run side by side and are measured moment by moment, so that all have the
     /// same machine.
-    pub(super) fn is_measured_in_turn(self) -> bool {
+    pub(crate) fn is_measured_in_turn(self) -> bool {
         match self {
             Work::PutAmong(..)
             | Work::TakeAmong(..)
@@ -215,7 +215,7 @@ impl fmt::Display for Work {
 impl Work {
     /// Whether the two are measured together: they are the same work, or the same work with another
     /// number of queues.
-    pub(super) fn goes_with(self, other: Self) -> bool {
+    pub(crate) fn goes_with(self, other: Self) -> bool {
         match (self, other) {
             (Work::PutAmong(one, _), Work::PutAmong(two, _))
             | (Work::TakeAmong(one, _), Work::TakeAmong(two, _)) => one == two,
@@ -226,16 +226,16 @@ impl Work {
 
 /// One measurement on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Cell {
+pub(crate) struct Cell {
     /// The first field, so that cells of one measurement are together in a round.
-    pub(super) work: Work,
-    pub(super) peer: Peer,
+    pub(crate) work: Work,
+    pub(crate) peer: Peer,
 }
 
 /// A figure of a measurement. Its name contains the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Metric {
+pub(crate) enum Metric {
     OperationsPerSecond,
     CpuMicrosPerOperation,
     /// The part of the server's processor time in which a thread held the broker's lock.
@@ -267,7 +267,7 @@ pub(super) enum Metric {
 
 impl Metric {
     /// The figure in readable form.
-    pub(super) fn show(self, value: f64) -> String {
+    pub(crate) fn show(self, value: f64) -> String {
         match self {
             Metric::OperationsPerSecond => format!("{}/s", crate::table::show_count(value)),
             Metric::CpuMicrosPerOperation => format!("{} µs", crate::table::three_digits(value)),
@@ -292,7 +292,7 @@ impl Metric {
     }
 
     /// The name of the figure in words.
-    pub(super) fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         let name = match self {
             Metric::OperationsPerSecond => "rate",
             Metric::CpuMicrosPerOperation => "server CPU per operation",
@@ -319,4 +319,4 @@ impl Metric {
 }
 
 /// The figures of one measurement.
-pub(super) type Sample = BTreeMap<Metric, f64>;
+pub(crate) type Sample = BTreeMap<Metric, f64>;

@@ -4,10 +4,10 @@ use std::net::TcpStream;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::lab::Lab;
-use super::server::Server;
-use super::sizes::Bounds;
-use super::work::{Metric, Sample};
+use crate::compare::lab::Lab;
+use crate::compare::lab::server::Server;
+use crate::compare::plan::sizes::Bounds;
+use crate::compare::plan::work::{Metric, Sample};
 use crate::driver::{Beanstalk, Cursor, Driver, IdSink};
 use crate::idle::{self, Greeting};
 use crate::{interrupt, process, wake};
@@ -18,7 +18,7 @@ const BODY_BYTES: usize = 100;
 const GIVE_BACK: Duration = Duration::from_secs(3);
 
 /// Puts jobs, deletes them in random order, and reads the server's memory before, between and after.
-pub(super) fn jobs(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
+pub(crate) fn jobs(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     let count = lab.sizes.memory_jobs;
     let ids = IdSink::default();
     // Memory for connections and their buffers is in use before the first reading.
@@ -77,13 +77,13 @@ fn shuffle(ids: &mut [u64]) {
 }
 
 /// The memory of idle connections.
-pub(super) fn idle_connections(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
+pub(crate) fn idle_connections(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     Ok(open_idle(lab, server, &Greeting::beanstalk())?.0)
 }
 
 /// Sleeping Gearman workers, each registered for the same functions: their memory, the time to
 /// register all of them, and the time until one of them learns of a job.
-pub(super) fn idle_workers(lab: &Lab, functions: u32, server: &Server) -> anyhow::Result<Sample> {
+pub(crate) fn idle_workers(lab: &Lab, functions: u32, server: &Server) -> anyhow::Result<Sample> {
     let functions = functions as usize;
     let greeting = Greeting::gearman_worker(functions);
     let (mut sample, mut workers) = open_idle(lab, server, &greeting)?;

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::super::lab::Lab;
-use super::super::server::Server;
-use super::super::wire::{Wire, deletes, inserted, packet};
 use super::HeavyLoad;
+use crate::compare::lab::Lab;
+use crate::compare::lab::server::Server;
+use crate::compare::lab::wire::{Wire, deletes, inserted, packet};
 use crate::driver::packets::kind;
 use crate::idle::{self, Greeting};
 use crate::interrupt;
@@ -25,7 +25,7 @@ const PASSING_REST: Duration = Duration::from_millis(10);
 const RECLAIM_BEGINS_MAX: Duration = Duration::from_secs(30);
 
 /// Clients that request much and read nothing.
-pub(super) fn stuck_readers(address: SocketAddr) -> HeavyLoad {
+pub(crate) fn stuck_readers(address: SocketAddr) -> HeavyLoad {
     let (readers, requests, rest) = STUCK;
     let requests = b"stats\r\n".repeat(requests);
     let once = move || {
@@ -44,7 +44,7 @@ pub(super) fn stuck_readers(address: SocketAddr) -> HeavyLoad {
 }
 
 /// Submits, grabs and completes one job after the other.
-pub(super) fn large_bodies(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn large_bodies(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
     wire.send(&packet(kind::CAN_DO, b"heavy-large"))?;
@@ -61,14 +61,14 @@ pub(super) fn large_bodies(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
 }
 
 /// Connections that have sent one request.
-pub(super) fn idle_connections(lab: &Lab, address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn idle_connections(lab: &Lab, address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let connections = lab.sizes.idle_beside;
     let (_, held) = idle::run(address, &Greeting::beanstalk(), connections, None, lab.meter())?;
     Ok(HeavyLoad { held, ..HeavyLoad::default() })
 }
 
 /// Jobs come and go until the log must copy older ones. Then they continue.
-pub(super) fn reclaim(server: &Server) -> anyhow::Result<HeavyLoad> {
+pub(crate) fn reclaim(server: &Server) -> anyhow::Result<HeavyLoad> {
     let (jobs, bytes) = PASSING;
     let mut wire = Wire::connect(server.address)?;
     let disconnects = vec![wire.disconnect()?];

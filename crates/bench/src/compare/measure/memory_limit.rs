@@ -3,11 +3,12 @@
 
 use std::fmt::Write as _;
 
-use super::fill;
-use super::lab::Lab;
-use super::server::{MEMORY_LIMIT, Server};
-use super::wire::{Wire, deletes, inserted};
-use super::work::{Metric, Sample};
+use crate::compare::lab::Lab;
+use crate::compare::lab::fill;
+use crate::compare::lab::server::Server;
+use crate::compare::lab::wire::{Wire, deletes, inserted};
+use crate::compare::plan::sizes::MEMORY_LIMIT;
+use crate::compare::plan::work::{Metric, Sample};
 use crate::idle::{self, Greeting};
 use crate::{interrupt, process};
 
@@ -21,7 +22,7 @@ const QUEUES: usize = 10_000;
 const CONNECTIONS: usize = 1000;
 
 /// Fills the server twice, and compares the higher of its resident sizes with the limit.
-pub(super) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
+pub(crate) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     let greeting = Greeting::beanstalk();
     let (_, held) = idle::run(server.address, &greeting, CONNECTIONS, None, lab.meter())?;
     lab.meter().show("a server is filled to its limit of memory".to_owned());

@@ -1,123 +1,19 @@
-//! The goals: which measurements are compared, and the expected results.
-//!
-//! A *floor* is the minimum that must be met. A *reach* is the project's goal.
+//! All rows: which measurements are compared, and the expected results.
 
+use super::gearman;
 use super::heavy::Heavy;
-use super::server::MEMORY_LIMIT;
+use super::row::{Goal, Row, cell, rate, row, shape};
+use super::sizes::MEMORY_LIMIT;
 use super::work::{
     BEANSTALKD, BEANSTALKD_EACH_WRITE, BEANSTALKD_LOG, LINESHAFT, LINESHAFT_DURABLE,
 };
-use super::work::{Cell, Keeping, Metric, Peer, Shape, Side, Work};
-use super::{gearman, quiet};
+use super::work::{Cell, Keeping, Metric, Peer, Side, Work};
 
 /// The number of queues in the rows that measure the cost of many queues.
 const MANY: u32 = 20_000;
 
-/// One line of the result.
-#[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) id: &'static str,
-    pub(super) what: String,
-    pub(super) metric: Metric,
-    pub(super) ours: Cell,
-    pub(super) theirs: Option<Cell>,
-    pub(super) goal: Goal,
-}
-
-/// The goals, as (floor, reach).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Goal {
-    /// Ours divided by theirs is at least this.
-    RatioAtLeast(f64, f64),
-    /// Ours divided by theirs is at most this.
-    RatioAtMost(f64, f64),
-    /// Theirs divided by ours is at least this.
-    SpeedUpAtLeast(f64, f64),
-    /// Ours is at most this.
-    AtMost(f64, f64),
-    /// Ours is at least this.
-    AtLeast(f64, f64),
-    /// Only shown for comparison.
-    Shown,
-}
-
-/// The result of comparing a figure with its goal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Verdict {
-    Reach,
-    Floor,
-    Below,
-    Shown,
-    NotMeasured,
-}
-
-impl Goal {
-    /// The figure of the goal: a ratio, or ours itself.
-    pub(super) fn figure(self, ours: Option<f64>, theirs: Option<f64>) -> Option<f64> {
-        match self {
-            Goal::RatioAtLeast(..) | Goal::RatioAtMost(..) | Goal::Shown => divide(ours?, theirs?),
-            Goal::SpeedUpAtLeast(..) => divide(theirs?, ours?),
-            Goal::AtMost(..) | Goal::AtLeast(..) => ours,
-        }
-    }
-
-    /// Whether the figure is a ratio (of ours to theirs, or the reverse).
-    pub(super) fn is_ratio(self) -> bool {
-        match self {
-            Goal::RatioAtLeast(..)
-            | Goal::RatioAtMost(..)
-            | Goal::SpeedUpAtLeast(..)
-            | Goal::Shown => true,
-            Goal::AtMost(..) | Goal::AtLeast(..) => false,
-        }
-    }
-
-    /// Floor and reach.
-    pub(super) fn bounds(self) -> Option<(f64, f64)> {
-        match self {
-            Goal::RatioAtLeast(floor, reach)
-            | Goal::RatioAtMost(floor, reach)
-            | Goal::SpeedUpAtLeast(floor, reach)
-            | Goal::AtMost(floor, reach)
-            | Goal::AtLeast(floor, reach) => Some((floor, reach)),
-            Goal::Shown => None,
-        }
-    }
-
-    /// Judges the figure.
-    pub(super) fn verdict(self, figure: Option<f64>) -> Verdict {
-        let Some(figure) = figure else { return Verdict::NotMeasured };
-        let Some((floor, reach)) = self.bounds() else { return Verdict::Shown };
-        let meets = |bound: f64| match self {
-            Goal::RatioAtMost(..) | Goal::AtMost(..) => figure <= bound,
-            Goal::RatioAtLeast(..) | Goal::SpeedUpAtLeast(..) | Goal::AtLeast(..) | Goal::Shown => {
-                figure >= bound
-            }
-        };
-        match (meets(floor), meets(reach)) {
-            (_, true) => Verdict::Reach,
-            (true, false) => Verdict::Floor,
-            (false, false) => Verdict::Below,
-        }
-    }
-
-    /// `≥ 1.05×`, `≤ 250 B`: the sign of the bounds.
-    pub(super) fn sign(self) -> &'static str {
-        match self {
-            Goal::RatioAtMost(..) | Goal::AtMost(..) => "≤",
-            Goal::RatioAtLeast(..) | Goal::SpeedUpAtLeast(..) | Goal::AtLeast(..) => "≥",
-            Goal::Shown => "",
-        }
-    }
-}
-
-fn divide(value: f64, by: f64) -> Option<f64> {
-    (by > 0.0).then(|| value / by)
-}
-
 /// All rows, in the order of the result.
-pub(super) fn all() -> Vec<Row> {
+pub(crate) fn all() -> Vec<Row> {
     let mut rows = throughput();
     rows.extend(many_queues());
     rows.extend(lock());
@@ -280,9 +176,9 @@ fn heavy() -> Vec<Row> {
     };
     let in_memory = cell(Peer::Lineshaft(Side::All, Keeping::Memory), Work::QuietInMemory);
     let mut rows = vec![burst];
-    let with_log = Heavy::ALL.into_iter().filter(|kind| !quiet::IN_MEMORY.contains(kind));
+    let with_log = Heavy::ALL.into_iter().filter(|kind| !Heavy::IN_MEMORY.contains(kind));
     rows.extend(with_log.map(|kind| beside(kind, cell(full, Work::Quiet))));
-    rows.extend(quiet::IN_MEMORY.map(|kind| beside(kind, in_memory)));
+    rows.extend(Heavy::IN_MEMORY.map(|kind| beside(kind, in_memory)));
     rows
 }
 
@@ -323,69 +219,10 @@ fn memory() -> Vec<Row> {
     ]
 }
 
-/// A row about operations per second, with the same work on both servers.
-pub(super) fn rate(id: &'static str, work: Work, ours: Peer, theirs: Peer, goal: Goal) -> Row {
-    let theirs = Some(cell(theirs, work));
-    row(id, &work.to_string(), Metric::OperationsPerSecond, cell(ours, work), theirs, goal)
-}
-
-pub(super) fn row(
-    id: &'static str,
-    what: &str,
-    metric: Metric,
-    ours: Cell,
-    theirs: Option<Cell>,
-    goal: Goal,
-) -> Row {
-    Row { id, what: what.to_owned(), metric, ours, theirs, goal }
-}
-
-pub(super) fn cell(peer: Peer, work: Work) -> Cell {
-    Cell { work, peer }
-}
-
-pub(super) fn shape(connections: u32, depth: u32) -> Shape {
-    Shape { connections, depth }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::row::Verdict;
     use super::*;
-
-    #[test]
-    fn at_least_goals_are_met_from_below() {
-        let goal = Goal::RatioAtLeast(1.05, 1.25);
-        let verdict = |ours, theirs| goal.verdict(goal.figure(Some(ours), Some(theirs)));
-        assert_eq!(verdict(104.0, 100.0), Verdict::Below);
-        assert_eq!(verdict(105.0, 100.0), Verdict::Floor);
-        assert_eq!(verdict(125.0, 100.0), Verdict::Reach);
-    }
-
-    #[test]
-    fn at_most_goals_are_met_from_above() {
-        let goal = Goal::AtMost(250.0, 200.0);
-        assert_eq!(goal.verdict(goal.figure(Some(251.0), None)), Verdict::Below);
-        assert_eq!(goal.verdict(goal.figure(Some(250.0), None)), Verdict::Floor);
-        assert_eq!(goal.verdict(goal.figure(Some(199.0), None)), Verdict::Reach);
-        let goal = Goal::RatioAtMost(1.0, 0.8);
-        assert_eq!(goal.verdict(goal.figure(Some(90.0), Some(100.0))), Verdict::Floor);
-    }
-
-    #[test]
-    fn a_speed_up_is_theirs_divided_by_ours() {
-        let goal = Goal::SpeedUpAtLeast(3.0, 10.0);
-        assert_eq!(goal.figure(Some(0.5), Some(2.0)), Some(4.0));
-        assert_eq!(goal.verdict(Some(4.0)), Verdict::Floor);
-    }
-
-    #[test]
-    fn a_row_without_measurement_has_no_verdict() {
-        let goal = Goal::RatioAtLeast(1.0, 2.0);
-        assert_eq!(goal.verdict(goal.figure(None, Some(1.0))), Verdict::NotMeasured);
-        assert_eq!(goal.verdict(goal.figure(Some(1.0), None)), Verdict::NotMeasured);
-        assert_eq!(goal.verdict(goal.figure(Some(1.0), Some(0.0))), Verdict::NotMeasured);
-        assert_eq!(Goal::Shown.verdict(Some(1.0)), Verdict::Shown);
-    }
 
     #[test]
     fn every_reach_is_at_least_as_hard_as_its_floor() {

@@ -9,47 +9,45 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::heavy;
 use super::wire::page;
-use super::work::{Binlog, Keeping, Peer, Side};
+use crate::compare::plan::heavy::expiry_policy;
+use crate::compare::plan::sizes::MEMORY_LIMIT;
+use crate::compare::plan::work::{Binlog, Keeping, Peer, Side};
 use crate::{interrupt, process};
 
 /// The time limit for a server until it accepts a connection.
 const START_MAX: Duration = Duration::from_mins(1);
 
-/// The memory limit of a server that has one, in bytes.
-pub(super) const MEMORY_LIMIT: u64 = 1 << 30;
-
 /// The paths of the programs, and their processors.
 #[derive(Clone, Debug)]
-pub(super) struct Programs {
-    pub(super) lineshaft: PathBuf,
-    pub(super) beanstalkd: PathBuf,
-    pub(super) gearmand: PathBuf,
-    pub(super) redis_server: PathBuf,
-    pub(super) server_cpu: usize,
-    pub(super) generator_cpu: usize,
+pub(crate) struct Programs {
+    pub(crate) lineshaft: PathBuf,
+    pub(crate) beanstalkd: PathBuf,
+    pub(crate) gearmand: PathBuf,
+    pub(crate) redis_server: PathBuf,
+    pub(crate) server_cpu: usize,
+    pub(crate) generator_cpu: usize,
 }
 
 /// A running server. Dropping it ends the process with SIGKILL and waits for it.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
-    pub(super) address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// Addresses of the other protocols, if the server supports all of them.
-    pub(super) gearman: SocketAddr,
-    pub(super) memcache: SocketAddr,
-    pub(super) admin: SocketAddr,
+    pub(crate) gearman: SocketAddr,
+    pub(crate) memcache: SocketAddr,
+    pub(crate) admin: SocketAddr,
     /// The address of its metrics, if it has been started with one.
     http: Option<SocketAddr>,
     /// Whether it can use the generator's processor, too.
-    pub(super) has_both_processors: bool,
+    pub(crate) has_both_processors: bool,
     output: PathBuf,
 }
 
 impl Server {
     /// Starts `peer` with its data in `folder`, and waits until it accepts connections.
-    pub(super) fn start(programs: &Programs, peer: Peer, folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn start(programs: &Programs, peer: Peer, folder: &Path) -> anyhow::Result<Self> {
         let mut server = Self::launch(programs, peer, folder)?;
         let give_up = Instant::now() + START_MAX;
         loop {
@@ -64,7 +62,7 @@ impl Server {
     }
 
     /// Starts `peer` and returns at once.
-    pub(super) fn launch(programs: &Programs, peer: Peer, folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn launch(programs: &Programs, peer: Peer, folder: &Path) -> anyhow::Result<Self> {
         let address = free_address()?;
         let [gearman, memcache, admin, http] =
             [free_address()?, free_address()?, free_address()?, free_address()?];
@@ -105,13 +103,13 @@ impl Server {
         Ok(Self { child, address, gearman, memcache, admin, http, has_both_processors, output })
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Two numbers of its metrics: the seconds under the broker's lock, and those of processor
     /// time. `None`: it has no metrics.
-    pub(super) fn lock_and_processor(&self) -> anyhow::Result<Option<(f64, f64)>> {
+    pub(crate) fn lock_and_processor(&self) -> anyhow::Result<Option<(f64, f64)>> {
         if self.http.is_none() {
             return Ok(None);
         }
@@ -121,7 +119,7 @@ impl Server {
     }
 
     /// Numbers of its metrics that have no labels.
-    pub(super) fn metrics<const N: usize>(&self, names: [&str; N]) -> anyhow::Result<[f64; N]> {
+    pub(crate) fn metrics<const N: usize>(&self, names: [&str; N]) -> anyhow::Result<[f64; N]> {
         let http = self.http.context("the server was not asked to show its metrics")?;
         let page = page(http, "/metrics")?;
         let mut values = [0.0; N];
@@ -134,7 +132,7 @@ impl Server {
     }
 
     /// Returns an error with the end of the server's output if it has ended.
-    pub(super) fn check_alive(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
         let Some(status) = self.child.try_wait()? else { return Ok(()) };
         let text = fs::read_to_string(&self.output).unwrap_or_default();
         let tail: Vec<&str> = text.lines().rev().take(3).collect();
@@ -143,7 +141,7 @@ impl Server {
     }
 
     /// Ends the server as a crash would.
-    pub(super) fn kill(mut self) -> anyhow::Result<()> {
+    pub(crate) fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
@@ -218,7 +216,7 @@ impl Programs {
     }
 
     /// The version that a program prints, for the record, without details of its build.
-    pub(super) fn version(program: &Path, argument: &str) -> Option<String> {
+    pub(crate) fn version(program: &Path, argument: &str) -> Option<String> {
         let output = Command::new(program).arg(argument).stdin(Stdio::null()).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout);
         // gearmand's output begins with an empty line.
@@ -234,7 +232,7 @@ fn configuration(peer: Peer) -> String {
         Peer::Lineshaft(Side::Bounded, _) => format!("[limits]\nmemory = {MEMORY_LIMIT}\n\n"),
         _ => String::new(),
     };
-    limits + &heavy::expiry_policy()
+    limits + &expiry_policy()
 }
 
 /// A loopback address without a listener.

@@ -1,28 +1,19 @@
-//! Heavy requests: a few bytes each, with work that grows with the stored data. Also other loads of
-//! a server. A quiet client measures the effect of each.
-//!
-//! This file lists them all. The folder contains their code.
-
-mod beanstalk;
-mod gearman;
-mod kestrel;
-mod loads;
+//! The kinds of heavy requests, and of other loads of a server.
 
 use std::fmt;
-use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use serde::Serialize;
 
-use super::lab::Lab;
-use super::server::Server;
-use super::wire::{Disconnect, Wire};
-
-pub(super) use self::beanstalk::expiry_policy;
+/// A tube whose jobs live for [`EXPIRED_AGE`]. After that they stay at its head until a client
+/// requests a job.
+pub(crate) const EXPIRED_TUBE: &str = "heavy-expired";
+pub(crate) const EXPIRED_AGE: Duration = Duration::from_millis(10);
 
 /// A kind of heavy request, or another load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Heavy {
+pub(crate) enum Heavy {
     ListTubes,
     ReserveOverTubes,
     ReserveOverExpired,
@@ -52,35 +43,6 @@ pub(super) enum Heavy {
     Reclaim,
 }
 
-/// Makes one request.
-pub(super) type Once = Box<dyn FnMut() -> anyhow::Result<()> + Send>;
-
-/// A prepared load.
-#[derive(Default)]
-pub(super) struct HeavyLoad {
-    /// Functions that run repeatedly, each in its own thread.
-    pub(super) loops: Vec<Once>,
-    /// Functions that close the connections of the loops.
-    pub(super) disconnects: Vec<Disconnect>,
-    /// Connections that only have to stay open.
-    pub(super) held: Vec<TcpStream>,
-}
-
-impl HeavyLoad {
-    fn of(
-        once: impl FnMut() -> anyhow::Result<()> + Send + 'static,
-        disconnects: Vec<Disconnect>,
-    ) -> Self {
-        Self { loops: vec![Box::new(once)], disconnects, held: Vec::new() }
-    }
-
-    fn add(&mut self, mut other: Self) {
-        self.loops.append(&mut other.loops);
-        self.disconnects.append(&mut other.disconnects);
-        self.held.append(&mut other.held);
-    }
-}
-
 impl fmt::Display for Heavy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())?;
@@ -93,7 +55,7 @@ impl fmt::Display for Heavy {
 
 impl Heavy {
     /// All loads, in the order of measurement.
-    pub(super) const ALL: [Heavy; 27] = [
+    pub(crate) const ALL: [Heavy; 27] = [
         Heavy::ListTubes,
         Heavy::ReserveOverTubes,
         Heavy::ReserveOverExpired,
@@ -124,6 +86,11 @@ impl Heavy {
         // Last, because the reclaim that it starts continues after it.
         Heavy::Reclaim,
     ];
+
+    /// Judged only on a server without a log. With a log, a client that syncs waits until the disk
+    /// has written the large bodies that came before. The run measures that, too, but no server can
+    /// improve it.
+    pub(crate) const IN_MEMORY: [Heavy; 1] = [Heavy::LargeBodies];
 
     fn name(self) -> &'static str {
         match self {
@@ -159,7 +126,7 @@ impl Heavy {
 
     /// The number of connections that make the request at once. It is higher for requests that have
     /// stalled a server in this way.
-    fn connections(self) -> u32 {
+    pub(crate) fn connections(self) -> u32 {
         match self {
             Heavy::ListTubes
             | Heavy::ShowJobs
@@ -190,78 +157,14 @@ impl Heavy {
             | Heavy::Reclaim => 1,
         }
     }
-
-    /// Connects, and makes what the requests need.
-    pub(super) fn prepare(self, lab: &Lab, server: &Server) -> anyhow::Result<HeavyLoad> {
-        let mut load = HeavyLoad::default();
-        if self == Heavy::Workers {
-            load.add(gearman::many_registrations(server.gearman)?);
-        }
-        for _ in 0..self.connections() {
-            load.add(self.prepare_one(lab, server)?);
-        }
-        Ok(load)
-    }
-
-    fn prepare_one(self, lab: &Lab, server: &Server) -> anyhow::Result<HeavyLoad> {
-        let (tubes, gearman, memcache) = (server.address, server.gearman, server.memcache);
-        match self {
-            Heavy::ListTubes => asking(tubes, b"list-tubes\r\n", b"\n\r\n"),
-            Heavy::ReserveOverTubes => beanstalk::reserve_over_tubes(tubes),
-            Heavy::ReserveOverExpired => beanstalk::reserve_over_expired(tubes),
-            Heavy::Kick => beanstalk::kick(tubes),
-            Heavy::Closes => beanstalk::closes(tubes),
-            Heavy::ShowJobs => asking(gearman, b"show jobs\n", b"\n.\n"),
-            Heavy::ShowUniqueJobs => asking(gearman, b"show unique jobs\n", b"\n.\n"),
-            Heavy::FunctionStatus => asking(gearman, b"status\n", b"\n.\n"),
-            Heavy::PriorityStatus => asking(gearman, b"prioritystatus\n", b"\n.\n"),
-            Heavy::Workers => asking(gearman, b"workers\n", b"\n.\n"),
-            Heavy::DropUnknown => repeated(gearman, b"drop function nosuch\n", 100),
-            Heavy::CannotDo => gearman::cannot_do(gearman),
-            Heavy::ResetAbilities => gearman::reset_abilities(gearman),
-            Heavy::GrabAndSleep => gearman::grab_and_sleep(gearman),
-            Heavy::NewsToMany => gearman::news_to_many(gearman),
-            Heavy::KestrelStats => asking(memcache, b"STATS\r\n", b"\nEND\r\n"),
-            Heavy::DumpStats => asking(memcache, b"DUMP_STATS\r\n", b"\nEND\r\n"),
-            Heavy::KestrelStatus => kestrel::change_status(memcache),
-            Heavy::FlushAllExpired => repeated(memcache, b"FLUSH_ALL_EXPIRED\r\n", 1),
-            Heavy::FlushAll => kestrel::flush_all(memcache),
-            Heavy::PutToChildren => kestrel::put_to_children(memcache),
-            Heavy::AdminStats => Ok(kestrel::page(server.admin, "/stats")),
-            Heavy::AdminGraph => Ok(kestrel::page(server.admin, "/graph_data")),
-            Heavy::StuckReaders => Ok(loads::stuck_readers(tubes)),
-            Heavy::LargeBodies => loads::large_bodies(gearman),
-            Heavy::IdleConnections => loads::idle_connections(lab, tubes),
-            Heavy::Reclaim => loads::reclaim(server),
-        }
-    }
 }
 
-/// Repeats a request whose reply ends with `tail`.
-fn asking(
-    address: SocketAddr,
-    request: &'static [u8],
-    tail: &'static [u8],
-) -> anyhow::Result<HeavyLoad> {
-    let mut wire = Wire::connect(address)?;
-    let disconnects = vec![wire.disconnect()?];
-    let once = move || {
-        wire.send(request)?;
-        wire.read_to(tail)
-    };
-    Ok(HeavyLoad::of(once, disconnects))
-}
-
-/// Sends this many requests at once. Each has a reply of one line.
-fn repeated(address: SocketAddr, request: &[u8], times: usize) -> anyhow::Result<HeavyLoad> {
-    let mut wire = Wire::connect(address)?;
-    let disconnects = vec![wire.disconnect()?];
-    let requests = request.repeat(times);
-    let once = move || {
-        wire.send(&requests)?;
-        wire.read_lines(times)
-    };
-    Ok(HeavyLoad::of(once, disconnects))
+/// The policy of [`EXPIRED_TUBE`], in the form of the configuration.
+pub(crate) fn expiry_policy() -> String {
+    let age = EXPIRED_AGE.as_millis();
+    format!(
+        "[[policy]]\nmatch = \"{EXPIRED_TUBE}\"\nlimits = {{ age = \"{age}ms\" }}\nexpire_sweep = 1\n"
+    )
 }
 
 #[cfg(test)]
@@ -271,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_burden_is_measured_once_and_has_a_name_of_its_own() {
+    fn every_heavy_load_is_measured_once_and_has_a_name_of_its_own() {
         let names: BTreeSet<String> = Heavy::ALL.iter().map(Heavy::to_string).collect();
         assert_eq!(names.len(), Heavy::ALL.len());
         // `Reclaim` is the last one in the source.

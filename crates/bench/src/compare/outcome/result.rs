@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::rows::{Row, Verdict};
-use super::work::{Cell, Metric, Sample};
+use crate::compare::plan::row::{Row, Verdict};
+use crate::compare::plan::work::{Cell, Metric, Sample};
 use crate::machine::Machine;
 
 /// All samples of a cell, one for each round, or the reason why there are none.
 #[derive(Debug, Default)]
-pub(super) struct CellResult {
-    pub(super) samples: Vec<Sample>,
-    pub(super) error: Option<String>,
+pub(crate) struct CellResult {
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) error: Option<String>,
 }
 
 impl CellResult {
     /// The values of one metric over all rounds, in ascending order.
-    pub(super) fn values(&self, metric: Metric) -> Vec<f64> {
+    pub(crate) fn values(&self, metric: Metric) -> Vec<f64> {
         let mut values: Vec<f64> =
             self.samples.iter().filter_map(|sample| sample.get(&metric).copied()).collect();
         values.sort_by(f64::total_cmp);
@@ -25,13 +25,13 @@ impl CellResult {
     }
 
     /// The median of one metric. `None` if a round failed.
-    pub(super) fn median(&self, metric: Metric) -> Option<f64> {
+    pub(crate) fn median(&self, metric: Metric) -> Option<f64> {
         if self.error.is_some() { None } else { median(&self.values(metric)) }
     }
 }
 
 /// The middle of ascending values. If their number is even, the mean of the two middle ones.
-pub(super) fn median(ascending: &[f64]) -> Option<f64> {
+pub(crate) fn median(ascending: &[f64]) -> Option<f64> {
     let middle = ascending.len() / 2;
     match ascending.len() {
         0 => None,
@@ -41,35 +41,35 @@ pub(super) fn median(ascending: &[f64]) -> Option<f64> {
 }
 
 /// Results by cell.
-pub(super) type Results = BTreeMap<Cell, CellResult>;
+pub(crate) type Results = BTreeMap<Cell, CellResult>;
 
 /// A judged row.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Outcome {
-    pub(super) id: &'static str,
-    pub(super) what: String,
-    pub(super) metric: Metric,
+pub(crate) struct Outcome {
+    pub(crate) id: &'static str,
+    pub(crate) what: String,
+    pub(crate) metric: Metric,
     /// The judged server.
-    pub(super) subject: String,
-    pub(super) ours: Option<f64>,
+    pub(crate) subject: String,
+    pub(crate) ours: Option<f64>,
     /// The server that it is compared with. Empty if there is none.
-    pub(super) peer: String,
-    pub(super) theirs: Option<f64>,
+    pub(crate) peer: String,
+    pub(crate) theirs: Option<f64>,
     /// The figure of the goal: a ratio, or `ours` itself.
-    pub(super) figure: Option<f64>,
-    pub(super) floor: Option<f64>,
-    pub(super) reach: Option<f64>,
-    pub(super) verdict: Verdict,
-    pub(super) cpu_ours_us: Option<f64>,
-    pub(super) cpu_theirs_us: Option<f64>,
+    pub(crate) figure: Option<f64>,
+    pub(crate) floor: Option<f64>,
+    pub(crate) reach: Option<f64>,
+    pub(crate) verdict: Verdict,
+    pub(crate) cpu_ours_us: Option<f64>,
+    pub(crate) cpu_theirs_us: Option<f64>,
     /// The reason why something was not measured.
-    pub(super) error: Option<String>,
+    pub(crate) error: Option<String>,
     #[serde(skip)]
-    pub(super) row: Row,
+    pub(crate) row: Row,
 }
 
 /// Judges all rows.
-pub(super) fn judge(rows: &[Row], results: &Results) -> Vec<Outcome> {
+pub(crate) fn judge(rows: &[Row], results: &Results) -> Vec<Outcome> {
     rows.iter().map(|row| judge_row(row, results)).collect()
 }
 
@@ -129,18 +129,18 @@ fn in_turn_figure(row: &Row, theirs: Cell, results: &Results) -> Option<f64> {
 
 /// One metric of one cell over all rounds.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Spread {
-    pub(super) work: String,
-    pub(super) peer: String,
-    pub(super) metric: Metric,
-    pub(super) median: f64,
-    pub(super) lowest: f64,
-    pub(super) highest: f64,
-    pub(super) rounds: usize,
+pub(crate) struct Spread {
+    pub(crate) work: String,
+    pub(crate) peer: String,
+    pub(crate) metric: Metric,
+    pub(crate) median: f64,
+    pub(crate) lowest: f64,
+    pub(crate) highest: f64,
+    pub(crate) rounds: usize,
 }
 
 /// The spreads of all measurements.
-pub(super) fn spreads(results: &Results) -> Vec<Spread> {
+pub(crate) fn spreads(results: &Results) -> Vec<Spread> {
     let mut spreads = Vec::new();
     for (cell, result) in results {
         let metrics =
@@ -167,28 +167,28 @@ pub(super) fn spreads(results: &Results) -> Vec<Spread> {
 
 /// The whole result, as `--json` prints it.
 #[derive(Debug, Serialize)]
-pub(super) struct Comparison {
-    pub(super) machine: Machine,
+pub(crate) struct Comparison {
+    pub(crate) machine: Machine,
     /// The version that each program prints.
-    pub(super) versions: Vec<String>,
-    pub(super) rounds: u32,
-    pub(super) quick: bool,
+    pub(crate) versions: Vec<String>,
+    pub(crate) rounds: u32,
+    pub(crate) quick: bool,
     /// The omitted rows, with the reason. Empty if there are none.
-    pub(super) left_out: Option<String>,
-    pub(super) server_cpu: usize,
-    pub(super) generator_cpu: usize,
+    pub(crate) left_out: Option<String>,
+    pub(crate) server_cpu: usize,
+    pub(crate) generator_cpu: usize,
     /// The command line that was run.
-    pub(super) command: String,
-    pub(super) rows: Vec<Outcome>,
-    pub(super) spreads: Vec<Spread>,
+    pub(crate) command: String,
+    pub(crate) rows: Vec<Outcome>,
+    pub(crate) spreads: Vec<Spread>,
     #[serde(skip)]
-    pub(super) sizes: super::sizes::Sizes,
+    pub(crate) sizes: crate::compare::plan::sizes::Sizes,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows;
     use super::*;
+    use crate::compare::plan::rows;
 
     #[test]
     fn medians_ignore_one_bad_round() {

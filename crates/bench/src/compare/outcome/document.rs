@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::result::{Comparison, Outcome};
-use super::rows::Verdict;
-use super::sizes;
-use super::work::Metric;
+use crate::compare::plan::row::Verdict;
+use crate::compare::plan::sizes;
+use crate::compare::plan::work::Metric;
 use crate::table::{Table, three_digits};
 
 const NONE: &str = "–";
 
 /// The table for the terminal.
-pub(super) fn text(comparison: &Comparison) -> String {
+pub(crate) fn text(comparison: &Comparison) -> String {
     let mut text = outcome_table(&comparison.rows).text();
     for note in notes(comparison) {
         let _ = write!(text, "\n{note}");
@@ -22,7 +22,7 @@ pub(super) fn text(comparison: &Comparison) -> String {
 }
 
 /// The Markdown page.
-pub(super) fn markdown(comparison: &Comparison) -> String {
+pub(crate) fn markdown(comparison: &Comparison) -> String {
     let mut page = String::from("# Performance\n\n");
     page.push_str(
         "This page compares Lineshaft with the servers it replaces, and with Redis. Everything was\n\
@@ -299,10 +299,10 @@ mod tests {
     use std::path::Path;
 
     use super::super::result::{CellResult, Results, judge, spreads};
-    use super::super::rows;
-    use super::super::sizes::Sizes;
-    use super::super::work::Sample;
     use super::*;
+    use crate::compare::plan::rows;
+    use crate::compare::plan::sizes::Sizes;
+    use crate::compare::plan::work::Sample;
     use crate::machine::Machine;
 
     fn sample(rate: f64, cpu: f64, generator: f64) -> CellResult {

@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
+use super::pair::RoundTrip;
 use crate::driver::packets::{
     HEADER_BYTES, append_request, first_argument, kind, kind_of, packet_bytes,
 };
-use crate::trip::RoundTrip;
 
 /// The time limit for a reply.
 const REPLY_MAX: Duration = Duration::from_mins(1);
 
 /// A client, and a worker that sleeps between trips.
-pub(crate) struct GearmanPair {
+pub(super) struct Pair {
     client: Connection,
     worker: Connection,
     submit: Vec<u8>,
     body: Vec<u8>,
 }
 
-impl GearmanPair {
+impl Pair {
     /// Connects both; they share the function `bench-trip-<index>`.
-    pub(crate) fn open(
+    pub(super) fn open(
         address: SocketAddr,
         index: usize,
         body_bytes: usize,
@@ -64,7 +64,7 @@ impl GearmanPair {
     }
 }
 
-impl RoundTrip for GearmanPair {
+impl RoundTrip for Pair {
     fn trip(&mut self) -> anyhow::Result<Instant> {
         self.client.stream.get_mut().write_all(&self.submit)?;
         self.assigned()?;

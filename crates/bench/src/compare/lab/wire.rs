@@ -16,18 +16,18 @@ const PAGE_REST_MAX: Duration = Duration::from_mins(1);
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(crate) struct Wire {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
 /// Ends a connection from another thread, so that its reader stops.
 #[derive(Debug)]
-pub(super) struct Disconnect(TcpStream);
+pub(crate) struct Disconnect(TcpStream);
 
 impl Disconnect {
     /// Ends the connection.
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         // The connection may already have ended.
         let _ = self.0.shutdown(Shutdown::Both);
     }
@@ -35,7 +35,7 @@ impl Disconnect {
 
 impl Wire {
     /// Connects.
-    pub(super) fn connect(address: SocketAddr) -> anyhow::Result<Self> {
+    pub(crate) fn connect(address: SocketAddr) -> anyhow::Result<Self> {
         let stream =
             TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
@@ -43,17 +43,17 @@ impl Wire {
     }
 
     /// A handle that can end this connection.
-    pub(super) fn disconnect(&self) -> anyhow::Result<Disconnect> {
+    pub(crate) fn disconnect(&self) -> anyhow::Result<Disconnect> {
         Ok(Disconnect(self.stream.try_clone()?))
     }
 
     /// Sends bytes.
-    pub(super) fn send(&mut self, request: &[u8]) -> anyhow::Result<()> {
+    pub(crate) fn send(&mut self, request: &[u8]) -> anyhow::Result<()> {
         Ok(self.stream.write_all(request)?)
     }
 
     /// Reads until the last bytes are `tail`. No further reply can be on its way.
-    pub(super) fn read_to(&mut self, tail: &[u8]) -> anyhow::Result<()> {
+    pub(crate) fn read_to(&mut self, tail: &[u8]) -> anyhow::Result<()> {
         let mut last = Vec::new();
         while !last.ends_with(tail) {
             let count = self.read()?;
@@ -64,7 +64,7 @@ impl Wire {
     }
 
     /// Reads this many lines. No further reply can be on its way.
-    pub(super) fn read_lines(&mut self, mut lines: usize) -> anyhow::Result<()> {
+    pub(crate) fn read_lines(&mut self, mut lines: usize) -> anyhow::Result<()> {
         while lines > 0 {
             let count = self.read()?;
             let came = memchr::memchr_iter(b'\n', &self.buffer[..count]).count();
@@ -75,7 +75,7 @@ impl Wire {
     }
 
     /// Reads this many lines and returns them. No further reply can be on its way.
-    pub(super) fn read_text(&mut self, lines: usize) -> anyhow::Result<String> {
+    pub(crate) fn read_text(&mut self, lines: usize) -> anyhow::Result<String> {
         let mut text = Vec::new();
         let mut came = 0;
         while came < lines {
@@ -88,7 +88,7 @@ impl Wire {
     }
 
     /// Reads Gearman packets until a job comes, and returns its handle.
-    pub(super) fn read_handle(&mut self) -> anyhow::Result<Vec<u8>> {
+    pub(crate) fn read_handle(&mut self) -> anyhow::Result<Vec<u8>> {
         const JOB_ASSIGN: u32 = 11;
         loop {
             let mut header = [0; 12];
@@ -106,12 +106,12 @@ impl Wire {
     }
 
     /// The connection itself, for a caller that only needs it open.
-    pub(super) fn into_stream(self) -> TcpStream {
+    pub(crate) fn into_stream(self) -> TcpStream {
         self.stream
     }
 
     /// Reads until the connection ends, and discards the bytes.
-    pub(super) fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         while self.read().is_ok() {}
     }
 
@@ -123,14 +123,14 @@ impl Wire {
 }
 
 /// A Gearman packet in a client's form.
-pub(super) fn packet(kind: u32, body: &[u8]) -> Vec<u8> {
+pub(crate) fn packet(kind: u32, body: &[u8]) -> Vec<u8> {
     let mut packet = Vec::new();
     append_request(kind, &[body], &mut packet);
     packet
 }
 
 /// Requests a page over HTTP, on a new connection. An answer other than 200 is an error.
-pub(super) fn page(address: SocketAddr, path: &str) -> anyhow::Result<String> {
+pub(crate) fn page(address: SocketAddr, path: &str) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PAGE_REST_MAX))?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
@@ -143,13 +143,13 @@ pub(super) fn page(address: SocketAddr, path: &str) -> anyhow::Result<String> {
 }
 
 /// The ids in replies to beanstalkd's `put`.
-pub(super) fn inserted(replies: &str) -> Vec<u64> {
+pub(crate) fn inserted(replies: &str) -> Vec<u64> {
     let id = |line: &str| line.strip_prefix("INSERTED ")?.parse().ok();
     replies.lines().filter_map(id).collect()
 }
 
 /// The requests that delete these jobs.
-pub(super) fn deletes(ids: &[u64]) -> Vec<u8> {
+pub(crate) fn deletes(ids: &[u64]) -> Vec<u8> {
     ids.iter().flat_map(|id| format!("delete {id}\r\n").into_bytes()).collect()
 }
 

@@ -6,11 +6,11 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::work::{Metric, Sample};
+use crate::compare::plan::work::{Metric, Sample};
 use crate::interrupt;
 
 /// Appends records of `record_bytes` in `folder` for `duration`.
-pub(super) fn run(
+pub(crate) fn run(
     folder: &Path,
     record_bytes: usize,
     duration: Duration,

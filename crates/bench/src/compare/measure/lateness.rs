@@ -14,10 +14,10 @@ use anyhow::Context;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use super::lab::Lab;
-use super::server::Server;
-use super::work::{Metric, Sample};
 use crate::beanstalk_client::Client;
+use crate::compare::lab::Lab;
+use crate::compare::lab::server::Server;
+use crate::compare::plan::work::{Metric, Sample};
 use crate::interrupt;
 use crate::latency::Latency;
 use crate::load::{self, LoadPlan};
@@ -36,7 +36,7 @@ const NEVER: Duration = Duration::from_secs(5);
 const BUSY_RATE: f64 = 20_000.0;
 
 /// Measures all three kinds of timer.
-pub(super) fn run(lab: &Lab, server: &Server, busy: bool) -> anyhow::Result<Sample> {
+pub(crate) fn run(lab: &Lab, server: &Server, busy: bool) -> anyhow::Result<Sample> {
     let (address, timers) = (server.address, lab.sizes.timers);
     let (delay, ttr, timeout) = std::thread::scope(|scope| {
         let load = busy.then(|| scope.spawn(move || make_busy(address)));

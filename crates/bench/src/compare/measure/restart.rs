@@ -4,17 +4,17 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::lab::Lab;
-use super::server::Server;
-use super::sizes::Bounds;
-use super::work::{Metric, Peer, Sample};
 use crate::beanstalk_client::Client;
+use crate::compare::lab::Lab;
+use crate::compare::lab::server::Server;
+use crate::compare::plan::sizes::Bounds;
+use crate::compare::plan::work::{Metric, Peer, Sample};
 use crate::modes::put_drivers;
 
 const BODY_BYTES: usize = 20;
 
 /// Fills the log in `folder` once; later rounds restart from the same log.
-pub(super) fn fill(lab: &Lab, peer: Peer, folder: &Path) -> anyhow::Result<()> {
+pub(crate) fn fill(lab: &Lab, peer: Peer, folder: &Path) -> anyhow::Result<()> {
     let server = Server::start(&lab.programs, peer, folder)?;
     let drivers = put_drivers("default", 50, BODY_BYTES);
     lab.load(&server, drivers, 32, Bounds::exactly(lab.sizes.restart_jobs))?;
@@ -22,7 +22,7 @@ pub(super) fn fill(lab: &Lab, peer: Peer, folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Starts a server on the log in `folder`, measures the time to its first reply, and kills it.
-pub(super) fn run(lab: &Lab, peer: Peer, folder: &Path) -> anyhow::Result<Sample> {
+pub(crate) fn run(lab: &Lab, peer: Peer, folder: &Path) -> anyhow::Result<Sample> {
     let start = Instant::now();
     let mut server = Server::launch(&lab.programs, peer, folder)?;
     let mut client = loop {

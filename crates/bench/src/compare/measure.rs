@@ -1,0 +1,243 @@
+//! Carries out single measurements: starts the server of a cell, loads it, reads the figures, and
+//! ends it.
+
+mod bare_sync;
+mod burst;
+mod gearman;
+mod heavy;
+mod lateness;
+mod memory;
+mod memory_limit;
+mod quiet;
+mod restart;
+
+use tempfile::TempDir;
+
+use super::lab::server::Server;
+use super::lab::{BODY_BYTES, Lab};
+use super::plan::sizes::{Bounds, TURNS};
+use super::plan::work::{Cell, Metric, Peer, Sample, Shape, Side, Work};
+use crate::args::Protocol;
+use crate::driver::Beanstalk;
+use crate::modes::{drivers, queue_put_drivers, queue_take_drivers};
+use crate::process;
+use crate::trip::{self, TripPlan};
+
+/// The queue of all measurements that need only one.
+const QUEUE: &str = "default";
+
+impl Lab {
+    /// Measures the cells of one kind of work once. Returns a sample for each.
+    pub(crate) fn measure(&mut self, cells: &[Cell]) -> Vec<anyhow::Result<Sample>> {
+        let samples = match cells[0].work {
+            Work::Trip | Work::Foreground => self.measure_trips(cells),
+            work if work.is_measured_in_turn() => self.measure_in_turn(cells),
+            _ => return cells.iter().map(|&cell| self.measure_alone(cell)).collect(),
+        };
+        match samples {
+            Ok(samples) => samples.into_iter().map(Ok).collect(),
+            Err(error) => cells.iter().map(|_| Err(anyhow::anyhow!("{error:#}"))).collect(),
+        }
+    }
+
+    fn measure_alone(&mut self, cell: Cell) -> anyhow::Result<Sample> {
+        match cell.work {
+            Work::BareSync => {
+                let folder = self.folder()?;
+                process::pin(self.programs.server_cpu)?;
+                let sample = bare_sync::run(folder.path(), BODY_BYTES, self.sizes.duration);
+                process::pin(self.programs.generator_cpu)?;
+                return sample;
+            }
+            Work::Restart => return self.restart(cell.peer),
+            _ => {}
+        }
+        let folder = self.folder()?;
+        let mut server = Server::start(&self.programs, cell.peer, folder.path())?;
+        let sample = self.measure_on(cell, &server);
+        // A server that died printed the reason, which helps more than the client's error.
+        server.check_alive()?;
+        sample
+    }
+
+    fn measure_on(&self, cell: Cell, server: &Server) -> anyhow::Result<Sample> {
+        match cell.work {
+            Work::Put(shape) => self.put(cell.peer, shape, server),
+            Work::Take(shape) => self.take(cell.peer, shape, server),
+            Work::Submit(shape) => gearman::submit(self, shape, server),
+            Work::Grab(shape) => gearman::grab(self, shape, server),
+            Work::Quiet => quiet::beside_all(self, server),
+            Work::QuietInMemory => quiet::in_memory(self, server),
+            Work::Burst => burst::run(self, server),
+            Work::MemoryLimit => memory_limit::run(self, server),
+            Work::Lateness { busy } => lateness::run(self, server, busy),
+            Work::JobMemory => memory::jobs(self, server),
+            Work::IdleConnections => memory::idle_connections(self, server),
+            Work::IdleWorkers(functions) => memory::idle_workers(self, functions, server),
+            Work::PutAmong(..)
+            | Work::TakeAmong(..)
+            | Work::PutInTurn(_)
+            | Work::TakeInTurn(_)
+            | Work::Trip
+            | Work::Foreground
+            | Work::Restart
+            | Work::BareSync => unreachable!("measured in a way of its own"),
+        }
+    }
+
+    fn put(&self, peer: Peer, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
+        let connections = shape.connections as usize;
+        let drivers = queue_put_drivers(protocol_of(peer), QUEUE, connections, BODY_BYTES);
+        self.throughput(server, drivers, shape, self.sizes.span())
+    }
+
+    fn take(&self, peer: Peer, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
+        self.fill(peer, server)?;
+        let connections = shape.connections as usize;
+        let takes = queue_take_drivers(protocol_of(peer), QUEUE, connections);
+        self.throughput(server, takes, shape, self.sizes.span())
+    }
+
+    /// Puts jobs for twice the time of a take measurement, because putting is never slower than
+    /// taking.
+    fn fill(&self, peer: Peer, server: &Server) -> anyhow::Result<()> {
+        let puts = queue_put_drivers(protocol_of(peer), QUEUE, 50, BODY_BYTES);
+        let whole = self.sizes.duration + self.sizes.warm_up;
+        let bounds = Bounds { duration: whole * 2, ..Bounds::exactly(self.sizes.fill_jobs) };
+        self.load(server, puts, 32, bounds)?;
+        Ok(())
+    }
+
+    /// Measures servers that differ little, such as with one queue and with many. Each is measured
+    /// for a moment, then the next, so that all have the same machine. The difference between them
+    /// is less than the difference of a machine from one second to the next.
+    fn measure_in_turn(&self, cells: &[Cell]) -> anyhow::Result<Vec<Sample>> {
+        let mut servers = Vec::new();
+        for cell in cells {
+            let folder = self.folder()?;
+            let server = Server::start(&self.programs, cell.peer, folder.path())?;
+            if let Work::PutAmong(_, queues) | Work::TakeAmong(_, queues) = cell.work {
+                self.make_queues(queues, &server)?;
+            }
+            if let Work::TakeAmong(..) | Work::TakeInTurn(_) = cell.work {
+                self.fill(cell.peer, &server)?;
+            }
+            servers.push((server, folder));
+        }
+        let sums = self.turns(cells, &servers);
+        // A server that died printed the reason, which helps more than the client's error.
+        for (server, _) in &mut servers {
+            server.check_alive()?;
+        }
+        sums
+    }
+
+    /// The mean of all turns of each server.
+    fn turns(&self, cells: &[Cell], servers: &[(Server, TempDir)]) -> anyhow::Result<Vec<Sample>> {
+        let mut sums = vec![Sample::new(); cells.len()];
+        for turn in 0..TURNS as usize {
+            for place in 0..cells.len() {
+                let which = (turn + place) % cells.len();
+                let sample = self.take_turn(cells[which], &servers[which].0)?;
+                for (metric, value) in sample {
+                    *sums[which].entry(metric).or_default() += value / f64::from(TURNS);
+                }
+            }
+        }
+        Ok(sums)
+    }
+
+    fn take_turn(&self, cell: Cell, server: &Server) -> anyhow::Result<Sample> {
+        let (shape, drivers) = match cell.work {
+            Work::PutAmong(shape, queues) => {
+                let script = Beanstalk::puts_with_use(BODY_BYTES, queues as usize);
+                (shape, drivers(shape.connections as usize, script, Beanstalk::script))
+            }
+            Work::PutInTurn(shape) => {
+                let connections = shape.connections as usize;
+                let protocol = protocol_of(cell.peer);
+                (shape, queue_put_drivers(protocol, QUEUE, connections, BODY_BYTES))
+            }
+            Work::TakeAmong(shape, _) | Work::TakeInTurn(shape) => {
+                let connections = shape.connections as usize;
+                (shape, queue_take_drivers(protocol_of(cell.peer), QUEUE, connections))
+            }
+            _ => unreachable!("only these are measured in turn"),
+        };
+        self.throughput(server, drivers, shape, self.sizes.span() / TURNS)
+    }
+
+    /// Creates queues that stay, because each has a job.
+    fn make_queues(&self, queues: u32, server: &Server) -> anyhow::Result<()> {
+        let script = Beanstalk::puts_with_use(BODY_BYTES, queues as usize);
+        self.load(
+            server,
+            drivers(1, script, Beanstalk::script),
+            32,
+            Bounds::exactly(u64::from(queues)),
+        )?;
+        Ok(())
+    }
+
+    /// Measures the round trips of all these cells, which are of one kind of work, one trip of each
+    /// in turn. At a tenth of a millisecond, a machine differs more from one second to the next
+    /// than servers differ from each other.
+    fn measure_trips(&self, cells: &[Cell]) -> anyhow::Result<Vec<Sample>> {
+        let mut servers = Vec::new();
+        for cell in cells {
+            let folder = self.folder()?;
+            let server = Server::start(&self.programs, cell.peer, folder.path())?;
+            servers.push((server, folder));
+        }
+        let addresses: Vec<_> = servers.iter().map(|(server, _)| server.address).collect();
+        let (protocol, rate, duration) = match cells[0].work {
+            Work::Foreground => (Protocol::Gearman, None, self.sizes.trip),
+            // At this rate the slowest hundredth is only a few trips. Other work of the machine
+            // meanwhile would decide it.
+            _ => (Protocol::Beanstalk, Some(500.0), self.sizes.trip * 4),
+        };
+        let reports = trip::run(&TripPlan {
+            addresses: &addresses,
+            protocol,
+            pairs: 1,
+            rate,
+            duration: duration * cells.len() as u32,
+            body_bytes: BODY_BYTES,
+            meter: self.meter(),
+        });
+        for (server, _) in &mut servers {
+            server.check_alive()?;
+        }
+        let sample = |report: trip::TripReport| {
+            Sample::from([
+                (Metric::P50Micros, report.latency.p50_us),
+                (Metric::P99Micros, report.latency.p99_us),
+            ])
+        };
+        Ok(reports?.into_iter().map(sample).collect())
+    }
+
+    fn restart(&mut self, peer: Peer) -> anyhow::Result<Sample> {
+        if !self.logs.contains_key(&peer) {
+            let folder = self.folder()?;
+            restart::fill(self, peer, folder.path())?;
+            self.logs.insert(peer, folder);
+        }
+        restart::run(self, peer, self.logs[&peer].path())
+    }
+}
+
+/// The protocol in which a server gets puts and takes.
+fn protocol_of(peer: Peer) -> Protocol {
+    match peer {
+        Peer::Lineshaft(
+            Side::Beanstalk | Side::All | Side::Watched | Side::Bounded | Side::Threads(_),
+            _,
+        )
+        | Peer::Beanstalkd(_) => Protocol::Beanstalk,
+        Peer::Lineshaft(Side::Gearman, _) | Peer::Gearmand { .. } => Protocol::Gearman,
+        Peer::Lineshaft(Side::Memcache, _) => Protocol::Memcache,
+        Peer::Redis => Protocol::Redis,
+        Peer::Disk => unreachable!("the disk is not a server"),
+    }
+}
