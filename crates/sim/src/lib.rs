@@ -15,24 +15,15 @@
 //! The same seed makes the same run, bit for bit. `cargo run -p lineshaft-sim -- SEED --trace`
 //! prints each step.
 
-mod disk_faults;
-mod finale;
-mod link;
-mod lives;
-mod mailbox;
+mod machine;
 mod model;
-mod network;
 mod oracle;
 mod plan;
-mod policies;
-mod process;
 mod protocol;
 mod rng;
 mod runner;
 mod sabotage;
 mod seen;
-mod steps;
-mod storage;
 mod trace;
 mod workload;
 mod world;

@@ -6,7 +6,10 @@ use std::time::Duration;
 use log::Sync;
 
 use crate::rng::Rng;
-use crate::storage::SLICE_UNITS;
+
+/// Units of work in a slice of a run with the model. More than in the product, because the model
+/// flushes and removes a queue in one step.
+pub(crate) const SLICE_UNITS: u32 = 4000;
 
 /// The largest segments of a simulation. They are small, so that there are many.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 256 << 10;

@@ -3,18 +3,27 @@
 //! There are no threads. The world takes one random step after the other, so the order of all
 //! events is known, and the model receives them in the same order.
 
+mod disk_faults;
+mod finale;
+mod lives;
+mod log_steps;
+mod network;
+mod policies;
+mod sabotage;
+mod steps;
+
 use broker::limits::INDIVISIBLE_UNITS_MAX;
 use broker::{JobId, Millis, Turn};
 use log::Sync;
 
-use crate::link::Link;
+use crate::machine::link::Link;
+use crate::machine::process::Process;
+use crate::machine::storage::Storage;
 use crate::model::{Model, Name, Setting};
 use crate::oracle::{Judgements, Oracle};
 use crate::plan::{Plan, StorageKind};
-use crate::process::Process;
 use crate::rng::Rng;
 use crate::seen;
-use crate::storage::Storage;
 use crate::trace::Trace;
 use crate::workload::Known;
 use crate::{Checked, Options};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use beanstalk::{Listener, ProcessorTime, ServerInfo};
 use broker::{Broker, Dialect, Event, Millis, SessionId, Turn};
 
-use crate::mailbox::SimMailbox;
+use super::mailbox::SimMailbox;
 use crate::plan::Plan;
 use crate::protocol::{Kestrel, Protocol};
 

@@ -7,7 +7,7 @@ use super::{Model, Name, Place, Serial, State};
 /// Jobs of a step: a quarter of the units in a slice. The protocol does not define this number, so
 /// the model follows the engine. (The engine stops sooner if the jobs cost more than these units.
 /// They do not here.)
-const SLICE_JOBS: usize = crate::storage::SLICE_UNITS as usize / 4;
+const SLICE_JOBS: usize = crate::plan::SLICE_UNITS as usize / 4;
 
 #[derive(Debug)]
 pub(super) enum Chore {

@@ -14,8 +14,6 @@ mod rules;
 mod wire;
 
 #[cfg(test)]
-mod item_tests;
-#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};

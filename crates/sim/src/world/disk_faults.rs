@@ -1,10 +1,10 @@
 //! Faults of the simulated disk.
 
+use super::World;
+use super::steps::Step;
 use crate::Checked;
+use crate::machine::storage::Storage;
 use crate::model::{Job, JobKind};
-use crate::steps::Step;
-use crate::storage::Storage;
-use crate::world::World;
 
 /// A fault is planned at most this many calls of the disk ahead.
 const CALLS_AHEAD_MAX: u64 = 40;
@@ -59,7 +59,7 @@ impl World {
     pub(crate) fn empty_disk(&mut self) {
         if self.storage.is_full {
             self.trace.note(format_args!("the disk has room"));
-            self.storage.disk.set_capacity(crate::storage::DISK_BYTES);
+            self.storage.disk.set_capacity(crate::machine::storage::DISK_BYTES);
             self.storage.is_full = false;
         }
     }

@@ -6,11 +6,11 @@ use std::rc::Rc;
 use broker::Status;
 use broker::policy::Rules;
 
+use super::World;
+use crate::machine::storage::CrashKind;
 use crate::model::UP;
 use crate::protocol::Protocol;
-use crate::storage::CrashKind;
 use crate::workload::{Client, packet};
-use crate::world::World;
 use crate::{Checked, Options};
 
 // Packets of Gearman.

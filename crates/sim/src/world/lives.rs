@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use broker::{Broker, Millis};
 use log::RecoveryReport;
 
+use super::World;
+use crate::machine::process::Process;
+use crate::machine::storage::CrashKind;
 use crate::model::{Model, Name, Recovered, Setting};
 use crate::oracle::Certain;
 use crate::plan::StorageKind;
-use crate::process::Process;
 use crate::seen;
-use crate::storage::CrashKind;
-use crate::world::World;
 use crate::{Checked, Sabotage};
 
 /// The wall clock can be wrong by this much when a process starts.

@@ -3,12 +3,12 @@
 
 use broker::{Dialect, Event, JobId, Outbox, Progress, Turn};
 
+use super::World;
 use crate::Checked;
-use crate::link::{Answer, Link};
+use crate::machine::link::{Answer, Link};
+use crate::machine::process::MAILBOXES;
 use crate::model::{Model, Observed};
-use crate::process::MAILBOXES;
 use crate::workload::Client;
-use crate::world::World;
 
 /// The server stops reading from a client when this many bytes wait for it.
 const OUTBOX_BYTES_MAX: usize = 64 * 1024;

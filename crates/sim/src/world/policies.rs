@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use broker::policy::{Name, QueueSync, Rule, Rules, Setting, WhenFull};
 
+use super::World;
 use crate::rng::Rng;
-use crate::world::World;
 use crate::{Checked, Sabotage};
 
 fn names(names: &[&str]) -> Box<[Name]> {

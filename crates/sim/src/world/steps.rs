@@ -1,10 +1,10 @@
 //! Chooses the next step of the world.
 
+use super::World;
 use crate::Checked;
-use crate::process::MAILBOXES;
-use crate::storage::CrashKind;
+use crate::machine::process::MAILBOXES;
+use crate::machine::storage::CrashKind;
 use crate::workload::Client;
-use crate::world::World;
 
 /// The number of steps between two complete comparisons.
 const STEPS_BETWEEN_DEEP_CHECKS: u64 = 64;

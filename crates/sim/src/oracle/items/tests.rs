@@ -2,7 +2,7 @@
 
 use broker::policy::{Rule, Rules, Setting};
 
-use super::{Certain, Oracle};
+use crate::oracle::{Certain, Oracle};
 use crate::protocol::{Kestrel, Protocol};
 
 /// Connection, request, reply, time.

@@ -1,0 +1,148 @@
+//! Items that clients receive: whether each may be received now.
+
+use super::super::Lasting;
+use super::super::rules::{QueueRules, parent_of};
+use super::{Delivery, Items, ORDERED_PLACES_MAX, Place, Put, State, Tick};
+use crate::Checked;
+
+impl Items {
+    /// A client received an item. Returns the item, if the oracle knows it and the read is open.
+    pub(in crate::oracle) fn delivered(
+        &mut self,
+        delivery: &Delivery<'_>,
+    ) -> Result<Option<usize>, String> {
+        let Delivery { queue, body, now, .. } = *delivery;
+        let Some(id) = self.bodies.get(body).copied() else {
+            return if self.alone { Err("nobody put the item".into()) } else { Ok(None) };
+        };
+        if self.known[id].is_doubled {
+            return Ok(None);
+        }
+        let leads = self.rule_history.may_lead_to(queue);
+        if !leads {
+            self.check_origin(id, queue)?;
+            self.check_age(id, delivery)?;
+        }
+        let key = (id, queue.to_owned());
+        let certain_before =
+            if delivery.arrival.waited { delivery.arrival.tick } else { Tick::MAX };
+        let mut doubts = leads;
+        if let Some(place) = self.places.get(&key).filter(|_| !leads) {
+            let wrong = match place.state {
+                State::Ended if !matches!(place.lasting, Lasting::Uncertain) => {
+                    Some("the item was ended before".to_owned())
+                }
+                State::Held { by, until } if now < until => {
+                    Some(format!("connection {by} has it open"))
+                }
+                _ => None,
+            };
+            match wrong {
+                Some(wrong) if place.changed < certain_before => return Err(wrong),
+                // The reply about an older hand-out came late.
+                Some(_) => doubts = true,
+                None => {}
+            }
+            if !delivery.arrival.waited && !doubts {
+                self.check_order(id, queue)?;
+            }
+        }
+        self.holds_judged += 1;
+        if !delivery.peeks {
+            let given_at = if delivery.arrival.waited { delivery.arrival.at } else { now };
+            self.give(key, delivery, given_at, doubts);
+        }
+        Ok(delivery.opens.then_some(id))
+    }
+
+    pub(super) fn give(
+        &mut self,
+        key: (usize, String),
+        delivery: &Delivery<'_>,
+        given_at: u64,
+        doubts: bool,
+    ) {
+        let by = delivery.reply_end.conn;
+        let rules = self.rule_history.rules_of(&key.1, self.alone);
+        // The server may have handed the item out under other rules than those that are in force at
+        // the reply.
+        let has_changed = delivery.arrival.waited && self.rule_history.ever_times_out();
+        let timeouts = rules.iter().filter_map(|rules| rules.open_timeout_ms).min();
+        let until = match timeouts {
+            _ if has_changed => 0,
+            Some(timeout) => given_at + timeout,
+            None => u64::MAX,
+        };
+        let lets_go = rules.iter().any(QueueRules::lets_go);
+        let is_volatile = rules.iter().any(|rules| rules.in_memory);
+        let place = self.places.entry(key).or_insert(Place {
+            state: State::Unknown,
+            changed: 0,
+            lasting: Lasting::Uncertain,
+            may_be_gone: lets_go,
+            is_volatile,
+        });
+        place.state = match delivery.opens {
+            _ if doubts => State::Unknown,
+            true => State::Held { by, until },
+            false => State::Ended,
+        };
+        place.changed = self.tick;
+        place.lasting = Lasting::IfSent(delivery.reply_end);
+    }
+
+    /// Checks that the item can be in this queue.
+    pub(super) fn check_origin(&self, id: usize, queue: &str) -> Checked {
+        let item = &self.known[id];
+        if !self.rule_history.is_empty() {
+            return Ok(());
+        }
+        if queue != item.queue && parent_of(queue) != Some(&item.queue) {
+            return Err(format!("the item was put into {}", item.queue));
+        }
+        // Children get a copy even if the put itself fails.
+        if queue == item.queue && matches!(item.put, Put::Refused) {
+            return Err("the item was refused".into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_age(&self, id: usize, delivery: &Delivery<'_>) -> Checked {
+        let item = &self.known[id];
+        let moment =
+            if delivery.arrival.waited { delivery.arrival.at } else { delivery.now } as i64;
+        if let Some((_, latest)) = item.due
+            && moment > latest
+        {
+            return Err(format!("the item expired {} ms ago", moment - latest));
+        }
+        if delivery.arrival.waited || !self.alone || !matches!(item.put, Put::Stored(_)) {
+            return Ok(());
+        }
+        let rules = self.rule_history.certain_rules_of(delivery.queue);
+        let Some(age_max) = rules.and_then(|rules| rules.age_max_ms) else { return Ok(()) };
+        if delivery.now > item.stored_at + age_max {
+            return Err(format!("the item is older than {age_max} ms"));
+        }
+        Ok(())
+    }
+
+    /// Checks an item that was handed out at once: no item that was certainly there was put before
+    /// it.
+    pub(super) fn check_order(&mut self, id: usize, queue: &str) -> Checked {
+        if self.places.len() > ORDERED_PLACES_MAX {
+            return Ok(());
+        }
+        let item = &self.known[id];
+        let mut judged = 0;
+        for (other_id, _) in self.surely_ready(queue).filter(|(other, _)| *other != id) {
+            let other = &self.known[other_id];
+            judged += 1;
+            if other.stored < item.sent || (other.conn == item.conn && other.sent < item.sent) {
+                return Err(format!("item {other_id} was put before it: {other:?}"));
+            }
+        }
+        self.orders_judged += judged;
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! Queues: which exist, at which clients wait, and which are emptied.
+
+use std::collections::BTreeSet;
+
+use super::super::{Lasting, ReplyEnd};
+use super::{Arrival, Items, Put, State, Tick};
+
+impl Items {
+    /// A client requested an item of the queue. If it waited, the reply can come after the queue
+    /// was removed.
+    pub(in crate::oracle) fn was_used(&mut self, queue: &str, arrival: Arrival) {
+        if arrival.waited || self.memory_is_limited {
+            self.queues.entry(queue.to_owned()).or_default();
+        } else {
+            self.exists(queue);
+        }
+    }
+
+    /// The queue exists.
+    pub(super) fn exists(&mut self, queue: &str) {
+        let tick = self.tick;
+        self.queues.entry(queue.to_owned()).or_default().exists.get_or_insert(tick);
+    }
+
+    /// No client waits anywhere, according to the record.
+    pub(in crate::oracle) fn note_no_waits(&mut self) {
+        self.busy.clear();
+    }
+
+    /// A client waits at the queue, or empties it. Items can end before any client learns of it.
+    pub(in crate::oracle) fn disturbed(&mut self, queue: &str) {
+        self.busy.insert(queue.to_owned());
+        let queue = self.queues.entry(queue.to_owned()).or_default();
+        queue.disturbed = queue.disturbed.max(Some(self.tick));
+    }
+
+    /// A client that emptied the queue left before the reply. The operation can continue for long.
+    pub(in crate::oracle) fn disturbed_for_good(&mut self, queue: &str) {
+        self.queues.entry(queue.to_owned()).or_default().disturbed = Some(Tick::MAX);
+    }
+
+    /// A client requested to empty all queues.
+    pub(in crate::oracle) fn all_disturbed(&mut self) {
+        self.known_queues().iter().for_each(|name| self.disturbed(name));
+    }
+
+    pub(in crate::oracle) fn known_queues(&self) -> BTreeSet<String> {
+        self.places.keys().map(|(_, queue)| queue).chain(self.queues.keys()).cloned().collect()
+    }
+
+    /// Whether only their holders can end open reads.
+    pub(in crate::oracle) fn are_holds_kept(&self, queue: &str) -> bool {
+        let may_vanish = self.queues.get(queue).is_some_and(|queue| queue.may_have_vanished);
+        !self.rule_history.ever_times_out() && !may_vanish
+    }
+
+    /// A client perhaps requested the removal of the queue.
+    pub(in crate::oracle) fn may_vanish(&mut self, queue: &str) {
+        let queue = self.queues.entry(queue.to_owned()).or_default();
+        (queue.exists, queue.may_have_vanished) = (None, true);
+    }
+
+    /// A queue, or each queue, lost the items that were ready when a client requested it.
+    pub(in crate::oracle) fn emptied(
+        &mut self,
+        only: Option<&str>,
+        reply_end: ReplyEnd,
+        arrival: Arrival,
+        is_removed: bool,
+    ) {
+        // The items of a queue that an alias hides stay.
+        let is_alias = |queue: &String| self.may_be_alias(queue);
+        let hidden: BTreeSet<String> = self.known_queues().into_iter().filter(is_alias).collect();
+        for ((id, queue), place) in &mut self.places {
+            if only.is_some_and(|only| queue != only) || place.state == State::Ended {
+                continue;
+            }
+            let item = &self.known[*id];
+            let is_certain = matches!(item.put, Put::Stored(_));
+            let was_ready = place.state == State::Ready && is_certain && self.alone;
+            let disturbed = self.queues.get(queue).and_then(|queue| queue.disturbed);
+            let is_calm = disturbed.is_none_or(|at| at < place.changed)
+                && !self.busy.contains(queue)
+                && !hidden.contains(queue);
+            // No other client can hold it, so all ready items end.
+            if matches!(place.state, State::Held { .. }) && !is_removed {
+                continue;
+            }
+            if was_ready && is_calm && !arrival.waited && item.stored < arrival.tick {
+                (place.state, place.changed, place.lasting) =
+                    (State::Ended, self.tick, Lasting::IfSent(reply_end));
+            } else {
+                place.may_be_gone = true;
+                place.state = State::Unknown;
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The steps of the log's threads, and what happens when the log fails.
+
+use broker::Millis;
+use log::ReclaimError;
+
+use super::World;
+use crate::Checked;
+use crate::machine::storage::CrashKind;
+use crate::plan::StorageKind;
+
+impl World {
+    pub(crate) fn is_durable(&self) -> bool {
+        self.plan.storage != StorageKind::Memory
+    }
+
+    /// One round of the committer.
+    pub(crate) fn commit(&mut self) -> Checked {
+        let before = self.process.broker.released();
+        let done = self.process.broker.commit_step(Millis(self.now));
+        self.model.history.end_group();
+        self.trace.note(format_args!("commit {done:?} disk {}", self.storage.disk.calls()));
+        if self.is_durable()
+            && let Ok(committed) = done
+        {
+            let released = self.process.broker.released();
+            self.storage.committed(self.now, &self.model.history, committed, released)?;
+        }
+        let notified = self
+            .process
+            .mailboxes
+            .iter()
+            .all(|mailbox| std::mem::take(&mut mailbox.open().released));
+        if done.is_ok() && self.process.broker.released() != before && !notified {
+            return Err("replies were released and no thread was notified".into());
+        }
+        self.look_for_failure()
+    }
+
+    pub(crate) fn prepare(&mut self) -> Checked {
+        let done = self.process.broker.prepare_step();
+        self.trace.note(format_args!("prepare {done:?} disk {}", self.storage.disk.calls()));
+        if done.is_ok() && !self.storage.is_full && !self.storage.was_disturbed() {
+            // The broker admits again the requests that it refused for lack of room.
+            self.model.may_refuse = false;
+        }
+        self.look_for_failure()
+    }
+
+    /// Copies one slice of the oldest segment, if the log requests it. Returns whether it did.
+    pub(crate) fn reclaim(&mut self) -> Result<bool, String> {
+        // The copy has its own turn, at this moment.
+        self.ring()?;
+        let done = self.process.broker.reclaim_step(Millis(self.now));
+        self.trace.note(format_args!("reclaim {done:?}"));
+        let copied = match done {
+            Ok(copied) => copied,
+            // The log keeps a segment that it cannot read, and the service continues.
+            Err(ReclaimError::Read { .. }) if self.storage.was_disturbed() => false,
+            Err(error) => return Err(format!("reclaim: {error}")),
+        };
+        self.summary.reclaimed += u64::from(copied);
+        self.look_for_failure()?;
+        Ok(copied)
+    }
+
+    /// If the log failed, a planned fault must be the reason. The process then ends.
+    fn look_for_failure(&mut self) -> Checked {
+        if self.is_durable() && self.storage.disk.has_crashed() {
+            return self.crash(CrashKind::PowerLoss);
+        }
+        let Some(failure) = self.process.broker.failure() else { return Ok(()) };
+        if !self.storage.was_disturbed() {
+            return Err(format!("the log failed by itself: {failure}"));
+        }
+        self.summary.failures += 1;
+        // Only replies that were released before can still leave. Some steps can follow before the
+        // process is gone.
+        let released = self.storage.released(&self.process.broker);
+        for _ in 0..self.rng.below(4) {
+            self.any_client_step()?;
+        }
+        self.process.broker.commit_step(Millis(self.now)).expect_err("a failure is final");
+        if self.storage.released(&self.process.broker) != released {
+            return Err("replies were released after the log had failed".into());
+        }
+        let kind = match self.rng.below(2) {
+            0 => CrashKind::Killed,
+            _ => CrashKind::PowerLoss,
+        };
+        self.crash(kind)
+    }
+}

@@ -1,0 +1,111 @@
+//! Breaks promises of the server and of the way to it, if the run asks for it.
+
+use broker::{Event, JobId, Turn};
+
+use super::World;
+use crate::Sabotage;
+use crate::model::{Place, State};
+
+/// The error of a wrong clock, in milliseconds.
+const WRONG_BY_MS: u64 = 700;
+
+impl World {
+    /// Loses, doubles or swaps events on their way.
+    pub(crate) fn sabotage_events(&mut self) {
+        let is_end = |event: &Event| matches!(event, Event::News { news, .. } if news.is_end());
+        for events in &mut self.process.events {
+            match self.options.sabotage {
+                Sabotage::LostWakeUps => {
+                    events.retain(|(_, event)| !matches!(event, Event::WorkToDo));
+                }
+                Sabotage::LostEnds => events.retain(|(_, event)| !is_end(event)),
+                Sabotage::DoubledEnds => {
+                    if let Some(last) = events.back().filter(|(_, event)| is_end(event)) {
+                        events.push_back(last.clone());
+                    }
+                }
+                Sabotage::DisorderedNews => {
+                    let newest = events.make_contiguous().last_chunk_mut();
+                    if let Some([(one, Event::News { .. }), (other, Event::News { .. })]) = newest
+                        && one == other
+                    {
+                        let last = events.len() - 1;
+                        events.swap(last - 1, last);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The time that the server uses.
+    pub(crate) fn sabotaged_now(&self) -> u64 {
+        match self.options.sabotage {
+            Sabotage::FastClock => self.now + WRONG_BY_MS,
+            Sabotage::SlowClock | Sabotage::LateExpiries => self.now.saturating_sub(WRONG_BY_MS),
+            _ => self.now,
+        }
+    }
+
+    /// When the server's timer fires. The timer of a slow server is slow, too.
+    pub(crate) fn sabotaged_alarm(&self) -> Option<u64> {
+        let is_slow = self.options.sabotage == Sabotage::LateExpiries;
+        self.process.alarm.map(|alarm| if is_slow { alarm + WRONG_BY_MS } else { alarm })
+    }
+
+    /// Removes the jobs that a put created in children.
+    pub(crate) fn sabotage_copies(&self, turn: &mut Turn<'_>) {
+        if !matches!(self.options.sabotage, Sabotage::LostCopies | Sabotage::MissedCopies) {
+            return;
+        }
+        let new = || self.model.jobs.iter().filter(|(_, job)| job.created == self.now);
+        let is_in_parent = |(name, body): (&str, &[u8])| {
+            let parent = name.split('+').next();
+            new().any(|(_, job)| parent == Some(&*job.queue) && *job.body == *body)
+        };
+        let copies = new()
+            .filter(|(_, job)| job.queue.contains('+') && is_in_parent((&job.queue, &job.body)));
+        for (id, _) in copies {
+            // The job can be gone already.
+            turn.cancel(JobId(*id)).ok();
+        }
+    }
+
+    /// Changes jobs without a client's request.
+    pub(crate) fn sabotage_jobs(&self, turn: &mut Turn<'_>) {
+        if !self.options.sabotage.is_for_oracle() {
+            return;
+        }
+        for (id, job) in self.model.jobs.iter().filter(|(id, _)| **id % 3 == 0) {
+            let id = JobId(*id);
+            // Many jobs are in a state that does not allow it.
+            match self.options.sabotage {
+                Sabotage::ShortLeases => {
+                    for link in self.links.iter().filter(|link| link.is_open) {
+                        turn.give_back(link.id, id, 0, 0).ok();
+                    }
+                }
+                Sabotage::WrongOrder => {
+                    let thief = turn.open_session(0);
+                    if job.state == State::Ready && turn.take_job(thief, id).is_ok() {
+                        turn.give_back(thief, id, u32::MAX, 0).ok();
+                    }
+                    turn.close_session(thief);
+                }
+                Sabotage::RestlessJobs => drop(turn.kick_job(id).ok()),
+                Sabotage::LostJobs => drop(turn.cancel(id).ok()),
+                _ => {}
+            }
+        }
+    }
+
+    /// A connection is about to close.
+    pub(crate) fn sabotage_leaving(&self, place: Place, turn: &mut Turn<'_>) {
+        if self.options.sabotage == Sabotage::TakesAlong {
+            let watched = self.model.jobs.iter().filter(|(_, job)| job.watchers.contains(&place));
+            for (id, _) in watched {
+                turn.cancel(JobId(*id)).expect("it is there");
+            }
+        }
+    }
+}
