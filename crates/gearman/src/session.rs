@@ -26,7 +26,7 @@ pub struct Session {
     pub(crate) server: Arc<Server>,
     /// Its number among the connections of the server.
     pub(crate) number: u64,
-    /// It wants exceptions: the reason why a job failed.
+    /// The client wants exceptions: the reason why a job failed.
     pub(crate) wants_exceptions: bool,
     reading: Reading,
     /// A function with many jobs is being dropped. Later commands wait.
@@ -37,9 +37,9 @@ pub struct Session {
     late: VecDeque<Event>,
     /// Their size in memory.
     late_bytes: usize,
-    /// It resets its many registrations, slice by slice.
+    /// The session resets its many registrations, slice by slice.
     pub(crate) is_resetting: bool,
-    /// It reported news to many clients, and helps to deliver them before it continues.
+    /// The session reported news to many clients, and helps to deliver them before it continues.
     is_telling: bool,
     input_end: InputEnd,
     /// The broker's session is closed. Nothing more is read or answered.

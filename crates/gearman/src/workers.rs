@@ -8,13 +8,14 @@ use crate::packet::{Arguments, PacketType};
 use crate::reply::{self, AT_ONCE, Failure};
 use crate::session::Session;
 
-/// Number of bytes kept of a client id (spec gearman 1.2).
+/// The number of bytes of a client id that the server keeps.
 const CLIENT_ID_BYTES_MAX: usize = 127;
 
 /// Longest text of a time limit that is read.
 const LIMIT_BYTES_MAX: usize = 20;
 
-/// Number of bytes read of a denominator. The whole text is passed on.
+/// The number of bytes of a denominator that are parsed. Clients get the whole text.
+/// COMPAT(gearmand): case work-status-denominator-is-read-up-to-ten-characters.
 // COMPAT(gearmand): case work-status-denominator-is-read-up-to-ten-characters.
 const DENOMINATOR_BYTES_READ: usize = 10;
 
@@ -23,16 +24,15 @@ impl Session {
         self.register(function, None, turn);
     }
 
-    /// `CAN_DO` has no reply: a registration that is refused is left out, and counts in the
-    /// metrics.
+    /// `CAN_DO` has no reply: a refused registration has no effect, except in the metrics.
     fn register(&mut self, function: &[u8], limit_ms: Option<u64>, turn: &mut Turn<'_>) {
         if turn.admits_worker(self.id, function) {
             turn.register(self.id, function, limit_ms);
         }
     }
 
-    /// Ignores a limit that no clock can reach, such as one of more than 20 digits. To register
-    /// without a limit would not be what the worker asked for.
+    /// Ignores a limit that no clock can reach, such as one of more than 20 digits. A registration
+    /// without a limit would not be what the worker requested.
     pub(crate) fn can_do_timeout(
         &mut self,
         function: &[u8],

@@ -59,8 +59,8 @@ impl Default for ServerOptions {
 /// Actions that a client can ask for, and only the owner of the process can do.
 pub trait Controls: Send + Sync + std::fmt::Debug {
     /// Starts a reload of the policies. It does not run in this turn, which must not wait for a
-    /// file. The session learns of its end by [`Turn::tell_reloaded`]. If the policies are wrong,
-    /// nothing changes, the server logs why, and the session is still told.
+    /// file. The session gets an event at its end, by [`Turn::tell_reloaded`]. If the policies are
+    /// wrong, nothing changes, the server logs the reason, and the session still gets the event.
     fn reload(&self, session: SessionId, turn: &mut Turn<'_>);
 
     /// Stops the server in 100 ms. Returns at once.
@@ -132,7 +132,7 @@ impl Server {
         self.measured.get()
     }
 
-    /// Notes the begin of a command.
+    /// Notes the beginning of a command.
     pub(crate) fn begin(&self, now: Millis) -> Watch {
         if self.is_measured && self.measured.only_counts(now) {
             return Watch::Counted;
@@ -140,7 +140,7 @@ impl Server {
         self.begin_wait()
     }
 
-    /// Notes the begin of a wait, which is always measured.
+    /// Notes the beginning of a wait, which is always measured.
     pub(crate) fn begin_wait(&self) -> Watch {
         let began = self.is_measured.then(|| self.controls.stopwatch_us()).flatten();
         began.map_or(Watch::Off, Watch::Since)

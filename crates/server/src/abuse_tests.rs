@@ -1,5 +1,5 @@
-//! Tests of clients that mean harm, or nothing at all: those that a web page sends, those that come in
-//! crowds from one address, and those that stop in the middle of a request.
+//! Tests of harmful and useless clients: requests that a web page sends, crowds from one address,
+//! and clients that stop in the middle of a request.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -57,7 +57,7 @@ fn a_request_of_a_browser_ends_its_connection_and_does_nothing() {
         let serving = serve(protocol);
         for request in [&post, &long_path, &preface] {
             let mut browser = connect(&serving);
-            // It may be closed before all of it is sent.
+            // The server may close the connection before it received everything.
             let _ = browser.write_all(request.as_bytes());
             let said = rest(&mut browser);
             assert!(!said.contains("INSERTED") && !said.contains("STORED"), "{protocol:?}: {said}");
@@ -141,7 +141,7 @@ fn a_client_that_stops_mid_request_is_closed_and_an_idle_one_is_not() {
     eventually("it waits", || {
         serving.broker.turn(serving.broker.last_time()).totals().waiting_sessions == 1
     });
-    // This one comes after them, and so does its end.
+    // This client connects after them, so its limit ends after theirs.
     let mut stuck = connect(&serving);
     stuck.write_all(b"put 0 0 60 5\r\n").unwrap();
     rest(&mut stuck);

@@ -1,5 +1,5 @@
-//! Tests of serving with real sockets, on I/O threads of their own in this process. What needs a
-//! process (signals, limits of descriptors, inherited sockets) is tested with the program.
+//! Tests of serving with real sockets, on I/O threads of this process. Signals, limits of
+//! descriptors and inherited sockets need a process: the tests of the program cover them.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -29,10 +29,10 @@ use crate::threads::io_thread::{Ended, IoThread, Shared};
 use crate::threads::mailbox::Inbox;
 use notation::address::{Address, ListenAddress};
 
-/// How long anything here may take.
+/// The time limit of every wait in these tests.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// Threads that serve, until dropped.
+/// Threads that serve until this is dropped.
 pub(crate) struct Serving {
     pub(crate) address: ListenAddress,
     pub(crate) broker: Broker,
@@ -123,18 +123,18 @@ impl Serving {
         Client { stream }
     }
 
-    /// Open connections, whether they have a session or not.
+    /// Open connections, with or without a session.
     pub(crate) fn connections(&self) -> usize {
         self.limits.open()
     }
 
-    /// The machine sleeps for so long, and somebody notices then.
+    /// The machine sleeps for this long, and the clock's check notices it then.
     fn sleep_for(&self, time: Duration) {
         self.clock.sleep_for(time);
         ClockWatch::default().look(&self.clock, &self.broker, &self.inboxes);
     }
 
-    /// Ends the threads, and says why they ended.
+    /// Ends the threads. Returns why they ended.
     pub(crate) fn stop(&mut self) -> Vec<Ended> {
         for inbox in &self.inboxes {
             inbox.stop();
@@ -175,7 +175,7 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Nothing comes for a while.
+    /// Nothing arrives for a while.
     fn expect_silence(&mut self) {
         self.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let error = self.stream.read(&mut [0]).unwrap_err();
@@ -347,7 +347,8 @@ fn timers_run_while_all_connections_are_idle() {
     holder.expect("INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");
     waiter.send("reserve\r\n");
     waiter.expect("RESERVED 1 1\r\nx\r\n");
-    // Less a millisecond: the server's clock counts whole ones. How late it comes depends on the machine.
+    // The server's clock counts whole milliseconds, so one less. How late the job comes depends on
+    // the machine.
     let waited = started.elapsed();
     assert!(waited >= Duration::from_millis(999), "{waited:?}");
 }
@@ -369,7 +370,7 @@ fn a_timer_for_nothing_does_not_lose_the_next_one() {
     let (mut client, mut hasty) = (serving.client(), serving.client());
     client.send("put 0 2 60 1\r\nx\r\n");
     client.expect("INSERTED 1\r\n");
-    // The first deadline vanishes with its connection; the second one must come all the same.
+    // The first deadline vanishes with its connection. The second one must still come.
     hasty.send("reserve-with-timeout 1\r\n");
     hasty.expect_silence();
     drop(hasty);
@@ -412,7 +413,7 @@ fn a_reader_that_takes_nothing_is_cut_off_and_delays_no_other_client() {
         answered += 1;
         sessions() == 1
     });
-    // If the other had to wait for the cut, its first answer would have come after it.
+    // If the other client had to wait for the disconnect, its first answer would come after that.
     assert!(answered > 1, "the other waited until the stuck reader was cut off");
     let mut rest = Vec::new();
     let _ = stuck.stream.read_to_end(&mut rest);
@@ -423,7 +424,7 @@ fn a_reader_that_takes_nothing_is_cut_off_and_delays_no_other_client() {
 fn a_reader_that_is_too_far_behind_is_cut_off_sooner() {
     let serving = limits(|limits| {
         limits.unsent_bytes = 100_000;
-        // The largest body is allowed beyond it.
+        // One largest body is allowed beyond the limit.
         limits.gearman_packet_bytes = 8192;
         limits.kestrel_item_bytes = 8192;
     })
@@ -462,7 +463,7 @@ fn of_many_slow_readers_one_is_cut_off() {
 fn the_sender_of_the_largest_unfinished_command_is_cut_off() {
     let serving = limits(|limits| {
         limits.unfinished_bytes = 0;
-        // One body may be under way in any case.
+        // One unfinished body is always allowed.
         limits.gearman_packet_bytes = 8192;
         limits.kestrel_item_bytes = 8192;
     })
@@ -472,7 +473,7 @@ fn the_sender_of_the_largest_unfinished_command_is_cut_off() {
     large.send([head(65_535), vec![b'x'; 65_000]].concat());
     small.send([head(20_000), vec![b'x'; 19_000]].concat());
     let sessions = || serving.broker.turn(Millis(0)).totals().sessions;
-    // That it was accepted is only seen by its number: it may be gone before anybody looks.
+    // Only the number shows that it was accepted: it may be gone before the test looks.
     eventually("the larger one is cut off", || {
         let has_come = serving.broker.memory_usage().used_bytes > 10_000;
         has_come && sessions() == 1
@@ -498,7 +499,8 @@ fn commands_that_were_held_back_behind_long_replies_are_all_answered() {
             client.send(format!("watch {number:0>150}\r\n"));
             client.expect(format!("WATCHING {}\r\n", number + 2));
         }
-        // Some megabytes of replies to one piece of input, and more than one look at it.
+        // Some megabytes of replies to one piece of input, which takes more than one check of the
+        // limits.
         let lists = "list-tubes-watched\r\n".repeat(195);
         if ends_while_waiting {
             client.send("reserve\r\n");
@@ -582,7 +584,8 @@ fn a_failed_log_ends_the_threads_without_a_false_reply() {
     let mut client = serving.client();
     client.send(put(b"x"));
     client.expect("INSERTED 1\r\n");
-    // Each call from now on, not the next one: that may be one that prepares, and is tried again.
+    // Each call from now on fails, and not only the next one: that may prepare a segment, and is
+    // retried.
     disk.crash();
     client.send(put(b"y"));
     client.expect_end();

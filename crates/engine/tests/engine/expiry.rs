@@ -11,7 +11,7 @@ use crate::world::{SLICE_UNITS, START, World, grab, take_job};
 /// More than one slice.
 const MANY: usize = 2500;
 
-/// Each job that a request ends costs at least one unit, and few cost more.
+/// Each job that a request ends costs at least one unit, and only a few jobs cost more.
 const SLICE: u64 = SLICE_UNITS as u64;
 
 impl World {
@@ -118,7 +118,7 @@ fn a_put_ends_few_of_the_items_that_expired() {
     let few = limits::PUT_ENDS_MAX as u64;
     assert!(world.add("q", "lives"), "what expired makes room");
     assert_eq!(world.expired("q"), few);
-    // If an item has expired before it arrives, the put runs one more sweep, in vain.
+    // If an item has expired before it arrives, the put runs one more sweep, which finds nothing.
     assert!(world.add_until("q", "late", Some(START)));
     assert_eq!(world.expired("q"), 3 * few);
     world.pass(0);

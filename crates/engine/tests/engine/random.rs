@@ -12,7 +12,7 @@ use crate::world::{World, grab, read};
 
 const QUEUES: [&[u8]; 7] = [b"default", b"p", b"p+a", b"p+b", b"alias", b"old", b"m"];
 
-/// One act: by one of three sessions of a kind, on a queue, with a number.
+/// One request: by one of three sessions of a kind, about a queue, with a number.
 #[derive(Clone, Debug)]
 struct Step {
     act: u8,

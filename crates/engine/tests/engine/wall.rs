@@ -99,7 +99,7 @@ fn an_expiry_moves_with_the_wall_clock() {
     assert_eq!(world.stats("q").items, 1);
     world.pass(1);
     assert_eq!(world.stats("q").items, 0);
-    // The clock is set right: the item that was open lives another hour.
+    // The clock is set right: the open item lives another hour.
     world.set_wall(0);
     assert!(world.give_back_item(reader, lease));
     world.pass(HOUR_MS);

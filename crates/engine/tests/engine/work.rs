@@ -680,7 +680,7 @@ fn a_cancelled_job_is_gone_and_its_clients_know() {
 #[test]
 fn a_worker_with_many_queues_leaves_at_once() {
     let mut world = World::new();
-    // If each queue cost a look at all others, this would take minutes.
+    // If each queue required a check of all others, this would take minutes.
     let queues: Vec<String> = (0..100_000).map(|number| format!("f{number}")).collect();
     let engine = &mut world.engine;
     let effects = &mut Effects::default();
@@ -732,7 +732,7 @@ fn a_worker_whose_queues_all_have_jobs_does_not_look_at_all_of_them() {
     let (engine, effects) = (&mut World::new().engine, &mut Effects::default());
     let client = engine.open_session(0, ReturnOrder::ToTail);
     let worker = engine.open_session(0, ReturnOrder::ToTail);
-    // If each grab cost a look at each queue, this would take minutes.
+    // If each grab required a check of each queue, this would take minutes.
     let queues: Vec<String> = (0..20_000).map(|number| format!("f{number}")).collect();
     let last = queues.last().expect("there are some");
     for queue in queues.iter().chain(std::iter::repeat_n(last, queues.len())) {

@@ -1,4 +1,4 @@
-//! Open reads: who holds them, and how many each connection has opened.
+//! Open reads: their holders, and how many each connection has opened.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

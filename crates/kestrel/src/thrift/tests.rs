@@ -1,4 +1,4 @@
-//! Calls and replies as bytes: frames that thrift's own library made, and what broken ones lead to.
+//! Calls and replies as bytes: frames made by thrift's own library, and the effect of broken ones.
 
 use std::borrow::Cow;
 
@@ -140,7 +140,7 @@ fn a_call_of_the_old_style_is_answered_like_a_new_one() {
 
 #[test]
 fn unknown_values_are_ignored() {
-    // A struct with a map, a list of sets, and what has a fixed size; then the queue.
+    // A struct with a map, a list of sets, and values of fixed size; then the queue.
     let unknown = "0c0009 \
         0d0001 0b 0f 00000001 00000001 6b 08 00000002 00000001 00000002 \
         0f0002 0e 00000002 03 00000003 010203 02 00000000 \
@@ -150,7 +150,7 @@ fn unknown_values_are_ignored() {
     let bytes = unhex(&call);
     let (_, reader) = Head::read(&bytes).unwrap();
     assert_eq!(Arguments::read(reader).unwrap().queue, b"qq");
-    // Without a frame, the end is found by walking.
+    // Without a frame, the walker finds the end.
     assert_eq!(message(&bytes), bytes);
 
     let compact = "822100 0178 9c \
@@ -187,7 +187,7 @@ fn a_false_length_allocates_nothing() {
     let mut receiver = Receiver::new(64 << 20);
     assert_eq!(receiver.receive(&unhex("03000000 80010001")), Received::More(8));
     assert!(receiver.buffered_bytes() <= 8);
-    // Lengths inside: of a string, a list, a list of lists, a name.
+    // Lengths inside a message: of a string, a list, a list of lists, a name.
     for lie in [
         "0b0001 7fffffff 71",
         "0b0001 ffffffff 71",
@@ -268,7 +268,7 @@ fn piece_of_a_stream() -> impl Strategy<Value = Vec<u8>> {
     whole.extend([old, framed_old]);
     prop_oneof![
         20 => prop::sample::select(whole.clone()),
-        // One byte of it is another one.
+        // One byte of it is changed.
         2 => (prop::sample::select(whole), any::<prop::sample::Index>(), any::<u8>())
             .prop_map(|(mut bytes, place, byte)| {
                 let place = place.index(bytes.len());

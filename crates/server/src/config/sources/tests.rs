@@ -1,4 +1,4 @@
-//! Tests of the configuration: which source wins, and what a mistake says.
+//! Tests of the configuration: which source applies, and what a message about a mistake contains.
 use std::time::Duration;
 
 use super::*;
@@ -278,7 +278,7 @@ fn variables_of_kubernetes_are_ignored() {
         environment.map(|(name, value)| variable(&format!("LINESHAFT_{name}"), value)).to_vec();
     let sources = Sources { environment, ..Sources::default() };
     assert_eq!(sources.load().unwrap().config, Config::default());
-    // Nor is any setting taken for one of them.
+    // None of them is taken for a setting either.
     for setting in &SETTINGS {
         let suffix = variable_suffix(setting.key);
         assert!(!is_of_kubernetes(&suffix, "tcp://10.0.0.1:4730"), "{suffix}");
@@ -414,8 +414,8 @@ fn a_missing_file_is_a_mistake() {
     assert!(sources.load().unwrap_err().to_string().starts_with("/no/such/file.toml: cannot read"));
 }
 
-/// Each key of the example but one is commented out, since the defaults are right for most; so it is read as
-/// if they were not.
+/// Each key of the example except one is commented out, because the defaults are right for most
+/// users. So the test removes the comment signs first.
 #[test]
 fn the_example_file_has_every_key_with_its_default() {
     let example = include_str!("../../../../../packaging/lineshaft.toml");

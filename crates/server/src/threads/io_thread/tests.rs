@@ -1,4 +1,4 @@
-//! Rounds of an I/O thread one by one, in the thread of the test.
+//! Runs the rounds of an I/O thread one by one, in the thread of the test.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -79,7 +79,7 @@ impl Rounds {
     }
 
     fn round(&mut self) {
-        // The runtime looks at the sockets.
+        // The runtime checks the sockets.
         self.runtime.block_on(tokio::task::yield_now());
         let _inside = self.runtime.enter();
         self.thread.round();
@@ -142,7 +142,7 @@ fn a_client_that_reads_no_replies_has_few_bytes_waiting() {
     assert_eq!(places.len(), 1);
     let unsent = rounds.thread.connections.get(places[0]).unwrap().outbox.len();
     assert!((1 << 20..(1 << 20) + (128 << 10)).contains(&unsent), "{unsent}");
-    // A client that reads in the end receives everything.
+    // A client that reads at last receives everything.
     let (mut lines, mut vain) = (0, 0);
     while lines < 100 * 20_001 && vain < 1_000 {
         let text = received(&mut client);
@@ -153,7 +153,7 @@ fn a_client_that_reads_no_replies_has_few_bytes_waiting() {
     assert_eq!(lines, 100 * 20_001);
 }
 
-/// From now on, each `reserve` of this client looks at 10,000 tubes.
+/// From now on, each `reserve` of this client checks 10,000 tubes.
 fn watch_many(rounds: &mut Rounds, client: &mut UnixStream) {
     let mut tubes = 1;
     while tubes < 10_000 {
@@ -176,7 +176,7 @@ fn dear_commands_of_one_round_leave_turns_to_others() {
     let mut rounds = Rounds::new();
     let (mut greedy, mut other) = (rounds.connect(), rounds.connect());
     watch_many(&mut rounds, &mut greedy);
-    // Each looks at all tubes; together they are read in one round.
+    // Each of them checks all tubes. One round reads all of them.
     let count = 2_500;
     greedy.write_all("reserve-with-timeout 0\r\n".repeat(count).as_bytes()).unwrap();
     rounds.round();
@@ -206,7 +206,7 @@ fn commands_that_were_held_back_wait_for_a_congested_log() {
     let count = 1_000;
     client.write_all(b"list-tube-used\r\n".repeat(count).as_slice()).unwrap();
     rounds.feed_late();
-    // The log has not reserved this many numbers.
+    // The log has not reserved this many ids.
     while !broker.congested() {
         broker.turn(clock.now()).skip_job_id();
     }
@@ -249,7 +249,7 @@ fn long_requests_rest_while_the_log_has_much_to_write() {
     }
     drop(turn);
     assert!(!broker.congested());
-    // A piece of work is done in any case.
+    // Each round does at least one piece of work.
     rounds.round();
     replies += &received(&mut greedy);
     assert!(!rounds.thread.has_more(), "the thread spins");
@@ -323,7 +323,7 @@ fn events_that_arrive_while_a_thread_sends_wait_for_its_next_round() {
     let session = turn.open_session(others);
     turn.put(session, NewJob::default(), b"x"[..].into()).unwrap();
     drop(turn);
-    // As the end of a round does.
+    // The same call as at the end of a round.
     rounds.inbox.take_events(&mut rounds.thread.events);
     assert!(rounds.thread.has_more(), "the thread sleeps");
     rounds.finish();
@@ -392,7 +392,7 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     assert!(limits.held.unfinished_bytes() >= 50_000);
     let used_bytes = rounds.thread.shared.broker.memory_usage().used_bytes;
     assert!(used_bytes >= 50_000, "{used_bytes}");
-    // Another thread has much more: its connections are cut off first.
+    // Another thread holds much more, so its connections are cut off first.
     let other: Arc<Inbox> = Arc::default();
     limits.held.enter(&other);
     limits.held.add(300_000, 0);
@@ -402,7 +402,7 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     assert!(other.take_excess(), "it is asked to look");
     assert!(!rounds.inbox.take_excess(), "and no other");
     assert_eq!(limits.open(), 2, "nobody is cut off for what another thread's clients hold");
-    // It looked, and has about as much as this one now.
+    // That thread has checked its connections, and now holds about as much as this one.
     limits.held.add(-220_000, 0);
     rounds.inbox.notify_excess();
     assert!(rounds.inbox.has_messages(rounds.inbox.alarm()), "who sleeps is woken");
@@ -435,7 +435,7 @@ fn long_replies_leave_in_pieces_while_others_are_served() {
     rounds.round();
     assert_eq!(received(&mut quiet), "USING default\r\n");
     let mut bytes: Vec<usize> = clients.iter_mut().map(|client| received(client).len()).collect();
-    // As much as sockets take would be three times that.
+    // Without the limit, the sockets would take three times as much.
     let sent = bytes.iter().sum::<usize>();
     assert!((1 << 20..(1 << 20) + (128 << 10)).contains(&sent), "{sent}");
     let all = 10 * ("FOUND 1 60000\r\n\r\n".len() + body.len());
@@ -495,7 +495,7 @@ fn a_reader_that_stays_too_far_behind_is_cut_off_although_it_reads() {
     let [place] = rounds.thread.connections.all()[..] else { panic!("not one") };
     let connection = rounds.thread.connections.get(place).unwrap();
     assert!(connection.is_stuck());
-    // It catches up twice. Then it reads more slowly than new bytes arrive.
+    // The reader catches up twice. Then it reads more slowly than new bytes arrive.
     for (unsent_bytes, falls_behind) in
         [(900, false), (800, false), (90, false), (400, false), (500, true)]
     {
