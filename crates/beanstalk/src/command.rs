@@ -42,7 +42,7 @@ pub(crate) enum Command<'a> {
 pub(crate) struct PutHeader {
     pub(crate) job: NewJob,
     pub(crate) body_bytes: u32,
-    /// The line goes on after the fourth number.
+    /// The line continues after the fourth number.
     pub(crate) trailing_garbage: bool,
 }
 

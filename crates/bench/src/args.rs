@@ -197,7 +197,7 @@ pub struct CompareArgs {
     /// Seconds of each throughput measurement.
     #[arg(long, default_value_t = 1.0)]
     pub seconds: f64,
-    /// Few rounds, short measurements and small backlogs: a look, not a verdict.
+    /// Few rounds, short measurements and small backlogs: for a quick look only.
     #[arg(long)]
     pub quick: bool,
     /// Only these rows, e.g. `T1,T6,M4`; M6b, which takes minutes, only when it is named.

@@ -456,7 +456,7 @@ mod tests {
         turn.use_queue(session, b"q");
         turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room");
         let asked = |turn: &crate::Turn<'_>| turn.core.ledger.asks.durable.get();
-        assert!(asked(&turn) > 0, "the put is to be durable");
+        assert!(asked(&turn) > 0, "the put must become durable");
         drop(turn);
         broker.commit_step(NOW).expect("the disk works");
         let turn = broker.turn(NOW);

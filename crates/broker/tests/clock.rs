@@ -44,7 +44,7 @@ fn in_a_store_of_later(act: impl FnOnce(&Store) + Send + 'static) {
         store.close().expect("the disk works");
         done.send(()).expect("the test waits for it");
     });
-    is_done.recv_timeout(PATIENCE).expect("time goes on");
+    is_done.recv_timeout(PATIENCE).expect("time continues");
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_start_under_a_wrong_clock_moves_no_delay_and_the_next_one_is_right_again() 
 
         server.start(wrong);
         let stopped_ms = server.broker().stopped_ms();
-        assert!(!(0..STOP_MS_MAX).contains(&stopped_ms), "somebody should be warned");
+        assert!(!(0..STOP_MS_MAX).contains(&stopped_ms), "this needs a warning");
         server.pass(0);
         assert_eq!((server.state(id), server.items(b"aging")), (Some(State::Delayed), 1));
         // Wall-clock times refer to the clock that the server has.
@@ -417,7 +417,7 @@ fn reclaimed_jobs_keep_their_wall_clock_times() {
         let id = server.put(0);
         let mut turn = server.broker().turn(server.now);
         let session = turn.open_session(0);
-        turn.finish(session, id).expect("nobody holds it");
+        turn.finish(session, id).expect("no session holds it");
         drop(turn);
         server.work();
     }
@@ -450,7 +450,7 @@ fn a_wall_clock_that_is_set_is_written_once_and_costs_memory_for_its_jobs_only()
         let with = used(&server);
         let mut turn = server.broker().turn(server.now);
         let session = turn.open_session(0);
-        turn.finish(session, id).expect("nobody holds it");
+        turn.finish(session, id).expect("no session holds it");
         turn.close_session(session);
         drop(turn);
         with - used(&server)

@@ -293,7 +293,7 @@ fn queues_may_be_more_or_less_durable_than_the_log() {
         let weak = add(&mut broker.turn(now), "weak", "1");
         assert!(!weak.is_reached(broker.released()), "{sync:?}");
         let done = broker.commit_step(now).expect("the disk works");
-        assert_eq!(done.synced, sync == log::Sync::Always, "nobody wants more");
+        assert_eq!(done.synced, sync == log::Sync::Always, "no request needs more");
         assert!(weak.is_reached(broker.released()), "{sync:?}");
 
         let strict = add(&mut broker.turn(now), "strict", "2");

@@ -23,7 +23,7 @@ fn a_denial_waits_for_the_end_of_a_queue_that_came_again() {
     turn.use_queue(session, b"q");
     let (id, _) = turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room");
     turn.use_queue(session, b"default");
-    let finished = turn.finish(session, id).expect("nobody holds it");
+    let finished = turn.finish(session, id).expect("no session holds it");
     assert!(turn.queue_stats(b"q").is_none(), "with its last job the queue is gone");
     let Err(Denied(after)) = turn.pause(b"q", 9) else { panic!("nothing is there") };
     assert!(finished.is_reached(after), "a crash could bring the job back");

@@ -52,7 +52,7 @@ fn a_drop_is_reported_when_it_is_durable() {
     broker.commit_step(NOW).expect("the disk works");
     let session = broker.turn(NOW).open_session(0);
     let dropped = broker.turn(NOW).drop_queue(session, b"dropped").expect("it exists");
-    let Some(Clearing::Done(after)) = dropped else { panic!("nobody works on it") };
+    let Some(Clearing::Done(after)) = dropped else { panic!("no worker holds a job of it") };
     assert!(!after.is_reached(broker.released()), "{after:?}");
     broker.commit_step(NOW).expect("the disk works");
     assert!(after.is_reached(broker.released()));

@@ -172,7 +172,8 @@ fn puts_in_memory_only_work_when_the_log_is_full() {
     turn.put(session, NewJob::default(), body()).expect("it is not logged");
     turn.submit(session, b"m", submit(b"", 60_000, false)).expect("nor is this");
     turn.add(b"m", body(), None).expect("nor this");
-    turn.submit(session, b"f", submit(b"", 60_000, true)).expect("nor what somebody waits for");
+    turn.submit(session, b"f", submit(b"", 60_000, true))
+        .expect("a job with a waiting client is not logged either");
     let refused = Err(PutRefusal::LogFull);
     assert_eq!(turn.submit(session, b"f", submit(b"", 60_000, false)), refused);
     turn.use_queue(session, b"q");
@@ -224,9 +225,9 @@ fn missing_jobs_are_denied_also_when_the_log_is_full() {
     assert!(matches!(turn.take_job(session, delayed), Err(Refusal::LogFull)));
     let is_denied = |refusal: Refusal| matches!(refusal, Refusal::NotFound(_));
     for id in [delayed, gone] {
-        assert!(is_denied(turn.give_back(session, id, 0, 0).expect_err("nobody holds it")));
-        assert!(is_denied(turn.bury(session, id, 0).expect_err("nobody holds it")));
-        assert!(is_denied(turn.fail(session, id, &News::Fail).expect_err("nobody holds it")));
+        assert!(is_denied(turn.give_back(session, id, 0, 0).expect_err("no session holds it")));
+        assert!(is_denied(turn.bury(session, id, 0).expect_err("no session holds it")));
+        assert!(is_denied(turn.fail(session, id, &News::Fail).expect_err("no session holds it")));
     }
     assert!(is_denied(turn.kick_job(gone).expect_err("it is not there")));
     assert!(is_denied(turn.take_job(session, gone).expect_err("it is not there")));
@@ -315,7 +316,7 @@ fn jobs_under_a_bad_sector_are_written_anew_from_memory() {
         let turn = broker.turn(NOW);
         assert_eq!(turn.totals().delayed, kept.len() as u64);
         for id in kept {
-            let (peeked, _) = turn.peek(id).expect("it was written anew");
+            let (peeked, _) = turn.peek(id).expect("it was written again");
             assert_eq!(*peeked.body, *(id.0 - 1).to_string().repeat(100).into_bytes());
         }
     }

@@ -45,7 +45,11 @@ mod tests {
             assert_eq!(leading_integer(text.as_bytes()), wanted, "{text:?}");
         }
         assert_eq!(leading_integer(&[b'9'; 500]), MAGNITUDE_MAX);
-        assert_eq!(leading_integer("\u{b}1".as_bytes()), 0, "C would skip it, nobody sends it");
+        assert_eq!(
+            leading_integer("\u{b}1".as_bytes()),
+            0,
+            "C would skip it, but no client sends it"
+        );
     }
 
     #[test]

@@ -149,7 +149,7 @@ mod tests {
                 }
                 sleep(Duration::from_secs(1)).await;
             }
-            panic!("nobody minded");
+            panic!("the connection was not closed");
         });
         assert!(slow > SILENCE_TIME_MAX, "{slow:?}");
         assert!(slow <= HEAD_TIME_MAX + Duration::from_secs(1), "{slow:?}");
@@ -181,7 +181,7 @@ mod tests {
                 taken += 1;
                 sleep(Duration::from_secs(1)).await;
             }
-            assert!(taken > 200, "as long as it goes on it is borne for some time: {taken}");
+            assert!(taken > 200, "a slow reader is served for some time: {taken}");
         });
         assert!(slow <= AGE_MAX + STALL_TIME_MAX + Duration::from_secs(1), "{slow:?}");
     }

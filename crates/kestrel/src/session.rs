@@ -176,7 +176,7 @@ impl<D: LineDialect> LineSession<D> {
     /// Handles the event that the session waited for.
     fn resume(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         match mem::replace(&mut self.waiting, Waiting::Nothing) {
-            Waiting::Nothing => unreachable!("nothing is told to who does not wait"),
+            Waiting::Nothing => unreachable!("a session that does not wait gets no event"),
             Waiting::Item { queue, how, after, is_brief: _ } => {
                 match self.client.resume(&queue, how, event, turn) {
                     Fetched::Item(body, found) => D::item(outbox, found.max(after), &queue, &body),
@@ -190,7 +190,7 @@ impl<D: LineDialect> LineSession<D> {
             }
             Waiting::Work(done) => match event {
                 Event::Cleared(after) | Event::Reloaded(after) => outbox.reply(after, done),
-                other => unreachable!("{other:?} came to who waits for something else"),
+                other => unreachable!("{other:?} came, but the session waits for something else"),
             },
         }
     }

@@ -128,7 +128,7 @@ Examples:
   lineshaft serve                             jobs in ./lineshaft-data
   lineshaft serve --data /var/lib/lineshaft   jobs in another folder
   lineshaft serve --memory                    keep nothing on disk
-  lineshaft serve --sync 50ms                 a power failure can cost 50 ms
+  lineshaft serve --sync 50ms                 a power failure can lose 50 ms
   lineshaft serve --beanstalk 0.0.0.0:11300 --beanstalk unix:/run/lineshaft.sock
   lineshaft serve --only --gearman 0.0.0.0:4730  only Gearman
   lineshaft serve --gearman tls:0.0.0.0:4731 --tls-certificate c --tls-key k";

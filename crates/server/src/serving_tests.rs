@@ -223,7 +223,10 @@ fn commands_may_come_byte_by_byte() {
     let mut client = serving.client();
     for byte in put(b"hello") {
         client.send([byte]);
-        wait::let_pass(Duration::from_millis(1), "each byte is read by itself, if it comes alone");
+        wait::let_pass(
+            Duration::from_millis(1),
+            "the server reads each byte alone if it arrives alone",
+        );
     }
     client.expect("INSERTED 1\r\n");
 }

@@ -169,7 +169,7 @@ impl Program {
                 Ok(server) => return Ok(server),
             }
         }
-        bail!("somebody took every free port first, {PORT_ATTEMPTS} times")
+        bail!("another process took every free port first, {PORT_ATTEMPTS} times")
     }
 
     /// Starts the program at the address of an earlier server, and waits until it accepts

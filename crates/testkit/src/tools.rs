@@ -103,7 +103,7 @@ mod tests {
     fn rights_are_those_of_the_process() {
         let is_root = rustix::process::geteuid().is_root();
         assert!(is_root || !has_capability(CAP_SYS_ADMIN));
-        assert!(!has_capability(63), "there are not so many");
+        assert!(!has_capability(63), "there are fewer capabilities");
     }
 
     #[test]

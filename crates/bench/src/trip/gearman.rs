@@ -74,7 +74,7 @@ impl RoundTrip for Pair {
         let created = self.client.body.clone();
         self.client.expect(kind::WORK_COMPLETE)?;
         let arrived = Instant::now();
-        anyhow::ensure!(created == handle, "somebody else submits to the functions of trip");
+        anyhow::ensure!(created == handle, "another client submits to the functions of trip");
         self.worker.send(kind::GRAB_JOB, &[])?;
         self.worker.expect(kind::NO_JOB)?;
         self.worker.send(kind::PRE_SLEEP, &[])?;

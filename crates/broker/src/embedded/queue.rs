@@ -9,7 +9,7 @@
 //! let mut queue = store.queue("pages");
 //! queue.add(b"https://example.org/", Some(Duration::from_secs(60)))?;
 //! let item = queue.open(Wait::No)?.expect("just added");
-//! // Whoever fails here, or goes away, leaves the item to the next one.
+//! // If this consumer fails or ends here, the next one gets the item.
 //! queue.confirm(&item)?;
 //! assert!(queue.remove(Wait::No)?.is_none());
 //! # Ok(())

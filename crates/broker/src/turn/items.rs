@@ -126,7 +126,7 @@ impl Turn<'_> {
     }
 
     /// Passes an open read to another session, one of [`Turn::open_reader_session`]. It goes back
-    /// by itself after this many milliseconds, or after the policy's `open.timeout`, if that is
+    /// automatically after this many milliseconds, or after the policy's `open.timeout`, if that is
     /// sooner; both count from now.
     pub fn hand_over(
         &mut self,

@@ -140,7 +140,7 @@ impl Turn<'_> {
     }
 
     /// Ends the expired items at the head of a queue, at most its policy's `expire_sweep` and
-    /// 1,000, and returns their number. The others end soon by themselves. Returns `None` if the
+    /// 1,000, and returns their number. The others end soon. Returns `None` if the
     /// queue does not exist.
     pub fn flush_expired(&mut self, queue: &[u8]) -> Option<(u64, Position)> {
         let core = &mut *self.core;

@@ -92,7 +92,7 @@ impl Engine {
                 || self.is_blocked(queue)
                 || self.head_is_expired(queue)
                 || self.has_unserved_waiters(queue);
-            assert!(queue.waiters().is_empty() || idle, "somebody waits for a job that is ready");
+            assert!(queue.waiters().is_empty() || idle, "a session waits although a job is ready");
         }
         assert_eq!(total, *self.jobs.counts());
     }
@@ -240,7 +240,7 @@ impl Engine {
                     && !self.has_unserved_waiters(queue)
             };
             if self.wake_max == 0 && worker.is_asleep() {
-                assert!(!worker.queues().any(has_work), "somebody sleeps although there is work");
+                assert!(!worker.queues().any(has_work), "a worker sleeps although there is work");
                 assert!(worker.listed().count() == worker.len(), "it can be woken");
             }
         }

@@ -267,7 +267,7 @@ fn expired_jobs_go_to_the_queue_that_the_policy_names() {
     }
     world.records();
     world.pass(11);
-    assert_eq!(world.events().len(), 1, "whoever waits there gets the first");
+    assert_eq!(world.events().len(), 1, "the waiting session gets the first");
     assert!(matches!(world.records()[..], [Record::QueueFacts(_) | Record::Rerouted(..), ..]));
     assert_eq!([world.get("old"), world.get("old")], [Some("2".into()), Some("3".into())]);
     assert_eq!(world.get("old"), None, "it had room for two");
@@ -363,7 +363,7 @@ fn an_idle_queue_vanishes_when_it_is_empty_and_has_no_waiters() {
     assert!(world.engine.item_stats(b"q").is_none());
     world.read(session, "q", OPEN, Patience::Millis(3000));
     world.pass(2999);
-    assert!(world.engine.item_stats(b"q").is_some(), "somebody waits");
+    assert!(world.engine.item_stats(b"q").is_some(), "a session waits");
     world.pass(1);
     world.pass(0);
     assert!(world.engine.item_stats(b"q").is_none());

@@ -292,7 +292,7 @@ fn sessions_that_hold_and_watch_much_leave_in_slices() {
     assert!(slices > 10, "{slices}");
     let totals = world.engine.totals();
     assert_eq!((totals.ready, totals.leased, totals.sessions), (5000, 0, 1));
-    assert!(world.engine.queue_id(b"q8").is_none(), "nobody watches it any more");
+    assert!(world.engine.queue_id(b"q8").is_none(), "no session watches it any more");
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn a_queue_with_many_due_jobs_does_not_hold_up_other_timers() {
     now += 500;
     engine.set_time(Millis(now));
     for _ in 0..2 {
-        assert!(engine.advance(effects), "the burst goes on");
+        assert!(engine.advance(effects), "the burst continues");
     }
     let timed_out = effects
         .events

@@ -52,7 +52,7 @@ fn a_queue_of_many_jobs_is_removed_in_slices_and_hands_out_nothing_meanwhile() {
     assert_eq!(world.get("q"), None);
     world.add("q", "new");
     world.read(waiter, "q", ReadMode::Finish, Patience::Endless);
-    assert!(world.slices() >= 3, "a slice may end so many jobs at most");
+    assert!(world.slices() >= 3, "a slice ended too many jobs");
     let told = [(waiter, "granted 2501".into()), (session, "flushed".into())];
     assert_eq!(world.events(), told);
     assert!(world.records().iter().any(|record| matches!(record, Record::QueueFacts(_))));

@@ -181,7 +181,7 @@ fn a_parent_that_only_feeds_its_children_keeps_nothing() {
     assert!(world.submits(session, "p", true), "the child's job is watched");
     world.remove(b"p+a");
     assert_eq!(world.events().len(), 1);
-    assert!(!world.submits(session, "p", true), "nobody would ever answer");
+    assert!(!world.submits(session, "p", true), "no worker could answer");
     assert!(world.submits(session, "p", false));
 }
 
@@ -423,7 +423,7 @@ fn a_submit_joins_no_job_that_has_expired() {
     assert!(world.engine.find_key(b"key").is_some_and(|new| new > id), "the old one has ended");
     let session = world.open();
     world.act(|engine, _| engine.watch(session, b"a"));
-    assert!(matches!(world.take(session, Patience::None), Take::Granted(_)), "it is to be done");
+    assert!(matches!(world.take(session, Patience::None), Take::Granted(_)), "a worker must do it");
     world.pass(11);
     assert!(world.submits(client, "a", true));
     let held = world.engine.find_key(b"key").expect("it is held");

@@ -121,7 +121,7 @@ fn patience_ends_in_time() {
     world.pass(1);
     assert_eq!(world.events(), [(session, "timed out".into())]);
     world.put(session, 0, 0, 60);
-    assert!(world.events().is_empty(), "nobody waits any more");
+    assert!(world.events().is_empty(), "no session waits any more");
 }
 
 #[test]
@@ -346,7 +346,10 @@ fn many_waiters_are_served_in_slices_and_in_their_order() {
         assert!((200..=SLICE_UNITS as usize).contains(&served.len()), "{}", served.len());
         let queue = world.engine.queue_id(b"q").expect("it exists");
         assert_eq!(world.engine.queue_stats(queue).pause_s, 0);
-        assert!(matches!(world.take(late, Patience::None), Take::Nothing(_)), "nobody overtakes");
+        assert!(
+            matches!(world.take(late, Patience::None), Take::Nothing(_)),
+            "no session overtakes"
+        );
         while served.len() < waiters.len() {
             world.pass(1);
             let more = told(&mut world);

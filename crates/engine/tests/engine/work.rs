@@ -151,7 +151,7 @@ fn a_job_that_a_waiter_takes_wakes_no_sleeper() {
     world.submit(client, "default", BACKGROUND);
     assert!(world.woken().is_empty());
     world.close(waiter);
-    assert_eq!(world.woken(), [worker], "it came back, and nobody waits");
+    assert_eq!(world.woken(), [worker], "it came back, and no session waits");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_woken_worker_that_takes_another_job_passes_the_wake_on() {
     let id = world.submit(client, "q", BACKGROUND);
     assert_eq!(world.woken(), [busy]);
     let better = world.submit(client, "better", BACKGROUND);
-    assert_eq!(world.woken(), [], "nobody else can do it");
+    assert_eq!(world.woken(), [], "no other worker can do it");
     assert_eq!(world.grab(busy), Some(better));
     assert_eq!(world.woken(), [idle[0]], "it was woken for the other queue");
     assert_eq!(world.grab(idle[0]), Some(id));
@@ -285,7 +285,7 @@ fn a_wake_up_is_passed_on_once_and_for_a_job_that_is_there_only() {
     }
     let id = world.submit(client, "q", BACKGROUND);
     assert_eq!(world.woken(), [busy]);
-    assert_eq!(world.grab(awake), Some(id), "somebody came before it");
+    assert_eq!(world.grab(awake), Some(id), "another worker came first");
     assert_eq!(world.grab(busy), None);
     let id = world.submit(client, "q", BACKGROUND);
     assert_eq!(world.woken(), [idle[0]]);
@@ -426,7 +426,7 @@ fn a_client_attaches_to_one_job_only_so_often() {
         assert_eq!(submit(&mut world, client, FOREGROUND), Ok(id));
     }
     assert_eq!(submit(&mut world, client, FOREGROUND), Err(Refused::QueueFull));
-    assert_eq!(submit(&mut world, client, BACKGROUND), Ok(id), "nobody hears more of it for that");
+    assert_eq!(submit(&mut world, client, BACKGROUND), Ok(id), "no client gets more news for that");
     assert_eq!(submit(&mut world, other, FOREGROUND), Ok(id));
     let watchers = world.work_progress(id).watchers;
     assert_eq!(watchers, limits::ATTACHMENTS_MAX as usize + 1);
@@ -656,7 +656,7 @@ fn jobs_cross_between_dialects() {
         assert!(done);
         let events = world.events();
         assert!(events.iter().any(|(who, what)| *who == client && what.contains(told)));
-        assert_eq!(world.state(id), None, "nobody was promised that it lasts");
+        assert_eq!(world.state(id), None, "no reply promised that it lasts");
     }
 }
 

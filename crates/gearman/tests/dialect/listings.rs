@@ -202,5 +202,5 @@ fn a_function_is_dropped_by_its_name_or_the_oldest_that_differs_in_case() {
     assert_eq!(say("drop function OTHER"), "OK\r\n");
     assert_eq!(say("drop function sendmail"), "OK\r\n");
     assert_eq!(say("drop function sendmail"), "ERR function not found\r\n");
-    assert_eq!(say("drop function Default"), "ERR function not found\r\n", "nobody uses it");
+    assert_eq!(say("drop function Default"), "ERR function not found\r\n", "no client uses it");
 }

@@ -140,7 +140,7 @@ fn a_list_that_the_servers_end_cuts_short_ends_in_an_error() {
     while more && text.is_empty() {
         (more, text) = world.ask_for_slice(client, b"");
     }
-    assert!(more, "it has begun and goes on");
+    assert!(more, "it has begun and continues");
     world.stop(client);
     assert_eq!(world.take_received(client), b"SERVER_ERROR\r\n");
     assert!(world.has_ended(client));

@@ -220,7 +220,7 @@ pub(crate) struct WorkArguments {
     /// Kill a stopped command that has not ended after this time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse_seconds)]
     pub grace: u32,
-    /// Stop when the server was away this long; default 1m with --drain, else never; 0 = never
+    /// Stop when the server is unreachable for this long; default 1m with --drain, else never; 0 = never
     #[arg(long, value_name = "TIME", value_parser = duration::parse_seconds)]
     pub give_up_after: Option<u32>,
     /// Stop when no job is ready, and no failed job waits here for its next attempt

@@ -50,7 +50,7 @@ fn delete_of_queue(
             break;
         };
         rest -= 1;
-        // If a worker has just taken it, go on to the next one.
+        // If a worker has just taken it, continue with the next one.
         if client.delete(job.id)? {
             deleted += 1;
         }

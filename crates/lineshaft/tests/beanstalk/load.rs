@@ -52,7 +52,7 @@ impl Load {
                 scope.spawn(move || run_worker(worker, server, ending))
             };
             let threads: Vec<_> = self.workers.iter_mut().map(work).collect();
-            wait::let_pass(time, "the end comes at a moment that nobody chose");
+            wait::let_pass(time, "the end comes at a random moment");
             ending.store(true, Ordering::SeqCst);
             end_it()?;
             let join = |thread: ScopedJoinHandle<'_, Result<u64>>| {
@@ -70,7 +70,7 @@ impl Load {
             check::check_worker(worker, server, promises, &mut strays)
                 .with_context(|| format!("tube {}", worker.tube()))?;
         }
-        ensure!(strays.is_empty(), "jobs that nobody put: {strays:?}");
+        ensure!(strays.is_empty(), "jobs that no client put: {strays:?}");
         Ok(())
     }
 
@@ -87,7 +87,7 @@ fn run_worker(worker: &mut Worker, server: SocketAddr, ending: &AtomicBool) -> R
     let outcome = worker.run(server, &mut acknowledged);
     match outcome {
         Err(_) if ending.load(Ordering::SeqCst) => Ok(acknowledged),
-        Err(worker::Stop::Disconnected) => anyhow::bail!("the server went away by itself"),
+        Err(worker::Stop::Disconnected) => anyhow::bail!("the server disconnected"),
         Err(worker::Stop::Wrong(error)) => Err(error),
         Ok(never) => match never {},
     }

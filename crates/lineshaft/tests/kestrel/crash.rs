@@ -41,7 +41,7 @@ fn jobs_that_lineshaft_acknowledged_survive_kill() -> Result<()> {
         let (stored, closed) = std::thread::scope(|scope| {
             let producer = scope.spawn(move || produce(address, next));
             let consumer = scope.spawn(move || consume(address));
-            wait::let_pass(load, "the kill comes at a moment that nobody chose");
+            wait::let_pass(load, "the kill comes at a random moment");
             server.kill();
             (producer.join().expect("it fails politely"), consumer.join().expect("the same"))
         });

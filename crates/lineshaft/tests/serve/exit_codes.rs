@@ -24,7 +24,7 @@ fn failed_start(finished: &Output) -> (i32, String) {
         1,
         "{stderr}"
     );
-    (finished.status.code().expect("it ended by itself"), stderr)
+    (finished.status.code().expect("no signal ended it"), stderr)
 }
 
 #[test]

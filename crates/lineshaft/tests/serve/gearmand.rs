@@ -33,7 +33,7 @@ fn start(folder: &Path, arguments: &[&str]) -> (Running, String) {
 fn ended(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let finished = finish(command(folder, &[&["gearmand"], arguments].concat()));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let code = finished.status.code().expect("it ended by itself");
+    let code = finished.status.code().expect("no signal ended it");
     (code, text(&finished.stdout), text(&finished.stderr))
 }
 

@@ -51,7 +51,7 @@ fn check_jobs(packets: &str, http: &str) {
     let gone = send(http, "GET /gone HTTP/1.0\r\n\r\n");
     wait_for("the job", || (worker.status(&next).0 == "1").then_some(()));
     drop(gone);
-    wait_for("the end of a job that nobody waits for", || {
+    wait_for("the end of a job without a waiting client", || {
         (worker.status(&next).0 == "0").then_some(())
     });
     assert!(answer(send(http, "GET / HTTP/1.0\r\n\r\n")).starts_with("HTTP/1.0 404 NOT_FOUND\r\n"));

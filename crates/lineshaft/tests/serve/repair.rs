@@ -16,7 +16,7 @@ const SERVE: [&str; 5] = ["serve", "--data", "d", "--beanstalk", "127.0.0.1:0"];
 fn run(folder: &Path, arguments: &[&str]) -> (i32, String) {
     let finished = finish(command(folder, arguments));
     let said = [finished.stdout, finished.stderr].concat();
-    let code = finished.status.code().expect("it ended by itself");
+    let code = finished.status.code().expect("no signal ended it");
     (code, String::from_utf8_lossy(&said).into_owned())
 }
 

@@ -266,7 +266,7 @@ fn sighup_takes_new_certificates_but_no_bad_ones() {
     let address = tls_address(&server.address());
     let successor = Authority::new(place.path(), "successor").unwrap();
     successor.issue("server").unwrap();
-    assert!(is_served(&place.authority.file, None, address), "nobody asked for the new one");
+    assert!(is_served(&place.authority.file, None, address), "no reload was requested");
     server.signal(Signal::HUP);
     server.wait_for_stderr("configuration reloaded");
     assert!(is_served(&successor.file, None, address));

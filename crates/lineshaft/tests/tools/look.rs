@@ -200,7 +200,7 @@ fn pause_holds_the_jobs_of_a_queue_back() {
         assert!(client.reserve(0).unwrap().is_none());
         let stats = world.run_well(&["stats", "mail"], b"");
         assert!(stats.stdout.contains("paused           paused for 59 m"), "{stats:?}");
-        assert_eq!(pause("0"), "mail goes on\n");
+        assert_eq!(pause("0"), "mail is not paused any more\n");
         assert!(client.reserve(10).unwrap().is_some());
         let nothing = world.run(&["pause", "nothing", "5s"], b"");
         assert_eq!(nothing.status.code(), Some(1));

@@ -356,8 +356,8 @@ fn local(port: u16) -> ListenAddress {
 }
 
 /// One thread on small machines, because the log's thread also needs a core. Computed once: the
-/// available processors can change while the server runs, and a reload must not see a change that
-/// nobody made.
+/// available processors can change while the server runs, and a reload must not see a change
+/// without a change of the file.
 fn default_io_threads() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
     *THREADS.get_or_init(|| match std::thread::available_parallelism().map_or(1, usize::from) {

@@ -166,13 +166,13 @@ mod tests {
         let bound =
             Bound { socket: socket.into(), protocol: Protocol::Beanstalk, address, file: None };
         let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
-        let open: Arc<OpenSession> = Arc::new(|_, _, _| unreachable!("nobody comes"));
+        let open: Arc<OpenSession> = Arc::new(|_, _, _| unreachable!("no client connects"));
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
         let acceptor = Acceptor::new(bound, open, None, limits, vec![Arc::default()]).unwrap();
         let ended = runtime.block_on(async {
             tokio::time::timeout(Duration::from_millis(50), acceptor.run()).await
         });
-        assert!(ended.is_err(), "an acceptor does not end by itself");
+        assert!(ended.is_err(), "an acceptor ends only with its future");
     }
 }

@@ -329,7 +329,7 @@ mod tests {
         let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
         let peer = |host: &str| Peer::Host(host.parse().unwrap());
         let many: Vec<Slot> = (0..9).filter_map(|_| live.admit(peer("192.0.2.1"))).collect();
-        assert_eq!((many.len(), live.open()), (9, 9), "without a limit nobody is refused");
+        assert_eq!((many.len(), live.open()), (9, 9), "without a limit all clients are accepted");
         limits.connections_per_address = Some(2);
         live.set(&limits);
         assert!(live.admit(peer("192.0.2.1")).is_none());

@@ -180,7 +180,7 @@ impl Play {
         if !self.tampered && !self.client_failed {
             // A handshake takes at most two round trips.
             self.deliver();
-            assert!(!self.server.stream.has_failed(), "it failed by itself");
+            assert!(!self.server.stream.has_failed(), "it failed without a cause");
             assert_eq!(self.server.received.len(), self.written.len(), "something is missing");
             assert_eq!(self.server.stream.has_ended(), self.closed);
         }
@@ -226,7 +226,7 @@ impl Play {
             self.tampered |= edit.apply(&mut bytes);
         }
         self.server.receive(&bytes);
-        assert!(self.written.starts_with(&self.server.received), "nobody wrote this");
+        assert!(self.written.starts_with(&self.server.received), "the client did not write this");
         let answer = self.server.answer();
         let mut answer = answer.as_slice();
         while !answer.is_empty() && !self.client_failed {

@@ -121,8 +121,8 @@ impl Reloader {
     }
 
     /// Applies all changes except policies, and returns whether the policies changed. All or
-    /// nothing: a half-applied configuration is one nobody wrote. After a mistake it logs the
-    /// mistake, and nothing changes.
+    /// nothing: no operator wrote a half-applied configuration. After a mistake it logs the mistake,
+    /// and nothing changes.
     fn take_over(&self) -> bool {
         let loaded = match self.sources.as_ref().map(|sources| lock(sources).load_and_keep()) {
             None => {

@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn one_thread_that_does_not_look_at_its_port_silences_the_watchdog() {
         let inboxes: [Arc<Inbox>; 3] = Default::default();
-        assert!(all_live(&inboxes), "nobody was asked yet");
+        assert!(all_live(&inboxes), "no thread has a request yet");
         for inbox in &inboxes[..2] {
             inbox.show_life();
         }

@@ -66,7 +66,7 @@ impl Default for ReleaseWatch {
 }
 
 impl ReleaseWatch {
-    /// Sets whether the thread is told from now on. After setting it to true, the thread must check
+    /// Sets whether releases wake the thread from now on. After setting it to true, the thread must check
     /// the released positions itself. The releaser first releases, then checks here; the waiter
     /// first registers here, then checks the released positions. So one of the two sees the other.
     pub(crate) fn await_release(&self, awaits: bool) {

@@ -152,7 +152,7 @@ impl Model {
     pub(super) fn lose(&mut self, id: u64) {
         let attempts_max = self.setting.attempts_max;
         let job = self.job_mut(id);
-        let State::Leased(lease) = job.state else { panic!("nobody holds job {id}") };
+        let State::Leased(lease) = job.state else { panic!("no session holds job {id}") };
         job.counts.failures += 1;
         job.progress = (0, 0);
         let is_exhausted =

@@ -324,7 +324,7 @@ impl Jobs {
         self.check_not_held_by_others(Some(conn), id, now)?;
         match self.known.get(&id).map(|job| job.state) {
             Some(State::Ready { .. } | State::Buried) if self.alone => {
-                Err("nobody holds the job".into())
+                Err("no connection holds the job".into())
             }
             _ => Ok(()),
         }

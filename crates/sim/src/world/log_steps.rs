@@ -70,7 +70,7 @@ impl World {
         }
         let Some(failure) = self.process.broker.failure() else { return Ok(()) };
         if !self.storage.was_disturbed() {
-            return Err(format!("the log failed by itself: {failure}"));
+            return Err(format!("the log failed without a fault: {failure}"));
         }
         self.summary.failures += 1;
         // Only replies that were released before can still leave. Some steps can follow before the

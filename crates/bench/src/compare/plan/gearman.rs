@@ -44,7 +44,7 @@ pub(crate) fn rows() -> Vec<Row> {
         ),
         hundred("per sleeping Gearman worker of 100 functions", Metric::BytesPerConnection),
         hundred("all of them connected and registered", Metric::Seconds),
-        hundred("one of them hears of a job that wakes all, p50", Metric::P50Micros),
+        hundred("time until one of them learns of a job that wakes all, p50", Metric::P50Micros),
         hundred("the same, p99", Metric::P99Micros),
     ]
 }

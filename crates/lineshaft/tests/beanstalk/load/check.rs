@@ -122,7 +122,7 @@ fn check_counts(worker: &Worker, client: &mut Client) -> Result<()> {
         let got = stats.get(&key).with_context(|| format!("no {key}"))?;
         ensure!(*got == promised.to_string(), "{key}: promised {promised}, found {got}");
     }
-    ensure!(stats["current-jobs-reserved"] == "0", "somebody holds a job after a restart");
+    ensure!(stats["current-jobs-reserved"] == "0", "a worker holds a job after a restart");
     Ok(())
 }
 

@@ -97,9 +97,9 @@ fn every_state_comes_back_as_it_should() -> Result<()> {
         ensure_job(&mut client, ready, "pri", "77")?;
         ensure_job(&mut client, ready, "ttr", "61")?;
         let left_s: u64 = job_stat(&mut client, delayed, "time-left")?.parse()?;
-        ensure!((480..=499).contains(&left_s), "the delay started anew: {left_s} s are left");
+        ensure!((480..=499).contains(&left_s), "the delay started again: {left_s} s are left");
         let age_s: u64 = job_stat(&mut client, ready, "age")?.parse()?;
-        ensure!(age_s >= 1, "the age started anew: {age_s} s");
+        ensure!(age_s >= 1, "the age started again: {age_s} s");
 
         let stats = client.stats("stats-tube kept")?;
         ensure!(stats["total-jobs"] == "0", "total-jobs is {}", stats["total-jobs"]);

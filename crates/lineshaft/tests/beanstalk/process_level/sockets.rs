@@ -79,7 +79,7 @@ fn a_unix_socket_is_served_and_replaced() -> Result<()> {
 
 fn connect_unix(path: &Path) -> Result<UnixStream> {
     let stream = wait::for_some(wait::LIMIT, || UnixStream::connect(path).ok())
-        .with_context(|| format!("nobody listens at {}", path.display()))?;
+        .with_context(|| format!("no server listens at {}", path.display()))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     Ok(stream)
 }

@@ -1,5 +1,5 @@
 //! Sends the replies of a round that the log has released. Long ones are sent in pieces, so that
-//! nobody waits while the kernel copies the bodies of others.
+//! no client waits while the kernel copies the bodies of others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -344,7 +344,7 @@ fn a_turn_that_lasts_begins_no_commands_of_further_connections() {
         let with_replies = |connection: &&Connection| !connection.outbox.is_empty();
         rounds.thread.connections.iter().filter(with_replies).count()
     };
-    assert_eq!(has_replies(&rounds), 2, "so many have sent 4 KiB together");
+    assert_eq!(has_replies(&rounds), 2, "two of them have sent 4 KiB together");
     rounds.finish();
     for client in &mut clients {
         assert_eq!(received(client), "USING default\r\n".repeat(count));
@@ -401,11 +401,11 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     rounds.finish();
     assert!(other.take_excess(), "it is asked to look");
     assert!(!rounds.inbox.take_excess(), "and no other");
-    assert_eq!(limits.open(), 2, "nobody is cut off for what another thread's clients hold");
+    assert_eq!(limits.open(), 2, "clients stay if those of another thread hold the bytes");
     // That thread has checked its connections, and now holds about as much as this one.
     limits.held.add(-220_000, 0);
     rounds.inbox.notify_excess();
-    assert!(rounds.inbox.has_messages(rounds.inbox.alarm()), "who sleeps is woken");
+    assert!(rounds.inbox.has_messages(rounds.inbox.alarm()), "the thread is not woken");
     rounds.round();
     rounds.finish();
     assert_eq!(limits.open(), 1, "the one that holds most is cut off, and no other");

@@ -146,7 +146,8 @@ impl Model {
         notification: Notification,
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {
-        let fetch = self.conn(place).fetch.take().ok_or("an item came that nobody waited for")?;
+        let fetch =
+            self.conn(place).fetch.take().ok_or("an item came although no session waited")?;
         if let Fetch::Collect(collect) = fetch {
             return self.resume_collect(place, collect, notification, observed);
         }

@@ -13,7 +13,7 @@ impl Items {
     ) -> Result<Option<usize>, String> {
         let Delivery { queue, body, now, .. } = *delivery;
         let Some(id) = self.bodies.get(body).copied() else {
-            return if self.alone { Err("nobody put the item".into()) } else { Ok(None) };
+            return if self.alone { Err("no client put the item".into()) } else { Ok(None) };
         };
         if self.known[id].is_doubled {
             return Ok(None);

@@ -108,7 +108,7 @@ fn an_item_does_not_overtake_another() {
 
 #[test]
 fn an_item_that_no_client_put_is_noticed() {
-    assert_broken(&[TAKE], "nobody put the item");
+    assert_broken(&[TAKE], "no client put the item");
     let other = (3, "get other\n", "VALUE other 0 9\nthe first\nEND\n", 40);
     assert_broken(&[PUT, other], "was put into q");
 }
