@@ -53,7 +53,7 @@ impl Port {
         poll_fn(|context| self.wakeup.poll(context, |_| has_messages())).await;
     }
 
-    fn tell_release(&self) {
+    fn notify_release(&self) {
         if self.release.release() {
             self.wakeup.wake();
         }
@@ -143,7 +143,7 @@ fn walk_until_durable() {
     let commit = |port: &Port| {
         port.positions.note_written(1);
         port.positions.note_durable(1);
-        port.tell_release();
+        port.notify_release();
     };
     walk_a_release(|_| {}, |positions| positions.durable() >= 1, commit);
 }
@@ -164,7 +164,7 @@ fn without_fences_one_would_be() {
 fn walk_until_written() {
     let commit = |port: &Port| {
         if port.positions.note_written(1) {
-            port.tell_release();
+            port.notify_release();
         }
     };
     let wish = |positions: &Positions| positions.want_written(1);

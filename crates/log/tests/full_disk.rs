@@ -370,8 +370,8 @@ fn entries_without_room_wait_for_it() {
         finishes.push(crowd.log.finish(crowd.now_ms, slot));
         crowd.work();
     }
-    let told = crowd.log.durable();
-    assert!(told > finishes[10] && told < *finishes.last().unwrap());
+    let durable = crowd.log.durable();
+    assert!(durable > finishes[10] && durable < *finishes.last().unwrap());
     assert!(crowd.log.failure().is_none());
     assert_eq!(crowd.log.next_step_ms(), Some(1001), "it is tried again after a second");
     assert!(!crowd.log.admits_put(1) && !crowd.log.admits_update());

@@ -401,7 +401,7 @@ fn unreadable_bytes_are_reported_wherever_they_are() {
         let before = disk.reads();
         let probe = disk.fork();
         copied(&probe).unwrap();
-        let mut told = 0;
+        let mut reported = 0;
         for first in before + 1..=probe.reads() {
             let disk = disk.fork();
             disk.fail_reads(first..first + 4);
@@ -410,9 +410,9 @@ fn unreadable_bytes_are_reported_wherever_they_are() {
             let missing = whole.state.jobs.keys().filter(|id| !copy.state.jobs.contains_key(id));
             let (missing, max) = (missing.count() as u64, lost_max(&salvage, &whole.places));
             assert!(missing <= max, "{damaged} read {first}: {missing} lost of {max}, {salvage:?}");
-            told += usize::from(missing > 2);
+            reported += usize::from(missing > 2);
         }
-        assert!(told > 2 || !damaged, "nothing was lost");
+        assert!(reported > 2 || !damaged, "nothing was lost");
     }
 }
 
@@ -430,9 +430,9 @@ fn stray_and_missing_files_are_summarised() {
         disk.remove_file(&Old::name(2));
     });
     assert!(missing > 40);
-    let told = salvage.losses.iter().filter(|loss| loss.what == "missing").collect::<Vec<_>>();
-    assert_eq!(told.len(), 1, "{salvage:?}");
-    assert!(told[0].file.ends_with("0000000002.seg to 0000000003.seg"), "{salvage:?}");
+    let reported = salvage.losses.iter().filter(|loss| loss.what == "missing").collect::<Vec<_>>();
+    assert_eq!(reported.len(), 1, "{salvage:?}");
+    assert!(reported[0].file.ends_with("0000000002.seg to 0000000003.seg"), "{salvage:?}");
 }
 
 #[test]
@@ -480,8 +480,11 @@ fn random_logs_lose_no_more_than_is_reported() {
                 "seed {seed} {flipped:?}: {missing:?} lost, {salvage:?}"
             );
             for (id, job) in &copy.state.jobs {
-                let told = whole.state.jobs.get(id);
-                assert!(told.is_none_or(|told| told.body == job.body), "seed {seed}: job {id}");
+                let reported = whole.state.jobs.get(id);
+                assert!(
+                    reported.is_none_or(|reported| reported.body == job.body),
+                    "seed {seed}: job {id}"
+                );
             }
         }
     }

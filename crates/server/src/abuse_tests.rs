@@ -59,8 +59,11 @@ fn a_request_of_a_browser_ends_its_connection_and_does_nothing() {
             let mut browser = connect(&serving);
             // The server may close the connection before it received everything.
             let _ = browser.write_all(request.as_bytes());
-            let said = rest(&mut browser);
-            assert!(!said.contains("INSERTED") && !said.contains("STORED"), "{protocol:?}: {said}");
+            let reply = rest(&mut browser);
+            assert!(
+                !reply.contains("INSERTED") && !reply.contains("STORED"),
+                "{protocol:?}: {reply}"
+            );
         }
         eventually("the sessions end", || sessions(&serving) == 0);
         assert_eq!(jobs(&serving), 0, "{protocol:?}");

@@ -21,7 +21,7 @@ fn refused(rules: Vec<Rule>) -> String {
 }
 
 #[test]
-fn nobody_asks_anything_of_an_unknown_queue() {
+fn an_unmatched_queue_has_no_settings() {
     let policy = resolve(&Rules::default(), "mail");
     assert_eq!(policy, Policy::default());
     assert_eq!(policy.open_max, 100);

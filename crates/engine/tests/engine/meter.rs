@@ -196,19 +196,19 @@ fn a_job_has_a_bounded_number_of_watchers_that_are_notified_in_slices() {
     let cost = world.cost(|engine, fx| engine.complete(worker, id, &end, fx).expect("as above"));
     assert!(cost <= SLICE + FEW, "{cost}");
     world.engine.check_invariants();
-    let (mut slices, mut told) = (0, Vec::new());
+    let (mut slices, mut events) = (0, Vec::new());
     let mut more = true;
     while more {
-        told.append(&mut world.effects.events);
+        events.append(&mut world.effects.events);
         let cost = world.cost(|engine, fx| more = engine.advance(fx));
         world.engine.check_invariants();
         assert!(cost <= SLICE + FEW, "{cost}");
         slices += 1;
     }
-    told.append(&mut world.effects.events);
+    events.append(&mut world.effects.events);
     assert!(slices > 10, "{slices}");
     assert!(!world.engine.has_pending_news());
-    let news = told.into_iter().map(|(_, event)| match event {
+    let news = events.into_iter().map(|(_, event)| match event {
         Event::News { news, .. } => news,
         other => panic!("{other:?}"),
     });
@@ -231,8 +231,8 @@ fn watchers_can_leave_before_they_are_notified_and_the_worker_helps_to_notify() 
     world.engine.complete(worker, id, &News::Fail, &mut world.effects).expect("it holds it");
     // This news must wait behind the news that other watchers do not have yet.
     world.engine.complete(worker, other, &News::Fail, &mut world.effects).expect("it holds it");
-    let mut told = world.effects.events.iter();
-    assert!(told.all(|(session, _)| *session == clients[0]), "the others come later");
+    let mut events = world.effects.events.iter();
+    assert!(events.all(|(session, _)| *session == clients[0]), "the others come later");
     for session in [clients[0], clients[5]] {
         world.engine.close_session(session, &mut world.effects);
         world.engine.check_invariants();
@@ -241,8 +241,8 @@ fn watchers_can_leave_before_they_are_notified_and_the_worker_helps_to_notify() 
         world.engine.check_invariants();
     }
     world.engine.check_invariants();
-    let heard = world.effects.events.iter().filter(|(session, _)| *session == watcher);
-    assert_eq!(heard.count(), 1);
+    let received = world.effects.events.iter().filter(|(session, _)| *session == watcher);
+    assert_eq!(received.count(), 1);
 }
 
 #[test]
@@ -465,7 +465,7 @@ fn waiters_of_a_removed_queue_are_notified_in_slices() {
     let late = world.engine.open_reader(0);
     read(&mut world.engine, late, b"q", ReadMode::Finish, Patience::Endless, &mut world.effects);
     assert!(slices_until_idle(&mut world) > 2);
-    let told = world.events();
-    assert_eq!(told.iter().filter(|(_, what)| what == "none came").count(), 5000);
-    assert!(told.iter().all(|(session, _)| *session != late), "it came after the removal began");
+    let events = world.events();
+    assert_eq!(events.iter().filter(|(_, what)| what == "none came").count(), 5000);
+    assert!(events.iter().all(|(session, _)| *session != late), "it came after the removal began");
 }

@@ -53,8 +53,8 @@ fn a_queue_of_many_jobs_is_removed_in_slices_and_hands_out_nothing_meanwhile() {
     world.add("q", "new");
     world.read(waiter, "q", ReadMode::Finish, Patience::Endless);
     assert!(world.slices() >= 3, "a slice ended too many jobs");
-    let told = [(waiter, "granted 2501".into()), (session, "flushed".into())];
-    assert_eq!(world.events(), told);
+    let events = [(waiter, "granted 2501".into()), (session, "flushed".into())];
+    assert_eq!(world.events(), events);
     assert!(world.records().iter().any(|record| matches!(record, Record::QueueFacts(_))));
     assert_eq!((world.stats("q").items, world.stats("q").open), (0, 1));
     assert_eq!(world.engine.totals().item_queue_deletes, 1);

@@ -88,9 +88,9 @@ fn a_foreground_job_goes_to_a_worker_and_its_outcome_to_the_client() {
     let work_progress = WorkProgress { running: true, numerator: 1, denominator: 2, watchers: 1 };
     assert_eq!(world.work_progress(id), work_progress);
     assert_eq!(world.complete(worker, id, b"krow"), Ok(()));
-    let told: Vec<String> = world.events().into_iter().map(|(_, what)| what).collect();
-    assert_eq!(told.len(), 3, "data, progress, the end: {told:?}");
-    assert!(told[2].contains("Complete"));
+    let events: Vec<String> = world.events().into_iter().map(|(_, what)| what).collect();
+    assert_eq!(events.len(), 3, "data, progress, the end: {events:?}");
+    assert!(events[2].contains("Complete"));
     assert!(world.records().iter().all(|record| matches!(record, Record::QueueFacts(_))));
     assert_eq!(world.complete(worker, id, b""), Err(NotFound), "a job ends once");
 }
@@ -349,8 +349,8 @@ fn equal_keys_join_and_every_client_gets_the_end() {
     assert_eq!(world.grab(worker), Some(id));
     world.events();
     world.complete(worker, id, b"").expect("held");
-    let told: Vec<SessionId> = world.events().into_iter().map(|(who, _)| who).collect();
-    assert_eq!(told, [first, second, second]);
+    let events: Vec<SessionId> = world.events().into_iter().map(|(who, _)| who).collect();
+    assert_eq!(events, [first, second, second]);
     assert_ne!(submit(&mut world, first, "q", "k", FOREGROUND), id, "the key is free again");
 
     let by_body = submit(&mut world, first, "q", "-", BACKGROUND);
@@ -644,18 +644,18 @@ fn jobs_cross_between_dialects() {
     world.pass(59_000);
     world.act(|e, fx| e.report(worker, ids[1], &News::Data(body(b"")), fx)).expect("held");
     world.pass(59_000);
-    assert_eq!(world.state(ids[1]), Some(State::Leased), "being heard of extends its ttr");
+    assert_eq!(world.state(ids[1]), Some(State::Leased), "news of the job extends its ttr");
     world.act(|e, fx| e.fail(worker, ids[1], &News::Fail, fx)).expect("held");
     assert_eq!(world.state(ids[1]), Some(State::Buried));
     // A job that was submitted by a waiting client, and deleted or buried by a beanstalkd worker.
     world.act(|e, fx| e.unregister_all(worker, fx));
-    for (deleted, told) in [(true, "Complete"), (false, "Fail")] {
+    for (deleted, outcome) in [(true, "Complete"), (false, "Fail")] {
         let id = world.submit(client, "default", FOREGROUND);
         assert!(matches!(world.take(tube_user, Patience::None), Take::Granted(_)));
         let done = if deleted { world.finish(tube_user, id) } else { world.bury(tube_user, id) };
         assert!(done);
         let events = world.events();
-        assert!(events.iter().any(|(who, what)| *who == client && what.contains(told)));
+        assert!(events.iter().any(|(who, what)| *who == client && what.contains(outcome)));
         assert_eq!(world.state(id), None, "no reply promised that it lasts");
     }
 }

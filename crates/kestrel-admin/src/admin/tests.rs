@@ -367,7 +367,7 @@ fn periods_are_latched_and_namespaces_are_kept_apart() {
 }
 
 #[test]
-fn nothing_is_remembered_for_nobody() {
+fn unrequested_numbers_are_not_recorded() {
     let world = World::new();
     let is_empty = || world.admin.history().series.is_none();
     world.pass(100);

@@ -45,13 +45,13 @@ pub(crate) fn run(arguments: WatchArguments) -> Result<ExitCode> {
     let interval = Duration::from_secs(arguments.interval.max(1).into());
     let (sender, updates) = sync_channel(1);
     let view = View::new(address.to_string(), arguments.filter, interval);
-    thread::spawn(move || ask_for_ever(client, &address, interval, &sender));
+    thread::spawn(move || survey_for_ever(client, &address, interval, &sender));
     ratatui::run(|terminal| show(terminal, view, &updates))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Queries the server until the reader is gone.
-fn ask_for_ever(
+fn survey_for_ever(
     client: Client,
     address: &Address,
     interval: Duration,
@@ -61,7 +61,7 @@ fn ask_for_ever(
     let mut meter = Meter::default();
     loop {
         let started = Instant::now();
-        let update = match ask(&mut client, address, &mut meter) {
+        let update = match survey(&mut client, address, &mut meter) {
             Ok(snapshot) => Update::Snapshot(snapshot),
             Err(error) => {
                 client = None;
@@ -75,7 +75,7 @@ fn ask_for_ever(
     }
 }
 
-fn ask(
+fn survey(
     client: &mut Option<Client>,
     address: &Address,
     meter: &mut Meter,

@@ -184,11 +184,11 @@ impl Pages {
             sum.combine(&contents_sum);
             sum.finalize() == get_u32(head, 0)
         };
-        let mended = mended_heads(head, lost.len()).find(fits).and_then(|head| {
+        let repaired = repaired_heads(head, lost.len()).find(fits).and_then(|head| {
             let entry = [&head, contents].concat();
             Entry::parse(&entry).ok().and_then(|entry| slots_of(&entry))
         });
-        let exact = mended.or_else(|| slots_stated(at, lost));
+        let exact = repaired.or_else(|| slots_stated(at, lost));
         exact.map_or_else(|| Slots::up_to(lost.len()), |count| Slots { min: count, max: count })
     }
 
@@ -220,7 +220,7 @@ impl Pages {
 
 /// All possible originals of the broken head of an entry of this size: with another length, or with
 /// another byte after the length.
-fn mended_heads(
+fn repaired_heads(
     head: &[u8; ENTRY_HEAD_BYTES],
     entry_bytes: usize,
 ) -> impl Iterator<Item = [u8; ENTRY_HEAD_BYTES]> {

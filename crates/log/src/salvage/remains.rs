@@ -111,7 +111,7 @@ fn bytes_of(file: &dyn DiskFile, len: u64) -> Vec<u8> {
 }
 
 /// Repairs a segment header with one wrong byte, or with wrong bytes after its fields.
-fn mended_header(page: &[u8]) -> Option<SegmentHeader> {
+fn repaired_header(page: &[u8]) -> Option<SegmentHeader> {
     let mut tried = vec![0; HEADER_BYTES as usize];
     tried[..HEADER_FIELDS_BYTES].copy_from_slice(page.get(..HEADER_FIELDS_BYTES)?);
     for at in 0..HEADER_FIELDS_BYTES {
@@ -208,7 +208,7 @@ impl Remains {
                 Err(OpenError::Format { file, found, known: crate::format::FORMAT })
             }
             Err(HeaderFault::Damaged) => {
-                let header = mended_header(page);
+                let header = repaired_header(page);
                 // The salt may be lost with it. Then no checksum in the file can be verified.
                 let jobs_max = header.map(|_| 0);
                 self.lose(number, (0, page.len() as u64), jobs_max, "the segment's header");

@@ -453,14 +453,14 @@ impl World {
     pub fn check(&self, found: &Recovered, acknowledged: Position) {
         assert!(found.report.next_id >= self.ids_spent, "ids could be dealt twice");
         for (id, counters) in &found.counters {
-            let told = self.counters.get(id).is_some_and(|told| told.contains(counters));
+            let known = self.counters.get(id).is_some_and(|known| known.contains(counters));
             // After the loss of an update, the counters before it come back. The model does not
             // include them.
             let updated = self
                 .changes
                 .iter()
                 .any(|(_, change)| matches!(change, Change::Put(put, _) if put == id));
-            assert!(told || updated, "counters of {id} come from nowhere");
+            assert!(known || updated, "counters of {id} come from nowhere");
         }
         let mut state = self.base.clone();
         let must =

@@ -593,7 +593,7 @@ impl Connection {
     }
 
     /// Whether TLS itself has something to send after an empty read, or has ended.
-    pub(crate) fn has_tls_to_say(&self) -> bool {
+    pub(crate) fn has_tls_to_send(&self) -> bool {
         self.has_ciphertext() || self.phase == Phase::Flushing
     }
 
@@ -690,7 +690,7 @@ impl Connection {
         self.pending = Pending::default();
         self.outbox.shrink();
         if let Some(mut tls) = self.tls.take() {
-            tls.say_end(&self.socket);
+            tls.send_end(&self.socket);
         }
         !self.input_ended && rustix::net::shutdown(&self.socket, Shutdown::Write).is_ok()
     }

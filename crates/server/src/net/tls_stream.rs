@@ -110,7 +110,7 @@ impl TlsStream {
     }
 
     /// Sends the close alert. A failure does not matter any more.
-    pub(crate) fn say_end(&mut self, socket: &AsyncFd<OwnedFd>) {
+    pub(crate) fn send_end(&mut self, socket: &AsyncFd<OwnedFd>) {
         self.connection.send_close_notify();
         let _ = self.send(socket);
     }

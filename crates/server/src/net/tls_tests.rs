@@ -447,19 +447,19 @@ fn a_message_about_a_bad_file_has_one_line() {
     let expected = "TLS needs a certificate of the clients' authority; name one";
     assert_eq!(refused(&no_authority), expected);
     let absent = files.folder.path().join("absent");
-    let said = refused(&with_certificate(&absent));
-    assert!(said.starts_with(&format!("cannot read the certificate {}: ", absent.display())));
+    let message = refused(&with_certificate(&absent));
+    assert!(message.starts_with(&format!("cannot read the certificate {}: ", absent.display())));
     assert!(matches!(Certificates::load(&with_key(&absent)), Err(TlsError::Read { .. })));
     assert!(matches!(Certificates::load(&with_ca(&absent)), Err(TlsError::Read { .. })));
 
     let empty = files.write("empty", "");
-    let said = refused(&with_certificate(&empty));
+    let message = refused(&with_certificate(&empty));
     let expected = "contains no certificate; add one in PEM format";
-    assert_eq!(said, format!("{}: {expected}", empty.display()));
-    let said = refused(&with_key(&files.server.certificate));
-    assert!(said.ends_with("contains no key; add one in PEM format, without a passphrase"));
-    let said = refused(&with_ca(&empty));
-    assert!(said.contains("contains no certificate of the clients' authority"), "{said}");
+    assert_eq!(message, format!("{}: {expected}", empty.display()));
+    let message = refused(&with_key(&files.server.certificate));
+    assert!(message.ends_with("contains no key; add one in PEM format, without a passphrase"));
+    let message = refused(&with_ca(&empty));
+    assert!(message.contains("contains no certificate of the clients' authority"), "{message}");
 
     let other = files.authority.issue("other").unwrap();
     let expected = format!(
@@ -471,19 +471,19 @@ fn a_message_about_a_bad_file_has_one_line() {
 
     let pem = std::fs::read_to_string(&files.server.certificate).unwrap();
     let half = files.write("half", &pem[..pem.len() / 2]);
-    let said = refused(&with_certificate(&half));
-    assert!(said.contains("cannot use the certificate"), "{said}");
+    let message = refused(&with_certificate(&half));
+    assert!(message.contains("cannot use the certificate"), "{message}");
     let wrong = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
     let wrong = files.write("wrong", wrong);
-    let said = refused(&with_certificate(&wrong));
-    assert!(said.contains("cannot use the certificate"), "{said}");
-    let said = refused(&with_ca(&wrong));
-    assert!(said.contains("cannot use the certificate of the clients' authority"), "{said}");
+    let message = refused(&with_certificate(&wrong));
+    assert!(message.contains("cannot use the certificate"), "{message}");
+    let message = refused(&with_ca(&wrong));
+    assert!(message.contains("cannot use the certificate of the clients' authority"), "{message}");
 
     let old = files.write("old", VERSION_1);
-    let said = refused(&with_certificate(&old));
+    let message = refused(&with_certificate(&old));
     let expected = "cannot use the certificate: it has version 1, but version 3 is needed";
-    assert!(said.contains(expected), "{said}");
+    assert!(message.contains(expected), "{message}");
 
     // Both may be in one file.
     let key = std::fs::read_to_string(&files.server.key).unwrap();

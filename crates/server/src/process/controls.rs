@@ -30,7 +30,7 @@ impl Controls {
 
 impl kestrel::Controls for Controls {
     fn reload(&self, session: SessionId, _turn: &mut Turn<'_>) {
-        self.reloader.ask(ReloadRequester::Session(session));
+        self.reloader.request(ReloadRequester::Session(session));
     }
 
     fn shut_down(&self) {

@@ -75,7 +75,7 @@ impl Reloader {
     }
 
     /// Requests a reload that begins after this. Does not wait, because the broker may be locked.
-    pub(crate) fn ask(&self, requester: ReloadRequester) {
+    pub(crate) fn request(&self, requester: ReloadRequester) {
         let mut requesters = lock(&self.requesters);
         // While a file is slow to read, clients can connect, ask and leave any number of times.
         requesters.retain(|requester| !requester.has_gone());
@@ -232,7 +232,7 @@ mod tests {
 
         let ask = || {
             let (done, reloaded) = oneshot::channel();
-            reloader.ask(ReloadRequester::Admin(done));
+            reloader.request(ReloadRequester::Admin(done));
             reloaded
         };
         let rules = || broker.turn(clock.now()).policies().0.len();

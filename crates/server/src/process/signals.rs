@@ -104,7 +104,7 @@ fn end_at_the_second() -> io::Result<()> {
 fn all_live(inboxes: &[Arc<Inbox>]) -> bool {
     let all_live = inboxes.iter().all(|inbox| inbox.has_shown_life() || inbox.is_stopping());
     for inbox in inboxes {
-        inbox.ask_for_life();
+        inbox.request_life_sign();
     }
     all_live
 }
@@ -179,7 +179,7 @@ impl Control {
                     log_health.look(&self.shared.broker);
                     clock_watch.look(&self.shared.clock, &self.shared.broker, &self.inboxes);
                 }
-                _ = beat.tick(), if period.is_some() => self.beat(),
+                _ = beat.tick(), if period.is_some() => self.notify_watchdog(),
             }
         }
     }
@@ -215,7 +215,7 @@ impl Control {
         }
     }
 
-    fn beat(&self) {
+    fn notify_watchdog(&self) {
         // If the broker is stuck, this blocks, and the watchdog gets no answer.
         drop(self.shared.broker.turn(self.shared.clock.now()));
         if all_live(&self.inboxes) {
@@ -228,7 +228,9 @@ impl Control {
             Hangup::Stop => self.stop("SIGHUP"),
             // The signal's original meaning: the terminal is gone.
             Hangup::Reload if had_terminal && !is_in_terminal() => self.stop("SIGHUP"),
-            Hangup::Reload | Hangup::ReopenMessages => self.reloader.ask(ReloadRequester::Signal),
+            Hangup::Reload | Hangup::ReopenMessages => {
+                self.reloader.request(ReloadRequester::Signal);
+            }
         }
     }
 }
@@ -283,11 +285,11 @@ mod tests {
         let inboxes: [Arc<Inbox>; 3] = Default::default();
         assert!(all_live(&inboxes), "no thread has a request yet");
         for inbox in &inboxes[..2] {
-            inbox.show_life();
+            inbox.show_life_sign();
         }
         assert!(!all_live(&inboxes), "the third one has not answered");
         for inbox in &inboxes {
-            inbox.show_life();
+            inbox.show_life_sign();
         }
         assert!(all_live(&inboxes), "the third one is back");
     }

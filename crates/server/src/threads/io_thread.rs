@@ -215,7 +215,7 @@ impl IoThread {
 
     fn round(&mut self) {
         self.now_ms = self.shared.clock.now().0;
-        self.inbox.show_life();
+        self.inbox.show_life_sign();
         // The round ends with a check of it.
         self.inbox.take_excess();
         if self.inbox.take_released() {
@@ -404,7 +404,7 @@ impl IoThread {
                 self.batch.push((place, *used..*used + count));
                 *used += count;
             }
-            Ok(Read::Nothing) if connection.has_tls_to_say() => self.touch(place),
+            Ok(Read::Nothing) if connection.has_tls_to_send() => self.touch(place),
             Ok(Read::Nothing) => {}
             Ok(Read::End) | Err(_) if is_lingering => self.remove(place),
             Ok(Read::End) => self.batch.push((place, *used..*used)),

@@ -93,7 +93,7 @@ pub(crate) struct Inbox {
     /// When timers need a turn, in milliseconds.
     alarm: Alarm,
     /// The watchdog asked for a sign of life, and the thread has not answered yet.
-    life_requested: AtomicBool,
+    life_sign_requested: AtomicBool,
     /// All connections of the process hold too much together, and the thread has not checked its
     /// own yet.
     excess: AtomicBool,
@@ -134,22 +134,22 @@ impl Inbox {
     }
 
     /// Asks the thread for a sign of life.
-    pub(crate) fn ask_for_life(&self) {
-        self.life_requested.store(true, Ordering::SeqCst);
+    pub(crate) fn request_life_sign(&self) {
+        self.life_sign_requested.store(true, Ordering::SeqCst);
         self.wake();
     }
 
     /// The thread gives a sign of life.
-    pub(crate) fn show_life(&self) {
+    pub(crate) fn show_life_sign(&self) {
         // An unneeded store in each round would cost more than a load.
-        if self.life_requested.load(Ordering::SeqCst) {
-            self.life_requested.store(false, Ordering::SeqCst);
+        if self.life_sign_requested.load(Ordering::SeqCst) {
+            self.life_sign_requested.store(false, Ordering::SeqCst);
         }
     }
 
     /// Whether the thread has given the sign of life.
     pub(crate) fn has_shown_life(&self) -> bool {
-        !self.life_requested.load(Ordering::SeqCst)
+        !self.life_sign_requested.load(Ordering::SeqCst)
     }
 
     /// All connections together hold too much: asks the thread to disconnect its largest ones.
@@ -220,7 +220,7 @@ impl Inbox {
 
     pub(crate) fn has_messages(&self, alarm_seen: Option<Millis>) -> bool {
         self.release.is_noted()
-            || self.life_requested.load(Ordering::SeqCst)
+            || self.life_sign_requested.load(Ordering::SeqCst)
             || self.excess.load(Ordering::SeqCst)
             || self.timer_is_late.load(Ordering::SeqCst)
             || self.is_stopping()

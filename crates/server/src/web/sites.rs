@@ -47,7 +47,7 @@ struct AdminControls(Controls);
 impl kestrel_admin::Controls for AdminControls {
     fn reload(&self) -> Work {
         let (done, reloaded) = oneshot::channel();
-        self.0.reloader.ask(ReloadRequester::Admin(done));
+        self.0.reloader.request(ReloadRequester::Admin(done));
         Box::pin(async move {
             // After that time the reload continues in the background. The response does not wait
             // until new policies are durable.

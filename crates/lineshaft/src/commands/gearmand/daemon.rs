@@ -20,10 +20,10 @@ pub(super) fn start(arguments: &[OsString]) -> io::Result<ExitCode> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     let stdout = child.stdout.take().expect("it was asked for");
-    stdout.take(READY.len() as u64).read_to_end(&mut said)?;
-    if said == READY {
+    stdout.take(READY.len() as u64).read_to_end(&mut output)?;
+    if output == READY {
         return Ok(ExitCode::SUCCESS);
     }
     let code = child.wait()?.code().and_then(|code| u8::try_from(code).ok());

@@ -86,12 +86,12 @@ mod tests {
 
     #[test]
     fn unsupported_queue_types_are_refused() {
-        let said = folder(&options("bogus", None)).unwrap_err();
-        assert_eq!(said, "Error while initializing the queue : bogus");
-        let said = folder(&options("libsqlite3", None)).unwrap_err();
-        assert!(said.starts_with("missing required --libsqlite3-db argument"), "{said}");
-        let said = folder(&options("Redis", None)).unwrap_err();
-        assert!(said.contains("add --data DIR"), "{said}");
+        let message = folder(&options("bogus", None)).unwrap_err();
+        assert_eq!(message, "Error while initializing the queue : bogus");
+        let message = folder(&options("libsqlite3", None)).unwrap_err();
+        assert!(message.starts_with("missing required --libsqlite3-db argument"), "{message}");
+        let message = folder(&options("Redis", None)).unwrap_err();
+        assert!(message.contains("add --data DIR"), "{message}");
         let with_data = Options { data: Some("/d".into()), ..options("redis", None) };
         assert_eq!(folder(&with_data), Ok(Some("/d".into())));
     }
@@ -103,7 +103,7 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         assert!(folder(&options("libsqlite3", Some(&file))).is_ok());
         std::fs::write(&file, "SQLite format 3").unwrap();
-        let said = folder(&options("libsqlite3", Some(&file))).unwrap_err();
-        assert!(said.contains("cannot import"), "{said}");
+        let message = folder(&options("libsqlite3", Some(&file))).unwrap_err();
+        assert!(message.contains("cannot import"), "{message}");
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn action(event: &Event) -> Option<Action> {
 
 impl SortOrder {
     /// The order after the user chose `key`; the same key again reverses it.
-    pub(super) fn asked_for(self, key: SortKey) -> SortOrder {
+    pub(super) fn after_key(self, key: SortKey) -> SortOrder {
         SortOrder { key, reversed: self.key == key && !self.reversed }
     }
 
@@ -99,12 +99,12 @@ mod tests {
         let mut queues = [queue("a", 1), queue("b", 3), queue("c", 1)];
         let names = |queues: &[Queue]| queues.iter().map(|q| q.name.as_str()).collect::<String>();
         let by_name = SortOrder { key: SortKey::Name, reversed: false };
-        let by_ready = by_name.asked_for(SortKey::Ready);
+        let by_ready = by_name.after_key(SortKey::Ready);
         queues.sort_by(|left, right| by_ready.compare(left, right));
         assert_eq!(names(&queues), "bac");
-        let turned = by_ready.asked_for(SortKey::Ready);
+        let turned = by_ready.after_key(SortKey::Ready);
         queues.sort_by(|left, right| turned.compare(left, right));
         assert_eq!(names(&queues), "acb");
-        assert_eq!(turned.asked_for(SortKey::Ready), by_ready);
+        assert_eq!(turned.after_key(SortKey::Ready), by_ready);
     }
 }

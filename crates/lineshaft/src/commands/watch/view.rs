@@ -90,7 +90,7 @@ impl View {
             None => {}
             Some(Action::Quit) => return ControlFlow::Break(()),
             Some(Action::Sort(key)) => {
-                self.order = self.order.asked_for(key);
+                self.order = self.order.after_key(key);
                 self.sort();
             }
             Some(Action::Move(rows)) => self.move_by(rows),
@@ -151,8 +151,8 @@ impl View {
         let old = age.map(|age| format!("this table is {} old", text::seconds(age)));
         let silent = || old.as_ref().map(|_| "waiting for the server's answer".to_owned());
         if let Some(trouble) = self.trouble.clone().or_else(silent) {
-            let told = [Some(trouble), old].into_iter().flatten().collect::<Vec<_>>().join("; ");
-            return (fold(told.split(' '), " ", width), Style::new().fg(Color::Red));
+            let note = [Some(trouble), old].into_iter().flatten().collect::<Vec<_>>().join("; ");
+            return (fold(note.split(' '), " ", width), Style::new().fg(Color::Red));
         }
         let server = &self.snapshot.server;
         let total = |pick: fn(&Queue) -> Option<f64>| {
@@ -363,8 +363,8 @@ mod tests {
         view.update(Update::Error(crate::client::ClientError::Closed));
         let age = view.age_to_show(after(2));
         let lines = lines_aged(&mut view, 110, age);
-        let told = "the server closed the connection; trying again; this table is 2 s old";
-        assert_eq!(lines[0], told);
+        let note = "the server closed the connection; trying again; this table is 2 s old";
+        assert_eq!(lines[0], note);
     }
 
     #[test]
@@ -372,8 +372,8 @@ mod tests {
         let mut view = view();
         view.snapshot.unnamed_count = 3;
         let lines = lines_of(&mut view, 110);
-        let told = "3 more with names not allowed in the beanstalkd protocol";
-        assert!(lines[..2].iter().any(|line| line.contains(told)), "{lines:#?}");
+        let note = "3 more with names not allowed in the beanstalkd protocol";
+        assert!(lines[..2].iter().any(|line| line.contains(note)), "{lines:#?}");
     }
 
     #[test]

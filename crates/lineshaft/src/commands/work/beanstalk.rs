@@ -102,7 +102,7 @@ impl Side for BeanstalkSide {
         if retry.looks_deadly(Counts::of(&stats)) {
             if self.settle(&mut lease, JobEnd::Bury { priority }, shared) {
                 count(&shared.totals.buried);
-                say_of(&lease, "its workers vanished too often; buried without a run");
+                print_of(&lease, "its workers vanished too often; buried without a run");
             }
             return Ok(());
         }
@@ -143,11 +143,11 @@ impl Side for BeanstalkSide {
                 // If this fails, the connection is gone, which also gives the job back.
                 self.settle(&mut lease, JobEnd::GiveBack(at_once), shared);
                 count(&shared.totals.given_back);
-                say_of(&lease, "stopped and given back");
+                print_of(&lease, "stopped and given back");
             }
             Ending::JobLost => {
                 count(&shared.totals.lost);
-                say_of(&lease, "lost its lease, another worker may have it; command stopped");
+                print_of(&lease, "lost its lease, another worker may have it; command stopped");
             }
         }
         Ok(())
@@ -172,12 +172,12 @@ impl BeanstalkSide {
         if self.settle(lease, JobEnd::Finish, shared) {
             count(&shared.totals.done);
             if shared.plan.verbose {
-                say_of(lease, &format!("done in {}", text::elapsed(started.elapsed())));
+                print_of(lease, &format!("done in {}", text::elapsed(started.elapsed())));
             }
         } else {
             count(&shared.totals.lost);
             let reason = why_unreported(lease);
-            say_of(lease, &format!("done, but {reason}: it may run once more"));
+            print_of(lease, &format!("done, but {reason}: it may run once more"));
         }
     }
 
@@ -212,10 +212,10 @@ impl BeanstalkSide {
                 shared.expect_retry_in(Duration::from_secs(delay_seconds.into()) + TICK);
             }
             count(counter);
-            say_of(lease, &format!("{failed}; {next}"));
+            print_of(lease, &format!("{failed}; {next}"));
         } else {
             count(&shared.totals.lost);
-            say_of(lease, &format!("{failed}; {}", why_unreported(lease)));
+            print_of(lease, &format!("{failed}; {}", why_unreported(lease)));
         }
     }
 
@@ -225,7 +225,7 @@ impl BeanstalkSide {
         lease.try_soon();
         loop {
             match (lease.state(), self.client.as_mut()) {
-                (LeaseState::Held, Some(client)) => match end.say_to(client, lease.job().id) {
+                (LeaseState::Held, Some(client)) => match end.send_to(client, lease.job().id) {
                     Ok(settled) => return settled,
                     Err(error) if error.is_disconnect() => {
                         self.client = None;
@@ -259,7 +259,7 @@ impl BeanstalkSide {
 }
 
 impl JobEnd {
-    fn say_to(self, client: &mut Client, id: u64) -> Result<bool, ClientError> {
+    fn send_to(self, client: &mut Client, id: u64) -> Result<bool, ClientError> {
         match self {
             JobEnd::Finish => client.delete(id),
             JobEnd::GiveBack(schedule) => client.release(id, schedule),
@@ -268,7 +268,7 @@ impl JobEnd {
     }
 }
 
-fn say_of(lease: &Lease, what: &str) {
+fn print_of(lease: &Lease, what: &str) {
     say(&format!("job {} of {}: {what}", lease.job().id, lease.queue()));
 }
 

@@ -47,7 +47,7 @@ pub(super) fn serve<S: Side>(mut side: S, shared: &Shared) {
     // alone does not show that the server accepts a job's end.
     let mut pause = RECONNECT_MIN;
     while !shared.is_stopping() {
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let taken = connected(&mut side, shared).and_then(|()| side.take(shared));
         match taken {
             Ok(Some(job)) => {
@@ -63,7 +63,7 @@ pub(super) fn serve<S: Side>(mut side: S, shared: &Shared) {
                     back_off(&mut pause, shared);
                 }
             }
-            Ok(None) if shared.plan.drain && shared.is_drained(asked) => return,
+            Ok(None) if shared.plan.drain && shared.is_drained(requested_at) => return,
             Ok(None) => pause = RECONNECT_MIN,
             Err(error) if error.is_disconnect() => {
                 side.hang_up();
