@@ -1,8 +1,8 @@
 //! What each command does: one small function per command, which asks the broker and replies.
 
 use broker::{
-    Body, BodyBuffer, Denied, JobId, Kick, NewJob, Outbox, Patience, Peeked, Position, PutRefusal,
-    Refusal, State, Take, Turn,
+    Answer, Body, BodyBuffer, JobId, Kick, NewJob, NotFound, Outbox, Patience, Peeked, Position,
+    PutRefusal, Refusal, State, Take, Turn,
 };
 
 use crate::command::{Command, Pause, PutHeader};
@@ -106,11 +106,12 @@ impl Session {
             turn.skip_job_id();
             return outbox.reply(AT_ONCE, reply::EXPECTED_CRLF);
         };
-        match turn.put(self.id, job, Body::from(body)) {
-            Ok((id, after)) => outbox.reply(after, Numbers::one(b"INSERTED", id.0).bytes()),
+        let Answer { value, after } = turn.put(self.id, job, Body::from(body));
+        match value {
+            Ok(id) => outbox.reply(after, Numbers::one(b"INSERTED", id.0).bytes()),
             Err(refusal) => {
                 turn.skip_job_id();
-                reply_not_put(refusal, outbox);
+                outbox.reply(after, not_put(refusal));
             }
         }
     }
@@ -154,21 +155,24 @@ impl Session {
         // COMPAT(beanstalkd): a half-closed connection does not wait; case
         // half-close-then-empty-reserve-times-out.
         let patience = if self.is_input_ended() { Patience::None } else { patience };
-        match turn.take(self.id, patience) {
-            Take::Granted(grant) => reply::reserved(&grant, outbox),
-            Take::TimedOut(after) => outbox.reply(after, reply::TIMED_OUT),
-            Take::DeadlineSoon => outbox.reply(AT_ONCE, reply::DEADLINE_SOON),
+        let Answer { value, after } = turn.take(self.id, patience);
+        match value {
+            Take::Granted(handout) => reply::reserved(&handout, after, outbox),
+            Take::Nothing(_) => outbox.reply(after, reply::TIMED_OUT),
+            Take::DeadlineSoon => outbox.reply(after, reply::DEADLINE_SOON),
             Take::Waiting => self.waiting = Waiting::Job,
+            Take::Finished { .. } | Take::Peeked { .. } => unreachable!("only a read does this"),
         }
     }
 
     fn reserve_job(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        match turn.take_job(self.id, id) {
-            Ok(grant) => {
+        let Answer { value, after } = turn.take_job(self.id, id);
+        match value {
+            Ok(handout) => {
                 self.become_worker();
-                reply::reserved(&grant, outbox);
+                reply::reserved(&handout, after, outbox);
             }
-            Err(refusal) => reply_refused(refusal, reply::OUT_OF_MEMORY, outbox),
+            Err(refusal) => outbox.reply(after, refused(refusal, reply::OUT_OF_MEMORY)),
         }
     }
 
@@ -226,10 +230,11 @@ impl Session {
 
     fn kick(&mut self, bound: u32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.kick.add_one();
-        match turn.kick(self.id, u64::from(bound)) {
-            Ok(Kick::Done(count, after)) => reply::kicked(count, after, outbox),
+        let Answer { value, after } = turn.kick(self.id, u64::from(bound));
+        match value {
+            Ok(Kick::Done(count)) => reply::kicked(count, after, outbox),
             Ok(Kick::Waiting) => self.waiting = Waiting::Kick,
-            Err(refusal) => reply_refused(refusal, reply::OUT_OF_MEMORY, outbox),
+            Err(refusal) => outbox.reply(after, refused(refusal, reply::OUT_OF_MEMORY)),
         }
     }
 
@@ -241,13 +246,14 @@ impl Session {
 
     fn stats_job(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.stats_job.add_one();
-        match turn.job_status(id) {
-            Ok((status, after)) => {
+        let Answer { value, after } = turn.job_status(id);
+        match value {
+            Ok(status) => {
                 let tube = turn.queue_name(status.queue);
                 let file = turn.job_segment(id);
                 reply_text(after, &stats_text::job(&status, tube, file, turn.now()), outbox);
             }
-            Err(Denied(after)) => outbox.reply(after, reply::NOT_FOUND),
+            Err(NotFound) => outbox.reply(after, reply::NOT_FOUND),
         }
     }
 
@@ -292,54 +298,50 @@ fn kick_job(id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
 }
 
 /// Replies to a command that needs no room in the log.
-fn reply_done(outcome: Result<Position, Denied>, done: &'static [u8], outbox: &mut Outbox) {
-    match outcome {
-        Ok(after) => outbox.reply(after, done),
-        Err(Denied(after)) => outbox.reply(after, reply::NOT_FOUND),
-    }
+fn reply_done(answer: Answer<Result<(), NotFound>>, done: &'static [u8], outbox: &mut Outbox) {
+    outbox.reply(answer.after, answer.value.map_or(reply::NOT_FOUND, |()| done));
 }
 
 fn reply_outcome(
-    outcome: Result<Position, Refusal>,
+    answer: Answer<Result<(), Refusal>>,
     done: &'static [u8],
     log_full: &'static [u8],
     outbox: &mut Outbox,
 ) {
-    match outcome {
-        Ok(after) => outbox.reply(after, done),
-        Err(refusal) => reply_refused(refusal, log_full, outbox),
+    let text = match answer.value {
+        Ok(()) => done,
+        Err(refusal) => refused(refusal, log_full),
+    };
+    outbox.reply(answer.after, text);
+}
+
+fn refused(refusal: Refusal, log_full: &'static [u8]) -> &'static [u8] {
+    match refusal {
+        Refusal::NotFound => reply::NOT_FOUND,
+        Refusal::LogFull => log_full,
     }
 }
 
-fn reply_not_put(refusal: PutRefusal, outbox: &mut Outbox) {
+fn not_put(refusal: PutRefusal) -> &'static [u8] {
     match refusal {
         // `DRAINING` means "try another server". That fits a full queue and a status that forbids
         // writes.
-        PutRefusal::QueueFull(after) => outbox.reply(after, reply::DRAINING),
-        PutRefusal::WritesBlocked | PutRefusal::Draining => {
-            outbox.reply(AT_ONCE, reply::DRAINING);
-        }
-        PutRefusal::TooBig => outbox.reply(AT_ONCE, reply::JOB_TOO_BIG),
+        PutRefusal::QueueFull | PutRefusal::WritesBlocked | PutRefusal::Draining => reply::DRAINING,
+        PutRefusal::TooBig => reply::JOB_TOO_BIG,
         PutRefusal::LogFull | PutRefusal::MemoryFull | PutRefusal::NoNewQueue => {
-            outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY);
+            reply::OUT_OF_MEMORY
         }
     }
 }
 
-fn reply_refused(refusal: Refusal, log_full: &'static [u8], outbox: &mut Outbox) {
-    match refusal {
-        Refusal::NotFound(after) => outbox.reply(after, reply::NOT_FOUND),
-        Refusal::LogFull => outbox.reply(AT_ONCE, log_full),
-    }
-}
-
-fn reply_found(found: Result<(Peeked, Position), Denied>, outbox: &mut Outbox) {
-    match found {
-        Ok((Peeked { id, body }, after)) => {
+fn reply_found(found: Answer<Result<Peeked, NotFound>>, outbox: &mut Outbox) {
+    let Answer { value, after } = found;
+    match value {
+        Ok(Peeked { id, body }) => {
             let head = Numbers::two(b"FOUND", id.0, body.len() as u64);
             outbox.reply_with_body(after, head.bytes(), &body, reply::CR_LF);
         }
-        Err(Denied(after)) => outbox.reply(after, reply::NOT_FOUND),
+        Err(NotFound) => outbox.reply(after, reply::NOT_FOUND),
     }
 }
 

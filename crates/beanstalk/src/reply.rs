@@ -1,6 +1,6 @@
 //! Replies: the constant ones, and the ones with numbers, built on the stack.
 
-use broker::{Grant, Outbox, Position};
+use broker::{Handout, Outbox, Position};
 
 /// The position for a reply that depends on nothing in the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
@@ -100,9 +100,9 @@ impl Numbers {
 }
 
 /// `RESERVED`: the session got a job.
-pub(crate) fn reserved(grant: &Grant, outbox: &mut Outbox) {
-    let head = Numbers::two(b"RESERVED", grant.id.0, grant.body.len() as u64);
-    outbox.reply_with_body(grant.after, head.bytes(), &grant.body, CR_LF);
+pub(crate) fn reserved(handout: &Handout, after: Position, outbox: &mut Outbox) {
+    let head = Numbers::two(b"RESERVED", handout.id.0, handout.body.len() as u64);
+    outbox.reply_with_body(after, head.bytes(), &handout.body, CR_LF);
 }
 
 /// `KICKED`, with the number of jobs.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use broker::{
-    BodyBuffer, Dialect, Event, InputEnd, NewJob, Outbox, Progress, SessionId, Step, Turn,
+    Answer, BodyBuffer, Dialect, Event, InputEnd, NewJob, Outbox, Progress, SessionId, Step, Turn,
     take_steps,
 };
 
@@ -217,21 +217,22 @@ impl Dialect for Session {
         progress
     }
 
-    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    fn event(&mut self, event: Answer<Event>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.ended {
             return;
         }
         self.waiting = Waiting::Nothing;
-        match event {
-            Event::Granted(grant) => reply::reserved(&grant, outbox),
-            Event::TimedOut(after) => outbox.reply(after, reply::TIMED_OUT),
-            Event::DeadlineSoon => outbox.reply(AT_ONCE, reply::DEADLINE_SOON),
-            Event::Kicked(count, after) => reply::kicked(count, after, outbox),
+        let Answer { value, after } = event;
+        match value {
+            Event::Granted(handout) => reply::reserved(&handout, after, outbox),
+            Event::TimedOut => outbox.reply(after, reply::TIMED_OUT),
+            Event::DeadlineSoon => outbox.reply(after, reply::DEADLINE_SOON),
+            Event::Kicked(count) => reply::kicked(count, after, outbox),
             Event::WorkToDo
             | Event::News { .. }
-            | Event::Peeked { .. }
-            | Event::Cleared(_)
-            | Event::Reloaded(_) => {
+            | Event::Peeked(_)
+            | Event::Cleared
+            | Event::Reloaded => {
                 unreachable!("this dialect neither sleeps, nor watches jobs, nor reads items")
             }
         }
@@ -246,9 +247,10 @@ impl Dialect for Session {
                 // COMPAT(beanstalkd): a half-closed connection does not wait; cases
                 // half-close-while-waiting, half-close-then-empty-reserve-times-out. If a job was
                 // granted at the same moment, its event is on the way and answers the reserve.
-                if let Some(after) = turn.cancel_wait(self.id) {
+                let waited = turn.cancel_wait(self.id);
+                if waited.value {
                     self.waiting = Waiting::Nothing;
-                    outbox.reply(after, reply::TIMED_OUT);
+                    outbox.reply(waited.after, reply::TIMED_OUT);
                 }
             }
         }

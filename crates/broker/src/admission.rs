@@ -7,15 +7,15 @@ pub(crate) mod queue_limit;
 use engine::{Engine, Refused};
 
 use crate::core::Core;
-use crate::{Position, Turn};
+use crate::{Answer, Turn};
 
 /// Why a put was refused. Nothing was stored, unless the put goes to several queues and another one
 /// accepted it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PutRefusal {
-    /// The queue is full. The reply waits for the position.
+    /// The queue is full.
     #[error("the queue is full")]
-    QueueFull(Position),
+    QueueFull,
     /// The body is larger than the queue's policy allows.
     #[error("the body is larger than the queue takes")]
     TooBig,
@@ -82,12 +82,12 @@ impl Turn<'_> {
 }
 
 impl Core {
-    /// A queue's refusal of a job, with the position that the reply waits for.
-    pub(crate) fn refusal(&self, refused: Refused) -> PutRefusal {
+    /// A queue's refusal of a job.
+    pub(crate) fn refusal<T>(&self, refused: Refused) -> Answer<Result<T, PutRefusal>> {
         match refused {
             // Its jobs may have arrived just now, from any session.
-            Refused::QueueFull => PutRefusal::QueueFull(self.ledger.after_all()),
-            Refused::TooBig => PutRefusal::TooBig,
+            Refused::QueueFull => Answer::new(Err(PutRefusal::QueueFull), self.ledger.after_all()),
+            Refused::TooBig => Answer::at_once(Err(PutRefusal::TooBig)),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::ledger::meta::OptionalFields;
 use crate::ledger::{Ledger, queue_ref};
 use crate::rescue::Rescue;
 use crate::wall::is_news;
-use crate::{Event, Grant, Position};
+use crate::{Answer, Event, Position};
 
 /// In debug builds everything is checked after each group of this many turns, …
 const CHECK_TURNS: u32 = 64;
@@ -23,7 +23,7 @@ pub(crate) struct Core {
     pub(crate) effects: Effects,
     pub(crate) ledger: Ledger,
     /// Events of this turn, for the mailbox that each session was opened with.
-    pub(crate) outgoing: Vec<(u32, SessionId, Event)>,
+    pub(crate) outgoing: Vec<(u32, SessionId, Answer<Event>)>,
     /// How far the wall clock is ahead of the engine's time, according to the log.
     pub(crate) logged_ahead_ms: i64,
     pub(crate) rescue: Rescue,
@@ -102,18 +102,16 @@ impl Core {
         }
         for (session, event) in self.effects.events.drain(..) {
             let Some(mailbox) = self.engine.mailbox(session) else { continue };
-            let event = match event {
-                engine::Event::Granted { job, id, lease, body } => Event::Granted(Grant {
-                    id,
-                    lease,
-                    body,
-                    after: self.ledger.after_job(&self.engine, job),
-                }),
-                engine::Event::TimedOut => {
-                    Event::TimedOut(self.ledger.after_queues(self.engine.watched(session)))
+            let (event, after) = match event {
+                engine::Event::Granted(handout) => {
+                    let after = self.ledger.after_job(&self.engine, handout.job);
+                    (Event::Granted(handout), after)
                 }
-                engine::Event::DeadlineSoon => Event::DeadlineSoon,
-                engine::Event::WorkToDo => Event::WorkToDo,
+                engine::Event::TimedOut => {
+                    (Event::TimedOut, self.ledger.after_queues(self.engine.watched(session)))
+                }
+                engine::Event::DeadlineSoon => (Event::DeadlineSoon, Position::NONE),
+                engine::Event::WorkToDo => (Event::WorkToDo, Position::NONE),
                 engine::Event::News { id, news, late } => {
                     // Only the end or the bury of a durable job is in the log; for waiting clients,
                     // both are the end. The same request did it, so its entry was written above, or
@@ -123,22 +121,22 @@ impl Core {
                         (true, false) => self.ledger.last,
                         (true, true) => self.ledger.after_all(),
                     };
-                    Event::News { id, news, after }
+                    (Event::News { id, news }, after)
                 }
                 engine::Event::Kicked(queue, count) => {
-                    Event::Kicked(count, self.ledger.after_queue(queue))
+                    (Event::Kicked(count), self.ledger.after_queue(queue))
                 }
                 engine::Event::Peeked { job, body } => {
-                    Event::Peeked { body, after: self.ledger.after_job(&self.engine, job) }
+                    (Event::Peeked(body), self.ledger.after_job(&self.engine, job))
                 }
                 engine::Event::NoItem(Some(queue)) => {
-                    Event::TimedOut(self.ledger.after_queue(queue))
+                    (Event::TimedOut, self.ledger.after_queue(queue))
                 }
-                engine::Event::NoItem(None) => Event::TimedOut(self.ledger.after_removal()),
+                engine::Event::NoItem(None) => (Event::TimedOut, self.ledger.after_removal()),
                 // Its slices changed jobs of any queues, over several turns.
-                engine::Event::Cleared => Event::Cleared(self.ledger.after_all()),
+                engine::Event::Cleared => (Event::Cleared, self.ledger.after_all()),
             };
-            self.outgoing.push((mailbox, session, event));
+            self.outgoing.push((mailbox, session, Answer::new(event, after)));
         }
         self.ledger.last
     }
@@ -208,13 +206,14 @@ mod tests {
         let broker = durable_broker();
         let mut turn = broker.turn(NOW);
         let session = turn.open_session(0);
-        let (id, _) = turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room");
+        let id =
+            turn.put(session, NewJob::default(), b"x"[..].into()).value.expect("there is room");
         assert!(appended(&turn));
         drop(turn);
         let mut turn = broker.turn(NOW);
         let taken = turn.take(session, Patience::None);
-        assert!(matches!(taken, Take::Granted(_)) && !appended(&turn));
-        turn.finish(session, id).expect("it is held");
+        assert!(matches!(taken.value, Take::Granted(_)) && !appended(&turn));
+        turn.finish(session, id).value.expect("it is held");
         assert!(appended(&turn));
     }
 
@@ -241,7 +240,8 @@ mod tests {
         let broker = durable_broker();
         let mut turn = broker.turn(NOW);
         let session = turn.open_session(0);
-        let (id, _) = turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room");
+        let id =
+            turn.put(session, NewJob::default(), b"x"[..].into()).value.expect("there is room");
         let slot = turn.core.engine.slot(id).expect("it is there");
         turn.core.ledger.locations.remove(slot);
     }

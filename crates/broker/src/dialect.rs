@@ -1,7 +1,7 @@
 //! The interface between a dialect and the owner of its connection: bytes in, events in, replies
 //! out.
 
-use crate::{Event, Outbox, Turn};
+use crate::{Answer, Event, Outbox, Turn};
 
 /// Limit of reply bytes per call of [`Dialect::input`]; then no further command is executed. Small
 /// requests can have large replies, and many fit into few bytes.
@@ -110,7 +110,7 @@ pub trait Dialect: Send {
 
     /// Handles an event that this session waited for. Bytes left before can then be passed to
     /// `input` again.
-    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox);
+    fn event(&mut self, event: Answer<Event>, turn: &mut Turn<'_>, outbox: &mut Outbox);
 
     /// The client has closed its sending side (half-close). Called once, after all its bytes were
     /// passed to `input`. Bytes left because the session waits are passed again after it.

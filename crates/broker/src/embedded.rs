@@ -36,8 +36,8 @@ use engine::{EngineSetup, ItemStats, JobId, JobStatus, Millis, Patience, QueueSt
 use log::{Failure, PosixDisk, Settings};
 
 use crate::{
-    Broker, BrokerError, Clearing, Clock, Event, Mailbox, Options, Peeked, Position, PutRefusal,
-    Refusal, Turn,
+    Answer, Broker, BrokerError, Clearing, Clock, Event, Mailbox, NotFound, Options, Peeked,
+    PutRefusal, Refusal, Turn,
 };
 
 mod queue;
@@ -65,6 +65,33 @@ pub enum Error {
     /// The log failed, so nothing can become durable any more. Close the store and open it again.
     #[error("the log failed and accepts nothing more: {0}")]
     Failed(Failure),
+}
+
+impl From<NotFound> for Error {
+    fn from(NotFound: NotFound) -> Self {
+        Self::NotFound
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotFound => Self::NotFound,
+            Refusal::LogFull => Self::Full,
+        }
+    }
+}
+
+impl From<PutRefusal> for Error {
+    fn from(refusal: PutRefusal) -> Self {
+        match refusal {
+            PutRefusal::LogFull | PutRefusal::MemoryFull | PutRefusal::NoNewQueue => Self::Full,
+            PutRefusal::QueueFull
+            | PutRefusal::TooBig
+            | PutRefusal::WritesBlocked
+            | PutRefusal::Draining => Self::Refused,
+        }
+    }
 }
 
 /// Why a store could not be opened.
@@ -132,7 +159,7 @@ struct EventInbox {
 
 #[derive(Debug, Default)]
 struct InboxState {
-    events: BTreeMap<SessionId, Event>,
+    events: BTreeMap<SessionId, Answer<Event>>,
     alarm: Option<Millis>,
     closing: bool,
 }
@@ -153,7 +180,7 @@ impl EventInbox {
 }
 
 impl Mailbox for EventInbox {
-    fn deliver(&self, session: SessionId, event: Event) {
+    fn deliver(&self, session: SessionId, event: Answer<Event>) {
         self.change(|inbox| drop(inbox.events.insert(session, event)));
     }
 
@@ -247,8 +274,8 @@ impl Store {
     /// If the rules do not pass [`Rules::check`].
     pub fn set_policies(&self, rules: Rules) -> Result<(), Error> {
         rules.check().expect("the rules pass their check");
-        let after = self.turn().set_policies(rules);
-        self.wait_released(Ok(((), after)))
+        let set = self.turn().set_policies(rules);
+        self.wait_released(set)
     }
 
     /// From now on, refuses puts that would make jobs, queues and sessions use more than this many
@@ -267,15 +294,15 @@ impl Store {
     }
 
     /// Waits until a flush or a removal is done.
-    fn finish_clearing(&self, session: SessionId, clearing: Clearing) -> Result<(), Error> {
-        let after = match clearing {
-            Clearing::Done(after) => after,
-            Clearing::Waiting => match self.event_for(session)? {
-                Event::Cleared(after) => after,
+    fn finish_clearing(&self, session: SessionId, answer: Answer<Clearing>) -> Result<(), Error> {
+        let done = match answer.value {
+            Clearing::Done => answer.map(|_| ()),
+            Clearing::Waiting => self.event_for(session)?.map(|event| match event {
+                Event::Cleared => {}
                 other => unreachable!("who clears a queue waits for nothing else: {other:?}"),
-            },
+            }),
         };
-        self.wait_released(Ok(((), after)))
+        self.wait_released(done)
     }
 
     /// The sorted names of queues that were used through [`Store::queue`] or by a Kestrel client.
@@ -298,13 +325,13 @@ impl Store {
     /// The status of a job in any queue.
     pub fn job(&self, id: JobId) -> Result<JobStatus, Error> {
         let status = self.turn().job_status(id);
-        self.wait_released(status.map_err(Refusal::from))
+        Ok(self.wait_released(status)??)
     }
 
     /// Looks at a job in any state and any queue.
     pub fn peek(&self, id: JobId) -> Result<Peeked, Error> {
         let peeked = self.turn().peek(id);
-        self.wait_released(peeked.map_err(Refusal::from))
+        Ok(self.wait_released(peeked)??)
     }
 
     /// A clean stop. Dropping the store also stops it, but cannot report an error.
@@ -318,22 +345,6 @@ impl Store {
         // A panic of the timer was already reported.
         let _ = timer.join();
         self.broker.close((self.clock.0)())
-    }
-
-    /// Waits for the result of a put.
-    fn put_answer<T>(&self, put: Result<(T, Position), PutRefusal>) -> Result<T, Error> {
-        match put {
-            Ok(put) => self.wait_released(Ok(put)),
-            Err(PutRefusal::LogFull | PutRefusal::MemoryFull | PutRefusal::NoNewQueue) => {
-                Err(Error::Full)
-            }
-            Err(
-                PutRefusal::QueueFull(_)
-                | PutRefusal::TooBig
-                | PutRefusal::WritesBlocked
-                | PutRefusal::Draining,
-            ) => Err(Error::Refused),
-        }
     }
 
     fn turn(&self) -> Turn<'_> {
@@ -352,7 +363,7 @@ impl Store {
     }
 
     /// Waits for the next event of a session.
-    fn event_for(&self, session: SessionId) -> Result<Event, Error> {
+    fn event_for(&self, session: SessionId) -> Result<Answer<Event>, Error> {
         let mut guard = self.inbox.lock();
         loop {
             if let Some(event) = guard.events.remove(&session) {
@@ -371,21 +382,16 @@ impl Store {
         self.inbox.change(|inbox| drop(inbox.events.remove(&session)));
     }
 
-    /// Waits until the log has released the position of an answer.
-    fn wait_released<T>(&self, answer: Result<(T, Position), Refusal>) -> Result<T, Error> {
-        let (value, after) = match answer {
-            Ok((value, after)) => (Ok(value), after),
-            Err(Refusal::NotFound(after)) => (Err(Error::NotFound), after),
-            Err(Refusal::LogFull) => return Err(Error::Full),
-        };
+    /// Waits until the log has released the position of an answer, and returns its value.
+    fn wait_released<T>(&self, answer: Answer<T>) -> Result<T, Error> {
         let mut guard = self.inbox.lock();
-        while !after.is_reached(self.broker.released()) {
+        while !answer.after.is_reached(self.broker.released()) {
             if let Some(failure) = self.broker.failure() {
                 return Err(Error::Failed(failure));
             }
             guard = self.inbox.wait(guard);
         }
-        value
+        Ok(answer.value)
     }
 }
 

@@ -1,56 +1,41 @@
 //! Events of the broker for sessions, and how they reach the owning thread.
 
-use engine::{Body, JobId, LeaseId, Millis, News, SessionId};
+use engine::{Body, Handout, JobId, Millis, News, SessionId};
 
-use crate::Position;
-
-/// A job handed out.
-#[derive(Clone, Debug)]
-pub struct Grant {
-    /// The job.
-    pub id: JobId,
-    /// The id of this lease.
-    pub lease: LeaseId,
-    /// The job's bytes.
-    pub body: Body,
-    /// The position for the reply: the job's last entry.
-    pub after: Position,
-}
+use crate::Answer;
 
 /// Events that a session did not request in the same turn. It waits for at most one thing at a
 /// time; news of jobs and wake-ups come in addition.
+///
+/// These are not the events of the engine: those name places in its tables, where the broker looks
+/// up the position of the [`Answer`] that brings an event. A dialect has no use for places.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A job for a waiting take.
-    Granted(Grant),
-    /// The wait timed out. The reply waits for the position.
-    TimedOut(Position),
+    /// A job for a waiting take, or an item for a waiting read. A read that was to finish its item
+    /// holds it now: confirm the lease, and reply with that answer's position.
+    Granted(Handout),
+    /// The wait for a job or an item is over.
+    TimedOut,
     /// A job that the waiting session holds is close to its deadline.
     DeadlineSoon,
     /// There may be a job for a sleeping worker.
     WorkToDo,
-    /// News of a job that the session watches. Their delivery waits for the position.
+    /// News of a job that the session watches. The end of a durable job is told when it is durable,
+    /// too.
     News {
         /// The job.
         id: JobId,
         /// What happened.
         news: News,
-        /// The end of a durable job is delivered when it is durable, too.
-        after: Position,
     },
-    /// A long kick is done, with the number of jobs. The reply waits for the position.
-    Kicked(u64, Position),
+    /// A long kick is done, with the number of jobs.
+    Kicked(u64),
     /// The item for a waiting peek.
-    Peeked {
-        /// Its bytes.
-        body: Body,
-        /// The position for the reply.
-        after: Position,
-    },
-    /// A long flush, or the removal of a queue, is done. The reply waits for the position.
-    Cleared(Position),
-    /// The reload that the session requested is done. The reply waits for the position.
-    Reloaded(Position),
+    Peeked(Body),
+    /// A long flush, or the removal of a queue, is done.
+    Cleared,
+    /// The reload that the session requested is done.
+    Reloaded,
 }
 
 /// The mailbox for events of one owner's sessions (an I/O thread, a test).
@@ -58,7 +43,7 @@ pub enum Event {
 /// Called while the broker is locked: store the event, wake the owner, return.
 pub trait Mailbox: Send + Sync {
     /// An event for a session that was opened with this mailbox.
-    fn deliver(&self, session: SessionId, event: Event);
+    fn deliver(&self, session: SessionId, event: Answer<Event>);
 
     /// The log has released more positions, so waiting replies can be sent.
     fn released(&self);

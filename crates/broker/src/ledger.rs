@@ -451,16 +451,16 @@ mod tests {
         let broker = Broker::open(options, NOW).expect("the disk is empty").0;
         let mut turn = broker.turn(NOW);
         let strict = Setting::Sync(Some(QueueSync::Always));
-        turn.set_policies(Rules(vec![Rule::new(["q"], [strict])]));
+        let _ = turn.set_policies(Rules(vec![Rule::new(["q"], [strict])]));
         let session = turn.open_session(0);
         turn.use_queue(session, b"q");
-        turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room");
+        turn.put(session, NewJob::default(), b"x"[..].into()).value.expect("there is room");
         let asked = |turn: &crate::Turn<'_>| turn.core.ledger.asks.durable.get();
         assert!(asked(&turn) > 0, "the put must become durable");
         drop(turn);
         broker.commit_step(NOW).expect("the disk works");
         let turn = broker.turn(NOW);
-        let (_, after) = turn.peek_used(session, State::Ready).expect("it is there");
-        assert!(after.is_reached(broker.released()) && asked(&turn) == 0, "it is");
+        let peeked = turn.peek_used(session, State::Ready);
+        assert!(peeked.after.is_reached(broker.released()) && asked(&turn) == 0, "it is");
     }
 }

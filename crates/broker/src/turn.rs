@@ -21,51 +21,28 @@ mod workers;
 
 use std::sync::MutexGuard;
 
-use engine::{Engine, JobId, Millis, NotFound, QueueId, SessionId, Totals};
+use engine::{
+    Choice, Engine, Handout, JobId, JobSlot, Millis, NotFound, Patience, QueueId, SessionId, Take,
+    Totals,
+};
 
 use crate::broker::Shared;
 use crate::core::Core;
-use crate::{Event, Position};
+use crate::{Answer, Event, Position};
 
-pub use items::{Item, NotHeld, Read};
-pub use jobs::{Kick, Peeked, Take};
-pub use queues::Clearing;
+pub use jobs::Peeked;
 pub use submits::SubmittedJob;
-pub use workers::Grabbed;
+pub use workers::Assignment;
 
 /// The locked broker. Take one per batch of requests; never hold it across an `await` or a system
 /// call. Dropping it passes the batch to the committer, and events to their mailboxes.
 ///
-/// Besides their result, methods return the log position that the reply must wait for. Requests are
-/// for sessions that are open and do not wait.
+/// Requests are for sessions that are open and do not wait. Their replies wait for the log: see
+/// [`Answer`].
 #[derive(Debug)]
 pub struct Turn<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) core: MutexGuard<'a, Core>,
-}
-
-/// Why a request was refused. Nothing has changed.
-#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Refusal {
-    /// The job does not exist, or has the wrong state or holder. The reply waits for the position,
-    /// because a denial must be durable, too.
-    #[error("not found")]
-    NotFound(Position),
-    /// The log has no room for it. Finishing jobs makes room.
-    #[error("the log has no room")]
-    LogFull,
-}
-
-/// The job or queue does not exist, or the job has another holder. The reply waits for the
-/// position.
-#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("not found")]
-pub struct Denied(pub Position);
-
-impl From<Denied> for Refusal {
-    fn from(Denied(after): Denied) -> Self {
-        Self::NotFound(after)
-    }
 }
 
 /// Statistics of the log.
@@ -160,7 +137,11 @@ impl Turn<'_> {
 
     /// Takes the events of this turn for one mailbox, so that its owner, which holds the turn, gets
     /// them directly. The mailbox may have older ones.
-    pub fn take_events(&mut self, mailbox: usize, into: &mut impl Extend<(SessionId, Event)>) {
+    pub fn take_events(
+        &mut self,
+        mailbox: usize,
+        into: &mut impl Extend<(SessionId, Answer<Event>)>,
+    ) {
         let own = self.core.outgoing.extract_if(.., |event| event.0 as usize == mailbox);
         into.extend(own.map(|(_, session, event)| (session, event)));
     }
@@ -212,29 +193,6 @@ impl Turn<'_> {
     pub fn check_invariants(&self) {
         self.core.check_invariants();
     }
-
-    /// Refuses an update for which the log has no room. `is_logged` says whether the update would
-    /// change something in the log; if not, the engine's own answer applies.
-    fn core_for_update(
-        &mut self,
-        is_logged: impl FnOnce(&Engine) -> bool,
-    ) -> Result<&mut Core, Refusal> {
-        self.core_for_updates(1, is_logged)
-    }
-
-    fn core_for_updates(
-        &mut self,
-        count: u64,
-        is_logged: impl FnOnce(&Engine) -> bool,
-    ) -> Result<&mut Core, Refusal> {
-        let core = &mut *self.core;
-        match &core.ledger.log {
-            Some(log) if !log.admits_updates(count) && is_logged(&core.engine) => {
-                Err(Refusal::LogFull)
-            }
-            Some(_) | None => Ok(core),
-        }
-    }
 }
 
 /// Whether this session holds this job, and it is in the log.
@@ -243,12 +201,64 @@ fn holds_logged(engine: &Engine, session: SessionId, id: JobId) -> bool {
 }
 
 impl Core {
-    /// The denial of a request for this job, with its position.
-    pub(crate) fn denial(&self, id: JobId) -> Denied {
-        Denied(match self.engine.slot(id) {
+    /// Whether the log has no room for this many updates. `is_logged` says whether the request
+    /// would change something in the log; if not, the engine's own answer applies.
+    fn lacks_room(&self, updates: u64, is_logged: impl FnOnce(&Engine) -> bool) -> bool {
+        let log = self.ledger.log.as_ref();
+        log.is_some_and(|log| !log.admits_updates(updates)) && is_logged(&self.engine)
+    }
+
+    /// The position for an answer about this job, or about its end.
+    fn after_id(&self, id: JobId) -> Position {
+        match self.engine.slot(id) {
             Ok(slot) => self.ledger.after_job(&self.engine, slot),
             Err(NotFound) => self.ledger.after_ended(),
-        })
+        }
+    }
+
+    /// The answer to a request that changed this job, or found that it could not.
+    fn changed<E: From<NotFound>>(
+        &self,
+        id: JobId,
+        slot: Result<JobSlot, NotFound>,
+    ) -> Answer<Result<(), E>> {
+        let after = |slot| self.ledger.after_job(&self.engine, slot);
+        self.done(id, slot.map(|_| ()), slot.map_or(Position::NONE, after))
+    }
+
+    /// The answer to a request about this job. If the request was done, its reply waits for
+    /// `after`.
+    fn done<E: From<NotFound>>(
+        &self,
+        id: JobId,
+        done: Result<(), NotFound>,
+        after: Position,
+    ) -> Answer<Result<(), E>> {
+        match done {
+            Ok(()) => Answer::new(Ok(()), after),
+            Err(NotFound) => Answer::new(Err(NotFound.into()), self.after_id(id)),
+        }
+    }
+
+    /// Takes a job. `nothing` has the position for the answer that there is none.
+    fn take(
+        &mut self,
+        session: SessionId,
+        choice: Choice<'_>,
+        patience: Patience,
+        nothing: impl FnOnce(&Self, Option<QueueId>) -> Position,
+    ) -> Answer<Take> {
+        let taken = self.engine.take(session, choice, patience, &mut self.effects);
+        let last = self.apply_effects();
+        let after = match &taken {
+            Take::Granted(Handout { job, .. }) | Take::Peeked { job, .. } => {
+                self.ledger.after_job(&self.engine, *job)
+            }
+            Take::Finished { .. } => last,
+            Take::Nothing(queue) => nothing(self, *queue),
+            Take::DeadlineSoon | Take::Waiting => Position::NONE,
+        };
+        Answer::new(taken, after)
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use lineshaft_broker::embedded::{Store, Wait};
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting};
 use lineshaft_broker::{
-    Broker, EngineSetup, JobId, Millis, Missing, NewJob, Options, Patience, Position, Read,
-    ReadMode, STOP_MS_MAX, Settings, State, Submit, Sync, When,
+    Broker, EngineSetup, JobId, Millis, Missing, NewJob, Options, Patience, Position, ReadMode,
+    STOP_MS_MAX, Settings, State, Submit, Sync, Take, When,
 };
 
 const HOUR_MS: u64 = 3_600_000;
@@ -29,7 +29,7 @@ fn leave_log_of_later(folder: &std::path::Path) {
     let disk = Arc::new(log::PosixDisk::new(folder).expect("the folder can be used"));
     let options = Options::without_threads(disk, Settings::default());
     let broker = Broker::open(options, later).expect("the folder is empty").0;
-    broker.turn(later).create_queue(b"q");
+    let _ = broker.turn(later).create_queue(b"q");
     broker.close(later).expect("the disk works");
 }
 
@@ -95,10 +95,11 @@ fn a_sync_that_a_policy_asks_for_is_not_late_although_the_clock_was_set_back() {
     assert!(broker.clock_step_ms() >= HOUR_MS as i64);
     let now = Millis(now.0 + broker.clock_step_ms() as u64);
     let mut turn = broker.turn(now);
-    turn.set_policies(Rules(vec![Rule::new(["q"], [Setting::Sync(Some(QueueSync::Every(50)))])]));
+    let _ = turn
+        .set_policies(Rules(vec![Rule::new(["q"], [Setting::Sync(Some(QueueSync::Every(50)))])]));
     let session = turn.open_session(0);
     turn.use_queue(session, b"q");
-    let (_, put) = turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room");
+    let put = turn.put(session, NewJob::default(), b"x"[..].into()).after;
     drop(turn);
     let Some(Missing::Written(at)) = put.missing(Position::NONE) else { panic!("{put:?}") };
     wall_ms.fetch_add(60, Ordering::SeqCst);
@@ -157,7 +158,7 @@ impl Server {
         let mut turn = self.broker().turn(self.now);
         let session = turn.open_session(0);
         let job = NewJob { delay_s, ..NewJob::default() };
-        turn.put(session, job, b"x"[..].into()).expect("there is room").0
+        turn.put(session, job, b"x"[..].into()).value.expect("there is room")
     }
 
     /// Puts a job that is due when the wall clock shows this time.
@@ -172,21 +173,21 @@ impl Server {
         let (unique, reducer) = (&b""[..], &b""[..]);
         let body = b"x"[..].into();
         let submit = Submit { priority: 1, due, unique, reducer, body, foreground: false };
-        turn.submit(session, b"q", submit).expect("there is room").0
+        turn.submit(session, b"q", submit).value.expect("there is room")
     }
 
     /// Adds an item that expires when the wall clock shows this time.
     fn add_until(&self, wall: Millis) {
         let mut turn = self.broker().turn(self.now);
         let expires = Some(When::Wall(wall));
-        turn.add(b"items", b"x"[..].into(), expires).expect("there is room");
+        turn.add(b"items", b"x"[..].into(), expires).value.expect("there is room");
     }
 
     /// Adds an item that expires after this many milliseconds.
     fn add_for(&self, millis: u64) {
         let mut turn = self.broker().turn(self.now);
         let expires = Some(When::At(Millis(self.now.0 + millis)));
-        turn.add(b"timed", b"x"[..].into(), expires).expect("there is room");
+        turn.add(b"timed", b"x"[..].into(), expires).value.expect("there is room");
     }
 
     /// Puts a job and takes it for this many seconds.
@@ -195,8 +196,8 @@ impl Server {
         let session = turn.open_session(0);
         turn.use_queue(session, b"taken");
         let job = NewJob { ttr_s, ..NewJob::default() };
-        let (id, _) = turn.put(session, job, b"x"[..].into()).expect("there is room");
-        turn.take_job(session, id).expect("it is ready");
+        let id = turn.put(session, job, b"x"[..].into()).value.expect("there is room");
+        turn.take_job(session, id).value.expect("it is ready");
         id
     }
 
@@ -212,7 +213,7 @@ impl Server {
         let mut turn = self.broker().turn(self.now);
         let session = turn.open_reader_session(0);
         let read = turn.read(session, b"items", ReadMode::Open { limit_ms: None }, Patience::None);
-        assert!(matches!(read, Read::Item(_)), "{read:?}");
+        assert!(matches!(read.value, Ok(Take::Granted(_))), "{read:?}");
         turn.close_session(session);
     }
 
@@ -227,7 +228,7 @@ impl Server {
 
     fn state(&self, id: JobId) -> Option<State> {
         let turn = self.broker().turn(self.now);
-        Some(turn.job_status(id).ok()?.0.facts.state)
+        Some(turn.job_status(id).value.ok()?.facts.state)
     }
 }
 
@@ -252,12 +253,13 @@ fn a_start_under_a_wrong_clock_moves_no_delay_and_the_next_one_is_right_again() 
         let mut server = Server::new();
         server.start(WALL);
         let rules = Rules(vec![Rule::new(["aging"], [Setting::AgeMax(Some(2 * HOUR_MS))])]);
-        server.broker().turn(server.now).set_policies(rules);
+        let _ = server.broker().turn(server.now).set_policies(rules);
         let id = server.put(3600);
         server
             .broker()
             .turn(server.now)
             .add(b"aging", b"x"[..].into(), None)
+            .value
             .expect("there is room");
 
         server.start(wrong);
@@ -417,7 +419,7 @@ fn reclaimed_jobs_keep_their_wall_clock_times() {
         let id = server.put(0);
         let mut turn = server.broker().turn(server.now);
         let session = turn.open_session(0);
-        turn.finish(session, id).expect("no session holds it");
+        turn.finish(session, id).value.expect("no session holds it");
         drop(turn);
         server.work();
     }
@@ -450,7 +452,7 @@ fn a_wall_clock_that_is_set_is_written_once_and_costs_memory_for_its_jobs_only()
         let with = used(&server);
         let mut turn = server.broker().turn(server.now);
         let session = turn.open_session(0);
-        turn.finish(session, id).expect("no session holds it");
+        turn.finish(session, id).value.expect("no session holds it");
         turn.close_session(session);
         drop(turn);
         with - used(&server)

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use engine::limits;
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
-    Broker, Clearing, Item, LeaseId, Millis, Options, Patience, Position, PutRefusal, Read,
-    ReadMode, SessionId, Status, Turn, When,
+    Answer, Blocked, Body, Broker, Clearing, LeaseId, Millis, Options, Patience, Position,
+    PutRefusal, ReadMode, SessionId, Status, Take, Turn, When,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -32,21 +32,27 @@ fn crash(disk: &log::FaultDisk, broker: Broker, synced: bool, now: Millis) -> Br
     open_at(disk, now)
 }
 
-fn read(turn: &mut Turn<'_>, session: SessionId, queue: &str, how: ReadMode) -> Option<Item> {
-    match turn.read(session, queue.as_bytes(), how, Patience::None) {
-        Read::Item(item) => Some(item),
-        Read::Empty(_) => None,
-        other => panic!("wanted an item or none, got {other:?}"),
-    }
+type Item = (Option<LeaseId>, Body);
+
+fn read(
+    turn: &mut Turn<'_>,
+    session: SessionId,
+    queue: &str,
+    how: ReadMode,
+) -> Answer<Option<Item>> {
+    let read = turn.read(session, queue.as_bytes(), how, Patience::None);
+    read.map(|taken| taken.expect("it can be read").item())
 }
 
 fn open_one(turn: &mut Turn<'_>, session: SessionId, queue: &str) -> LeaseId {
-    let item = read(turn, session, queue, ReadMode::Open { limit_ms: None });
-    item.and_then(|item| item.lease).expect("there is an item")
+    let item = read(turn, session, queue, ReadMode::Open { limit_ms: None }).value;
+    item.and_then(|(lease, _)| lease).expect("there is an item")
 }
 
 fn add(turn: &mut Turn<'_>, queue: &str, body: &str) -> Position {
-    turn.add(queue.as_bytes(), body.as_bytes().into(), None).expect("there is room")
+    let added = turn.add(queue.as_bytes(), body.as_bytes().into(), None);
+    added.value.expect("there is room");
+    added.after
 }
 
 /// Takes all items of a queue.
@@ -54,8 +60,8 @@ fn drain(broker: &Broker, queue: &str, now: Millis) -> Vec<String> {
     let mut turn = broker.turn(now);
     let session = turn.open_reader_session(0);
     let mut bodies = Vec::new();
-    while let Some(item) = read(&mut turn, session, queue, ReadMode::Finish) {
-        bodies.push(String::from_utf8(item.body.to_vec()).expect("tests put text"));
+    while let Some((_, body)) = read(&mut turn, session, queue, ReadMode::Finish).value {
+        bodies.push(String::from_utf8(body.to_vec()).expect("tests put text"));
     }
     turn.check_invariants();
     bodies
@@ -75,10 +81,10 @@ fn a_child_more_than_a_parent_may_have_is_neither_made_nor_read() {
         add(&mut turn, &format!("p+{number}"), "1");
     }
     let refused = turn.add(b"p+more", b"1"[..].into(), None);
-    assert!(matches!(refused, Err(PutRefusal::QueueFull(_))));
+    assert_eq!(refused.value, Err(PutRefusal::QueueFull));
     let reader = turn.open_reader_session(0);
     let read = turn.read(reader, b"p+more", ReadMode::Finish, Patience::Endless);
-    assert!(matches!(read, Read::Blocked));
+    assert!(matches!(read.value, Err(Blocked)));
     assert!(turn.item_stats(b"p+more").is_none());
     add(&mut turn, "p+0", "2");
 }
@@ -93,8 +99,8 @@ fn open_reads_are_there_again_in_their_order_after_a_crash() {
         add(&mut turn, "q", body);
     }
     let leases = [(); 3].map(|()| open_one(&mut turn, session, "q"));
-    turn.confirm(session, leases[1]).expect("it is held");
-    turn.give_back_item(session, leases[2]).expect("it is held");
+    turn.confirm(session, leases[1]).value.expect("it is held");
+    turn.give_back_item(session, leases[2]).value.expect("it is held");
     drop(turn);
     let broker = crash(&disk, broker, true, NOW);
     assert!(broker.turn(NOW).item_queues().contains(&&b"q"[..]));
@@ -108,7 +114,8 @@ fn a_read_item_is_reported_when_its_end_is_durable() {
     let mut turn = broker.turn(NOW);
     let session = turn.open_reader_session(0);
     let added = add(&mut turn, "q", "1");
-    let item = read(&mut turn, session, "q", ReadMode::Finish).expect("there is one");
+    let item = read(&mut turn, session, "q", ReadMode::Finish);
+    assert!(item.value.is_some());
     assert!(added.is_reached(item.after) && !item.after.is_reached(added));
     assert!(!item.after.is_reached(broker.released()));
     drop(turn);
@@ -145,13 +152,15 @@ fn feed_children(disk: &log::FaultDisk) {
     let mut turn = broker.turn(NOW);
     let session = turn.open_reader_session(0);
     for child in ["p+a", "p+b"] {
-        read(&mut turn, session, child, ReadMode::Peek);
+        let _ = read(&mut turn, session, child, ReadMode::Peek);
     }
     drop(turn);
     for body in 0..10 {
         let before = broker.turn(NOW).log_stats().records_written;
         let body_bytes = body.to_string().into_bytes().into();
-        let Ok(after) = broker.turn(NOW).add(b"p", body_bytes, None) else { return };
+        let Answer { value: Ok(()), after } = broker.turn(NOW).add(b"p", body_bytes, None) else {
+            return;
+        };
         let written = broker.turn(NOW).log_stats().records_written - before;
         assert!(written == 1 || body == 0, "{written} entries for one put");
         if broker.commit_step(NOW).is_err() || broker.prepare_step().is_err() {
@@ -175,7 +184,7 @@ fn children_are_children_still_after_a_crash_and_the_parent_need_not_be_there() 
     drop(turn);
     assert_eq!(drain(&broker, "p+a", NOW), ["1"]);
     let session = broker.turn(NOW).open_reader_session(0);
-    assert!(matches!(broker.turn(NOW).remove_queue(session, b"p+a"), Clearing::Done(_)));
+    assert!(broker.turn(NOW).remove_queue(session, b"p+a").value == Clearing::Done);
     let broker = crash(&disk, broker, true, NOW);
     let mut turn = broker.turn(NOW);
     add(&mut turn, "p", "2");
@@ -187,10 +196,11 @@ fn an_expiry_outlives_a_crash_and_what_moved_is_in_one_queue() {
     let disk = new_disk();
     let broker = open_at(&disk, NOW);
     let mut turn = broker.turn(NOW);
-    turn.set_policies(rules([Rule::new(["q"], [Setting::ExpireTo(Some(b"old"[..].into()))])]));
+    let _ =
+        turn.set_policies(rules([Rule::new(["q"], [Setting::ExpireTo(Some(b"old"[..].into()))])]));
     for (body, millis) in [("1", 10), ("2", 20)] {
         let expires = Some(When::At(Millis(NOW.0 + millis)));
-        turn.add(b"q", body.as_bytes().into(), expires).expect("there is room");
+        turn.add(b"q", body.as_bytes().into(), expires).value.expect("there is room");
     }
     drop(turn);
     let broker = crash(&disk, broker, true, NOW);
@@ -209,7 +219,7 @@ fn an_unlogged_expiry_happens_again_after_a_restart() {
     let disk = new_disk();
     let broker = open_at(&disk, NOW);
     let expires = Some(When::At(Millis(NOW.0 + 10)));
-    broker.turn(NOW).add(b"q", b"1"[..].into(), expires).expect("there is room");
+    broker.turn(NOW).add(b"q", b"1"[..].into(), expires).value.expect("there is room");
     broker.commit_step(NOW).expect("the disk works");
     let later = Millis(NOW.0 + 11);
     assert_eq!(broker.turn(later).item_stats(b"q").map(|stats| stats.expired), Some(1));
@@ -226,18 +236,18 @@ fn policies_and_the_status_are_in_force_again_before_anything_else() {
         Rule::new(["alias"], [Setting::Alias([b"q1"[..].into()].into())]),
     ]);
     let mut turn = broker.turn(NOW);
-    assert!(turn.set_policies(policies.clone()) != Position::NONE);
+    assert!(turn.set_policies(policies.clone()).after != Position::NONE);
     let set = turn.set_status(Status::ReadOnly, 0);
-    assert!(set != Position::NONE);
+    assert!(set.after != Position::NONE);
     drop(turn);
     let broker = crash(&disk, broker, true, NOW);
     let mut turn = broker.turn(NOW);
     assert_eq!((turn.policies(), turn.status()), (&policies, Status::ReadOnly));
-    assert!(turn.writes_blocked() && turn.add(b"q1", b""[..].into(), None).is_err());
-    assert_eq!(turn.set_policies(policies), Position::NONE, "nothing new");
-    turn.set_status(Status::Up, 0);
+    assert!(turn.writes_blocked() && turn.add(b"q1", b""[..].into(), None).value.is_err());
+    assert_eq!(turn.set_policies(policies).after, Position::NONE, "nothing new");
+    let _ = turn.set_status(Status::Up, 0);
     add(&mut turn, "alias", "1");
-    assert!(turn.add(b"q1", b""[..].into(), None).is_err(), "it is full");
+    assert!(turn.add(b"q1", b""[..].into(), None).value.is_err(), "it is full");
     drop(turn);
     let broker = crash(&disk, broker, true, NOW);
     assert_eq!(broker.turn(NOW).status(), Status::Up);
@@ -250,16 +260,17 @@ fn items_of_a_queue_in_memory_end_with_the_process_and_wait_for_nothing() {
     let broker = open_at(&disk, NOW);
     let mut turn = broker.turn(NOW);
     let memory = Setting::Sync(Some(QueueSync::Memory));
-    turn.set_policies(rules([Rule::new(["m", "p+m"], [memory])]));
+    let _ = turn.set_policies(rules([Rule::new(["m", "p+m"], [memory])]));
     let session = turn.open_reader_session(0);
-    read(&mut turn, session, "p+m", ReadMode::Peek);
-    read(&mut turn, session, "m", ReadMode::Peek);
+    let _ = read(&mut turn, session, "p+m", ReadMode::Peek);
+    let _ = read(&mut turn, session, "m", ReadMode::Peek);
     assert_eq!(add(&mut turn, "m", "1"), Position::NONE);
     assert!(add(&mut turn, "p", "2") != Position::NONE);
-    let item = read(&mut turn, session, "p+m", ReadMode::Finish).expect("it was fed");
+    let item = read(&mut turn, session, "p+m", ReadMode::Finish);
+    assert!(item.value.is_some(), "it was fed");
     assert_eq!(item.after, Position::NONE);
     let lease = open_one(&mut turn, session, "m");
-    assert_eq!(turn.confirm(session, lease), Ok(Position::NONE));
+    assert_eq!(turn.confirm(session, lease), Answer::at_once(Ok(())));
     add(&mut turn, "m", "3");
     drop(turn);
     let broker = crash(&disk, broker, true, NOW);
@@ -284,7 +295,7 @@ fn queues_may_be_more_or_less_durable_than_the_log() {
             timed.clone(),
         ]);
         let policies = queues.map(|(name, setting)| Rule::new([name], [setting]));
-        broker.turn(NOW).set_policies(Rules(policies.collect()));
+        let _ = broker.turn(NOW).set_policies(Rules(policies.collect()));
         let later = Millis(NOW.0 + 1000);
         while broker.commit_step(later).expect("the disk works").wrote {}
         broker.commit_step(Millis(NOW.0 + 20_000)).expect("the disk works");
@@ -310,11 +321,11 @@ fn queues_may_be_more_or_less_durable_than_the_log() {
 
         let mut turn = broker.turn(now);
         let session = turn.open_reader_session(0);
-        let item = read(&mut turn, session, "strict", ReadMode::Finish).expect("it is there");
-        let none = turn.read(session, b"strict", ReadMode::Finish, Patience::None);
-        let Read::Empty(none) = none else { panic!("{none:?}") };
+        let item = read(&mut turn, session, "strict", ReadMode::Finish);
+        let none = read(&mut turn, session, "strict", ReadMode::Finish);
+        assert!(item.value.is_some() && none.value.is_none());
         drop(turn);
-        assert!(!none.is_reached(broker.released()));
+        assert!(!none.after.is_reached(broker.released()));
         let done = broker.commit_step(now).expect("the disk works");
         assert!(done.synced && item.after.is_reached(broker.released()), "{sync:?}");
     }
@@ -325,7 +336,7 @@ fn a_reply_that_need_only_be_written_does_not_wait_for_the_sync() {
     let disk = new_disk();
     let broker = open_at(&disk, NOW);
     let weak = Setting::Sync(Some(QueueSync::Never));
-    broker.turn(NOW).set_policies(rules([Rule::new(["weak"], [weak])]));
+    let _ = broker.turn(NOW).set_policies(rules([Rule::new(["weak"], [weak])]));
     add(&mut broker.turn(NOW), "weak", "1");
     broker.commit_step(NOW).expect("the disk works");
     let weak = add(&mut broker.turn(NOW), "weak", "2");
@@ -342,7 +353,7 @@ fn a_job_that_moved_and_ended_in_one_turn_leaves_nothing_behind() {
     let broker = open_at(&disk, NOW);
     let drop_oldest = Setting::WhenFull(lineshaft_broker::policy::WhenFull::DropOldest);
     let memory = Setting::Sync(Some(QueueSync::Memory));
-    broker.turn(NOW).set_policies(rules([
+    let _ = broker.turn(NOW).set_policies(rules([
         Rule::new(["q", "m"], [Setting::ExpireTo(Some(b"old"[..].into()))]),
         Rule::new(["m"], [memory]),
         Rule::new(["old"], [Setting::JobsMax(Some(1)), drop_oldest]),
@@ -350,13 +361,13 @@ fn a_job_that_moved_and_ended_in_one_turn_leaves_nothing_behind() {
     let expires = Some(When::At(Millis(NOW.0 + 10)));
     for queue in [&b"q"[..], b"m"] {
         for body in [&b"1"[..], b"2", b"3"] {
-            broker.turn(NOW).add(queue, body.into(), expires).expect("there is room");
+            broker.turn(NOW).add(queue, body.into(), expires).value.expect("there is room");
         }
     }
     let mut turn = broker.turn(NOW);
     let session = turn.open_reader_session(0);
     let limit = ReadMode::Open { limit_ms: Some(11) };
-    read(&mut turn, session, "q", limit).expect("it is there");
+    read(&mut turn, session, "q", limit).value.expect("it is there");
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let later = Millis(NOW.0 + 11);
@@ -372,13 +383,13 @@ fn a_queue_is_empty_when_the_end_of_what_left_it_is_durable() {
     let disk = new_disk();
     let broker = open_at(&disk, NOW);
     let later = Millis(NOW.0 + 20);
-    broker.turn(NOW).set_policies(rules([
+    let _ = broker.turn(NOW).set_policies(rules([
         Rule::new(["1", "2"], [Setting::ExpireTo(Some(b"old"[..].into()))]),
         Rule::new(["old"], [Setting::JobsMax(Some(1)), Setting::WhenFull(WhenFull::DropOldest)]),
     ]));
     for queue in [b"1", b"2"] {
         let expires = Some(When::At(Millis(NOW.0 + 10)));
-        broker.turn(NOW).add(queue, b"x"[..].into(), expires).expect("there is room");
+        broker.turn(NOW).add(queue, b"x"[..].into(), expires).value.expect("there is room");
     }
     broker.commit_step(NOW).expect("the disk works");
     // The item that arrives last drops the other one.
@@ -386,9 +397,8 @@ fn a_queue_is_empty_when_the_end_of_what_left_it_is_durable() {
     let mut turn = broker.turn(later);
     let session = turn.open_reader_session(0);
     for queue in [b"1", b"2"] {
-        let Read::Empty(after) = turn.read(session, queue, ReadMode::Peek, Patience::None) else {
-            panic!("it expired");
-        };
+        let Answer { value, after } = turn.read(session, queue, ReadMode::Peek, Patience::None);
+        assert!(matches!(value, Ok(Take::Nothing(_))), "it expired");
         assert!(!after.is_reached(broker.released()), "a crash could bring it back");
     }
 }
@@ -402,9 +412,9 @@ fn a_server_that_is_emptied_takes_no_new_items_and_gives_out_the_old_ones() {
     let mut turn = broker.turn(NOW);
     let session = turn.open_reader_session(0);
     let refused = turn.add(b"q", b"new"[..].into(), None);
-    assert_eq!(refused, Err(PutRefusal::Draining));
+    assert_eq!(refused.value, Err(PutRefusal::Draining));
     let lease = open_one(&mut turn, session, "q");
-    turn.confirm(session, lease).expect("it is held");
-    assert!(matches!(turn.flush(session, b"q"), Clearing::Done(_)));
-    assert!(matches!(turn.remove_queue(session, b"q"), Clearing::Done(_)));
+    turn.confirm(session, lease).value.expect("it is held");
+    assert!(turn.flush(session, b"q").value == Clearing::Done);
+    assert!(turn.remove_queue(session, b"q").value == Clearing::Done);
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lineshaft_broker::{
-    Broker, Denied, Event, GrabOrder, Kick, Millis, NewJob, News, Options, Patience, PutRefusal,
-    Read, ReadMode, State, Submit,
+    Answer, Broker, Event, GrabOrder, Kick, Millis, NewJob, News, Options, Patience, PutRefusal,
+    ReadMode, State, Submit, Take,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -21,20 +21,23 @@ fn a_denial_waits_for_the_end_of_a_queue_that_came_again() {
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
     turn.use_queue(session, b"q");
-    let (id, _) = turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room");
+    let id = turn.put(session, NewJob::default(), b"x"[..].into()).value.expect("there is room");
     turn.use_queue(session, b"default");
-    let finished = turn.finish(session, id).expect("no session holds it");
+    let Answer { value: Ok(()), after: finished } = turn.finish(session, id) else {
+        panic!("no session holds it")
+    };
     assert!(turn.queue_stats(b"q").is_none(), "with its last job the queue is gone");
-    let Err(Denied(after)) = turn.pause(b"q", 9) else { panic!("nothing is there") };
-    assert!(finished.is_reached(after), "a crash could bring the job back");
+    let denied = turn.pause(b"q", 9);
+    denied.value.expect_err("nothing is there");
+    assert!(finished.is_reached(denied.after), "a crash could bring the job back");
     // Another queue takes its place in the tables.
     turn.watch(session, b"other");
     turn.use_queue(session, b"q");
-    let Ok(Kick::Done(0, after)) = turn.kick(session, 9) else { panic!("nothing is there") };
-    assert!(finished.is_reached(after), "a crash could bring the job back");
-    let Err(Denied(after)) = turn.peek_used(session, State::Ready) else {
-        panic!("nothing is there")
-    };
+    let kicked = turn.kick(session, 9);
+    assert_eq!(kicked.value, Ok(Kick::Done(0)), "nothing is there");
+    assert!(finished.is_reached(kicked.after), "a crash could bring the job back");
+    let Answer { value, after } = turn.peek_used(session, State::Ready);
+    value.expect_err("nothing is there");
     assert!(finished.is_reached(after));
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
@@ -46,17 +49,17 @@ fn the_end_of_a_wait_is_reported_when_the_end_of_the_last_item_is_durable() {
     let broker = durable_broker();
     let mut turn = broker.turn(NOW);
     let (reader, waiter) = (turn.open_reader_session(0), turn.open_reader_session(0));
-    turn.add(b"q", b"x"[..].into(), None).expect("there is room");
+    turn.add(b"q", b"x"[..].into(), None).value.expect("there is room");
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let mut turn = broker.turn(NOW);
     let taken = turn.read(reader, b"q", ReadMode::Finish, Patience::None);
-    let Read::Item(item) = taken else { panic!("it was just added") };
+    let Ok(Take::Finished { .. }) = taken.value else { panic!("it was just added") };
     let waits = turn.read(waiter, b"q", ReadMode::Finish, Patience::Endless);
-    assert!(matches!(waits, Read::Waiting));
-    let after = turn.cancel_wait(waiter).expect("it waits");
+    assert!(matches!(waits.value, Ok(Take::Waiting)));
+    let Answer { value: waited, after } = turn.cancel_wait(waiter);
     drop(turn);
-    assert!(item.after.is_reached(after), "a crash could bring the item back");
+    assert!(waited && taken.after.is_reached(after), "a crash could bring the item back");
     assert!(!after.is_reached(broker.released()));
     broker.commit_step(NOW).expect("the disk works");
     assert!(after.is_reached(broker.released()));
@@ -71,13 +74,16 @@ fn facts_of_a_job_leave_when_the_job_is_durable() {
         let body = b"x"[..].into();
         let submit =
             Submit { priority: 1024, due: None, unique: b"", reducer: b"", body, foreground };
-        turn.submit(client, b"f", submit).expect("there is room")
+        turn.submit(client, b"f", submit)
     };
-    let ((durable, submitted), (watched, _)) = (submit(false), submit(true));
-    let (_, after) = turn.work_progress(durable).expect("it is there");
-    assert!(submitted.is_reached(after));
-    let (_, after) = turn.work_progress(watched).expect("it is there");
-    assert!(after.is_reached(broker.released()), "it is in no log");
+    let (durable, watched) = (submit(false), submit(true));
+    let progress = turn.work_progress(durable.value.expect("there is room"));
+    assert!(progress.value.is_ok() && durable.after.is_reached(progress.after));
+    let progress = turn.work_progress(watched.value.expect("there is room"));
+    assert!(
+        progress.value.is_ok() && progress.after.is_reached(broker.released()),
+        "it is in no log"
+    );
 }
 
 #[test]
@@ -85,8 +91,8 @@ fn a_full_queue_is_reported_when_its_jobs_are_durable() {
     let broker = durable_broker();
     let mut turn = broker.turn(NOW);
     let client = turn.open_worker_session(0);
-    turn.create_queue(b"f");
-    turn.limit_queue(b"f", [1; 3]).expect("it exists");
+    let _ = turn.create_queue(b"f");
+    turn.limit_queue(b"f", [1; 3]).value.expect("it exists");
     let mut submit = || {
         let body = b"x"[..].into();
         let submit = Submit {
@@ -99,9 +105,10 @@ fn a_full_queue_is_reported_when_its_jobs_are_durable() {
         };
         turn.submit(client, b"f", submit)
     };
-    let (_, first) = submit().expect("one may be there");
-    let Err(PutRefusal::QueueFull(after)) = submit() else { panic!("one is there") };
-    assert!(first.is_reached(after));
+    let (first, second) = (submit(), submit());
+    assert!(first.value.is_ok(), "one may be there");
+    assert_eq!(second.value, Err(PutRefusal::QueueFull));
+    assert!(first.after.is_reached(second.after));
 }
 
 #[test]
@@ -113,7 +120,7 @@ fn the_end_of_a_foreground_job_waits_for_no_durable_one() {
         let body = b"x"[..].into();
         let submit =
             Submit { priority: 1024, due: None, unique: b"", reducer: b"", body, foreground };
-        turn.submit(client, b"f", submit).expect("there is room").0
+        turn.submit(client, b"f", submit).value.expect("there is room")
     };
     let (durable, watched) = (submit(false), submit(true));
     drop(turn);
@@ -121,12 +128,15 @@ fn the_end_of_a_foreground_job_waits_for_no_durable_one() {
     let mut turn = broker.turn(NOW);
     turn.register(worker, b"f", None);
     for id in [durable, watched] {
-        let grabbed = turn.grab(worker, GrabOrder::NewestFirst).expect("it is ready");
-        assert_eq!(grabbed.grant.id, id);
-        turn.complete(worker, id, &News::Fail).expect("it is held");
+        let grabbed =
+            turn.take_registered(worker, GrabOrder::NewestFirst).value.expect("it is ready");
+        assert_eq!(grabbed.handout.id, id);
+        turn.complete(worker, id, &News::Fail).value.expect("it is held");
     }
     let mut events = Vec::new();
     turn.take_events(0, &mut events);
-    let [(_, Event::News { id, after, .. })] = &events[..] else { panic!("{events:?}") };
+    let [(_, Answer { value: Event::News { id, .. }, after })] = &events[..] else {
+        panic!("{events:?}")
+    };
     assert!(*id == watched && after.is_reached(broker.released()));
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{Rule, Rules, Setting};
 use lineshaft_broker::{
-    Body, Broker, Clearing, Event, Millis, NewJob, Options, Patience, Read, ReadMode, Submit, Take,
+    Answer, Body, Broker, Clearing, Event, Millis, NewJob, Options, Patience, ReadMode, Submit,
+    Take,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -21,15 +22,15 @@ fn a_dropped_queue_stays_away_and_another_stays() {
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
     for name in [&b"kept"[..], b"dropped", b"used"] {
-        turn.create_queue(name);
-        turn.limit_queue(name, [1, 2, 3]).expect("it exists");
+        let _ = turn.create_queue(name);
+        turn.limit_queue(name, [1, 2, 3]).value.expect("it exists");
     }
     let session = turn.open_session(0);
     turn.use_queue(session, b"used");
-    turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room");
+    turn.put(session, NewJob::default(), b"x"[..].into()).value.expect("there is room");
     for name in [&b"dropped"[..], b"used"] {
-        let dropped = turn.drop_queue(session, name).expect("it exists");
-        assert!(matches!(dropped, Some(Clearing::Done(_))));
+        let dropped = turn.drop_queue(session, name).value.expect("it exists");
+        assert!(matches!(dropped, Some(Clearing::Done)));
     }
     assert!(turn.queue_stats(b"dropped").is_none());
     assert_eq!(turn.queue_stats(b"used").expect("a session uses it").ready, 0);
@@ -48,11 +49,11 @@ fn a_dropped_queue_stays_away_and_another_stays() {
 fn a_drop_is_reported_when_it_is_durable() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
-    broker.turn(NOW).create_queue(b"dropped");
+    let _ = broker.turn(NOW).create_queue(b"dropped");
     broker.commit_step(NOW).expect("the disk works");
     let session = broker.turn(NOW).open_session(0);
-    let dropped = broker.turn(NOW).drop_queue(session, b"dropped").expect("it exists");
-    let Some(Clearing::Done(after)) = dropped else { panic!("no worker holds a job of it") };
+    let Answer { value, after } = broker.turn(NOW).drop_queue(session, b"dropped");
+    assert_eq!(value, Ok(Some(Clearing::Done)), "no worker holds a job of it");
     assert!(!after.is_reached(broker.released()), "{after:?}");
     broker.commit_step(NOW).expect("the disk works");
     assert!(after.is_reached(broker.released()));
@@ -65,11 +66,14 @@ fn a_removal_is_reported_when_it_is_durable_also_of_a_queue_in_use() {
     let mut turn = broker.turn(NOW);
     let (reader, user) = (turn.open_reader_session(0), turn.open_session(0));
     turn.use_queue(user, b"used");
-    assert!(matches!(turn.read(reader, b"used", ReadMode::Peek, Patience::None), Read::Empty(_)));
+    assert!(matches!(
+        turn.read(reader, b"used", ReadMode::Peek, Patience::None).value,
+        Ok(Take::Nothing(_))
+    ));
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
-    let removal = broker.turn(NOW).remove_queue(reader, b"used");
-    let Clearing::Done(after) = removal else { panic!("it is empty") };
+    let Answer { value, after } = broker.turn(NOW).remove_queue(reader, b"used");
+    assert_eq!(value, Clearing::Done, "it is empty");
     assert!(!after.is_reached(broker.released()), "{after:?}");
     broker.commit_step(NOW).expect("the disk works");
     assert!(after.is_reached(broker.released()));
@@ -82,7 +86,7 @@ fn a_queue_with_limits_outlives_its_users() {
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
     turn.use_queue(session, b"limited");
-    turn.limit_queue(b"limited", [1, 2, 3]).expect("it exists");
+    turn.limit_queue(b"limited", [1, 2, 3]).value.expect("it exists");
     turn.close_session(session);
     let before = turn.queue_facts(b"limited");
     drop(turn);
@@ -103,19 +107,22 @@ fn waiters_learn_of_a_burial_when_it_is_durable() {
         let body = Body::from(&b"x"[..]);
         let submit =
             Submit { priority: 1024, due: None, unique: b"k", reducer: b"", body, foreground };
-        turn.submit(client, b"default", submit).expect("there is room").0
+        turn.submit(client, b"default", submit).value.expect("there is room")
     };
     let id = submit(false);
     assert_eq!(submit(true), id, "they are equal");
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let mut turn = broker.turn(NOW);
-    let Take::Granted(_) = turn.take(worker, Patience::None) else { panic!("it is ready") };
-    let buried = turn.bury(worker, id, 5).expect("it is held");
+    let Take::Granted(_) = turn.take(worker, Patience::None).value else { panic!("it is ready") };
+    let buried = turn.bury(worker, id, 5);
+    buried.value.expect("it is held");
     let mut events = Vec::new();
     turn.take_events(0, &mut events);
-    let [(_, Event::News { after, .. })] = &events[..] else { panic!("{events:?}") };
-    assert_eq!(*after, buried);
+    let [(_, Answer { value: Event::News { .. }, after })] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(*after, buried.after);
     assert!(!after.is_reached(broker.released()));
 }
 
@@ -126,7 +133,7 @@ fn queues_come_back_in_the_order_in_which_they_were_made() {
     let names: Vec<Vec<u8>> =
         (0..40).map(|number| format!("q{}", number * 7 % 40).into()).collect();
     for name in &names {
-        broker.turn(NOW).create_queue(name);
+        let _ = broker.turn(NOW).create_queue(name);
     }
     broker.close(NOW).expect("the disk works");
     drop(broker);
@@ -144,16 +151,18 @@ fn a_removal_of_many_jobs_is_reported_when_all_of_it_is_durable() {
     let mut turn = broker.turn(NOW);
     let reader = turn.open_reader_session(0);
     for _ in 0..2500 {
-        turn.add(b"many", b"x"[..].into(), None).expect("there is room");
+        turn.add(b"many", b"x"[..].into(), None).value.expect("there is room");
     }
-    assert!(matches!(turn.remove_queue(reader, b"many"), Clearing::Waiting));
+    assert_eq!(turn.remove_queue(reader, b"many").value, Clearing::Waiting);
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let mut events = Vec::new();
     let mut turn = broker.turn(NOW);
     while turn.advance() {}
     turn.take_events(0, &mut events);
-    let [(session, Event::Cleared(after))] = events[..] else { panic!("{events:?}") };
+    let [(session, Answer { value: Event::Cleared, after })] = events[..] else {
+        panic!("{events:?}")
+    };
     assert!(session == reader && !after.is_reached(broker.released()));
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
@@ -168,7 +177,7 @@ fn a_removal_of_many_jobs_is_reported_when_all_of_it_is_durable() {
 fn child_feeds(disk: &log::FaultDisk, broker: Broker, child: &[u8]) -> [u64; 2] {
     let fed = |broker: &Broker| {
         let mut turn = broker.turn(NOW);
-        turn.add(b"p", b"x"[..].into(), None).expect("there is room");
+        turn.add(b"p", b"x"[..].into(), None).value.expect("there is room");
         turn.queue_stats(child).map_or(0, |stats| stats.ready)
     };
     let before = fed(&broker);
@@ -183,9 +192,9 @@ fn a_queue_that_a_rule_made_a_child_is_one_after_a_restart() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
-    turn.create_queue(b"p+c");
-    turn.set_policies(Rules(vec![Rule::new(["p+c"], [Setting::JobsMax(Some(1000))])]));
-    turn.set_policies(Rules::default());
+    let _ = turn.create_queue(b"p+c");
+    let _ = turn.set_policies(Rules(vec![Rule::new(["p+c"], [Setting::JobsMax(Some(1000))])]));
+    let _ = turn.set_policies(Rules::default());
     drop(turn);
     assert_eq!(child_feeds(&disk, broker, b"p+c"), [1, 2]);
 }
@@ -195,10 +204,10 @@ fn a_child_that_a_rule_names_is_one_again_after_its_removal() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
-    turn.set_policies(Rules(vec![Rule::new(["p+c"], [Setting::JobsMax(Some(1000))])]));
+    let _ = turn.set_policies(Rules(vec![Rule::new(["p+c"], [Setting::JobsMax(Some(1000))])]));
     let (user, reader) = (turn.open_session(0), turn.open_reader_session(0));
     turn.use_queue(user, b"p+c");
-    assert!(matches!(turn.remove_queue(reader, b"p+c"), Clearing::Done(_)));
+    assert_eq!(turn.remove_queue(reader, b"p+c").value, Clearing::Done);
     drop(turn);
     assert_eq!(child_feeds(&disk, broker, b"p+c"), [1, 2]);
 }
@@ -220,19 +229,19 @@ fn a_child_made_while_the_log_had_no_room_is_logged_later() {
     while refused < 5 {
         let mut turn = broker.turn(NOW);
         let body = || vec![b'x'; 1000].into();
-        let put = (0..200).try_for_each(|_| turn.add(b"bulk", body(), None).map(|_| ()));
+        let put = (0..200).try_for_each(|_| turn.add(b"bulk", body(), None).value);
         refused += u32::from(put.is_err());
         drop(turn);
         work();
     }
     let mut turn = broker.turn(NOW);
     let mut limit = 0;
-    while turn.limit_queue(b"bulk", [limit + 1, 0, 0]).is_ok() {
+    while turn.limit_queue(b"bulk", [limit + 1, 0, 0]).value.is_ok() {
         limit += 1;
     }
     let reader = turn.open_reader_session(0);
-    turn.read(reader, b"p+c", ReadMode::Peek, Patience::None);
-    turn.flush(reader, b"bulk");
+    let _ = turn.read(reader, b"p+c", ReadMode::Peek, Patience::None);
+    let _ = turn.flush(reader, b"bulk");
     drop(turn);
     while broker.turn(NOW).advance() {
         work();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
-    Broker, GrabOrder, LeaseId, Millis, NewJob, Options, Patience, Read, ReadMode, SessionId,
-    Submit, Take, Turn, When,
+    Answer, Broker, GrabOrder, Handout, LeaseId, Millis, NewJob, Options, Patience, ReadMode,
+    Refusal, SessionId, Submit, Take, Turn, When,
 };
 use proptest::prelude::*;
 
@@ -97,8 +97,9 @@ impl Play {
                     2 => ReadMode::Peek,
                     _ => ReadMode::Open { limit_ms: None },
                 };
-                if let Read::Item(item) = turn.read(self.reader, queue, how, Patience::None) {
-                    self.leases.extend(item.lease);
+                let read = turn.read(self.reader, queue, how, Patience::None);
+                if let Ok(Take::Granted(handout)) = read.value {
+                    self.leases.push(handout.lease);
                 }
             }
             6 | 7 => {
@@ -118,12 +119,14 @@ impl Play {
             }
             10 => {
                 turn.watch(self.tube, queue);
-                if let Take::Granted(grant) = turn.take(self.tube, Patience::None) {
+                if let Take::Granted(Handout { id, .. }) =
+                    turn.take(self.tube, Patience::None).value
+                {
                     let _ = match number % 4 {
-                        0 => turn.finish(self.tube, grant.id).map_err(Into::into),
-                        1 => turn.bury(self.tube, grant.id, 7),
-                        2 => turn.give_back(self.tube, grant.id, 9, 0),
-                        _ => Ok(lineshaft_broker::Position::NONE),
+                        0 => turn.finish(self.tube, id).map(|done| done.map_err(Refusal::from)),
+                        1 => turn.bury(self.tube, id, 7),
+                        2 => turn.give_back(self.tube, id, 9, 0),
+                        _ => Answer::at_once(Ok(())),
                     };
                 }
             }
@@ -141,9 +144,9 @@ impl Play {
             }
             12 => {
                 turn.register(self.worker, queue, None);
-                let _ = turn.grab(self.worker, GrabOrder::RoundRobin);
+                let _ = turn.take_registered(self.worker, GrabOrder::RoundRobin);
             }
-            13 => drop(turn.set_policies(rules(number)) == lineshaft_broker::Position::NONE),
+            13 => drop(turn.set_policies(rules(number))),
             14 if number < 8 => drop(turn.flush(self.reader, queue)),
             15 if number < 4 => drop(turn.remove_queue(self.reader, queue)),
             16 => {
@@ -183,15 +186,15 @@ fn contents(broker: &Broker, now: Millis) -> Vec<(Vec<Vec<u8>>, u64, u64)> {
     let mut turn: Turn<'_> = broker.turn(now);
     turn.check_invariants();
     // An alias hides the items of the queue with its name. Limits do not matter here.
-    turn.set_policies(Rules::default());
+    let _ = turn.set_policies(Rules::default());
     let session = turn.open_reader_session(0);
     let contents = QUEUES[..KEPT_QUEUES].iter().map(|queue| {
         let stats = turn.queue_stats(queue.as_bytes()).unwrap_or_default();
         let mut bodies = Vec::new();
-        while let Read::Item(item) =
-            turn.read(session, queue.as_bytes(), ReadMode::Finish, Patience::None)
+        while let Ok(Take::Finished { body, .. }) =
+            turn.read(session, queue.as_bytes(), ReadMode::Finish, Patience::None).value
         {
-            bodies.push(item.body.to_vec());
+            bodies.push(body.to_vec());
         }
         (bodies, stats.delayed, stats.buried)
     });

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
-    Body, Broker, Clearing, EngineSetup, GrabOrder, Millis, Missing, News, Options, Patience,
-    PutRefusal, Read, ReadMode, Submit, When,
+    Answer, Body, Broker, Clearing, EngineSetup, GrabOrder, Millis, Missing, News, Options,
+    Patience, PutRefusal, ReadMode, Submit, Take, When,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -37,7 +37,7 @@ fn fill(broker: &Broker) {
     let mut refused = 0;
     while refused < 5 {
         let mut turn = broker.turn(NOW);
-        let outcome = (0..200).try_for_each(|_| turn.add(b"bulk", body(1000), None).map(|_| ()));
+        let outcome = (0..200).try_for_each(|_| turn.add(b"bulk", body(1000), None).value);
         refused += u32::from(outcome == Err(PutRefusal::LogFull));
         drop(turn);
         work(broker, NOW);
@@ -62,7 +62,7 @@ fn rules<const N: usize>(rules: [Rule; N]) -> Rules {
 fn a_body_that_is_too_large_is_refused_as_such() {
     let broker = open(&log::FaultDisk::new(1, 64 << 20));
     let mut turn = broker.turn(NOW);
-    turn.set_policies(rules([Rule::new(["f"], [Setting::ItemBytesMax(Some(9))])]));
+    let _ = turn.set_policies(rules([Rule::new(["f"], [Setting::ItemBytesMax(Some(9))])]));
     let client = turn.open_worker_session(0);
     for foreground in [false, true] {
         let submit = Submit {
@@ -73,7 +73,7 @@ fn a_body_that_is_too_large_is_refused_as_such() {
             body: body(10),
             foreground,
         };
-        assert_eq!(turn.submit(client, b"f", submit), Err(PutRefusal::TooBig));
+        assert_eq!(turn.submit(client, b"f", submit).value, Err(PutRefusal::TooBig));
     }
 }
 
@@ -82,7 +82,7 @@ fn copies_of_foreground_jobs_need_room() {
     let disk = log::FaultDisk::new(1, 16 << 20);
     let broker = open(&disk);
     let copied = Setting::CopyTo([name("audit")].into());
-    broker.turn(NOW).set_policies(rules([Rule::new(["f"], [copied])]));
+    let _ = broker.turn(NOW).set_policies(rules([Rule::new(["f"], [copied])]));
     fill(&broker);
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
@@ -100,12 +100,12 @@ fn copies_of_foreground_jobs_need_room() {
     };
     for _ in 0..3_000 {
         let mut turn = broker.turn(NOW);
-        let refused = turn.submit(session, b"f", submit.clone()).err();
+        let refused = turn.submit(session, b"f", submit.clone()).value.err();
         assert_eq!(refused, Some(PutRefusal::LogFull));
         // A queue without targets is in memory only.
-        let (id, _) = turn.submit(session, b"g", submit.clone()).expect("it takes no room");
-        turn.grab(session, GrabOrder::NewestFirst).expect("it was just submitted");
-        turn.complete(session, id, &News::Complete(body(0))).expect("it was just taken");
+        let id = turn.submit(session, b"g", submit.clone()).value.expect("it takes no room");
+        turn.take_registered(session, GrabOrder::NewestFirst).value.expect("it was just submitted");
+        turn.complete(session, id, &News::Complete(body(0))).value.expect("it was just taken");
         drop(turn);
         work(&broker, NOW);
     }
@@ -118,9 +118,10 @@ fn a_job_of_memory_stays_one_wherever_it_goes() {
     let mut turn = broker.turn(NOW);
     let in_memory = Setting::Sync(Some(QueueSync::Memory));
     let moved = Setting::ExpireTo(Some(name("late")));
-    turn.set_policies(rules([Rule::new(["m"], [in_memory, Setting::AgeMax(Some(1000)), moved])]));
+    let _ = turn
+        .set_policies(rules([Rule::new(["m"], [in_memory, Setting::AgeMax(Some(1000)), moved])]));
     for _ in 0..40_000 {
-        turn.add(b"m", body(1000), None).expect("memory is not the log");
+        turn.add(b"m", body(1000), None).value.expect("memory is not the log");
     }
     drop(turn);
     loop {
@@ -143,16 +144,17 @@ fn a_flush_that_moves_jobs_is_answered_when_they_are_moved_for_good() {
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
     let settings = [Setting::ExpireTo(Some(name("old"))), Setting::ExpireSweep(Some(1))];
-    turn.set_policies(rules([Rule::new(["q"], settings)]));
+    let _ = turn.set_policies(rules([Rule::new(["q"], settings)]));
     let session = turn.open_reader_session(0);
     for _ in 0..5 {
-        turn.add(b"q", body(3), Some(When::At(later(10)))).expect("there is room");
+        turn.add(b"q", body(3), Some(When::At(later(10)))).value.expect("there is room");
     }
     drop(turn);
     broker.turn(later(20)).advance();
     broker.commit_step(later(20)).expect("the disk works");
     let mut turn = broker.turn(later(21));
-    let Clearing::Done(after) = turn.flush(session, b"q") else { panic!("a few jobs go at once") };
+    let Answer { value, after } = turn.flush(session, b"q");
+    assert_eq!(value, Clearing::Done, "a few jobs go at once");
     assert!(matches!(after.missing(broker.released()), Some(Missing::Durable(_))));
 }
 
@@ -162,18 +164,17 @@ fn a_denial_waits_until_the_job_s_move_is_as_durable_as_its_queue() {
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
     let weak = Setting::Sync(Some(QueueSync::Never));
-    turn.set_policies(rules([
+    let _ = turn.set_policies(rules([
         Rule::new(["q"], [Setting::ExpireTo(Some(name("old")))]),
         Rule::new(["old"], [weak]),
     ]));
     let session = turn.open_reader_session(0);
-    turn.add(b"q", body(3), Some(When::At(later(10)))).expect("there is room");
+    turn.add(b"q", body(3), Some(When::At(later(10)))).value.expect("there is room");
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let mut turn = broker.turn(later(20));
-    let Read::Empty(after) = turn.read(session, b"q", ReadMode::Peek, Patience::None) else {
-        panic!("it has expired")
-    };
+    let Answer { value, after } = turn.read(session, b"q", ReadMode::Peek, Patience::None);
+    assert!(matches!(value, Ok(Take::Nothing(_))), "it has expired");
     assert!(matches!(after.missing(broker.released()), Some(Missing::Durable(_))));
 }
 
@@ -182,8 +183,8 @@ fn a_kept_queue_of_a_former_process_is_removed_when_it_has_been_idle() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
-    turn.set_policies(rules([Rule::new(["f"], [Setting::Idle(Some(1000))])]));
-    turn.create_queue(b"f");
+    let _ = turn.set_policies(rules([Rule::new(["f"], [Setting::Idle(Some(1000))])]));
+    let _ = turn.create_queue(b"f");
     drop(turn);
     broker.close(NOW).expect("the disk works");
     drop(broker);
@@ -200,12 +201,14 @@ fn names_that_only_a_pattern_makes_aliases_leave_nothing_behind() {
     let broker = Broker::memory(EngineSetup::default(), NOW);
     let mut turn = broker.turn(NOW);
     let one = [Setting::JobsMax(Some(1)), Setting::WhenFull(WhenFull::DropOldest)];
-    turn.set_policies(rules([
+    let _ = turn.set_policies(rules([
         Rule::new(["log.*"], [Setting::Alias([name("sink")].into())]),
         Rule::new(["sink"], one),
     ]));
     for number in 0..1000 {
-        turn.add(format!("log.{number}").as_bytes(), body(1), None).expect("it drops the oldest");
+        turn.add(format!("log.{number}").as_bytes(), body(1), None)
+            .value
+            .expect("it drops the oldest");
     }
     assert_eq!(turn.item_queues().len(), 1);
 }
@@ -229,7 +232,7 @@ fn short_puts_to_a_parent_of_many_children_do_not_use_up_what_the_log_keeps_back
         let reader = turn.open_reader_session(0);
         let child = format!("p+{number:0>250}");
         let read = turn.read(reader, child.as_bytes(), ReadMode::Peek, Patience::None);
-        children += u32::from(matches!(read, Read::Empty(_)));
+        children += u32::from(matches!(read.value, Ok(Take::Nothing(_))));
         turn.close_session(reader);
     }
     assert!((250..=256).contains(&children), "{children}");
@@ -238,11 +241,11 @@ fn short_puts_to_a_parent_of_many_children_do_not_use_up_what_the_log_keeps_back
     for _ in 0..50 {
         let put = broker.turn(NOW).add(b"p", body(1), None);
         work(&broker, NOW);
-        if put.is_err() {
+        if put.value.is_err() {
             let mut turn = broker.turn(NOW);
             let reader = turn.open_reader_session(0);
             for _ in 0..100 {
-                turn.read(reader, b"bulk", ReadMode::Finish, Patience::None);
+                let _ = turn.read(reader, b"bulk", ReadMode::Finish, Patience::None);
             }
             turn.close_session(reader);
             drop(turn);

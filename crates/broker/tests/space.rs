@@ -33,7 +33,8 @@ fn fill(broker: &Broker, session: SessionId) -> u64 {
     let (mut puts, mut refusals) = (0, 0);
     while refusals < 5 {
         let mut turn = broker.turn(NOW);
-        match (0..1000).try_for_each(|_| turn.put(session, job, b"x"[..].into()).map(|_| puts += 1))
+        match (0..1000)
+            .try_for_each(|_| turn.put(session, job, b"x"[..].into()).value.map(|_| puts += 1))
         {
             Ok(()) => {}
             Err(PutRefusal::LogFull) => refusals += 1,
@@ -54,8 +55,8 @@ fn a_kick_for_which_there_is_no_room_is_refused_before_it_begins() {
     let puts = fill(&broker, session);
     assert!(puts > 100_000, "{puts} jobs");
     let mut turn = broker.turn(NOW);
-    assert!(matches!(turn.kick(session, u64::MAX), Err(Refusal::LogFull)));
-    assert!(matches!(turn.kick(session, 50), Ok(Kick::Done(50, _))), "there is room for these");
+    assert!(matches!(turn.kick(session, u64::MAX).value, Err(Refusal::LogFull)));
+    assert!(matches!(turn.kick(session, 50).value, Ok(Kick::Done(50))), "there is room for these");
     drop(turn);
     work(&broker);
 }
@@ -69,7 +70,7 @@ fn a_log_is_full_as_soon_as_jobs_of_ordinary_size_are_refused() {
     let put = |bytes: usize| {
         let put = broker.turn(NOW).put(session, NewJob::default(), vec![b'x'; bytes].into());
         work(&broker);
-        put.map(|(id, _)| id)
+        put.value
     };
     assert!(!broker.is_full());
     let mut ids = Vec::new();
@@ -81,7 +82,7 @@ fn a_log_is_full_as_soon_as_jobs_of_ordinary_size_are_refused() {
     assert!(put(20).is_ok(), "there is room for small ones");
     assert!(broker.is_full());
     for id in ids {
-        broker.turn(NOW).finish(session, id).expect("it is there");
+        broker.turn(NOW).finish(session, id).value.expect("it is there");
         work(&broker);
     }
     assert!(!broker.is_full());
@@ -98,13 +99,15 @@ fn jobs_expire_while_the_disk_is_full_and_the_log_does_not_fail() {
     };
     let broker = open(NOW);
     let old = Setting::ExpireTo(Some(b"old"[..].into()));
-    broker.turn(NOW).set_policies(Rules(vec![Rule::new(["q"], [old])]));
+    let _ = broker.turn(NOW).set_policies(Rules(vec![Rule::new(["q"], [old])]));
     let (mut adds, mut refusals) = (0, 0);
     while refusals < 5 {
         let mut turn = broker.turn(NOW);
         let expires = Some(When::At(Millis(NOW.0 + 10)));
         match (0..1000).try_for_each(|_| {
-            turn.add(b"q", b"a body that takes some room"[..].into(), expires).map(|_| adds += 1)
+            turn.add(b"q", b"a body that takes some room"[..].into(), expires)
+                .value
+                .map(|()| adds += 1)
         }) {
             Ok(()) => {}
             Err(PutRefusal::LogFull) => refusals += 1,
@@ -153,7 +156,7 @@ fn full_broker(body_bytes: usize) -> (Broker, SessionId) {
         let body = vec![b'x'; body_bytes].into();
         let put = broker.turn(NOW).put(session, NewJob::default(), body);
         work(&broker);
-        put
+        put.value
     };
     while put().is_ok() {}
     (broker, session)
@@ -164,20 +167,21 @@ fn puts_in_memory_only_work_when_the_log_is_full() {
     let (broker, session) = full_broker(60_000);
     let mut turn = broker.turn(NOW);
     let memory = Setting::Sync(Some(QueueSync::Memory));
-    turn.set_policies(Rules(vec![Rule::new(["m*"], [memory])]));
+    let _ = turn.set_policies(Rules(vec![Rule::new(["m*"], [memory])]));
     // It is unknown whether a queue that does not exist yet feeds others.
-    turn.create_queue(b"f");
+    let _ = turn.create_queue(b"f");
     let body = || vec![b'x'; 60_000].into();
     turn.use_queue(session, b"m");
-    turn.put(session, NewJob::default(), body()).expect("it is not logged");
-    turn.submit(session, b"m", submit(b"", 60_000, false)).expect("nor is this");
-    turn.add(b"m", body(), None).expect("nor this");
+    turn.put(session, NewJob::default(), body()).value.expect("it is not logged");
+    turn.submit(session, b"m", submit(b"", 60_000, false)).value.expect("nor is this");
+    turn.add(b"m", body(), None).value.expect("nor this");
     turn.submit(session, b"f", submit(b"", 60_000, true))
+        .value
         .expect("a job with a waiting client is not logged either");
     let refused = Err(PutRefusal::LogFull);
-    assert_eq!(turn.submit(session, b"f", submit(b"", 60_000, false)), refused);
+    assert_eq!(turn.submit(session, b"f", submit(b"", 60_000, false)).value, refused);
     turn.use_queue(session, b"q");
-    assert_eq!(turn.put(session, NewJob::default(), body()), refused);
+    assert_eq!(turn.put(session, NewJob::default(), body()).value, refused);
     drop(turn);
     work(&broker);
 }
@@ -186,11 +190,11 @@ fn puts_in_memory_only_work_when_the_log_is_full() {
 fn a_submit_for_which_there_is_no_room_is_refused_also_if_it_is_its_job_that_is_large() {
     let (broker, session) = full_broker(60_000);
     let mut turn = broker.turn(NOW);
-    turn.submit(session, b"f", submit(b"large", 60_000, true)).expect("it is not logged");
-    turn.submit(session, b"f", submit(b"small", 20, true)).expect("nor is this");
+    turn.submit(session, b"f", submit(b"large", 60_000, true)).value.expect("it is not logged");
+    turn.submit(session, b"f", submit(b"small", 20, true)).value.expect("nor is this");
     let refused = Err(PutRefusal::LogFull);
-    assert_eq!(turn.submit(session, b"f", submit(b"large", 20, false)), refused);
-    assert!(turn.submit(session, b"f", submit(b"small", 20, false)).is_ok());
+    assert_eq!(turn.submit(session, b"f", submit(b"large", 20, false)).value, refused);
+    assert!(turn.submit(session, b"f", submit(b"small", 20, false)).value.is_ok());
     drop(turn);
     work(&broker);
 }
@@ -199,12 +203,12 @@ fn a_submit_for_which_there_is_no_room_is_refused_also_if_it_is_its_job_that_is_
 fn the_status_is_reported_before_a_full_log() {
     let (broker, session) = full_broker(60_000);
     let mut turn = broker.turn(NOW);
-    turn.set_status(Status::ReadOnly, 0);
+    let _ = turn.set_status(Status::ReadOnly, 0);
     let body = || vec![b'x'; 60_000].into();
     let refused = PutRefusal::WritesBlocked;
-    assert_eq!(turn.put(session, NewJob::default(), body()), Err(refused));
-    assert_eq!(turn.submit(session, b"f", submit(b"", 60_000, false)), Err(refused));
-    assert_eq!(turn.add(b"q", body(), None), Err(refused));
+    assert_eq!(turn.put(session, NewJob::default(), body()).value, Err(refused));
+    assert_eq!(turn.submit(session, b"f", submit(b"", 60_000, false)).value, Err(refused));
+    assert_eq!(turn.add(b"q", body(), None).value, Err(refused));
 }
 
 #[test]
@@ -216,24 +220,28 @@ fn missing_jobs_are_denied_also_when_the_log_is_full() {
     fill(&broker, session);
     let mut turn = broker.turn(NOW);
     let mut limit = 1;
-    turn.create_queue(b"f");
-    while turn.limit_queue(b"f", [limit; 3]).is_ok() {
+    let _ = turn.create_queue(b"f");
+    while turn.limit_queue(b"f", [limit; 3]).value.is_ok() {
         limit += 1;
     }
     let (delayed, gone) = (JobId(1), JobId(u64::MAX));
-    assert_eq!(turn.kick_job(delayed), Err(Refusal::LogFull));
-    assert!(matches!(turn.take_job(session, delayed), Err(Refusal::LogFull)));
-    let is_denied = |refusal: Refusal| matches!(refusal, Refusal::NotFound(_));
+    assert_eq!(turn.kick_job(delayed).value, Err(Refusal::LogFull));
+    assert!(matches!(turn.take_job(session, delayed).value, Err(Refusal::LogFull)));
+    let is_denied = |refusal: Refusal| matches!(refusal, Refusal::NotFound);
     for id in [delayed, gone] {
-        assert!(is_denied(turn.give_back(session, id, 0, 0).expect_err("no session holds it")));
-        assert!(is_denied(turn.bury(session, id, 0).expect_err("no session holds it")));
-        assert!(is_denied(turn.fail(session, id, &News::Fail).expect_err("no session holds it")));
+        assert!(is_denied(
+            turn.give_back(session, id, 0, 0).value.expect_err("no session holds it")
+        ));
+        assert!(is_denied(turn.bury(session, id, 0).value.expect_err("no session holds it")));
+        assert!(is_denied(
+            turn.fail(session, id, &News::Fail).value.expect_err("no session holds it")
+        ));
     }
-    assert!(is_denied(turn.kick_job(gone).expect_err("it is not there")));
-    assert!(is_denied(turn.take_job(session, gone).expect_err("it is not there")));
-    assert!(is_denied(turn.limit_queue(b"nobody's", [1; 3]).expect_err("it is not there")));
+    assert!(is_denied(turn.kick_job(gone).value.expect_err("it is not there")));
+    assert!(is_denied(turn.take_job(session, gone).value.expect_err("it is not there")));
+    assert!(is_denied(turn.limit_queue(b"nobody's", [1; 3]).value.expect_err("it is not there")));
     turn.use_queue(session, b"empty");
-    assert!(matches!(turn.kick(session, 9), Ok(Kick::Done(0, _))));
+    assert!(matches!(turn.kick(session, 9).value, Ok(Kick::Done(0))));
     drop(turn);
     work(&broker);
 }
@@ -250,17 +258,17 @@ fn policies_and_a_status_for_which_there_was_no_room_are_written_later() {
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
     // No segment becomes ready within a turn.
-    while turn.put(session, NewJob::default(), vec![b'x'; 60_000].into()).is_ok() {}
+    while turn.put(session, NewJob::default(), vec![b'x'; 60_000].into()).value.is_ok() {}
     let mut limit = 0;
-    while turn.limit_queue(b"default", [limit + 1, 0, 0]).is_ok() {
+    while turn.limit_queue(b"default", [limit + 1, 0, 0]).value.is_ok() {
         limit += 1;
     }
     let rules = Rules(vec![Rule::new(["q"], [Setting::JobsMax(Some(1))])]);
-    turn.set_policies(rules.clone());
-    turn.set_status(Status::ReadOnly, 0);
+    let _ = turn.set_policies(rules.clone());
+    let _ = turn.set_status(Status::ReadOnly, 0);
     drop(turn);
     work(&broker);
-    broker.turn(NOW).create_queue(b"any request");
+    let _ = broker.turn(NOW).create_queue(b"any request");
     work(&broker);
     drop(broker);
     disk.restart();
@@ -286,14 +294,14 @@ fn jobs_under_a_bad_sector_are_written_anew_from_memory() {
             let body = number.to_string().repeat(100).into_bytes();
             let put = broker.turn(NOW).put(session, job, body.into());
             work_without_reclaim(&broker);
-            put.expect("there is room").0
+            put.value.expect("there is room")
         };
         let jobs: Vec<JobId> = (0..2_000).map(put).collect();
         work_without_reclaim(&broker);
         let (kept, ended): (Vec<JobId>, Vec<JobId>) =
             jobs.into_iter().partition(|id| id.0.is_multiple_of(10));
         for id in ended {
-            broker.turn(NOW).cancel(id).expect("it is there");
+            broker.turn(NOW).cancel(id).value.expect("it is there");
             work_without_reclaim(&broker);
         }
         let first = "0000000001.seg";
@@ -316,7 +324,7 @@ fn jobs_under_a_bad_sector_are_written_anew_from_memory() {
         let turn = broker.turn(NOW);
         assert_eq!(turn.totals().delayed, kept.len() as u64);
         for id in kept {
-            let (peeked, _) = turn.peek(id).expect("it was written again");
+            let peeked = turn.peek(id).value.expect("it was written again");
             assert_eq!(*peeked.body, *(id.0 - 1).to_string().repeat(100).into_bytes());
         }
     }

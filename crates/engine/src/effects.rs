@@ -45,16 +45,7 @@ pub enum Record {
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The session gets a job.
-    Granted {
-        /// The job's place.
-        job: JobSlot,
-        /// The job's number.
-        id: JobId,
-        /// The number of the lease.
-        lease: LeaseId,
-        /// The job's bytes.
-        body: Body,
-    },
+    Granted(Handout),
     /// The session has waited as long as it wanted.
     TimedOut,
     /// A job that the session holds is close to its deadline.
@@ -83,6 +74,19 @@ pub enum Event {
     NoItem(Option<QueueId>),
     /// The session's long flush, or its removal of a queue, is done.
     Cleared,
+}
+
+/// A job that was handed out to a session.
+#[derive(Clone, Debug)]
+pub struct Handout {
+    /// Its place in the engine.
+    pub job: JobSlot,
+    /// Its number.
+    pub id: JobId,
+    /// The number of the lease.
+    pub lease: LeaseId,
+    /// Its bytes.
+    pub body: Body,
 }
 
 /// News of a job for its watchers.

@@ -26,7 +26,7 @@ pub use replay::RestoreError;
 pub use results::WorkProgress;
 pub use slices::{Clearing, Kick};
 pub use stats::{QueueStats, Totals};
-pub use take::{AliasStats, Choice, GrabOrder, Handout, ItemStats, Patience, Take};
+pub use take::{AliasStats, Choice, GrabOrder, ItemStats, Patience, Take};
 
 use crate::chores::ChoreLine;
 use crate::effects::{Effects, Record};

@@ -35,11 +35,11 @@ mod timers;
 mod wall;
 
 pub use bytes::allocated_bytes;
-pub use effects::{Effects, Event, News, Record};
+pub use effects::{Effects, Event, Handout, News, Record};
 pub use engine::{
-    AliasStats, Choice, Clearing, Engine, EngineSetup, GrabOrder, Handout, ItemStats, JobCursor,
-    Kick, NameCursor, NotFound, Patience, QueueCursor, QueueStats, Refused, RestoreError, Submit,
-    Take, Totals, WorkProgress,
+    AliasStats, Choice, Clearing, Engine, EngineSetup, GrabOrder, ItemStats, JobCursor, Kick,
+    NameCursor, NotFound, Patience, QueueCursor, QueueStats, Refused, RestoreError, Submit, Take,
+    Totals, WorkProgress,
 };
 pub use ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 pub use jobs::{Band, Body, Counters, JobFacts, JobStatus, NewJob, State, Tags, job_bytes};

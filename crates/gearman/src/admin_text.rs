@@ -1,11 +1,11 @@
 //! The text commands of administrators and monitoring (spec gearman 5). As in the original, some
 //! replies end in LF and some in CR LF.
 
-use broker::{Clearing, Denied, JobCursor, Outbox, Position, QueueCursor, Refusal, Turn};
+use broker::{Answer, Clearing, JobCursor, NotFound, Outbox, Position, QueueCursor, Refusal, Turn};
 
 use crate::listings::{self, Listing, Workers};
 use crate::number::leading_integer;
-use crate::reply::{AT_ONCE, visible};
+use crate::reply::visible;
 use crate::session::Session;
 
 /// Limit of words in a line. One more ends the connection.
@@ -18,8 +18,6 @@ const UNKNOWN_SHOW_ARGUMENTS: &[u8] = b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n";
 const FUNCTION_IN_USE: &[u8] = b"ERR there are still connected workers or executing clients\r\n";
 const NO_NEW_FUNCTION: &[u8] = b"ERR QUEUE_ERROR There+is+no+room+for+another+function\r\n";
 const FUNCTION_NOT_FOUND: &[u8] = b"ERR function not found\r\n";
-/// A reply, and the position it waits for.
-type Answer = (Position, Vec<u8>);
 
 impl Session {
     /// Executes a line, given without its line end.
@@ -37,12 +35,14 @@ impl Session {
         if let Some(listing) = listing(&words) {
             return self.list(listing);
         }
-        let (after, text) = self.answer(&words, turn);
+        let Answer { value: text, after } = self.answer(&words, turn);
         outbox.reply(after, &text);
     }
 
-    fn answer(&self, words: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
-        let [command, arguments @ ..] = words else { return (AT_ONCE, unknown_command(b"")) };
+    fn answer(&self, words: &[&[u8]], turn: &mut Turn<'_>) -> Answer<Vec<u8>> {
+        let [command, arguments @ ..] = words else {
+            return Answer::at_once(unknown_command(b""));
+        };
         let options = &self.server.options;
         let text = match (&command.to_ascii_lowercase()[..], arguments) {
             (b"version", _) => format!("OK {}\n", options.version).into_bytes(),
@@ -52,16 +52,16 @@ impl Session {
             (b"maxqueue", [function, limits @ ..]) => return max_queue(function, limits, turn),
             (b"create", [what, name]) if is(what, "function") => {
                 if !turn.admits_queue(name) {
-                    return (AT_ONCE, NO_NEW_FUNCTION.to_vec());
+                    return Answer::at_once(NO_NEW_FUNCTION.to_vec());
                 }
-                return (turn.create_queue(name), OK.to_vec());
+                return turn.create_queue(name).map(|()| OK.to_vec());
             }
             (b"maxqueue" | b"create" | b"drop", _) => incomplete(command),
             (b"cancel", [what, handle]) if is(what, "job") => return self.cancel(handle, turn),
             (b"cancel", [_, _, ..]) => UNKNOWN_ERROR.to_vec(),
             _ => unknown_command(command),
         };
-        (AT_ONCE, text)
+        Answer::at_once(text)
     }
 
     /// Drops the function and its queued jobs; their clients learn that they failed. (The original
@@ -70,11 +70,12 @@ impl Session {
         let Some(found) = listings::find_function(name, turn) else {
             return outbox.reply(turn.after_named(name), FUNCTION_NOT_FOUND);
         };
-        match turn.drop_queue(self.id, &found) {
-            Ok(Some(Clearing::Done(after))) => outbox.reply(after, OK),
+        let Answer { value, after } = turn.drop_queue(self.id, &found);
+        match value {
+            Ok(Some(Clearing::Done)) => outbox.reply(after, OK),
             Ok(Some(Clearing::Waiting)) => self.is_dropping = true,
-            Ok(None) => outbox.reply(AT_ONCE, FUNCTION_IN_USE),
-            Err(Denied(after)) => outbox.reply(after, FUNCTION_NOT_FOUND),
+            Ok(None) => outbox.reply(after, FUNCTION_IN_USE),
+            Err(NotFound) => outbox.reply(after, FUNCTION_NOT_FOUND),
         }
     }
 
@@ -86,14 +87,12 @@ impl Session {
 
     /// Cancels the job at once, even if a worker holds it; its clients stop waiting. (The original
     /// keeps the job until a worker takes or ends it.)
-    fn cancel(&self, handle: &[u8], turn: &mut Turn<'_>) -> Answer {
-        let Some(id) = self.server.prefix.parse(handle) else {
-            return (AT_ONCE, UNKNOWN_JOB.to_vec());
+    fn cancel(&self, handle: &[u8], turn: &mut Turn<'_>) -> Answer<Vec<u8>> {
+        let cancelled = match self.server.prefix.parse(handle) {
+            Some(id) => turn.cancel(id),
+            None => Answer::at_once(Err(NotFound)),
         };
-        match turn.cancel(id) {
-            Ok(after) => (after, OK.to_vec()),
-            Err(Denied(after)) => (after, UNKNOWN_JOB.to_vec()),
-        }
+        cancelled.map(|cancelled| cancelled.map_or(UNKNOWN_JOB, |()| OK).to_vec())
     }
 }
 
@@ -140,7 +139,7 @@ fn incomplete(command: &[u8]) -> Vec<u8> {
 }
 
 /// A single number limits all priorities. Two numbers leave the third priority without a limit.
-fn max_queue(function: &[u8], limits: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
+fn max_queue(function: &[u8], limits: &[&[u8]], turn: &mut Turn<'_>) -> Answer<Vec<u8>> {
     let limit = |text: &&[u8]| u32::try_from(leading_integer(text).max(0)).unwrap_or(u32::MAX);
     let limits = match limits {
         [] => [0; 3],
@@ -148,12 +147,12 @@ fn max_queue(function: &[u8], limits: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
         [high, normal] => [limit(high), limit(normal), 0],
         [high, normal, low, ..] => [limit(high), limit(normal), limit(low)],
     };
-    match turn.limit_queue(function, limits) {
+    turn.limit_queue(function, limits).map(|limited| match limited {
         // COMPAT(gearmand): a limit of an unknown function is forgotten; case
         // text-maxqueue-unknown-function-ok.
-        Ok(after) | Err(Refusal::NotFound(after)) => (after, OK.to_vec()),
-        Err(Refusal::LogFull) => (AT_ONCE, b"ERR QUEUE_ERROR The+log+has+no+room\r\n".to_vec()),
-    }
+        Ok(()) | Err(Refusal::NotFound) => OK.to_vec(),
+        Err(Refusal::LogFull) => b"ERR QUEUE_ERROR The+log+has+no+room\r\n".to_vec(),
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Requests of clients: submit a job, ask for its status.
 
-use broker::{Body, Denied, Millis, Outbox, Position, Submit, Turn, When, WorkProgress};
+use broker::{Answer, Body, Millis, NotFound, Outbox, Submit, Turn, When, WorkProgress};
 
 use crate::handle::HANDLE_BYTES_MAX;
 use crate::number::leading_integer;
@@ -104,15 +104,13 @@ impl Session {
         if submit.unique.len() > UNIQUE_BYTES_MAX || submit.reducer.len() > UNIQUE_BYTES_MAX {
             return reply::fail(outbox, AT_ONCE, reply::UNIQUE_TOO_LARGE);
         }
-        match turn.submit(self.id, function, submit) {
-            Ok((id, after)) => {
+        let Answer { value, after } = turn.submit(self.id, function, submit);
+        match value {
+            Ok(id) => {
                 let handle = self.server.prefix.handle(id);
                 reply::send(outbox, after, PacketType::JobCreated, &[&handle]);
             }
-            Err(refusal) => {
-                let (after, failure) = not_submitted(refusal);
-                reply::fail(outbox, after, failure);
-            }
+            Err(refusal) => reply::fail(outbox, after, not_submitted(refusal)),
         }
     }
 
@@ -122,13 +120,13 @@ impl Session {
         if handle.len() > HANDLE_BYTES_MAX {
             return;
         }
-        let work_progress = match self.server.prefix.parse(handle) {
-            Some(id) => turn.work_progress(id).map_err(|Denied(after)| after),
-            None => Err(AT_ONCE),
+        let progress = match self.server.prefix.parse(handle) {
+            Some(id) => turn.work_progress(id),
+            None => Answer::at_once(Err(NotFound)),
         };
-        let (after, [known, running, numerator, denominator, _]) = figures(work_progress);
+        let [known, running, numerator, denominator, _] = figures(progress.value);
         let arguments = [handle, &known, &running, &numerator, &denominator];
-        reply::send(outbox, after, PacketType::StatusRes, &arguments);
+        reply::send(outbox, progress.after, PacketType::StatusRes, &arguments);
     }
 }
 
@@ -139,23 +137,24 @@ pub(crate) fn get_status_unique(unique: &[u8], turn: &mut Turn<'_>, outbox: &mut
     if unique.len() > UNIQUE_ASKED_BYTES_MAX {
         return;
     }
-    let work_progress = turn.find_key(unique).and_then(|id| turn.work_progress(id));
-    let work_progress = work_progress.map_err(|Denied(after)| after);
-    let (after, [known, running, numerator, denominator, clients]) = figures(work_progress);
+    let found = turn.find_key(unique);
+    let progress = match found.value {
+        Ok(id) => turn.work_progress(id),
+        Err(NotFound) => Answer::new(Err(NotFound), found.after),
+    };
+    let [known, running, numerator, denominator, clients] = figures(progress.value);
     let arguments = [unique, &known, &running, &numerator, &denominator, &clients];
-    reply::send(outbox, after, PacketType::StatusResUnique, &arguments);
+    reply::send(outbox, progress.after, PacketType::StatusResUnique, &arguments);
 }
 
-/// The fields of a status packet: known, running, numerator, denominator and clients. All zeros, at
-/// the given position, if the job is unknown.
-fn figures(work_progress: Result<(WorkProgress, Position), Position>) -> (Position, [Vec<u8>; 5]) {
-    let text = |number: u64| number.to_string().into_bytes();
-    match work_progress {
-        Ok((WorkProgress { running, numerator, denominator, watchers }, after)) => {
-            let running = u64::from(running);
-            let numbers = [1, running, numerator.into(), denominator.into(), watchers as u64];
-            (after, numbers.map(text))
+/// The fields of a status packet: known, running, numerator, denominator and clients. All zeros if
+/// the job is unknown.
+fn figures(progress: Result<WorkProgress, NotFound>) -> [Vec<u8>; 5] {
+    let numbers = match progress {
+        Ok(WorkProgress { running, numerator, denominator, watchers }) => {
+            [1, u64::from(running), numerator.into(), denominator.into(), watchers as u64]
         }
-        Err(after) => (after, [0; 5].map(text)),
-    }
+        Err(NotFound) => [0; 5],
+    };
+    numbers.map(|number| number.to_string().into_bytes())
 }

@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use broker::{
-    Body, BodyBuffer, Dialect, Event, JobId, Millis, News, Outbox, Position, Progress, SessionId,
-    Submit, Turn,
+    Answer, Body, BodyBuffer, Dialect, Event, JobId, Millis, News, Outbox, Position, Progress,
+    SessionId, Submit, Turn,
 };
 
 use origin::Gate;
@@ -126,7 +126,7 @@ impl HttpSession {
     fn submit(&mut self, request: Request, body: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let Request { method, function, unique, priority, background, .. } = request;
         if unique.len() > UNIQUE_BYTES_MAX {
-            return self.refuse(method, (AT_ONCE, reply::UNIQUE_TOO_LARGE), turn, outbox);
+            return self.refuse(method, Answer::at_once(reply::UNIQUE_TOO_LARGE), turn, outbox);
         }
         let submit = Submit {
             priority,
@@ -136,15 +136,19 @@ impl HttpSession {
             body: Body::from(body),
             foreground: !background,
         };
-        match turn.submit(self.id, &function, submit) {
-            Ok((id, after)) if background => {
+        let Answer { value, after } = turn.submit(self.id, &function, submit);
+        match value {
+            Ok(id) if background => {
                 let handle = self.server.prefix.handle(id);
                 let head = self.head(method, &handle, "JOB_CREATED", 0);
                 outbox.reply(after, &head);
                 self.end(turn);
             }
             Ok(_) => self.stage = Stage::Waiting(Waiting { method, data: Vec::new() }),
-            Err(refusal) => self.refuse(method, not_submitted(refusal), turn, outbox),
+            Err(refusal) => {
+                let failure = Answer::new(not_submitted(refusal), after);
+                self.refuse(method, failure, turn, outbox);
+            }
         }
     }
 
@@ -190,12 +194,12 @@ impl HttpSession {
     fn refuse(
         &mut self,
         method: Method,
-        (after, failure): (Position, Failure),
+        failure: Answer<Failure>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        let head = self.head(method, failure.code().as_bytes(), "ERROR", 0);
-        outbox.reply(after, &head);
+        let head = self.head(method, failure.value.code().as_bytes(), "ERROR", 0);
+        outbox.reply(failure.after, &head);
         self.end(turn);
     }
 
@@ -255,17 +259,18 @@ impl Dialect for HttpSession {
         Progress { used, more: false }
     }
 
-    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        match event {
-            Event::News { id, news, after } => self.send_news(id, &news, after, turn, outbox),
+    fn event(&mut self, event: Answer<Event>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let Answer { value, after } = event;
+        match value {
+            Event::News { id, news } => self.send_news(id, &news, after, turn, outbox),
             Event::WorkToDo
             | Event::Granted(_)
-            | Event::TimedOut(_)
+            | Event::TimedOut
             | Event::DeadlineSoon
-            | Event::Kicked(..)
-            | Event::Peeked { .. }
-            | Event::Cleared(_)
-            | Event::Reloaded(_) => unreachable!("this dialect only submits jobs"),
+            | Event::Kicked(_)
+            | Event::Peeked(_)
+            | Event::Cleared
+            | Event::Reloaded => unreachable!("this dialect only submits jobs"),
         }
     }
 

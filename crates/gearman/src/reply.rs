@@ -82,19 +82,18 @@ fn total_bytes(arguments: &[&[u8]]) -> usize {
     arguments.iter().map(|argument| argument.len()).sum()
 }
 
-/// The error for a refused job, and the position that the reply waits for.
-pub(crate) fn not_submitted(refusal: PutRefusal) -> (Position, Failure) {
+/// The error for a refused job.
+pub(crate) fn not_submitted(refusal: PutRefusal) -> Failure {
     match refusal {
-        PutRefusal::QueueFull(after) => (after, QUEUE_FULL),
-        PutRefusal::TooBig => (AT_ONCE, QUEUE_FULL),
+        PutRefusal::QueueFull | PutRefusal::TooBig => QUEUE_FULL,
         PutRefusal::LogFull
         | PutRefusal::MemoryFull
         | PutRefusal::NoNewQueue
-        | PutRefusal::WritesBlocked => (AT_ONCE, QUEUE_ERROR),
+        | PutRefusal::WritesBlocked => QUEUE_ERROR,
         // The original continues to accept jobs while it waits for the last one to end. Here
         // draining means the same in all dialects: existing jobs are finished, new ones are
         // refused. That includes a submit that would join an unfinished job.
-        PutRefusal::Draining => (AT_ONCE, DRAINING),
+        PutRefusal::Draining => DRAINING,
     }
 }
 

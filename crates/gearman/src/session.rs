@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use broker::{
-    BodyBuffer, Dialect, Event, InputEnd, JobId, News, Outbox, Position, Progress, PutRefusal,
-    SessionId, Step, Turn, take_steps,
+    Answer, BodyBuffer, Dialect, Event, InputEnd, JobId, News, Outbox, Position, Progress,
+    PutRefusal, SessionId, Step, Turn, take_steps,
 };
 
 use crate::environment::Server;
@@ -34,7 +34,7 @@ pub struct Session {
     /// A list is being sent. Later commands wait.
     listing: Option<Listing>,
     /// Events that arrived during a list. They wait, so that they do not interrupt it.
-    late: VecDeque<Event>,
+    late: VecDeque<Answer<Event>>,
     /// Their size in memory.
     late_bytes: usize,
     /// The session resets its many registrations, slice by slice.
@@ -115,7 +115,7 @@ impl Session {
                 self.listing = None;
             }
         } else if let Some(event) = self.late.pop_front() {
-            self.late_bytes -= event_bytes(&event);
+            self.late_bytes -= event_bytes(&event.value);
             turn.count_work(1);
             self.handle_event(event, turn, outbox);
         }
@@ -207,8 +207,7 @@ impl Session {
         *missing -= count;
         if *missing == 0 {
             self.reading = Reading::Message;
-            let (after, failure) = not_submitted(PutRefusal::MemoryFull);
-            reply::fail(outbox, after, failure);
+            reply::fail(outbox, AT_ONCE, not_submitted(PutRefusal::MemoryFull));
         }
         count
     }
@@ -249,20 +248,21 @@ impl Session {
     }
 
     /// Handles an event for the client.
-    fn handle_event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        match event {
-            Event::WorkToDo => reply::send(outbox, AT_ONCE, PacketType::Noop, &[]),
-            Event::News { id, news, after } => self.send_news(id, news, after, outbox),
-            Event::Cleared(after) => {
+    fn handle_event(&mut self, event: Answer<Event>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let Answer { value, after } = event;
+        match value {
+            Event::WorkToDo => reply::send(outbox, after, PacketType::Noop, &[]),
+            Event::News { id, news } => self.send_news(id, news, after, outbox),
+            Event::Cleared => {
                 self.dropped(after, outbox);
                 self.end_if_drained(turn);
             }
             Event::Granted(_)
-            | Event::TimedOut(_)
+            | Event::TimedOut
             | Event::DeadlineSoon
-            | Event::Kicked(..)
-            | Event::Peeked { .. }
-            | Event::Reloaded(_) => {
+            | Event::Kicked(_)
+            | Event::Peeked(_)
+            | Event::Reloaded => {
                 unreachable!("this dialect neither waits for jobs nor kicks them")
             }
         }
@@ -316,9 +316,9 @@ impl Dialect for Session {
         progress
     }
 
-    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    fn event(&mut self, event: Answer<Event>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.is_listing() {
-            self.late_bytes += event_bytes(&event);
+            self.late_bytes += event_bytes(&event.value);
             self.late.push_back(event);
         } else if !self.ended {
             self.handle_event(event, turn, outbox);
@@ -372,7 +372,7 @@ impl Dialect for Session {
 
 /// Bytes of memory that an event uses.
 fn event_bytes(event: &Event) -> usize {
-    size_of::<Event>()
+    size_of::<Answer<Event>>()
         + match event {
             Event::News {
                 news:

@@ -1,6 +1,6 @@
 //! Requests of workers: register functions, ask for a job, report its outcome.
 
-use broker::{Body, Grabbed, JobId, News, Outbox, Refusal, Turn};
+use broker::{Answer, Assignment, Body, JobId, News, Outbox, Refusal, Turn};
 
 use crate::handle::HANDLE_BYTES_MAX;
 use crate::number::{leading_integer, wrapped};
@@ -61,10 +61,11 @@ impl Session {
 
     pub(crate) fn grab(&mut self, kind: PacketType, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let order = self.server.grab_order();
-        let Some(Grabbed { grant, queue, tags }) = turn.grab(self.id, order) else {
-            return reply::send(outbox, AT_ONCE, PacketType::NoJob, &[]);
+        let Answer { value, after } = turn.take_registered(self.id, order);
+        let Some(Assignment { handout, queue, tags }) = value else {
+            return reply::send(outbox, after, PacketType::NoJob, &[]);
         };
-        let handle = &self.server.prefix.handle(grant.id)[..];
+        let handle = &self.server.prefix.handle(handout.id)[..];
         let (assign, arguments): (_, &[&[u8]]) = match kind {
             PacketType::GrabJobAll if !tags.reducer.is_empty() => {
                 (PacketType::JobAssignAll, &[handle, queue, tags.unique, tags.reducer])
@@ -74,7 +75,7 @@ impl Session {
             }
             _ => (PacketType::JobAssign, &[handle, queue]),
         };
-        reply::send_data(outbox, grant.after, assign, arguments, &grant.body);
+        reply::send_data(outbox, after, assign, arguments, &handout.body);
     }
 
     pub(crate) fn work_data(
@@ -158,16 +159,17 @@ impl Session {
         handle: &[u8],
         denial: Failure,
         outbox: &mut Outbox,
-        act: impl FnOnce(JobId) -> Result<(), E>,
+        act: impl FnOnce(JobId) -> Answer<Result<(), E>>,
     ) {
         let Some(id) = self.server.prefix.parse(handle) else {
             return reply::fail(outbox, AT_ONCE, denial);
         };
-        match act(id).map_err(Into::into) {
+        let Answer { value, after } = act(id);
+        match value.map_err(Into::into) {
             Ok(()) => {}
-            Err(Refusal::NotFound(after)) => reply::fail(outbox, after, denial),
+            Err(Refusal::NotFound) => reply::fail(outbox, after, denial),
             // Happens only if the job would have to be buried. The worker still holds it.
-            Err(Refusal::LogFull) => reply::fail(outbox, AT_ONCE, reply::QUEUE_ERROR),
+            Err(Refusal::LogFull) => reply::fail(outbox, after, reply::QUEUE_ERROR),
         }
     }
 }

@@ -278,7 +278,7 @@ mod tests {
         let session = turn.open_session(0);
         turn.use_queue(session, queue);
         let job = NewJob { priority: 0, delay_s: 0, ttr_s: 1 };
-        turn.put(session, job, Body::from(&b"x"[..])).unwrap();
+        turn.put(session, job, Body::from(&b"x"[..])).value.unwrap();
         turn.close_session(session);
     }
 

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use broker::{
-    Body, Event, LeaseId, Patience, Position, PutRefusal, Read, ReadMode, SessionId, Turn, When,
+    Answer, Blocked, Body, Event, LeaseId, NotFound, Patience, Position, PutRefusal, ReadMode,
+    SessionId, Take, Turn, When,
 };
 
 use crate::counters::Counters;
@@ -83,29 +84,21 @@ impl Client {
         self.refusals.reads(turn)
     }
 
-    /// Adds an item, or returns the position that its refusal waits for.
+    /// Adds an item.
     pub(crate) fn add(
         &self,
         queue: &[u8],
         body: Body,
         expires: Option<When>,
         turn: &mut Turn<'_>,
-    ) -> Result<Position, Position> {
+    ) -> Answer<Result<(), PutRefusal>> {
         self.counters().cmd_set.add_one();
         let watch = self.server.begin(turn.now());
         let added = turn.add(queue, body, expires);
-        if added.is_ok() {
+        if added.value.is_ok() {
             self.server.note(watch, Measure::Set);
         }
-        added.map_err(|refusal| match refusal {
-            PutRefusal::QueueFull(after) => after,
-            PutRefusal::TooBig
-            | PutRefusal::LogFull
-            | PutRefusal::MemoryFull
-            | PutRefusal::NoNewQueue
-            | PutRefusal::WritesBlocked
-            | PutRefusal::Draining => AT_ONCE,
-        })
+        added
     }
 
     /// Fetches the next item of a queue.
@@ -122,18 +115,22 @@ impl Client {
             FetchMode::Open => ReadMode::Open { limit_ms: None },
             FetchMode::Peek => ReadMode::Peek,
         };
-        match turn.read(self.id, queue, read_how, patience) {
-            Read::Item(item) => self.found(queue, item.lease, item.body, item.after),
-            Read::Empty(after) => {
-                self.server.note(self.watch, Measure::Miss);
-                self.missed(queue, after, turn)
-            }
-            Read::Blocked => self.missed(queue, AT_ONCE, turn),
-            Read::Waiting => {
+        let Answer { value, after } = turn.read(self.id, queue, read_how, patience);
+        match value {
+            Ok(Take::Waiting) => {
                 self.waits = true;
                 self.watch = self.server.begin_wait();
                 Fetched::Waiting
             }
+            Ok(taken) => {
+                if let Some((lease, body)) = taken.item() {
+                    self.found(queue, lease, body, after)
+                } else {
+                    self.server.note(self.watch, Measure::Miss);
+                    self.missed(queue, after, turn)
+                }
+            }
+            Err(Blocked) => self.missed(queue, after, turn),
         }
     }
 
@@ -142,29 +139,31 @@ impl Client {
         &mut self,
         queue: &[u8],
         how: FetchMode,
-        event: Event,
+        event: Answer<Event>,
         turn: &mut Turn<'_>,
     ) -> Fetched {
         self.waits = false;
-        match event {
-            Event::Granted(grant) if how == FetchMode::Take => {
-                match turn.confirm(self.id, grant.lease) {
-                    Ok(after) => self.found(queue, None, grant.body, after),
-                    Err(not_held) => self.missed(queue, not_held.0, turn),
+        let Answer { value, after } = event;
+        match value {
+            Event::Granted(handout) if how == FetchMode::Take => {
+                let Answer { value, after } = turn.confirm(self.id, handout.lease);
+                match value {
+                    Ok(()) => self.found(queue, None, handout.body, after),
+                    Err(NotFound) => self.missed(queue, after, turn),
                 }
             }
-            Event::Granted(grant) => self.found(queue, Some(grant.lease), grant.body, grant.after),
-            Event::Peeked { body, after } => self.found(queue, None, body, after),
-            Event::TimedOut(after) => {
+            Event::Granted(handout) => self.found(queue, Some(handout.lease), handout.body, after),
+            Event::Peeked(body) => self.found(queue, None, body, after),
+            Event::TimedOut => {
                 self.server.note(self.watch, Measure::Timeout);
                 self.missed(queue, after, turn)
             }
             Event::DeadlineSoon
             | Event::WorkToDo
             | Event::News { .. }
-            | Event::Kicked(..)
-            | Event::Cleared(_)
-            | Event::Reloaded(_) => unreachable!("this session waits for an item of one queue"),
+            | Event::Kicked(_)
+            | Event::Cleared
+            | Event::Reloaded => unreachable!("this session waits for an item of one queue"),
         }
     }
 
@@ -219,14 +218,14 @@ impl Client {
         turn: &mut Turn<'_>,
     ) -> Position {
         self.forget_oldest(queue, count)
-            .map(|lease| turn.confirm(self.id, lease).unwrap_or_else(|not_held| not_held.0))
+            .map(|lease| turn.confirm(self.id, lease).after)
             .fold(AT_ONCE, Position::max)
     }
 
     /// Puts the item of the oldest open read back.
     pub(crate) fn abort_oldest(&mut self, queue: &[u8], turn: &mut Turn<'_>) -> Position {
         self.forget_oldest(queue, 1)
-            .map(|lease| turn.give_back_item(self.id, lease).unwrap_or_else(|not_held| not_held.0))
+            .map(|lease| turn.give_back_item(self.id, lease).after)
             .fold(AT_ONCE, Position::max)
     }
 

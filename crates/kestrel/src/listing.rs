@@ -137,10 +137,9 @@ impl Listing {
                     outbox.reply(*after, format!("{count}\r\n").as_bytes());
                     return None;
                 };
-                if let Some((flushed, rests_on)) = turn.flush_expired(name) {
-                    *count += flushed;
-                    *after = rests_on.max(*after);
-                }
+                let flushed = turn.flush_expired(name);
+                *count += flushed.value.unwrap_or(0);
+                *after = flushed.after.max(*after);
             }
         }
         Some(self)

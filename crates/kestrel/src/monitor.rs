@@ -2,7 +2,7 @@
 //! kestrel 1.7). The number and bytes of items are limited, because all of them may come in one
 //! turn of the broker.
 
-use broker::{Body, Event, Millis, Patience, Position, Turn};
+use broker::{Answer, Body, Event, Millis, Patience, Position, Turn};
 
 use crate::client::{Client, FetchMode, Fetched};
 use crate::server::{ITEM_BYTES, ITEMS_AT_ONCE_MAX, ITEMS_BYTES_MAX};
@@ -66,7 +66,7 @@ impl Monitor {
     /// Handles the end of the wait for the next item.
     pub(crate) fn resume(
         &mut self,
-        event: Event,
+        event: Answer<Event>,
         client: &mut Client,
         turn: &mut Turn<'_>,
     ) -> Next {

@@ -5,8 +5,8 @@ use std::mem;
 use std::sync::Arc;
 
 use broker::{
-    Body, Clearing, Dialect, Event, InputEnd, Outbox, Position, Progress, SessionId, Step, Turn,
-    take_steps,
+    Answer, Body, Clearing, Dialect, Event, InputEnd, Outbox, Position, Progress, SessionId, Step,
+    Turn, take_steps,
 };
 
 use crate::client::{Client, FetchMode, Fetched, patience};
@@ -158,12 +158,12 @@ impl<D: LineDialect> LineSession<D> {
     /// Replies `done` to a flush, or to the removal of a queue, when it is done.
     pub(crate) fn answer_clearing(
         &mut self,
-        clearing: Clearing,
+        clearing: Answer<Clearing>,
         done: &'static [u8],
         outbox: &mut Outbox,
     ) {
-        match clearing {
-            Clearing::Done(after) => outbox.reply(after, done),
+        match clearing.value {
+            Clearing::Done => outbox.reply(clearing.after, done),
             Clearing::Waiting => self.wait_for_work(done),
         }
     }
@@ -174,7 +174,7 @@ impl<D: LineDialect> LineSession<D> {
     }
 
     /// Handles the event that the session waited for.
-    fn resume(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    fn resume(&mut self, event: Answer<Event>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         match mem::replace(&mut self.waiting, Waiting::Nothing) {
             Waiting::Nothing => unreachable!("a session that does not wait gets no event"),
             Waiting::Item { queue, how, after, is_brief: _ } => {
@@ -188,8 +188,8 @@ impl<D: LineDialect> LineSession<D> {
                 let next = monitor.resume(event, &mut self.client, turn);
                 self.go_on(monitor, next, turn, outbox);
             }
-            Waiting::Work(done) => match event {
-                Event::Cleared(after) | Event::Reloaded(after) => outbox.reply(after, done),
+            Waiting::Work(done) => match event.value {
+                Event::Cleared | Event::Reloaded => outbox.reply(event.after, done),
                 other => unreachable!("{other:?} came, but the session waits for something else"),
             },
         }
@@ -232,9 +232,9 @@ impl<D: LineDialect> Dialect for LineSession<D> {
         progress
     }
 
-    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    fn event(&mut self, event: Answer<Event>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.client.is_ended() {
-            return self.client.note_late(&event);
+            return self.client.note_late(&event.value);
         }
         let unsent = outbox.len();
         self.resume(event, turn, outbox);
@@ -270,8 +270,9 @@ impl<D: LineDialect> Dialect for LineSession<D> {
             return self.client.end(turn);
         }
         // Ends the wait for an item.
-        if let Some(after) = turn.cancel_wait(self.client.id) {
-            self.event(Event::TimedOut(after), turn, outbox);
+        let waited = turn.cancel_wait(self.client.id);
+        if waited.value {
+            self.event(waited.map(|_| Event::TimedOut), turn, outbox);
         }
     }
 

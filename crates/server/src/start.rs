@@ -333,7 +333,8 @@ fn engine_setup() -> EngineSetup {
 fn prepare_engine(config: &Config, turn: &mut Turn<'_>) {
     turn.set_wake_max(config.gearman.worker_wakeup);
     turn.set_attempts_max(config.gearman.job_retries.into());
-    turn.set_policies(config.policies.clone());
+    // No reply depends on it.
+    let _ = turn.set_policies(config.policies.clone());
 }
 
 fn runtime() -> Result<Runtime, ServeError> {

@@ -15,9 +15,9 @@ use crate::model::{
 type Submitted = BTreeMap<u64, (Tags, bool)>;
 
 fn submitted(turn: &Turn<'_>) -> Submitted {
-    let jobs = turn.submitted_jobs().map(|(id, tags, _, is_durable)| {
-        let tags = Tags { unique: tags.unique.into(), reducer: tags.reducer.into() };
-        (id.0, (tags, is_durable))
+    let jobs = turn.submitted_jobs().map(|job| {
+        let tags = Tags { unique: job.tags.unique.into(), reducer: job.tags.reducer.into() };
+        (job.id.0, (tags, job.is_durable))
     });
     jobs.collect()
 }
@@ -28,8 +28,8 @@ fn name(bytes: &[u8]) -> Name {
 
 /// A job, as the broker shows it.
 fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<StoredJob> {
-    let (status, _) = turn.job_status(JobId(id)).ok()?;
-    let (peeked, _) = turn.peek(JobId(id)).ok()?;
+    let status = turn.job_status(JobId(id)).value.ok()?;
+    let peeked = turn.peek(JobId(id)).value.ok()?;
     let facts = status.facts;
     assert_eq!(facts.id.0, id, "a job has the number that it is asked by");
     let counters = facts.counters;

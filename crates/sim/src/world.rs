@@ -185,7 +185,7 @@ impl World {
         let done = act(self, &mut turn)?;
         self.sabotage_copies(&mut turn);
         self.sabotage_jobs(&mut turn);
-        let order = |id| turn.job_status(JobId(id)).map(|(status, _)| status.facts.order).ok();
+        let order = |id| turn.job_status(JobId(id)).value.map(|status| status.facts.order).ok();
         self.model.adopt_orders(order);
         self.model.note_children();
         if !self.is_for_oracle() {

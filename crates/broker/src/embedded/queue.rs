@@ -21,7 +21,7 @@ use std::time::Duration;
 use engine::{Body, LeaseId, Millis, ReadMode, SessionId, When};
 
 use super::{Error, Store, Wait, check_name};
-use crate::{Event, Position, Refusal};
+use crate::{Answer, Blocked, Event, Take};
 
 /// A handle on one queue of a [`Store`]. It holds the items that it opened. Closing or dropping it
 /// puts them back. Each thread has its own handle.
@@ -43,11 +43,8 @@ pub struct Item {
     pub body: Body,
 }
 
-/// The outcome of a read.
-enum Outcome {
-    Item(Option<LeaseId>, Body, Position),
-    Nothing(Position),
-}
+/// What a read found: an item, with its lease if it is open.
+type Found = Option<(Option<LeaseId>, Body)>;
 
 impl<'a> Queue<'a> {
     pub(super) fn new(store: &'a Store, session: SessionId, name: &str) -> Self {
@@ -73,7 +70,7 @@ impl<'a> Queue<'a> {
             });
             turn.add(&self.name, body.into(), expires)
         };
-        self.store.put_answer(added.map(|after| ((), after)))
+        Ok(self.store.wait_released(added)??)
     }
 
     /// Looks at the next item. Returns `None` if there is none when the wait is over.
@@ -96,13 +93,13 @@ impl<'a> Queue<'a> {
     /// back, by the policy's `open.timeout`, or that its queue was removed.
     pub fn confirm(&mut self, item: &Item) -> Result<(), Error> {
         let confirmed = self.store.turn().confirm(self.session, item.lease);
-        self.wait_held(confirmed)
+        Ok(self.store.wait_released(confirmed)??)
     }
 
     /// Puts an item that this handle opened back to its old place. Errors as in [`Queue::confirm`].
     pub fn give_back(&mut self, item: Item) -> Result<(), Error> {
         let returned = self.store.turn().give_back_item(self.session, item.lease);
-        self.wait_held(returned)
+        Ok(self.store.wait_released(returned)??)
     }
 
     /// Removes all items that no consumer holds.
@@ -114,40 +111,30 @@ impl<'a> Queue<'a> {
     /// Puts back all items that this handle opened. The queue stays.
     pub fn close(self) {}
 
-    fn wait_held(&self, done: Result<Position, crate::NotHeld>) -> Result<(), Error> {
-        let done = done.map(|after| ((), after));
-        self.store.wait_released(done.map_err(|crate::NotHeld(after)| Refusal::NotFound(after)))
-    }
-
-    fn read(
-        &mut self,
-        how: ReadMode,
-        wait: Wait,
-    ) -> Result<Option<(Option<LeaseId>, Body)>, Error> {
+    fn read(&mut self, how: ReadMode, wait: Wait) -> Result<Found, Error> {
         check_name(&self.name)?;
-        let read = self.store.turn().read(self.session, &self.name, how, wait.patience());
-        let outcome = match read {
-            crate::Read::Item(item) => Outcome::Item(item.lease, item.body, item.after),
-            crate::Read::Empty(after) => Outcome::Nothing(after),
-            crate::Read::Blocked => return Err(Error::Refused),
-            crate::Read::Waiting => self.wait_for(how)?,
+        let Answer { value, after } =
+            self.store.turn().read(self.session, &self.name, how, wait.patience());
+        let read = match value.map_err(|Blocked| Error::Refused)? {
+            Take::Waiting => self.wait_for(how)?,
+            taken => Answer::new(taken.item(), after),
         };
-        self.store.wait_released(Ok(match outcome {
-            Outcome::Item(lease, body, after) => (Some((lease, body)), after),
-            Outcome::Nothing(after) => (None, after),
-        }))
+        self.store.wait_released(read)
     }
 
-    fn wait_for(&mut self, how: ReadMode) -> Result<Outcome, Error> {
-        Ok(match self.store.event_for(self.session)? {
-            Event::Granted(grant) if how == ReadMode::Finish => {
-                let confirmed = self.store.turn().confirm(self.session, grant.lease);
-                let after = confirmed.map_err(|crate::NotHeld(_)| Error::NotFound)?;
-                Outcome::Item(None, grant.body, after)
+    fn wait_for(&mut self, how: ReadMode) -> Result<Answer<Found>, Error> {
+        let Answer { value, after } = self.store.event_for(self.session)?;
+        Ok(match value {
+            Event::Granted(handout) if how == ReadMode::Finish => {
+                let confirmed = self.store.turn().confirm(self.session, handout.lease);
+                confirmed.value?;
+                Answer::new(Some((None, handout.body)), confirmed.after)
             }
-            Event::Granted(grant) => Outcome::Item(Some(grant.lease), grant.body, grant.after),
-            Event::Peeked { body, after } => Outcome::Item(None, body, after),
-            Event::TimedOut(after) => Outcome::Nothing(after),
+            Event::Granted(handout) => {
+                Answer::new(Some((Some(handout.lease), handout.body)), after)
+            }
+            Event::Peeked(body) => Answer::new(Some((None, body)), after),
+            Event::TimedOut => Answer::new(None, after),
             other => unreachable!("a session that reads waits for nothing else: {other:?}"),
         })
     }

@@ -3,7 +3,7 @@
 use engine::{JobId, NewJob, SessionId, State};
 
 use super::{Error, Store, Wait, check_name};
-use crate::{Event, Kick, Peeked, Refusal, Take, Turn};
+use crate::{Answer, Event, Kick, Peeked, Take, Turn};
 
 /// A user of a store, which holds the jobs that it took. Dropping it gives them back.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Session<'_> {
             turn.use_queue(self.id, queue);
             turn.put(self.id, job, body.into())
         };
-        self.store.put_answer(put)
+        Ok(self.store.wait_released(put)??)
     }
 
     /// Takes and holds the most urgent job of these queues. Returns `None` when the wait is over. A
@@ -47,45 +47,41 @@ impl Session<'_> {
             watch_only(&mut turn, self.id, &mut self.watched, queues);
             turn.take(self.id, wait.patience())
         };
-        let event = match take {
-            Take::Granted(grant) => Event::Granted(grant),
-            Take::TimedOut(after) => Event::TimedOut(after),
-            Take::DeadlineSoon => Event::DeadlineSoon,
-            Take::Waiting => self.store.event_for(self.id)?,
+        let Answer { value, after } = take;
+        let taken = match value {
+            Take::Waiting => self.store.event_for(self.id)?.map(|event| match event {
+                Event::Granted(handout) => Some(handout),
+                Event::TimedOut | Event::DeadlineSoon => None,
+                other => unreachable!("a session that takes waits for nothing else: {other:?}"),
+            }),
+            taken => Answer::new(taken.granted(), after),
         };
-        match event {
-            Event::Granted(grant) => {
-                let job = Job { id: grant.id, body: grant.body };
-                self.store.wait_released(Ok((Some(job), grant.after)))
-            }
-            Event::TimedOut(after) => self.store.wait_released(Ok((None, after))),
-            Event::DeadlineSoon => Ok(None),
-            other => unreachable!("a session that takes waits for nothing else: {other:?}"),
-        }
+        let handout = self.store.wait_released(taken)?;
+        Ok(handout.map(|handout| Job { id: handout.id, body: handout.body }))
     }
 
     /// Finishes a job that this session holds, or that no session holds.
     pub fn finish(&mut self, id: JobId) -> Result<(), Error> {
         let finished = self.store.turn().finish(self.id, id);
-        self.store.wait_released(finished.map(|after| ((), after)).map_err(Refusal::from))
+        Ok(self.store.wait_released(finished)??)
     }
 
     /// Gives back a job that this session holds: ready at once, or after `delay_s` seconds.
     pub fn give_back(&mut self, id: JobId, priority: u32, delay_s: u32) -> Result<(), Error> {
         let given = self.store.turn().give_back(self.id, id, priority, delay_s);
-        self.store.wait_released(given.map(|after| ((), after)))
+        Ok(self.store.wait_released(given)??)
     }
 
     /// Buries a job that this session holds, until a kick.
     pub fn bury(&mut self, id: JobId, priority: u32) -> Result<(), Error> {
         let buried = self.store.turn().bury(self.id, id, priority);
-        self.store.wait_released(buried.map(|after| ((), after)))
+        Ok(self.store.wait_released(buried)??)
     }
 
     /// Restarts the ttr of a held job.
     pub fn touch(&mut self, id: JobId) -> Result<(), Error> {
         let touched = self.store.turn().touch(self.id, id);
-        self.store.wait_released(touched.map(|after| ((), after)).map_err(Refusal::from))
+        Ok(self.store.wait_released(touched)??)
     }
 
     /// Makes up to `max` buried jobs of a queue ready; if none is buried, delayed jobs.
@@ -96,15 +92,16 @@ impl Session<'_> {
             turn.use_queue(self.id, queue);
             turn.kick(self.id, max)
         };
-        let done = match kick {
-            Ok(Kick::Done(count, after)) => Ok((count, after)),
-            Ok(Kick::Waiting) => match self.store.event_for(self.id)? {
-                Event::Kicked(count, after) => Ok((count, after)),
-                other => unreachable!("a session that kicks waits for nothing else: {other:?}"),
-            },
-            Err(refusal) => Err(refusal),
-        };
-        self.store.wait_released(done)
+        match self.store.wait_released(kick)?? {
+            Kick::Done(count) => Ok(count),
+            Kick::Waiting => {
+                let kicked = self.store.event_for(self.id)?.map(|event| match event {
+                    Event::Kicked(count) => count,
+                    other => unreachable!("a session that kicks waits for nothing else: {other:?}"),
+                });
+                self.store.wait_released(kicked)
+            }
+        }
     }
 
     /// The next ready, the soonest due or the longest buried job of a queue.
@@ -115,7 +112,7 @@ impl Session<'_> {
             turn.use_queue(self.id, queue);
             turn.peek_used(self.id, state)
         };
-        self.store.wait_released(peeked.map_err(Refusal::from))
+        Ok(self.store.wait_released(peeked)??)
     }
 }
 

@@ -1,46 +1,12 @@
 //! Items of queues that are read in order, as in Kestrel.
 
 use engine::{
-    AliasStats, Body, Choice, Handout, ItemStats, JobId, LeaseId, NameCursor, NotFound, Patience,
-    ReadMode, Refused, SessionId, When,
+    AliasStats, Body, Choice, ItemStats, LeaseId, NameCursor, NotFound, Patience, ReadMode,
+    Refused, SessionId, Take, When,
 };
 
 use crate::core::Core;
-use crate::{Position, PutRefusal, Turn};
-
-/// A fetched item.
-#[derive(Clone, Debug)]
-pub struct Item {
-    /// The id of its job.
-    pub id: JobId,
-    /// The name of the open read; only of [`ReadMode::Open`].
-    pub lease: Option<LeaseId>,
-    /// Its bytes.
-    pub body: Body,
-    /// The position for the reply.
-    pub after: Position,
-}
-
-/// The immediate outcome of a fetch.
-#[derive(Clone, Debug)]
-pub enum Read {
-    /// An item.
-    Item(Item),
-    /// No item, and the session did not want to wait. The reply waits for the position.
-    Empty(Position),
-    /// The server's status refuses reads, or the queue cannot be created: see
-    /// [`Turn::admits_child`].
-    Blocked,
-    /// The session waits. It ends by [`crate::Event::Granted`] (for [`ReadMode::Finish`] too: confirm
-    /// the lease then, and reply with that position), by [`crate::Event::Peeked`] for a peek, or by
-    /// [`crate::Event::TimedOut`].
-    Waiting,
-}
-
-/// This session holds no such open read. The reply waits for the position.
-#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("no such open read")]
-pub struct NotHeld(pub Position);
+use crate::{Answer, Blocked, Position, PutRefusal, Turn};
 
 impl Turn<'_> {
     /// Adds an item to a queue, and to all queues that this one feeds. It expires unread at
@@ -52,65 +18,55 @@ impl Turn<'_> {
         queue: &[u8],
         body: Body,
         expires: Option<When>,
-    ) -> Result<Position, PutRefusal> {
-        self.admit(body.len(), |engine| engine.puts_are_logged(queue))?;
+    ) -> Answer<Result<(), PutRefusal>> {
+        if let Err(refusal) = self.admit(body.len(), |engine| engine.puts_are_logged(queue)) {
+            return Answer::at_once(Err(refusal));
+        }
         if !self.admits_queue(queue) {
-            return Err(PutRefusal::NoNewQueue);
+            return Answer::at_once(Err(PutRefusal::NoNewQueue));
         }
         let core = &mut *self.core;
         if !core.engine.admits_child(queue) {
-            return Err(core.refusal(Refused::QueueFull));
+            return core.refusal(Refused::QueueFull);
         }
         let added = core.engine.add(queue, body, expires, &mut core.effects);
         let after = core.apply_effects();
-        added.map(|()| after).map_err(|refused| core.refusal(refused))
+        match added {
+            Ok(()) => Answer::new(Ok(()), after),
+            Err(refused) => core.refusal(refused),
+        }
     }
 
-    /// Fetches the next item of a queue. Creates and keeps the queue if necessary, unless the name
-    /// is an alias, or the limit of queues is reached: then it counts as empty.
+    /// Reads the next item of a queue; [`Take::item`] has it. Creates and keeps the queue if
+    /// necessary, unless the name is an alias, or the limit of queues is reached: then it counts as
+    /// empty. A wait ends by [`crate::Event::Granted`], by [`crate::Event::Peeked`] for a peek, or by
+    /// [`crate::Event::TimedOut`].
     pub fn read(
         &mut self,
         session: SessionId,
         queue: &[u8],
         how: ReadMode,
         patience: Patience,
-    ) -> Read {
+    ) -> Answer<Result<Take, Blocked>> {
         let core = &*self.core;
         if core.engine.reads_blocked() || !core.engine.admits_child(queue) {
-            return Read::Blocked;
+            return Answer::at_once(Err(Blocked));
         }
         if !self.admits_queue(queue) {
-            return Read::Empty(self.core.ledger.after_gone());
+            return Answer::new(Ok(Take::Nothing(None)), self.core.ledger.after_gone());
         }
-        let core = &mut *self.core;
-        let choice = Choice::Queue(queue, how);
-        let taken = core.engine.take(session, choice, patience, &mut core.effects);
-        let last = core.apply_effects();
-        let after = |job| core.ledger.after_job(&core.engine, job);
-        match taken {
-            engine::Take::Granted(Handout { job, id, lease, body }) => {
-                Read::Item(Item { id, lease: Some(lease), body, after: after(job) })
-            }
-            engine::Take::Peeked { job, id, body } => {
-                Read::Item(Item { id, lease: None, body, after: after(job) })
-            }
-            engine::Take::Finished { id, body } => {
-                Read::Item(Item { id, lease: None, body, after: last })
-            }
-            engine::Take::Nothing(queue) => Read::Empty(
-                queue.map_or(core.ledger.after_facts(), |queue| core.ledger.after_queue(queue)),
-            ),
-            engine::Take::Waiting => Read::Waiting,
-            engine::Take::DeadlineSoon => unreachable!("only a take of watched queues hears this"),
-        }
+        let taken = self.core.take(session, Choice::Queue(queue, how), patience, |core, queue| {
+            queue.map_or(core.ledger.after_facts(), |queue| core.ledger.after_queue(queue))
+        });
+        taken.map(Ok)
     }
 
-    /// Finishes the item of an open read.
-    pub fn confirm(&mut self, holder: SessionId, lease: LeaseId) -> Result<Position, NotHeld> {
+    /// Finishes the item of an open read. `NotFound`: the session holds no such open read.
+    pub fn confirm(&mut self, holder: SessionId, lease: LeaseId) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
         let confirmed = core.engine.confirm(holder, lease, &mut core.effects);
         let after = core.apply_effects();
-        confirmed.map(|()| after).map_err(|NotFound| core.not_held())
+        core.after_read(confirmed, after)
     }
 
     /// Puts the item of an open read back to its place at the head of the queue.
@@ -118,11 +74,11 @@ impl Turn<'_> {
         &mut self,
         holder: SessionId,
         lease: LeaseId,
-    ) -> Result<Position, NotHeld> {
+    ) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
         let returned = core.engine.give_back_item(holder, lease, &mut core.effects);
         let after = core.apply_effects();
-        returned.map(|()| after).map_err(|NotFound| core.not_held())
+        core.after_read(returned, after)
     }
 
     /// Passes an open read to another session, one of [`Turn::open_reader_session`]. It goes back
@@ -134,10 +90,10 @@ impl Turn<'_> {
         lease: LeaseId,
         to: SessionId,
         limit_ms: Option<u64>,
-    ) -> Result<(), NotHeld> {
+    ) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
         let handed = core.engine.hand_over(holder, lease, to, limit_ms);
-        handed.map_err(|NotFound| core.not_held())
+        core.after_read(handed, Position::NONE)
     }
 
     /// Whether this session holds this open read.
@@ -173,8 +129,16 @@ impl Turn<'_> {
 }
 
 impl Core {
-    fn not_held(&self) -> NotHeld {
-        // The item went back by itself, which is not logged, or it ended.
-        NotHeld(self.ledger.after_ended())
+    /// The answer to a request about an open read, which waits for `after` if the read was open.
+    fn after_read(
+        &self,
+        done: Result<(), NotFound>,
+        after: Position,
+    ) -> Answer<Result<(), NotFound>> {
+        match done {
+            Ok(()) => Answer::new(Ok(()), after),
+            // The item went back by itself, which is not logged, or it ended.
+            Err(NotFound) => Answer::new(Err(NotFound), self.ledger.after_ended()),
+        }
     }
 }

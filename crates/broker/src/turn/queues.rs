@@ -1,18 +1,9 @@
 //! Queues: statistics, and operations on all of their jobs.
 
-use engine::{NotFound, QueueCursor, QueueFacts, QueueId, QueueStats, SessionId};
+use engine::{Clearing, NotFound, QueueCursor, QueueFacts, QueueId, QueueStats, SessionId};
 
 use crate::core::Core;
-use crate::{Denied, Position, Refusal, Turn};
-
-/// The immediate outcome of a flush, or of the removal of a queue.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Clearing {
-    /// It is done. The reply waits for the position.
-    Done(Position),
-    /// It takes several turns; [`crate::Event::Cleared`] will come.
-    Waiting,
-}
+use crate::{Answer, Refusal, Turn};
 
 impl Turn<'_> {
     /// The id of the queue of this name, if it exists. Ids are reused after a queue is gone. Of
@@ -67,29 +58,33 @@ impl Turn<'_> {
 
     /// Pauses a queue for this many seconds; 0 ends a pause. Pauses are not logged: they end with
     /// the process, as in beanstalkd.
-    pub fn pause(&mut self, name: &[u8], seconds: u32) -> Result<Position, Denied> {
+    pub fn pause(&mut self, name: &[u8], seconds: u32) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
         let paused = core.engine.pause(name, seconds, &mut core.effects);
         core.apply_effects();
-        let gone = core.ledger.after_gone();
-        paused.map(|()| Position::default()).map_err(|NotFound| Denied(gone))
+        match paused {
+            Ok(()) => Answer::at_once(Ok(())),
+            Err(NotFound) => Answer::new(Err(NotFound), core.ledger.after_gone()),
+        }
     }
 
     /// Creates and keeps a queue.
-    pub fn create_queue(&mut self, name: &[u8]) -> Position {
+    pub fn create_queue(&mut self, name: &[u8]) -> Answer<()> {
         let core = &mut *self.core;
         core.engine.create_queue(name, &mut core.effects);
         core.apply_effects();
-        self.after_named(name)
+        Answer::new((), self.after_named(name))
     }
 
     /// Limits the unfinished jobs of a queue per [`engine::Band`]; 0 means no limit.
-    pub fn limit_queue(&mut self, name: &[u8], limits: [u32; 3]) -> Result<Position, Refusal> {
-        let core = self.core_for_update(|engine| engine.queue_id(name).is_some())?;
+    pub fn limit_queue(&mut self, name: &[u8], limits: [u32; 3]) -> Answer<Result<(), Refusal>> {
+        let core = &mut *self.core;
+        if core.lacks_room(1, |engine| engine.queue_id(name).is_some()) {
+            return Answer::at_once(Err(Refusal::LogFull));
+        }
         let limited = core.engine.limit_queue(name, limits, &mut core.effects);
         core.apply_effects();
-        let after = self.after_named(name);
-        limited.map(|()| after).map_err(|NotFound| Refusal::NotFound(after))
+        Answer::new(limited.map_err(Refusal::from), self.after_named(name))
     }
 
     /// Removes a queue and its jobs. Returns `None` if it has workers or leased jobs.
@@ -97,20 +92,21 @@ impl Turn<'_> {
         &mut self,
         session: SessionId,
         name: &[u8],
-    ) -> Result<Option<Clearing>, Denied> {
+    ) -> Answer<Result<Option<Clearing>, NotFound>> {
         let core = &mut *self.core;
         let dropped = core.engine.drop_queue(session, name, &mut core.effects);
         core.apply_effects();
         match dropped {
-            Ok(removal) => Ok(removal.map(|removal| core.cleared(removal))),
-            Err(NotFound) => Err(Denied(core.ledger.after_removal())),
+            Ok(Some(removal)) => core.cleared(removal).map(|removal| Ok(Some(removal))),
+            Ok(None) => Answer::at_once(Ok(None)),
+            Err(NotFound) => Answer::new(Err(NotFound), core.ledger.after_removal()),
         }
     }
 
     /// Removes a queue with all of its jobs, even leased ones, and ends all waits for its items.
     /// The queue itself stays, empty, if sessions of other dialects use or watch it; so do jobs put
     /// there before the removal ends. Does nothing if the queue does not exist.
-    pub fn remove_queue(&mut self, session: SessionId, queue: &[u8]) -> Clearing {
+    pub fn remove_queue(&mut self, session: SessionId, queue: &[u8]) -> Answer<Clearing> {
         let core = &mut *self.core;
         let removal = core.engine.remove_queue(session, queue, &mut core.effects);
         core.apply_effects();
@@ -124,7 +120,7 @@ impl Turn<'_> {
 
     /// Removes all items of a queue that no session holds. Does nothing if the queue does not
     /// exist.
-    pub fn flush(&mut self, session: SessionId, queue: &[u8]) -> Clearing {
+    pub fn flush(&mut self, session: SessionId, queue: &[u8]) -> Answer<Clearing> {
         let core = &mut *self.core;
         let flush = core.engine.flush(session, queue, &mut core.effects);
         core.apply_effects();
@@ -132,7 +128,7 @@ impl Turn<'_> {
     }
 
     /// The same for all queues that a Kestrel client created or used.
-    pub fn flush_all(&mut self, session: SessionId) -> Clearing {
+    pub fn flush_all(&mut self, session: SessionId) -> Answer<Clearing> {
         let core = &mut *self.core;
         let flush = core.engine.flush_all(session, &mut core.effects);
         core.apply_effects();
@@ -142,11 +138,10 @@ impl Turn<'_> {
     /// Ends the expired items at the head of a queue, at most its policy's `expire_sweep` and
     /// 1,000, and returns their number. The others end soon. Returns `None` if the
     /// queue does not exist.
-    pub fn flush_expired(&mut self, queue: &[u8]) -> Option<(u64, Position)> {
+    pub fn flush_expired(&mut self, queue: &[u8]) -> Answer<Option<u64>> {
         let core = &mut *self.core;
         let count = core.engine.flush_expired(queue, &mut core.effects);
-        let after = core.apply_effects();
-        count.map(|count| (count, after))
+        Answer::new(count, core.apply_effects())
     }
 
     /// Whether a queue of items of this name exists or can be created. A queue has at most
@@ -158,14 +153,14 @@ impl Turn<'_> {
 
 impl Core {
     /// Must be called when the request has settled.
-    pub(crate) fn cleared(&self, clearing: engine::Clearing) -> Clearing {
+    fn cleared(&self, clearing: Clearing) -> Answer<Clearing> {
         match clearing {
             // A queue that others use stays. The log must also record that it is no longer a queue
             // of items.
-            engine::Clearing::Done => {
-                Clearing::Done(self.ledger.last.max(self.ledger.after_removal()))
+            Clearing::Done => {
+                Answer::new(clearing, self.ledger.last.max(self.ledger.after_removal()))
             }
-            engine::Clearing::Waiting => Clearing::Waiting,
+            Clearing::Waiting => Answer::at_once(clearing),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use engine::{ReturnOrder, SessionId};
 
-use crate::{Position, Turn};
+use crate::{Answer, Turn};
 
 impl Turn<'_> {
     /// Opens a session whose events go to this mailbox (its number from
@@ -65,12 +65,12 @@ impl Turn<'_> {
         self.core.engine.watches(session, name)
     }
 
-    /// Ends the session's wait for a job, if any; its event will not come then. The reply waits for
-    /// the position.
-    pub fn cancel_wait(&mut self, session: SessionId) -> Option<Position> {
+    /// Ends the session's wait for a job or an item, and returns whether it waited. If so, its event
+    /// will not come.
+    pub fn cancel_wait(&mut self, session: SessionId) -> Answer<bool> {
         let core = &mut *self.core;
         let waited = core.engine.stop_waiting(session);
         // A session that reads items watches nothing, so its queue is unknown here.
-        waited.then(|| core.ledger.after_all())
+        Answer::new(waited, core.ledger.after_all())
     }
 }

@@ -1,16 +1,18 @@
 //! Workers, as in Gearman: they register for queues, sleep, are woken, grab jobs and report on
 //! them.
 
-use engine::{Body, Choice, GrabOrder, JobId, News, NotFound, Patience, SessionId, Tags};
+use engine::{
+    Body, Choice, GrabOrder, Handout, JobId, News, NotFound, Patience, SessionId, Tags, Take,
+};
 
 use super::holds_logged;
-use crate::{Denied, Grant, Refusal, Turn};
+use crate::{Answer, Position, Refusal, Turn};
 
-/// A job assigned to a worker.
+/// A job for a worker.
 #[derive(Debug)]
-pub struct Grabbed<'a> {
-    /// The granted job.
-    pub grant: Grant,
+pub struct Assignment<'a> {
+    /// The job.
+    pub handout: Handout,
     /// Its queue.
     pub queue: &'a [u8],
     /// Its tags; empty for a job of another dialect.
@@ -59,18 +61,21 @@ impl Turn<'_> {
         Some((engine.queue_name(queue), rank))
     }
 
-    /// The next job for a worker, if any. The worker is awake from now on.
-    pub fn grab(&mut self, session: SessionId, order: GrabOrder) -> Option<Grabbed<'_>> {
+    /// Takes the next job of the registered queues, if any. The worker is awake from now on.
+    pub fn take_registered(
+        &mut self,
+        session: SessionId,
+        order: GrabOrder,
+    ) -> Answer<Option<Assignment<'_>>> {
         let core = &mut *self.core;
         let choice = Choice::Registered(order);
-        let taken = core.engine.take(session, choice, Patience::None, &mut core.effects);
-        core.apply_effects();
-        let handout = taken.granted()?;
-        let slot = handout.job;
-        let grant = core.grant(handout);
-        let queue = core.engine.queue_name(core.engine.queue_of(slot));
-        let tags = core.engine.tags(slot).unwrap_or_default();
-        Some(Grabbed { grant, queue, tags })
+        let taken = core.take(session, choice, Patience::None, |_, _| Position::NONE);
+        let Answer { value: Take::Granted(handout), after } = taken else {
+            return Answer::at_once(None);
+        };
+        let queue = core.engine.queue_name(core.engine.queue_of(handout.job));
+        let tags = core.engine.tags(handout.job).unwrap_or_default();
+        Answer::new(Some(Assignment { handout, queue, tags }), after)
     }
 
     /// Puts a worker to sleep. Returns true if it sleeps, and [`crate::Event::WorkToDo`] will come;
@@ -80,11 +85,16 @@ impl Turn<'_> {
     }
 
     /// Passes data or a warning from a job's worker to its watchers.
-    pub fn report(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Denied> {
+    pub fn report(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        news: &News,
+    ) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
         let reported = core.engine.report(session, id, news, &mut core.effects);
-        core.apply_effects();
-        reported.map_err(|NotFound| core.denial(id))
+        let after = core.apply_effects();
+        core.done(id, reported, after)
     }
 
     /// Whether news are still being delivered to many watchers. See [`Turn::tell_more`].
@@ -108,32 +118,46 @@ impl Turn<'_> {
         id: JobId,
         progress: (u32, u32),
         words: &Body,
-    ) -> Result<(), Denied> {
+    ) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
         let noted = core.engine.progress(session, id, progress, words, &mut core.effects);
-        core.apply_effects();
-        noted.map_err(|NotFound| core.denial(id))
+        let after = core.apply_effects();
+        core.done(id, noted, after)
     }
 
     /// Completes a worker's job; its watchers get `news`.
-    pub fn complete(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Denied> {
+    pub fn complete(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        news: &News,
+    ) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
         let completed = core.engine.complete(session, id, news, &mut core.effects);
-        core.apply_effects();
-        completed.map_err(|NotFound| core.denial(id))
+        let after = core.apply_effects();
+        core.done(id, completed, after)
     }
 
     /// Fails a worker's job: a submitted job ends, one of another dialect is buried.
-    pub fn fail(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Refusal> {
-        let core = self.core_for_update(|engine| {
+    pub fn fail(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        news: &News,
+    ) -> Answer<Result<(), Refusal>> {
+        let core = &mut *self.core;
+        let lacks_room = core.lacks_room(1, |engine| {
             // A job of another dialect is buried, which needs room; the end of any other makes
             // room.
             let is_submitted = engine.slot(id).is_ok_and(|slot| engine.tags(slot).is_some());
             !is_submitted && holds_logged(engine, session, id)
-        })?;
+        });
+        if lacks_room {
+            return Answer::at_once(Err(Refusal::LogFull));
+        }
         let failed = core.engine.fail(session, id, news, &mut core.effects);
-        core.apply_effects();
-        failed.map_err(|NotFound| core.denial(id).into())
+        let after = core.apply_effects();
+        core.done(id, failed, after)
     }
 
     /// Sets how many sleeping workers a job wakes; 0, the default, means all.

@@ -13,7 +13,7 @@ pub use items::{AliasStats, ItemStats};
 use std::num::NonZeroU64;
 
 use super::Engine;
-use crate::effects::{Effects, Record};
+use crate::effects::{Effects, Handout, Record};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::jobs::{Body, State};
 use crate::sessions::{NEVER, ReadMode, Sessions, Waiting, Worker};
@@ -69,20 +69,16 @@ pub enum Take {
     Waiting,
 }
 
-/// A job that was handed out to a session.
-#[derive(Clone, Debug)]
-pub struct Handout {
-    /// Its place.
-    pub job: JobSlot,
-    /// Its number.
-    pub id: JobId,
-    /// The number of the lease.
-    pub lease: LeaseId,
-    /// Its bytes.
-    pub body: Body,
-}
-
 impl Take {
+    /// The item that a take of one queue found: its bytes, and its lease if the session holds it.
+    pub fn item(self) -> Option<(Option<LeaseId>, Body)> {
+        match self {
+            Self::Granted(Handout { lease, body, .. }) => Some((Some(lease), body)),
+            Self::Finished { body, .. } | Self::Peeked { body, .. } => Some((None, body)),
+            Self::Nothing(_) | Self::DeadlineSoon | Self::Waiting => None,
+        }
+    }
+
     /// The job, if the session got one at once.
     pub fn granted(self) -> Option<Handout> {
         match self {

@@ -258,7 +258,7 @@ impl Crowd {
     fn settle(&mut self, millis: u64) {
         self.world.pass(millis);
         for (session, event) in std::mem::take(&mut self.world.effects.events) {
-            if let Event::Granted { lease, .. } = event {
+            if let Event::Granted(Handout { lease, .. }) = event {
                 self.leases.push((session, lease));
             }
         }

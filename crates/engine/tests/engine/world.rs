@@ -101,7 +101,7 @@ impl World {
     pub(crate) fn events(&mut self) -> Vec<(SessionId, String)> {
         let events = std::mem::take(&mut self.effects.events);
         let name = |event| match event {
-            Event::Granted { id, .. } => format!("granted {id}"),
+            Event::Granted(handout) => format!("granted {}", handout.id),
             Event::TimedOut => "timed out".into(),
             Event::DeadlineSoon => "deadline soon".into(),
             Event::Kicked(_, count) => format!("kicked {count}"),

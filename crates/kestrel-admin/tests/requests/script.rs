@@ -69,7 +69,7 @@ impl World {
     fn new(by_get: bool) -> World {
         let broker = Broker::memory(EngineSetup::default(), NOW);
         let added = broker.turn(NOW).add(b"q", Body::from(&b"item"[..]), None);
-        added.expect("nothing limits the queue");
+        added.value.expect("nothing limits the queue");
         let info = ServerInfo {
             version: "2.4.1".to_owned(),
             build: "build".to_owned(),

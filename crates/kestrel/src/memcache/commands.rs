@@ -1,6 +1,6 @@
 //! Executes each request, with checks in the original's order (spec kestrel 1.3).
 
-use broker::{Body, Millis, Outbox, Turn};
+use broker::{Answer, Body, Millis, Outbox, Turn};
 
 use super::reply;
 use super::request::{Get, Request};
@@ -76,10 +76,8 @@ impl MemcacheSession {
             return self.fail(AT_ONCE, reply::CLIENT_ERROR, turn, outbox);
         }
         let expires = expiry::of_seconds(expiry_s, turn.now());
-        match self.client.add(queue, Body::from(data), expires, turn) {
-            Ok(after) => outbox.reply(after, reply::STORED),
-            Err(after) => outbox.reply(after, reply::NOT_STORED),
-        }
+        let added = self.client.add(queue, Body::from(data), expires, turn);
+        outbox.reply(added.after, added.value.map_or(reply::NOT_STORED, |()| reply::STORED));
     }
 
     fn get(&mut self, get: &Get<'_>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -185,9 +183,10 @@ impl MemcacheSession {
         if self.client.is_refused_writes(turn) {
             return self.fail(AT_ONCE, reply::CLIENT_ERROR, turn, outbox);
         }
-        let flushed = if is_possible(queue) { turn.flush_expired(queue) } else { None };
-        let (count, after) = flushed.unwrap_or((0, AT_ONCE));
-        outbox.reply(after, format!("{count}\r\n").as_bytes());
+        let flushed =
+            if is_possible(queue) { turn.flush_expired(queue) } else { Answer::at_once(None) };
+        let count = flushed.value.unwrap_or(0);
+        outbox.reply(flushed.after, format!("{count}\r\n").as_bytes());
     }
 
     fn status(&mut self, word: Option<&[u8]>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -198,7 +197,7 @@ impl MemcacheSession {
         let Ok(status) = status::parse(word) else {
             return self.fail(AT_ONCE, reply::CLIENT_ERROR, turn, outbox);
         };
-        let after = turn.set_status(status, self.client.server.options().status_grace_ms);
-        outbox.reply(after, reply::END);
+        let set = turn.set_status(status, self.client.server.options().status_grace_ms);
+        outbox.reply(set.after, reply::END);
     }
 }

@@ -162,8 +162,8 @@ impl TextSession {
         match status::parse(word) {
             Ok(status) => {
                 let grace_ms = self.client.server.options().status_grace_ms;
-                let after = turn.set_status(status, grace_ms);
-                outbox.reply(after, DONE);
+                let set = turn.set_status(status, grace_ms);
+                outbox.reply(set.after, DONE);
             }
             Err(NoStatus::Unknown) => error(outbox, AT_ONCE, b"Unknown status."),
             Err(NoStatus::Forbidden) => error(outbox, AT_ONCE, b"Status forbidden."),

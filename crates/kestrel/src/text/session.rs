@@ -122,8 +122,8 @@ impl TextSession {
         let Reading::Storing(storing) = &mut self.reading.0 else { return Step::Stuck };
         while let Some(item) = storing.items.take_item() {
             let added = self.client.add(&storing.queue, Body::from(item), storing.expires, turn);
-            storing.stored += u64::from(added.is_ok());
-            storing.after = added.unwrap_or_else(|refused| refused).max(storing.after);
+            storing.stored += u64::from(added.value.is_ok());
+            storing.after = added.after.max(storing.after);
             if turn.slice_is_spent() {
                 return Step::Unfinished;
             }

@@ -1,7 +1,9 @@
 //! `get`: collects items until it has enough, or the time is over.
 
-use broker::{Body, Grant, LeaseId, Millis, Outbox, Patience, Position, Read, ReadMode};
-use broker::{SessionId, Turn};
+use broker::{
+    Answer, Blocked, Body, Handout, LeaseId, Millis, Outbox, Patience, Position, ReadMode,
+    SessionId, Take, Turn,
+};
 
 use super::methods::{Failed, check_name};
 use super::request::{Arguments, Method};
@@ -137,21 +139,22 @@ impl ThriftSession {
             let counters = self.server.counters();
             counters.cmd_monitor_get.add_one();
             let (how, patience) = (collect.how(), collect.patience(turn.now()));
-            match turn.read(self.id, &collect.queue, how, patience) {
-                Read::Item(item) => {
-                    counters.get_hits.add_one();
-                    collect.add(item.lease, item.body, item.after);
-                }
-                Read::Empty(after) => {
-                    self.server.count_miss(&collect.queue, turn);
-                    collect.after = collect.after.max(after);
-                    break;
-                }
-                Read::Blocked => break,
-                Read::Waiting => {
+            let Answer { value, after } = turn.read(self.id, &collect.queue, how, patience);
+            match value {
+                Ok(Take::Waiting) => {
                     self.waiting = Waiting::Item(collect);
                     return;
                 }
+                Ok(taken) => {
+                    let Some((lease, body)) = taken.item() else {
+                        self.server.count_miss(&collect.queue, turn);
+                        collect.after = collect.after.max(after);
+                        break;
+                    };
+                    counters.get_hits.add_one();
+                    collect.add(lease, body, after);
+                }
+                Err(Blocked) => break,
             }
         }
         self.answer_get(collect, turn, outbox);
@@ -180,12 +183,13 @@ impl ThriftSession {
     pub(super) fn granted(
         &mut self,
         mut collect: Collect,
-        grant: Grant,
+        handout: Handout,
+        after: Position,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
         self.server.counters().get_hits.add_one();
-        collect.add(Some(grant.lease), grant.body, grant.after);
+        collect.add(Some(handout.lease), handout.body, after);
         self.collect(collect, turn, outbox);
     }
 
@@ -227,8 +231,8 @@ impl ThriftSession {
         items.retain_mut(|item| {
             let Some(lease) = item.lease.take() else { return true };
             let finished = turn.confirm(self.id, lease);
-            *after = (*after).max(finished.unwrap_or_else(|denial| denial.0));
-            finished.is_ok()
+            *after = (*after).max(finished.after);
+            finished.value.is_ok()
         });
     }
 
@@ -236,9 +240,9 @@ impl ThriftSession {
     fn hand_over_items(&mut self, collect: &mut Collect, limit_ms: u64, turn: &mut Turn<'_>) {
         let holder = self.holder(turn);
         collect.items.retain(|item| {
-            let handed = item
-                .lease
-                .filter(|lease| turn.hand_over(self.id, *lease, holder, Some(limit_ms)).is_ok());
+            let handed = item.lease.filter(|lease| {
+                turn.hand_over(self.id, *lease, holder, Some(limit_ms)).value.is_ok()
+            });
             if let Some(lease) = handed {
                 self.open_reads.add(&collect.queue, lease, holder, turn);
             }

@@ -1,7 +1,7 @@
 //! Calls with a list: items to put, and ids of open reads. A list can be long, so it is handled in
 //! slices of work.
 
-use broker::{Body, LeaseId, Millis, Outbox, Position, PutRefusal, SessionId, Step, Turn, When};
+use broker::{Answer, Body, LeaseId, Millis, Outbox, Position, SessionId, Step, Turn, When};
 
 use super::methods::{Failed, answer_i32, check_name};
 use super::reader::{Reader, Values};
@@ -111,48 +111,37 @@ impl ThriftSession {
                 return true;
             }
         }
-        answer_i32(call.to, call.method, (call.done, call.after), outbox);
+        answer_i32(call.to, call.method, Answer::new(call.done, call.after), outbox);
         false
     }
 
-    /// Handles the next value. Returns `None` if there is no further one.
+    /// Handles the next value. Returns `None` if there is no further one, or a put was refused.
     fn deal_with_next(
         &self,
         call: &mut ListCall,
         reader: &mut Reader<'_>,
         turn: &mut Turn<'_>,
     ) -> Option<()> {
-        let settled = match &call.act {
+        let Answer { value, after } = match &call.act {
             Act::Put { queue, expires } => {
                 let item = reader.bytes().ok()?;
                 self.server.counters().cmd_set.add_one();
                 let watch = self.server.begin(turn.now());
-                match turn.add(queue, Body::from(item), *expires) {
-                    Ok(position) => {
-                        self.server.note(watch, Measure::Set);
-                        Ok(position)
-                    }
-                    Err(PutRefusal::QueueFull(position)) => {
-                        call.after = call.after.max(position);
-                        return None;
-                    }
-                    Err(
-                        PutRefusal::TooBig
-                        | PutRefusal::LogFull
-                        | PutRefusal::MemoryFull
-                        | PutRefusal::NoNewQueue
-                        | PutRefusal::WritesBlocked
-                        | PutRefusal::Draining,
-                    ) => return None,
+                let added = turn.add(queue, Body::from(item), *expires);
+                if added.value.is_err() {
+                    call.after = call.after.max(added.after);
+                    return None;
                 }
+                self.server.note(watch, Measure::Set);
+                Answer::new(Ok(()), added.after)
             }
             Act::Confirm(holder) => turn.confirm(*holder, LeaseId(reader.i64().ok()? as u64)),
             Act::GiveBack(holder) => {
                 turn.give_back_item(*holder, LeaseId(reader.i64().ok()? as u64))
             }
         };
-        call.done += i32::from(settled.is_ok());
-        call.after = call.after.max(settled.unwrap_or_else(|denial| denial.0));
+        call.done += i32::from(value.is_ok());
+        call.after = call.after.max(after);
         Some(())
     }
 

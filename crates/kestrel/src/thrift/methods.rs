@@ -1,7 +1,7 @@
 //! Executes each method (spec kestrel 8). `get` is in `collect`, and methods with lists are in
 //! `lists`.
 
-use broker::{Clearing, Outbox, Patience, Position, Read, ReadMode, Status, Turn};
+use broker::{Answer, Blocked, Clearing, Outbox, Patience, Position, ReadMode, Status, Take, Turn};
 
 use super::lists::ListCall;
 use super::request::{Arguments, Method};
@@ -59,7 +59,7 @@ impl ThriftSession {
             Method::DeleteQueue => self.delete(to, queue, turn, outbox),
             Method::CurrentStatus => {
                 let status = status_number(turn.status());
-                answer_i32(to, method, (status, turn.after_facts()), outbox);
+                answer_i32(to, method, Answer::new(status, turn.after_facts()), outbox);
                 Ok(())
             }
             Method::SetStatus => self.set_status(to, arguments.status, turn, outbox),
@@ -98,18 +98,12 @@ impl ThriftSession {
         check_name(queue, turn)?;
         let counters = self.server.counters();
         counters.cmd_peek.add_one();
-        let (head, after) = match turn.read(self.id, queue, ReadMode::Peek, Patience::None) {
-            Read::Item(item) => {
-                counters.get_hits.add_one();
-                (Some(item.body), item.after)
-            }
-            Read::Empty(after) => {
-                self.server.count_miss(queue, turn);
-                (None, after)
-            }
-            Read::Blocked => return Err(Failed::StatusForbids),
-            Read::Waiting => unreachable!("it has no patience"),
-        };
+        let Answer { value, after } = turn.read(self.id, queue, ReadMode::Peek, Patience::None);
+        let head = value.map(Take::item).map_err(|Blocked| Failed::StatusForbids)?;
+        match head {
+            Some(_) => counters.get_hits.add_one(),
+            None => self.server.count_miss(queue, turn),
+        }
         // An alias hides a queue of its name.
         let is_alias = turn.alias_stats(queue).is_some();
         let stats = turn.item_stats(queue).filter(|_| !is_alias).unwrap_or_default();
@@ -117,7 +111,7 @@ impl ThriftSession {
         let mut reply = Reply::result(to, Method::Peek.name().as_bytes());
         reply.field(0, Written::Struct);
         reply.structure(|reply| {
-            if let Some(head) = head {
+            if let Some((_, head)) = head {
                 reply.field(1, Written::Bytes);
                 reply.body(head);
             }
@@ -139,11 +133,11 @@ impl ThriftSession {
         &mut self,
         to: ReplyTo,
         method: Method,
-        clearing: Clearing,
+        clearing: Answer<Clearing>,
         outbox: &mut Outbox,
     ) {
-        match clearing {
-            Clearing::Done(after) => answer(to, method, after, outbox),
+        match clearing.value {
+            Clearing::Done => answer(to, method, clearing.after, outbox),
             Clearing::Waiting => self.waiting = Waiting::Clearing(to, method),
         }
     }
@@ -177,8 +171,8 @@ impl ThriftSession {
             3 => Status::Up,
             _ => return Err(Failed::InvalidStatus),
         };
-        let after = turn.set_status(status, self.server.options.status_grace_ms);
-        answer(to, Method::SetStatus, after, outbox);
+        let set = turn.set_status(status, self.server.options.status_grace_ms);
+        answer(to, Method::SetStatus, set.after, outbox);
         Ok(())
     }
 }
@@ -204,16 +198,11 @@ fn answer(to: ReplyTo, method: Method, after: Position, outbox: &mut Outbox) {
 }
 
 /// Replies to a call with a number.
-pub(super) fn answer_i32(
-    to: ReplyTo,
-    method: Method,
-    (number, after): (i32, Position),
-    outbox: &mut Outbox,
-) {
+pub(super) fn answer_i32(to: ReplyTo, method: Method, number: Answer<i32>, outbox: &mut Outbox) {
     let mut reply = Reply::result(to, method.name().as_bytes());
     reply.field(0, Written::I32);
-    reply.i32(number);
-    reply.send(after, outbox);
+    reply.i32(number.value);
+    reply.send(number.after, outbox);
 }
 
 /// Replies that a call failed.

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::mem;
 use std::sync::Arc;
 
-use broker::{Dialect, Event, InputEnd, Outbox, Progress, SessionId, Step, Turn, take_steps};
+use broker::{
+    Answer, Dialect, Event, InputEnd, Outbox, Progress, SessionId, Step, Turn, take_steps,
+};
 
 use super::collect::Collect;
 use super::lists::ListCall;
@@ -187,19 +189,20 @@ impl Dialect for ThriftSession {
         progress
     }
 
-    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    fn event(&mut self, event: Answer<Event>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.ended {
             return;
         }
         let held_before = outbox.len();
-        match (event, mem::replace(&mut self.waiting, Waiting::Nothing)) {
-            (Event::Granted(grant), Waiting::Item(collect)) => {
-                self.granted(collect, grant, turn, outbox);
+        let Answer { value, after } = event;
+        match (value, mem::replace(&mut self.waiting, Waiting::Nothing)) {
+            (Event::Granted(handout), Waiting::Item(collect)) => {
+                self.granted(collect, handout, after, turn, outbox);
             }
-            (Event::TimedOut(after), Waiting::Item(collect)) => {
+            (Event::TimedOut, Waiting::Item(collect)) => {
                 self.timed_out(collect, after, turn, outbox);
             }
-            (Event::Cleared(after), Waiting::Clearing(to, method)) => {
+            (Event::Cleared, Waiting::Clearing(to, method)) => {
                 Reply::result(to, method.name().as_bytes()).send(after, outbox);
             }
             (event, waiting) => {
@@ -246,8 +249,9 @@ impl Dialect for ThriftSession {
             return self.end(turn);
         }
         // Ends the wait for an item.
-        if let Some(after) = turn.cancel_wait(self.id) {
-            self.event(Event::TimedOut(after), turn, outbox);
+        let waited = turn.cancel_wait(self.id);
+        if waited.value {
+            self.event(waited.map(|_| Event::TimedOut), turn, outbox);
         }
     }
 

@@ -34,7 +34,7 @@ impl Clients {
     fn with(rules: Rules) -> Self {
         let mut world = World::new();
         let now = world.now;
-        world.broker.turn(now).set_policies(rules);
+        let _ = world.broker.turn(now).set_policies(rules);
         let (kestrel, tube) = (world.connect_memcache(), connect_beanstalk(&mut world));
         let worker = connect_gearman(&mut world);
         let mut clients = Self { world, kestrel, tube, worker };
@@ -75,7 +75,7 @@ impl Clients {
 
     fn set_status(&mut self, status: broker::Status) {
         let now = self.world.now;
-        self.world.broker.turn(now).set_status(status, 0);
+        let _ = self.world.broker.turn(now).set_status(status, 0);
     }
 }
 

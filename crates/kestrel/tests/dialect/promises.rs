@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use broker::policy::{Rule, Rules, Setting};
 use broker::{
-    Broker, Dialect, Event, INPUT_REPLIES_BYTES, Mailbox, Millis, Options, Outbox, SessionId,
+    Answer, Broker, Dialect, Event, INPUT_REPLIES_BYTES, Mailbox, Millis, Options, Outbox,
+    SessionId,
 };
 use lineshaft_kestrel::{MemcacheSession, Server, ServerOptions};
 
@@ -13,10 +14,10 @@ use crate::world::{World, options};
 const NOW: Millis = Millis(1_700_000_000_000);
 
 #[derive(Default)]
-struct Events(Mutex<Vec<(SessionId, Event)>>);
+struct Events(Mutex<Vec<(SessionId, Answer<Event>)>>);
 
 impl Mailbox for Events {
-    fn deliver(&self, session: SessionId, event: Event) {
+    fn deliver(&self, session: SessionId, event: Answer<Event>) {
         self.0.lock().expect("no holder panics").push((session, event));
     }
 

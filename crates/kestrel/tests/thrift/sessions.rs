@@ -99,7 +99,12 @@ fn a_get_that_does_not_wait_holds_up_what_a_half_closed_client_sent_behind_it() 
     let (a, b) = (connect(&server, &mut world), connect(&server, &mut world));
     let expires = Some(When::At(Millis(world.now.0 + 10)));
     for _ in 0..2500 {
-        world.broker.turn(world.now).add(b"q", b"x"[..].into(), expires).expect("there is room");
+        world
+            .broker
+            .turn(world.now)
+            .add(b"q", b"x"[..].into(), expires)
+            .value
+            .expect("there is room");
     }
     world.now.0 += 11;
     world.send_first(a, &[get("q", 1, 0, 0), put("r", &[b"y"])].concat());
@@ -116,7 +121,12 @@ fn a_get_that_does_not_wait_keeps_nothing_from_a_client_that_goes() {
     ask(&mut world, client, &put("q", &[b"lives"]));
     let expires = Some(When::At(Millis(world.now.0 + 10)));
     for _ in 0..2500 {
-        world.broker.turn(world.now).add(b"q", b"x"[..].into(), expires).expect("there is room");
+        world
+            .broker
+            .turn(world.now)
+            .add(b"q", b"x"[..].into(), expires)
+            .value
+            .expect("there is room");
     }
     world.now.0 += 11;
     world.send_first(client, &get("q", 2, 0, 0));

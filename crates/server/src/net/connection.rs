@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use broker::{Dialect, Event, Outbox, Position, Progress, SessionId, Turn};
+use broker::{Answer, Dialect, Event, Outbox, Position, Progress, SessionId, Turn};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use tokio::io::unix::AsyncFd;
@@ -710,7 +710,7 @@ impl Dialect for NoSession {
         Progress::default()
     }
 
-    fn event(&mut self, _event: Event, _turn: &mut Turn<'_>, _outbox: &mut Outbox) {}
+    fn event(&mut self, _event: Answer<Event>, _turn: &mut Turn<'_>, _outbox: &mut Outbox) {}
 
     fn end_of_input(&mut self, _turn: &mut Turn<'_>, _outbox: &mut Outbox) {}
 

@@ -236,10 +236,11 @@ mod tests {
                 body: b"x"[..].into(),
                 foreground: false,
             };
-            turn.submit(session, b"q", submit).expect("there is room").0
+            turn.submit(session, b"q", submit).value.expect("there is room")
         });
         drop(turn);
-        let states = || id.map(|id| broker.turn(clock.now()).job_status(id).unwrap().0.facts.state);
+        let states =
+            || id.map(|id| broker.turn(clock.now()).job_status(id).value.unwrap().facts.state);
         look_at(&mut watch, 50);
         assert_eq!(states(), [State::Delayed; 2]);
         look_at(&mut watch, 3_600_000);

@@ -7,7 +7,7 @@
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use broker::{Position, SessionId};
+use broker::{Answer, SessionId};
 use tokio::sync::{Notify, oneshot};
 
 use crate::config::Config;
@@ -105,12 +105,12 @@ impl Reloader {
             tracing::info!("policies reloaded: {} tables", policies.0.len());
         }
         let mut turn = shared.broker.turn(shared.clock.now());
-        let after = policies.map_or_else(Position::default, |rules| turn.set_policies(rules));
+        let reloaded = policies.map_or(Answer::at_once(()), |rules| turn.set_policies(rules));
         let mut clients = Vec::new();
         for requester in requesters {
             match requester {
                 ReloadRequester::Signal => {}
-                ReloadRequester::Session(session) => turn.tell_reloaded(session, after),
+                ReloadRequester::Session(session) => turn.tell_reloaded(session, reloaded),
                 ReloadRequester::Admin(waiting) => clients.push(waiting),
             }
         }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use broker::{Broker, Event, Millis, Missing, SessionId};
+use broker::{Answer, Broker, Event, Millis, Missing, SessionId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use tokio::time::Sleep;
@@ -102,7 +102,7 @@ pub(crate) struct IoThread {
     opening: Vec<u32>,
     /// Bytes that were read: connection, and its part of the buffer.
     batch: Vec<(u32, Range<usize>)>,
-    events: VecDeque<(SessionId, Event)>,
+    events: VecDeque<(SessionId, Answer<Event>)>,
     /// Connections with held-back commands, which wait for other connections or for replies to be
     /// sent.
     resumed: Vec<u32>,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use broker::{Dialect, Event, Mailbox, Millis, SessionId, Turn};
+use broker::{Answer, Dialect, Event, Mailbox, Millis, SessionId, Turn};
 use origin::Reach;
 use rustls::ServerConfig;
 use tokio::time::Sleep;
@@ -86,7 +86,7 @@ pub(crate) struct Inbox {
     wakeup: Wakeup,
     /// Connections whose sockets became ready.
     ready: Mutex<Vec<u32>>,
-    events: Mutex<Vec<(SessionId, Event)>>,
+    events: Mutex<Vec<(SessionId, Answer<Event>)>>,
     arrivals: Mutex<Vec<Arrival>>,
     /// Whether the log released more positions, or failed.
     release: ReleaseWatch,
@@ -189,7 +189,7 @@ impl Inbox {
     }
 
     /// Adds the events to those taken before.
-    pub(crate) fn take_events(&self, into: &mut VecDeque<(SessionId, Event)>) {
+    pub(crate) fn take_events(&self, into: &mut VecDeque<(SessionId, Answer<Event>)>) {
         into.extend(lock(&self.events).drain(..));
     }
 
@@ -243,7 +243,7 @@ impl Inbox {
 }
 
 impl Mailbox for Inbox {
-    fn deliver(&self, session: SessionId, event: Event) {
+    fn deliver(&self, session: SessionId, event: Answer<Event>) {
         lock(&self.events).push((session, event));
         self.wake();
     }

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use broker::{Event, Mailbox, Millis, SessionId};
+use broker::{Answer, Event, Mailbox, Millis, SessionId};
 
 /// The messages that one simulated I/O thread received.
 #[derive(Debug, Default)]
 pub(crate) struct MailboxContents {
-    pub(crate) events: VecDeque<(SessionId, Event)>,
+    pub(crate) events: VecDeque<(SessionId, Answer<Event>)>,
     pub(crate) alarm: Option<Millis>,
     /// Replies that the session held back can leave.
     pub(crate) released: bool,
@@ -24,7 +24,7 @@ impl SimMailbox {
 }
 
 impl Mailbox for SimMailbox {
-    fn deliver(&self, session: SessionId, event: Event) {
+    fn deliver(&self, session: SessionId, event: Answer<Event>) {
         self.open().events.push_back((session, event));
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use beanstalk::{Listener, ProcessorTime, ServerInfo};
-use broker::{Broker, Dialect, Event, Millis, SessionId, Turn};
+use broker::{Answer, Broker, Dialect, Event, Millis, SessionId, Turn};
 
 use super::mailbox::SimMailbox;
 use crate::plan::Plan;
@@ -20,7 +20,7 @@ pub(crate) struct Process {
     gearman: Arc<gearman::Server>,
     kestrel: Arc<kestrel::Server>,
     pub(crate) mailboxes: Vec<Arc<SimMailbox>>,
-    pub(crate) events: Vec<VecDeque<(SessionId, Event)>>,
+    pub(crate) events: Vec<VecDeque<(SessionId, Answer<Event>)>>,
     /// The first id that this process deals.
     pub(crate) first_id: u64,
     /// When the server's timer fires.

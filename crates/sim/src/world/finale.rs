@@ -88,9 +88,9 @@ impl World {
     /// put.
     fn lift_restrictions(&mut self) -> Checked {
         self.with_turn(|world, turn| {
-            turn.set_policies(Rules::default());
+            let _ = turn.set_policies(Rules::default());
             world.oracle.policies_changed(&Rules::default());
-            turn.set_status(Status::Up, 0);
+            let _ = turn.set_status(Status::Up, 0);
             if world.is_modelled() {
                 world.model.set_policies(&Rc::default());
                 world.model.set_status(UP);

@@ -151,8 +151,8 @@ impl World {
             link.is_open = !link.session.finished();
             return Ok(());
         }
-        let status = |id| turn.job_status(JobId(id)).ok();
-        let buries = |id| status(id).map(|(status, _)| status.facts.counters.buries);
+        let status = |id| turn.job_status(JobId(id)).value.ok();
+        let buries = |id| status(id).map(|status| status.facts.counters.buries);
         let mut observed = Observed::new(&answer.bytes, &buries);
         model(&mut self.model, place, &mut observed)
             .and_then(|()| observed.end())
@@ -195,7 +195,7 @@ impl World {
             return Ok(());
         };
         self.trace.note(format_args!("{} has an event", self.links[index].number));
-        self.summary.long_clearings += u64::from(matches!(event, Event::Cleared(_)));
+        self.summary.long_clearings += u64::from(matches!(event.value, Event::Cleared));
         let event = |session: &mut dyn Dialect, turn: &mut Turn<'_>, outbox: &mut Outbox| {
             turn.begin_slice();
             session.event(event, turn, outbox);

@@ -1,6 +1,6 @@
 //! Breaks promises of the server and of the way to it, if the run asks for it.
 
-use broker::{Event, JobId, Turn};
+use broker::{Answer, Event, JobId, Turn};
 
 use super::World;
 use crate::Sabotage;
@@ -12,11 +12,12 @@ const WRONG_BY_MS: u64 = 700;
 impl World {
     /// Loses, doubles or swaps events on their way.
     pub(crate) fn sabotage_events(&mut self) {
-        let is_end = |event: &Event| matches!(event, Event::News { news, .. } if news.is_end());
+        let is_news = |event: &Answer<Event>| matches!(event.value, Event::News { .. });
+        let is_end = |event: &Answer<Event>| matches!(&event.value, Event::News { news, .. } if news.is_end());
         for events in &mut self.process.events {
             match self.options.sabotage {
                 Sabotage::LostWakeUps => {
-                    events.retain(|(_, event)| !matches!(event, Event::WorkToDo));
+                    events.retain(|(_, event)| !matches!(event.value, Event::WorkToDo));
                 }
                 Sabotage::LostEnds => events.retain(|(_, event)| !is_end(event)),
                 Sabotage::DoubledEnds => {
@@ -26,8 +27,10 @@ impl World {
                 }
                 Sabotage::DisorderedNews => {
                     let newest = events.make_contiguous().last_chunk_mut();
-                    if let Some([(one, Event::News { .. }), (other, Event::News { .. })]) = newest
+                    if let Some([(one, first), (other, second)]) = newest
                         && one == other
+                        && is_news(first)
+                        && is_news(second)
                     {
                         let last = events.len() - 1;
                         events.swap(last - 1, last);
@@ -67,7 +70,7 @@ impl World {
             .filter(|(_, job)| job.queue.contains('+') && is_in_parent((&job.queue, &job.body)));
         for (id, _) in copies {
             // The job can be gone already.
-            turn.cancel(JobId(*id)).ok();
+            let _ = turn.cancel(JobId(*id));
         }
     }
 
@@ -82,18 +85,18 @@ impl World {
             match self.options.sabotage {
                 Sabotage::ShortLeases => {
                     for link in self.links.iter().filter(|link| link.is_open) {
-                        turn.give_back(link.id, id, 0, 0).ok();
+                        let _ = turn.give_back(link.id, id, 0, 0);
                     }
                 }
                 Sabotage::WrongOrder => {
                     let thief = turn.open_session(0);
-                    if job.state == State::Ready && turn.take_job(thief, id).is_ok() {
-                        turn.give_back(thief, id, u32::MAX, 0).ok();
+                    if job.state == State::Ready && turn.take_job(thief, id).value.is_ok() {
+                        let _ = turn.give_back(thief, id, u32::MAX, 0);
                     }
                     turn.close_session(thief);
                 }
-                Sabotage::RestlessJobs => drop(turn.kick_job(id).ok()),
-                Sabotage::LostJobs => drop(turn.cancel(id).ok()),
+                Sabotage::RestlessJobs => drop(turn.kick_job(id)),
+                Sabotage::LostJobs => drop(turn.cancel(id)),
                 _ => {}
             }
         }
@@ -104,7 +107,7 @@ impl World {
         if self.options.sabotage == Sabotage::TakesAlong {
             let watched = self.model.jobs.iter().filter(|(_, job)| job.watchers.contains(&place));
             for (id, _) in watched {
-                turn.cancel(JobId(*id)).expect("it is there");
+                turn.cancel(JobId(*id)).value.expect("it is there");
             }
         }
     }

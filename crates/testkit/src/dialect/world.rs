@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Result, ensure};
 use broker::{
-    Broker, Dialect, EngineSetup, Event, Mailbox, Millis, Outbox, Progress, SessionId, Turn,
+    Answer, Broker, Dialect, EngineSetup, Event, Mailbox, Millis, Outbox, Progress, SessionId, Turn,
 };
 
 use crate::conformance::wire::{ConnectionId, Received, Wire};
@@ -52,10 +52,10 @@ impl std::fmt::Debug for Connection {
 
 /// Events from the broker.
 #[derive(Debug, Default)]
-struct Events(Mutex<VecDeque<(SessionId, Event)>>);
+struct Events(Mutex<VecDeque<(SessionId, Answer<Event>)>>);
 
 impl Mailbox for Events {
-    fn deliver(&self, session: SessionId, event: Event) {
+    fn deliver(&self, session: SessionId, event: Answer<Event>) {
         self.0.lock().expect("no holder panics").push_back((session, event));
     }
 
@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    fn deliver(&mut self, session: SessionId, event: Event) {
+    fn deliver(&mut self, session: SessionId, event: Answer<Event>) {
         let receiver = self.connections.iter().position(|c| c.id == session);
         let index = receiver.expect("events are for sessions that were opened");
         let connection = &mut self.connections[index];

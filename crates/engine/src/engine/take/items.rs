@@ -1,8 +1,8 @@
 //! Items: jobs that are read from one queue by its name. Also the counts of reads, and the
 //! statistics of such queues.
 
-use crate::effects::{Effects, News};
-use crate::engine::{Engine, Handout, Take};
+use crate::effects::{Effects, Handout, News};
+use crate::engine::{Engine, Take};
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::policy::Name;
 

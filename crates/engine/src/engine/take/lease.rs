@@ -1,7 +1,7 @@
 //! Leases: where each lease begins, is renewed, moves to another session, and ends.
 
-use crate::effects::{Effects, News, Record};
-use crate::engine::{Engine, Handout, NotFound};
+use crate::effects::{Effects, Handout, News, Record};
+use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, SessionId};
 use crate::jobs::{Lease, State};
 use crate::sessions::{NEVER, ReturnOrder, Session};

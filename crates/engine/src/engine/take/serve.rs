@@ -2,7 +2,7 @@
 //! queue that can hand out again serves its line.
 
 use crate::effects::{Effects, Event};
-use crate::engine::{Engine, Handout};
+use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::limits::SERVING_REST_MS;
 use crate::queues::{Pause, PauseReason};
@@ -51,8 +51,8 @@ impl Engine {
             return self.serve_reader(slot, session, how, effects);
         }
         self.stop_waiting(session);
-        let Handout { job, id, lease, body } = self.lease(slot, session, None, effects);
-        effects.events.push((session, Event::Granted { job, id, lease, body }));
+        let handout = self.lease(slot, session, None, effects);
+        effects.events.push((session, Event::Granted(handout)));
         true
     }
 
@@ -99,7 +99,7 @@ impl Engine {
     ) -> bool {
         self.stop_waiting(waiter);
         self.count_hit(self.jobs[slot].queue());
-        let Handout { job, id, lease, body } = match how {
+        let handout = match how {
             ReadMode::Peek => {
                 let body = self.jobs[slot].body().clone();
                 effects.events.push((waiter, Event::Peeked { job: slot, body }));
@@ -108,7 +108,7 @@ impl Engine {
             ReadMode::Finish => self.hand_to_reader(slot, waiter, None, effects),
             ReadMode::Open { limit_ms } => self.open_read(slot, waiter, limit_ms, effects),
         };
-        effects.events.push((waiter, Event::Granted { job, id, lease, body }));
+        effects.events.push((waiter, Event::Granted(handout)));
         true
     }
 }

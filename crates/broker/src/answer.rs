@@ -1,0 +1,62 @@
+//! The shape of what the broker says: a value, and the position that a reply made from it waits for.
+
+pub use engine::NotFound;
+
+use crate::Position;
+
+/// The answer to a request, or an event for a session, with the position that it depends on.
+///
+/// A reply that is made from the value must not be sent before [`crate::Broker::released`] has
+/// reached `after`: pass it to [`crate::Outbox::reply`]. That holds for every value, denials
+/// included: a client may act on "not found", so what ended the job must be durable, too.
+///
+/// Some requests can begin to wait. Then the value says so ([`crate::Take::Waiting`] and so on),
+/// there is nothing to reply yet, and an [`crate::Event`] will come.
+#[must_use = "the reply waits for the position"]
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Answer<T> {
+    /// What to reply.
+    pub value: T,
+    /// When the reply can be sent.
+    pub after: Position,
+}
+
+impl<T> Answer<T> {
+    /// An answer that depends on everything up to this position.
+    pub fn new(value: T, after: Position) -> Self {
+        Self { value, after }
+    }
+
+    /// An answer that depends on nothing in the log.
+    pub fn at_once(value: T) -> Self {
+        Self { value, after: Position::NONE }
+    }
+
+    /// The same answer in other words.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Answer<U> {
+        Answer { value: change(self.value), after: self.after }
+    }
+}
+
+/// Why a change was refused. Nothing has changed.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// The job or queue does not exist, or the job has the wrong state or holder.
+    #[error("not found")]
+    NotFound,
+    /// The log has no room for it. Finishing jobs makes room.
+    #[error("the log has no room")]
+    LogFull,
+}
+
+impl From<NotFound> for Refusal {
+    fn from(NotFound: NotFound) -> Self {
+        Self::NotFound
+    }
+}
+
+/// The server's status refuses reads, or the queue cannot be created: see
+/// [`crate::Turn::admits_child`].
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("this queue cannot be read now")]
+pub struct Blocked;
