@@ -52,7 +52,7 @@ impl Session {
             Command::PeekDelayed => self.peek_used(State::Delayed, turn, outbox),
             Command::PeekBuried => self.peek_used(State::Buried, turn, outbox),
             Command::Kick { bound } => self.kick(bound, turn, outbox),
-            Command::KickJob(id) => kick_job(id, turn, outbox),
+            Command::KickJob(id) => self.kick_job(id, turn, outbox),
             Command::Stats => self.stats(turn, outbox),
             Command::StatsJob(id) => self.stats_job(id, turn, outbox),
             Command::StatsTube(name) => self.stats_tube(name, turn, outbox),
@@ -106,7 +106,7 @@ impl Session {
             turn.skip_job_id();
             return outbox.reply(AT_ONCE, reply::EXPECTED_CRLF);
         };
-        let Answer { value, after } = turn.put(self.id, job, Body::from(body));
+        let Answer { value, after } = turn.caller(self.id).put(job, Body::from(body));
         match value {
             Ok(id) => outbox.reply(after, Numbers::one(b"INSERTED", id.0).bytes()),
             Err(refusal) => {
@@ -121,25 +121,25 @@ impl Session {
         if !turn.admits_queue(name) {
             return outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY);
         }
-        turn.use_queue(self.id, name);
+        turn.caller(self.id).use_queue(name);
         reply_using(name, outbox);
     }
 
     fn watch(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.watch.add_one();
         let is_one_too_many =
-            self.watched_tubes >= WATCHED_TUBES_MAX && !turn.watches(self.id, name);
+            self.watched_tubes >= WATCHED_TUBES_MAX && !turn.caller(self.id).watches(name);
         let watched = self.watched_tubes as usize;
-        if is_one_too_many || !turn.admits_watch(self.id, watched, name) {
+        if is_one_too_many || !turn.caller(self.id).admits_watch(watched, name) {
             return outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY);
         }
-        let count = turn.watch(self.id, name);
+        let count = turn.caller(self.id).watch(name);
         self.reply_watching(count, outbox);
     }
 
     fn ignore(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.ignore.add_one();
-        match turn.ignore(self.id, name) {
+        match turn.caller(self.id).ignore(name) {
             Some(count) => self.reply_watching(count, outbox),
             None => outbox.reply(AT_ONCE, reply::NOT_IGNORED),
         }
@@ -155,7 +155,7 @@ impl Session {
         // COMPAT(beanstalkd): a half-closed connection does not wait; case
         // half-close-then-empty-reserve-times-out.
         let patience = if self.is_input_ended() { Patience::None } else { patience };
-        let Answer { value, after } = turn.take(self.id, patience);
+        let Answer { value, after } = turn.caller(self.id).take(patience);
         match value {
             Take::Granted(handout) => reply::reserved(&handout, after, outbox),
             Take::Nothing(_) => outbox.reply(after, reply::TIMED_OUT),
@@ -166,7 +166,7 @@ impl Session {
     }
 
     fn reserve_job(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        let Answer { value, after } = turn.take_job(self.id, id);
+        let Answer { value, after } = turn.caller(self.id).take_job(id);
         match value {
             Ok(handout) => {
                 self.become_worker();
@@ -185,7 +185,7 @@ impl Session {
 
     fn delete(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.delete.add_one();
-        reply_done(turn.finish(self.id, id), reply::DELETED, outbox);
+        reply_done(turn.caller(self.id).finish(id), reply::DELETED, outbox);
     }
 
     fn release(
@@ -197,24 +197,24 @@ impl Session {
         outbox: &mut Outbox,
     ) {
         self.server().counters.release.add_one();
-        let outcome = turn.give_back(self.id, id, priority, delay_s);
+        let outcome = turn.caller(self.id).give_back(id, priority, delay_s);
         reply_outcome(outcome, reply::RELEASED, reply::OUT_OF_MEMORY, outbox);
     }
 
     fn bury(&mut self, id: JobId, priority: u32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.bury.add_one();
-        let outcome = turn.bury(self.id, id, priority);
+        let outcome = turn.caller(self.id).bury(id, priority);
         reply_outcome(outcome, reply::BURIED, reply::INTERNAL_ERROR, outbox);
     }
 
     fn touch(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.touch.add_one();
-        reply_done(turn.touch(self.id, id), reply::TOUCHED, outbox);
+        reply_done(turn.caller(self.id).touch(id), reply::TOUCHED, outbox);
     }
 
     fn peek(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.peek.add_one();
-        reply_found(turn.peek(id), outbox);
+        reply_found(turn.caller(self.id).peek(id), outbox);
     }
 
     fn peek_used(&mut self, state: State, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -225,17 +225,23 @@ impl Session {
             State::Buried => counters.peek_buried.add_one(),
             State::Leased => {}
         }
-        reply_found(turn.peek_used(self.id, state), outbox);
+        reply_found(turn.caller(self.id).peek_used(state), outbox);
     }
 
     fn kick(&mut self, bound: u32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.kick.add_one();
-        let Answer { value, after } = turn.kick(self.id, u64::from(bound));
+        let Answer { value, after } = turn.caller(self.id).kick(u64::from(bound));
         match value {
             Ok(Kick::Done(count)) => reply::kicked(count, after, outbox),
             Ok(Kick::Waiting) => self.waiting = Waiting::Kick,
             Err(refusal) => outbox.reply(after, refused(refusal, reply::OUT_OF_MEMORY)),
         }
+    }
+
+    /// No statistics count it.
+    fn kick_job(&self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let outcome = turn.caller(self.id).kick_job(id);
+        reply_outcome(outcome, reply::KICKED, reply::OUT_OF_MEMORY, outbox);
     }
 
     fn stats(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -274,13 +280,13 @@ impl Session {
 
     fn list_tube_used(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.list_tube_used.add_one();
-        reply_using(turn.used_queue(self.id), outbox);
+        reply_using(turn.caller(self.id).used_queue(), outbox);
     }
 
     fn list_tubes_watched(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.list_tubes_watched.add_one();
         turn.count_work(self.watched_tubes as usize);
-        reply_text(AT_ONCE, &stats_text::list(turn.watched(self.id)), outbox);
+        reply_text(AT_ONCE, &stats_text::list(turn.caller(self.id).watched()), outbox);
     }
 
     fn pause_tube(&mut self, pause: &Pause<'_>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -288,13 +294,8 @@ impl Session {
         if !is_tube_name(pause.name) {
             return outbox.reply(AT_ONCE, reply::BAD_FORMAT);
         }
-        reply_done(turn.pause(pause.name, pause.seconds), reply::PAUSED, outbox);
+        reply_done(turn.caller(self.id).pause(pause.name, pause.seconds), reply::PAUSED, outbox);
     }
-}
-
-/// `kick-job` does not depend on the connection, and no statistics count it.
-fn kick_job(id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-    reply_outcome(turn.kick_job(id), reply::KICKED, reply::OUT_OF_MEMORY, outbox);
 }
 
 /// Replies to a command that needs no room in the log.

@@ -247,7 +247,7 @@ impl Dialect for Session {
                 // COMPAT(beanstalkd): a half-closed connection does not wait; cases
                 // half-close-while-waiting, half-close-then-empty-reserve-times-out. If a job was
                 // granted at the same moment, its event is on the way and answers the reserve.
-                let waited = turn.cancel_wait(self.id);
+                let waited = turn.caller(self.id).cancel_wait();
                 if waited.value {
                     self.waiting = Waiting::Nothing;
                     outbox.reply(waited.after, reply::TIMED_OUT);

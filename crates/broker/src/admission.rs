@@ -6,6 +6,7 @@ pub(crate) mod queue_limit;
 
 use engine::{Engine, Refused};
 
+use crate::broker::Shared;
 use crate::core::Core;
 use crate::{Answer, Turn};
 
@@ -38,23 +39,49 @@ pub enum PutRefusal {
     Draining,
 }
 
+/// # Admission, before a request
 impl Turn<'_> {
+    /// Whether to collect a body of this length. If the limit of memory would refuse the job,
+    /// returns false and counts it as refused.
+    pub fn admits_body(&self, body_bytes: usize) -> bool {
+        self.shared.admits_body(&self.core, body_bytes)
+    }
+
+    /// Whether a client can refer to this queue. Returns false if that would create a queue beyond
+    /// the limit of queues or memory. Must be called before a queue is used, watched or created;
+    /// puts check it themselves.
+    pub fn admits_queue(&self, name: &[u8]) -> bool {
+        self.shared.admits_queue(&self.core, name)
+    }
+
+    /// Whether a queue of items of this name exists or can be created. A queue has at most
+    /// [`engine::limits::CHILDREN_MAX`] fan-out children that rules do not name.
+    pub fn admits_child(&self, queue: &[u8]) -> bool {
+        self.core.engine.admits_child(queue)
+    }
+
+    /// Whether puts are refused because the server drains.
+    pub fn draining(&self) -> bool {
+        self.shared.draining()
+    }
+}
+
+impl Shared {
     /// Checks a job with a body of this length before anything changes. `is_logged` says whether
     /// the job goes to the log, and so needs room there.
     pub(crate) fn admit(
         &self,
+        core: &Core,
         body_bytes: usize,
         is_logged: impl FnOnce(&Engine) -> bool,
     ) -> Result<(), PutRefusal> {
-        let core = &*self.core;
         if self.draining() {
             return Err(PutRefusal::Draining);
         }
         if core.engine.writes_blocked() {
             return Err(PutRefusal::WritesBlocked);
         }
-        if !self.has_memory_for(body_bytes) {
-            self.shared.memory.count_refusal();
+        if !self.admits_body(core, body_bytes) {
             return Err(PutRefusal::MemoryFull);
         }
         let has_no_room = core.ledger.log.as_ref().is_some_and(|log| !log.admits_put(body_bytes));
@@ -63,21 +90,18 @@ impl Turn<'_> {
         }
         Ok(())
     }
-}
 
-impl Turn<'_> {
-    /// Whether to collect a body of this length. If the limit of memory would refuse the job,
-    /// returns false and counts it as refused.
-    pub fn admits_body(&self, body_bytes: usize) -> bool {
-        let has_memory = self.has_memory_for(body_bytes);
+    /// Whether a body of this length fits into the limit of memory. Otherwise counts it as refused.
+    fn admits_body(&self, core: &Core, body_bytes: usize) -> bool {
+        let has_memory = self.has_memory_for(core, body_bytes);
         if !has_memory {
-            self.shared.memory.count_refusal();
+            self.memory.count_refusal();
         }
         has_memory
     }
 
-    pub(crate) fn has_memory_for(&self, body_bytes: usize) -> bool {
-        self.shared.memory.admits(self.core.memory_bytes(), body_bytes)
+    fn has_memory_for(&self, core: &Core, body_bytes: usize) -> bool {
+        self.memory.admits(core.memory_bytes(), body_bytes)
     }
 }
 

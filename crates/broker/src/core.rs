@@ -206,14 +206,17 @@ mod tests {
         let broker = durable_broker();
         let mut turn = broker.turn(NOW);
         let session = turn.open_session(0);
-        let id =
-            turn.put(session, NewJob::default(), b"x"[..].into()).value.expect("there is room");
+        let id = turn
+            .caller(session)
+            .put(NewJob::default(), b"x"[..].into())
+            .value
+            .expect("there is room");
         assert!(appended(&turn));
         drop(turn);
         let mut turn = broker.turn(NOW);
-        let taken = turn.take(session, Patience::None);
+        let taken = turn.caller(session).take(Patience::None);
         assert!(matches!(taken.value, Take::Granted(_)) && !appended(&turn));
-        turn.finish(session, id).value.expect("it is held");
+        turn.caller(session).finish(id).value.expect("it is held");
         assert!(appended(&turn));
     }
 
@@ -240,8 +243,11 @@ mod tests {
         let broker = durable_broker();
         let mut turn = broker.turn(NOW);
         let session = turn.open_session(0);
-        let id =
-            turn.put(session, NewJob::default(), b"x"[..].into()).value.expect("there is room");
+        let id = turn
+            .caller(session)
+            .put(NewJob::default(), b"x"[..].into())
+            .value
+            .expect("there is room");
         let slot = turn.core.engine.slot(id).expect("it is there");
         turn.core.ledger.locations.remove(slot);
     }

@@ -287,7 +287,7 @@ impl Store {
     /// Removes a queue with all its jobs, and ends all waits for it.
     pub fn remove_queue(&self, name: &str) -> Result<(), Error> {
         let session = self.turn().open_reader_session(self.mailbox);
-        let removal = self.turn().remove_queue(session, name.as_bytes());
+        let removal = self.turn().caller(session).remove_queue(name.as_bytes());
         let removed = self.finish_clearing(session, removal);
         self.end(session);
         removed
@@ -330,7 +330,13 @@ impl Store {
 
     /// Looks at a job in any state and any queue.
     pub fn peek(&self, id: JobId) -> Result<Peeked, Error> {
-        let peeked = self.turn().peek(id);
+        let peeked = {
+            let mut turn = self.turn();
+            let session = turn.open_reader_session(self.mailbox);
+            let peeked = turn.caller(session).peek(id);
+            turn.close_session(session);
+            peeked
+        };
         Ok(self.wait_released(peeked)??)
     }
 

@@ -453,14 +453,14 @@ mod tests {
         let strict = Setting::Sync(Some(QueueSync::Always));
         let _ = turn.set_policies(Rules(vec![Rule::new(["q"], [strict])]));
         let session = turn.open_session(0);
-        turn.use_queue(session, b"q");
-        turn.put(session, NewJob::default(), b"x"[..].into()).value.expect("there is room");
+        turn.caller(session).use_queue(b"q");
+        turn.caller(session).put(NewJob::default(), b"x"[..].into()).value.expect("there is room");
         let asked = |turn: &crate::Turn<'_>| turn.core.ledger.asks.durable.get();
         assert!(asked(&turn) > 0, "the put must become durable");
         drop(turn);
         broker.commit_step(NOW).expect("the disk works");
-        let turn = broker.turn(NOW);
-        let peeked = turn.peek_used(session, State::Ready);
+        let mut turn = broker.turn(NOW);
+        let peeked = turn.caller(session).peek_used(State::Ready);
         assert!(peeked.after.is_reached(broker.released()) && asked(&turn) == 0, "it is");
     }
 }

@@ -29,7 +29,10 @@ fn leave_log_of_later(folder: &std::path::Path) {
     let disk = Arc::new(log::PosixDisk::new(folder).expect("the folder can be used"));
     let options = Options::without_threads(disk, Settings::default());
     let broker = Broker::open(options, later).expect("the folder is empty").0;
-    let _ = broker.turn(later).create_queue(b"q");
+    let mut turn = broker.turn(later);
+    let session = turn.open_session(0);
+    let _ = turn.caller(session).create_queue(b"q");
+    drop(turn);
     broker.close(later).expect("the disk works");
 }
 
@@ -98,8 +101,8 @@ fn a_sync_that_a_policy_asks_for_is_not_late_although_the_clock_was_set_back() {
     let _ = turn
         .set_policies(Rules(vec![Rule::new(["q"], [Setting::Sync(Some(QueueSync::Every(50)))])]));
     let session = turn.open_session(0);
-    turn.use_queue(session, b"q");
-    let put = turn.put(session, NewJob::default(), b"x"[..].into()).after;
+    turn.caller(session).use_queue(b"q");
+    let put = turn.caller(session).put(NewJob::default(), b"x"[..].into()).after;
     drop(turn);
     let Some(Missing::Written(at)) = put.missing(Position::NONE) else { panic!("{put:?}") };
     wall_ms.fetch_add(60, Ordering::SeqCst);
@@ -158,7 +161,7 @@ impl Server {
         let mut turn = self.broker().turn(self.now);
         let session = turn.open_session(0);
         let job = NewJob { delay_s, ..NewJob::default() };
-        turn.put(session, job, b"x"[..].into()).value.expect("there is room")
+        turn.caller(session).put(job, b"x"[..].into()).value.expect("there is room")
     }
 
     /// Puts a job that is due when the wall clock shows this time.
@@ -173,31 +176,34 @@ impl Server {
         let (unique, reducer) = (&b""[..], &b""[..]);
         let body = b"x"[..].into();
         let submit = Submit { priority: 1, due, unique, reducer, body, foreground: false };
-        turn.submit(session, b"q", submit).value.expect("there is room")
+        turn.caller(session).submit(b"q", submit).value.expect("there is room")
+    }
+
+    fn add(&self, queue: &[u8], expires: Option<When>) {
+        let mut turn = self.broker().turn(self.now);
+        let session = turn.open_session(0);
+        let added = turn.caller(session).add(queue, b"x"[..].into(), expires);
+        added.value.expect("there is room");
     }
 
     /// Adds an item that expires when the wall clock shows this time.
     fn add_until(&self, wall: Millis) {
-        let mut turn = self.broker().turn(self.now);
-        let expires = Some(When::Wall(wall));
-        turn.add(b"items", b"x"[..].into(), expires).value.expect("there is room");
+        self.add(b"items", Some(When::Wall(wall)));
     }
 
     /// Adds an item that expires after this many milliseconds.
     fn add_for(&self, millis: u64) {
-        let mut turn = self.broker().turn(self.now);
-        let expires = Some(When::At(Millis(self.now.0 + millis)));
-        turn.add(b"timed", b"x"[..].into(), expires).value.expect("there is room");
+        self.add(b"timed", Some(When::At(Millis(self.now.0 + millis))));
     }
 
     /// Puts a job and takes it for this many seconds.
     fn take(&self, ttr_s: u32) -> JobId {
         let mut turn = self.broker().turn(self.now);
         let session = turn.open_session(0);
-        turn.use_queue(session, b"taken");
+        turn.caller(session).use_queue(b"taken");
         let job = NewJob { ttr_s, ..NewJob::default() };
-        let id = turn.put(session, job, b"x"[..].into()).value.expect("there is room");
-        turn.take_job(session, id).value.expect("it is ready");
+        let id = turn.caller(session).put(job, b"x"[..].into()).value.expect("there is room");
+        turn.caller(session).take_job(id).value.expect("it is ready");
         id
     }
 
@@ -212,7 +218,8 @@ impl Server {
     fn look_at_item(&self) {
         let mut turn = self.broker().turn(self.now);
         let session = turn.open_reader_session(0);
-        let read = turn.read(session, b"items", ReadMode::Open { limit_ms: None }, Patience::None);
+        let read =
+            turn.caller(session).read(b"items", ReadMode::Open { limit_ms: None }, Patience::None);
         assert!(matches!(read.value, Ok(Take::Granted(_))), "{read:?}");
         turn.close_session(session);
     }
@@ -255,12 +262,7 @@ fn a_start_under_a_wrong_clock_moves_no_delay_and_the_next_one_is_right_again() 
         let rules = Rules(vec![Rule::new(["aging"], [Setting::AgeMax(Some(2 * HOUR_MS))])]);
         let _ = server.broker().turn(server.now).set_policies(rules);
         let id = server.put(3600);
-        server
-            .broker()
-            .turn(server.now)
-            .add(b"aging", b"x"[..].into(), None)
-            .value
-            .expect("there is room");
+        server.add(b"aging", None);
 
         server.start(wrong);
         let stopped_ms = server.broker().stopped_ms();
@@ -419,7 +421,7 @@ fn reclaimed_jobs_keep_their_wall_clock_times() {
         let id = server.put(0);
         let mut turn = server.broker().turn(server.now);
         let session = turn.open_session(0);
-        turn.finish(session, id).value.expect("no session holds it");
+        turn.caller(session).finish(id).value.expect("no session holds it");
         drop(turn);
         server.work();
     }
@@ -452,7 +454,7 @@ fn a_wall_clock_that_is_set_is_written_once_and_costs_memory_for_its_jobs_only()
         let with = used(&server);
         let mut turn = server.broker().turn(server.now);
         let session = turn.open_session(0);
-        turn.finish(session, id).value.expect("no session holds it");
+        turn.caller(session).finish(id).value.expect("no session holds it");
         turn.close_session(session);
         drop(turn);
         with - used(&server)

@@ -40,7 +40,7 @@ fn read(
     queue: &str,
     how: ReadMode,
 ) -> Answer<Option<Item>> {
-    let read = turn.read(session, queue.as_bytes(), how, Patience::None);
+    let read = turn.caller(session).read(queue.as_bytes(), how, Patience::None);
     read.map(|taken| taken.expect("it can be read").item())
 }
 
@@ -50,9 +50,21 @@ fn open_one(turn: &mut Turn<'_>, session: SessionId, queue: &str) -> LeaseId {
 }
 
 fn add(turn: &mut Turn<'_>, queue: &str, body: &str) -> Position {
-    let added = turn.add(queue.as_bytes(), body.as_bytes().into(), None);
+    let added = try_add(turn, queue.as_bytes(), body, None);
     added.value.expect("there is room");
     added.after
+}
+
+fn try_add(
+    turn: &mut Turn<'_>,
+    queue: &[u8],
+    body: &str,
+    expires: Option<When>,
+) -> Answer<Result<(), PutRefusal>> {
+    let session = turn.open_session(0);
+    let added = turn.caller(session).add(queue, body.as_bytes().into(), expires);
+    turn.close_session(session);
+    added
 }
 
 /// Takes all items of a queue.
@@ -80,10 +92,10 @@ fn a_child_more_than_a_parent_may_have_is_neither_made_nor_read() {
     for number in 0..limits::CHILDREN_MAX {
         add(&mut turn, &format!("p+{number}"), "1");
     }
-    let refused = turn.add(b"p+more", b"1"[..].into(), None);
+    let refused = try_add(&mut turn, b"p+more", "1", None);
     assert_eq!(refused.value, Err(PutRefusal::QueueFull));
     let reader = turn.open_reader_session(0);
-    let read = turn.read(reader, b"p+more", ReadMode::Finish, Patience::Endless);
+    let read = turn.caller(reader).read(b"p+more", ReadMode::Finish, Patience::Endless);
     assert!(matches!(read.value, Err(Blocked)));
     assert!(turn.item_stats(b"p+more").is_none());
     add(&mut turn, "p+0", "2");
@@ -99,8 +111,8 @@ fn open_reads_are_there_again_in_their_order_after_a_crash() {
         add(&mut turn, "q", body);
     }
     let leases = [(); 3].map(|()| open_one(&mut turn, session, "q"));
-    turn.confirm(session, leases[1]).value.expect("it is held");
-    turn.give_back_item(session, leases[2]).value.expect("it is held");
+    turn.caller(session).confirm(leases[1]).value.expect("it is held");
+    turn.caller(session).give_back_item(leases[2]).value.expect("it is held");
     drop(turn);
     let broker = crash(&disk, broker, true, NOW);
     assert!(broker.turn(NOW).item_queues().contains(&&b"q"[..]));
@@ -157,10 +169,8 @@ fn feed_children(disk: &log::FaultDisk) {
     drop(turn);
     for body in 0..10 {
         let before = broker.turn(NOW).log_stats().records_written;
-        let body_bytes = body.to_string().into_bytes().into();
-        let Answer { value: Ok(()), after } = broker.turn(NOW).add(b"p", body_bytes, None) else {
-            return;
-        };
+        let added = try_add(&mut broker.turn(NOW), b"p", &body.to_string(), None);
+        let Answer { value: Ok(()), after } = added else { return };
         let written = broker.turn(NOW).log_stats().records_written - before;
         assert!(written == 1 || body == 0, "{written} entries for one put");
         if broker.commit_step(NOW).is_err() || broker.prepare_step().is_err() {
@@ -184,7 +194,7 @@ fn children_are_children_still_after_a_crash_and_the_parent_need_not_be_there() 
     drop(turn);
     assert_eq!(drain(&broker, "p+a", NOW), ["1"]);
     let session = broker.turn(NOW).open_reader_session(0);
-    assert!(broker.turn(NOW).remove_queue(session, b"p+a").value == Clearing::Done);
+    assert!(broker.turn(NOW).caller(session).remove_queue(b"p+a").value == Clearing::Done);
     let broker = crash(&disk, broker, true, NOW);
     let mut turn = broker.turn(NOW);
     add(&mut turn, "p", "2");
@@ -200,7 +210,7 @@ fn an_expiry_outlives_a_crash_and_what_moved_is_in_one_queue() {
         turn.set_policies(rules([Rule::new(["q"], [Setting::ExpireTo(Some(b"old"[..].into()))])]));
     for (body, millis) in [("1", 10), ("2", 20)] {
         let expires = Some(When::At(Millis(NOW.0 + millis)));
-        turn.add(b"q", body.as_bytes().into(), expires).value.expect("there is room");
+        try_add(&mut turn, b"q", body, expires).value.expect("there is room");
     }
     drop(turn);
     let broker = crash(&disk, broker, true, NOW);
@@ -219,7 +229,7 @@ fn an_unlogged_expiry_happens_again_after_a_restart() {
     let disk = new_disk();
     let broker = open_at(&disk, NOW);
     let expires = Some(When::At(Millis(NOW.0 + 10)));
-    broker.turn(NOW).add(b"q", b"1"[..].into(), expires).value.expect("there is room");
+    try_add(&mut broker.turn(NOW), b"q", "1", expires).value.expect("there is room");
     broker.commit_step(NOW).expect("the disk works");
     let later = Millis(NOW.0 + 11);
     assert_eq!(broker.turn(later).item_stats(b"q").map(|stats| stats.expired), Some(1));
@@ -243,11 +253,11 @@ fn policies_and_the_status_are_in_force_again_before_anything_else() {
     let broker = crash(&disk, broker, true, NOW);
     let mut turn = broker.turn(NOW);
     assert_eq!((turn.policies(), turn.status()), (&policies, Status::ReadOnly));
-    assert!(turn.writes_blocked() && turn.add(b"q1", b""[..].into(), None).value.is_err());
+    assert!(turn.writes_blocked() && try_add(&mut turn, b"q1", "", None).value.is_err());
     assert_eq!(turn.set_policies(policies).after, Position::NONE, "nothing new");
     let _ = turn.set_status(Status::Up, 0);
     add(&mut turn, "alias", "1");
-    assert!(turn.add(b"q1", b""[..].into(), None).value.is_err(), "it is full");
+    assert!(try_add(&mut turn, b"q1", "", None).value.is_err(), "it is full");
     drop(turn);
     let broker = crash(&disk, broker, true, NOW);
     assert_eq!(broker.turn(NOW).status(), Status::Up);
@@ -270,7 +280,7 @@ fn items_of_a_queue_in_memory_end_with_the_process_and_wait_for_nothing() {
     assert!(item.value.is_some(), "it was fed");
     assert_eq!(item.after, Position::NONE);
     let lease = open_one(&mut turn, session, "m");
-    assert_eq!(turn.confirm(session, lease), Answer::at_once(Ok(())));
+    assert_eq!(turn.caller(session).confirm(lease), Answer::at_once(Ok(())));
     add(&mut turn, "m", "3");
     drop(turn);
     let broker = crash(&disk, broker, true, NOW);
@@ -360,8 +370,8 @@ fn a_job_that_moved_and_ended_in_one_turn_leaves_nothing_behind() {
     ]));
     let expires = Some(When::At(Millis(NOW.0 + 10)));
     for queue in [&b"q"[..], b"m"] {
-        for body in [&b"1"[..], b"2", b"3"] {
-            broker.turn(NOW).add(queue, body.into(), expires).value.expect("there is room");
+        for body in ["1", "2", "3"] {
+            try_add(&mut broker.turn(NOW), queue, body, expires).value.expect("there is room");
         }
     }
     let mut turn = broker.turn(NOW);
@@ -389,7 +399,7 @@ fn a_queue_is_empty_when_the_end_of_what_left_it_is_durable() {
     ]));
     for queue in [b"1", b"2"] {
         let expires = Some(When::At(Millis(NOW.0 + 10)));
-        broker.turn(NOW).add(queue, b"x"[..].into(), expires).value.expect("there is room");
+        try_add(&mut broker.turn(NOW), queue, "x", expires).value.expect("there is room");
     }
     broker.commit_step(NOW).expect("the disk works");
     // The item that arrives last drops the other one.
@@ -397,7 +407,8 @@ fn a_queue_is_empty_when_the_end_of_what_left_it_is_durable() {
     let mut turn = broker.turn(later);
     let session = turn.open_reader_session(0);
     for queue in [b"1", b"2"] {
-        let Answer { value, after } = turn.read(session, queue, ReadMode::Peek, Patience::None);
+        let Answer { value, after } =
+            turn.caller(session).read(queue, ReadMode::Peek, Patience::None);
         assert!(matches!(value, Ok(Take::Nothing(_))), "it expired");
         assert!(!after.is_reached(broker.released()), "a crash could bring it back");
     }
@@ -411,10 +422,10 @@ fn a_server_that_is_emptied_takes_no_new_items_and_gives_out_the_old_ones() {
     broker.drain();
     let mut turn = broker.turn(NOW);
     let session = turn.open_reader_session(0);
-    let refused = turn.add(b"q", b"new"[..].into(), None);
+    let refused = try_add(&mut turn, b"q", "new", None);
     assert_eq!(refused.value, Err(PutRefusal::Draining));
     let lease = open_one(&mut turn, session, "q");
-    turn.confirm(session, lease).value.expect("it is held");
-    assert!(turn.flush(session, b"q").value == Clearing::Done);
-    assert!(turn.remove_queue(session, b"q").value == Clearing::Done);
+    turn.caller(session).confirm(lease).value.expect("it is held");
+    assert!(turn.caller(session).flush(b"q").value == Clearing::Done);
+    assert!(turn.caller(session).remove_queue(b"q").value == Clearing::Done);
 }

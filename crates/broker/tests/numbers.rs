@@ -16,7 +16,7 @@ fn numbers_are_not_dealt_again_after_a_sync_that_took_long() {
     let put = |broker: &Broker| {
         let mut turn = broker.turn(NOW);
         let session = turn.open_session(0);
-        turn.put(session, NewJob::default(), b"x"[..].into()).value.expect("there is room")
+        turn.caller(session).put(NewJob::default(), b"x"[..].into()).value.expect("there is room")
     };
     let broker = open();
     // None of these changes is written, so nothing else holds the clients back.

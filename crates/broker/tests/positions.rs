@@ -20,23 +20,24 @@ fn a_denial_waits_for_the_end_of_a_queue_that_came_again() {
     let broker = durable_broker();
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
-    turn.use_queue(session, b"q");
-    let id = turn.put(session, NewJob::default(), b"x"[..].into()).value.expect("there is room");
-    turn.use_queue(session, b"default");
-    let Answer { value: Ok(()), after: finished } = turn.finish(session, id) else {
+    turn.caller(session).use_queue(b"q");
+    let id =
+        turn.caller(session).put(NewJob::default(), b"x"[..].into()).value.expect("there is room");
+    turn.caller(session).use_queue(b"default");
+    let Answer { value: Ok(()), after: finished } = turn.caller(session).finish(id) else {
         panic!("no session holds it")
     };
     assert!(turn.queue_stats(b"q").is_none(), "with its last job the queue is gone");
-    let denied = turn.pause(b"q", 9);
+    let denied = turn.caller(session).pause(b"q", 9);
     denied.value.expect_err("nothing is there");
     assert!(finished.is_reached(denied.after), "a crash could bring the job back");
     // Another queue takes its place in the tables.
-    turn.watch(session, b"other");
-    turn.use_queue(session, b"q");
-    let kicked = turn.kick(session, 9);
+    turn.caller(session).watch(b"other");
+    turn.caller(session).use_queue(b"q");
+    let kicked = turn.caller(session).kick(9);
     assert_eq!(kicked.value, Ok(Kick::Done(0)), "nothing is there");
     assert!(finished.is_reached(kicked.after), "a crash could bring the job back");
-    let Answer { value, after } = turn.peek_used(session, State::Ready);
+    let Answer { value, after } = turn.caller(session).peek_used(State::Ready);
     value.expect_err("nothing is there");
     assert!(finished.is_reached(after));
     drop(turn);
@@ -49,15 +50,15 @@ fn the_end_of_a_wait_is_reported_when_the_end_of_the_last_item_is_durable() {
     let broker = durable_broker();
     let mut turn = broker.turn(NOW);
     let (reader, waiter) = (turn.open_reader_session(0), turn.open_reader_session(0));
-    turn.add(b"q", b"x"[..].into(), None).value.expect("there is room");
+    turn.caller(reader).add(b"q", b"x"[..].into(), None).value.expect("there is room");
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let mut turn = broker.turn(NOW);
-    let taken = turn.read(reader, b"q", ReadMode::Finish, Patience::None);
+    let taken = turn.caller(reader).read(b"q", ReadMode::Finish, Patience::None);
     let Ok(Take::Finished { .. }) = taken.value else { panic!("it was just added") };
-    let waits = turn.read(waiter, b"q", ReadMode::Finish, Patience::Endless);
+    let waits = turn.caller(waiter).read(b"q", ReadMode::Finish, Patience::Endless);
     assert!(matches!(waits.value, Ok(Take::Waiting)));
-    let Answer { value: waited, after } = turn.cancel_wait(waiter);
+    let Answer { value: waited, after } = turn.caller(waiter).cancel_wait();
     drop(turn);
     assert!(waited && taken.after.is_reached(after), "a crash could bring the item back");
     assert!(!after.is_reached(broker.released()));
@@ -74,7 +75,7 @@ fn facts_of_a_job_leave_when_the_job_is_durable() {
         let body = b"x"[..].into();
         let submit =
             Submit { priority: 1024, due: None, unique: b"", reducer: b"", body, foreground };
-        turn.submit(client, b"f", submit)
+        turn.caller(client).submit(b"f", submit)
     };
     let (durable, watched) = (submit(false), submit(true));
     let progress = turn.work_progress(durable.value.expect("there is room"));
@@ -91,8 +92,8 @@ fn a_full_queue_is_reported_when_its_jobs_are_durable() {
     let broker = durable_broker();
     let mut turn = broker.turn(NOW);
     let client = turn.open_worker_session(0);
-    let _ = turn.create_queue(b"f");
-    turn.limit_queue(b"f", [1; 3]).value.expect("it exists");
+    let _ = turn.caller(client).create_queue(b"f");
+    turn.caller(client).limit_queue(b"f", [1; 3]).value.expect("it exists");
     let mut submit = || {
         let body = b"x"[..].into();
         let submit = Submit {
@@ -103,7 +104,7 @@ fn a_full_queue_is_reported_when_its_jobs_are_durable() {
             body,
             foreground: false,
         };
-        turn.submit(client, b"f", submit)
+        turn.caller(client).submit(b"f", submit)
     };
     let (first, second) = (submit(), submit());
     assert!(first.value.is_ok(), "one may be there");
@@ -120,18 +121,18 @@ fn the_end_of_a_foreground_job_waits_for_no_durable_one() {
         let body = b"x"[..].into();
         let submit =
             Submit { priority: 1024, due: None, unique: b"", reducer: b"", body, foreground };
-        turn.submit(client, b"f", submit).value.expect("there is room")
+        turn.caller(client).submit(b"f", submit).value.expect("there is room")
     };
     let (durable, watched) = (submit(false), submit(true));
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let mut turn = broker.turn(NOW);
-    turn.register(worker, b"f", None);
+    turn.caller(worker).register(b"f", None);
     for id in [durable, watched] {
-        let grabbed =
-            turn.take_registered(worker, GrabOrder::NewestFirst).value.expect("it is ready");
-        assert_eq!(grabbed.handout.id, id);
-        turn.complete(worker, id, &News::Fail).value.expect("it is held");
+        let mut caller = turn.caller(worker);
+        let taken = caller.take_registered(GrabOrder::NewestFirst).value.expect("it is ready");
+        assert_eq!(taken.handout.id, id);
+        caller.complete(id, &News::Fail).value.expect("it is held");
     }
     let mut events = Vec::new();
     turn.take_events(0, &mut events);

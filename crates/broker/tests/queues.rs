@@ -21,15 +21,15 @@ fn a_dropped_queue_stays_away_and_another_stays() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
-    for name in [&b"kept"[..], b"dropped", b"used"] {
-        let _ = turn.create_queue(name);
-        turn.limit_queue(name, [1, 2, 3]).value.expect("it exists");
-    }
     let session = turn.open_session(0);
-    turn.use_queue(session, b"used");
-    turn.put(session, NewJob::default(), b"x"[..].into()).value.expect("there is room");
+    for name in [&b"kept"[..], b"dropped", b"used"] {
+        let _ = turn.caller(session).create_queue(name);
+        turn.caller(session).limit_queue(name, [1, 2, 3]).value.expect("it exists");
+    }
+    turn.caller(session).use_queue(b"used");
+    turn.caller(session).put(NewJob::default(), b"x"[..].into()).value.expect("there is room");
     for name in [&b"dropped"[..], b"used"] {
-        let dropped = turn.drop_queue(session, name).value.expect("it exists");
+        let dropped = turn.caller(session).drop_queue(name).value.expect("it exists");
         assert!(matches!(dropped, Some(Clearing::Done)));
     }
     assert!(turn.queue_stats(b"dropped").is_none());
@@ -49,10 +49,10 @@ fn a_dropped_queue_stays_away_and_another_stays() {
 fn a_drop_is_reported_when_it_is_durable() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
-    let _ = broker.turn(NOW).create_queue(b"dropped");
-    broker.commit_step(NOW).expect("the disk works");
     let session = broker.turn(NOW).open_session(0);
-    let Answer { value, after } = broker.turn(NOW).drop_queue(session, b"dropped");
+    let _ = broker.turn(NOW).caller(session).create_queue(b"dropped");
+    broker.commit_step(NOW).expect("the disk works");
+    let Answer { value, after } = broker.turn(NOW).caller(session).drop_queue(b"dropped");
     assert_eq!(value, Ok(Some(Clearing::Done)), "no worker holds a job of it");
     assert!(!after.is_reached(broker.released()), "{after:?}");
     broker.commit_step(NOW).expect("the disk works");
@@ -65,14 +65,14 @@ fn a_removal_is_reported_when_it_is_durable_also_of_a_queue_in_use() {
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
     let (reader, user) = (turn.open_reader_session(0), turn.open_session(0));
-    turn.use_queue(user, b"used");
+    turn.caller(user).use_queue(b"used");
     assert!(matches!(
-        turn.read(reader, b"used", ReadMode::Peek, Patience::None).value,
+        turn.caller(reader).read(b"used", ReadMode::Peek, Patience::None).value,
         Ok(Take::Nothing(_))
     ));
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
-    let Answer { value, after } = broker.turn(NOW).remove_queue(reader, b"used");
+    let Answer { value, after } = broker.turn(NOW).caller(reader).remove_queue(b"used");
     assert_eq!(value, Clearing::Done, "it is empty");
     assert!(!after.is_reached(broker.released()), "{after:?}");
     broker.commit_step(NOW).expect("the disk works");
@@ -85,8 +85,8 @@ fn a_queue_with_limits_outlives_its_users() {
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
-    turn.use_queue(session, b"limited");
-    turn.limit_queue(b"limited", [1, 2, 3]).value.expect("it exists");
+    turn.caller(session).use_queue(b"limited");
+    turn.caller(session).limit_queue(b"limited", [1, 2, 3]).value.expect("it exists");
     turn.close_session(session);
     let before = turn.queue_facts(b"limited");
     drop(turn);
@@ -107,15 +107,17 @@ fn waiters_learn_of_a_burial_when_it_is_durable() {
         let body = Body::from(&b"x"[..]);
         let submit =
             Submit { priority: 1024, due: None, unique: b"k", reducer: b"", body, foreground };
-        turn.submit(client, b"default", submit).value.expect("there is room")
+        turn.caller(client).submit(b"default", submit).value.expect("there is room")
     };
     let id = submit(false);
     assert_eq!(submit(true), id, "they are equal");
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let mut turn = broker.turn(NOW);
-    let Take::Granted(_) = turn.take(worker, Patience::None).value else { panic!("it is ready") };
-    let buried = turn.bury(worker, id, 5);
+    let Take::Granted(_) = turn.caller(worker).take(Patience::None).value else {
+        panic!("it is ready")
+    };
+    let buried = turn.caller(worker).bury(id, 5);
     buried.value.expect("it is held");
     let mut events = Vec::new();
     turn.take_events(0, &mut events);
@@ -132,8 +134,9 @@ fn queues_come_back_in_the_order_in_which_they_were_made() {
     let broker = open(&disk);
     let names: Vec<Vec<u8>> =
         (0..40).map(|number| format!("q{}", number * 7 % 40).into()).collect();
+    let session = broker.turn(NOW).open_session(0);
     for name in &names {
-        let _ = broker.turn(NOW).create_queue(name);
+        let _ = broker.turn(NOW).caller(session).create_queue(name);
     }
     broker.close(NOW).expect("the disk works");
     drop(broker);
@@ -151,9 +154,9 @@ fn a_removal_of_many_jobs_is_reported_when_all_of_it_is_durable() {
     let mut turn = broker.turn(NOW);
     let reader = turn.open_reader_session(0);
     for _ in 0..2500 {
-        turn.add(b"many", b"x"[..].into(), None).value.expect("there is room");
+        turn.caller(reader).add(b"many", b"x"[..].into(), None).value.expect("there is room");
     }
-    assert_eq!(turn.remove_queue(reader, b"many").value, Clearing::Waiting);
+    assert_eq!(turn.caller(reader).remove_queue(b"many").value, Clearing::Waiting);
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let mut events = Vec::new();
@@ -177,7 +180,8 @@ fn a_removal_of_many_jobs_is_reported_when_all_of_it_is_durable() {
 fn child_feeds(disk: &log::FaultDisk, broker: Broker, child: &[u8]) -> [u64; 2] {
     let fed = |broker: &Broker| {
         let mut turn = broker.turn(NOW);
-        turn.add(b"p", b"x"[..].into(), None).value.expect("there is room");
+        let session = turn.open_session(0);
+        turn.caller(session).add(b"p", b"x"[..].into(), None).value.expect("there is room");
         turn.queue_stats(child).map_or(0, |stats| stats.ready)
     };
     let before = fed(&broker);
@@ -192,7 +196,8 @@ fn a_queue_that_a_rule_made_a_child_is_one_after_a_restart() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
-    let _ = turn.create_queue(b"p+c");
+    let session = turn.open_session(0);
+    let _ = turn.caller(session).create_queue(b"p+c");
     let _ = turn.set_policies(Rules(vec![Rule::new(["p+c"], [Setting::JobsMax(Some(1000))])]));
     let _ = turn.set_policies(Rules::default());
     drop(turn);
@@ -206,8 +211,8 @@ fn a_child_that_a_rule_names_is_one_again_after_its_removal() {
     let mut turn = broker.turn(NOW);
     let _ = turn.set_policies(Rules(vec![Rule::new(["p+c"], [Setting::JobsMax(Some(1000))])]));
     let (user, reader) = (turn.open_session(0), turn.open_reader_session(0));
-    turn.use_queue(user, b"p+c");
-    assert_eq!(turn.remove_queue(reader, b"p+c").value, Clearing::Done);
+    turn.caller(user).use_queue(b"p+c");
+    assert_eq!(turn.caller(reader).remove_queue(b"p+c").value, Clearing::Done);
     drop(turn);
     assert_eq!(child_feeds(&disk, broker, b"p+c"), [1, 2]);
 }
@@ -225,23 +230,23 @@ fn a_child_made_while_the_log_had_no_room_is_logged_later() {
             }
         }
     };
+    let reader = broker.turn(NOW).open_reader_session(0);
     let mut refused = 0;
     while refused < 5 {
         let mut turn = broker.turn(NOW);
         let body = || vec![b'x'; 1000].into();
-        let put = (0..200).try_for_each(|_| turn.add(b"bulk", body(), None).value);
+        let put = (0..200).try_for_each(|_| turn.caller(reader).add(b"bulk", body(), None).value);
         refused += u32::from(put.is_err());
         drop(turn);
         work();
     }
     let mut turn = broker.turn(NOW);
     let mut limit = 0;
-    while turn.limit_queue(b"bulk", [limit + 1, 0, 0]).value.is_ok() {
+    while turn.caller(reader).limit_queue(b"bulk", [limit + 1, 0, 0]).value.is_ok() {
         limit += 1;
     }
-    let reader = turn.open_reader_session(0);
-    let _ = turn.read(reader, b"p+c", ReadMode::Peek, Patience::None);
-    let _ = turn.flush(reader, b"bulk");
+    let _ = turn.caller(reader).read(b"p+c", ReadMode::Peek, Patience::None);
+    let _ = turn.caller(reader).flush(b"bulk");
     drop(turn);
     while broker.turn(NOW).advance() {
         work();

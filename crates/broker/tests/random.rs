@@ -88,7 +88,7 @@ impl Play {
             0..4 => {
                 let expires =
                     number.is_multiple_of(3).then(|| When::At(Millis(self.now.0 + number)));
-                let _ = turn.add(queue, body, expires);
+                let _ = turn.caller(self.reader).add(queue, body, expires);
             }
             4 | 5 => {
                 let how = match number % 4 {
@@ -97,7 +97,7 @@ impl Play {
                     2 => ReadMode::Peek,
                     _ => ReadMode::Open { limit_ms: None },
                 };
-                let read = turn.read(self.reader, queue, how, Patience::None);
+                let read = turn.caller(self.reader).read(queue, how, Patience::None);
                 if let Ok(Take::Granted(handout)) = read.value {
                     self.leases.push(handout.lease);
                 }
@@ -105,27 +105,30 @@ impl Play {
             6 | 7 => {
                 if let Some(&lease) = self.leases.get(number as usize) {
                     if step.act == 6 {
-                        let _ = turn.confirm(self.reader, lease);
+                        let _ = turn.caller(self.reader).confirm(lease);
                     } else {
-                        let _ = turn.give_back_item(self.reader, lease);
+                        let _ = turn.caller(self.reader).give_back_item(lease);
                     }
                 }
             }
             8 | 9 => {
                 let delay_s = u32::from(number.is_multiple_of(5));
                 let job = NewJob { priority: number as u32 % 3, delay_s, ttr_s: 1 };
-                turn.use_queue(self.tube, queue);
-                let _ = turn.put(self.tube, job, body);
+                turn.caller(self.tube).use_queue(queue);
+                let _ = turn.caller(self.tube).put(job, body);
             }
             10 => {
-                turn.watch(self.tube, queue);
+                turn.caller(self.tube).watch(queue);
                 if let Take::Granted(Handout { id, .. }) =
-                    turn.take(self.tube, Patience::None).value
+                    turn.caller(self.tube).take(Patience::None).value
                 {
                     let _ = match number % 4 {
-                        0 => turn.finish(self.tube, id).map(|done| done.map_err(Refusal::from)),
-                        1 => turn.bury(self.tube, id, 7),
-                        2 => turn.give_back(self.tube, id, 9, 0),
+                        0 => turn
+                            .caller(self.tube)
+                            .finish(id)
+                            .map(|done| done.map_err(Refusal::from)),
+                        1 => turn.caller(self.tube).bury(id, 7),
+                        2 => turn.caller(self.tube).give_back(id, 9, 0),
                         _ => Answer::at_once(Ok(())),
                     };
                 }
@@ -140,21 +143,21 @@ impl Play {
                     body,
                     foreground,
                 };
-                let _ = turn.submit(self.worker, queue, submit);
+                let _ = turn.caller(self.worker).submit(queue, submit);
             }
             12 => {
-                turn.register(self.worker, queue, None);
-                let _ = turn.take_registered(self.worker, GrabOrder::RoundRobin);
+                turn.caller(self.worker).register(queue, None);
+                let _ = turn.caller(self.worker).take_registered(GrabOrder::RoundRobin);
             }
             13 => drop(turn.set_policies(rules(number))),
-            14 if number < 8 => drop(turn.flush(self.reader, queue)),
-            15 if number < 4 => drop(turn.remove_queue(self.reader, queue)),
+            14 if number < 8 => drop(turn.caller(self.reader).flush(queue)),
+            15 if number < 4 => drop(turn.caller(self.reader).remove_queue(queue)),
             16 => {
                 turn.close_session(self.worker);
                 self.worker = turn.open_worker_session(0);
             }
             17 => {
-                let _ = turn.kick(self.tube, number);
+                let _ = turn.caller(self.tube).kick(number);
             }
             _ => {}
         }
@@ -192,7 +195,7 @@ fn contents(broker: &Broker, now: Millis) -> Vec<(Vec<Vec<u8>>, u64, u64)> {
         let stats = turn.queue_stats(queue.as_bytes()).unwrap_or_default();
         let mut bodies = Vec::new();
         while let Ok(Take::Finished { body, .. }) =
-            turn.read(session, queue.as_bytes(), ReadMode::Finish, Patience::None).value
+            turn.caller(session).read(queue.as_bytes(), ReadMode::Finish, Patience::None).value
         {
             bodies.push(body.to_vec());
         }

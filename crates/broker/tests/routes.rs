@@ -34,10 +34,12 @@ fn work(broker: &Broker, now: Millis) {
 
 /// Puts until the log has no room.
 fn fill(broker: &Broker) {
+    let session = broker.turn(NOW).open_session(0);
     let mut refused = 0;
     while refused < 5 {
         let mut turn = broker.turn(NOW);
-        let outcome = (0..200).try_for_each(|_| turn.add(b"bulk", body(1000), None).value);
+        let mut caller = turn.caller(session);
+        let outcome = (0..200).try_for_each(|_| caller.add(b"bulk", body(1000), None).value);
         refused += u32::from(outcome == Err(PutRefusal::LogFull));
         drop(turn);
         work(broker, NOW);
@@ -73,7 +75,7 @@ fn a_body_that_is_too_large_is_refused_as_such() {
             body: body(10),
             foreground,
         };
-        assert_eq!(turn.submit(client, b"f", submit).value, Err(PutRefusal::TooBig));
+        assert_eq!(turn.caller(client).submit(b"f", submit).value, Err(PutRefusal::TooBig));
     }
 }
 
@@ -87,7 +89,7 @@ fn copies_of_foreground_jobs_need_room() {
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
     for function in [b"f", b"g"] {
-        turn.register(session, function, None);
+        turn.caller(session).register(function, None);
     }
     drop(turn);
     let submit = Submit {
@@ -100,12 +102,18 @@ fn copies_of_foreground_jobs_need_room() {
     };
     for _ in 0..3_000 {
         let mut turn = broker.turn(NOW);
-        let refused = turn.submit(session, b"f", submit.clone()).value.err();
+        let refused = turn.caller(session).submit(b"f", submit.clone()).value.err();
         assert_eq!(refused, Some(PutRefusal::LogFull));
         // A queue without targets is in memory only.
-        let id = turn.submit(session, b"g", submit.clone()).value.expect("it takes no room");
-        turn.take_registered(session, GrabOrder::NewestFirst).value.expect("it was just submitted");
-        turn.complete(session, id, &News::Complete(body(0))).value.expect("it was just taken");
+        let id = turn.caller(session).submit(b"g", submit.clone()).value.expect("it takes no room");
+        turn.caller(session)
+            .take_registered(GrabOrder::NewestFirst)
+            .value
+            .expect("it was just submitted");
+        turn.caller(session)
+            .complete(id, &News::Complete(body(0)))
+            .value
+            .expect("it was just taken");
         drop(turn);
         work(&broker, NOW);
     }
@@ -120,8 +128,9 @@ fn a_job_of_memory_stays_one_wherever_it_goes() {
     let moved = Setting::ExpireTo(Some(name("late")));
     let _ = turn
         .set_policies(rules([Rule::new(["m"], [in_memory, Setting::AgeMax(Some(1000)), moved])]));
+    let session = turn.open_session(0);
     for _ in 0..40_000 {
-        turn.add(b"m", body(1000), None).value.expect("memory is not the log");
+        turn.caller(session).add(b"m", body(1000), None).value.expect("memory is not the log");
     }
     drop(turn);
     loop {
@@ -147,13 +156,16 @@ fn a_flush_that_moves_jobs_is_answered_when_they_are_moved_for_good() {
     let _ = turn.set_policies(rules([Rule::new(["q"], settings)]));
     let session = turn.open_reader_session(0);
     for _ in 0..5 {
-        turn.add(b"q", body(3), Some(When::At(later(10)))).value.expect("there is room");
+        turn.caller(session)
+            .add(b"q", body(3), Some(When::At(later(10))))
+            .value
+            .expect("there is room");
     }
     drop(turn);
     broker.turn(later(20)).advance();
     broker.commit_step(later(20)).expect("the disk works");
     let mut turn = broker.turn(later(21));
-    let Answer { value, after } = turn.flush(session, b"q");
+    let Answer { value, after } = turn.caller(session).flush(b"q");
     assert_eq!(value, Clearing::Done, "a few jobs go at once");
     assert!(matches!(after.missing(broker.released()), Some(Missing::Durable(_))));
 }
@@ -169,11 +181,14 @@ fn a_denial_waits_until_the_job_s_move_is_as_durable_as_its_queue() {
         Rule::new(["old"], [weak]),
     ]));
     let session = turn.open_reader_session(0);
-    turn.add(b"q", body(3), Some(When::At(later(10)))).value.expect("there is room");
+    turn.caller(session)
+        .add(b"q", body(3), Some(When::At(later(10))))
+        .value
+        .expect("there is room");
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let mut turn = broker.turn(later(20));
-    let Answer { value, after } = turn.read(session, b"q", ReadMode::Peek, Patience::None);
+    let Answer { value, after } = turn.caller(session).read(b"q", ReadMode::Peek, Patience::None);
     assert!(matches!(value, Ok(Take::Nothing(_))), "it has expired");
     assert!(matches!(after.missing(broker.released()), Some(Missing::Durable(_))));
 }
@@ -184,7 +199,9 @@ fn a_kept_queue_of_a_former_process_is_removed_when_it_has_been_idle() {
     let broker = open(&disk);
     let mut turn = broker.turn(NOW);
     let _ = turn.set_policies(rules([Rule::new(["f"], [Setting::Idle(Some(1000))])]));
-    let _ = turn.create_queue(b"f");
+    let session = turn.open_session(0);
+    let _ = turn.caller(session).create_queue(b"f");
+    turn.close_session(session);
     drop(turn);
     broker.close(NOW).expect("the disk works");
     drop(broker);
@@ -205,10 +222,10 @@ fn names_that_only_a_pattern_makes_aliases_leave_nothing_behind() {
         Rule::new(["log.*"], [Setting::Alias([name("sink")].into())]),
         Rule::new(["sink"], one),
     ]));
+    let session = turn.open_session(0);
     for number in 0..1000 {
-        turn.add(format!("log.{number}").as_bytes(), body(1), None)
-            .value
-            .expect("it drops the oldest");
+        let added = turn.caller(session).add(format!("log.{number}").as_bytes(), body(1), None);
+        added.value.expect("it drops the oldest");
     }
     assert_eq!(turn.item_queues().len(), 1);
 }
@@ -231,21 +248,22 @@ fn short_puts_to_a_parent_of_many_children_do_not_use_up_what_the_log_keeps_back
         let mut turn = broker.turn(NOW);
         let reader = turn.open_reader_session(0);
         let child = format!("p+{number:0>250}");
-        let read = turn.read(reader, child.as_bytes(), ReadMode::Peek, Patience::None);
+        let read = turn.caller(reader).read(child.as_bytes(), ReadMode::Peek, Patience::None);
         children += u32::from(matches!(read.value, Ok(Take::Nothing(_))));
         turn.close_session(reader);
     }
     assert!((250..=256).contains(&children), "{children}");
     work(&broker, NOW);
     fill(&broker);
+    let session = broker.turn(NOW).open_session(0);
     for _ in 0..50 {
-        let put = broker.turn(NOW).add(b"p", body(1), None);
+        let put = broker.turn(NOW).caller(session).add(b"p", body(1), None);
         work(&broker, NOW);
         if put.value.is_err() {
             let mut turn = broker.turn(NOW);
             let reader = turn.open_reader_session(0);
             for _ in 0..100 {
-                let _ = turn.read(reader, b"bulk", ReadMode::Finish, Patience::None);
+                let _ = turn.caller(reader).read(b"bulk", ReadMode::Finish, Patience::None);
             }
             turn.close_session(reader);
             drop(turn);

@@ -33,9 +33,9 @@ fn fill(broker: &Broker, session: SessionId) -> u64 {
     let (mut puts, mut refusals) = (0, 0);
     while refusals < 5 {
         let mut turn = broker.turn(NOW);
-        match (0..1000)
-            .try_for_each(|_| turn.put(session, job, b"x"[..].into()).value.map(|_| puts += 1))
-        {
+        match (0..1000).try_for_each(|_| {
+            turn.caller(session).put(job, b"x"[..].into()).value.map(|_| puts += 1)
+        }) {
             Ok(()) => {}
             Err(PutRefusal::LogFull) => refusals += 1,
             Err(refusal) => panic!("{refusal}"),
@@ -55,8 +55,11 @@ fn a_kick_for_which_there_is_no_room_is_refused_before_it_begins() {
     let puts = fill(&broker, session);
     assert!(puts > 100_000, "{puts} jobs");
     let mut turn = broker.turn(NOW);
-    assert!(matches!(turn.kick(session, u64::MAX).value, Err(Refusal::LogFull)));
-    assert!(matches!(turn.kick(session, 50).value, Ok(Kick::Done(50))), "there is room for these");
+    assert!(matches!(turn.caller(session).kick(u64::MAX).value, Err(Refusal::LogFull)));
+    assert!(
+        matches!(turn.caller(session).kick(50).value, Ok(Kick::Done(50))),
+        "there is room for these"
+    );
     drop(turn);
     work(&broker);
 }
@@ -68,7 +71,7 @@ fn a_log_is_full_as_soon_as_jobs_of_ordinary_size_are_refused() {
     let broker = Broker::open(options, NOW).expect("the disk is empty").0;
     let session = broker.turn(NOW).open_session(0);
     let put = |bytes: usize| {
-        let put = broker.turn(NOW).put(session, NewJob::default(), vec![b'x'; bytes].into());
+        let put = broker.turn(NOW).caller(session).put(NewJob::default(), vec![b'x'; bytes].into());
         work(&broker);
         put.value
     };
@@ -82,7 +85,7 @@ fn a_log_is_full_as_soon_as_jobs_of_ordinary_size_are_refused() {
     assert!(put(20).is_ok(), "there is room for small ones");
     assert!(broker.is_full());
     for id in ids {
-        broker.turn(NOW).finish(session, id).value.expect("it is there");
+        broker.turn(NOW).caller(session).finish(id).value.expect("it is there");
         work(&broker);
     }
     assert!(!broker.is_full());
@@ -100,12 +103,15 @@ fn jobs_expire_while_the_disk_is_full_and_the_log_does_not_fail() {
     let broker = open(NOW);
     let old = Setting::ExpireTo(Some(b"old"[..].into()));
     let _ = broker.turn(NOW).set_policies(Rules(vec![Rule::new(["q"], [old])]));
+    let session = broker.turn(NOW).open_session(0);
     let (mut adds, mut refusals) = (0, 0);
     while refusals < 5 {
         let mut turn = broker.turn(NOW);
+        let mut caller = turn.caller(session);
         let expires = Some(When::At(Millis(NOW.0 + 10)));
         match (0..1000).try_for_each(|_| {
-            turn.add(b"q", b"a body that takes some room"[..].into(), expires)
+            caller
+                .add(b"q", b"a body that takes some room"[..].into(), expires)
                 .value
                 .map(|()| adds += 1)
         }) {
@@ -154,7 +160,7 @@ fn full_broker(body_bytes: usize) -> (Broker, SessionId) {
     let session = broker.turn(NOW).open_session(0);
     let put = || {
         let body = vec![b'x'; body_bytes].into();
-        let put = broker.turn(NOW).put(session, NewJob::default(), body);
+        let put = broker.turn(NOW).caller(session).put(NewJob::default(), body);
         work(&broker);
         put.value
     };
@@ -169,19 +175,20 @@ fn puts_in_memory_only_work_when_the_log_is_full() {
     let memory = Setting::Sync(Some(QueueSync::Memory));
     let _ = turn.set_policies(Rules(vec![Rule::new(["m*"], [memory])]));
     // It is unknown whether a queue that does not exist yet feeds others.
-    let _ = turn.create_queue(b"f");
+    let _ = turn.caller(session).create_queue(b"f");
     let body = || vec![b'x'; 60_000].into();
-    turn.use_queue(session, b"m");
-    turn.put(session, NewJob::default(), body()).value.expect("it is not logged");
-    turn.submit(session, b"m", submit(b"", 60_000, false)).value.expect("nor is this");
-    turn.add(b"m", body(), None).value.expect("nor this");
-    turn.submit(session, b"f", submit(b"", 60_000, true))
+    turn.caller(session).use_queue(b"m");
+    turn.caller(session).put(NewJob::default(), body()).value.expect("it is not logged");
+    turn.caller(session).submit(b"m", submit(b"", 60_000, false)).value.expect("nor is this");
+    turn.caller(session).add(b"m", body(), None).value.expect("nor this");
+    turn.caller(session)
+        .submit(b"f", submit(b"", 60_000, true))
         .value
         .expect("a job with a waiting client is not logged either");
     let refused = Err(PutRefusal::LogFull);
-    assert_eq!(turn.submit(session, b"f", submit(b"", 60_000, false)).value, refused);
-    turn.use_queue(session, b"q");
-    assert_eq!(turn.put(session, NewJob::default(), body()).value, refused);
+    assert_eq!(turn.caller(session).submit(b"f", submit(b"", 60_000, false)).value, refused);
+    turn.caller(session).use_queue(b"q");
+    assert_eq!(turn.caller(session).put(NewJob::default(), body()).value, refused);
     drop(turn);
     work(&broker);
 }
@@ -190,11 +197,14 @@ fn puts_in_memory_only_work_when_the_log_is_full() {
 fn a_submit_for_which_there_is_no_room_is_refused_also_if_it_is_its_job_that_is_large() {
     let (broker, session) = full_broker(60_000);
     let mut turn = broker.turn(NOW);
-    turn.submit(session, b"f", submit(b"large", 60_000, true)).value.expect("it is not logged");
-    turn.submit(session, b"f", submit(b"small", 20, true)).value.expect("nor is this");
+    turn.caller(session)
+        .submit(b"f", submit(b"large", 60_000, true))
+        .value
+        .expect("it is not logged");
+    turn.caller(session).submit(b"f", submit(b"small", 20, true)).value.expect("nor is this");
     let refused = Err(PutRefusal::LogFull);
-    assert_eq!(turn.submit(session, b"f", submit(b"large", 20, false)).value, refused);
-    assert!(turn.submit(session, b"f", submit(b"small", 20, false)).value.is_ok());
+    assert_eq!(turn.caller(session).submit(b"f", submit(b"large", 20, false)).value, refused);
+    assert!(turn.caller(session).submit(b"f", submit(b"small", 20, false)).value.is_ok());
     drop(turn);
     work(&broker);
 }
@@ -206,9 +216,9 @@ fn the_status_is_reported_before_a_full_log() {
     let _ = turn.set_status(Status::ReadOnly, 0);
     let body = || vec![b'x'; 60_000].into();
     let refused = PutRefusal::WritesBlocked;
-    assert_eq!(turn.put(session, NewJob::default(), body()).value, Err(refused));
-    assert_eq!(turn.submit(session, b"f", submit(b"", 60_000, false)).value, Err(refused));
-    assert_eq!(turn.add(b"q", body(), None).value, Err(refused));
+    assert_eq!(turn.caller(session).put(NewJob::default(), body()).value, Err(refused));
+    assert_eq!(turn.caller(session).submit(b"f", submit(b"", 60_000, false)).value, Err(refused));
+    assert_eq!(turn.caller(session).add(b"q", body(), None).value, Err(refused));
 }
 
 #[test]
@@ -220,28 +230,32 @@ fn missing_jobs_are_denied_also_when_the_log_is_full() {
     fill(&broker, session);
     let mut turn = broker.turn(NOW);
     let mut limit = 1;
-    let _ = turn.create_queue(b"f");
-    while turn.limit_queue(b"f", [limit; 3]).value.is_ok() {
+    let _ = turn.caller(session).create_queue(b"f");
+    while turn.caller(session).limit_queue(b"f", [limit; 3]).value.is_ok() {
         limit += 1;
     }
     let (delayed, gone) = (JobId(1), JobId(u64::MAX));
-    assert_eq!(turn.kick_job(delayed).value, Err(Refusal::LogFull));
-    assert!(matches!(turn.take_job(session, delayed).value, Err(Refusal::LogFull)));
+    assert_eq!(turn.caller(session).kick_job(delayed).value, Err(Refusal::LogFull));
+    assert!(matches!(turn.caller(session).take_job(delayed).value, Err(Refusal::LogFull)));
     let is_denied = |refusal: Refusal| matches!(refusal, Refusal::NotFound);
     for id in [delayed, gone] {
         assert!(is_denied(
-            turn.give_back(session, id, 0, 0).value.expect_err("no session holds it")
+            turn.caller(session).give_back(id, 0, 0).value.expect_err("no session holds it")
         ));
-        assert!(is_denied(turn.bury(session, id, 0).value.expect_err("no session holds it")));
         assert!(is_denied(
-            turn.fail(session, id, &News::Fail).value.expect_err("no session holds it")
+            turn.caller(session).bury(id, 0).value.expect_err("no session holds it")
+        ));
+        assert!(is_denied(
+            turn.caller(session).fail(id, &News::Fail).value.expect_err("no session holds it")
         ));
     }
-    assert!(is_denied(turn.kick_job(gone).value.expect_err("it is not there")));
-    assert!(is_denied(turn.take_job(session, gone).value.expect_err("it is not there")));
-    assert!(is_denied(turn.limit_queue(b"nobody's", [1; 3]).value.expect_err("it is not there")));
-    turn.use_queue(session, b"empty");
-    assert!(matches!(turn.kick(session, 9).value, Ok(Kick::Done(0))));
+    assert!(is_denied(turn.caller(session).kick_job(gone).value.expect_err("it is not there")));
+    assert!(is_denied(turn.caller(session).take_job(gone).value.expect_err("it is not there")));
+    assert!(is_denied(
+        turn.caller(session).limit_queue(b"nobody's", [1; 3]).value.expect_err("it is not there")
+    ));
+    turn.caller(session).use_queue(b"empty");
+    assert!(matches!(turn.caller(session).kick(9).value, Ok(Kick::Done(0))));
     drop(turn);
     work(&broker);
 }
@@ -258,9 +272,9 @@ fn policies_and_a_status_for_which_there_was_no_room_are_written_later() {
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
     // No segment becomes ready within a turn.
-    while turn.put(session, NewJob::default(), vec![b'x'; 60_000].into()).value.is_ok() {}
+    while turn.caller(session).put(NewJob::default(), vec![b'x'; 60_000].into()).value.is_ok() {}
     let mut limit = 0;
-    while turn.limit_queue(b"default", [limit + 1, 0, 0]).value.is_ok() {
+    while turn.caller(session).limit_queue(b"default", [limit + 1, 0, 0]).value.is_ok() {
         limit += 1;
     }
     let rules = Rules(vec![Rule::new(["q"], [Setting::JobsMax(Some(1))])]);
@@ -268,7 +282,7 @@ fn policies_and_a_status_for_which_there_was_no_room_are_written_later() {
     let _ = turn.set_status(Status::ReadOnly, 0);
     drop(turn);
     work(&broker);
-    let _ = broker.turn(NOW).create_queue(b"any request");
+    let _ = broker.turn(NOW).caller(session).create_queue(b"any request");
     work(&broker);
     drop(broker);
     disk.restart();
@@ -292,7 +306,7 @@ fn jobs_under_a_bad_sector_are_written_anew_from_memory() {
         let put = |number: u64| {
             let job = NewJob { delay_s: 1000, ..NewJob::default() };
             let body = number.to_string().repeat(100).into_bytes();
-            let put = broker.turn(NOW).put(session, job, body.into());
+            let put = broker.turn(NOW).caller(session).put(job, body.into());
             work_without_reclaim(&broker);
             put.value.expect("there is room")
         };
@@ -301,7 +315,7 @@ fn jobs_under_a_bad_sector_are_written_anew_from_memory() {
         let (kept, ended): (Vec<JobId>, Vec<JobId>) =
             jobs.into_iter().partition(|id| id.0.is_multiple_of(10));
         for id in ended {
-            broker.turn(NOW).cancel(id).value.expect("it is there");
+            broker.turn(NOW).caller(session).cancel(id).value.expect("it is there");
             work_without_reclaim(&broker);
         }
         let first = "0000000001.seg";
@@ -324,8 +338,8 @@ fn jobs_under_a_bad_sector_are_written_anew_from_memory() {
         let turn = broker.turn(NOW);
         assert_eq!(turn.totals().delayed, kept.len() as u64);
         for id in kept {
-            let peeked = turn.peek(id).value.expect("it was written again");
-            assert_eq!(*peeked.body, *(id.0 - 1).to_string().repeat(100).into_bytes());
+            let body = turn.body(id).expect("it was written again");
+            assert_eq!(**body, *(id.0 - 1).to_string().repeat(100).into_bytes());
         }
     }
 }

@@ -49,12 +49,14 @@ impl Session {
             (b"getpid", _) => format!("OK {}\n", options.pid).into_bytes(),
             (b"verbose", _) => format!("OK {}\n", options.verbosity).into_bytes(),
             (b"show", [_, ..]) => UNKNOWN_SHOW_ARGUMENTS.to_vec(),
-            (b"maxqueue", [function, limits @ ..]) => return max_queue(function, limits, turn),
+            (b"maxqueue", [function, limits @ ..]) => {
+                return self.max_queue(function, limits, turn);
+            }
             (b"create", [what, name]) if is(what, "function") => {
                 if !turn.admits_queue(name) {
                     return Answer::at_once(NO_NEW_FUNCTION.to_vec());
                 }
-                return turn.create_queue(name).map(|()| OK.to_vec());
+                return turn.caller(self.id).create_queue(name).map(|()| OK.to_vec());
             }
             (b"maxqueue" | b"create" | b"drop", _) => incomplete(command),
             (b"cancel", [what, handle]) if is(what, "job") => return self.cancel(handle, turn),
@@ -70,7 +72,7 @@ impl Session {
         let Some(found) = listings::find_function(name, turn) else {
             return outbox.reply(turn.after_named(name), FUNCTION_NOT_FOUND);
         };
-        let Answer { value, after } = turn.drop_queue(self.id, &found);
+        let Answer { value, after } = turn.caller(self.id).drop_queue(&found);
         match value {
             Ok(Some(Clearing::Done)) => outbox.reply(after, OK),
             Ok(Some(Clearing::Waiting)) => self.is_dropping = true,
@@ -89,10 +91,27 @@ impl Session {
     /// keeps the job until a worker takes or ends it.)
     fn cancel(&self, handle: &[u8], turn: &mut Turn<'_>) -> Answer<Vec<u8>> {
         let cancelled = match self.server.prefix.parse(handle) {
-            Some(id) => turn.cancel(id),
+            Some(id) => turn.caller(self.id).cancel(id),
             None => Answer::at_once(Err(NotFound)),
         };
         cancelled.map(|cancelled| cancelled.map_or(UNKNOWN_JOB, |()| OK).to_vec())
+    }
+
+    /// A single number limits all priorities. Two numbers leave the third priority without a limit.
+    fn max_queue(&self, function: &[u8], limits: &[&[u8]], turn: &mut Turn<'_>) -> Answer<Vec<u8>> {
+        let limit = |text: &&[u8]| u32::try_from(leading_integer(text).max(0)).unwrap_or(u32::MAX);
+        let limits = match limits {
+            [] => [0; 3],
+            [all] => [limit(all); 3],
+            [high, normal] => [limit(high), limit(normal), 0],
+            [high, normal, low, ..] => [limit(high), limit(normal), limit(low)],
+        };
+        turn.caller(self.id).limit_queue(function, limits).map(|limited| match limited {
+            // COMPAT(gearmand): a limit of an unknown function is forgotten; case
+            // text-maxqueue-unknown-function-ok.
+            Ok(()) | Err(Refusal::NotFound) => OK.to_vec(),
+            Err(Refusal::LogFull) => b"ERR QUEUE_ERROR The+log+has+no+room\r\n".to_vec(),
+        })
     }
 }
 
@@ -136,23 +155,6 @@ fn unknown_command(command: &[u8]) -> Vec<u8> {
 fn incomplete(command: &[u8]) -> Vec<u8> {
     let text = b"ERR INVALID_ARGUMENTS An+incomplete+set+of+arguments+was+sent+to+this+command+";
     [&text[..], command, b"\r\n"].concat()
-}
-
-/// A single number limits all priorities. Two numbers leave the third priority without a limit.
-fn max_queue(function: &[u8], limits: &[&[u8]], turn: &mut Turn<'_>) -> Answer<Vec<u8>> {
-    let limit = |text: &&[u8]| u32::try_from(leading_integer(text).max(0)).unwrap_or(u32::MAX);
-    let limits = match limits {
-        [] => [0; 3],
-        [all] => [limit(all); 3],
-        [high, normal] => [limit(high), limit(normal), 0],
-        [high, normal, low, ..] => [limit(high), limit(normal), limit(low)],
-    };
-    turn.limit_queue(function, limits).map(|limited| match limited {
-        // COMPAT(gearmand): a limit of an unknown function is forgotten; case
-        // text-maxqueue-unknown-function-ok.
-        Ok(()) | Err(Refusal::NotFound) => OK.to_vec(),
-        Err(Refusal::LogFull) => b"ERR QUEUE_ERROR The+log+has+no+room\r\n".to_vec(),
-    })
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ impl Session {
         if submit.unique.len() > UNIQUE_BYTES_MAX || submit.reducer.len() > UNIQUE_BYTES_MAX {
             return reply::fail(outbox, AT_ONCE, reply::UNIQUE_TOO_LARGE);
         }
-        let Answer { value, after } = turn.submit(self.id, function, submit);
+        let Answer { value, after } = turn.caller(self.id).submit(function, submit);
         match value {
             Ok(id) => {
                 let handle = self.server.prefix.handle(id);

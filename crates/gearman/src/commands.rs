@@ -24,8 +24,8 @@ impl Session {
         match kind {
             PacketType::CanDo => self.can_do(first, turn),
             PacketType::CanDoTimeout => self.can_do_timeout(first, second, turn),
-            PacketType::CantDo => turn.unregister(self.id, first),
-            PacketType::ResetAbilities => self.is_resetting = turn.unregister_all(self.id),
+            PacketType::CantDo => turn.caller(self.id).unregister(first),
+            PacketType::ResetAbilities => self.is_resetting = turn.caller(self.id).unregister_all(),
             PacketType::SetClientId => self.set_client_id(first),
             PacketType::PreSleep => self.pre_sleep(turn, outbox),
             PacketType::GrabJob | PacketType::GrabJobUniq | PacketType::GrabJobAll => {

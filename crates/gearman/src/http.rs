@@ -136,7 +136,7 @@ impl HttpSession {
             body: Body::from(body),
             foreground: !background,
         };
-        let Answer { value, after } = turn.submit(self.id, &function, submit);
+        let Answer { value, after } = turn.caller(self.id).submit(&function, submit);
         match value {
             Ok(id) if background => {
                 let handle = self.server.prefix.handle(id);

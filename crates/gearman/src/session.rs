@@ -302,11 +302,11 @@ impl Dialect for Session {
                 return Step::Stuck;
             }
             if self.is_resetting {
-                self.is_resetting = turn.unregister_all(self.id);
+                self.is_resetting = turn.caller(self.id).unregister_all();
                 return if self.is_resetting { Step::Unfinished } else { Step::Used(0) };
             }
             if self.is_telling {
-                self.is_telling = turn.tell_more();
+                self.is_telling = turn.send_more_news();
                 return if self.is_telling { Step::Unfinished } else { Step::Used(0) };
             }
             Step::used_or_stuck(self.step(bytes, turn, outbox))

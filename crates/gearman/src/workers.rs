@@ -26,8 +26,8 @@ impl Session {
 
     /// `CAN_DO` has no reply: a refused registration has no effect, except in the metrics.
     fn register(&mut self, function: &[u8], limit_ms: Option<u64>, turn: &mut Turn<'_>) {
-        if turn.admits_worker(self.id, function) {
-            turn.register(self.id, function, limit_ms);
+        if turn.caller(self.id).admits_worker(function) {
+            turn.caller(self.id).register(function, limit_ms);
         }
     }
 
@@ -53,7 +53,7 @@ impl Session {
     }
 
     pub(crate) fn pre_sleep(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        let sleeps = turn.sleep(self.id);
+        let sleeps = turn.caller(self.id).sleep();
         if !sleeps {
             reply::send(outbox, AT_ONCE, PacketType::Noop, &[]);
         }
@@ -61,7 +61,8 @@ impl Session {
 
     pub(crate) fn grab(&mut self, kind: PacketType, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let order = self.server.grab_order();
-        let Answer { value, after } = turn.take_registered(self.id, order);
+        let mut caller = turn.caller(self.id);
+        let Answer { value, after } = caller.take_registered(order);
         let Some(Assignment { handout, queue, tags }) = value else {
             return reply::send(outbox, after, PacketType::NoJob, &[]);
         };
@@ -86,7 +87,9 @@ impl Session {
         outbox: &mut Outbox,
     ) {
         let news = News::Data(Body::from(data));
-        self.for_job(handle, reply::NO_SUCH_JOB, outbox, |id| turn.report(self.id, id, &news));
+        self.for_job(handle, reply::NO_SUCH_JOB, outbox, |id| {
+            turn.caller(self.id).report(id, &news)
+        });
     }
 
     pub(crate) fn work_warning(
@@ -97,7 +100,9 @@ impl Session {
         outbox: &mut Outbox,
     ) {
         let news = News::Warning(Body::from(data));
-        self.for_job(handle, reply::NO_SUCH_JOB, outbox, |id| turn.report(self.id, id, &news));
+        self.for_job(handle, reply::NO_SUCH_JOB, outbox, |id| {
+            turn.caller(self.id).report(id, &news)
+        });
     }
 
     /// Clients get the worker's text unchanged. Its numbers are read for status requests.
@@ -112,7 +117,7 @@ impl Session {
         let progress = (wrapped(numerator), wrapped(read));
         let words = Body::from([numerator, denominator].join(&0));
         self.for_job(handle, reply::NO_JOB_FOR_RESULT, outbox, |id| {
-            turn.progress(self.id, id, progress, &words)
+            turn.caller(self.id).progress(id, progress, &words)
         });
     }
 
@@ -125,7 +130,7 @@ impl Session {
     ) {
         let news = News::Complete(Body::from(result));
         self.for_job(handle, reply::NO_JOB_FOR_RESULT, outbox, |id| {
-            turn.complete(self.id, id, &news)
+            turn.caller(self.id).complete(id, &news)
         });
     }
 
@@ -134,7 +139,7 @@ impl Session {
             return reply::fail(outbox, AT_ONCE, reply::HANDLE_TOO_LARGE);
         }
         self.for_job(handle, reply::NO_JOB_FOR_RESULT, outbox, |id| {
-            turn.fail(self.id, id, &News::Fail)
+            turn.caller(self.id).fail(id, &News::Fail)
         });
     }
 
@@ -148,7 +153,7 @@ impl Session {
     ) {
         let news = News::Exception(Body::from(data));
         self.for_job(handle, reply::NO_JOB_FOR_EXCEPTION, outbox, |id| {
-            turn.fail(self.id, id, &news)
+            turn.caller(self.id).fail(id, &news)
         });
     }
 

@@ -276,9 +276,9 @@ mod tests {
 
     fn put(turn: &mut Turn<'_>, queue: &[u8]) {
         let session = turn.open_session(0);
-        turn.use_queue(session, queue);
+        turn.caller(session).use_queue(queue);
         let job = NewJob { priority: 0, delay_s: 0, ttr_s: 1 };
-        turn.put(session, job, Body::from(&b"x"[..])).value.unwrap();
+        turn.caller(session).put(job, Body::from(&b"x"[..])).value.unwrap();
         turn.close_session(session);
     }
 

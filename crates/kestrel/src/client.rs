@@ -94,7 +94,7 @@ impl Client {
     ) -> Answer<Result<(), PutRefusal>> {
         self.counters().cmd_set.add_one();
         let watch = self.server.begin(turn.now());
-        let added = turn.add(queue, body, expires);
+        let added = turn.caller(self.id).add(queue, body, expires);
         if added.value.is_ok() {
             self.server.note(watch, Measure::Set);
         }
@@ -115,7 +115,7 @@ impl Client {
             FetchMode::Open => ReadMode::Open { limit_ms: None },
             FetchMode::Peek => ReadMode::Peek,
         };
-        let Answer { value, after } = turn.read(self.id, queue, read_how, patience);
+        let Answer { value, after } = turn.caller(self.id).read(queue, read_how, patience);
         match value {
             Ok(Take::Waiting) => {
                 self.waits = true;
@@ -146,7 +146,7 @@ impl Client {
         let Answer { value, after } = event;
         match value {
             Event::Granted(handout) if how == FetchMode::Take => {
-                let Answer { value, after } = turn.confirm(self.id, handout.lease);
+                let Answer { value, after } = turn.caller(self.id).confirm(handout.lease);
                 match value {
                     Ok(()) => self.found(queue, None, handout.body, after),
                     Err(NotFound) => self.missed(queue, after, turn),
@@ -218,14 +218,14 @@ impl Client {
         turn: &mut Turn<'_>,
     ) -> Position {
         self.forget_oldest(queue, count)
-            .map(|lease| turn.confirm(self.id, lease).after)
+            .map(|lease| turn.caller(self.id).confirm(lease).after)
             .fold(AT_ONCE, Position::max)
     }
 
     /// Puts the item of the oldest open read back.
     pub(crate) fn abort_oldest(&mut self, queue: &[u8], turn: &mut Turn<'_>) -> Position {
         self.forget_oldest(queue, 1)
-            .map(|lease| turn.give_back_item(self.id, lease).after)
+            .map(|lease| turn.caller(self.id).give_back_item(lease).after)
             .fold(AT_ONCE, Position::max)
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use broker::{NameCursor, Outbox, Position, Turn};
+use broker::{NameCursor, Outbox, Position, SessionId, Turn};
 
 use crate::server::Server;
 use crate::stats::{Block, queue_rows, server_rows};
@@ -88,6 +88,7 @@ impl Listing {
     /// Handles the next queue. Returns `None` at the end.
     pub(crate) fn step(
         mut self,
+        session: SessionId,
         server: &Server,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
@@ -137,7 +138,7 @@ impl Listing {
                     outbox.reply(*after, format!("{count}\r\n").as_bytes());
                     return None;
                 };
-                let flushed = turn.flush_expired(name);
+                let flushed = turn.caller(session).flush_expired(name);
                 *count += flushed.value.unwrap_or(0);
                 *after = flushed.after.max(*after);
             }

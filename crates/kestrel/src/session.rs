@@ -215,7 +215,7 @@ impl<D: LineDialect> Dialect for LineSession<D> {
         let steps = take_steps(bytes, turn, outbox, |bytes, turn, outbox| {
             let unsent = outbox.len();
             let step = if let Some(listing) = self.listing.take() {
-                self.listing = listing.step(&self.client.server, turn, outbox);
+                self.listing = listing.step(self.client.id, &self.client.server, turn, outbox);
                 Step::Used(0)
             } else if self.is_reading() {
                 D::step(self, bytes, turn, outbox)
@@ -270,7 +270,7 @@ impl<D: LineDialect> Dialect for LineSession<D> {
             return self.client.end(turn);
         }
         // Ends the wait for an item.
-        let waited = turn.cancel_wait(self.client.id);
+        let waited = turn.caller(self.client.id).cancel_wait();
         if waited.value {
             self.event(waited.map(|_| Event::TimedOut), turn, outbox);
         }

@@ -29,7 +29,7 @@ fn name(bytes: &[u8]) -> Name {
 /// A job, as the broker shows it.
 fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<StoredJob> {
     let status = turn.job_status(JobId(id)).value.ok()?;
-    let peeked = turn.peek(JobId(id)).value.ok()?;
+    let body = turn.body(JobId(id))?;
     let facts = status.facts;
     assert_eq!(facts.id.0, id, "a job has the number that it is asked by");
     let counters = facts.counters;
@@ -40,7 +40,7 @@ fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<StoredJob> {
         ttr: facts.ttr_s,
         created: facts.created.0,
         since: if facts.state == State::Ready { facts.due.0 } else { 0 },
-        body: peeked.body.as_ref().into(),
+        body: body.as_ref().into(),
         state: match facts.state {
             State::Ready | State::Leased => StoredState::Ready,
             State::Delayed => StoredState::Delayed { due: facts.due.0 },

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use engine::SessionId;
 use engine::limits::REGISTRATIONS_MAX;
 
-use crate::Turn;
+use crate::Caller;
+use crate::broker::Shared;
+use crate::core::Core;
 
 /// Number of existing queues that a session can watch, or register for, at the limit of memory:
 /// workers make room.
@@ -47,43 +48,47 @@ impl QueueLimit {
     }
 }
 
-impl Turn<'_> {
-    /// Whether a client can refer to this queue. Returns false if that would create a queue beyond
-    /// the limit of queues or memory. Must be called before a queue is used, watched or created;
-    /// puts check it themselves.
-    pub fn admits_queue(&self, name: &[u8]) -> bool {
-        let engine = &self.core.engine;
+impl Shared {
+    /// See [`crate::Turn::admits_queue`].
+    pub(crate) fn admits_queue(&self, core: &Core, name: &[u8]) -> bool {
         // While there is room for more queues, no lookup is needed.
-        let most = self.shared.queue_limit.most.load(Ordering::Relaxed);
-        if engine.queue_count() < most && self.has_memory_for(0) {
+        let most = self.queue_limit.most.load(Ordering::Relaxed);
+        if core.engine.queue_count() < most && self.has_memory_for(core, 0) {
             return true;
         }
-        let admits = !engine.would_make_queue(name);
+        let admits = !core.engine.would_make_queue(name);
         if !admits {
-            self.shared.queue_limit.refused.fetch_add(1, Ordering::Relaxed);
+            self.queue_limit.refused.fetch_add(1, Ordering::Relaxed);
         }
         admits
     }
 
-    /// Whether a worker can register for this queue: like `admits_queue`, with at most
-    /// [`REGISTRATIONS_MAX`] per worker.
-    pub fn admits_worker(&self, session: SessionId, queue: &[u8]) -> bool {
-        let (count, is_known) = self.core.engine.registered(session, queue);
+    /// Whether a session that refers to `count` queues can refer to one more. Above the limit of
+    /// memory, only if they are few.
+    fn admits_one_more(&self, core: &Core, count: usize, queue: &[u8]) -> bool {
+        if count < QUEUES_AT_LIMIT_MAX || self.has_memory_for(core, 0) {
+            return self.admits_queue(core, queue);
+        }
+        self.queue_limit.refused.fetch_add(1, Ordering::Relaxed);
+        false
+    }
+}
+
+/// # Admission, before a request
+impl Caller<'_> {
+    /// Whether a worker can register for this queue: like [`crate::Turn::admits_queue`], with at
+    /// most [`REGISTRATIONS_MAX`] per worker.
+    pub fn admits_worker(&self, queue: &[u8]) -> bool {
+        let (count, is_known) = self.core.engine.registered(self.session, queue);
         is_known || (count < REGISTRATIONS_MAX && self.admits_one_more(count, queue))
     }
 
     /// Whether a session that watches this many queues can also watch this one.
-    pub fn admits_watch(&self, session: SessionId, watched: usize, queue: &[u8]) -> bool {
-        self.admits_one_more(watched, queue) || self.watches(session, queue)
+    pub fn admits_watch(&self, watched: usize, queue: &[u8]) -> bool {
+        self.admits_one_more(watched, queue) || self.watches(queue)
     }
 
-    /// Whether a session that refers to `count` queues can refer to one more. Above the limit of
-    /// memory, only if they are few.
     fn admits_one_more(&self, count: usize, queue: &[u8]) -> bool {
-        if count < QUEUES_AT_LIMIT_MAX || self.has_memory_for(0) {
-            return self.admits_queue(queue);
-        }
-        self.shared.queue_limit.refused.fetch_add(1, Ordering::Relaxed);
-        false
+        self.shared.admits_one_more(self.core, count, queue)
     }
 }

@@ -68,7 +68,7 @@ impl<'a> Queue<'a> {
                 let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
                 When::At(Millis(now.saturating_add(millis)))
             });
-            turn.add(&self.name, body.into(), expires)
+            turn.caller(self.session).add(&self.name, body.into(), expires)
         };
         Ok(self.store.wait_released(added)??)
     }
@@ -92,19 +92,19 @@ impl<'a> Queue<'a> {
     /// Finishes an item that this handle opened. [`Error::NotFound`] means that it already went
     /// back, by the policy's `open.timeout`, or that its queue was removed.
     pub fn confirm(&mut self, item: &Item) -> Result<(), Error> {
-        let confirmed = self.store.turn().confirm(self.session, item.lease);
+        let confirmed = self.store.turn().caller(self.session).confirm(item.lease);
         Ok(self.store.wait_released(confirmed)??)
     }
 
     /// Puts an item that this handle opened back to its old place. Errors as in [`Queue::confirm`].
     pub fn give_back(&mut self, item: Item) -> Result<(), Error> {
-        let returned = self.store.turn().give_back_item(self.session, item.lease);
+        let returned = self.store.turn().caller(self.session).give_back_item(item.lease);
         Ok(self.store.wait_released(returned)??)
     }
 
     /// Removes all items that no consumer holds.
     pub fn flush(&mut self) -> Result<(), Error> {
-        let flush = self.store.turn().flush(self.session, &self.name);
+        let flush = self.store.turn().caller(self.session).flush(&self.name);
         self.store.finish_clearing(self.session, flush)
     }
 
@@ -114,7 +114,7 @@ impl<'a> Queue<'a> {
     fn read(&mut self, how: ReadMode, wait: Wait) -> Result<Found, Error> {
         check_name(&self.name)?;
         let Answer { value, after } =
-            self.store.turn().read(self.session, &self.name, how, wait.patience());
+            self.store.turn().caller(self.session).read(&self.name, how, wait.patience());
         let read = match value.map_err(|Blocked| Error::Refused)? {
             Take::Waiting => self.wait_for(how)?,
             taken => Answer::new(taken.item(), after),
@@ -126,7 +126,7 @@ impl<'a> Queue<'a> {
         let Answer { value, after } = self.store.event_for(self.session)?;
         Ok(match value {
             Event::Granted(handout) if how == ReadMode::Finish => {
-                let confirmed = self.store.turn().confirm(self.session, handout.lease);
+                let confirmed = self.store.turn().caller(self.session).confirm(handout.lease);
                 confirmed.value?;
                 Answer::new(Some((None, handout.body)), confirmed.after)
             }

@@ -30,8 +30,8 @@ impl Session<'_> {
         self.store.wait_while_congested();
         let put = {
             let mut turn = self.store.turn();
-            turn.use_queue(self.id, queue);
-            turn.put(self.id, job, body.into())
+            turn.caller(self.id).use_queue(queue);
+            turn.caller(self.id).put(job, body.into())
         };
         Ok(self.store.wait_released(put)??)
     }
@@ -45,7 +45,7 @@ impl Session<'_> {
         let take = {
             let mut turn = self.store.turn();
             watch_only(&mut turn, self.id, &mut self.watched, queues);
-            turn.take(self.id, wait.patience())
+            turn.caller(self.id).take(wait.patience())
         };
         let Answer { value, after } = take;
         let taken = match value {
@@ -62,25 +62,25 @@ impl Session<'_> {
 
     /// Finishes a job that this session holds, or that no session holds.
     pub fn finish(&mut self, id: JobId) -> Result<(), Error> {
-        let finished = self.store.turn().finish(self.id, id);
+        let finished = self.store.turn().caller(self.id).finish(id);
         Ok(self.store.wait_released(finished)??)
     }
 
     /// Gives back a job that this session holds: ready at once, or after `delay_s` seconds.
     pub fn give_back(&mut self, id: JobId, priority: u32, delay_s: u32) -> Result<(), Error> {
-        let given = self.store.turn().give_back(self.id, id, priority, delay_s);
+        let given = self.store.turn().caller(self.id).give_back(id, priority, delay_s);
         Ok(self.store.wait_released(given)??)
     }
 
     /// Buries a job that this session holds, until a kick.
     pub fn bury(&mut self, id: JobId, priority: u32) -> Result<(), Error> {
-        let buried = self.store.turn().bury(self.id, id, priority);
+        let buried = self.store.turn().caller(self.id).bury(id, priority);
         Ok(self.store.wait_released(buried)??)
     }
 
     /// Restarts the ttr of a held job.
     pub fn touch(&mut self, id: JobId) -> Result<(), Error> {
-        let touched = self.store.turn().touch(self.id, id);
+        let touched = self.store.turn().caller(self.id).touch(id);
         Ok(self.store.wait_released(touched)??)
     }
 
@@ -89,8 +89,8 @@ impl Session<'_> {
         let queue = check_name(queue.as_bytes())?;
         let kick = {
             let mut turn = self.store.turn();
-            turn.use_queue(self.id, queue);
-            turn.kick(self.id, max)
+            turn.caller(self.id).use_queue(queue);
+            turn.caller(self.id).kick(max)
         };
         match self.store.wait_released(kick)?? {
             Kick::Done(count) => Ok(count),
@@ -109,8 +109,8 @@ impl Session<'_> {
         let queue = check_name(queue.as_bytes())?;
         let peeked = {
             let mut turn = self.store.turn();
-            turn.use_queue(self.id, queue);
-            turn.peek_used(self.id, state)
+            turn.caller(self.id).use_queue(queue);
+            turn.caller(self.id).peek_used(state)
         };
         Ok(self.store.wait_released(peeked)??)
     }
@@ -123,11 +123,11 @@ fn watch_only(turn: &mut Turn<'_>, session: SessionId, now: &mut Vec<Vec<u8>>, w
         return;
     }
     for queue in wanted {
-        turn.watch(session, queue.as_bytes());
+        turn.caller(session).watch(queue.as_bytes());
     }
     for queue in now.drain(..) {
         if !wanted.iter().any(|wanted| wanted.as_bytes() == queue) {
-            turn.ignore(session, &queue);
+            turn.caller(session).ignore(&queue);
         }
     }
     now.extend(wanted.iter().map(|queue| queue.as_bytes().to_vec()));

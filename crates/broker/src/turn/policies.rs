@@ -1,10 +1,11 @@
-//! Policies and the server's status.
+//! Policies, the status, and settings of the engine.
 
+use engine::Status;
 use engine::policy::{Policy, Rules};
-use engine::{SessionId, Status};
 
-use crate::{Answer, Event, Turn};
+use crate::{Answer, Turn};
 
+/// # Policies, status and settings
 impl Turn<'_> {
     /// The policy of this queue name, whether the queue exists or not.
     pub fn policy(&self, queue: &[u8]) -> Policy {
@@ -24,12 +25,9 @@ impl Turn<'_> {
         Answer::new((), core.ledger.after_facts())
     }
 
-    /// Notifies a session that its reload is done; the event leaves with this turn. Does nothing if
-    /// the session is gone.
-    pub fn tell_reloaded(&mut self, session: SessionId, reloaded: Answer<()>) {
-        if let Some(mailbox) = self.core.engine.mailbox(session) {
-            self.core.outgoing.push((mailbox, session, reloaded.map(|()| Event::Reloaded)));
-        }
+    /// Limit of open reads of this queue per connection.
+    pub fn open_max(&self, queue: &[u8]) -> u32 {
+        self.core.engine.open_max(queue)
     }
 
     /// The status of the server, or the next one during a grace period.
@@ -54,5 +52,15 @@ impl Turn<'_> {
     /// Whether the current status refuses writes.
     pub fn writes_blocked(&self) -> bool {
         self.core.engine.writes_blocked()
+    }
+
+    /// Sets how many sleeping workers a job wakes; 0, the default, means all.
+    pub fn set_wake_max(&mut self, wake_max: u32) {
+        self.core.engine.set_wake_max(wake_max);
+    }
+
+    /// Sets after how many lost attempts submitted jobs fail; 0, the default, means never.
+    pub fn set_attempts_max(&mut self, attempts_max: u32) {
+        self.core.engine.set_attempts_max(attempts_max);
     }
 }

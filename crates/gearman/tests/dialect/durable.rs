@@ -87,7 +87,7 @@ fn a_function_that_was_dropped_is_denied_when_the_drop_is_durable() {
             // Another dialect's session keeps the queue itself.
             let mut turn = world.broker.turn(START);
             let session = turn.open_session(0);
-            turn.use_queue(session, b"f");
+            turn.caller(session).use_queue(b"f");
         }
         assert_eq!(world.say(a, "drop function f\n"), "");
         let denied = world.say(b, "drop function f\n");

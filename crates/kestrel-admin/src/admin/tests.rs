@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use broker::Body;
+use broker::{Body, Turn};
 use hdrhistogram::Histogram;
 use origin::{Names, Reach};
 
@@ -384,13 +384,20 @@ fn unrequested_numbers_are_not_recorded() {
     assert!(!is_empty());
 }
 
+fn add_item(turn: &mut Turn<'_>, queue: &str) {
+    let session = turn.open_reader_session(0);
+    let added = turn.caller(session).add(queue.as_bytes(), Body::from(&b"item"[..]), None);
+    added.value.expect("nothing limits the queue");
+    turn.close_session(session);
+}
+
 #[test]
 fn queues_have_numbers_of_their_own_which_are_latched_alike() {
     let world = World::new();
     let add = |queue: &str| {
         let now = Millis(world.now_ms.load(Ordering::Relaxed));
         let mut turn = world.broker.turn(now);
-        turn.add(queue.as_bytes(), Body::from(&b"item"[..]), None).value.unwrap();
+        add_item(&mut turn, queue);
     };
     world.json("/stats?period=60");
     add("old");
@@ -426,12 +433,12 @@ fn an_answer_has_a_bounded_number_of_queues_and_says_so() {
     let world = World::new();
     let mut turn = world.broker.turn(Millis(START_MS));
     for number in 0..snapshot::QUEUES_MAX {
-        turn.add(format!("q{number:05}").as_bytes(), Body::from(&b"item"[..]), None).value.unwrap();
+        add_item(&mut turn, &format!("q{number:05}"));
     }
     drop(turn);
     assert_eq!(world.json("/stats")["labels"]["incomplete"], Value::Null);
     let mut turn = world.broker.turn(Millis(START_MS));
-    turn.add(b"one-more", Body::from(&b"item"[..]), None).value.unwrap();
+    add_item(&mut turn, "one-more");
     drop(turn);
     let stats = world.json("/stats");
     assert_eq!(stats["labels"]["incomplete"], "only the first 100 queues");
@@ -444,7 +451,7 @@ fn history_is_in_the_account_and_the_oldest_namespace_makes_room() {
     let world = World::new();
     let mut turn = world.broker.turn(Millis(START_MS));
     for number in 0..snapshot::QUEUES_MAX {
-        turn.add(format!("q{number:05}").as_bytes(), Body::from(&b"item"[..]), None).value.unwrap();
+        add_item(&mut turn, &format!("q{number:05}"));
     }
     drop(turn);
     let used_bytes = || world.broker.memory_usage().used_bytes;

@@ -68,8 +68,12 @@ struct World {
 impl World {
     fn new(by_get: bool) -> World {
         let broker = Broker::memory(EngineSetup::default(), NOW);
-        let added = broker.turn(NOW).add(b"q", Body::from(&b"item"[..]), None);
+        let mut turn = broker.turn(NOW);
+        let session = turn.open_reader_session(0);
+        let added = turn.caller(session).add(b"q", Body::from(&b"item"[..]), None);
         added.value.expect("nothing limits the queue");
+        turn.close_session(session);
+        drop(turn);
         let info = ServerInfo {
             version: "2.4.1".to_owned(),
             build: "build".to_owned(),

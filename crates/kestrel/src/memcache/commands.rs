@@ -156,7 +156,7 @@ impl MemcacheSession {
         if !is_possible(queue) {
             return outbox.reply(AT_ONCE, reply::DELETED);
         }
-        let removal = turn.remove_queue(self.client.id, queue);
+        let removal = turn.caller(self.client.id).remove_queue(queue);
         self.answer_clearing(removal, reply::DELETED, outbox);
     }
 
@@ -167,7 +167,7 @@ impl MemcacheSession {
         if !is_possible(queue) {
             return outbox.reply(AT_ONCE, reply::END);
         }
-        let flush = turn.flush(self.client.id, queue);
+        let flush = turn.caller(self.client.id).flush(queue);
         self.answer_clearing(flush, reply::END, outbox);
     }
 
@@ -175,7 +175,7 @@ impl MemcacheSession {
         if self.client.is_refused_writes(turn) {
             return self.fail(AT_ONCE, reply::SERVER_ERROR, turn, outbox);
         }
-        let flush = turn.flush_all(self.client.id);
+        let flush = turn.caller(self.client.id).flush_all();
         self.answer_clearing(flush, reply::FLUSHED_ALL, outbox);
     }
 
@@ -183,8 +183,11 @@ impl MemcacheSession {
         if self.client.is_refused_writes(turn) {
             return self.fail(AT_ONCE, reply::CLIENT_ERROR, turn, outbox);
         }
-        let flushed =
-            if is_possible(queue) { turn.flush_expired(queue) } else { Answer::at_once(None) };
+        let flushed = if is_possible(queue) {
+            turn.caller(self.client.id).flush_expired(queue)
+        } else {
+            Answer::at_once(None)
+        };
         let count = flushed.value.unwrap_or(0);
         outbox.reply(flushed.after, format!("{count}\r\n").as_bytes());
     }

@@ -140,7 +140,7 @@ impl TextSession {
         if !is_possible(queue) {
             return outbox.reply(AT_ONCE, DONE);
         }
-        let flush = turn.flush(self.client.id, queue);
+        let flush = turn.caller(self.client.id).flush(queue);
         self.answer_clearing(flush, DONE, outbox);
     }
 
@@ -151,7 +151,7 @@ impl TextSession {
         if !is_possible(queue) {
             return outbox.reply(AT_ONCE, DONE);
         }
-        let removal = turn.remove_queue(self.client.id, queue);
+        let removal = turn.caller(self.client.id).remove_queue(queue);
         self.answer_clearing(removal, DONE, outbox);
     }
 

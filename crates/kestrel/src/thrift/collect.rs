@@ -71,8 +71,9 @@ impl Collect {
 
     /// Drops items that it no longer holds, because a limit of the queue took them back, or the
     /// queue ended.
-    fn drop_lost(&mut self, holder: SessionId, turn: &Turn<'_>) {
-        self.items.retain(|item| item.lease.is_none_or(|lease| turn.holds(holder, lease)));
+    fn drop_lost(&mut self, holder: SessionId, turn: &mut Turn<'_>) {
+        let caller = turn.caller(holder);
+        self.items.retain(|item| item.lease.is_none_or(|lease| caller.holds(lease)));
         self.items_bytes = self.items.iter().map(Collected::cost_bytes).sum();
     }
 
@@ -139,7 +140,7 @@ impl ThriftSession {
             let counters = self.server.counters();
             counters.cmd_monitor_get.add_one();
             let (how, patience) = (collect.how(), collect.patience(turn.now()));
-            let Answer { value, after } = turn.read(self.id, &collect.queue, how, patience);
+            let Answer { value, after } = turn.caller(self.id).read(&collect.queue, how, patience);
             match value {
                 Ok(Take::Waiting) => {
                     self.waiting = Waiting::Item(collect);
@@ -230,7 +231,7 @@ impl ThriftSession {
         let Collect { items, after, .. } = collect;
         items.retain_mut(|item| {
             let Some(lease) = item.lease.take() else { return true };
-            let finished = turn.confirm(self.id, lease);
+            let finished = turn.caller(self.id).confirm(lease);
             *after = (*after).max(finished.after);
             finished.value.is_ok()
         });
@@ -241,7 +242,7 @@ impl ThriftSession {
         let holder = self.holder(turn);
         collect.items.retain(|item| {
             let handed = item.lease.filter(|lease| {
-                turn.hand_over(self.id, *lease, holder, Some(limit_ms)).value.is_ok()
+                turn.caller(self.id).hand_over(*lease, holder, Some(limit_ms)).value.is_ok()
             });
             if let Some(lease) = handed {
                 self.open_reads.add(&collect.queue, lease, holder, turn);

@@ -127,7 +127,7 @@ impl ThriftSession {
                 let item = reader.bytes().ok()?;
                 self.server.counters().cmd_set.add_one();
                 let watch = self.server.begin(turn.now());
-                let added = turn.add(queue, Body::from(item), *expires);
+                let added = turn.caller(self.id).add(queue, Body::from(item), *expires);
                 if added.value.is_err() {
                     call.after = call.after.max(added.after);
                     return None;
@@ -135,9 +135,11 @@ impl ThriftSession {
                 self.server.note(watch, Measure::Set);
                 Answer::new(Ok(()), added.after)
             }
-            Act::Confirm(holder) => turn.confirm(*holder, LeaseId(reader.i64().ok()? as u64)),
+            Act::Confirm(holder) => {
+                turn.caller(*holder).confirm(LeaseId(reader.i64().ok()? as u64))
+            }
             Act::GiveBack(holder) => {
-                turn.give_back_item(*holder, LeaseId(reader.i64().ok()? as u64))
+                turn.caller(*holder).give_back_item(LeaseId(reader.i64().ok()? as u64))
             }
         };
         call.done += i32::from(value.is_ok());

@@ -49,11 +49,11 @@ impl ThriftSession {
             }
             Method::Peek => self.peek(to, queue, turn, outbox),
             Method::FlushQueue => self.check_writes(turn).map(|()| {
-                let flush = turn.flush(self.id, queue);
+                let flush = turn.caller(self.id).flush(queue);
                 self.answer_clearing(to, method, flush, outbox);
             }),
             Method::FlushAllQueues => self.check_writes(turn).map(|()| {
-                let flush = turn.flush_all(self.id);
+                let flush = turn.caller(self.id).flush_all();
                 self.answer_clearing(to, method, flush, outbox);
             }),
             Method::DeleteQueue => self.delete(to, queue, turn, outbox),
@@ -98,7 +98,8 @@ impl ThriftSession {
         check_name(queue, turn)?;
         let counters = self.server.counters();
         counters.cmd_peek.add_one();
-        let Answer { value, after } = turn.read(self.id, queue, ReadMode::Peek, Patience::None);
+        let Answer { value, after } =
+            turn.caller(self.id).read(queue, ReadMode::Peek, Patience::None);
         let head = value.map(Take::item).map_err(|Blocked| Failed::StatusForbids)?;
         match head {
             Some(_) => counters.get_hits.add_one(),
@@ -150,7 +151,7 @@ impl ThriftSession {
         outbox: &mut Outbox,
     ) -> Result<(), Failed> {
         self.check_writes(turn)?;
-        let removal = turn.remove_queue(self.id, queue);
+        let removal = turn.caller(self.id).remove_queue(queue);
         self.answer_clearing(to, Method::DeleteQueue, removal, outbox);
         Ok(())
     }

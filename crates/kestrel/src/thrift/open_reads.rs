@@ -43,7 +43,8 @@ impl OpenReads {
         if let Some(leases) = self.by_queue.get_mut(queue) {
             let before = leases.len();
             turn.count_work(before);
-            leases.retain(|lease| turn.holds(holder, *lease));
+            let caller = turn.caller(holder);
+            leases.retain(|lease| caller.holds(*lease));
             self.count -= before - leases.len();
         }
     }
@@ -69,8 +70,9 @@ impl OpenReads {
     /// Removes reads that are no longer open.
     fn prune(&mut self, holder: SessionId, turn: &mut Turn<'_>) {
         turn.count_work(self.count);
+        let caller = turn.caller(holder);
         self.by_queue.retain(|_, leases| {
-            leases.retain(|lease| turn.holds(holder, *lease));
+            leases.retain(|lease| caller.holds(*lease));
             !leases.is_empty()
         });
         self.count = self.by_queue.values().map(Vec::len).sum();

@@ -249,7 +249,7 @@ impl Dialect for ThriftSession {
             return self.end(turn);
         }
         // Ends the wait for an item.
-        let waited = turn.cancel_wait(self.id);
+        let waited = turn.caller(self.id).cancel_wait();
         if waited.value {
             self.event(waited.map(|_| Event::TimedOut), turn, outbox);
         }

@@ -93,19 +93,22 @@ fn a_get_that_does_not_wait_gets_what_stands_behind_many_expired_items() {
     }
 }
 
+/// Adds more items than one request sweeps away when they have expired.
+fn add_many(world: &World, expires: Option<When>) {
+    let mut turn = world.broker.turn(world.now);
+    let session = turn.open_reader_session(0);
+    for _ in 0..2500 {
+        turn.caller(session).add(b"q", b"x"[..].into(), expires).value.expect("there is room");
+    }
+    turn.close_session(session);
+}
+
 #[test]
 fn a_get_that_does_not_wait_holds_up_what_a_half_closed_client_sent_behind_it() {
     let (mut world, server) = start();
     let (a, b) = (connect(&server, &mut world), connect(&server, &mut world));
     let expires = Some(When::At(Millis(world.now.0 + 10)));
-    for _ in 0..2500 {
-        world
-            .broker
-            .turn(world.now)
-            .add(b"q", b"x"[..].into(), expires)
-            .value
-            .expect("there is room");
-    }
+    add_many(&world, expires);
     world.now.0 += 11;
     world.send_first(a, &[get("q", 1, 0, 0), put("r", &[b"y"])].concat());
     world.half_close(a);
@@ -120,14 +123,7 @@ fn a_get_that_does_not_wait_keeps_nothing_from_a_client_that_goes() {
     let client = connect(&server, &mut world);
     ask(&mut world, client, &put("q", &[b"lives"]));
     let expires = Some(When::At(Millis(world.now.0 + 10)));
-    for _ in 0..2500 {
-        world
-            .broker
-            .turn(world.now)
-            .add(b"q", b"x"[..].into(), expires)
-            .value
-            .expect("there is room");
-    }
+    add_many(&world, expires);
     world.now.0 += 11;
     world.send_first(client, &get("q", 2, 0, 0));
     world.half_close(client);

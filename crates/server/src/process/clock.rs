@@ -236,7 +236,7 @@ mod tests {
                 body: b"x"[..].into(),
                 foreground: false,
             };
-            turn.submit(session, b"q", submit).value.expect("there is room")
+            turn.caller(session).submit(b"q", submit).value.expect("there is room")
         });
         drop(turn);
         let states =

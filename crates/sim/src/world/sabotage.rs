@@ -68,10 +68,12 @@ impl World {
         };
         let copies = new()
             .filter(|(_, job)| job.queue.contains('+') && is_in_parent((&job.queue, &job.body)));
+        let thief = turn.open_session(0);
         for (id, _) in copies {
             // The job can be gone already.
-            let _ = turn.cancel(JobId(*id));
+            let _ = turn.caller(thief).cancel(JobId(*id));
         }
+        turn.close_session(thief);
     }
 
     /// Changes jobs without a client's request.
@@ -79,36 +81,39 @@ impl World {
         if !self.options.sabotage.is_for_oracle() {
             return;
         }
+        let thief = turn.open_session(0);
         for (id, job) in self.model.jobs.iter().filter(|(id, _)| **id % 3 == 0) {
             let id = JobId(*id);
             // Many jobs are in a state that does not allow it.
             match self.options.sabotage {
                 Sabotage::ShortLeases => {
                     for link in self.links.iter().filter(|link| link.is_open) {
-                        let _ = turn.give_back(link.id, id, 0, 0);
+                        let _ = turn.caller(link.id).give_back(id, 0, 0);
                     }
                 }
-                Sabotage::WrongOrder => {
-                    let thief = turn.open_session(0);
-                    if job.state == State::Ready && turn.take_job(thief, id).value.is_ok() {
-                        let _ = turn.give_back(thief, id, u32::MAX, 0);
+                Sabotage::WrongOrder if job.state == State::Ready => {
+                    let mut thief = turn.caller(thief);
+                    if thief.take_job(id).value.is_ok() {
+                        let _ = thief.give_back(id, u32::MAX, 0);
                     }
-                    turn.close_session(thief);
                 }
-                Sabotage::RestlessJobs => drop(turn.kick_job(id)),
-                Sabotage::LostJobs => drop(turn.cancel(id)),
+                Sabotage::RestlessJobs => drop(turn.caller(thief).kick_job(id)),
+                Sabotage::LostJobs => drop(turn.caller(thief).cancel(id)),
                 _ => {}
             }
         }
+        turn.close_session(thief);
     }
 
     /// A connection is about to close.
     pub(crate) fn sabotage_leaving(&self, place: Place, turn: &mut Turn<'_>) {
         if self.options.sabotage == Sabotage::TakesAlong {
             let watched = self.model.jobs.iter().filter(|(_, job)| job.watchers.contains(&place));
+            let thief = turn.open_session(0);
             for (id, _) in watched {
-                turn.cancel(JobId(*id)).value.expect("it is there");
+                turn.caller(thief).cancel(JobId(*id)).value.expect("it is there");
             }
+            turn.close_session(thief);
         }
     }
 }

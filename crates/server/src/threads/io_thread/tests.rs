@@ -243,9 +243,9 @@ fn long_requests_rest_while_the_log_has_much_to_write() {
     let others = broker.add_mailbox(Arc::new(Inbox::default()));
     let mut turn = broker.turn(clock.now());
     let session = turn.open_session(others);
-    turn.use_queue(session, b"elsewhere");
+    turn.caller(session).use_queue(b"elsewhere");
     while !broker.has_backlog() {
-        turn.put(session, NewJob::default(), vec![b'x'; 10_000].into()).value.unwrap();
+        turn.caller(session).put(NewJob::default(), vec![b'x'; 10_000].into()).value.unwrap();
     }
     drop(turn);
     assert!(!broker.congested());
@@ -290,7 +290,7 @@ fn commands_behind_a_wait_that_ends_wait_for_a_congested_log() {
     let mut turn = broker.turn(clock.now());
     let session = turn.open_session(others);
     for _ in &clients {
-        turn.put(session, NewJob::default(), b"x"[..].into()).value.unwrap();
+        turn.caller(session).put(NewJob::default(), b"x"[..].into()).value.unwrap();
     }
     drop(turn);
     let puts = || broker.turn(clock.now()).totals().puts;
@@ -321,7 +321,7 @@ fn events_that_arrive_while_a_thread_sends_wait_for_its_next_round() {
     let others = broker.add_mailbox(Arc::new(Inbox::default()));
     let mut turn = broker.turn(rounds.thread.shared.clock.now());
     let session = turn.open_session(others);
-    turn.put(session, NewJob::default(), b"x"[..].into()).value.unwrap();
+    turn.caller(session).put(NewJob::default(), b"x"[..].into()).value.unwrap();
     drop(turn);
     // The same call as at the end of a round.
     rounds.inbox.take_events(&mut rounds.thread.events);

@@ -1,28 +1,28 @@
 //! Items of queues that are read in order, as in Kestrel.
 
-use engine::{
-    AliasStats, Body, Choice, ItemStats, LeaseId, NameCursor, NotFound, Patience, ReadMode,
-    Refused, SessionId, Take, When,
-};
+use engine::{Body, Choice, LeaseId, NotFound, Patience, ReadMode, Refused, SessionId, Take, When};
 
 use crate::core::Core;
-use crate::{Answer, Blocked, Position, PutRefusal, Turn};
+use crate::{Answer, Blocked, Caller, Position, PutRefusal};
 
-impl Turn<'_> {
+/// # Items of a queue that is read in order
+impl Caller<'_> {
     /// Adds an item to a queue, and to all queues that this one feeds. It expires unread at
     /// `expires`. Creates and keeps the queue if necessary; one that cannot be created
-    /// ([`Turn::admits_child`]) counts as full. An item for an alias is tried at all destinations,
-    /// and counts as added if all of them accepted it.
+    /// ([`crate::Turn::admits_child`]) counts as full. An item for an alias is tried at all
+    /// destinations, and counts as added if all of them accepted it.
     pub fn add(
         &mut self,
         queue: &[u8],
         body: Body,
         expires: Option<When>,
     ) -> Answer<Result<(), PutRefusal>> {
-        if let Err(refusal) = self.admit(body.len(), |engine| engine.puts_are_logged(queue)) {
+        if let Err(refusal) =
+            self.shared.admit(self.core, body.len(), |engine| engine.puts_are_logged(queue))
+        {
             return Answer::at_once(Err(refusal));
         }
-        if !self.admits_queue(queue) {
+        if !self.shared.admits_queue(self.core, queue) {
             return Answer::at_once(Err(PutRefusal::NoNewQueue));
         }
         let core = &mut *self.core;
@@ -43,88 +43,57 @@ impl Turn<'_> {
     /// [`crate::Event::TimedOut`].
     pub fn read(
         &mut self,
-        session: SessionId,
         queue: &[u8],
         how: ReadMode,
         patience: Patience,
     ) -> Answer<Result<Take, Blocked>> {
-        let core = &*self.core;
-        if core.engine.reads_blocked() || !core.engine.admits_child(queue) {
+        let engine = &self.core.engine;
+        if engine.reads_blocked() || !engine.admits_child(queue) {
             return Answer::at_once(Err(Blocked));
         }
-        if !self.admits_queue(queue) {
+        if !self.shared.admits_queue(self.core, queue) {
             return Answer::new(Ok(Take::Nothing(None)), self.core.ledger.after_gone());
         }
-        let taken = self.core.take(session, Choice::Queue(queue, how), patience, |core, queue| {
-            queue.map_or(core.ledger.after_facts(), |queue| core.ledger.after_queue(queue))
-        });
+        let taken =
+            self.core.take(self.session, Choice::Queue(queue, how), patience, |core, queue| {
+                queue.map_or(core.ledger.after_facts(), |queue| core.ledger.after_queue(queue))
+            });
         taken.map(Ok)
     }
 
     /// Finishes the item of an open read. `NotFound`: the session holds no such open read.
-    pub fn confirm(&mut self, holder: SessionId, lease: LeaseId) -> Answer<Result<(), NotFound>> {
+    pub fn confirm(&mut self, lease: LeaseId) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
-        let confirmed = core.engine.confirm(holder, lease, &mut core.effects);
+        let confirmed = core.engine.confirm(self.session, lease, &mut core.effects);
         let after = core.apply_effects();
         core.after_read(confirmed, after)
     }
 
     /// Puts the item of an open read back to its place at the head of the queue.
-    pub fn give_back_item(
-        &mut self,
-        holder: SessionId,
-        lease: LeaseId,
-    ) -> Answer<Result<(), NotFound>> {
+    pub fn give_back_item(&mut self, lease: LeaseId) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
-        let returned = core.engine.give_back_item(holder, lease, &mut core.effects);
+        let returned = core.engine.give_back_item(self.session, lease, &mut core.effects);
         let after = core.apply_effects();
         core.after_read(returned, after)
     }
 
-    /// Passes an open read to another session, one of [`Turn::open_reader_session`]. It goes back
-    /// automatically after this many milliseconds, or after the policy's `open.timeout`, if that is
-    /// sooner; both count from now.
+    /// Passes an open read to another session, one of [`crate::Turn::open_reader_session`]. It goes
+    /// back automatically after this many milliseconds, or after the policy's `open.timeout`, if
+    /// that is sooner; both count from now.
     pub fn hand_over(
         &mut self,
-        holder: SessionId,
         lease: LeaseId,
         to: SessionId,
         limit_ms: Option<u64>,
     ) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
-        let handed = core.engine.hand_over(holder, lease, to, limit_ms);
+        let handed = core.engine.hand_over(self.session, lease, to, limit_ms);
         core.after_read(handed, Position::NONE)
     }
 
     /// Whether this session holds this open read.
-    pub fn holds(&self, holder: SessionId, lease: LeaseId) -> bool {
-        self.core.engine.holds(holder, lease)
-    }
-
-    /// Moves the cursor to the next queue of items or alias, and returns its name.
-    pub fn next_item_queue<'c>(&mut self, cursor: &'c mut NameCursor) -> Option<&'c [u8]> {
-        self.core.engine.next_item_queue(cursor)
-    }
-
-    /// The sorted names of queues that a Kestrel client created or used, and of aliases. All at
-    /// once: for programs that embed the broker, and tests.
-    pub fn item_queues(&self) -> Vec<&[u8]> {
-        self.core.engine.item_queues()
-    }
-
-    /// Statistics of a queue.
-    pub fn item_stats(&self, queue: &[u8]) -> Option<ItemStats> {
-        self.core.engine.item_stats(queue)
-    }
-
-    /// Statistics of an alias, or `None` if the name is not one.
-    pub fn alias_stats(&self, name: &[u8]) -> Option<AliasStats> {
-        self.core.engine.alias_stats(name)
-    }
-
-    /// Limit of open reads of this queue per connection.
-    pub fn open_max(&self, queue: &[u8]) -> u32 {
-        self.core.engine.open_max(queue)
+    pub fn holds(&self, lease: LeaseId) -> bool {
+        self.core.engine.holds(self.session, lease)
     }
 }
 

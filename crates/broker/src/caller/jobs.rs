@@ -1,13 +1,12 @@
-//! Jobs: put, take, finish, peek.
+//! Jobs: put, take, finish, give back, bury, touch, kick, peek.
 
 use engine::{
-    Body, Choice, Engine, Handout, JobId, JobSlot, JobStatus, Kick, NewJob, NotFound, Patience,
-    SessionId, State, Take,
+    Body, Choice, Engine, Handout, JobId, JobSlot, Kick, NewJob, NotFound, Patience, State, Take,
 };
 
 use super::holds_logged;
 use crate::core::Core;
-use crate::{Answer, PutRefusal, Refusal, Turn};
+use crate::{Answer, Caller, PutRefusal, Refusal};
 
 /// A job returned by a peek.
 #[derive(Clone, Debug)]
@@ -18,22 +17,18 @@ pub struct Peeked {
     pub body: Body,
 }
 
-impl Turn<'_> {
+/// # Jobs
+impl Caller<'_> {
     /// Puts a job into the queue that this session uses.
-    pub fn put(
-        &mut self,
-        session: SessionId,
-        job: NewJob,
-        body: Body,
-    ) -> Answer<Result<JobId, PutRefusal>> {
-        let admitted = self.admit(body.len(), |engine| {
-            engine.puts_are_logged(engine.queue_name(engine.used(session)))
+    pub fn put(&mut self, job: NewJob, body: Body) -> Answer<Result<JobId, PutRefusal>> {
+        let admitted = self.shared.admit(self.core, body.len(), |engine| {
+            engine.puts_are_logged(engine.queue_name(engine.used(self.session)))
         });
         if let Err(refusal) = admitted {
             return Answer::at_once(Err(refusal));
         }
         let core = &mut *self.core;
-        let put = core.engine.put(session, job, body, &mut core.effects);
+        let put = core.engine.put(self.session, job, body, &mut core.effects);
         let after = core.apply_effects();
         match put {
             Ok(id) => Answer::new(Ok(id), after),
@@ -41,34 +36,38 @@ impl Turn<'_> {
         }
     }
 
-    /// Uses up a job id without a job.
-    pub fn skip_job_id(&mut self) {
-        self.core.engine.skip_id();
-    }
-
     /// Takes the best job of the watched queues.
-    pub fn take(&mut self, session: SessionId, patience: Patience) -> Answer<Take> {
-        self.core.take(session, Choice::Watched, patience, |core, _| {
-            core.ledger.after_queues(core.engine.watched(session))
+    pub fn take(&mut self, patience: Patience) -> Answer<Take> {
+        self.core.take(self.session, Choice::Watched, patience, |core, _| {
+            core.ledger.after_queues(core.engine.watched(self.session))
         })
     }
 
     /// Takes this ready, delayed or buried job from any queue, even a paused one.
-    pub fn take_job(&mut self, session: SessionId, id: JobId) -> Answer<Result<Handout, Refusal>> {
+    pub fn take_job(&mut self, id: JobId) -> Answer<Result<Handout, Refusal>> {
         let core = &mut *self.core;
         // The end of its buried or delayed state must be logged, and so needs room.
         if core.lacks_room(1, |engine| is_set_aside(engine, id)) {
             return Answer::at_once(Err(Refusal::LogFull));
         }
         let taken =
-            core.take(session, Choice::Job(id), Patience::None, |core, _| core.after_id(id));
+            core.take(self.session, Choice::Job(id), Patience::None, |core, _| core.after_id(id));
         taken.map(|taken| taken.granted().ok_or(Refusal::NotFound))
     }
 
-    /// Finishes a job that this session holds, or that no session holds.
-    pub fn finish(&mut self, session: SessionId, id: JobId) -> Answer<Result<(), NotFound>> {
+    /// Ends the session's wait for a job or an item, and returns whether it waited. If so, its event
+    /// will not come.
+    pub fn cancel_wait(&mut self) -> Answer<bool> {
         let core = &mut *self.core;
-        let finished = core.engine.finish(session, id, &mut core.effects);
+        let waited = core.engine.stop_waiting(self.session);
+        // A session that reads items watches nothing, so its queue is unknown here.
+        Answer::new(waited, core.ledger.after_all())
+    }
+
+    /// Finishes a job that this session holds, or that no session holds.
+    pub fn finish(&mut self, id: JobId) -> Answer<Result<(), NotFound>> {
+        let core = &mut *self.core;
+        let finished = core.engine.finish(self.session, id, &mut core.effects);
         let after = core.apply_effects();
         core.done(id, finished.map(|_| ()), after)
     }
@@ -76,58 +75,52 @@ impl Turn<'_> {
     /// Gives back a job that this session holds: ready, or delayed if `delay_s` is not 0.
     pub fn give_back(
         &mut self,
-        session: SessionId,
         id: JobId,
         priority: u32,
         delay_s: u32,
     ) -> Answer<Result<(), Refusal>> {
         let core = &mut *self.core;
-        if core.lacks_room(1, |engine| holds_logged(engine, session, id)) {
+        if core.lacks_room(1, |engine| holds_logged(engine, self.session, id)) {
             return Answer::at_once(Err(Refusal::LogFull));
         }
-        let given = core.engine.give_back(session, id, priority, delay_s, &mut core.effects);
+        let given = core.engine.give_back(self.session, id, priority, delay_s, &mut core.effects);
         core.apply_effects();
         core.changed(id, given)
     }
 
     /// Buries a job that this session holds.
-    pub fn bury(
-        &mut self,
-        session: SessionId,
-        id: JobId,
-        priority: u32,
-    ) -> Answer<Result<(), Refusal>> {
+    pub fn bury(&mut self, id: JobId, priority: u32) -> Answer<Result<(), Refusal>> {
         let core = &mut *self.core;
-        if core.lacks_room(1, |engine| holds_logged(engine, session, id)) {
+        if core.lacks_room(1, |engine| holds_logged(engine, self.session, id)) {
             return Answer::at_once(Err(Refusal::LogFull));
         }
-        let buried = core.engine.bury(session, id, priority, &mut core.effects);
+        let buried = core.engine.bury(self.session, id, priority, &mut core.effects);
         core.apply_effects();
         core.changed(id, buried)
     }
 
     /// Restarts the ttr of a job that this session holds.
-    pub fn touch(&mut self, session: SessionId, id: JobId) -> Answer<Result<(), NotFound>> {
-        let touched = self.core.engine.touch(session, id);
+    pub fn touch(&mut self, id: JobId) -> Answer<Result<(), NotFound>> {
+        let touched = self.core.engine.touch(self.session, id);
         self.core.changed(id, touched)
     }
 
     /// Makes up to `max` buried jobs of the used queue ready; if none is buried, delayed jobs.
-    pub fn kick(&mut self, session: SessionId, max: u64) -> Answer<Result<Kick, Refusal>> {
+    pub fn kick(&mut self, max: u64) -> Answer<Result<Kick, Refusal>> {
         let core = &mut *self.core;
         // Checks room for all jobs at once, although the kick runs in slices: later, a lack of room
         // could not be reported.
-        let used = core.engine.queue_stats(core.engine.used(session));
+        let used = core.engine.queue_stats(core.engine.used(self.session));
         let found = if used.buried > 0 { used.buried } else { used.delayed };
         let count = max.min(found);
         if core.lacks_room(count, |_| count > 0) {
             return Answer::at_once(Err(Refusal::LogFull));
         }
-        let kick = core.engine.kick(session, max, &mut core.effects);
+        let kick = core.engine.kick(self.session, max, &mut core.effects);
         core.apply_effects();
         match kick {
             Kick::Done(_) => {
-                Answer::new(Ok(kick), core.ledger.after_queue(core.engine.used(session)))
+                Answer::new(Ok(kick), core.ledger.after_queue(core.engine.used(self.session)))
             }
             Kick::Waiting => Answer::at_once(Ok(kick)),
         }
@@ -153,26 +146,14 @@ impl Turn<'_> {
     }
 
     /// The next ready, the soonest due or the longest buried job of the used queue.
-    pub fn peek_used(&self, session: SessionId, state: State) -> Answer<Result<Peeked, NotFound>> {
+    pub fn peek_used(&self, state: State) -> Answer<Result<Peeked, NotFound>> {
         let core = &*self.core;
-        match core.engine.first_used(session, state) {
+        match core.engine.first_used(self.session, state) {
             Ok(slot) => core.peeked(slot),
             Err(NotFound) => {
-                Answer::new(Err(NotFound), core.ledger.after_queue(core.engine.used(session)))
+                Answer::new(Err(NotFound), core.ledger.after_queue(core.engine.used(self.session)))
             }
         }
-    }
-
-    /// The status of a job.
-    pub fn job_status(&self, id: JobId) -> Answer<Result<JobStatus, NotFound>> {
-        Answer::new(self.core.engine.job_status(id), self.core.after_id(id))
-    }
-
-    /// The number of the log segment that holds a job; 0 if it is only in memory.
-    pub fn job_segment(&self, id: JobId) -> u32 {
-        let slot = self.core.engine.slot(id).ok();
-        let location = slot.and_then(|slot| self.core.ledger.locations.get(slot));
-        location.map_or(0, |location| location.log_slot.segment)
     }
 }
 

@@ -1,0 +1,114 @@
+//! The requests of a session, for dialects. Each file in `caller/` has one group of them.
+
+mod clients;
+mod items;
+mod jobs;
+mod queues;
+mod whole_queues;
+mod workers;
+
+use engine::{
+    Choice, Engine, Handout, JobId, JobSlot, NotFound, Patience, QueueId, SessionId, Take,
+};
+
+use crate::broker::Shared;
+use crate::core::Core;
+use crate::{Answer, Position};
+
+pub use jobs::Peeked;
+pub use workers::Assignment;
+
+/// The requests of one session: everything that a client asks of jobs and queues. Made by
+/// [`crate::Turn::caller`].
+///
+/// Replies wait for the log: see [`Answer`].
+///
+/// - The queues of the session: `use_queue`, `watch`, `ignore`, and what it uses and watches.
+/// - Jobs, as in beanstalkd: `put`, `take`, `take_job`, `cancel_wait`, `finish`, `give_back`, `bury`,
+///   `touch`, `kick`, `kick_job`, `peek`, `peek_used`.
+/// - Jobs with an outcome, as in Gearman. For their clients: `submit`, `cancel`. For their workers:
+///   `register`, `unregister`, `unregister_all`, `take_registered`, `sleep`, `report`, `progress`,
+///   `complete`, `fail`.
+/// - Items of a queue that is read in order, as in Kestrel: `add`, `read`, `confirm`,
+///   `give_back_item`, `hand_over`, `holds`.
+/// - Whole queues: `create_queue`, `limit_queue`, `pause`, `flush`, `flush_all`, `flush_expired`,
+///   `drop_queue`, `remove_queue`.
+#[derive(Debug)]
+pub struct Caller<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) core: &'a mut Core,
+    pub(crate) session: SessionId,
+}
+
+/// Whether this session holds this job, and it is in the log.
+fn holds_logged(engine: &Engine, session: SessionId, id: JobId) -> bool {
+    engine.held(session, id).is_ok_and(|slot| engine.is_durable(slot))
+}
+
+impl Core {
+    /// Whether the log has no room for this many updates. `is_logged` says whether the request
+    /// would change something in the log; if not, the engine's own answer applies.
+    pub(crate) fn lacks_room(&self, updates: u64, is_logged: impl FnOnce(&Engine) -> bool) -> bool {
+        let log = self.ledger.log.as_ref();
+        log.is_some_and(|log| !log.admits_updates(updates)) && is_logged(&self.engine)
+    }
+
+    /// The position for an answer about this job, or about its end.
+    pub(crate) fn after_id(&self, id: JobId) -> Position {
+        match self.engine.slot(id) {
+            Ok(slot) => self.ledger.after_job(&self.engine, slot),
+            Err(NotFound) => self.ledger.after_ended(),
+        }
+    }
+
+    /// The answer to a request that changed this job, or found that it could not.
+    pub(crate) fn changed<E: From<NotFound>>(
+        &self,
+        id: JobId,
+        slot: Result<JobSlot, NotFound>,
+    ) -> Answer<Result<(), E>> {
+        let after = |slot| self.ledger.after_job(&self.engine, slot);
+        self.done(id, slot.map(|_| ()), slot.map_or(Position::NONE, after))
+    }
+
+    /// The answer to a request about this job. If the request was done, its reply waits for
+    /// `after`.
+    pub(crate) fn done<E: From<NotFound>>(
+        &self,
+        id: JobId,
+        done: Result<(), NotFound>,
+        after: Position,
+    ) -> Answer<Result<(), E>> {
+        match done {
+            Ok(()) => Answer::new(Ok(()), after),
+            Err(NotFound) => Answer::new(Err(NotFound.into()), self.after_id(id)),
+        }
+    }
+
+    /// Takes a job. `nothing` has the position for the answer that there is none.
+    pub(crate) fn take(
+        &mut self,
+        session: SessionId,
+        choice: Choice<'_>,
+        patience: Patience,
+        nothing: impl FnOnce(&Self, Option<QueueId>) -> Position,
+    ) -> Answer<Take> {
+        let taken = self.engine.take(session, choice, patience, &mut self.effects);
+        let last = self.apply_effects();
+        let after = match &taken {
+            Take::Granted(Handout { job, .. }) | Take::Peeked { job, .. } => {
+                self.ledger.after_job(&self.engine, *job)
+            }
+            Take::Finished { .. } => last,
+            Take::Nothing(queue) => nothing(self, *queue),
+            Take::DeadlineSoon | Take::Waiting => Position::NONE,
+        };
+        Answer::new(taken, after)
+    }
+
+    /// The position for an answer about the queue of this name, or that there is none.
+    pub(crate) fn after_named(&self, name: &[u8]) -> Position {
+        let queue = self.engine.queue_id(name);
+        queue.map_or(self.ledger.after_gone(), |queue| self.ledger.after_queue(queue))
+    }
+}

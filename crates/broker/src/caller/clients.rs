@@ -1,0 +1,52 @@
+//! Clients that submit jobs and can wait for their outcome, as in Gearman.
+
+use engine::{JobId, NotFound, Submit};
+
+use crate::{Answer, Caller, PutRefusal};
+
+/// # Jobs with an outcome: for their clients
+impl Caller<'_> {
+    /// Submits a job, or joins an unfinished job with the same key.
+    pub fn submit(
+        &mut self,
+        queue: &[u8],
+        submit: Submit<'_>,
+    ) -> Answer<Result<JobId, PutRefusal>> {
+        let body_bytes = self.core.engine.submit_bytes(queue, &submit);
+        let admitted = self.shared.admit(self.core, body_bytes, |engine| {
+            // A foreground job is not in the log, but the jobs that it feeds are.
+            if submit.foreground {
+                engine.feeds_others(queue)
+            } else {
+                engine.puts_are_logged(queue)
+            }
+        });
+        if let Err(refusal) = admitted {
+            return Answer::at_once(Err(refusal));
+        }
+        if !self.shared.admits_queue(self.core, queue) {
+            return Answer::at_once(Err(PutRefusal::NoNewQueue));
+        }
+        let core = &mut *self.core;
+        let submitted = core.engine.submit(self.session, queue, submit, &mut core.effects);
+        core.apply_effects();
+        match submitted {
+            Ok(id) => {
+                // Also for a joined job.
+                let slot = core.engine.slot(id).ok();
+                let own = slot.map(|slot| core.ledger.after_job(&core.engine, slot));
+                Answer::new(Ok(id), own.unwrap_or_default().max(core.ledger.last))
+            }
+            Err(refused) => core.refusal(refused),
+        }
+    }
+
+    /// Cancels a job for an operator; its watchers learn that it failed.
+    pub fn cancel(&mut self, id: JobId) -> Answer<Result<(), NotFound>> {
+        let core = &mut *self.core;
+        let cancelled = core.engine.cancel(id, &mut core.effects);
+        core.apply_effects();
+        // It does not exist now, whether it was cancelled or not there.
+        Answer::new(cancelled.map(|_| ()), core.ledger.after_ended())
+    }
+}

@@ -1,0 +1,102 @@
+//! Requests about a queue with all of its jobs.
+
+use engine::{Clearing, NotFound};
+
+use crate::core::Core;
+use crate::{Answer, Caller, Refusal};
+
+/// # Whole queues
+impl Caller<'_> {
+    /// Creates and keeps a queue.
+    pub fn create_queue(&mut self, name: &[u8]) -> Answer<()> {
+        let core = &mut *self.core;
+        core.engine.create_queue(name, &mut core.effects);
+        core.apply_effects();
+        Answer::new((), core.after_named(name))
+    }
+
+    /// Limits the unfinished jobs of a queue per [`engine::Band`]; 0 means no limit.
+    pub fn limit_queue(&mut self, name: &[u8], limits: [u32; 3]) -> Answer<Result<(), Refusal>> {
+        let core = &mut *self.core;
+        if core.lacks_room(1, |engine| engine.queue_id(name).is_some()) {
+            return Answer::at_once(Err(Refusal::LogFull));
+        }
+        let limited = core.engine.limit_queue(name, limits, &mut core.effects);
+        core.apply_effects();
+        Answer::new(limited.map_err(Refusal::from), core.after_named(name))
+    }
+
+    /// Pauses a queue for this many seconds; 0 ends a pause. Pauses are not logged: they end with
+    /// the process, as in beanstalkd.
+    pub fn pause(&mut self, name: &[u8], seconds: u32) -> Answer<Result<(), NotFound>> {
+        let core = &mut *self.core;
+        let paused = core.engine.pause(name, seconds, &mut core.effects);
+        core.apply_effects();
+        match paused {
+            Ok(()) => Answer::at_once(Ok(())),
+            Err(NotFound) => Answer::new(Err(NotFound), core.ledger.after_gone()),
+        }
+    }
+
+    /// Removes a queue and its jobs. Returns `None` if it has workers or leased jobs.
+    pub fn drop_queue(&mut self, name: &[u8]) -> Answer<Result<Option<Clearing>, NotFound>> {
+        let core = &mut *self.core;
+        let dropped = core.engine.drop_queue(self.session, name, &mut core.effects);
+        core.apply_effects();
+        match dropped {
+            Ok(Some(removal)) => core.cleared(removal).map(|removal| Ok(Some(removal))),
+            Ok(None) => Answer::at_once(Ok(None)),
+            Err(NotFound) => Answer::new(Err(NotFound), core.ledger.after_removal()),
+        }
+    }
+
+    /// Removes a queue with all of its jobs, even leased ones, and ends all waits for its items.
+    /// The queue itself stays, empty, if sessions of other dialects use or watch it; so do jobs put
+    /// there before the removal ends. Does nothing if the queue does not exist.
+    pub fn remove_queue(&mut self, queue: &[u8]) -> Answer<Clearing> {
+        let core = &mut *self.core;
+        let removal = core.engine.remove_queue(self.session, queue, &mut core.effects);
+        core.apply_effects();
+        core.cleared(removal)
+    }
+
+    /// Removes all items of a queue that no session holds. Does nothing if the queue does not
+    /// exist.
+    pub fn flush(&mut self, queue: &[u8]) -> Answer<Clearing> {
+        let core = &mut *self.core;
+        let flush = core.engine.flush(self.session, queue, &mut core.effects);
+        core.apply_effects();
+        core.cleared(flush)
+    }
+
+    /// The same for all queues that a Kestrel client created or used.
+    pub fn flush_all(&mut self) -> Answer<Clearing> {
+        let core = &mut *self.core;
+        let flush = core.engine.flush_all(self.session, &mut core.effects);
+        core.apply_effects();
+        core.cleared(flush)
+    }
+
+    /// Ends the expired items at the head of a queue, at most its policy's `expire_sweep` and
+    /// 1,000, and returns their number. The others end soon. Returns `None` if the
+    /// queue does not exist.
+    pub fn flush_expired(&mut self, queue: &[u8]) -> Answer<Option<u64>> {
+        let core = &mut *self.core;
+        let count = core.engine.flush_expired(queue, &mut core.effects);
+        Answer::new(count, core.apply_effects())
+    }
+}
+
+impl Core {
+    /// Must be called when the request has settled.
+    fn cleared(&self, clearing: Clearing) -> Answer<Clearing> {
+        match clearing {
+            // A queue that others use stays. The log must also record that it is no longer a queue
+            // of items.
+            Clearing::Done => {
+                Answer::new(clearing, self.ledger.last.max(self.ledger.after_removal()))
+            }
+            Clearing::Waiting => Answer::at_once(clearing),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Workers, as in Gearman: they register for queues, sleep, are woken, take jobs and report on
+//! them.
+
+use engine::{Body, Choice, GrabOrder, Handout, JobId, News, NotFound, Patience, Tags, Take};
+
+use super::holds_logged;
+use crate::{Answer, Caller, Position, Refusal};
+
+/// A job for a worker.
+#[derive(Debug)]
+pub struct Assignment<'a> {
+    /// The job.
+    pub handout: Handout,
+    /// Its queue.
+    pub queue: &'a [u8],
+    /// Its tags; empty for a job of another dialect.
+    pub tags: Tags<'a>,
+}
+
+/// # Jobs with an outcome: for their workers
+impl Caller<'_> {
+    /// Registers the session for jobs of this queue, with a time limit per job.
+    pub fn register(&mut self, queue: &[u8], limit_ms: Option<u64>) {
+        let core = &mut *self.core;
+        core.engine.register(self.session, queue, limit_ms, &mut core.effects);
+        core.apply_effects();
+    }
+
+    /// Removes the registration, and gives back the session's jobs of the queue.
+    pub fn unregister(&mut self, queue: &[u8]) {
+        let core = &mut *self.core;
+        core.engine.unregister(self.session, queue, &mut core.effects);
+        core.apply_effects();
+    }
+
+    /// The same for all of its queues. Returns true if one slice of work was not enough: then it
+    /// must be called again before any other request of this session.
+    pub fn unregister_all(&mut self) -> bool {
+        let core = &mut *self.core;
+        let more = core.engine.unregister_all(self.session, &mut core.effects);
+        core.apply_effects();
+        more
+    }
+
+    /// Takes the next job of the registered queues, if any. The worker is awake from now on.
+    pub fn take_registered(&mut self, order: GrabOrder) -> Answer<Option<Assignment<'_>>> {
+        let core = &mut *self.core;
+        let choice = Choice::Registered(order);
+        let taken = core.take(self.session, choice, Patience::None, |_, _| Position::NONE);
+        let Answer { value: Take::Granted(handout), after } = taken else {
+            return Answer::at_once(None);
+        };
+        let queue = core.engine.queue_name(core.engine.queue_of(handout.job));
+        let tags = core.engine.tags(handout.job).unwrap_or_default();
+        Answer::new(Some(Assignment { handout, queue, tags }), after)
+    }
+
+    /// Puts a worker to sleep. Returns true if it sleeps, and [`crate::Event::WorkToDo`] will come;
+    /// false if there is work for it.
+    pub fn sleep(&mut self) -> bool {
+        self.core.engine.sleep(self.session)
+    }
+
+    /// Passes data or a warning from a job's worker to its watchers.
+    pub fn report(&mut self, id: JobId, news: &News) -> Answer<Result<(), NotFound>> {
+        let core = &mut *self.core;
+        let reported = core.engine.report(self.session, id, news, &mut core.effects);
+        let after = core.apply_effects();
+        core.done(id, reported, after)
+    }
+
+    /// Stores a job's progress, and passes the worker's text to its watchers.
+    pub fn progress(
+        &mut self,
+        id: JobId,
+        progress: (u32, u32),
+        words: &Body,
+    ) -> Answer<Result<(), NotFound>> {
+        let core = &mut *self.core;
+        let noted = core.engine.progress(self.session, id, progress, words, &mut core.effects);
+        let after = core.apply_effects();
+        core.done(id, noted, after)
+    }
+
+    /// Completes a worker's job; its watchers get `news`.
+    pub fn complete(&mut self, id: JobId, news: &News) -> Answer<Result<(), NotFound>> {
+        let core = &mut *self.core;
+        let completed = core.engine.complete(self.session, id, news, &mut core.effects);
+        let after = core.apply_effects();
+        core.done(id, completed, after)
+    }
+
+    /// Fails a worker's job: a submitted job ends, one of another dialect is buried.
+    pub fn fail(&mut self, id: JobId, news: &News) -> Answer<Result<(), Refusal>> {
+        let core = &mut *self.core;
+        let lacks_room = core.lacks_room(1, |engine| {
+            // A job of another dialect is buried, which needs room; the end of any other makes
+            // room.
+            let is_submitted = engine.slot(id).is_ok_and(|slot| engine.tags(slot).is_some());
+            !is_submitted && holds_logged(engine, self.session, id)
+        });
+        if lacks_room {
+            return Answer::at_once(Err(Refusal::LogFull));
+        }
+        let failed = core.engine.fail(self.session, id, news, &mut core.effects);
+        let after = core.apply_effects();
+        core.done(id, failed, after)
+    }
+}

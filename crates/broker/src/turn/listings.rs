@@ -1,0 +1,110 @@
+//! Lists of queues, jobs and registrations, row by row behind a cursor.
+
+use engine::{
+    Body, Engine, JobCursor, JobId, JobSlot, NameCursor, QueueCursor, QueueId, SessionId, Tags,
+};
+
+use crate::Turn;
+
+/// A row in the listing of submitted jobs.
+#[derive(Debug)]
+pub struct SubmittedJob<'a> {
+    /// Its number.
+    pub id: JobId,
+    /// Its tags.
+    pub tags: Tags<'a>,
+    /// Number of lost attempts.
+    pub failures: u32,
+    /// Whether it is in the log.
+    pub is_durable: bool,
+}
+
+/// # Listings
+impl Turn<'_> {
+    /// The id of the queue of this name, if it exists. Ids are reused after a queue is gone. Of
+    /// events due at the same moment, that of the lower id comes first.
+    pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
+        self.core.engine.queue_id(name)
+    }
+
+    /// The name of a queue.
+    pub fn queue_name(&self, queue: QueueId) -> &[u8] {
+        self.core.engine.queue_name(queue)
+    }
+
+    /// Names of all queues, oldest first. A full walk delays all clients: use it for the first few
+    /// names, in tests and in the simulator; otherwise use [`Turn::next_queue`].
+    pub fn queue_names(&self) -> impl Iterator<Item = &[u8]> {
+        let engine = &self.core.engine;
+        engine.queue_ids().map(|queue| engine.queue_name(queue))
+    }
+
+    /// Moves the cursor to the next queue, from the oldest on, and returns it.
+    pub fn next_queue(&mut self, cursor: &mut QueueCursor) -> Option<QueueId> {
+        self.core.engine.next_queue(cursor)
+    }
+
+    /// Queues whose names equal this one, ignoring ASCII case, oldest first.
+    pub fn queues_alike(&mut self, name: &[u8]) -> Vec<QueueId> {
+        self.core.engine.queues_alike(name)
+    }
+
+    /// The sorted names of queues that a Kestrel client created or used, and of aliases. All at
+    /// once: for programs that embed the broker, and tests.
+    pub fn item_queues(&self) -> Vec<&[u8]> {
+        self.core.engine.item_queues()
+    }
+
+    /// Moves the cursor to the next queue of items or alias, and returns its name.
+    pub fn next_item_queue<'c>(&mut self, cursor: &'c mut NameCursor) -> Option<&'c [u8]> {
+        self.core.engine.next_item_queue(cursor)
+    }
+
+    /// Moves the cursor to the next submitted job, and returns it.
+    pub fn next_submitted(&mut self, cursor: &mut JobCursor) -> Option<SubmittedJob<'_>> {
+        let engine = &mut self.core.engine;
+        let slot = engine.next_submitted(cursor)?;
+        Some(SubmittedJob::at(engine, slot))
+    }
+
+    /// The bytes of a job, for tests and the simulator.
+    pub fn body(&self, id: JobId) -> Option<&Body> {
+        let engine = &self.core.engine;
+        engine.slot(id).ok().map(|slot| engine.body(slot))
+    }
+
+    /// All submitted jobs, for tests and the simulator.
+    pub fn submitted_jobs(&self) -> impl Iterator<Item = SubmittedJob<'_>> {
+        let engine = &self.core.engine;
+        engine.submitted_jobs().map(|slot| SubmittedJob::at(engine, slot))
+    }
+
+    /// Names of the queues that a session is registered for, newest first, once per registration.
+    pub fn registrations(&self, session: SessionId) -> impl Iterator<Item = &[u8]> {
+        let engine = &self.core.engine;
+        engine.registrations(session).map(|queue| engine.queue_name(queue))
+    }
+
+    /// The session's next registration after this rank, newest first: the name of its queue, and
+    /// its rank. `None` as rank starts at the newest.
+    pub fn next_registration(
+        &mut self,
+        session: SessionId,
+        behind: Option<i64>,
+    ) -> Option<(&[u8], i64)> {
+        let engine = &mut self.core.engine;
+        let (queue, rank) = engine.next_registration(session, behind)?;
+        Some((engine.queue_name(queue), rank))
+    }
+}
+
+impl<'a> SubmittedJob<'a> {
+    fn at(engine: &'a Engine, slot: JobSlot) -> Self {
+        Self {
+            id: engine.id_of(slot),
+            tags: engine.tags(slot).unwrap_or_default(),
+            failures: engine.facts(slot).counters.failures,
+            is_durable: engine.is_durable(slot),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Numbers: of all queues, of one queue, of one job, of the log.
+
+use engine::{
+    AliasStats, ItemStats, JobId, JobStatus, NotFound, QueueFacts, QueueId, QueueStats, Totals,
+    WorkProgress,
+};
+
+use crate::{Answer, Turn};
+
+/// Statistics of the log.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct LogStats {
+    /// The oldest segment that is still needed.
+    pub oldest_segment: u32,
+    /// The current segment.
+    pub current_segment: u32,
+    /// Entries copied forward by reclaim, in this process.
+    pub records_copied: u64,
+    /// Entries written in this process, copies included.
+    pub records_written: u64,
+    /// Bytes of live entries.
+    pub live_bytes: u64,
+    /// Bytes of the segments that hold the log.
+    pub data_bytes: u64,
+    /// Bytes of the segments prepared ahead and kept as reserve.
+    pub ahead_bytes: u64,
+}
+
+/// # Statistics
+impl Turn<'_> {
+    /// Sums over all queues.
+    pub fn totals(&self) -> Totals {
+        self.core.engine.totals()
+    }
+
+    /// Statistics of the log; zeros if everything is in memory.
+    pub fn log_stats(&self) -> LogStats {
+        let Some(log) = &self.core.ledger.log else { return LogStats::default() };
+        let usage = log.usage();
+        LogStats {
+            oldest_segment: usage.first_segment,
+            current_segment: usage.last_segment,
+            records_copied: usage.copies,
+            records_written: usage.entries,
+            live_bytes: usage.live_bytes,
+            data_bytes: usage.data_bytes,
+            ahead_bytes: usage.ahead_bytes,
+        }
+    }
+
+    /// Statistics of the queue of this name, if it exists.
+    pub fn queue_stats(&self, name: &[u8]) -> Option<QueueStats> {
+        let engine = &self.core.engine;
+        engine.queue_id(name).map(|queue| engine.queue_stats(queue))
+    }
+
+    /// Statistics of a queue.
+    pub fn queue_stats_of(&self, queue: QueueId) -> QueueStats {
+        self.core.engine.queue_stats(queue)
+    }
+
+    /// Whether the queue of this name is kept, and its limits; if it exists.
+    pub fn queue_facts(&self, name: &[u8]) -> Option<QueueFacts> {
+        let engine = &self.core.engine;
+        engine.queue_id(name).map(|queue| engine.queue_facts(queue))
+    }
+
+    /// The facts of a queue.
+    pub fn queue_facts_of(&self, queue: QueueId) -> QueueFacts {
+        self.core.engine.queue_facts(queue)
+    }
+
+    /// Whether the removal of a queue is in progress.
+    pub fn is_being_removed(&self, queue: QueueId) -> bool {
+        self.core.engine.is_being_removed(queue)
+    }
+
+    /// Statistics of a queue.
+    pub fn item_stats(&self, queue: &[u8]) -> Option<ItemStats> {
+        self.core.engine.item_stats(queue)
+    }
+
+    /// Statistics of an alias, or `None` if the name is not one.
+    pub fn alias_stats(&self, name: &[u8]) -> Option<AliasStats> {
+        self.core.engine.alias_stats(name)
+    }
+
+    /// The status of a job.
+    pub fn job_status(&self, id: JobId) -> Answer<Result<JobStatus, NotFound>> {
+        Answer::new(self.core.engine.job_status(id), self.core.after_id(id))
+    }
+
+    /// The progress of a job. The reply waits until the job, or its end, is durable.
+    pub fn work_progress(&self, id: JobId) -> Answer<Result<WorkProgress, NotFound>> {
+        let engine = &self.core.engine;
+        let progress = engine.slot(id).map(|slot| engine.work_progress(slot));
+        Answer::new(progress, self.core.after_id(id))
+    }
+
+    /// The unfinished job with this key, in any queue.
+    pub fn find_key(&self, unique: &[u8]) -> Answer<Result<JobId, NotFound>> {
+        match self.core.engine.find_key(unique) {
+            Some(id) => Answer::new(Ok(id), self.core.after_id(id)),
+            None => Answer::new(Err(NotFound), self.core.ledger.after_ended()),
+        }
+    }
+
+    /// The number of the log segment that holds a job; 0 if it is only in memory.
+    pub fn job_segment(&self, id: JobId) -> u32 {
+        let slot = self.core.engine.slot(id).ok();
+        let location = slot.and_then(|slot| self.core.ledger.locations.get(slot));
+        location.map_or(0, |location| location.log_slot.segment)
+    }
+}

@@ -1,0 +1,92 @@
+//! Time, and slices of work.
+
+use engine::Millis;
+
+use crate::Turn;
+
+/// # Time and work
+impl Turn<'_> {
+    /// The moment of this turn.
+    pub fn now(&self) -> Millis {
+        self.core.engine.now()
+    }
+
+    /// Reports what the wall clock showed at this moment. The owner of the clock calls it from time
+    /// to time. If the wall clock was set, jobs with times of the wall clock move, in slices;
+    /// delays and deadlines stay. Returns false if the log had no room; then call it again later.
+    pub fn set_wall(&mut self, moment: Millis, wall: Millis) -> bool {
+        self.core.engine.set_wall_ahead(wall.ahead_of(moment));
+        self.core.log_wall_clock()
+    }
+
+    /// The wall clock's time at this moment, as far as it is known.
+    pub fn wall_at(&self, moment: Millis) -> Millis {
+        self.core.engine.wall_at(moment)
+    }
+
+    /// Does due work, up to one slice. Returns true if more is due: serve others, then take a new
+    /// turn and call this again.
+    pub fn advance(&mut self) -> bool {
+        let core = &mut *self.core;
+        core.alarm = None;
+        core.engine.hold_chores(self.shared.writes_behind());
+        let more = core.engine.advance(&mut core.effects);
+        core.apply_effects();
+        more
+    }
+
+    /// Lets the end of this turn set the next alarm, after the last one has rung. The begin of the turn
+    /// has done a slice of the due work.
+    pub fn set_alarm_again(&mut self) {
+        self.core.alarm = None;
+    }
+
+    /// Does due work, if any, like the begin of the next turn. Statistics read in the same turn as
+    /// a change must not depend on where a turn ends.
+    pub fn catch_up(&mut self) {
+        let now = self.now();
+        if self.next_deadline().is_some_and(|at| at <= now) {
+            self.advance();
+        }
+    }
+
+    /// The moment at which [`Turn::advance`] must be called.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        self.core.engine.next_deadline()
+    }
+
+    /// Begins a slice of work; see [`Turn::slice_is_spent`].
+    pub fn begin_slice(&mut self) {
+        self.core.engine.begin_slice();
+    }
+
+    /// Whether to serve others before the next request. A long request that has begun continues in
+    /// a later slice.
+    pub fn slice_is_spent(&self) -> bool {
+        self.core.engine.slice_is_spent()
+    }
+
+    /// Units of the longest slice of work so far, in any turn: see [`engine::Engine::longest_slice`].
+    pub fn longest_slice(&self) -> u64 {
+        self.core.engine.longest_slice()
+    }
+
+    /// Counts units of work of this turn that the engine does not count itself.
+    pub fn count_work(&mut self, units: usize) {
+        self.core.engine.count_work(units);
+    }
+
+    /// Whether news are still being delivered to many watchers. See [`Turn::send_more_news`].
+    pub fn has_pending_news(&self) -> bool {
+        self.core.engine.has_pending_news()
+    }
+
+    /// Sends a slice of this news. Returns true if more are left; they are delivered in any
+    /// case.
+    pub fn send_more_news(&mut self) -> bool {
+        let core = &mut *self.core;
+        let is_left = core.engine.send_more_news(&mut core.effects);
+        core.apply_effects();
+        is_left
+    }
+}
