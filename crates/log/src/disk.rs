@@ -13,6 +13,7 @@ pub(crate) mod posix;
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Room on the file system.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -52,6 +53,8 @@ pub trait Disk: Send + Sync + Debug {
     /// Overwriting allocates new blocks here (btrfs, zfs), so zero-filling and recycling bring
     /// nothing.
     fn copies_on_write(&self) -> bool;
+    /// Lets others use the disk for a while. A simulated disk needs no rest.
+    fn rest(&self, _time: Duration) {}
     /// Random bits, for salts and log ids.
     fn random(&self) -> io::Result<u64>;
 }
@@ -64,6 +67,8 @@ pub trait DiskFile: Send + Sync + Debug {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Allocates the file up to this length on the disk. Unwritten parts read as zeros.
     fn allocate(&self, len: u64) -> io::Result<()>;
+    /// Cuts the file to this length. After a power failure it can still be longer.
+    fn shrink(&self, len: u64) -> io::Result<()>;
     /// Forces the data, and what is needed to read it, to the disk.
     fn sync_data(&self) -> io::Result<()>;
     /// Forces data and metadata to the disk.

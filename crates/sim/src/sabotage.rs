@@ -136,6 +136,10 @@ impl DiskFile for LyingFile {
         self.0.allocate(len)
     }
 
+    fn shrink(&self, len: u64) -> io::Result<()> {
+        self.0.shrink(len)
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 
@@ -154,6 +155,10 @@ impl Disk for PosixDisk {
         self.copies_on_write
     }
 
+    fn rest(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
     fn random(&self) -> io::Result<u64> {
         let mut bytes = [0; 8];
         File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -199,6 +204,10 @@ impl DiskFile for PosixFile {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn shrink(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {

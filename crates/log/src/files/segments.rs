@@ -7,16 +7,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::Failure;
+use crate::files::pieces::{Pace, fill, remove_in_pieces};
 use crate::format::{HEADER_BYTES, SegmentHeader};
 use crate::types::Position;
-
-/// Zeros are written in pieces of this many bytes.
-const ZERO_BYTES: usize = 1 << 20;
 
 pub(crate) fn segment_name(number: u32) -> String {
     format!("{number:010}.seg")
@@ -83,6 +81,8 @@ pub(crate) struct Segments {
     ready: AtomicBool,
     /// A given-up segment could not be checked. It is retried like a full disk.
     stuck: AtomicBool,
+    /// Callers that wait for the state, and the end of the background work: it has no time.
+    urgent: AtomicU32,
 }
 
 /// Why a file could not be created.
@@ -138,12 +138,25 @@ impl Segments {
             short: AtomicBool::new(false),
             ready: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
+            urgent: AtomicU32::new(0),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic in another thread leaves the state usable: each change is complete before the next call.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.urgent.fetch_add(1, Ordering::Relaxed);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.urgent.fetch_sub(1, Ordering::Relaxed);
+        state
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.urgent.load(Ordering::Relaxed) > 0
+    }
+
+    /// Lets the background work take no more time than it needs, from now on.
+    pub(crate) fn hurry(&self) {
+        self.urgent.fetch_add(1, Ordering::Relaxed);
     }
 
     /// What recovery found: the numbered files of the log, with their sizes.
@@ -234,7 +247,7 @@ impl Segments {
             let needed = size.saturating_sub(self.ahead_bytes());
             let reserve_helps = size > self.segment_bytes && self.has_room_for(needed);
             loop {
-                match self.make(&mut state, number, size) {
+                match self.make(&mut state, number, size, &|_| Pace::Urgent) {
                     Ok(head) => break head,
                     Err(MakeError::Spoiled(failure)) if failure.is_no_room() => {}
                     Err(error) => return Err(error.into()),
@@ -279,7 +292,7 @@ impl Segments {
             Some(spare) => spare,
             None => self.allocate(&mut state, self.segment_bytes)?,
         };
-        let head = self.make_segment(&spare, 1)?;
+        let head = self.make_segment(&spare, 1, &|_| Pace::Urgent)?;
         state.unnamed = Some(spare.name);
         state.head = 1;
         state.sizes.insert(1, head.size);
@@ -300,25 +313,44 @@ impl Segments {
     }
 
     /// One step of the background work: frees segments, prepares the next one, fills the reserve. A
-    /// full disk or a failed spare is not an error: the next call retries.
-    pub(crate) fn prepare(&self, wanted: Wanted) -> Result<(), Failure> {
+    /// full disk or a failed spare is not an error: the next call retries. `head_left` returns how
+    /// many bytes the head still has room for: the next segment must be ready when there is none.
+    /// If somebody waits for the state, the rest of the segments is freed by the next call.
+    pub(crate) fn prepare(
+        &self,
+        wanted: Wanted,
+        head_left: &dyn Fn() -> u64,
+    ) -> Result<(), Failure> {
+        // With time to rest, the next segment is ready when the head is half full. Without, it must be
+        // filled faster than the head.
+        let half = self.segment_bytes / 2;
+        let pace = |left| match head_left() {
+            _ if self.is_urgent() => Pace::Urgent,
+            head if left <= head.saturating_sub(half).saturating_mul(2) => Pace::Gentle,
+            head if left <= head => Pace::Steady,
+            _ => Pace::Urgent,
+        };
         let mut state = self.state();
-        self.free(&mut state, wanted)?;
-        let next = state.head + 1;
-        if state.prepared.is_none() {
-            match self.make(&mut state, next, self.segment_bytes) {
-                Ok(file) => state.prepared = Some(file),
-                Err(MakeError::Spoiled(_)) => {
-                    self.short.store(true, Ordering::Release);
-                    self.publish(&state);
-                    return Ok(());
+        loop {
+            // The next segment comes first, unless it needs the room of one that was given up.
+            let comes_first = state.prepared.is_none() && !state.spares.is_empty();
+            let freed = comes_first || self.free_one(&mut state, wanted)?;
+            let next = state.head + 1;
+            if state.prepared.is_none() {
+                match self.make(&mut state, next, self.segment_bytes, &pace) {
+                    Ok(file) => state.prepared = Some(file),
+                    Err(MakeError::Spoiled(_)) => self.short.store(true, Ordering::Release),
+                    Err(MakeError::Fatal(failure)) => return Err(failure),
                 }
-                Err(MakeError::Fatal(failure)) => return Err(failure),
+                self.publish(&state);
             }
-            self.publish(&state);
+            if state.prepared.is_some() {
+                self.fill_reserve(&mut state, wanted.ahead_bytes);
+            }
+            if !freed || self.is_urgent() {
+                return Ok(());
+            }
         }
-        self.fill_reserve(&mut state, wanted.ahead_bytes);
-        Ok(())
     }
 
     /// The quick part of `prepare`, without writes.
@@ -365,33 +397,31 @@ impl Segments {
         self.data_bytes.store(state.sizes.values().sum(), Ordering::Release);
     }
 
-    fn free(&self, state: &mut State, wanted: Wanted) -> Result<(), Failure> {
-        let (mut changed, mut stuck) = (false, false);
-        loop {
-            let next = self.trimmed_list().first().copied();
-            let Some((number, _)) = next.filter(|&(_, trim)| trim <= wanted.durable) else { break };
-            let name = segment_name(number);
-            let enough = ahead_of(state) >= wanted.ahead_bytes;
-            match self.disk.look_at(&name) {
-                Ok(looks) => self.discard(state, &name, looks, enough)?,
-                // Another program removed it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                // It can wait, because nothing depends on it any more.
-                Err(_) => {
-                    stuck = true;
-                    break;
-                }
+    /// Frees the oldest segment that was given up. Returns false if there is none, or if it cannot be
+    /// looked at.
+    fn free_one(&self, state: &mut State, wanted: Wanted) -> Result<bool, Failure> {
+        let next = self.trimmed_list().first().copied();
+        self.stuck.store(false, Ordering::Release);
+        let Some((number, _)) = next.filter(|&(_, trim)| trim <= wanted.durable) else {
+            return Ok(false);
+        };
+        let name = segment_name(number);
+        let enough = ahead_of(state) >= wanted.ahead_bytes;
+        match self.disk.look_at(&name) {
+            Ok(looks) => self.discard(state, &name, looks, enough)?,
+            // Another program removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // It can wait, because nothing depends on it any more.
+            Err(_) => {
+                self.stuck.store(true, Ordering::Release);
+                return Ok(false);
             }
-            self.trimmed_list().remove(0);
-            state.sizes.remove(&number);
-            changed = true;
         }
-        self.stuck.store(stuck, Ordering::Release);
-        if changed {
-            self.sync_folder()?;
-            self.publish(state);
-        }
-        Ok(())
+        self.trimmed_list().remove(0);
+        state.sizes.remove(&number);
+        self.sync_folder()?;
+        self.publish(state);
+        Ok(true)
     }
 
     /// Turns an unneeded file into a spare, or removes it. The caller syncs the folder.
@@ -403,14 +433,28 @@ impl Segments {
         enough: bool,
     ) -> Result<(), Failure> {
         // A file with a second link belongs to a backup: only our name for it goes.
-        if enough || size != self.segment_bytes || links != 1 || self.disk.copies_on_write() {
+        if links != 1 {
             return self.disk.remove(name).map_err(|error| Failure::new("remove", name, error));
         }
         state.spare_counter += 1;
         let spare = format!("spare-{}", state.spare_counter);
         self.disk.rename(name, &spare).map_err(|error| Failure::new("rename", name, error))?;
-        state.spares.push(Spare { name: spare, size, blank: false });
-        Ok(())
+        let mut unneeded = Spare { name: spare, size, blank: false };
+        if size == self.segment_bytes && !self.disk.copies_on_write() {
+            if !enough {
+                state.spares.push(unneeded);
+                return Ok(());
+            }
+            // It is worth more than a blank file of the reserve, which would need zeros.
+            if let Some(blank) = state.spares.iter_mut().find(|spare| spare.blank) {
+                std::mem::swap(blank, &mut unneeded);
+            }
+        }
+        // After a power failure, a file that is cut must not have its number.
+        self.sync_folder()?;
+        let Spare { name, size, .. } = unneeded;
+        let removed = remove_in_pieces(&*self.disk, &name, size, &|| !self.is_urgent());
+        removed.map_err(|error| Failure::new("remove", &name, error))
     }
 
     /// Gives up void numbered files found by recovery. Those above the log go from the highest
@@ -434,13 +478,21 @@ impl Segments {
     }
 
     /// A numbered, headed and durable segment file.
-    fn make(&self, state: &mut State, number: u32, size: u64) -> Result<SegmentFile, MakeError> {
-        let fit = state.spares.iter().position(|spare| spare.size == size);
+    fn make(
+        &self,
+        state: &mut State,
+        number: u32,
+        size: u64,
+        pace: &dyn Fn(u64) -> Pace,
+    ) -> Result<SegmentFile, MakeError> {
+        // One that was written before needs no zeros.
+        let fits = state.spares.iter().enumerate().filter(|(_, spare)| spare.size == size);
+        let fit = fits.min_by_key(|(_, spare)| spare.blank).map(|(index, _)| index);
         let spare = match fit {
             Some(index) => state.spares.swap_remove(index),
             None => self.allocate(state, size).map_err(MakeError::Spoiled)?,
         };
-        let dressed = self.make_segment(&spare, number);
+        let dressed = self.make_segment(&spare, number, pace);
         match dressed.and_then(|file| self.name(&spare.name, number).map(|()| file)) {
             Ok(file) => {
                 self.sync_folder().map_err(MakeError::Fatal)?;
@@ -454,18 +506,18 @@ impl Segments {
     }
 
     /// Zeros, header, sync.
-    fn make_segment(&self, spare: &Spare, number: u32) -> Result<SegmentFile, Failure> {
+    fn make_segment(
+        &self,
+        spare: &Spare,
+        number: u32,
+        pace: &dyn Fn(u64) -> Pace,
+    ) -> Result<SegmentFile, Failure> {
         let name = &spare.name;
         let fail = |doing| move |error| Failure::new(doing, name, error);
         let file = self.disk.open(name).map_err(fail("open"))?;
         if spare.blank && !self.disk.copies_on_write() {
-            let zeros = vec![0; ZERO_BYTES];
-            let mut offset = HEADER_BYTES;
-            while offset < spare.size {
-                let n = zeros.len().min((spare.size - offset) as usize);
-                file.write_at(&zeros[..n], offset).map_err(fail("fill"))?;
-                offset += n as u64;
-            }
+            let filled = fill(&*self.disk, &*file, HEADER_BYTES, spare.size, pace);
+            filled.map_err(fail("fill"))?;
         }
         let salt = self.disk.random().map_err(fail("find a salt for"))?;
         let header = SegmentHeader { log_id: self.log_id, number, size: spare.size, salt };

@@ -246,7 +246,8 @@ impl Log {
             return Err(failure);
         }
         let wanted = Wanted { ahead_bytes: self.ahead_wanted(), durable: self.durable() };
-        self.segments.prepare(wanted).map_err(|failure| self.fail(failure))
+        let head_left = || self.open_batch().remaining();
+        self.segments.prepare(wanted, &head_left).map_err(|failure| self.fail(failure))
     }
 
     /// A step that ends with a sync.

@@ -57,6 +57,7 @@ impl Committer {
 
     fn end(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
+        self.log.segments.hurry();
         for sleeper in [&self.log.committer, &self.log.helper] {
             sleeper.wake_to_stop();
         }

@@ -1,0 +1,139 @@
+//! Fills and removes large files in pieces, without delaying commits.
+//!
+//! A disk serves a sync after the writes that it already has, and removing a file keeps the
+//! processor and the file system's journal busy. Beside 64 MiB of zeros written in one go, a commit
+//! takes 25 ms at the 99th percentile instead of 0.7 ms; removing such a file takes as long. So while
+//! there is time, this goes in small pieces, with a rest after each.
+
+use std::io;
+use std::time::Duration;
+
+use crate::disk::{Disk, DiskFile};
+
+/// A piece of zeros, if nobody waits for the segment. With a sync and [`REST`] after each piece this
+/// is about 75 MB/s, and a commit beside it takes 0.8 ms at the 99th percentile (ext4, a disk that
+/// syncs 4 KiB in 0.27 ms).
+const SMALL_BYTES: u64 = 64 << 10;
+/// A piece of zeros while somebody waits for the segment.
+const LARGE_BYTES: u64 = 1 << 20;
+/// What is cut from the end of a file at a time, at most. Small files go in [`CUTS`] pieces.
+const CUT_BYTES_MAX: u64 = 512 << 10;
+const CUTS: u64 = 8;
+/// The rest after a piece.
+const REST: Duration = Duration::from_micros(300);
+
+/// How fast the work must go.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Pace {
+    /// It has time to rest.
+    Gentle,
+    /// It must not rest, or somebody will have to wait for it.
+    Steady,
+    /// Somebody waits for it, or soon will.
+    Urgent,
+}
+
+/// Writes zeros from `start` to `size`. `pace` gets the number of bytes still to write. The zeros
+/// are durable only after the caller's next sync.
+pub(super) fn fill(
+    disk: &dyn Disk,
+    file: &dyn DiskFile,
+    start: u64,
+    size: u64,
+    pace: &dyn Fn(u64) -> Pace,
+) -> io::Result<()> {
+    let zeros = vec![0; LARGE_BYTES as usize];
+    let mut offset = start;
+    while offset < size {
+        let left = size - offset;
+        let pace = pace(left);
+        let bytes = left.min(if pace == Pace::Urgent { LARGE_BYTES } else { SMALL_BYTES });
+        file.write_at(&zeros[..bytes as usize], offset)?;
+        offset += bytes;
+        if offset < size && pace != Pace::Urgent {
+            file.sync_data()?;
+        }
+        if offset < size && pace == Pace::Gentle {
+            disk.rest(REST);
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file of this size. `has_time` says whether it may take longer.
+pub(super) fn remove_in_pieces(
+    disk: &dyn Disk,
+    name: &str,
+    size: u64,
+    has_time: &dyn Fn() -> bool,
+) -> io::Result<()> {
+    let piece = CUT_BYTES_MAX.min(size / CUTS).max(1);
+    let mut left = size;
+    let file = disk.open(name)?;
+    while left > piece && has_time() {
+        left -= piece;
+        file.shrink(left)?;
+        disk.rest(REST);
+    }
+    disk.remove(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LARGE_BYTES, Pace, fill, remove_in_pieces};
+    use crate::disk::Disk as _;
+    use crate::disk::fault::FaultDisk;
+
+    const SIZE: u64 = 3 * LARGE_BYTES;
+    const START: u64 = 4096;
+
+    /// The calls to the disk that a fill needs.
+    fn calls(pace: impl Fn(u64) -> Pace) -> u64 {
+        let disk = FaultDisk::new(1, 4 * SIZE);
+        let file = disk.create("blank-1").unwrap();
+        file.write_at(&vec![7; SIZE as usize], 0).unwrap();
+        let before = disk.calls();
+        fill(&disk, &*file, START, SIZE, &pace).unwrap();
+        let calls = disk.calls() - before;
+        let mut bytes = vec![1; SIZE as usize];
+        assert_eq!(file.read_at(&mut bytes, 0).unwrap() as u64, SIZE);
+        let (head, rest) = bytes.split_at(START as usize);
+        assert!(head.iter().all(|byte| *byte == 7), "the header's place stays as it is");
+        assert!(rest.iter().all(|byte| *byte == 0), "the rest is zeros");
+        calls
+    }
+
+    #[test]
+    fn urgent_work_only_writes() {
+        assert_eq!(calls(|_| Pace::Urgent), 3);
+    }
+
+    #[test]
+    fn otherwise_a_sync_follows_each_piece_but_the_last() {
+        for pace in [Pace::Gentle, Pace::Steady] {
+            assert_eq!(calls(|_| pace), 48 + 47);
+        }
+    }
+
+    #[test]
+    fn it_hurries_as_soon_as_somebody_waits() {
+        // The first MiB in 16 small pieces with syncs, the others in large pieces.
+        let is_first = |left| left > SIZE - START - LARGE_BYTES;
+        let pace = |left| if is_first(left) { Pace::Gentle } else { Pace::Urgent };
+        assert_eq!(calls(pace), 16 + 16 + 2);
+    }
+
+    #[test]
+    fn a_file_is_cut_before_it_is_removed() {
+        for (size, has_time, calls) in
+            [(64 << 20, true, 128), (256 << 10, true, 8), (64 << 20, false, 1)]
+        {
+            let disk = FaultDisk::new(1, size);
+            disk.create("spare-1").unwrap().allocate(size).unwrap();
+            let before = disk.calls();
+            remove_in_pieces(&disk, "spare-1", size, &|| has_time).unwrap();
+            assert_eq!(disk.calls() - before, calls, "{size} bytes");
+            assert!(disk.names().is_empty());
+        }
+    }
+}
