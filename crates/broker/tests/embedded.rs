@@ -108,7 +108,8 @@ fn readers_and_lookers_wait_for_an_item_and_no_longer_than_they_said() {
     let begun = Instant::now();
     assert!(store.queue("q").peek(short).expect("no failure").is_none());
     assert!(store.queue("q").open(short).expect("no failure").is_none());
-    assert!(begun.elapsed() >= Duration::from_millis(40));
+    // The clock counts whole milliseconds, so each wait can end up to one early.
+    assert!(begun.elapsed() >= Duration::from_millis(38), "{:?}", begun.elapsed());
     std::thread::scope(|scope| {
         let waiters_are = |count| {
             while store.item_stats("q").is_none_or(|stats| stats.waiters < count) {
