@@ -13,7 +13,7 @@ use crate::admission::queue_limit::{QueueLimit, QueueUsage};
 use crate::core::{Core, Mover};
 use crate::ledger::locations::Location;
 use crate::ledger::meta;
-use crate::reclaimer::Reclaimer;
+use crate::reclaimer::{Reclaimer, Step};
 use crate::wall::Start;
 use crate::{Mailbox, Position, Turn};
 
@@ -202,7 +202,9 @@ impl Broker {
         let now_ms = Arc::new(move || millis().0);
         self.shared.has_threads.store(true, Ordering::Relaxed);
         threads.committer = Some(Committer::spawn(log.clone(), now_ms, on_progress)?);
-        threads.reclaimer = Some(Reclaimer::spawn(Arc::downgrade(&self.shared), clock)?);
+        let shared = Arc::downgrade(&self.shared);
+        let step = move || shared.upgrade().map(|shared| shared.reclaim_if_wanted(clock()));
+        threads.reclaimer = Some(Reclaimer::spawn(step)?);
         Ok(())
     }
 
@@ -438,25 +440,42 @@ impl Shared {
         }
     }
 
-    pub(crate) fn note_reclaim_error(&self, error: log::ReclaimError) {
-        lock(&self.reclaim_error).get_or_insert_with(|| Arc::new(error));
+    /// One step of the reclaim thread.
+    fn reclaim_if_wanted(&self, now: Millis) -> Step {
+        if !self.reclaim_wanted() {
+            return Step::Idle;
+        }
+        match self.reclaim_step(now) {
+            Ok(true) if self.is_short() => Step::CopiedInHaste,
+            Ok(true) => Step::Copied,
+            Ok(false) => Step::Idle,
+            // The owner learns the error. If a file cannot be read, its jobs are still in memory.
+            Err(error) => {
+                lock(&self.reclaim_error).get_or_insert_with(|| Arc::new(error));
+                Step::Idle
+            }
+        }
     }
 
-    pub(crate) fn reclaim_wanted(&self) -> bool {
+    fn reclaim_wanted(&self) -> bool {
         self.log
             .as_ref()
             .is_some_and(|log| log.unreadable_segment().is_some() || log.reclaim_wanted())
     }
 
     /// Whether the log lacks space: puts are refused, or soon will be.
-    pub(crate) fn is_short(&self) -> bool {
+    fn is_short(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.usage().short)
     }
 
     pub(crate) fn reclaim_step(&self, now: Millis) -> Result<bool, log::ReclaimError> {
         let Some(log) = &self.log else { return Ok(false) };
         if let Some(segment) = log.unreadable_segment() {
-            return self.rescue_step(now, log, segment);
+            let done = self.turn(now).core.rescue_step(log, segment);
+            if done.is_err() {
+                log.end_rescue();
+            }
+            return done;
         }
         if !log.reclaim_wanted() {
             return Ok(false);

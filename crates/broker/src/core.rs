@@ -7,7 +7,6 @@ use crate::admission::memory::MemoryLimit;
 use crate::ledger::locations::Locations;
 use crate::ledger::meta::OptionalFields;
 use crate::ledger::{Ledger, queue_ref};
-use crate::rescue::Rescue;
 use crate::wall::is_news;
 use crate::{Answer, Event, Position};
 
@@ -15,6 +14,14 @@ use crate::{Answer, Event, Position};
 const CHECK_TURNS: u32 = 64;
 /// … unless there are more jobs, queues and sessions than this.
 const CHECK_PARTS_MAX: u64 = 1000;
+
+/// How far the jobs of an unreadable segment are written again.
+#[derive(Debug, Default)]
+pub(crate) struct Rescue {
+    pub(crate) segment: u32,
+    /// The next page of the table of locations.
+    pub(crate) page: usize,
+}
 
 /// Everything that a [`crate::Turn`] works on.
 #[derive(Debug)]

@@ -1,11 +1,8 @@
 //! The thread that bounds the log's size by copying live entries out of the oldest files.
 
-use std::sync::Weak;
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-use crate::broker::{Clock, Shared};
 
 /// Time between checks for work, and after an error.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -17,27 +14,33 @@ pub(crate) struct Reclaimer {
     thread: JoinHandle<()>,
 }
 
+/// What one step of the work did.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Step {
+    /// There is nothing to do now, or it failed.
+    Idle,
+    /// A slice was copied. Others get the lock, and the processor, for as long again.
+    Copied,
+    /// A slice was copied on a full disk. Clients wait for the space that this frees.
+    CopiedInHaste,
+}
+
 impl Reclaimer {
-    pub(crate) fn spawn(shared: Weak<Shared>, clock: Clock) -> std::io::Result<Self> {
+    /// Starts the thread. It calls `step` until there is nothing to do, and again after a pause. It
+    /// ends if `step` returns `None`. Each step takes the lock for one slice only.
+    pub(crate) fn spawn(
+        mut step: impl FnMut() -> Option<Step> + Send + 'static,
+    ) -> std::io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new().name("reclaim".into()).spawn(move || {
             while stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-                let Some(shared) = shared.upgrade() else { return };
-                // There may be much work; each step takes the lock for one slice only.
-                while shared.reclaim_wanted() && stopped.try_recv() == Err(TryRecvError::Empty) {
+                while stopped.try_recv() == Err(TryRecvError::Empty) {
                     let began = Instant::now();
-                    match shared.reclaim_step(clock()) {
-                        // On a full disk, clients wait for the space that this frees.
-                        Ok(true) if shared.is_short() => {}
-                        // Others get the lock, and the processor, for as long again.
-                        Ok(true) => std::thread::sleep(began.elapsed().min(PAUSE)),
-                        Ok(false) => break,
-                        // The owner learns the error. If a file cannot be read, its jobs are still
-                        // in memory.
-                        Err(error) => {
-                            shared.note_reclaim_error(error);
-                            break;
-                        }
+                    match step() {
+                        None => return,
+                        Some(Step::Idle) => break,
+                        Some(Step::Copied) => std::thread::sleep(began.elapsed().min(PAUSE)),
+                        Some(Step::CopiedInHaste) => {}
                     }
                 }
             }

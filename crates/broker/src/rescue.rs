@@ -1,42 +1,16 @@
 //! Writes the live jobs of an unreadable segment again from memory. While the server runs, a bad
 //! sector under old jobs loses no job, and the log does not grow for ever.
 
-use engine::Millis;
 use log::{Log, ReclaimError};
 
-use crate::broker::Shared;
-use crate::core::{Core, Mover};
+use crate::core::{Core, Mover, Rescue};
 
 /// Limit of body bytes written in one step; the last job can exceed it.
 const STEP_BYTES_MAX: usize = 1 << 20;
 
-/// The progress.
-#[derive(Debug, Default)]
-pub(crate) struct Rescue {
-    segment: u32,
-    /// The next page of the table of locations.
-    page: usize,
-}
-
-impl Shared {
-    /// Writes some jobs of this segment again. Returns false if there is no room now.
-    pub(crate) fn rescue_step(
-        &self,
-        now: Millis,
-        log: &Log,
-        segment: u32,
-    ) -> Result<bool, ReclaimError> {
-        let mut turn = self.turn(now);
-        let done = turn.core.rescue_step(log, segment);
-        if done.is_err() {
-            log.end_rescue();
-        }
-        done
-    }
-}
-
 impl Core {
-    fn rescue_step(&mut self, log: &Log, segment: u32) -> Result<bool, ReclaimError> {
+    /// Writes some jobs of this segment again. Returns false if there is no room now.
+    pub(crate) fn rescue_step(&mut self, log: &Log, segment: u32) -> Result<bool, ReclaimError> {
         if self.rescue.segment != segment {
             self.rescue = Rescue { segment, page: 0 };
         }

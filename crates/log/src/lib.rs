@@ -40,9 +40,8 @@ pub use crate::disk::{Disk, DiskFile, Space};
 pub use crate::error::{Failure, OpenError, ReclaimError};
 pub use crate::log::{Log, OnProgress, Usage};
 pub use crate::reclaim::{Current, Owner, Slice};
+pub use crate::recovery::replay::Begin;
 pub use crate::salvage::{Loss, Salvage, repair, salvage};
 pub use crate::settings::{Settings, Sync};
-pub use crate::types::{
-    Begin, Committed, Meta, Position, QueueRef, RecoveryReport, Restored, Slot,
-};
+pub use crate::types::{Committed, Meta, Position, QueueRef, RecoveryReport, Restored, Slot};
 pub use crate::write::committer::{Clock, Committer};

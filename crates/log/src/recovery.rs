@@ -22,10 +22,10 @@ use crate::format::HEADER_BYTES;
 use crate::format::entry::EntryKind;
 use crate::liveness::Liveness;
 use crate::log::Log;
-use crate::recovery::replay::Replay;
+use crate::recovery::replay::{Begin, Replay};
 use crate::recovery::tail::Tail;
 use crate::settings::{ID_BLOCK, ID_LIMIT_MAX, SEGMENT_BYTES_MIN, Settings};
-use crate::types::{Begin, Position, RecoveryReport, Restored};
+use crate::types::{Position, RecoveryReport, Restored};
 use crate::write::batch::{Head, ID_LIMIT_BYTES, Open};
 use crate::write::commit::Commit;
 

@@ -1,7 +1,5 @@
 //! Types of the log's public interface: positions, slots, metas, and restored entries.
 
-use crate::recovery::replay::Facts;
-
 /// Where an entry or group ends: `segment << 32 | offset`. `Position(0)`: nothing to wait for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash, Default)]
 pub struct Position(pub u64);
@@ -98,21 +96,6 @@ pub enum Restored<'a> {
         /// End of its entry.
         position: Position,
     },
-}
-
-/// Facts about a log before anything is restored.
-#[derive(Copy, Clone, Debug)]
-pub struct Begin<'a> {
-    /// Time of the newest group; 0 for a new log.
-    pub last_time_ms: u64,
-    pub(crate) facts: &'a Facts,
-}
-
-impl Begin<'_> {
-    /// The newest value of a key, if it has one.
-    pub fn fact(&self, key: &[u8]) -> Option<&[u8]> {
-        self.facts.get(key).map(|fact| &*fact.value).filter(|value| !value.is_empty())
-    }
 }
 
 /// The report of a recovery.

@@ -12,6 +12,7 @@ pub mod protocol;
 mod schema;
 pub(crate) mod settings;
 pub mod sources;
+mod values;
 
 pub use schema::{
     ClientAuth, Config, Control, Data, Durability, Gearman, Http, JOB_BYTES_LIMIT, Kestrel, Limits,

@@ -32,10 +32,10 @@ pub use config::protocol::Protocol;
 pub use error::{ServeError, exit};
 pub use net::limits::raise_descriptors;
 pub use net::listen::{
-    Bound, Keepalive, SocketOptions, bind, bind_all_addresses, inherited, inherited_as,
+    Bound, Keepalive, Listening, SocketOptions, bind, bind_all_addresses, inherited, inherited_as,
 };
 pub use net::tls::TlsError;
 pub use process::messages::{MessageFile, Messages, Output};
 pub use process::signals::{Drain, Hangup};
-pub use start::{Listening, Setup, Started, bind_configured, run};
+pub use start::{Setup, Started, bind_configured, run};
 pub use web::thread::WEB_THREAD;

@@ -21,7 +21,7 @@ use crate::config::{Config, Data, Durability};
 use crate::error::ServeError;
 use crate::net::accept::Acceptor;
 use crate::net::limits::{LiveLimits, own_descriptors, raise_descriptors};
-use crate::net::listen::{Bound, SocketOptions, bind, reach_of};
+use crate::net::listen::{Bound, Listening, SocketOptions, bind, reach_of};
 use crate::net::listen_file::ListenFile;
 use crate::net::sessions::opener;
 use crate::net::tls::Certificates;
@@ -64,15 +64,6 @@ pub struct Started<'a> {
     pub recovery: Option<&'a RecoveryReport>,
     /// Limit of the memory of jobs, queues and connections; `None` means no limit.
     pub memory_bytes: Option<u64>,
-}
-
-/// An address of the server.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Listening {
-    /// Its protocol.
-    pub protocol: Protocol,
-    /// The address, with the port that the system chose.
-    pub address: ListenAddress,
 }
 
 /// Binds the configured addresses of protocols without an inherited socket.
@@ -141,12 +132,6 @@ impl Started<'_> {
     }
 }
 
-impl Listening {
-    fn of(bound: &Bound) -> Listening {
-        Listening { protocol: bound.protocol, address: bound.address.clone() }
-    }
-}
-
 /// Opens the log and serves until a signal ends it. Calls `announce` when it is ready.
 pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), ServeError> {
     let Setup { config, mut listeners, messages, sources, hangup, drain } = setup;
@@ -196,7 +181,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
             endpoints.push(Endpoint { bound, certificates });
             continue;
         };
-        let silence_max_ms = bound.protocol.silence_max_ms(&config);
+        let silence_max_ms = config.silence_max_ms(bound.protocol);
         let mut acceptor =
             Acceptor::new(bound, open, certificates, limits.clone(), inboxes.clone())
                 .map_err(failed("watch a listening socket"))?;

@@ -18,11 +18,11 @@ pub(crate) use report::{LoadReport, Measurement};
 
 use self::connection::Connection;
 use crate::driver::Driver;
+use crate::interrupt;
 use crate::latency::show_micros;
 use crate::meter::Meter;
 use crate::schedule::Schedule;
 use crate::table::show_count;
-use crate::{interrupt, process};
 
 /// The largest number of bytes in one read.
 const SCRATCH_BYTES: usize = 256 * 1024;
@@ -299,11 +299,6 @@ impl<'a> LoadLoop<'a> {
         self.meter
             .show(format!("{text}  ({seconds:.0} s, {} connections)", self.connections.len()));
     }
-}
-
-/// The generator's own processor time, to see whether the generator was the limit.
-fn own_cpu() -> Duration {
-    process::own_cpu_time()
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::own_cpu;
 use crate::driver::Progress;
 use crate::latency::{Latency, LatencySummary};
 use crate::process;
@@ -70,7 +69,7 @@ impl Measurement {
     pub(super) fn start(&mut self, now: Instant) -> anyhow::Result<()> {
         self.started = now;
         self.server_cpu = self.read_server_cpu()?;
-        self.generator_cpu = own_cpu();
+        self.generator_cpu = process::own_cpu_time();
         Ok(())
     }
 
@@ -98,7 +97,7 @@ impl Measurement {
     pub(super) fn finish(&mut self, now: Instant) -> anyhow::Result<()> {
         self.elapsed = now - self.started;
         self.server_cpu = self.read_server_cpu()?.saturating_sub(self.server_cpu);
-        self.generator_cpu = own_cpu().saturating_sub(self.generator_cpu);
+        self.generator_cpu = process::own_cpu_time().saturating_sub(self.generator_cpu);
         Ok(())
     }
 

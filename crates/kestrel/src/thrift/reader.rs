@@ -2,7 +2,6 @@
 //! have arrived.
 
 use super::types::{Protocol, Type};
-use super::walker::Walker;
 
 /// Longest name of a method; no service has such a long one.
 const NAME_BYTES_MAX: usize = 1024;
@@ -49,16 +48,16 @@ pub(crate) struct Head<'a> {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Values<'a> {
     /// Before the first value.
-    reader: Reader<'a>,
-    kind: Type,
-    count: usize,
+    pub(super) reader: Reader<'a>,
+    pub(super) kind: Type,
+    pub(super) count: usize,
 }
 
 /// Reads from the front of some bytes.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Reader<'a> {
-    protocol: Protocol,
-    rest: &'a [u8],
+    pub(super) protocol: Protocol,
+    pub(super) rest: &'a [u8],
 }
 
 impl<'a> Head<'a> {
@@ -122,7 +121,7 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Broken> {
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Broken> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(Broken::Incomplete)?;
         self.rest = rest;
         Ok(taken)
@@ -253,19 +252,5 @@ impl<'a> Reader<'a> {
             return Ok((Type::Byte, Type::Byte, 0));
         }
         Ok((self.type_of(key)?, self.type_of(value)?, count))
-    }
-
-    /// A complete list or set, to be read later.
-    pub(crate) fn values(&mut self) -> Result<Values<'a>, Broken> {
-        let mut inside = *self;
-        self.skip(Type::List)?;
-        let (kind, count) = inside.list_head()?;
-        Ok(Values { reader: inside, kind, count })
-    }
-
-    /// Skips a value.
-    pub(crate) fn skip(&mut self, kind: Type) -> Result<(), Broken> {
-        let end = Walker::of_value(self.protocol, kind).walk(self.rest)?;
-        self.take(end).map(|_| ())
     }
 }

@@ -1,7 +1,7 @@
 //! Finds the end of a value or message of any depth, without recursion. It continues where it
 //! stopped when more bytes arrive.
 
-use super::reader::{Broken, Head, Reader};
+use super::reader::{Broken, Head, Reader, Values};
 use super::types::{Protocol, Type};
 
 /// Limit of nesting: more than any service needs, and little memory.
@@ -136,5 +136,21 @@ impl Walker {
             }
         }
         Ok(())
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// A complete list or set, to be read later.
+    pub(crate) fn values(&mut self) -> Result<Values<'a>, Broken> {
+        let mut inside = *self;
+        self.skip(Type::List)?;
+        let (kind, count) = inside.list_head()?;
+        Ok(Values { reader: inside, kind, count })
+    }
+
+    /// Skips a value.
+    pub(crate) fn skip(&mut self, kind: Type) -> Result<(), Broken> {
+        let end = Walker::of_value(self.protocol, kind).walk(self.rest)?;
+        self.take(end).map(|_| ())
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::stream::{self, Requests};
 use notation::address::Address;
 
-use super::{ClientError, PATIENCE, no_answer};
+use super::error::{ClientError, PATIENCE, no_answer};
 use stats::parse_list;
 
 /// The receiving half of a connection.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::stream::{self, Requests};
 use notation::address::Address;
 
-use super::{ClientError, PATIENCE, no_answer};
+use super::error::{ClientError, PATIENCE, no_answer};
 
 /// The receiving half of a connection.
 pub(crate) type Replies = stream::Replies<Packet>;

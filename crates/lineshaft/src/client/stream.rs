@@ -10,7 +10,7 @@ use rustix::net::sockopt;
 
 use notation::address::Address;
 
-use super::{ClientError, PATIENCE};
+use super::error::{ClientError, PATIENCE};
 
 /// A message from a server, in either protocol.
 pub(crate) trait Message: Sized {

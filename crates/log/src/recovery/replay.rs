@@ -11,7 +11,7 @@ use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES};
 use crate::liveness::Liveness;
 use crate::recovery::tail::{Tail, group_at};
 use crate::settings::ID_LIMIT_MAX;
-use crate::types::{Begin, Position, RecoveryReport, Restored, Slot};
+use crate::types::{Position, RecoveryReport, Restored, Slot};
 use crate::write::lazy::SlotMap;
 
 /// The ended slots of a segment, as a growing bit set.
@@ -67,6 +67,21 @@ pub(crate) struct Fact {
 }
 
 pub(crate) type Facts = HashMap<Box<[u8]>, Fact>;
+
+/// Facts about a log before anything is restored.
+#[derive(Copy, Clone, Debug)]
+pub struct Begin<'a> {
+    /// Time of the newest group; 0 for a new log.
+    pub last_time_ms: u64,
+    pub(crate) facts: &'a Facts,
+}
+
+impl Begin<'_> {
+    /// The newest value of a key, if it has one.
+    pub fn fact(&self, key: &[u8]) -> Option<&[u8]> {
+        self.facts.get(key).map(|fact| &*fact.value).filter(|value| !value.is_empty())
+    }
+}
 
 /// The state of a recovery.
 #[derive(Debug)]

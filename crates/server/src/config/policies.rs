@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::config::Durability;
 use crate::config::settings::quote;
-use crate::config::sources::{FilePosition, scalar, suggestion, text};
+use crate::config::values::{FilePosition, scalar, suggestion, text};
 
 /// The name of these tables.
 pub(crate) const SECTION: &str = "policy";

@@ -1,7 +1,5 @@
 //! The protocols of clients: their names, and their differences for the server.
 
-use crate::config::Config;
-
 /// A protocol that clients speak. Each listener has one.
 #[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Protocol {
@@ -72,20 +70,6 @@ impl Protocol {
             | Protocol::GearmanHttp
             | Protocol::KestrelThrift
             | Protocol::Http => false,
-        }
-    }
-
-    /// The time after which a silent connection is closed.
-    pub(crate) fn silence_max_ms(self, config: &Config) -> Option<u64> {
-        match self {
-            Protocol::Kestrel | Protocol::KestrelText | Protocol::KestrelThrift => {
-                config.kestrel.client_timeout.map(|time| time.as_millis() as u64)
-            }
-            Protocol::Beanstalk
-            | Protocol::Gearman
-            | Protocol::GearmanHttp
-            | Protocol::KestrelAdmin
-            | Protocol::Http => None,
         }
     }
 }

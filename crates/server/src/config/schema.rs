@@ -46,6 +46,22 @@ pub struct Config {
     pub policies: Rules,
 }
 
+impl Config {
+    /// The time after which a silent connection of this protocol is closed.
+    pub(crate) fn silence_max_ms(&self, protocol: Protocol) -> Option<u64> {
+        match protocol {
+            Protocol::Kestrel | Protocol::KestrelText | Protocol::KestrelThrift => {
+                self.kestrel.client_timeout.map(|time| time.as_millis() as u64)
+            }
+            Protocol::Beanstalk
+            | Protocol::Gearman
+            | Protocol::GearmanHttp
+            | Protocol::KestrelAdmin
+            | Protocol::Http => None,
+        }
+    }
+}
+
 /// Where and how jobs are kept.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Data {

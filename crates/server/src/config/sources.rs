@@ -14,6 +14,8 @@ use crate::config::Config;
 use crate::config::policies;
 use crate::config::protocol::Protocol;
 use crate::config::settings::{SETTINGS, Setting};
+pub use crate::config::values::FilePosition;
+use crate::config::values::{scalar, suggestion, text};
 use crate::net::tls::{Certificates, TlsError};
 
 /// The default file, read if it exists.
@@ -64,36 +66,6 @@ pub struct Flag {
     pub key: &'static str,
     /// Its values.
     pub values: Vec<String>,
-}
-
-/// A place in a file, counted from 1.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub struct FilePosition {
-    /// The line.
-    pub line: usize,
-    /// The character in the line. `None` means the whole line, or the lines after it.
-    pub column: Option<usize>,
-}
-
-impl FilePosition {
-    /// The place of a byte.
-    pub(crate) fn of(text: &str, offset: usize) -> Self {
-        let before = text.get(..offset).unwrap_or(text);
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        Self {
-            line: 1 + before.matches('\n').count(),
-            column: Some(1 + before[line_start..].chars().count()),
-        }
-    }
-}
-
-impl fmt::Display for FilePosition {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.column {
-            Some(column) => write!(formatter, "{}:{column}", self.line),
-            None => write!(formatter, "{}", self.line),
-        }
-    }
 }
 
 /// The origin of a value.
@@ -481,25 +453,6 @@ impl Source<'_> {
     }
 }
 
-/// Numbers can be written without quotes; the setting parses the digits.
-pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
-    match value {
-        DeValue::String(text) => Some(text.to_string()),
-        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().replace('_', "")),
-        DeValue::Boolean(truth) => Some(truth.to_string()),
-        DeValue::Integer(_)
-        | DeValue::Float(_)
-        | DeValue::Datetime(_)
-        | DeValue::Array(_)
-        | DeValue::Table(_) => None,
-    }
-}
-
-/// Only text in quotes.
-pub(crate) fn text(value: &DeValue<'_>) -> Option<String> {
-    value.as_str().map(str::to_owned)
-}
-
 fn find(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)
 }
@@ -563,15 +516,6 @@ fn suggest_key(path: &str) -> Option<String> {
         return Some(format!("{section}.{known}"));
     }
     suggestion(path, keys.chain(sections.map(|(section, _)| section.to_owned())))
-}
-
-/// The closest known name, if it is close enough.
-pub(crate) fn suggestion(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
-    known
-        .map(|known| (strsim::damerau_levenshtein(name, &known), known))
-        .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, known)| known)
 }
 
 #[cfg(test)]

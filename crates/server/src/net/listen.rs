@@ -81,6 +81,21 @@ impl Drop for SocketFile {
     }
 }
 
+/// An address of the server.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Listening {
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// The address, with the port that the system chose.
+    pub address: ListenAddress,
+}
+
+impl Listening {
+    pub(crate) fn of(bound: &Bound) -> Listening {
+        Listening { protocol: bound.protocol, address: bound.address.clone() }
+    }
+}
+
 impl Bound {
     /// The same socket for clients that speak TLS.
     #[must_use]

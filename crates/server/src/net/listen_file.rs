@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::config::protocol::Protocol;
-use crate::start::Listening;
+use crate::net::listen::Listening;
 
 const NAME: &str = "listen.json";
 

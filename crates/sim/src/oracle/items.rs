@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use broker::policy::Rules;
 
 use super::rules::{QueueRules, RuleHistory};
-use super::{Conn, Lasting, ReplyEnd};
+use super::terms::{Conn, Lasting, ReplyEnd};
 use crate::Checked;
 
 /// The oracle does not distinguish shorter bodies.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Conn, Lasting, ReplyEnd};
+use super::terms::{Conn, Lasting, ReplyEnd};
 use crate::Checked;
 
 /// With more jobs than this, the oracle does not judge orders, because each check would take long.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::items::{Arrival, Delivery, Items};
 use super::memcache::{self, Get, Reply, Request};
-use super::{Conn, ReplyEnd};
+use super::terms::{Conn, ReplyEnd};
 use crate::Checked;
 
 #[derive(Debug, Default)]

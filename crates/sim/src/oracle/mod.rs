@@ -11,6 +11,7 @@ mod jobs;
 mod kestrel;
 mod memcache;
 mod rules;
+mod terms;
 mod wire;
 
 #[cfg(test)]
@@ -22,41 +23,12 @@ use broker::policy::Rules;
 use items::Items;
 use jobs::Jobs;
 use kestrel::Connections;
+pub(crate) use terms::Certain;
+use terms::{Conn, Lasting, ReplyEnd};
 use wire::{Reply, Request};
 
 use crate::Checked;
 use crate::protocol::Protocol;
-
-/// A connection, numbered over all lives of the server.
-type Conn = u64;
-
-/// The end of a reply within all bytes to its connection.
-#[derive(Copy, Clone, Debug)]
-struct ReplyEnd {
-    conn: Conn,
-    end: u64,
-}
-
-/// Whether a change is certain to last.
-#[derive(Copy, Clone, Debug)]
-enum Lasting {
-    /// It is certain if this reply leaves the server.
-    IfSent(ReplyEnd),
-    Certain,
-    /// A crash may have undone it.
-    Uncertain,
-}
-
-/// What clients know for certain after the end of a process.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Certain {
-    /// All changes: the server ended on request.
-    All,
-    /// All changes whose replies left the server.
-    Sent,
-    /// Nothing is certain.
-    Nothing,
-}
 
 /// The record so far. It keeps only what later judgements need.
 #[derive(Debug)]

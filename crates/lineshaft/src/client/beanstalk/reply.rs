@@ -4,8 +4,8 @@ use std::fmt;
 
 use memchr::memchr;
 
+use crate::client::error::{ClientError, TLS_ALERT};
 use crate::client::stream::Message;
-use crate::client::{ClientError, TLS_ALERT};
 
 /// A longer first line is not a reply of this protocol. Without a limit, garbage without line ends
 /// would be collected for ever.

@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 
-use super::lease::{Lease, LeaseState};
+use super::lease::{Lease, LeaseState, connect};
 use super::policy::{Counts, Verdict};
 use super::process::{Environment, Outputs, Running, describe};
 use super::slot::{Ending, Side, TICK, count, describe_timeout, supervise};
 use super::{Plan, Shared, say};
 use crate::client::{
-    CONNECT_TIMEOUT, Client, ClientError, Job, PATIENCE, Reply, Schedule, Stats, no_answer,
-    unexpected,
+    Client, ClientError, Job, PATIENCE, Reply, Schedule, Stats, no_answer, unexpected,
 };
 use crate::text;
 
@@ -35,13 +34,6 @@ pub(super) struct BeanstalkSide {
     client: Option<Client>,
     /// With `--drain`: the last `reserve` found nothing.
     found_nothing: bool,
-}
-
-/// A connection that watches the queues.
-pub(super) fn connect(plan: &Plan) -> Result<Client, ClientError> {
-    let mut client = Client::connect_within(&plan.address, CONNECT_TIMEOUT)?;
-    client.watch_only(&plan.queues)?;
-    Ok(client)
 }
 
 impl Side for BeanstalkSide {

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use super::slot::{RECONNECT_MAX, RECONNECT_MIN};
-use super::{Shared, beanstalk, say};
-use crate::client::{Client, ClientError, Job, Stats};
+use super::{Plan, Shared, say};
+use crate::client::{CONNECT_TIMEOUT, Client, ClientError, Job, Stats};
 
 /// The state of our lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,13 @@ pub(super) struct Lease {
     state: LeaseState,
     next_attempt: Instant,
     pause: Duration,
+}
+
+/// A connection that watches the queues.
+pub(super) fn connect(plan: &Plan) -> Result<Client, ClientError> {
+    let mut client = Client::connect_within(&plan.address, CONNECT_TIMEOUT)?;
+    client.watch_only(&plan.queues)?;
+    Ok(client)
 }
 
 impl Lease {
@@ -126,7 +133,7 @@ impl Lease {
         if Instant::now() < self.next_attempt {
             return;
         }
-        let connected = beanstalk::connect(&shared.plan).and_then(|mut fresh| {
+        let connected = connect(&shared.plan).and_then(|mut fresh| {
             shared.note_connected();
             Ok((self.take_back(&mut fresh)?, fresh))
         });

@@ -1,7 +1,7 @@
 //! Items that clients receive: whether each may be received now.
 
-use super::super::Lasting;
 use super::super::rules::{QueueRules, parent_of};
+use super::super::terms::Lasting;
 use super::{Delivery, Items, ORDERED_PLACES_MAX, Place, Put, State, Tick};
 use crate::Checked;
 

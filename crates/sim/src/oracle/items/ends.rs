@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::rules::parent_of;
-use super::super::{Certain, Lasting, ReplyEnd};
+use super::super::terms::{Certain, Lasting, ReplyEnd};
 use super::{Items, Place, Put, Queue, State};
 use crate::Checked;
 

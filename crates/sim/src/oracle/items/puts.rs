@@ -1,7 +1,7 @@
 //! Items that clients put, and the limits of queues.
 
 use super::super::rules::{QueueRules, parent_of};
-use super::super::{Conn, Lasting, ReplyEnd};
+use super::super::terms::{Conn, Lasting, ReplyEnd};
 use super::{Arrival, BODY_BYTES_MIN, Item, Items, MOMENT_MIN, Place, Put, Queue, State};
 use crate::Checked;
 

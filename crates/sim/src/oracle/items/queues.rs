@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{Lasting, ReplyEnd};
+use super::super::terms::{Lasting, ReplyEnd};
 use super::{Arrival, Items, Put, State, Tick};
 
 impl Items {

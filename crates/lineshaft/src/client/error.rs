@@ -1,0 +1,126 @@
+//! What can go wrong between a tool and the server, and how long a tool waits.
+
+use std::io;
+use std::time::Duration;
+
+use notation::address::Address;
+
+/// What can go wrong between a tool and the server.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientError {
+    /// No connection could be made.
+    #[error(
+        "cannot connect to {address}: {}; is the server running? start it with `lineshaft serve`",
+        plain_reason(reason)
+    )]
+    Unreachable {
+        /// The address as the user gave it.
+        address: Address,
+        /// What the system said. Not called `source`, which would be shown a second time.
+        reason: io::Error,
+    },
+    /// The connection broke while it was in use.
+    #[error("the connection to the server broke: {}", plain_reason(.0))]
+    Broken(io::Error),
+    /// The server closed the connection.
+    #[error("the server closed the connection")]
+    Closed,
+    /// The server's answer is not a valid reply to the command.
+    #[error("the server answered `{reply}` to `{command}`")]
+    Unexpected {
+        /// The command line that was sent, without the body.
+        command: String,
+        /// The first line of the reply.
+        reply: String,
+    },
+    /// The received bytes are not the beanstalkd protocol.
+    #[error("not a beanstalkd server: it answered `{0}`{hint}", hint = garbled_reply_hint(.0))]
+    Garbled(String),
+    /// The received bytes are not the Gearman protocol.
+    #[error("not a Gearman server: it answered `{0}`{hint}", hint = not_gearman_hint(.0))]
+    NotGearman(String),
+    /// The job is too long for a Gearman packet.
+    #[error("a Gearman job cannot have more than 4 GiB")]
+    PacketTooBig,
+    /// The name cannot be sent: it would break the command line.
+    #[error("`{0}` is not a valid queue name: remove spaces and control characters")]
+    Name(String),
+    /// The server refused the name.
+    #[error(
+        "the server refuses the queue name `{0}`: use at most 200 letters, digits and -+/;.$_(), not \
+         beginning with -"
+    )]
+    NameRefused(String),
+}
+
+/// The system's message without Rust's "(os error 111)" and in lower case, fit for one line.
+fn plain_reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut characters = text.chars();
+    match characters.next() {
+        Some(first) => first.to_lowercase().chain(characters).collect(),
+        None => text.to_owned(),
+    }
+}
+
+/// The first bytes of a TLS server's answer to anything else: an alert, of protocol version 3.
+pub(crate) const TLS_ALERT: [u8; 2] = [0x15, 0x03];
+
+/// Advice if another server than beanstalkd answers.
+fn garbled_reply_hint(reply: &str) -> &'static str {
+    if is_tls(reply) {
+        TLS_HINT
+    } else if reply.starts_with("ERR UNKNOWN_COMMAND ") {
+        "; to put or work at a Gearman server, say --protocol gearman"
+    } else {
+        ""
+    }
+}
+
+/// Advice if another server than a Gearman server answers.
+fn not_gearman_hint(reply: &str) -> &'static str {
+    if is_tls(reply) {
+        TLS_HINT
+    } else {
+        "; name the server's Gearman address with --server (the default port is 4730)"
+    }
+}
+
+const TLS_HINT: &str =
+    "; it seems to speak TLS, but the tools connect without TLS: name a plain address";
+
+/// Whether a printed reply is a TLS alert.
+fn is_tls(reply: &str) -> bool {
+    reply.starts_with(&TLS_ALERT.escape_ascii().to_string())
+}
+
+/// How long a caller waits for a reply, which normally takes much less than a second: long enough
+/// for a stalled disk, short enough to notice a dead network.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server that does not accept the connection within this time counts as unreachable.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+impl ClientError {
+    /// Whether a new connection can help: the connection broke, and the server did not refuse.
+    pub(crate) fn is_disconnect(&self) -> bool {
+        match self {
+            ClientError::Unreachable { .. } | ClientError::Broken(_) | ClientError::Closed => true,
+            ClientError::Unexpected { .. }
+            | ClientError::Garbled(_)
+            | ClientError::NotGearman(_)
+            | ClientError::PacketTooBig
+            | ClientError::Name(_)
+            | ClientError::NameRefused(_) => false,
+        }
+    }
+}
+
+/// The error for a reply that did not come in time.
+pub(crate) fn no_answer() -> ClientError {
+    ClientError::Broken(io::Error::new(
+        io::ErrorKind::TimedOut,
+        "the server did not answer in time",
+    ))
+}

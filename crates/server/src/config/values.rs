@@ -1,0 +1,63 @@
+//! Values of a configuration file: their places, their text, and what a wrong key may mean.
+
+use std::fmt;
+
+use toml::de::DeValue;
+
+/// A place in a file, counted from 1.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct FilePosition {
+    /// The line.
+    pub line: usize,
+    /// The character in the line. `None` means the whole line, or the lines after it.
+    pub column: Option<usize>,
+}
+
+impl FilePosition {
+    /// The place of a byte.
+    pub(crate) fn of(text: &str, offset: usize) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Self {
+            line: 1 + before.matches('\n').count(),
+            column: Some(1 + before[line_start..].chars().count()),
+        }
+    }
+}
+
+impl fmt::Display for FilePosition {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.column {
+            Some(column) => write!(formatter, "{}:{column}", self.line),
+            None => write!(formatter, "{}", self.line),
+        }
+    }
+}
+
+/// Numbers can be written without quotes; the setting parses the digits.
+pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().replace('_', "")),
+        DeValue::Boolean(truth) => Some(truth.to_string()),
+        DeValue::Integer(_)
+        | DeValue::Float(_)
+        | DeValue::Datetime(_)
+        | DeValue::Array(_)
+        | DeValue::Table(_) => None,
+    }
+}
+
+/// Only text in quotes.
+pub(crate) fn text(value: &DeValue<'_>) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+/// The closest known name, if it is close enough.
+pub(crate) fn suggestion(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
+    known
+        .map(|known| (strsim::damerau_levenshtein(name, &known), known))
+        .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
