@@ -218,16 +218,18 @@ impl World {
             return Ok(false);
         }
         self.trace.bytes(format_args!("{} leaves", link.number), &bytes);
-        // On a full disk the log omits some changes, because no client requested them.
         let history = &self.model.history;
-        if !self.storage.may_send(need, history) && !self.model.history.counts_may_be_missing {
+        if self.storage.may_send(need, history) {
+            self.storage.note_reply(need, history);
+        } else if !history.counts_may_be_missing {
+            // On a full disk the log omits some changes, because no client requested them. So such a
+            // reply promises nothing.
             return Err(format!(
                 "connection {} gets a reply that depends on record {need}, which is not written",
                 self.links[index].number
             ));
         }
         self.oracle.left(self.links[index].number, bytes.len());
-        self.storage.note_reply(need, &self.model.history);
         Ok(true)
     }
 
