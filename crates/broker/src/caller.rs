@@ -33,6 +33,7 @@ pub use workers::Assignment;
 ///   `give_back_item`, `hand_over`, `holds`.
 /// - Whole queues: `create_queue`, `limit_queue`, `pause`, `flush`, `flush_all`, `flush_expired`,
 ///   `drop_queue`, `remove_queue`.
+/// - Whether the limits leave room: `admits_watch`, `admits_worker`.
 #[derive(Debug)]
 pub struct Caller<'a> {
     pub(crate) shared: &'a Shared,

@@ -15,7 +15,6 @@ const CLIENT_ID_BYTES_MAX: usize = 127;
 const LIMIT_BYTES_MAX: usize = 20;
 
 /// The number of bytes of a denominator that are parsed. Clients get the whole text.
-/// COMPAT(gearmand): case work-status-denominator-is-read-up-to-ten-characters.
 // COMPAT(gearmand): case work-status-denominator-is-read-up-to-ten-characters.
 const DENOMINATOR_BYTES_READ: usize = 10;
 

@@ -17,6 +17,8 @@ use lineshaft_log::{
     Current, FaultDisk, Log, Meta, Owner, Position, QueueRef, Restored, Settings, Slot, Sync,
 };
 
+/// The header of a segment: see docs/log-format.md.
+const HEADER_BYTES: usize = 4096;
 const SEGMENT_BYTES: usize = 64 << 10;
 /// A moment in November 2023.
 const BEGIN_MS: u64 = 1_700_000_000_000;
@@ -97,13 +99,20 @@ fn write(disk: &FaultDisk) {
     log.close(now_ms, 41).unwrap();
 }
 
-/// The segments of a disk, without the zeros at their ends.
+/// The segments of a disk, without the zeros at their ends. The last one is prepared, and no group is
+/// in it yet: behind its header there may be old data of the file.
 fn segments(disk: &FaultDisk) -> BTreeMap<String, Vec<u8>> {
-    let numbered = disk.names().into_iter().filter(|name| name.starts_with('0'));
+    let mut numbered = disk.names();
+    numbered.retain(|name| name.starts_with('0'));
+    let last = numbered.iter().max().cloned();
     numbered
+        .into_iter()
         .map(|name| {
             let mut bytes = disk.bytes(&name).unwrap();
             assert_eq!(bytes.len(), SEGMENT_BYTES);
+            if Some(&name) == last.as_ref() {
+                bytes.truncate(HEADER_BYTES);
+            }
             bytes.truncate(bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1);
             (name, bytes)
         })

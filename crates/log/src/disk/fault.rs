@@ -560,13 +560,10 @@ impl DiskFile for FaultFile {
     fn shrink(&self, len: u64) -> io::Result<()> {
         let inode = self.inode;
         self.state()?.simple_call(|state| {
-            let is_durable = state.coin();
+            // Without a sync, the file comes back as long as it was.
             let inode = &mut state.inodes[inode];
             inode.live.truncate(len as usize);
             inode.dirty.retain(|sector| ((sector * SECTOR_BYTES) as u64) < len);
-            if is_durable {
-                inode.durable.truncate(len as usize);
-            }
             Ok(())
         })
     }

@@ -60,22 +60,32 @@ pub(super) fn fill(
     Ok(())
 }
 
-/// Removes a file of this size. `has_time` says whether it may take longer.
+/// Removes a file of this size, if it is there.
 pub(super) fn remove_in_pieces(
     disk: &dyn Disk,
     name: &str,
     size: u64,
-    has_time: &dyn Fn() -> bool,
+    pace: &dyn Fn(u64) -> Pace,
 ) -> io::Result<()> {
-    let piece = CUT_BYTES_MAX.min(size / CUTS).max(1);
-    let mut left = size;
-    let file = disk.open(name)?;
-    while left > piece && has_time() {
-        left -= piece;
-        file.shrink(left)?;
-        disk.rest(REST);
+    // If it cannot be opened or cut, it goes in one piece. A backup's file keeps its bytes.
+    if let Ok(file) = disk.open(name)
+        && file.links().is_ok_and(|links| links == 1)
+    {
+        let piece = CUT_BYTES_MAX.min(size / CUTS).max(1);
+        let mut left = size;
+        while left > piece && pace(0) != Pace::Urgent {
+            left -= piece;
+            if file.shrink(left).is_err() {
+                break;
+            }
+            disk.rest(REST);
+        }
     }
-    disk.remove(name)
+    match disk.remove(name) {
+        // Another program removed it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 #[cfg(test)]
@@ -125,15 +135,32 @@ mod tests {
 
     #[test]
     fn a_file_is_cut_before_it_is_removed() {
-        for (size, has_time, calls) in
-            [(64 << 20, true, 128), (256 << 10, true, 8), (64 << 20, false, 1)]
-        {
+        for (size, pace, calls) in [
+            (64 << 20, Pace::Gentle, 128),
+            (256 << 10, Pace::Steady, 8),
+            (64 << 20, Pace::Urgent, 1),
+        ] {
             let disk = FaultDisk::new(1, size);
             disk.create("spare-1").unwrap().allocate(size).unwrap();
             let before = disk.calls();
-            remove_in_pieces(&disk, "spare-1", size, &|| has_time).unwrap();
+            remove_in_pieces(&disk, "spare-1", size, &|_| pace).unwrap();
             assert_eq!(disk.calls() - before, calls, "{size} bytes");
             assert!(disk.names().is_empty());
         }
+    }
+
+    #[test]
+    fn a_file_that_is_gone_is_removed_already() {
+        let disk = FaultDisk::new(1, 1 << 20);
+        remove_in_pieces(&disk, "spare-1", 1 << 20, &|_| Pace::Gentle).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_cut_is_removed_at_once() {
+        let disk = FaultDisk::new(1, 1 << 20);
+        disk.create("spare-1").unwrap().allocate(1 << 20).unwrap();
+        disk.fail_at(disk.calls() + 1);
+        remove_in_pieces(&disk, "spare-1", 1 << 20, &|_| Pace::Gentle).unwrap();
+        assert!(disk.names().is_empty());
     }
 }

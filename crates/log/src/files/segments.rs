@@ -16,6 +16,9 @@ use crate::files::pieces::{Pace, fill, remove_in_pieces};
 use crate::format::{HEADER_BYTES, SegmentHeader};
 use crate::types::Position;
 
+/// What the head has left is counted in thousandths.
+pub(crate) const THOUSAND: u64 = 1000;
+
 pub(crate) fn segment_name(number: u32) -> String {
     format!("{number:010}.seg")
 }
@@ -81,8 +84,10 @@ pub(crate) struct Segments {
     ready: AtomicBool,
     /// A given-up segment could not be checked. It is retried like a full disk.
     stuck: AtomicBool,
-    /// Callers that wait for the state, and the end of the background work: it has no time.
-    urgent: AtomicU32,
+    /// Callers that wait for the lock of `state`. The background work holds it, and hurries for them.
+    waiters: AtomicU32,
+    /// The background work is about to be stopped.
+    stopping: AtomicBool,
 }
 
 /// Why a file could not be created.
@@ -138,25 +143,26 @@ impl Segments {
             short: AtomicBool::new(false),
             ready: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
-            urgent: AtomicU32::new(0),
+            waiters: AtomicU32::new(0),
+            stopping: AtomicBool::new(false),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic in another thread leaves the state usable: each change is complete before the next call.
-        self.urgent.fetch_add(1, Ordering::Relaxed);
+        self.waiters.fetch_add(1, Ordering::Relaxed);
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.urgent.fetch_sub(1, Ordering::Relaxed);
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
         state
     }
 
     fn is_urgent(&self) -> bool {
-        self.urgent.load(Ordering::Relaxed) > 0
+        self.waiters.load(Ordering::Relaxed) > 0 || self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Lets the background work take no more time than it needs, from now on.
-    pub(crate) fn hurry(&self) {
-        self.urgent.fetch_add(1, Ordering::Relaxed);
+    /// Whether the background work of this log is about to be stopped. Then it does not rest.
+    pub(crate) fn set_stopping(&self, stopping: bool) {
+        self.stopping.store(stopping, Ordering::Relaxed);
     }
 
     /// What recovery found: the numbered files of the log, with their sizes.
@@ -312,44 +318,55 @@ impl Segments {
         renamed.map_err(|error| Failure::new("rename", spare, error))
     }
 
-    /// One step of the background work: frees segments, prepares the next one, fills the reserve. A
-    /// full disk or a failed spare is not an error: the next call retries. `head_left` returns how
-    /// many bytes the head still has room for: the next segment must be ready when there is none.
-    /// If somebody waits for the state, the rest of the segments is freed by the next call.
+    /// One step of the background work: fills the reserve, prepares the next segment, frees segments.
+    /// A full disk or a failed spare is not an error: a later call retries. Returns whether there
+    /// may be more to do at once. A step frees at most one segment that the reserve does not need,
+    /// because the caller holds others back until `wanted` is known anew.
     pub(crate) fn prepare(
         &self,
         wanted: Wanted,
         head_left: &dyn Fn() -> u64,
-    ) -> Result<(), Failure> {
-        // With time to rest, the next segment is ready when the head is half full. Without, it must be
-        // filled faster than the head.
-        let half = self.segment_bytes / 2;
-        let pace = |left| match head_left() {
-            _ if self.is_urgent() => Pace::Urgent,
-            head if left <= head.saturating_sub(half).saturating_mul(2) => Pace::Gentle,
-            head if left <= head => Pace::Steady,
-            _ => Pace::Urgent,
-        };
+    ) -> Result<bool, Failure> {
+        let pace = |left| self.pace(left, head_left);
         let mut state = self.state();
-        loop {
-            // The next segment comes first, unless it needs the room of one that was given up.
-            let comes_first = state.prepared.is_none() && !state.spares.is_empty();
-            let freed = comes_first || self.free_one(&mut state, wanted)?;
-            let next = state.head + 1;
-            if state.prepared.is_none() {
-                match self.make(&mut state, next, self.segment_bytes, &pace) {
-                    Ok(file) => state.prepared = Some(file),
-                    Err(MakeError::Spoiled(_)) => self.short.store(true, Ordering::Release),
-                    Err(MakeError::Fatal(failure)) => return Err(failure),
-                }
+        // A segment that was given up becomes part of the reserve in no time.
+        while ahead_of(&state) < wanted.ahead_bytes && self.free_one(&mut state, wanted, &pace)? {}
+        self.fill_reserve(&mut state, wanted.ahead_bytes);
+        if state.prepared.is_some() {
+            return self.free_one(&mut state, wanted, &pace);
+        }
+        if !state.spares.iter().any(|spare| !spare.blank) {
+            // It needs no zeros, so it is worth more than the reserve's blank files.
+            self.free_one(&mut state, wanted, &pace)?;
+        }
+        let next = state.head + 1;
+        match self.make(&mut state, next, self.segment_bytes, &pace) {
+            Ok(file) => state.prepared = Some(file),
+            Err(MakeError::Spoiled(_)) => {
+                self.short.store(true, Ordering::Release);
                 self.publish(&state);
+                return self.free_one(&mut state, wanted, &pace);
             }
-            if state.prepared.is_some() {
-                self.fill_reserve(&mut state, wanted.ahead_bytes);
-            }
-            if !freed || self.is_urgent() {
-                return Ok(());
-            }
+            Err(MakeError::Fatal(failure)) => return Err(failure),
+        }
+        self.publish(&state);
+        Ok(true)
+    }
+
+    /// How fast to go with this many bytes of a segment to write. With time to rest, the next
+    /// segment is ready when the head is half full. Without, it must be filled faster than the head.
+    fn pace(&self, left: u64, head_left: &dyn Fn() -> u64) -> Pace {
+        if self.is_urgent() {
+            return Pace::Urgent;
+        }
+        let head_left = head_left();
+        let left = left * THOUSAND / self.segment_bytes.max(1);
+        if left + THOUSAND <= 2 * head_left {
+            Pace::Gentle
+        } else if left <= head_left {
+            Pace::Steady
+        } else {
+            Pace::Urgent
         }
     }
 
@@ -399,7 +416,12 @@ impl Segments {
 
     /// Frees the oldest segment that was given up. Returns false if there is none, or if it cannot be
     /// looked at.
-    fn free_one(&self, state: &mut State, wanted: Wanted) -> Result<bool, Failure> {
+    fn free_one(
+        &self,
+        state: &mut State,
+        wanted: Wanted,
+        pace: &dyn Fn(u64) -> Pace,
+    ) -> Result<bool, Failure> {
         let next = self.trimmed_list().first().copied();
         self.stuck.store(false, Ordering::Release);
         let Some((number, _)) = next.filter(|&(_, trim)| trim <= wanted.durable) else {
@@ -408,7 +430,7 @@ impl Segments {
         let name = segment_name(number);
         let enough = ahead_of(state) >= wanted.ahead_bytes;
         match self.disk.look_at(&name) {
-            Ok(looks) => self.discard(state, &name, looks, enough)?,
+            Ok(looks) => self.discard(state, &name, looks, enough, pace)?,
             // Another program removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             // It can wait, because nothing depends on it any more.
@@ -431,6 +453,7 @@ impl Segments {
         name: &str,
         (size, links): (u64, u64),
         enough: bool,
+        pace: &dyn Fn(u64) -> Pace,
     ) -> Result<(), Failure> {
         // A file with a second link belongs to a backup: only our name for it goes.
         if links != 1 {
@@ -452,8 +475,10 @@ impl Segments {
         }
         // After a power failure, a file that is cut must not have its number.
         self.sync_folder()?;
-        let Spare { name, size, .. } = unneeded;
-        let removed = remove_in_pieces(&*self.disk, &name, size, &|| !self.is_urgent());
+        let Spare { name, size, blank } = unneeded;
+        // Nothing is in memory or on disk of a blank file, so it goes quickly.
+        let pace: &dyn Fn(u64) -> Pace = if blank { &|_| Pace::Urgent } else { pace };
+        let removed = remove_in_pieces(&*self.disk, &name, size, pace);
         removed.map_err(|error| Failure::new("remove", &name, error))
     }
 
@@ -470,7 +495,7 @@ impl Segments {
             let name = segment_name(number);
             let looks = self.disk.look_at(&name);
             let looks = looks.map_err(|error| Failure::new("look at", &name, error))?;
-            self.discard(&mut state, &name, looks, enough)?;
+            self.discard(&mut state, &name, looks, enough, &|_| Pace::Urgent)?;
         }
         self.sync_folder()?;
         self.publish(&state);

@@ -7,11 +7,11 @@ use std::io::ErrorKind;
 use std::sync::PoisonError;
 
 use crate::error::Failure;
-use crate::files::segments::{SegmentFile, Wanted, segment_name};
+use crate::files::segments::{SegmentFile, THOUSAND, Wanted, segment_name};
 use crate::format::entry::sum_entries;
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader};
 use crate::log::Log;
-use crate::settings::{LAZY_MAX_MS, MARK_AFTER_MS, RETRY_FULL_MS, Sync};
+use crate::settings::{LAG_MARGIN_BYTES, LAZY_MAX_MS, MARK_AFTER_MS, RETRY_FULL_MS, Sync};
 use crate::types::{Committed, Position};
 use crate::write::batch::{ID_LIMIT_BYTES, Part};
 
@@ -242,12 +242,31 @@ impl Log {
     /// Background work: frees segments, prepares the next one, fills the reserve. Must be called
     /// again after a second if `usage().short`.
     pub fn prepare_step(&self) -> Result<(), Failure> {
+        while self.prepare_once()? {}
+        Ok(())
+    }
+
+    /// One step of it. Returns whether there may be more to do at once.
+    pub(crate) fn prepare_once(&self) -> Result<bool, Failure> {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
         let wanted = Wanted { ahead_bytes: self.ahead_wanted(), durable: self.durable() };
-        let head_left = || self.open_batch().remaining();
-        self.segments.prepare(wanted, &head_left).map_err(|failure| self.fail(failure))
+        let prepared = self.segments.prepare(wanted, &|| self.head_left());
+        prepared.map_err(|failure| self.fail(failure))
+    }
+
+    /// How much of the head is left before clients are held back ([`Log::lags`]), in thousandths. The
+    /// next segment must be ready by then.
+    fn head_left(&self) -> u64 {
+        let open = self.open_batch();
+        if open.claimed_bytes + open.claimed_big_bytes > 0 {
+            // Groups wait for the next segment already.
+            return 0;
+        }
+        let segment = self.segments.segment_bytes;
+        let margin = 2 * LAG_MARGIN_BYTES.min(segment / 8);
+        open.remaining().saturating_sub(margin) * THOUSAND / (segment - margin).max(1)
     }
 
     /// A step that ends with a sync.

@@ -35,6 +35,7 @@ impl Committer {
     ) -> std::io::Result<Committer> {
         // One committer per log: a second one keeps the first one's listener.
         let _ = log.on_progress.set(on_progress);
+        log.segments.set_stopping(false);
         let stop = Arc::new(AtomicBool::new(false));
         let mut committer = Committer { log, stop, threads: Vec::new() };
         let (log, stop) = (Arc::clone(&committer.log), Arc::clone(&committer.stop));
@@ -57,7 +58,7 @@ impl Committer {
 
     fn end(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        self.log.segments.hurry();
+        self.log.segments.set_stopping(true);
         for sleeper in [&self.log.committer, &self.log.helper] {
             sleeper.wake_to_stop();
         }
@@ -95,7 +96,7 @@ fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
 fn prepare_loop(log: &Log, stop: &AtomicBool) {
     log.helper.register();
     while !stop.load(Ordering::SeqCst) {
-        if log.prepare_step().is_err() {
+        if log.prepare_once().is_err() {
             return;
         }
         // Clients and the committer may be waiting for the segment that is ready now.
