@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use testkit::client::Client;
 use testkit::process::{Program, Server};
-use testkit::tools;
+use testkit::{tools, wait};
 
 use crate::programs;
 
@@ -81,7 +81,7 @@ fn change_until_the_end(server: &Server) -> Result<(Vec<u64>, Vec<u64>)> {
     let mut client = Client::connect(server.address())?;
     let (mut ids, mut deleted) = (Vec::new(), Vec::new());
     for number in 0..CHANGES_MAX {
-        let Ok(id) = client.put(0, 0, 60, b"acknowledged") else { return Ok((ids, deleted)) };
+        let Some(id) = put(&mut client) else { return Ok((ids, deleted)) };
         ids.push(id);
         if number % 3 == 0 {
             let id = ids.swap_remove(ids.len() / 2);
@@ -93,4 +93,16 @@ fn change_until_the_end(server: &Server) -> Result<(Vec<u64>, Vec<u64>)> {
         }
     }
     anyhow::bail!("the server went on although a flush had failed")
+}
+
+/// Puts a job, again and again if the server has no room. If the failed flush was one of a segment
+/// prepared ahead, the server makes another one; then the flushes of changes are still to fail.
+/// Returns `None` if the connection is closed.
+fn put(client: &mut Client) -> Option<u64> {
+    let mut reply = None;
+    wait::until("the server has room", || {
+        reply = client.try_put(0, 0, 60, b"acknowledged").ok();
+        reply.as_deref() != Some("OUT_OF_MEMORY")
+    });
+    reply?.strip_prefix("INSERTED ")?.parse().ok()
 }
