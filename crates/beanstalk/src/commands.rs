@@ -1,4 +1,4 @@
-//! What each command does: one small function per command, which asks the broker and replies.
+//! The commands: one small function each, which asks the broker and replies.
 
 use broker::{
     Answer, Body, BodyBuffer, JobId, Kick, NewJob, NotFound, Outbox, Patience, Peeked, Position,

@@ -1,4 +1,4 @@
-//! What a session knows about the process and the machine. It does no I/O itself.
+//! Facts about the process and the machine, for sessions. This module does no I/O.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ pub struct ServerInfo {
     pub version: String,
     /// Name of the machine.
     pub hostname: String,
-    /// Version of the operating system, as `uname` tells it.
+    /// Version of the operating system, as `uname` reports it.
     pub os: String,
-    /// Kind of the machine, as `uname` tells it.
+    /// Kind of the machine, as `uname` reports it.
     pub platform: String,
     /// Drawn at random when the process starts; shown as 16 hexadecimal digits.
     pub id: u64,

@@ -1,5 +1,5 @@
-//! What the kernel reports about a process: processor time and resident memory. Also the
-//! generator's own processor.
+//! Numbers of the kernel about a process: processor time and resident memory. Also the generator's
+//! own processor.
 
 use std::fs;
 use std::time::Duration;

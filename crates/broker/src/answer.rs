@@ -1,4 +1,5 @@
-//! The shape of what the broker says: a value, and the position that a reply made from it waits for.
+//! The broker's answers. An answer is a value, and the position that a reply made from it waits
+//! for.
 
 pub use engine::NotFound;
 
@@ -7,8 +8,8 @@ use crate::Position;
 /// The answer to a request, or an event for a session, with the position that it depends on.
 ///
 /// A reply that is made from the value must not be sent before [`crate::Broker::released`] has
-/// reached `after`: pass it to [`crate::Outbox::reply`]. That holds for every value, denials
-/// included: a client may act on "not found", so what ended the job must be durable, too.
+/// reached `after`: pass it to [`crate::Outbox::reply`]. This applies to every value, denials
+/// included: a client may act on "not found", so the end of the job must be durable, too.
 ///
 /// Some requests can begin to wait. Then the value says so ([`crate::Take::Waiting`] and so on),
 /// there is nothing to reply yet, and an [`crate::Event`] will come.

@@ -21,8 +21,9 @@ use crate::{Mailbox, Position, Turn};
 /// although shorter ones may still fit. By default, the beanstalkd protocol accepts no longer ones.
 const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// If fewer ids than this can be assigned, clients are not read: one round of all threads may need
-/// this many. The log raises its limit much earlier, so this happens only during a very long sync.
+/// If fewer ids than this can be assigned, the server reads nothing from clients: one round of all
+/// threads may need this many. The log raises its limit much earlier, so this happens only during a
+/// very long sync.
 const NUMBERS_MARGIN: u64 = 1 << 18;
 
 /// A clock: milliseconds that never go back.
@@ -226,9 +227,9 @@ impl Broker {
         self.shared.log.as_ref().map_or(Position::NONE, |log| Position::released(log))
     }
 
-    /// Whether clients should not be read before the next [`Mailbox::released`]. Then the log is
-    /// behind: more requests would only cost memory and latency, or use ids that the log has not
-    /// reserved yet.
+    /// Whether the owner should read nothing from clients before the next [`Mailbox::released`].
+    /// Then the log is behind: more requests would only cost memory and latency, or use ids that
+    /// the log has not reserved yet.
     pub fn congested(&self) -> bool {
         let next_number = self.shared.next_number.load(Ordering::Relaxed);
         self.shared.log.as_ref().is_some_and(|log| {
@@ -310,8 +311,8 @@ impl Broker {
     }
 
     /// How many milliseconds the first moment was ahead of [`Options::clock`] when the log was
-    /// opened; negative if behind. An owner that takes turns by that clock must move it by this;
-    /// the broker's own threads do.
+    /// opened; negative if behind. An owner that takes turns by that clock must add this difference
+    /// to it. The broker's own threads do so.
     pub fn clock_step_ms(&self) -> i64 {
         self.shared.clock_step_ms.load(Ordering::Relaxed)
     }

@@ -86,7 +86,7 @@ impl Core {
         }
     }
 
-    /// Takes a job. `nothing` has the position for the answer that there is none.
+    /// Takes a job. `nothing` gives the position for the answer "no job".
     pub(crate) fn take(
         &mut self,
         session: SessionId,
@@ -107,7 +107,7 @@ impl Core {
         Answer::new(taken, after)
     }
 
-    /// The position for an answer about the queue of this name, or that there is none.
+    /// The position for an answer about the queue of this name, which need not exist.
     pub(crate) fn after_named(&self, name: &[u8]) -> Position {
         let queue = self.engine.queue_id(name);
         queue.map_or(self.ledger.after_gone(), |queue| self.ledger.after_queue(queue))

@@ -10,12 +10,12 @@ use crate::ledger::{Ledger, queue_ref};
 use crate::wall::is_news;
 use crate::{Answer, Event, Position};
 
-/// In debug builds everything is checked after each group of this many turns, …
+/// In debug builds a complete check follows each group of this many turns.
 const CHECK_TURNS: u32 = 64;
-/// … unless there are more jobs, queues and sessions than this.
+/// With more jobs, queues and sessions than this, there is no complete check.
 const CHECK_PARTS_MAX: u64 = 1000;
 
-/// How far the jobs of an unreadable segment are written again.
+/// The progress of writing the jobs of an unreadable segment again.
 #[derive(Debug, Default)]
 pub(crate) struct Rescue {
     pub(crate) segment: u32,
@@ -120,9 +120,9 @@ impl Core {
                 engine::Event::DeadlineSoon => (Event::DeadlineSoon, Position::NONE),
                 engine::Event::WorkToDo => (Event::WorkToDo, Position::NONE),
                 engine::Event::News { id, news, late } => {
-                    // Only the end or the bury of a durable job is in the log; for waiting clients,
-                    // both are the end. The same request did it, so its entry was written above, or
-                    // earlier.
+                    // The log has only the end or the bury of a durable job. For waiting clients,
+                    // both are the end. If this request ended the job, its entry was written above.
+                    // If the news is late, it was written earlier.
                     let after = match (news.is_end(), late) {
                         (false, _) => Position::NONE,
                         (true, false) => self.ledger.last,

@@ -57,8 +57,8 @@ pub fn take_steps(
     Progress { used, more: true }
 }
 
-/// The end of a session's input. All bytes before it are handled first, including those with the
-/// owner while the session waits; then the session ends.
+/// The end of a session's input. The session first handles all bytes before it, including those
+/// that the owner keeps while the session waits. Then the session ends.
 #[derive(Debug, Default)]
 pub struct InputEnd {
     has_come: bool,
@@ -104,8 +104,8 @@ pub trait Dialect: Send {
     /// rest and passes it again, followed by new bytes. Bytes are left if a command is incomplete
     /// (less than the dialect's longest line), if the session waits for an event (see
     /// `wants_input`), or if there is [`Progress::more`] to do: replies are long, or a slice of
-    /// work is spent. Only in the last case does the owner pass the rest, which may be empty,
-    /// without waiting for new bytes, after it has sent some replies or served others.
+    /// work is spent. In the last case the owner does not wait for new bytes: it sends some replies
+    /// or serves others, then passes the rest, which may be empty.
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress;
 
     /// Handles an event that this session waited for. Bytes left before can then be passed to

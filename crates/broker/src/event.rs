@@ -7,12 +7,12 @@ use crate::Answer;
 /// Events that a session did not request in the same turn. It waits for at most one thing at a
 /// time; news of jobs and wake-ups come in addition.
 ///
-/// These are not the events of the engine: those name places in its tables, where the broker looks
-/// up the position of the [`Answer`] that brings an event. A dialect has no use for places.
+/// The engine has other events, which name places in its tables. There the broker looks up the
+/// position of the [`Answer`] that brings an event. A dialect does not need places.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A job for a waiting take, or an item for a waiting read. A read that was to finish its item
-    /// holds it now: confirm the lease, and reply with that answer's position.
+    /// A job for a waiting take, or an item for a waiting read. A read that takes its item for good
+    /// holds the item for now: confirm the lease, and reply with the position of that answer.
     Granted(Handout),
     /// The wait for a job or an item is over.
     TimedOut,
@@ -20,8 +20,8 @@ pub enum Event {
     DeadlineSoon,
     /// There may be a job for a sleeping worker.
     WorkToDo,
-    /// News of a job that the session watches. The end of a durable job is told when it is durable,
-    /// too.
+    /// News of a job that the session watches. The session learns the end of a durable job when
+    /// that end is durable, too.
     News {
         /// The job.
         id: JobId,

@@ -17,8 +17,8 @@ use crate::Position;
 use crate::ledger::locations::{Location, Locations};
 use crate::ledger::meta::OptionalFields;
 
-/// Limit of jobs in one entry. A put into more queues takes several entries, which only a crash of
-/// the process can tear apart.
+/// Limit of jobs in one entry. A put into more queues takes several entries. Only a crash of the
+/// process can keep some of them and lose the others.
 const PUT_MANY_MAX: usize = 4096;
 
 /// Writes the engine's records to the log, and knows the position that each reply waits for.

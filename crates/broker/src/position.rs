@@ -1,6 +1,6 @@
 //! Positions that replies wait for.
 
-/// How far the log must be before a reply can be sent; and how far it is.
+/// How far the log must be before a reply can be sent. Also how far the log is now.
 ///
 /// A reply depends on entries of the log. Entries of one queue must be on stable storage, those of
 /// another only in the kernel, according to the queues' policies and the log's setting. A reply can
@@ -47,8 +47,8 @@ impl Position {
         self.written <= released.written && self.durable <= released.durable
     }
 
-    /// What is still missing when the log is at `released`: which of the two, and its number. If
-    /// both are missing, the later one.
+    /// The part of this position that the log has not reached when it is at `released`. If both
+    /// parts are missing, the durable one.
     pub fn missing(self, released: Self) -> Option<Missing> {
         if self.durable > released.durable {
             Some(Missing::Durable(self.durable))
@@ -73,7 +73,8 @@ impl Position {
     }
 }
 
-/// What a reply still waits for, ordered by the log for each kind.
+/// The place in the log that a reply still waits for. Values of one kind are in the order of the
+/// log.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub enum Missing {
     /// Everything up to here must be in the kernel.

@@ -14,12 +14,12 @@ pub(crate) struct Reclaimer {
     thread: JoinHandle<()>,
 }
 
-/// What one step of the work did.
+/// The result of one step.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Step {
     /// There is nothing to do now, or it failed.
     Idle,
-    /// A slice was copied. Others get the lock, and the processor, for as long again.
+    /// A slice was copied. Others get the lock, and the processor, for the same time.
     Copied,
     /// A slice was copied on a full disk. Clients wait for the space that this frees.
     CopiedInHaste,

@@ -24,7 +24,7 @@ pub use statistics::LogStats;
 /// The locked broker. Take one per batch of requests; never hold it across an `await` or a system
 /// call. Dropping it passes the batch to the committer, and events to their mailboxes.
 ///
-/// What a session asks for is in its [`Caller`]. A turn itself has what needs no session:
+/// The requests of a session are in its [`Caller`]. The turn itself has all that needs no session:
 ///
 /// - Sessions and their events: `caller`, `open_session`, `open_worker_session`,
 ///   `open_reader_session`, `close_session`, `take_events`, `tell_reloaded`.

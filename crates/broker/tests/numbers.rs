@@ -1,4 +1,4 @@
-//! Tests how ids are dealt while the log is slow to reserve them.
+//! Tests how the broker assigns ids while the log is slow to reserve them.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! The memory account: how many bytes jobs, queues and sessions take, as the allocator hands them
-//! out.
+//! The memory account: the bytes that the allocator hands out for jobs, queues and sessions.
 //!
 //! Each of the three tables keeps its own part. The table adds and subtracts at each change, so
 //! reading the account costs nothing. The sizes of values are the basis of the estimate. A test of

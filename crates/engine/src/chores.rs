@@ -73,9 +73,9 @@ pub(crate) enum Chore {
 #[derive(Debug)]
 pub(crate) struct ReturnHeld {
     pub(crate) worker: SessionId,
-    /// The jobs of this queue, …
+    /// The jobs of this queue go back.
     pub(crate) queue: QueueId,
-    /// … and the jobs of all queues with a higher number.
+    /// The jobs of all queues with a higher number go back, too.
     pub(crate) all_behind: bool,
     /// Only the jobs that were handed out before this lease.
     pub(crate) before: LeaseId,
@@ -104,9 +104,9 @@ pub(crate) struct FlushWork {
 #[derive(Debug)]
 pub(crate) struct RemovalWork {
     queue: QueueId,
-    /// The removal keeps jobs from this number on, because they were put later, …
+    /// The removal keeps jobs from this number on, because they were put later.
     end: JobId,
-    /// … and sessions with tickets from this one on, because they came later.
+    /// The removal keeps sessions with tickets from this one on, because they came later.
     tickets_end: u64,
     pub(crate) next: Next,
 }

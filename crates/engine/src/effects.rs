@@ -12,7 +12,7 @@ use crate::policy::QueueSync;
 pub enum Record {
     /// A new job: all of [`crate::Engine::facts`] and its body.
     Put(JobSlot, JobId),
-    /// The same for several jobs that share a body. The log must keep all of them or none.
+    /// Several new jobs that share a body. The log must keep all of them or none.
     PutMany(Box<[(JobSlot, JobId)]>),
     /// A job's facts changed (given back, buried, kicked, or taken while it was set aside).
     Update(JobSlot, JobId),
@@ -27,7 +27,7 @@ pub enum Record {
     Count(JobSlot, JobId),
     /// The facts of a queue, apart from its jobs, changed: [`crate::Engine::queue_facts`].
     QueueFacts(QueueId),
-    /// The queue of this name, which may have vanished, has no facts any more.
+    /// The queue of this name has no facts any more. The queue itself may be gone.
     QueueDropped(QueueId, Box<[u8]>),
     /// A job of this queue ended. The last field is the sync of the queue. The next record can use
     /// the job's place again. If the job was put in the same request, the log does not know it yet.

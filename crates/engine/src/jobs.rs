@@ -175,7 +175,7 @@ impl Jobs {
         job
     }
 
-    /// Corrects the memory account after a change of what only some jobs have.
+    /// Corrects the memory account after a change of the optional parts of a job.
     pub(crate) fn recharge(&mut self, slot: JobSlot) {
         let job = &mut self[slot];
         let units = bytes::extra_units(job);

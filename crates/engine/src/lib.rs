@@ -9,11 +9,11 @@
 //! of Kestrel are a *queue*. A job, an item and a message are a *job*.
 //!
 //! **Invariants**: A job is in exactly one list (ready, delayed, buried) or is held by exactly one
-//! session. While a queue that can hand out has ready jobs, it has no waiters; or its timer is due
-//! now, and the first look at the queue serves them. No operation takes time in proportion to the
-//! number of jobs, queues or sessions, except for what a request names: new policies and a new
-//! status concern all queues. Listings go row by row, behind a cursor. [`Engine::check_invariants`]
-//! checks the rest.
+//! session. A queue that can hand out jobs does not have both ready jobs and waiters, unless its
+//! timer is due now. Then the next look at the queue serves the waiters. No operation takes time in
+//! proportion to the number of jobs, queues or sessions, except for what a request names: new
+//! policies and a new status concern all queues. Listings go row by row, behind a cursor.
+//! [`Engine::check_invariants`] checks the rest.
 
 mod bytes;
 mod chores;

@@ -1,7 +1,7 @@
 //! All limits of the engine.
 
-/// Limits that are values. With small values, a simulation reaches with a few jobs what takes a
-/// server thousands.
+/// Limits that the caller can set. A simulation sets small values: then a few jobs reach a limit
+/// that takes thousands of jobs in a server.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Limits {
     /// Units of work in a slice: see [`crate::Engine::slice_is_spent`]. When the slice is spent,

@@ -242,7 +242,7 @@ impl Queues {
         &self.supplying
     }
 
-    // --- What only some queues have ---
+    // --- Optional parts of a queue ---
 
     /// Whether any queue has an [`Extension`].
     pub(crate) fn have_extensions(&self) -> bool {

@@ -34,8 +34,8 @@ pub(crate) struct ServerStatus {
     in_force: Status,
     /// When `requested` comes into force, if it is not in force yet.
     changes_at: Option<Millis>,
-    /// Queues of this age rank and younger ones refuse reads: none, all, or, after reads were
-    /// allowed again, those that the walk has not visited yet.
+    /// Queues of this age rank and younger ones refuse reads. They are no queues, all queues, or,
+    /// after reads were allowed again, the queues that the walk has not visited yet.
     blocked_from: u64,
 }
 

@@ -1,6 +1,6 @@
 //! The command line: every subcommand, its options and its help.
 //!
-//! Only the shape is here; what a subcommand does is in `commands`.
+//! This module only describes the command line. `commands` runs the subcommands.
 
 mod tools;
 
@@ -94,7 +94,8 @@ const SERVE_OPTIONS: [&str; 18] = [
     "config",
 ];
 
-/// The server's options where no subcommand was given. They are known only to say where they belong.
+/// Options of the server without a subcommand. The program knows them only to say where they
+/// belong.
 #[derive(Debug, Default)]
 pub(crate) struct MisplacedOptions;
 

@@ -5,13 +5,17 @@
 //! values; their owner knows the meaning. `docs/log-format.md` has every byte and the rules of
 //! recovery.
 //!
-//! Who calls what: * the **owner** (the broker), under its own lock: [`Log::put`], [`Log::update`],
-//! [`Log::count`], [`Log::finish`], [`Log::fact`], and **[`Log::wake`] once after each batch of
-//! them**. An append does not wake the committer: if a group began with the first entry of a batch,
-//! the rest would wait for two syncs; * the threads of a [`Committer`], or a simulator step by
-//! step: [`Log::commit_step`] and [`Log::prepare_step`]; * reclaim: [`Log::reclaim_wanted`] and
-//! [`Log::reclaim_read`] without the owner's lock, then [`Log::reclaim_copy`] under it; * tools,
-//! while no other process uses the folder: [`salvage`] and [`repair`].
+//! Who calls what:
+//!
+//! - The **owner** (the broker), under its own lock: [`Log::put`], [`Log::update`], [`Log::count`],
+//!   [`Log::finish`], [`Log::fact`], and **[`Log::wake`] once after each batch of them**. An append
+//!   does not wake the committer: if a group began with the first entry of a batch, the rest would
+//!   wait for two syncs.
+//! - The threads of a [`Committer`], or a simulator step by step: [`Log::commit_step`] and
+//!   [`Log::prepare_step`].
+//! - Reclaim: [`Log::reclaim_wanted`] and [`Log::reclaim_read`] without the owner's lock, then
+//!   [`Log::reclaim_copy`] under it.
+//! - Tools, while no other process uses the folder: [`salvage`] and [`repair`].
 //!
 //! Modules: `log` (the interface), `write` (from an append to the disk), `files`, `format` (every
 //! byte), `recovery` (a start), `reclaim` and `liveness` (freeing space), `salvage`, `disk` (the

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 
 use crate::types::Slot;
 
-/// Bytes an index would need for each live slot; counted as live (the disk bound is stated with them).
+/// Bytes that an index would need for each live slot. They count as live, because the stated bound
+/// of the disk includes them.
 pub(crate) const INDEX_BYTES: u64 = 24;
 
 /// Sizes are kept in classes of an eighth of their power of two: exact enough for a bound, one byte each.

@@ -21,10 +21,10 @@ use crate::write::sleeper::Sleeper;
 /// Limit of bytes of a request for one queue besides its body: name, meta, options, a group header.
 pub(crate) const REQUEST_OVERHEAD_BYTES: u64 = 16 << 10;
 
-/// The same for a put that reaches as many queues as can be: 64 KiB of names, and 256 metas.
+/// The same for a put that reaches the maximum number of queues: 64 KiB of names, and 256 metas.
 const ROUTED_OVERHEAD_BYTES: u64 = 96 << 10;
 
-/// Bytes of an update with the options of a job that has all of them, keys of usual length included.
+/// Bytes of an update of a job that has all options, with keys of the usual length.
 const UPDATE_BYTES: u64 = 256;
 
 /// Reserve per job for its finish and its first copy.
@@ -172,7 +172,7 @@ impl Log {
     }
 
     /// Writes all counters of a job again. No reply waits for them. They go with the next group, at
-    /// most a second later; not at all if the job is finished before, or the disk is full.
+    /// most a second later. If the job is finished before, or the disk is full, they are dropped.
     pub fn count(&self, now_ms: u64, slot: Slot, counters: &[u8]) {
         let mut open = self.appending(now_ms);
         assert!(open.live.is_live(slot), "only a live slot is counted: {slot:?}");

@@ -310,8 +310,8 @@ impl Log {
         }
         open.time_ms = open.time_ms.max(now_ms);
         let mut appended = 0;
-        // Space that a copy leaves unused at the end of a segment does not count as a client's:
-        // reclaim would pay itself.
+        // Space that a copy leaves unused at the end of a segment does not count as a client's.
+        // Otherwise the copies of reclaim would allow further copies.
         let client_bytes = open.client_bytes;
         cursor.starved_at = None;
         for candidate in &slice.candidates {

@@ -31,9 +31,10 @@ impl Default for Settings {
     }
 }
 
-/// Smallest segment: below it headers and chains weigh too much.
+/// The smallest segment. In smaller ones, headers and chains would take too large a part.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 256 << 10;
-/// Simulations that ask for less rotate and reclaim more often in the same time.
+/// The smallest segment of simulations. With small ones they rotate and reclaim more often in the
+/// same time.
 const SEGMENT_BYTES_MIN_SIMULATED: u64 = 64 << 10;
 /// Largest setting; an entry too big for it gets a segment of its own.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;

@@ -131,7 +131,7 @@ fn kept_segments() -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// What lives, a line each.
+/// The live contents, one line each.
 fn listing(disk: &FaultDisk) -> String {
     let mut lines = String::new();
     let mut line = |restored: Restored<'_>| match restored {

@@ -89,7 +89,8 @@ fn the_copy_of_a_whole_log_holds_the_same() {
     }
 }
 
-/// Several segments with jobs of all ages: every third was finished at once, every fifth updated.
+/// Several segments with jobs of all ages. Every third job was finished at once, every fifth was
+/// updated.
 struct Old {
     disk: FaultDisk,
     whole: Recovered,

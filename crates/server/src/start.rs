@@ -294,9 +294,9 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
         .map_err(|source| ServeError::Folder { dir: data.dir.clone(), source })?;
     let settings =
         log::Settings { segment_bytes: data.segment_bytes, bytes_max: data.bytes_max, sync };
-    // The log's threads need a clock before the log says where it must start. They move it in the
-    // same way as here, so all use one clock: a sync due at a time of the broker must not wait for
-    // a clock that was set back.
+    // The log's threads need a clock before the log says at which time a clock must start. They
+    // move their clock in the same way as this code does, so all use one clock. Otherwise a sync
+    // that is due at a time of the broker could wait for a clock that was set back.
     let early = Clock::start();
     let options = Options {
         disk: Arc::new(disk),

@@ -1,4 +1,4 @@
-//! What tests of several crates share.
+//! Helpers that tests of several crates share.
 //!
 //! - [`conformance`]: cases from `corpus/`, played over sockets or in this process.
 //! - [`dialect`]: dialects in this process, in simulated time, without a server.

@@ -1,4 +1,4 @@
-//! What measurements need: the programs, the sizes, folders, and a load of a server.
+//! The resources of measurements: the programs, the sizes, folders, and a load of a server.
 
 pub(crate) mod fill;
 pub(crate) mod server;

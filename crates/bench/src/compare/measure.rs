@@ -108,9 +108,9 @@ impl Lab {
         Ok(())
     }
 
-    /// Measures servers that differ little, such as with one queue and with many. Each is measured
-    /// for a moment, then the next, so that all have the same machine. The difference between them
-    /// is less than the difference of a machine from one second to the next.
+    /// Measures servers that differ little, such as with one queue and with many. They take turns
+    /// of a moment each, so that the machine is the same for all. A machine differs more from one
+    /// second to the next than such servers differ from each other.
     fn measure_in_turn(&self, cells: &[Cell]) -> anyhow::Result<Vec<Sample>> {
         let mut servers = Vec::new();
         for cell in cells {

@@ -1,4 +1,4 @@
-//! What a comparison found, as data and as people read it.
+//! The result of a comparison, as data and as text.
 
 pub(crate) mod document;
 pub(crate) mod result;

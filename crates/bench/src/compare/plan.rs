@@ -1,4 +1,4 @@
-//! What is compared: the rows with their goals, and the measurements that they need.
+//! The plan of a comparison: the rows with their goals, and the measurements that they need.
 
 mod gearman;
 pub(crate) mod heavy;

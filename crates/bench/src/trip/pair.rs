@@ -1,4 +1,4 @@
-//! What a round trip is, whatever the protocol.
+//! A round trip, in any protocol.
 
 use std::time::Instant;
 

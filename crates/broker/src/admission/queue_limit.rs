@@ -8,8 +8,8 @@ use crate::Caller;
 use crate::broker::Shared;
 use crate::core::Core;
 
-/// Number of existing queues that a session can watch, or register for, at the limit of memory:
-/// workers make room.
+/// At the limit of memory, a session can still watch, or register for, this many existing queues,
+/// because workers make room.
 const QUEUES_AT_LIMIT_MAX: usize = 64;
 
 /// The limit of queues.

@@ -46,7 +46,7 @@ impl Caller<'_> {
         let core = &mut *self.core;
         let cancelled = core.engine.cancel(id, &mut core.effects);
         core.apply_effects();
-        // It does not exist now, whether it was cancelled or not there.
+        // The job does not exist now: either it was cancelled, or it did not exist before.
         Answer::new(cancelled.map(|_| ()), core.ledger.after_ended())
     }
 }

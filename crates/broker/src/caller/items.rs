@@ -106,7 +106,7 @@ impl Core {
     ) -> Answer<Result<(), NotFound>> {
         match done {
             Ok(()) => Answer::new(Ok(()), after),
-            // The item went back by itself, which is not logged, or it ended.
+            // The item went back automatically, which is not logged, or it ended.
             Err(NotFound) => Answer::new(Err(NotFound), self.ledger.after_ended()),
         }
     }

@@ -35,14 +35,14 @@ impl Turn<'_> {
         more
     }
 
-    /// Lets the end of this turn set the next alarm, after the last one has rung. The begin of the turn
-    /// has done a slice of the due work.
+    /// Lets the end of this turn set the next alarm, after the last one has rung. The beginning of
+    /// the turn has already done a slice of the due work.
     pub fn set_alarm_again(&mut self) {
         self.core.alarm = None;
     }
 
-    /// Does due work, if any, like the begin of the next turn. Statistics read in the same turn as
-    /// a change must not depend on where a turn ends.
+    /// Does due work, if any, as the beginning of the next turn would. Statistics read in the same
+    /// turn as a change must not depend on where a turn ends.
     pub fn catch_up(&mut self) {
         let now = self.now();
         if self.next_deadline().is_some_and(|at| at <= now) {
@@ -76,13 +76,13 @@ impl Turn<'_> {
         self.core.engine.count_work(units);
     }
 
-    /// Whether news are still being delivered to many watchers. See [`Turn::send_more_news`].
+    /// Whether news is still on its way to many watchers. See [`Turn::send_more_news`].
     pub fn has_pending_news(&self) -> bool {
         self.core.engine.has_pending_news()
     }
 
-    /// Sends a slice of this news. Returns true if more are left; they are delivered in any
-    /// case.
+    /// Sends a slice of this news. Returns true if more is left. The rest is delivered even if no
+    /// caller asks again.
     pub fn send_more_news(&mut self) -> bool {
         let core = &mut *self.core;
         let is_left = core.engine.send_more_news(&mut core.effects);

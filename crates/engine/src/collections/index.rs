@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Ids per page.
 const PAGE_LEN: u64 = 4096;
 
-/// A page with fewer jobs than this is a list, so that a few old survivors do not hold 16 KiB each.
+/// A page with fewer jobs than this is a list, so that a few old jobs do not keep 16 KiB each.
 const SPARSE_BELOW: usize = 64;
 
 /// Maps ids to places.

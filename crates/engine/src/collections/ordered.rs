@@ -178,7 +178,7 @@ impl<K: Ord + Copy> Ordered<K> {
         }
     }
 
-    /// Joins short runs, so that sparse survivors do not hold a run each.
+    /// Joins short runs, so that a few remaining entries do not keep a run each.
     fn join_with_next(&mut self, fence: K) {
         let mut pair = self.runs.range_mut(fence..);
         let Some((_, run)) = pair.next() else { return };

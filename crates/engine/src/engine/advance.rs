@@ -60,7 +60,7 @@ impl Engine {
         let id = QueueId(place);
         let now = self.now;
         *self.queues[id].timer_mut() = None;
-        // Held, so that the queue does not vanish with its last job.
+        // This hold keeps the queue in existence if its last job ends.
         self.queues[id].hold();
         if self.queues[id].extension().is_some() {
             self.sweep_in_time(id, effects);
@@ -168,8 +168,8 @@ impl Engine {
         self.timers.arm(session.timer_mut(), moment, key);
     }
 
-    /// Sets the timer of a queue after a look at it. If the look used up the slice and more is due
-    /// in the queue, that work continues behind all other due timers.
+    /// Sets the timer of a queue that the engine has just looked at. If that used up the slice and
+    /// more is due in the queue, the rest continues behind all other due timers.
     fn arm_queue_behind(&mut self, id: QueueId) {
         let now = self.now;
         let moment = self.next_moment_of(&self.queues[id]);
@@ -179,8 +179,8 @@ impl Engine {
         self.timers.arm_behind(self.queues[id].timer_mut(), now, TimerKey::Queue(id.0));
     }
 
-    /// Sets the timer of a session after a look at it. If more is due there, that work continues
-    /// behind all other due timers.
+    /// Sets the timer of a session that the engine has just looked at. If more is due there, the
+    /// rest continues behind all other due timers.
     fn arm_session_behind(&mut self, id: SessionId) {
         let now = self.now;
         let session = &mut self.sessions[id];

@@ -30,7 +30,7 @@ impl Engine {
         queue.extension().is_some() && queue.first_ready().is_some_and(|slot| self.is_expired(slot))
     }
 
-    /// When the head of a queue expires, or when the rest of its sweep ends if that is later.
+    /// When the head of a queue expires. If its sweep pauses until a later moment, that moment.
     pub(super) fn next_expiry(&self, queue: &Queue) -> Option<Millis> {
         let extension = queue.extension()?;
         let (_, slot) = queue.ready().first()?;
@@ -56,8 +56,8 @@ impl Engine {
             && !self.head_is_expired(queue)
     }
 
-    /// Ends expired jobs at the head of a queue before a request looks at it. If there are more
-    /// than one request may end, the head afterwards is still an expired job.
+    /// Ends expired jobs at the head of a queue before a request looks at it. One request ends a
+    /// limited number of them. If more have expired, the head is still an expired job afterwards.
     pub(super) fn sweep_head(&mut self, id: QueueId, effects: &mut Effects) {
         self.sweep(id, usize::MAX, effects);
     }
@@ -99,7 +99,7 @@ impl Engine {
     }
 
     /// Ends a ready job that a client asks for, anywhere in its queue, if the job has expired.
-    /// Returns whether it had.
+    /// Returns whether it had expired.
     pub(super) fn expire_if_due(&mut self, slot: JobSlot, effects: &mut Effects) -> bool {
         let id = self.jobs[slot].queue();
         if self.queues[id].extension().is_none() || !self.is_expired(slot) {
@@ -184,8 +184,8 @@ impl Engine {
         let job = &self.jobs[slot];
         let (from, was, share) = (job.queue(), job.kind(), job.counted());
         let body_bytes = job.body().len();
-        // A job that was never promised to outlive the process stays so: no check was made that the
-        // log has room for its body.
+        // If no client was promised that the job outlives the process, it does not outlive the
+        // process in the new queue either: nobody checked that the log has room for its body.
         let kind = if was == JobKind::Logged { self.kind_in(to) } else { was };
         self.jobs.set_kind(slot, kind);
         self.jobs.set_queue(slot, to, self.now);
@@ -207,9 +207,8 @@ impl Engine {
         self.drop_if_unwanted(from, effects);
     }
 
-    /// Ends the expired jobs at the head of a queue, as many as one sweep of its policy and one
-    /// request may end. Returns their number. Timers end the others. `None`: the queue does not
-    /// exist.
+    /// Ends expired jobs at the head of a queue, up to the limits of one sweep of its policy and of
+    /// one request. Returns their number. Timers end the others. `None`: the queue does not exist.
     pub fn flush_expired(&mut self, name: &[u8], effects: &mut Effects) -> Option<u64> {
         self.meter.begin_request();
         let id = self.queue_id(name)?;

@@ -13,7 +13,7 @@ impl Engine {
         self.queues.ensure_extension(id, self.now)
     }
 
-    /// The policy of a queue. `None`: the rules ask nothing of it.
+    /// The policy of a queue. `None`: the rules set nothing for it.
     pub(super) fn policy_of(&self, id: QueueId) -> Option<&Policy> {
         self.queues[id].extension().map(Extension::policy)
     }
@@ -65,8 +65,8 @@ impl Engine {
         }
     }
 
-    /// Whether a client can refer to a queue of items of this name. It cannot if the queue would be
-    /// one child more than clients may give its parent.
+    /// Whether a client can refer to a queue of items of this name. It cannot if this would create
+    /// a child, and the parent already has the maximum number of children that clients can give it.
     pub fn admits_child(&self, name: &[u8]) -> bool {
         let Some(parent) = parent_of(name) else { return true };
         let Some(family) = self.queues.children(parent) else { return true };

@@ -79,8 +79,8 @@ impl Engine {
         Ok(slot)
     }
 
-    /// When a job is due and when it expires. If the job goes by the wall clock, the wall clock of
-    /// today decides.
+    /// When a job is due and when it expires. If the job goes by the wall clock, the present wall
+    /// clock decides.
     fn moments(&self, facts: &JobFacts) -> (Millis, Option<Millis>) {
         let moment = facts.wall.map(|wall| self.wall.moment_of(When::Wall(wall)));
         match (facts.expires, facts.state) {

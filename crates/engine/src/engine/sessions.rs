@@ -33,7 +33,7 @@ impl Engine {
     }
 
     /// Ends a session. It stops waiting, its leased jobs are given back, and its queues vanish if
-    /// nothing else keeps them. The jobs do not count this (spec beanstalkd 4).
+    /// nothing else keeps them. The counters of the jobs do not change (spec beanstalkd 4).
     pub fn close_session(&mut self, session: SessionId, effects: &mut Effects) {
         self.meter.begin_request();
         self.meter.count(1);

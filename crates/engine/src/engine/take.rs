@@ -23,8 +23,8 @@ use crate::sessions::{NEVER, ReadMode, Sessions, Waiting, Worker};
 pub enum Patience {
     /// The take does not wait.
     None,
-    /// The take waits only while expired jobs in front are swept away. For [`Choice::Queue`]; with
-    /// another choice it does not wait.
+    /// The take waits only while expired jobs in front are swept away. Only [`Choice::Queue`] can
+    /// wait like this. With another choice the take does not wait.
     UntilSwept,
     /// The take waits for this many milliseconds.
     Millis(u64),
@@ -60,8 +60,8 @@ pub enum Take {
         /// Its bytes.
         body: Body,
     },
-    /// No job was found, and the session does not wait. For [`Choice::Queue`] with the queue,
-    /// unless the name is an alias, which never has a job.
+    /// No job was found, and the session does not wait. For [`Choice::Queue`], the value is the
+    /// queue. An alias has no value, because it never has a job.
     Nothing(Option<QueueId>),
     /// No job was found, and a job that the session holds is within a second of its deadline.
     DeadlineSoon,
@@ -249,7 +249,7 @@ impl Engine {
         let handout = self.lease(slot, session, None, effects);
         if state != State::Ready {
             // The job is not delayed or buried any more, even if the lease ends. Without this
-            // record, a restart would set aside again a job that clients saw ready.
+            // record, a restart would bury or delay the job again, although clients saw it ready.
             self.note(Record::Update, slot, effects);
         }
         Take::Granted(handout)

@@ -15,7 +15,7 @@ const BODY_HEAD_BYTES: usize = size_of::<usize>();
 const SUBMITTED_BYTES: u64 = 64;
 /// A time of the wall clock: an entry of a tree whose nodes are not full.
 pub(super) const WALL_TIME_BYTES: u64 = 32;
-/// A job keeps the size of what only some jobs have in units of this size.
+/// A job stores the size of its optional parts in units of this many bytes.
 const UNIT_BYTES: u64 = 32;
 
 /// The number of bytes that a job with a body of this length takes.
@@ -27,7 +27,7 @@ pub(super) fn of_units(units: u16) -> u64 {
     u64::from(units) * UNIT_BYTES
 }
 
-/// The size of what only some jobs have, in units.
+/// The size of the optional parts of a job, in units.
 pub(super) fn extra_units(job: &Job) -> u16 {
     let Some(extension) = &job.extension else { return 0 };
     let mut bytes = size_of::<JobExtension>() as u64;

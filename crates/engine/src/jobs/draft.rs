@@ -3,7 +3,7 @@
 use super::facts::Body;
 use crate::wall::When;
 
-/// What a put says of its job, in the terms of all dialects.
+/// The parameters of a put, in terms that all dialects share.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) priority: u32,

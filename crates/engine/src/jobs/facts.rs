@@ -113,8 +113,8 @@ pub struct JobFacts {
     pub counters: Counters,
     /// The job ends unread after this moment.
     pub expires: Option<Millis>,
-    /// The time of the wall clock at which it expires, or is due if it does not expire. Only if a
-    /// client gave such a time.
+    /// The time of the wall clock at which it expires, or is due if it does not expire. Set only if
+    /// a client gave such a time.
     pub wall: Option<Millis>,
 }
 
@@ -131,7 +131,7 @@ pub struct JobStatus {
     pub body_len: usize,
 }
 
-/// What else the log keeps of a job that was submitted for its outcome.
+/// Further facts that the log keeps of a job that was submitted for its outcome.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tags<'a> {
     /// Its key. Empty: no key. `-`: the body is the key.

@@ -25,11 +25,12 @@ pub(crate) struct Job {
     state: State,
     /// A watched job can become one that lives longer.
     kind: JobKind,
-    /// What the memory account counts for the job beyond a plain job, in units of the account.
+    /// The memory of the job beyond that of a plain job, in units of the memory account.
     pub(super) extra_units: u16,
 }
 
-/// What a job does not need if it was put and never taken, like most jobs of a long queue.
+/// The optional parts of a job. A job that was put and never taken, like most jobs of a long queue,
+/// does not need them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct JobExtension {
     delay_s: u32,
@@ -46,8 +47,8 @@ pub(super) struct JobExtension {
 /// For a job whose outcome matters to a client, or whose worker has reported progress.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Outcome {
-    /// The job was submitted for its outcome, and not just put. Only then its key and reducer mean
-    /// something.
+    /// The job was submitted for its outcome, and not just put. Otherwise its key and reducer have
+    /// no meaning.
     submitted: bool,
     pub(super) unique: Box<[u8]>,
     pub(super) reducer: Box<[u8]>,

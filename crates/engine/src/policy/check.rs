@@ -150,8 +150,8 @@ impl Setting {
     }
 }
 
-/// The policy of each queue that a rule names as a destination, so the next destinations of its
-/// puts. A circle consists of such queues only, so no other queue needs a check.
+/// The policy of each queue that a rule names as a destination. It says where a put to that queue
+/// goes next. A circle consists of such queues only, so no other queue needs a check.
 struct Map<'a> {
     onward: Vec<(&'a Name, Policy)>,
 }

@@ -1,4 +1,4 @@
-//! The rules in force, and what follows from them for names.
+//! The rules in force, and the policies and aliases that names get from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

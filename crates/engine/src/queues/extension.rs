@@ -1,12 +1,12 @@
-//! What only some queues have: a policy, the mark of a queue of items, fan-out children.
+//! The optional parts of a queue: a policy, the mark of a queue of items, fan-out children.
 //!
-//! A queue gets its [`Extension`] when it first needs one, and keeps it until the queue vanishes.
-//! For all of this, a plain queue costs one test.
+//! A queue gets its [`Extension`] when it first needs one, and keeps it until the queue vanishes. A
+//! plain queue has none of them, and costs one test.
 
 use crate::ids::Millis;
 use crate::policy::{Policy, parent_name};
 
-/// What only some queues have.
+/// The optional parts of a queue.
 #[derive(Debug)]
 pub(crate) struct Extension {
     policy: Policy,

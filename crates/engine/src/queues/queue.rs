@@ -66,7 +66,7 @@ pub(crate) struct Queue {
     users: u32,
     /// Sessions that take from this queue.
     watchers: u32,
-    /// What only some queues have. A plain queue pays for all of it with this one test.
+    /// The optional parts. A plain queue has none of them, and costs only this one test.
     extension: Option<Box<Extension>>,
 
     puts: u64,
@@ -154,7 +154,7 @@ impl Queue {
         self.age_rank
     }
 
-    /// What only some queues have.
+    /// The optional parts of the queue.
     pub(crate) fn extension(&self) -> Option<&Extension> {
         self.extension.as_deref()
     }

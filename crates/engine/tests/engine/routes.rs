@@ -1,4 +1,4 @@
-//! Where puts go: limits, children, copies and aliases, for all dialects.
+//! The routes of puts: limits, children, copies and aliases, for all dialects.
 
 use lineshaft_engine::policy::{QueueSync, Rule, Setting, WhenFull};
 use lineshaft_engine::{
@@ -340,8 +340,8 @@ fn jobs_of_a_queue_in_memory_are_not_logged() {
     assert!(world.records().is_empty());
     world.pass(11);
     let records = world.records();
-    // The queue that they move to does not log them either: no request checked that the log has
-    // room for their bodies.
+    // The queue to which they move does not log them either: no request has checked that the log
+    // has room for their bodies.
     assert!(matches!(records[..], [Record::QueueFacts(_)]), "{records:?}");
     let session = world.open();
     world.act(|engine, effects| engine.use_queue(session, b"m", effects));

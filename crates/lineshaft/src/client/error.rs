@@ -1,11 +1,11 @@
-//! What can go wrong between a tool and the server, and how long a tool waits.
+//! Errors between a tool and the server, and how long a tool waits.
 
 use std::io;
 use std::time::Duration;
 
 use notation::address::Address;
 
-/// What can go wrong between a tool and the server.
+/// An error between a tool and the server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
     /// No connection could be made.
@@ -64,7 +64,8 @@ fn plain_reason(error: &io::Error) -> String {
     }
 }
 
-/// The first bytes of a TLS server's answer to anything else: an alert, of protocol version 3.
+/// The first bytes of a TLS server's answer to a client without TLS: an alert, of protocol version
+/// 3.
 pub(crate) const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
 /// Advice if another server than beanstalkd answers.

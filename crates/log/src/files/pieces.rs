@@ -16,7 +16,8 @@ use crate::disk::{Disk, DiskFile};
 const SMALL_BYTES: u64 = 64 << 10;
 /// A piece of zeros while somebody waits for the segment.
 const LARGE_BYTES: u64 = 1 << 20;
-/// What is cut from the end of a file at a time, at most. Small files go in [`CUTS`] pieces.
+/// Maximum number of bytes that one step cuts from the end of a file. Small files go in [`CUTS`]
+/// pieces.
 const CUT_BYTES_MAX: u64 = 512 << 10;
 const CUTS: u64 = 8;
 /// The rest after a piece.

@@ -235,8 +235,8 @@ impl Segments {
     /// Makes the next segment of at least this size the head. Creates one at once if none is ready.
     /// For one that is larger than usual, the reserve is used up, because nothing can be written
     /// before it. Returns `None` if there is no room; the caller can retry. `settle(publish)` must
-    /// release its claim and call `publish` under one lock: `publish` takes the segment off
-    /// `ahead_bytes`, and no appender may see the bytes counted in neither place.
+    /// release its claim and call `publish` under one lock. `publish` takes the segment off
+    /// `ahead_bytes`. Under one lock, no appender sees these bytes missing in both places.
     pub(crate) fn take(
         &self,
         number: u32,
@@ -353,8 +353,9 @@ impl Segments {
         Ok(true)
     }
 
-    /// How fast to go with this many bytes of a segment to write. With time to rest, the next
-    /// segment is ready when the head is half full. Without, it must be filled faster than the head.
+    /// How fast to go with this many bytes of a segment to write. If there is time to rest, the
+    /// next segment is ready when the head is half full. If not, this work must fill the next
+    /// segment faster than clients fill the head.
     fn pace(&self, left: u64, head_left: &dyn Fn() -> u64) -> Pace {
         if self.is_urgent() {
             return Pace::Urgent;
@@ -483,7 +484,8 @@ impl Segments {
     }
 
     /// Gives up void numbered files found by recovery. Those above the log go from the highest
-    /// down, one durably after the other, because a gap would look like a lost segment.
+    /// down. Each must be durably gone before the next one goes, because a gap would look like a
+    /// lost segment.
     pub(crate) fn discard_void(&self, numbers: &[u32]) -> Result<(), Failure> {
         let mut state = self.state();
         let head = state.head;

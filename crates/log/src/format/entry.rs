@@ -1,7 +1,7 @@
 //! Bytes of entries: written straight into the open batch, read by recovery and reclaim.
 //!
-//! An entry is a head of 12 bytes (crc, length, kind, flags, n) and what its kind holds, padded to 8. The
-//! checksum is filled in by the committer, outside the appenders' lock.
+//! An entry is a head of 12 bytes (crc, length, kind, flags, n) and the content of its kind, padded
+//! to a multiple of 8. The committer fills in the checksum, outside the appenders' lock.
 
 use crate::format::{get_u16, get_u32, get_u64, padded, seeded};
 use crate::types::{Meta, Slot};
@@ -11,7 +11,7 @@ pub(crate) const ENTRY_HEAD_BYTES: usize = 12;
 /// Bytes of a meta before its options.
 pub(crate) const META_BYTES: usize = 40;
 
-/// Kinds of entries. 8 is kept for a flush of a whole queue.
+/// Kinds of entries. 8 is reserved for a flush of a whole queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(crate) enum EntryKind {

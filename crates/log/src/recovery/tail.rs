@@ -28,14 +28,15 @@ pub(crate) struct Tail {
     /// End and checksum of the last group.
     pub(crate) previous_end: Position,
     pub(crate) previous_crc: u32,
-    /// Its time. Groups left over from an earlier torn write, which was reported then, are older.
+    /// The time of the last group. Groups left over from an earlier torn write are older. An
+    /// earlier start has reported them.
     time_ms: u64,
     pub(crate) cut_bytes: u64,
     pub(crate) cut_groups: u64,
 }
 
 impl Tail {
-    /// Of a log that does not exist yet.
+    /// The end of a log that does not exist yet.
     pub(crate) fn empty() -> Tail {
         Tail::default()
     }
@@ -145,14 +146,14 @@ impl Tail {
     }
 }
 
-/// The whole group that stands at an offset.
+/// The whole group at an offset.
 pub(crate) fn group_at(bytes: &[u8], salt: u64, number: u32, offset: u64) -> Option<GroupHeader> {
     let rest = bytes.get(offset as usize..)?;
     GroupHeader::check(rest, salt, Position::new(number, offset))
 }
 
-/// The highest segment whose first group is whole, and its bytes. At most two may lie above it: one whose first
-/// group was being written, and one prepared ahead.
+/// The highest segment whose first group is whole, and its bytes. At most two can be above it: one
+/// whose first group was being written, and one prepared ahead.
 fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>), OpenError> {
     let from_above: Vec<&Found> = folder.segments.values().rev().take(3).collect();
     let highest = from_above[0];
@@ -199,7 +200,7 @@ fn check_ids(folder: &Folder) -> Result<(), OpenError> {
     headed.try_for_each(|found| found.header_of_log(highest).map(|_| ()))
 }
 
-/// Every segment from the first on must be there, whole, and of this log.
+/// Every segment from the first on must exist, be whole, and be of this log.
 fn check_files(folder: &Folder, tail: &Tail) -> Result<(), OpenError> {
     let last = &folder.segments[&tail.last];
     for number in tail.first..=tail.last {

@@ -23,7 +23,7 @@ const KEPT_FOR_STARTS: u64 = 1024;
 /// Bytes of the file up to the first entry after OPEN.
 const SEGMENT_OVERHEAD: u64 = HEADER_BYTES + (GROUP_HEADER_BYTES + OPEN_BYTES) as u64;
 
-/// Bytes of a NAME entry at most.
+/// The maximum number of bytes of a NAME entry.
 pub(crate) fn name_bytes(name: &[u8]) -> u64 {
     padded(16 + name.len()) as u64
 }
@@ -33,11 +33,11 @@ pub(crate) fn fact_entry_bytes(key: &[u8], value: &[u8]) -> u64 {
     padded(ENTRY_HEAD_BYTES + 4 + key.len() + value.len()) as u64
 }
 
-/// One group to be: room for its header, then entries.
+/// A group that is not written yet: room for its header, then entries.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) segment: u32,
-    /// Size that the segment must have at least; known before its file is taken.
+    /// The minimum size of the segment. It is known before the segment's file is taken.
     pub(crate) segment_size: u64,
     /// Offset of the group.
     pub(crate) start: u64,
@@ -55,7 +55,7 @@ impl Part {
     }
 }
 
-/// The newest value of a key, and where its entry lies.
+/// The newest value of a key, and where its entry is.
 #[derive(Debug)]
 pub(crate) struct FactPlace {
     pub(crate) segment: u32,
@@ -78,20 +78,22 @@ pub(crate) struct Open {
     pub(crate) live: Liveness,
     /// Not a hash table: it would be rebuilt when it grows, and there are as many facts as queues.
     facts: BTreeMap<Arc<[u8]>, FactPlace>,
-    /// The keys of the facts that lie in each segment; sorted, for the order of a hash map must not show in the log.
+    /// The keys of the facts in each segment. They are sorted, because the order of a hash map must
+    /// not show in the log.
     fact_keys: BTreeMap<u32, BTreeSet<Arc<[u8]>>>,
     fact_bytes: u64,
     /// Lowest segment that is not void, as of the newest TRIM.
     pub(crate) first: u32,
     /// Ids below it are spent, or will be once this is durable.
     pub(crate) id_limit: u64,
-    /// Newest time seen, milliseconds of the log's time; never falls.
+    /// The newest time seen, in milliseconds of the log's time. It never goes back.
     pub(crate) time_ms: u64,
-    /// Bytes of files used up for clients (entries but not copies, group headers, unused ends of segments), for
-    /// reclaim's pace.
+    /// Bytes of files that clients have used up: entries except copies, group headers, unused ends
+    /// of segments. They set the pace of reclaim.
     pub(crate) client_bytes: u64,
-    /// Bytes of segments that were begun here but not yet taken by the committer: of those that are ready
-    /// ahead, and of those that will be made for one big entry.
+    /// Bytes of segments that were begun here, but that the committer has not taken yet. The first
+    /// field counts segments of the usual size. The second counts those that will be made for one
+    /// big entry.
     pub(crate) claimed_bytes: u64,
     pub(crate) claimed_big_bytes: u64,
     /// Entries appended since the log was opened, and how many of them are reclaim's copies.
@@ -107,7 +109,7 @@ pub(crate) struct Head {
     pub(crate) segment_size: u64,
     pub(crate) offset: u64,
     pub(crate) id_limit: u64,
-    /// NAME entries that the segment holds already.
+    /// The number of NAME entries in the segment.
     pub(crate) names: u32,
     pub(crate) time_ms: u64,
 }
@@ -138,12 +140,12 @@ impl Open {
         }
     }
 
-    /// Bytes of live entries, with what an index of them takes.
+    /// Bytes of live entries and of an index of them.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live.live_bytes() + self.fact_bytes + self.facts.len() as u64 * INDEX_BYTES
     }
 
-    /// Bytes of live entries as they lie in the files.
+    /// Bytes of live entries in the files.
     pub(crate) fn entry_bytes(&self) -> u64 {
         self.live.entry_bytes() + self.fact_bytes
     }
@@ -165,7 +167,7 @@ impl Open {
         full + if self.part.is_empty() { 0 } else { self.part.bytes.len() } + self.lazy.bytes()
     }
 
-    /// Something waits, lazy counts apart.
+    /// Whether anything waits, apart from lazy counters.
     pub(crate) fn has_entries(&self) -> bool {
         !self.full.is_empty() || !self.part.is_empty()
     }
@@ -207,7 +209,7 @@ impl Open {
         });
     }
 
-    /// The count that a segment of this size is claimed in.
+    /// The counter of claimed bytes for a segment of this size.
     pub(crate) fn claimed(&mut self, size: u64) -> &mut u64 {
         if size > self.segment_bytes {
             &mut self.claimed_big_bytes
@@ -221,7 +223,7 @@ impl Open {
         bytes + if self.remaining() < bytes + KEPT_FOR_STARTS { self.remaining() } else { 0 }
     }
 
-    /// Appends one entry, for which `room` has been made; returns where it ends.
+    /// Appends one entry, and returns where it ends. The caller must make `room` for it first.
     pub(crate) fn append(
         &mut self,
         kind: EntryKind,
@@ -238,8 +240,8 @@ impl Open {
         self.part.end()
     }
 
-    /// The queue's number in the current segment, naming it there if it is new; `room` has been made for both
-    /// the name and the entry that needs it.
+    /// The queue's number in the current segment. Names the queue there if it is new. The caller
+    /// must make `room` first, for both the name and the entry that needs it.
     pub(crate) fn queue(&mut self, queue: QueueRef<'_>) -> u32 {
         let index = queue.number as usize;
         match self.names.get(index) {
@@ -270,7 +272,7 @@ impl Open {
         }
     }
 
-    /// Appends a FACT, for which `room` has been made, and remembers it.
+    /// Appends a FACT, and remembers it. The caller must make `room` for it first.
     pub(crate) fn append_fact(&mut self, key: &[u8], value: &[u8]) -> Position {
         let position = self.append(EntryKind::Fact, 0, |buffer| {
             buffer.extend_from_slice(&(key.len() as u32).to_le_bytes());
@@ -281,7 +283,7 @@ impl Open {
         position
     }
 
-    /// The newest value of a key lies in this segment.
+    /// Notes that the newest value of a key is in this segment.
     pub(crate) fn remember_fact(&mut self, segment: u32, key: &[u8], value: &[u8]) {
         let known = self.facts.remove_entry(key).map(|(key, old)| {
             self.fact_bytes -= fact_entry_bytes(&key, &old.value);
@@ -301,25 +303,26 @@ impl Open {
         }
     }
 
-    /// The least key of a fact that lies in this segment, and its value.
+    /// The lowest key of a fact in this segment, and its value.
     pub(crate) fn fact_in(&self, segment: u32) -> Option<(&Arc<[u8]>, &[u8])> {
         let key = self.fact_keys.get(&segment)?.first()?;
         let place = self.facts.get(key).expect("each key of a segment is that of a fact");
         Some((key, &place.value))
     }
 
-    /// Appends an IDS entry, for which `room` has been made; returns where it ends.
+    /// Appends an IDS entry, and returns where it ends. The caller must make `room` for it first.
     pub(crate) fn append_id_limit(&mut self, limit: u64) -> Position {
         self.id_limit = limit;
         self.append(EntryKind::Ids, 0, |buffer| buffer.extend_from_slice(&limit.to_le_bytes()))
     }
 
-    /// A new live slot for an entry just appended, that takes this share of its bytes.
+    /// Makes a live slot for the entry that was just appended. The slot takes this share of its
+    /// bytes.
     pub(crate) fn new_slot(&mut self, bytes: u64) -> Slot {
         Slot { segment: self.part.segment, index: self.live.push(bytes) }
     }
 
-    /// Appends the lazy counts whose jobs still live.
+    /// Appends the lazy counters of jobs that still live.
     pub(crate) fn flush_lazy(&mut self) {
         if self.lazy.is_empty() {
             return;

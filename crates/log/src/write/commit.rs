@@ -33,7 +33,8 @@ pub(crate) struct Commit {
     /// A requested sync time, whatever the log's own policy says.
     pub(crate) sync_by_ms: Option<u64>,
     pub(crate) synced_ms: u64,
-    /// A group that says `durable` of the newest sync is written, or has no room.
+    /// A group that reports the newest sync as `durable` is written, or the log has no room for
+    /// one.
     pub(crate) marked: bool,
 }
 
@@ -208,7 +209,7 @@ impl Log {
         Ok(())
     }
 
-    /// When the next sync is due, milliseconds of the log's time; 0: at once.
+    /// When the next sync is due, in milliseconds of the log's time. 0: at once.
     fn sync_due(&self, commit: &Commit) -> Option<u64> {
         let since_ms = commit.unsynced_since_ms?;
         let due_ms = match self.sync {
@@ -220,8 +221,8 @@ impl Log {
         [due_ms, commit.sync_by_ms].into_iter().flatten().min()
     }
 
-    /// When `commit_step` has something to do next, milliseconds of the log's time; 0: at once; none: not before
-    /// something is appended.
+    /// When `commit_step` has something to do next, in milliseconds of the log's time. 0: at once.
+    /// `None`: not before something is appended.
     pub fn next_step_ms(&self) -> Option<u64> {
         let commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
         if !commit.held.is_empty() {
@@ -296,7 +297,8 @@ impl Log {
         self.segments.is_short() || self.segments.is_stuck()
     }
 
-    /// The reserve, and one more segment when the head is half full, so that it is whole after rotation.
+    /// The reserve, and one more segment when the head is half full. So the reserve is complete
+    /// after the rotation.
     fn ahead_wanted(&self) -> u64 {
         let open = self.open_batch();
         let segment = self.segments.segment_bytes;

@@ -63,7 +63,7 @@ impl Committer {
             sleeper.wake_to_stop();
         }
         for thread in self.threads.drain(..) {
-            // A panic there was reported by the panic hook already.
+            // The panic hook has already reported a panic there.
             let _ = thread.join();
         }
     }

@@ -39,10 +39,10 @@ pub(crate) type SlotMap<T> = HashMap<Slot, T, BuildHasherDefault<SlotHasher>>;
 #[derive(Debug, Default)]
 pub(crate) struct LazyCounts {
     places: SlotMap<u32>,
-    /// None: dropped.
+    /// `None`: the counters were dropped.
     items: Vec<Option<(Slot, Range<usize>)>>,
     bytes: Vec<u8>,
-    /// When the oldest came, milliseconds of the log's time.
+    /// When the oldest came, in milliseconds of the log's time.
     since_ms: u64,
 }
 
@@ -55,7 +55,7 @@ impl LazyCounts {
         self.bytes.len()
     }
 
-    /// When the oldest of them came; none: there is none.
+    /// When the oldest counters came. `None`: there are none.
     pub(crate) fn since_ms(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.since_ms)
     }
@@ -77,7 +77,7 @@ impl LazyCounts {
         }
     }
 
-    /// The slot died, or a whole meta came.
+    /// Drops the counters of a slot that has ended, or whose whole meta came.
     pub(crate) fn remove(&mut self, slot: Slot) {
         if !self.places.is_empty()
             && let Some(place) = self.places.remove(&slot)

@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-/// What a recovery gave.
+/// The result of a recovery.
 #[derive(Debug, Default)]
 pub struct Recovered {
     pub state: State,

@@ -241,8 +241,8 @@ impl Gearman {
 pub struct Kestrel {
     /// The reply to `VERSION`.
     pub version: String,
-    /// A connection cannot read, for its whole life, if more than this number were open when it
-    /// came.
+    /// If more than this number are open when a connection comes, it cannot read for its whole
+    /// life.
     pub refuse_reads_above: Option<u32>,
     /// The same for writes.
     pub refuse_writes_above: Option<u32>,
@@ -269,7 +269,7 @@ pub enum Control {
 }
 
 impl Control {
-    /// Whether a listener with this reach does.
+    /// Whether a listener with this reach lets them do so.
     pub fn is_allowed(self, reach: Reach) -> bool {
         match self {
             Control::Local => reach.is_local(),

@@ -491,8 +491,8 @@ fn is_of_a_section(name: &str) -> bool {
 
 /// Kubernetes sets such variables in each container, for every service of the namespace. A service
 /// named `lineshaft-gearman` makes them look like settings. No setting ends like this. But a person
-/// may expect one for a port, so a bare `_PORT` must have a value as from Kubernetes, such as
-/// `tcp://10.0.0.1:4730`.
+/// may expect such a setting for a port. So a name that ends with `_PORT` counts only if its value
+/// looks like one of Kubernetes, such as `tcp://10.0.0.1:4730`.
 fn is_of_kubernetes(name: &str, value: &str) -> bool {
     let has_port = |suffix: &str| {
         let digits = suffix.split('_').next().unwrap_or_default();

@@ -28,21 +28,21 @@ const OUTBOX_BYTES_MAX: usize = 1 << 20;
 pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 
 /// After this time a turn begins no further commands, because all other threads wait for its end.
-/// The clock is checked between slices of work, so a turn can last one slice longer, about as long
-/// again.
+/// The clock is checked between slices of work, so a turn can last one slice longer, which is about
+/// twice this time.
 const TURN_TIME_MAX: Duration = Duration::from_micros(500);
 
 /// The same for a turn that continues held-back requests, which have already used a slice. Clients
 /// with small requests wait for it each time.
 const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
 
-/// If the client of a waiting connection closes its sending side, the connection is read to the
-/// end, to tell a half-close from a broken connection; but at most this much. (More than the kernel
-/// buffers by default.)
+/// If the client of a waiting connection closes its sending side, the server reads the connection
+/// to the end, but at most this much. So it can tell a half-close from a broken connection. (The
+/// kernel buffers less than this by default.)
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
-/// With TLS a half-close is part of the bytes, so a waiting connection is always read, but at most
-/// this much.
+/// With TLS a half-close is part of the bytes, so the server always reads a waiting connection, but
+/// at most this much.
 const WAITING_TLS_BYTES_MAX: usize = 64 << 10;
 
 /// The stage of a connection.
@@ -179,7 +179,7 @@ pub(crate) struct Connection {
     input_ended: bool,
     /// The dialect knows about the end.
     end_told: bool,
-    /// Executable commands wait until replies are sent, or for the next turn.
+    /// Commands that can be executed wait until replies are sent, or for the next turn.
     held_back: bool,
     /// The dialect stopped in the middle of its work, so there is more to do than the bytes show.
     unfinished: bool,
@@ -278,7 +278,7 @@ impl Connection {
         }
     }
 
-    /// After a write failed for lack of room: the earlier readiness is out of date.
+    /// Called after a write failed for lack of room: the earlier readiness is out of date.
     fn expect_writable(&mut self) {
         let mut context = Context::from_waker(&self.waker);
         self.writable = false;

@@ -185,7 +185,7 @@ impl LiveLimits {
         let unfinished_ms = limits.unfinished_time.map_or(u64::MAX, |time| time.as_millis() as u64);
         self.unfinished_ms.store(unfinished_ms, Ordering::Relaxed);
         // The largest reply, with body and head, must always be allowed to wait; its job can come
-        // from another protocol. The same holds for a command.
+        // from another protocol. The same applies to a command.
         let sizes =
             [limits.beanstalk_job_bytes, limits.gearman_packet_bytes, limits.kestrel_item_bytes];
         let largest = sizes.into_iter().max().unwrap_or(0);

@@ -26,9 +26,9 @@ const FOLDER_LOCK_TIME: Duration = Duration::from_millis(500);
 /// The variable with the names of inherited sockets.
 const NAMES_VARIABLE: &str = "LISTEN_FDNAMES";
 
-/// systemd's name for a socket without a name is that of its unit, with this suffix,
+/// If a socket has no name, systemd passes the name of its unit, which has this suffix.
 const UNIT_SUFFIX: &str = ".socket";
-/// or this name.
+/// In other cases systemd passes this name for a socket without a name.
 const NO_NAME: &str = "unknown";
 
 /// The suffix of a socket's name if it speaks TLS.

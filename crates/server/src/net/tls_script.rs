@@ -1,6 +1,6 @@
-//! Scripts of TLS clients that follow or break the rules. Whatever arrives, and however it is
-//! split, the dialect reads what the client wrote, up to the first broken rule. Shared by tests and
-//! the fuzz target.
+//! Scripts of TLS clients that follow or break the rules. However the bytes are split or changed,
+//! the dialect must read exactly what the client wrote, up to the first broken rule. Shared by
+//! tests and the fuzz target.
 
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, OnceLock};

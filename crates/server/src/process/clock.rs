@@ -172,8 +172,8 @@ enum ClockDoubt {
     Behind,
 }
 
-/// What is wrong with the wall clock, if the server was stopped for this long by it. A minute back
-/// is normal: an administrator or NTP does that.
+/// The error of the wall clock, if the server was stopped for this long according to it. A minute
+/// back is normal: an administrator or NTP sets a clock back.
 fn doubt(stopped_ms: i64) -> Option<ClockDoubt> {
     match stopped_ms {
         ..-60_000 => Some(ClockDoubt::Behind),

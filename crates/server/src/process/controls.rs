@@ -17,7 +17,7 @@ pub(crate) struct Controls {
     pub(crate) reloader: Arc<Reloader>,
     /// Notified when the server should stop.
     pub(crate) stop: Arc<Notify>,
-    /// The zero of the stopwatch, if latencies are measured.
+    /// The start of the clock that measures latencies, if they are measured.
     pub(crate) stopwatch: Option<Instant>,
 }
 

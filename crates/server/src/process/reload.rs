@@ -1,8 +1,8 @@
 //! Reloads the configuration while the server runs: all of it, or nothing.
 //!
 //! A separate thread reads the files, because a file can take any time (a pipe, a broken network).
-//! Neither the broker nor an I/O thread waits for it. Reloads run one after the other, so the last
-//! one read applies.
+//! Neither the broker nor an I/O thread waits for it. Reloads run one after the other, so the
+//! configuration that was read last applies.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

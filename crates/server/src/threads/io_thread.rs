@@ -84,7 +84,7 @@ pub(crate) struct IoThread {
     /// The log is behind: nothing is read, and held-back commands wait.
     congested: bool,
     /// Held-back commands have filled the open batch of the log. They wait until it is written, so
-    /// that the requests of other clients wait for little of theirs.
+    /// that the requests of other clients wait behind little of their data.
     backlogged: bool,
     /// The inbox knows that this thread waits for the log.
     awaits_release: bool,

@@ -123,9 +123,9 @@ impl Storage {
         is_unchecked || history.is_of_start(need) || need <= written.max(self.durable)
     }
 
-    /// What must have survived: a part of the history, and a part of it with the newest takes and
-    /// timeouts. A kernel that continues to run has all written data. Otherwise only synced data is
-    /// certain, and what replies reported as synced.
+    /// The changes that must have survived: a part of the history, and a part of it with the newest
+    /// takes and timeouts. A kernel that continues to run has all written data. Otherwise only
+    /// synced data is certain, and changes that replies reported as synced.
     pub(crate) fn survives(&self, kind: CrashKind) -> (Need, Need) {
         match (kind, self.kind) {
             (CrashKind::PowerLoss, _) => (self.promised_as_synced.max(self.durable), self.durable),

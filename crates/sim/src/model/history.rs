@@ -1,4 +1,4 @@
-//! What must survive a crash: every change in order, and the prefixes that a restart can recover.
+//! The changes that must survive a crash, in order, and the prefixes that a restart can recover.
 //!
 //! The log promises that a prefix of all appended changes survives, and that this prefix contains
 //! everything that clients learned. So the history keeps the jobs of the last start and every

@@ -1,4 +1,4 @@
-//! What requests do to jobs (spec beanstalkd 2 and 3).
+//! The effects of requests on jobs (spec beanstalkd 2 and 3).
 
 use std::rc::Rc;
 

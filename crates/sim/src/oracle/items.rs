@@ -181,7 +181,7 @@ impl Items {
         }
     }
 
-    // --- What is there ---
+    // --- Which items exist ---
 
     fn is_surely_ready(&self, (id, queue): &(usize, String), place: &Place) -> bool {
         let item = &self.known[*id];
@@ -222,7 +222,7 @@ impl Items {
         self.rule_history.rules_of(queue, self.alone).iter().any(|rules| rules.is_alias)
     }
 
-    // --- What becomes of open reads ---
+    // --- How open reads end ---
 
     /// Whether a connection certainly still holds the item.
     pub(super) fn is_held(&self, id: usize, queue: &str, conn: Conn, now: u64) -> bool {

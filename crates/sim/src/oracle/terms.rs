@@ -1,4 +1,4 @@
-//! What all records of the oracle speak of: connections, replies, and what lasts.
+//! Terms of all records of the oracle: connections, replies, and changes that last.
 
 /// A connection, numbered over all lives of the server.
 pub(super) type Conn = u64;
@@ -20,7 +20,7 @@ pub(super) enum Lasting {
     Uncertain,
 }
 
-/// What clients know for certain after the end of a process.
+/// The changes that clients know for certain after the end of a process.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Certain {
     /// All changes: the server ended on request.

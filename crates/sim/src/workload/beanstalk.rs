@@ -136,7 +136,7 @@ pub(super) fn crowd(bytes: &mut Vec<u8>, held: &mut Vec<u64>, rng: &mut Rng) {
     }
 }
 
-/// What a client uses to write a command.
+/// The data from which a client writes a command.
 pub(super) struct Writer<'a> {
     pub(super) plan: &'a Plan,
     pub(super) known: &'a Known,

@@ -125,7 +125,7 @@ fn handle(id: u64) -> Vec<u8> {
     format!("H:sim:{id}").into_bytes()
 }
 
-/// What a client uses to write a request.
+/// The data from which a client writes a request.
 pub(super) struct Writer<'a> {
     pub(super) plan: &'a Plan,
     pub(super) known: &'a Known,

@@ -1,4 +1,4 @@
-//! What a case runner needs from a server: connections, bytes and time.
+//! The interface between a case runner and a server: connections, bytes and time.
 //!
 //! There are two kinds of server. One is reached over sockets, in real time. The other is a dialect
 //! in this process. Its time is a number, so an hour of waiting takes no real time.

@@ -64,7 +64,7 @@ impl Script {
         self
     }
 
-    /// Whether everything is there that the script needs. If not, says so.
+    /// Whether the machine has all that the script needs. If not, reports what is missing.
     #[track_caller]
     pub fn is_there(&self) -> bool {
         let text = |path: &PathBuf| path.to_str().expect("test paths are text").to_owned();

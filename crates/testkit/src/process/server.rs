@@ -1,4 +1,4 @@
-//! A server under test while it runs, and what remains of it.
+//! A server under test while it runs, and its result after its end.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};

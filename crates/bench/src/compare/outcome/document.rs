@@ -1,4 +1,4 @@
-//! The result as people read it: a table on the terminal, and a page in Markdown.
+//! The result as text: a table on the terminal, and a page in Markdown.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

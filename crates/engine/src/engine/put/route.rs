@@ -30,7 +30,8 @@ enum Role {
     /// The queue is a child of a requested queue. It gets the job even if the requested queue has
     /// no room (spec kestrel 3.4).
     Child,
-    /// The queue gets copies from the stop with this index, if that stop has room.
+    /// The queue gets a copy of what the stop with this index gets. (A stop is a queue on the
+    /// route.) If that stop has no room, there is no copy.
     Copy { of: usize },
 }
 
@@ -127,8 +128,8 @@ impl Engine {
     }
 
     /// The destinations of an alias on the route. They are empty if the route already has this
-    /// alias: rules that send a put in a circle are refused, but only if the names can be foreseen.
-    /// `None`: the name is a queue.
+    /// alias. Rules that send a put in a circle are refused, but that check cannot foresee all
+    /// names. `None`: the name is a queue.
     fn destinations(&self, name: &[u8], route: &mut Route) -> Option<Box<[Name]>> {
         let destinations = self.alias(name)?;
         let is_new = route.aliases.insert(name.into());

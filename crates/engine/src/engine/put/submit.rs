@@ -69,9 +69,9 @@ impl Engine {
         Ok(self.jobs[slot].id())
     }
 
-    /// The length of the body that the log needs room for if this is submitted. It is the length of
-    /// the submit's own body, or of the body of the foreground job that the submit joins and makes
-    /// durable: their keys can be equal while their bodies differ.
+    /// The length of the body that this submit adds to the log. Usually it is the submit's own
+    /// body. If the submit joins a foreground job and makes it durable, it is the body of that job:
+    /// the bodies can differ although the keys are equal.
     pub fn submit_bytes(&self, name: &[u8], submit: &Submit<'_>) -> usize {
         let own = submit.body.len();
         if submit.foreground || submit.unique.is_empty() || self.jobs.unlogged() == 0 {
@@ -161,8 +161,8 @@ impl Engine {
         }
     }
 
-    /// The oldest unfinished job with this key in any queue. If very many queues have the key, the
-    /// oldest of some of them: see [`SAME_KEY_MAX`].
+    /// The oldest unfinished job with this key in any queue. If very many queues have the key, this
+    /// looks at only some of them: see [`SAME_KEY_MAX`].
     pub fn find_key(&self, unique: &[u8]) -> Option<JobId> {
         let found = self.jobs.with_key(unique).take(SAME_KEY_MAX);
         let found = found.inspect(|_| self.meter.count(1));

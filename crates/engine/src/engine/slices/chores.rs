@@ -10,7 +10,7 @@ use crate::ids::{JobSlot, LeaseId, Millis, SessionId};
 use crate::jobs::Job;
 use crate::sessions::{ReturnOrder, Waiting};
 
-/// Leases that the return of jobs sorts for one unit of work.
+/// Jobs that go back are sorted by their leases. This many leases count as one unit of work.
 const MOVES_OF_A_UNIT: usize = 8;
 
 /// The immediate result of a kick.

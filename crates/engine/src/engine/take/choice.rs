@@ -55,10 +55,10 @@ impl Engine {
         watched.filter_map(|id| self.head(&self.queues[*id])).min().map(|(_, slot)| slot)
     }
 
-    /// The registration whose queue supplies the next job: among those that can, the one with the
-    /// highest rank. Looks at the session's registrations in that order, but at no more than there
-    /// are queues with jobs. Beyond that, it looks at the queues with jobs instead, because they
-    /// are fewer.
+    /// The registration whose queue supplies the next job. If several queues can, the registration
+    /// with the highest rank wins. The search looks at the session's registrations in the order of
+    /// their ranks. When it has looked at as many as there are queues with jobs, it looks at those
+    /// queues instead, because they are fewer.
     pub(in crate::engine) fn next_supplier(
         &self,
         session: SessionId,

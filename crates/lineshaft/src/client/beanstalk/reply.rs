@@ -120,7 +120,7 @@ fn line_reply(verb: &str, number: Option<u64>, text: &str) -> Option<Reply> {
     Some(reply)
 }
 
-/// The body that begins at `start`, once it is there with its line end.
+/// The body that begins at `start`, once it has arrived with its line end.
 fn body_of(input: &[u8], start: usize, bytes: u64) -> Result<Option<&[u8]>, ClientError> {
     let end = usize::try_from(bytes).ok().and_then(|bytes| bytes.checked_add(start));
     let Some(end) = end.filter(|end| *end < usize::MAX - 2) else {
@@ -220,7 +220,7 @@ mod tests {
             b"FOUND 1 3\r\nabcde",
             b"RESERVED 1 18446744073709551615\r\n",
             &[b'x'; 2000],
-            // What a server of TLS says to anything else.
+            // The answer of a TLS server to a client without TLS.
             b"\x15\x03\x03\0\x02\x02F",
         ] {
             assert!(matches!(Reply::parse(garbage), Err(ClientError::Garbled(_))));

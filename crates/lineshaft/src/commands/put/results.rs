@@ -1,7 +1,7 @@
 //! The results of `put --wait`: printed as they come, in the order of the jobs.
 //!
-//! Many jobs run at a time, and their news arrive in any order. News of the first job are printed
-//! at once; all others are kept until their turn.
+//! Many jobs run at a time, and their news arrives in any order. News of the first job is printed
+//! at once. News of the other jobs is kept until their turn.
 
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -84,10 +84,10 @@ struct Jobs {
 struct Job {
     /// `None` if it was refused.
     handle: Option<Handle>,
-    /// Number of its news so far, including those missed before it joined another job.
+    /// How much news it got so far, including the news that it missed before it joined another job.
     news_count: u64,
     has_ended: bool,
-    /// News that are not printed yet.
+    /// News that is not printed yet.
     updates: VecDeque<JobUpdate>,
 }
 
@@ -119,8 +119,8 @@ impl Jobs {
         self.jobs.push_back(Job { handle, news_count, has_ended: false, updates });
     }
 
-    /// Jobs with the same key can be one job of the server. It then sends each news once per
-    /// submit, so this one is for the job with the fewest news.
+    /// Jobs with the same key can be one job of the server. Then the server sends each piece of
+    /// news once per submit. So this piece is for the job that got the fewest pieces.
     fn add_news(&mut self, handle: &Handle, news: News) {
         let called = |job: &&mut Job| !job.has_ended && job.handle.as_ref() == Some(handle);
         if let Some(job) = self.jobs.iter_mut().filter(called).min_by_key(|job| job.news_count) {

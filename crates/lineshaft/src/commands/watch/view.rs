@@ -223,7 +223,7 @@ fn row(queue: &Queue, numbers: &[Column], fitted: &Columns) -> Row<'static> {
     let cells = std::iter::once(Cell::from(cut(&queue.name, fitted.name)))
         .chain(numbers.iter().map(|(_, key, cell)| {
             let cell = right(cell(queue));
-            // Needs a person's attention.
+            // Buried jobs need a person's attention.
             if *key == Some(SortKey::Buried) && queue.buried > 0 {
                 cell.fg(Color::Red)
             } else {

@@ -230,7 +230,7 @@ impl GearmanSide {
             Err(error) if error.is_disconnect() => "could not report it to the server",
             Err(error) => return shared.fail(error.into()),
         };
-        // As above.
+        // Whatever the server thinks, the job is no longer ours.
         self.hang_up();
         count(&shared.totals.lost);
         work.say(&format!("{end}, but {untold}: it may run once more"));

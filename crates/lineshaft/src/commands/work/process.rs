@@ -24,7 +24,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// bounded if a child of the command continues to write.
 const LAST_READS_MAX: usize = 32;
 
-/// What the command gets besides the body.
+/// The environment variables of the command. The body is its input.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Environment {
     pub(super) job_id: String,

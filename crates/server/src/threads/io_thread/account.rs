@@ -89,7 +89,8 @@ impl IoThread {
     }
 
     /// All connections together hold more than `most`. This thread disconnects its share. If its
-    /// share is small, other threads must, and its own clients stay; it wakes those threads.
+    /// share is small, its own clients stay. Then it wakes the other threads, which must disconnect
+    /// theirs.
     fn cut_share(&mut self, said: &str, most: u64, of: impl Fn(Held) -> u64) {
         let limits = self.shared.limits.clone();
         let all_bytes = of(limits.held.all());

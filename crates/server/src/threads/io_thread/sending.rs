@@ -12,9 +12,10 @@ use crate::net::connection::Phase;
 
 /// A connection with at most this many unsent bytes is sent at once, in one write.
 const PROMPT_BYTES_MAX: usize = 16 * 1024;
-/// For others, this much is sent before the next connection's turn, …
+/// To any other connection, this much is sent before the next connection's turn.
 const BULKY_PIECE_BYTES: usize = 128 * 1024;
-/// … and this much per round: the kernel copies each byte, which takes about 0.3 ms per MiB.
+/// To all these others, this much is sent per round: the kernel copies each byte, which takes about
+/// 0.3 ms per MiB.
 const BULKY_ROUND_BYTES: usize = 1024 * 1024;
 
 impl IoThread {
@@ -47,8 +48,8 @@ impl IoThread {
     pub(super) fn send(&mut self) {
         let released = self.shared.broker.released();
         let mut touched = mem::take(&mut self.touched);
-        // The connection touched last goes first: a consumer that waited for a job, before its
-        // producer, which only waits for the reply to the put.
+        // The connection that was touched last goes first. So a consumer that waited for a job
+        // comes before its producer, which waits only for the reply to the put.
         for place in touched.drain(..).rev() {
             let Some(connection) = self.connections.get(place) else { continue };
             connection.in_touched = false;

@@ -1,5 +1,5 @@
-//! The broker's turns of an I/O thread, and what follows from them. Between the begin and end of a
-//! turn, nothing may make a system call.
+//! The turns that an I/O thread takes of the broker, and their effects on its connections. Between
+//! the beginning and the end of a turn, nothing may make a system call.
 
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -21,8 +21,8 @@ pub(super) enum Feed {
 }
 
 impl IoThread {
-    /// Lets the broker do all new work except held-back commands, and what follows from it on this
-    /// thread. All in one turn, because nothing is sent before its end.
+    /// Lets the broker do all new work except held-back commands, and handles the effects on this
+    /// thread. All of this is one turn, because nothing is sent before the end of a turn.
     pub(super) fn take_turn_if_wanted(&mut self) {
         let is_wanted = self.is_alarm_due()
             || !self.opening.is_empty()

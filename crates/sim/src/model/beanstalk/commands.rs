@@ -1,4 +1,4 @@
-//! What each command does and answers (spec beanstalkd 3).
+//! The effect and the answer of each command (spec beanstalkd 3).
 
 use super::super::jobs::NoJob;
 use super::super::routes::Refused;

@@ -61,7 +61,7 @@ impl Role {
     }
 }
 
-/// What a client uses to write a request.
+/// The data from which a client writes a request.
 pub(super) struct Writer<'a> {
     pub(super) plan: &'a Plan,
     pub(super) now: u64,

@@ -23,7 +23,7 @@ impl Playable for Case {
     }
 
     /// `{tube}` and `{queue}` stand for a name of this case's own, which begins with `tag`. At the
-    /// end, even after a failure, the jobs are deleted whose ids the case captured.
+    /// end, even after a failure, the runner deletes the jobs whose ids the case captured.
     fn play(&self, wire: &mut dyn Wire, tag: &str) -> Result<()> {
         let mut variables = Variables::default();
         for name in ["tube", "queue"] {
