@@ -10,8 +10,8 @@ use crate::broker::Shared;
 use crate::core::Core;
 use crate::{Answer, Turn};
 
-/// Why a put was refused. Nothing was stored, unless the put goes to several queues and another one
-/// accepted it.
+/// Why a put was refused. Nothing was stored, unless the put goes to several queues and another
+/// queue accepted it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PutRefusal {
     /// The queue is full.

@@ -1,5 +1,5 @@
-//! The broker's answers. An answer is a value, and the position that a reply made from it waits
-//! for.
+//! The broker's answers. An answer is a value and a position. A reply that is made from the value
+//! waits for the position.
 
 pub use engine::NotFound;
 
@@ -16,7 +16,7 @@ use crate::Position;
 #[must_use = "the reply waits for the position"]
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Answer<T> {
-    /// What to reply.
+    /// The content of the reply.
     pub value: T,
     /// When the reply can be sent.
     pub after: Position,
@@ -33,7 +33,7 @@ impl<T> Answer<T> {
         Self { value, after: Position::NONE }
     }
 
-    /// The same answer in other words.
+    /// The same answer with a converted value.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Answer<U> {
         Answer { value: change(self.value), after: self.after }
     }

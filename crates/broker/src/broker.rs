@@ -17,11 +17,11 @@ use crate::reclaimer::{Reclaimer, Step};
 use crate::wall::Start;
 use crate::{Mailbox, Position, Turn};
 
-/// Longer bodies are rare, so the log counts as full when a body of this length is refused,
-/// although shorter ones may still fit. By default, the beanstalkd protocol accepts no longer ones.
+/// The log counts as full when it refuses a body of this length. Shorter bodies may still fit.
+/// Longer bodies are rare: by default, the beanstalkd protocol refuses them.
 const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// If fewer ids than this can be assigned, the server reads nothing from clients: one round of all
+/// If fewer ids than this are left, the server reads nothing from clients, because one round of all
 /// threads may need this many. The log raises its limit much earlier, so this happens only during a
 /// very long sync.
 const NUMBERS_MARGIN: u64 = 1 << 18;
@@ -239,9 +239,9 @@ impl Broker {
         })
     }
 
-    /// Whether held-back requests should wait until the next [`Mailbox::released`], because the log has
-    /// so much to write that other clients would notice. A caller may do one piece of work between two
-    /// releases in any case.
+    /// Whether requests that are held back should wait until the next [`Mailbox::released`]. The
+    /// log then has so much to write that other clients would notice the delay. In any case, a
+    /// caller can do one piece of work between two releases.
     pub fn has_backlog(&self) -> bool {
         self.shared.log.as_ref().is_some_and(|log| log.has_backlog())
     }
@@ -404,7 +404,7 @@ impl Shared {
         core.check_sample();
         self.memory.note_inside(core.memory_bytes());
         if let Some(log) = &self.log {
-            // Also for ids that do not appear in the log otherwise.
+            // This includes ids that no entry of the log has.
             let next_number = core.engine.next_number();
             log.note_next_id(core.engine.now().0, next_number);
             self.next_number.store(next_number, Ordering::Relaxed);

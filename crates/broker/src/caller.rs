@@ -18,14 +18,13 @@ use crate::{Answer, Position};
 pub use jobs::Peeked;
 pub use workers::Assignment;
 
-/// The requests of one session: everything that a client asks of jobs and queues. Made by
-/// [`crate::Turn::caller`].
+/// The requests of one session about jobs and queues. [`crate::Turn::caller`] makes it.
 ///
 /// Replies wait for the log: see [`Answer`].
 ///
 /// - The queues of the session: `use_queue`, `watch`, `ignore`, and what it uses and watches.
-/// - Jobs, as in beanstalkd: `put`, `take`, `take_job`, `cancel_wait`, `finish`, `give_back`, `bury`,
-///   `touch`, `kick`, `kick_job`, `peek`, `peek_used`.
+/// - Jobs, as in beanstalkd: `put`, `take`, `take_job`, `cancel_wait`, `finish`, `give_back`,
+///   `bury`, `touch`, `kick`, `kick_job`, `peek`, `peek_used`.
 /// - Jobs with an outcome, as in Gearman. For their clients: `submit`, `cancel`. For their workers:
 ///   `register`, `unregister`, `unregister_all`, `take_registered`, `sleep`, `report`, `progress`,
 ///   `complete`, `fail`.

@@ -10,7 +10,7 @@ use crate::ledger::{Ledger, queue_ref};
 use crate::wall::is_news;
 use crate::{Answer, Event, Position};
 
-/// In debug builds a complete check follows each group of this many turns.
+/// In debug builds, a complete check runs once per this many turns.
 const CHECK_TURNS: u32 = 64;
 /// With more jobs, queues and sessions than this, there is no complete check.
 const CHECK_PARTS_MAX: u64 = 1000;
@@ -73,8 +73,8 @@ impl Core {
         is_logged
     }
 
-    /// Panics if the parts disagree. Called at the end of each turn. It compares only counts; in
-    /// debug builds it sometimes walks everything, while that is quick.
+    /// Panics if the parts disagree. Called at the end of each turn. It compares only counts. In
+    /// debug builds it sometimes walks everything, if there is little to walk.
     pub(crate) fn check_sample(&mut self) {
         self.ledger.check_counts(&self.engine);
         if !cfg!(debug_assertions) {
@@ -99,7 +99,8 @@ impl Core {
 
     /// Processes the output of the last request: writes records to the log, and turns engine events
     /// into session events. Called after each request, because records name slots that the next
-    /// request may change. Returns the end of the last entry written for it, except counters.
+    /// request may change. Returns the position for a reply that depends on all entries written for
+    /// the request, except counters.
     pub(crate) fn apply_effects(&mut self) -> Position {
         self.ledger.begin();
         self.engine.note_children(&mut self.effects);
@@ -120,9 +121,10 @@ impl Core {
                 engine::Event::DeadlineSoon => (Event::DeadlineSoon, Position::NONE),
                 engine::Event::WorkToDo => (Event::WorkToDo, Position::NONE),
                 engine::Event::News { id, news, late } => {
-                    // The log has only the end or the bury of a durable job. For waiting clients,
-                    // both are the end. If this request ended the job, its entry was written above.
-                    // If the news is late, it was written earlier.
+                    // Of a durable job's news, the log has only the end and the bury. For waiting
+                    // clients, both are the end. If this request ended the job, the entry was
+                    // written above. If the news is late, the entry was written by an earlier
+                    // request.
                     let after = match (news.is_end(), late) {
                         (false, _) => Position::NONE,
                         (true, false) => self.ledger.last,
@@ -140,7 +142,7 @@ impl Core {
                     (Event::TimedOut, self.ledger.after_queue(queue))
                 }
                 engine::Event::NoItem(None) => (Event::TimedOut, self.ledger.after_removal()),
-                // Its slices changed jobs of any queues, over several turns.
+                // The slices of a flush or removal changed jobs of any queues, over several turns.
                 engine::Event::Cleared => (Event::Cleared, self.ledger.after_all()),
             };
             self.outgoing.push((mailbox, session, Answer::new(event, after)));

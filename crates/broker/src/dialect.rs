@@ -3,8 +3,9 @@
 
 use crate::{Answer, Event, Outbox, Turn};
 
-/// Limit of reply bytes per call of [`Dialect::input`]; then no further command is executed. Small
-/// requests can have large replies, and many fit into few bytes.
+/// The maximum number of reply bytes per call of [`Dialect::input`]. When it is reached, the call
+/// executes no further command. A small request can have a large reply, and a few bytes can hold
+/// many requests.
 pub const INPUT_REPLIES_BYTES: usize = 64 * 1024;
 
 /// The result of [`Dialect::input`].
@@ -12,7 +13,8 @@ pub const INPUT_REPLIES_BYTES: usize = 64 * 1024;
 pub struct Progress {
     /// Number of bytes used.
     pub used: usize,
-    /// It can continue at once. It stopped only to let the owner send replies or serve others.
+    /// True if the session can continue at once. It stopped only to let the owner send replies or
+    /// serve others.
     pub more: bool,
 }
 
@@ -129,8 +131,8 @@ pub trait Dialect: Send {
     /// Whether to close the connection once its outbox is sent.
     fn finished(&self) -> bool;
 
-    /// The server is stopping, and all events were delivered: answer a command that waits for
-    /// something that will not come any more. Only called while the session is not `finished`.
+    /// The server is stopping, and all events were delivered: answer a command if it waits for an
+    /// event that will never come. Only called while the session is not `finished`.
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let _ = (turn, outbox);
     }

@@ -102,7 +102,7 @@ pub enum StoreError {
     Folder {
         /// The folder.
         folder: String,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// The folder's content cannot be used.
@@ -201,7 +201,7 @@ impl SharedClock {
         Self(Arc::new(move || Millis(start_ms + begun.elapsed().as_millis() as u64)))
     }
 
-    /// The same clock, moved.
+    /// The same clock, moved by `step_ms`.
     fn moved(self, step_ms: i64) -> Self {
         Self(Arc::new(move || Millis((self.0)().0.saturating_add_signed(step_ms))))
     }
@@ -212,7 +212,7 @@ fn check_name(name: &[u8]) -> Result<&[u8], Error> {
     if name.len() > QUEUE_NAME_BYTES_MAX { Err(Error::NameTooLong(name.len())) } else { Ok(name) }
 }
 
-/// The standard library takes its keys from system randomness.
+/// The hash seed comes from the standard library, which takes it from system randomness.
 fn setup() -> EngineSetup {
     EngineSetup { hash_seed: RandomState::new().hash_one(0), ..EngineSetup::default() }
 }

@@ -4,15 +4,16 @@ use engine::{Body, Handout, JobId, Millis, News, SessionId};
 
 use crate::Answer;
 
-/// Events that a session did not request in the same turn. It waits for at most one thing at a
-/// time; news of jobs and wake-ups come in addition.
+/// Events that a session did not request in the same turn. A session waits for at most one thing at
+/// a time. News of jobs and wake-ups come in addition.
 ///
-/// The engine has other events, which name places in its tables. There the broker looks up the
-/// position of the [`Answer`] that brings an event. A dialect does not need places.
+/// The engine has its own events, which name places in its tables. The broker uses these places to
+/// find the position of the [`Answer`] for the event. A dialect does not need them.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A job for a waiting take, or an item for a waiting read. A read that takes its item for good
-    /// holds the item for now: confirm the lease, and reply with the position of that answer.
+    /// A job for a waiting take, or an item for a waiting read. If a read takes its item for good,
+    /// the session first only holds the item. Confirm the lease, and reply with the position of
+    /// that answer.
     Granted(Handout),
     /// The wait for a job or an item is over.
     TimedOut,

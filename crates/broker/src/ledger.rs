@@ -1,4 +1,6 @@
-//! Writes the engine's records to the log, and computes the positions that replies wait for.
+//! Writes the engine's records to the log, and computes the positions that replies wait for. A
+//! *denial* is a negative reply, such as "not found".
+//!
 //! `locations` has the jobs' places in the log, `meta` the encoding of their facts.
 
 pub(crate) mod locations;
@@ -29,8 +31,9 @@ pub(crate) struct Ledger {
     pub(crate) locations: Locations,
     /// Per queue: the end of the last entry about it or its jobs.
     queues: Vec<Position>,
-    /// The latest position of any queue that vanished. A queue re-created under the same name may
-    /// be empty only because of an entry that is not durable yet, so its denials wait for this.
+    /// The latest position of any queue that was removed. A client can create a queue of the same
+    /// name again. That queue may be empty only because of an entry that is not durable yet. So its
+    /// denials wait for this position.
     gone: Position,
     /// The end of the last entry that ended a job, for denials about missing jobs.
     ended: Position,
@@ -40,13 +43,14 @@ pub(crate) struct Ledger {
     latest: Position,
     /// The end of the last entry about policies or the status.
     facts: Position,
-    /// Jobs that ended in the same request that put them.
+    /// The number of jobs that ended in the request that put them.
     unwritten: usize,
-    /// Jobs that left a queue and ended in the same request, until their end is written.
+    /// Jobs that left a queue and ended in the same request. They stay here until their end is
+    /// written.
     left: Vec<(JobSlot, QueueId, Option<QueueSync>)>,
     /// Facts that are not in the log yet, because it had no room.
     unwritten_facts: UnwrittenFacts,
-    /// Whether the committer has work at once.
+    /// Whether the committer must be woken at the end of the turn.
     pub(crate) appended: bool,
     asks: SyncRequests,
 }
@@ -60,8 +64,9 @@ struct UnwrittenFacts {
     status: bool,
 }
 
-/// Sync requests of queues whose policy differs from the log's. Passed to the log at the end of the
-/// turn: if a group began with the turn's first entry, the rest would wait for a second one.
+/// Sync requests of queues whose policy differs from the log's. The ledger passes them to the log
+/// at the end of the turn. Otherwise a group could begin with the turn's first entry, and the other
+/// entries would wait for a second group.
 #[derive(Debug, Default)]
 struct SyncRequests {
     durable: Cell<u64>,
@@ -92,8 +97,8 @@ impl Ledger {
         }
     }
 
-    /// The position for a reply that depends on the entry ending here, for a queue with this
-    /// policy.
+    /// The position for a reply that depends on the entry that ends at `at`. `asked` is the sync
+    /// policy of the queue that the reply is about.
     fn rests_on(&self, at: log::Position, asked: Option<QueueSync>) -> Position {
         let Some(log) = self.log.as_ref().filter(|_| at.0 > 0) else { return Position::NONE };
         let log_is_strict = log.sync() == Sync::Always;
@@ -116,8 +121,8 @@ impl Ledger {
         }
     }
 
-    /// Notes an appended entry about a queue with this policy, which may need an earlier sync than
-    /// the log's own.
+    /// Notes an appended entry about a queue with this policy. The policy may need an earlier sync
+    /// than the log's setting.
     fn want_sync(&self, now_ms: u64, asked: Option<QueueSync>) {
         let Some(QueueSync::Every(millis)) = asked else { return };
         let is_later = match self.log.as_ref().map(|log| log.sync()) {
@@ -156,8 +161,8 @@ impl Ledger {
 
     pub(crate) fn write(&mut self, record: Record, engine: &Engine) {
         let Some(log) = &self.log else { return };
-        // No reply waits for counters, so they do not cause a write: their own sync would delay the
-        // finish that often follows a take.
+        // No reply waits for counters, so they do not wake the committer. A sync for them would
+        // delay the finish that often follows a take.
         self.appended |= !matches!(record, Record::Count(..) | Record::QueueGone(_));
         match record {
             Record::Put(slot, id) if !is_live(engine, slot, id) => self.unwritten += 1,
@@ -186,10 +191,10 @@ impl Ledger {
             // Policies and the status apply anyway, and are written when there is room.
             Record::Policies if !log.admits_update() => self.unwritten_facts.policies = true,
             Record::Status if !log.admits_update() => self.unwritten_facts.status = true,
-            // It vanished in the same request.
+            // The queue was removed in the same request.
             Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
-            // The fact that a queue is kept is written during a put or registration, which must not
-            // fail because of it. Requests for limits were already refused if there is no room.
+            // A put or a registration writes the fact that a queue is kept, and must not fail
+            // because of it. A request that sets limits was already refused if there is no room.
             Record::QueueFacts(queue) if !log.admits_update() => {
                 self.unwritten_facts.queues.insert(queue);
             }
@@ -267,8 +272,8 @@ impl Ledger {
         self.note_left(slot, end, engine);
     }
 
-    /// Notes the end of a job. Denials about queues that it left in this request depend on its end,
-    /// because nothing else is written about that.
+    /// Notes the end of a job. Denials about queues that the job left in this request depend on its
+    /// end, because the log has no other entry about that.
     fn note_left(&mut self, slot: JobSlot, end: log::Position, engine: &Engine) {
         if self.left.is_empty() {
             return;
@@ -332,8 +337,8 @@ impl Ledger {
         }
     }
 
-    /// Panics if the numbers of logged jobs and locations cannot match, or something of a request
-    /// is left over. Called after each settled request; costs almost nothing.
+    /// Panics if the numbers of logged jobs and locations cannot match, or if something of a
+    /// request is left over. Called at the end of each turn; costs almost nothing.
     pub(crate) fn check_counts(&self, engine: &Engine) {
         if self.log.is_none() {
             return;
@@ -410,8 +415,8 @@ impl Ledger {
     /// The position for a denial about this queue.
     pub(crate) fn after_queue(&self, queue: QueueId) -> Position {
         let last = self.queues.get(queue.0 as usize).copied().unwrap_or_default();
-        // A re-created queue may have another number, so every denial waits for vanished queues.
-        // This costs at most the wait for the group being written.
+        // A re-created queue may have another number, so every denial waits for `gone`. This costs
+        // at most the wait for the group being written.
         last.max(self.gone)
     }
 

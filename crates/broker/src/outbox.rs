@@ -25,9 +25,9 @@ pub struct Outbox {
     sent: usize,
     /// Unsent bytes in all chunks.
     len: usize,
-    /// Bytes sent since the beginning; the starts of holds count from the same origin.
+    /// The number of bytes sent so far. `Hold::start` counts from the same origin.
     taken: u64,
-    /// Both fields grow along the list.
+    /// From front to back, the fields of the holds never decrease.
     holds: VecDeque<Hold>,
 }
 
@@ -136,7 +136,8 @@ impl Outbox {
                     && self.sent >= KEPT_BUFFER_BYTES_MAX
                     && self.sent >= chunk_len / 2
                 {
-                    // Otherwise a client that always sends ahead could make it grow for ever.
+                    // Otherwise the buffer could grow forever, if a client always sends requests
+                    // ahead.
                     bytes.drain(..self.sent);
                     self.sent = 0;
                 }

@@ -47,8 +47,8 @@ impl Position {
         self.written <= released.written && self.durable <= released.durable
     }
 
-    /// The part of this position that the log has not reached when it is at `released`. If both
-    /// parts are missing, the durable one.
+    /// The part of this position that a log at `released` has not reached. If it has reached
+    /// neither part, returns the durable one.
     pub fn missing(self, released: Self) -> Option<Missing> {
         if self.durable > released.durable {
             Some(Missing::Durable(self.durable))

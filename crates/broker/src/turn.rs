@@ -24,7 +24,8 @@ pub use statistics::LogStats;
 /// The locked broker. Take one per batch of requests; never hold it across an `await` or a system
 /// call. Dropping it passes the batch to the committer, and events to their mailboxes.
 ///
-/// The requests of a session are in its [`Caller`]. The turn itself has all that needs no session:
+/// The requests of a session are in its [`Caller`]. The turn itself has all requests that need no
+/// session:
 ///
 /// - Sessions and their events: `caller`, `open_session`, `open_worker_session`,
 ///   `open_reader_session`, `close_session`, `take_events`, `tell_reloaded`.
@@ -56,7 +57,7 @@ impl Turn<'_> {
         self.core.engine.open_session(mailbox as u32, ReturnOrder::KeepPlace)
     }
 
-    /// Opens a worker session: its lost jobs go behind all others of their priority.
+    /// Opens a worker session. If it loses a job, the job goes behind all others of its priority.
     pub fn open_worker_session(&mut self, mailbox: usize) -> SessionId {
         self.core.engine.open_session(mailbox as u32, ReturnOrder::ToTail)
     }
@@ -73,8 +74,8 @@ impl Turn<'_> {
         core.apply_effects();
     }
 
-    /// Takes the events of this turn for one mailbox, so that its owner, which holds the turn, gets
-    /// them directly. The mailbox may have older ones.
+    /// Takes the events of this turn for one mailbox. So the mailbox's owner, if it holds the turn,
+    /// gets them directly. The mailbox may have older events.
     pub fn take_events(
         &mut self,
         mailbox: usize,

@@ -13,9 +13,9 @@ const CHANGE_MS: u64 = 1000;
 /// How the engine's time continues at a start.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Start {
-    /// How far the wall clock is ahead of that.
+    /// How far the wall clock is ahead of `now`.
     pub(crate) ahead_ms: i64,
-    /// The same, according to the log.
+    /// How far the wall clock was ahead, according to the log.
     pub(crate) logged_ms: i64,
     /// The engine's first moment.
     pub(crate) now: Millis,

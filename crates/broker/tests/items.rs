@@ -157,7 +157,8 @@ fn every_crash_leaves_a_put_to_all_children_or_to_none() {
     assert!(partial > 0, "some crashes happen in between");
 }
 
-/// Puts ten items into a parent with two children, each in a group of its own, until the disk fails.
+/// Puts ten items into a parent with two children, each in a group of its own, until the disk
+/// fails.
 fn feed_children(disk: &log::FaultDisk) {
     let options = Options::without_threads(Arc::new(disk.clone()), log::Settings::default());
     let Ok((broker, _)) = Broker::open(options, NOW) else { return };

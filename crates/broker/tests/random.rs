@@ -38,7 +38,8 @@ fn rules(number: u64) -> Rules {
             ["p*", "old", "copy"],
             [Setting::JobsMax(Some(1 + number % 3)), Setting::WhenFull(full)],
         ),
-        // Not from "m": after a crash, the job behind a job in memory is the head, and can expire.
+        // The rule leaves out "m": after a crash, its jobs in memory are gone, so another job is
+        // the head and can expire.
         Rule::new(
             ["p", "default"],
             [Setting::AgeMax(Some(number)), Setting::ExpireTo(Some(name("old")))],

@@ -21,7 +21,7 @@ fn work(broker: &Broker) {
     }
 }
 
-/// The same without reclaim.
+/// Like `work`, without reclaim.
 fn work_without_reclaim(broker: &Broker) {
     broker.commit_step(NOW).expect("the log does not fail for want of room");
     broker.prepare_step().expect("a full disk is no failure");

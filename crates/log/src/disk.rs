@@ -50,8 +50,8 @@ pub trait Disk: Send + Sync + Debug {
     fn sync_folder(&self) -> io::Result<()>;
     /// Room left.
     fn space(&self) -> io::Result<Space>;
-    /// Overwriting allocates new blocks here (btrfs, zfs), so zero-filling and recycling bring
-    /// nothing.
+    /// Whether overwriting allocates new blocks (btrfs, zfs). Then zero-filling and recycling have
+    /// no advantage.
     fn copies_on_write(&self) -> bool;
     /// Lets others use the disk for a while. A simulated disk needs no rest.
     fn rest(&self, _time: Duration) {}
@@ -61,7 +61,7 @@ pub trait Disk: Send + Sync + Debug {
 
 /// One open file.
 pub trait DiskFile: Send + Sync + Debug {
-    /// Reads up to the buffer's length at an offset; less only at the end of the file.
+    /// Fills the buffer with bytes from an offset. Reads fewer bytes only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes all the bytes at an offset.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
@@ -69,12 +69,13 @@ pub trait DiskFile: Send + Sync + Debug {
     fn allocate(&self, len: u64) -> io::Result<()>;
     /// Cuts the file to this length. After a power failure it can still be longer.
     fn shrink(&self, len: u64) -> io::Result<()>;
-    /// Forces the data, and what is needed to read it, to the disk.
+    /// Forces the data to the disk, with the metadata that reading it needs.
     fn sync_data(&self) -> io::Result<()>;
     /// Forces data and metadata to the disk.
     fn sync_all(&self) -> io::Result<()>;
     /// Length in bytes.
     fn size(&self) -> io::Result<u64>;
-    /// Number of names of this file. A backup holds a file with two; it is never written.
+    /// The number of names of this file. A file with two names belongs to a backup, and is never
+    /// written.
     fn links(&self) -> io::Result<u64>;
 }

@@ -1,9 +1,10 @@
-//! Errors: what happened, where, what is at stake, and what the operator can do.
+//! Errors. A message says what happened and where, which data may be lost, and what the operator
+//! can do.
 
 use std::io;
 use std::sync::Arc;
 
-/// Why a log could not be opened. Nothing was changed unless it says so.
+/// Why a log could not be opened. Nothing was changed, unless the error says so.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process uses the folder.
@@ -47,7 +48,7 @@ pub enum OpenError {
         /// The system's error.
         source: io::Error,
     },
-    /// Written by another version.
+    /// Another version wrote the log.
     #[error(
         "{file} has log format {found}, this version reads format {known}; start the version that wrote it, \
          or move the folder aside to start empty"
@@ -55,12 +56,12 @@ pub enum OpenError {
     Format {
         /// The file.
         file: String,
-        /// Its version.
+        /// The format of the file.
         found: u32,
-        /// The version known here.
+        /// The format that this version reads.
         known: u32,
     },
-    /// A segment of another log lies in the folder.
+    /// The folder contains a segment of another log.
     #[error(
         "{file} belongs to another log than {other}; was one of them copied here? Move the wrong file \
          away, or restore the folder from a copy"
@@ -96,7 +97,7 @@ pub enum OpenError {
         file: String,
         /// Where the first bad structure starts.
         offset: u64,
-        /// What is wrong with it.
+        /// The bad structure.
         what: String,
     },
     /// Recovery read the log, but could not make it ready to append.
@@ -105,7 +106,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Sorts a failed call.
+    /// Makes the error for a failed call.
     pub(crate) fn from_io(folder: &str, doing: impl Into<String>, source: io::Error) -> OpenError {
         let (folder, doing) = (folder.to_owned(), doing.into());
         match source.kind() {
@@ -115,8 +116,8 @@ impl OpenError {
     }
 }
 
-/// A failed write or sync. It is final: the state of the disk is unknown, so nothing is published
-/// any more. The process must end without further acknowledgements, and recover from the log.
+/// A failed write or sync. It is final: the state of the disk is unknown, so the log publishes
+/// nothing more. The process must end without further acknowledgements, and recover from the log.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "cannot {doing} {file}: {source}; the state of the last writes is unknown, so the log accepts no more. \
@@ -125,7 +126,7 @@ impl OpenError {
 pub struct Failure {
     /// The failed operation.
     pub doing: &'static str,
-    /// On which file.
+    /// The file.
     pub file: String,
     /// The system's error.
     pub source: Arc<io::Error>,
@@ -162,7 +163,7 @@ pub enum ReclaimError {
         file: String,
         /// Where.
         offset: u64,
-        /// What is wrong.
+        /// The bad structure.
         what: String,
     },
     /// A live slot without an owner: a bug.

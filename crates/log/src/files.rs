@@ -2,7 +2,8 @@
 //!
 //! - `folder`: the files of the folder at a start, and its lock.
 //! - `pieces`: fills and removes large files without delaying commits.
-//! - `segments`: files prepared ahead, taken by the committer, given back by reclaim.
+//! - `segments`: prepares files ahead, gives them to the committer, and gets them back from
+//!   reclaim.
 
 pub(crate) mod folder;
 mod pieces;

@@ -1,5 +1,5 @@
-//! Bytes of segment headers and group headers, and the seeds of the checksums. Little-endian throughout;
-//! `docs/log-format.md` has the tables.
+//! Bytes of segment headers and group headers, and the seeds of the checksums. Little-endian
+//! throughout; `docs/log-format.md` has the tables.
 //!
 //! `entry` has the bytes of entries.
 
@@ -111,7 +111,7 @@ pub(crate) struct GroupHeader {
     pub(crate) count: u32,
     /// Where the group itself starts.
     pub(crate) position: Position,
-    /// All before it was durable when this was written.
+    /// Everything before this position was durable when the group was written.
     pub(crate) durable: Position,
     pub(crate) previous_end: Position,
     pub(crate) previous_crc: u32,
@@ -119,7 +119,8 @@ pub(crate) struct GroupHeader {
 }
 
 impl GroupHeader {
-    /// Writes the header into the first bytes of a group whose entries are in place, and returns the crc.
+    /// Writes the header into the first bytes of a group whose entries are in place, and returns
+    /// the crc.
     pub(crate) fn seal(mut self, group: &mut [u8], salt: u64) -> u32 {
         assert_eq!(group.len(), GROUP_HEADER_BYTES + self.len as usize, "len counts the entries");
         group[0..4].copy_from_slice(&GROUP_MAGIC.to_le_bytes());

@@ -1,16 +1,16 @@
 //! The durable log: segments, group commit, recovery and reclaim.
 //!
-//! Its promise: what survives a crash is a prefix of the whole log, and contains everything that
-//! was acknowledged. It knows jobs only as slots with a meta and a body, and facts as keys with
-//! values; their owner knows the meaning. `docs/log-format.md` has every byte and the rules of
-//! recovery.
+//! Its promise: after a crash, the log is a prefix of the log before the crash, and contains
+//! everything that was acknowledged. The log sees a job as a slot with a meta and a body, and a
+//! fact as a key with a value. Only the owner knows their meaning. `docs/log-format.md` has every
+//! byte and the rules of recovery.
 //!
-//! Who calls what:
+//! The callers:
 //!
 //! - The **owner** (the broker), under its own lock: [`Log::put`], [`Log::update`], [`Log::count`],
 //!   [`Log::finish`], [`Log::fact`], and **[`Log::wake`] once after each batch of them**. An append
-//!   does not wake the committer: if a group began with the first entry of a batch, the rest would
-//!   wait for two syncs.
+//!   does not wake the committer. Otherwise a group could begin with the first entry of a batch,
+//!   and the other entries would wait for two syncs.
 //! - The threads of a [`Committer`], or a simulator step by step: [`Log::commit_step`] and
 //!   [`Log::prepare_step`].
 //! - Reclaim: [`Log::reclaim_wanted`] and [`Log::reclaim_read`] without the owner's lock, then
@@ -21,8 +21,8 @@
 //! byte), `recovery` (a start), `reclaim` and `liveness` (freeing space), `salvage`, `disk` (the
 //! two disks).
 //!
-//! A [`Position`] is where an entry ends: it is written or durable when [`Log::written`] or [`Log::durable`]
-//! has reached it.
+//! A [`Position`] is the end of an entry. The entry is written when [`Log::written`] has reached
+//! its position, and durable when [`Log::durable`] has.
 
 mod disk;
 mod error;

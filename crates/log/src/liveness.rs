@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 
 use crate::types::Slot;
 
-/// Bytes that an index would need for each live slot. They count as live, because the stated bound
-/// of the disk includes them.
+/// Bytes that an index would need for each live slot. They count as live, because the documented
+/// limit of disk use includes them.
 pub(crate) const INDEX_BYTES: u64 = 24;
 
-/// Sizes are kept in classes of an eighth of their power of two: exact enough for a bound, one byte each.
+/// Returns the class of a size. Each power of two has eight classes. A class needs one byte, and is
+/// exact enough for a limit.
 fn class_of(size: u64) -> u8 {
     if size < 8 {
         return size as u8;
@@ -65,12 +66,12 @@ impl Liveness {
         self.live_bytes
     }
 
-    /// Live slots.
+    /// The number of live slots.
     pub(crate) fn live(&self) -> u64 {
         self.live
     }
 
-    /// A new last segment.
+    /// Adds a segment at the end.
     pub(crate) fn push_segment(&mut self) {
         self.segments.push_back(SegmentSlots::default());
     }
@@ -82,7 +83,7 @@ impl Liveness {
         self.first += 1;
     }
 
-    /// A new live slot in the last segment; returns its index.
+    /// Adds a live slot to the last segment, and returns its index.
     pub(crate) fn push(&mut self, bytes: u64) -> u32 {
         let slots = self.segments.back_mut().expect("there is a segment to append to");
         let index = slots.classes.len();
@@ -125,7 +126,7 @@ impl Liveness {
             })
     }
 
-    /// Live slots of one segment.
+    /// The number of live slots in one segment.
     pub(crate) fn live_in(&self, segment: u32) -> u32 {
         segment
             .checked_sub(self.first)

@@ -18,7 +18,8 @@ use crate::write::commit::Commit;
 use crate::write::positions::Positions;
 use crate::write::sleeper::Sleeper;
 
-/// Limit of bytes of a request for one queue besides its body: name, meta, options, a group header.
+/// The maximum number of bytes of a request for one queue, without the body: name, meta, options, a
+/// group header.
 pub(crate) const REQUEST_OVERHEAD_BYTES: u64 = 16 << 10;
 
 /// The same for a put that reaches the maximum number of queues: 64 KiB of names, and 256 metas.
@@ -41,7 +42,7 @@ pub struct Log {
     pub(crate) segments: Segments,
     pub(crate) cursor: Mutex<Cursor>,
     pub(crate) positions: Positions,
-    /// When ids above this one are assigned, a new limit is requested.
+    /// If the next id is above this one, the log requests a new limit.
     ids_asked_from: AtomicU64,
     /// Ids below it can be used.
     id_limit: AtomicU64,
@@ -94,7 +95,7 @@ impl Log {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For an append: notes the time.
+    /// Locks the open batch for an append, and notes the time.
     fn appending(&self, now_ms: u64) -> MutexGuard<'_, Open> {
         let mut open = self.open_batch();
         assert!(!open.closed, "nothing is appended after close");
@@ -102,7 +103,7 @@ impl Log {
         open
     }
 
-    /// A new job. Returns its slot, and the position to wait for.
+    /// Appends a new job. Returns its slot, and the position to wait for.
     pub fn put(
         &self,
         now_ms: u64,
@@ -122,8 +123,8 @@ impl Log {
         (open.new_slot(bytes), position)
     }
 
-    /// New jobs that share a body (fan-out): one entry, all or nothing. Pushes the slots to
-    /// `slots` in the order of `jobs`, at most 65,535.
+    /// Appends at most 65,535 new jobs that share a body (fan-out). They are one entry, so recovery
+    /// finds all of them or none. Pushes their slots to `slots` in the order of `jobs`.
     pub fn put_many(
         &self,
         now_ms: u64,
@@ -160,7 +161,8 @@ impl Log {
         let bytes = padded(ENTRY_HEAD_BYTES + 8 + META_BYTES + meta.options.len()) as u64;
         let mut open = self.appending(now_ms);
         assert!(open.live.is_live(slot), "only a live slot is updated: {slot:?}");
-        // Counters come with the meta's options; older ones must not follow them into the log.
+        // The meta's options include the counters. Older counters must not follow them into the
+        // log.
         open.lazy.remove(slot);
         open.room(bytes + name_bytes(queue.name));
         let number = open.queue(queue);
@@ -171,8 +173,9 @@ impl Log {
         })
     }
 
-    /// Writes all counters of a job again. No reply waits for them. They go with the next group, at
-    /// most a second later. If the job is finished before, or the disk is full, they are dropped.
+    /// Writes all counters of a job again. No reply waits for them. The next group contains them,
+    /// at most a second later. The log drops them if the job is finished before, or if the disk is
+    /// full.
     pub fn count(&self, now_ms: u64, slot: Slot, counters: &[u8]) {
         let mut open = self.appending(now_ms);
         assert!(open.live.is_live(slot), "only a live slot is counted: {slot:?}");
@@ -190,7 +193,7 @@ impl Log {
         self.finish_many(now_ms, &[slot])
     }
 
-    /// Ends jobs, at most 65,535, all or nothing.
+    /// Ends at most 65,535 jobs with one entry, so recovery finds all ends or none.
     pub fn finish_many(&self, now_ms: u64, slots: &[Slot]) -> Position {
         let n = u16::try_from(slots.len()).expect("at most 65,535 jobs end together");
         let bytes = padded(ENTRY_HEAD_BYTES + 8 * slots.len()) as u64;
@@ -208,7 +211,7 @@ impl Log {
         })
     }
 
-    /// A fact besides jobs: the newest value applies, an empty one removes the fact.
+    /// Appends a fact. The newest value of a key applies; an empty value removes the fact.
     pub fn fact(&self, now_ms: u64, key: &[u8], value: &[u8]) -> Position {
         let mut open = self.appending(now_ms);
         let bytes = fact_entry_bytes(key, value);
@@ -227,9 +230,9 @@ impl Log {
         self.committer.wake();
     }
 
-    /// Whether a put with a body of this length leaves the reserve for finishes and reclaim
-    /// untouched, or the disk has room to refill it at once. Must be called before anything changes
-    /// for the request.
+    /// Whether there is room for a put with a body of this length. The put must leave the reserve
+    /// for finishes and reclaim untouched, or the disk must have room to refill the reserve at
+    /// once. Must be called before the request changes anything.
     pub fn admits_put(&self, body_len: usize) -> bool {
         let bytes = body_len as u64 + REQUEST_OVERHEAD_BYTES;
         let segment = self.segments.segment_bytes;
@@ -246,9 +249,9 @@ impl Log {
         if bytes + REQUEST_OVERHEAD_BYTES > segment {
             return has_room_for(with_names);
         }
-        // So does an entry with the names of many queues. The names are unknown here, so a body
-        // that might not fit with the longest names needs the room. (Smaller bodies always fit,
-        // except in segments of simulated size.)
+        // An entry with the names of many queues can also be big. The names are unknown here. So a
+        // body that might not fit together with the longest names needs this room, too. (Smaller
+        // bodies always fit, except in segments of simulated size.)
         let may_be_big = body_len as u64 > segment / 4 && with_names > segment;
         if may_be_big && !has_room_for(with_names) {
             return false;
@@ -256,14 +259,14 @@ impl Log {
         left >= reserve || left >= segment && has_room_for(0)
     }
 
-    /// Whether an update leaves the reserve for finishes and reclaim untouched. Of the reserve that
-    /// puts cannot use, updates can use half a segment.
+    /// Whether there is room for an update. It must leave the reserve for finishes and reclaim
+    /// untouched. But updates can use half a segment of the reserve that puts cannot use.
     pub fn admits_update(&self) -> bool {
         self.admits_updates(1)
     }
 
-    /// The same for this many updates of one request. They can also count on disk room that is not
-    /// allocated yet.
+    /// The same for `n` updates of one request. They can also use disk room that is not allocated
+    /// yet.
     pub fn admits_updates(&self, n: u64) -> bool {
         let more = n.saturating_sub(1).saturating_mul(UPDATE_BYTES);
         let (available, reserve) = {
@@ -278,8 +281,9 @@ impl Log {
                 && self.segments.has_room_for(needed)
     }
 
-    /// Whether the disk has room, but preparing segments does not keep up. Then clients should be
-    /// held back until `on_progress`; otherwise their puts would be refused as on a full disk.
+    /// Whether the disk has room, but the helper prepares segments too slowly. Then clients should
+    /// be held back until `on_progress`. Otherwise the log would refuse their puts, as on a full
+    /// disk.
     pub fn lags(&self) -> bool {
         let open = self.open_batch();
         let margin = LAG_MARGIN_BYTES.min(self.segments.segment_bytes / 8);
@@ -291,10 +295,10 @@ impl Log {
         (self.segments.ahead_bytes() + open.remaining()).saturating_sub(open.claimed_bytes)
     }
 
-    /// The reserve that puts cannot use: a segment for reclaim's copies, and room for finishes
-    /// until they have made enough garbage for reclaim to begin. A finish alone in its group takes
-    /// more bytes than the smallest job, and a job grows by 8 bytes at its first copy. The reserve
-    /// per job covers both.
+    /// The reserve that puts cannot use. It has a segment for reclaim's copies. It also has room
+    /// for finishes until they have made enough garbage, so that reclaim begins. A finish alone in
+    /// its group takes more bytes than the smallest job, and a job grows by 8 bytes at its first
+    /// copy. The reserve per job covers both.
     pub(crate) fn put_reserve(&self, open: &Open) -> u64 {
         let segment = self.segments.segment_bytes;
         let finishes = open.live.live() * FINISH_RESERVE_BYTES + open.entry_bytes() / 64;
@@ -306,7 +310,8 @@ impl Log {
         self.id_limit.load(Ordering::Acquire)
     }
 
-    /// Reports the next id to be assigned, and raises the limit block by block, well ahead. Cheap.
+    /// Must be called with the next id to assign. Raises the limit of ids in blocks, long before it
+    /// is reached. Cheap.
     pub fn note_next_id(&self, now_ms: u64, next: u64) {
         if next <= self.ids_asked_from.load(Ordering::Relaxed) {
             return;
@@ -335,7 +340,7 @@ impl Log {
         });
     }
 
-    /// A limit that became durable while the log was opened.
+    /// Raises the limit to one that became durable while the log was opened.
     pub(crate) fn raise_id_limit(&self, limit: u64) {
         self.id_limit.fetch_max(limit, Ordering::AcqRel);
     }
@@ -361,8 +366,8 @@ impl Log {
         self.positions.want_written(position.0);
     }
 
-    /// Requests a sync of everything appended so far by this time (milliseconds of the log's time),
-    /// whatever `sync` says. [`Log::wake`] must follow.
+    /// Requests that everything appended so far is synced no later than this time (milliseconds of
+    /// the log's time), whatever `sync` says. The caller must call [`Log::wake`] afterwards.
     pub fn want_sync_by(&self, at_ms: u64) {
         self.positions.want_sync_by(at_ms);
     }
@@ -382,8 +387,8 @@ impl Log {
         OPEN_BATCH_BYTES_MAX.min(self.segments.segment_bytes / 4) as usize
     }
 
-    /// Whether writing the open batch takes longer than a sync of a few bytes. Then work that can wait
-    /// should wait.
+    /// Whether writing the open batch takes longer than a sync of a few bytes. Then work that can
+    /// wait should wait.
     pub fn has_backlog(&self) -> bool {
         self.open_batch_bytes() >= BACKLOG_BYTES.min(self.segments.segment_bytes / 16) as usize
     }

@@ -1,8 +1,9 @@
-//! Reclaim: the oldest segment's live entries are copied to the end of the log, and the segment is given up.
+//! Reclaim copies the live entries of the oldest segment to the end of the log, and then gives the
+//! segment up.
 //!
 //! Reading needs no lock; copying happens under the owner's lock, in slices. Only the oldest
-//! segment is given up, because the ends of its jobs are in later ones. The TRIM comes after all
-//! copies. Once it is durable, so are they, and the file is free.
+//! segment can be given up: a later segment can contain the ends of older jobs. The TRIM comes
+//! after all copies. When the TRIM is durable, the copies are durable too, and the file is free.
 
 use std::sync::Arc;
 use std::sync::PoisonError;
@@ -28,10 +29,11 @@ pub struct Current<'a> {
     pub meta: Meta<'a>,
 }
 
-/// The owner's side of a copy. It is called with the appenders' lock held: it must not call the log.
+/// The owner's side of a copy. The log calls it while it holds the appenders' lock, so it must not
+/// call the log.
 pub trait Owner {
     /// The job's current queue and meta. Called only for live slots, possibly several times. `None`
-    /// means that the slot has no owner: a bug, which stops reclaim.
+    /// means that the slot has no owner. This is a bug, and reclaim stops.
     fn current(&mut self, slot: Slot, id: u64) -> Option<Current<'_>>;
 
     /// The job is at `new` from now on.
@@ -41,7 +43,7 @@ pub trait Owner {
 /// An entry of a slice that had live slots when it was read.
 #[derive(Debug)]
 struct Candidate {
-    /// Where in the slice's bytes.
+    /// Its offset in the slice's bytes.
     start: usize,
     first_index: u32,
 }
@@ -52,7 +54,7 @@ pub struct Slice {
     segment: u32,
     bytes: Vec<u8>,
     candidates: Vec<Candidate>,
-    /// Where the next one begins.
+    /// Where the next slice begins.
     next: ReadPlace,
     /// Nothing of the segment is left after it.
     last: bool,
@@ -90,27 +92,28 @@ pub(crate) struct Cursor {
     segment: u32,
     file: Option<(Arc<dyn DiskFile>, SegmentHeader)>,
     place: ReadPlace,
-    /// It found damage: this segment and all after it stay.
+    /// Reclaim found damage. It keeps this segment and all after it.
     stopped: bool,
     /// It stopped because this segment is unreadable; the owner may still have its live jobs.
     unreadable: Option<u32>,
-    /// Bytes that can be scanned: 2.2 for each byte that clients appended. It can be negative by a
-    /// slice, and does not grow while there is nothing to do.
+    /// The number of bytes that reclaim can scan: 2.2 for each byte that clients appended. A slice
+    /// can make it negative. It does not grow above 0 while there is nothing to do.
     credit_bytes: i64,
     client_bytes_before: u64,
-    /// The end of the log, and the garbage, when a pass began that does not wait for clients.
+    /// The last segment of the log and the bytes of garbage at the beginning of a pass that does
+    /// not wait for clients.
     pass: Option<(u32, u64)>,
-    /// The least garbage since the last such pass, if that pass gained little. It is probably
-    /// unused ends of segments.
+    /// Set if the last such pass gained little: the smallest number of bytes of garbage since then.
+    /// This garbage is probably unused ends of segments.
     rest_at: Option<u64>,
-    /// Copying stopped because this many available bytes were too few. It waits for more, or until
-    /// no job is left to copy.
+    /// Set if copying stopped because too few bytes were available. Reclaim waits until more bytes
+    /// are available, or until no job is left to copy.
     starved_at: Option<Starved>,
 }
 
 impl Cursor {
-    /// Whether a full pass, without waiting for clients, probably gains this many bytes: the pass
-    /// before it did, or that much garbage was made since.
+    /// Whether a full pass that does not wait for clients probably gains `gain` bytes. It does if
+    /// the pass before it gained that much, or if the garbage has grown that much since then.
     fn pass_helps(&mut self, first: u32, last: u32, garbage: u64, gain: u64) -> bool {
         if let Some(rest_at) = &mut self.rest_at {
             *rest_at = garbage.min(*rest_at);
@@ -136,10 +139,11 @@ impl Cursor {
 }
 
 impl Log {
-    /// Whether reclaim should run now: the files exceed 1.4 times the live bytes by a segment, and
-    /// fewer than 2.2 bytes were scanned for each byte that clients appended. If the log is much
-    /// too big, or the disk is full, reclaim does not wait for clients. Nor does it wait if nothing
-    /// in the oldest segment is live, because giving it up costs nothing.
+    /// Whether reclaim should run now. Normally the files must exceed 1.4 times the live bytes by a
+    /// segment, and reclaim must have scanned fewer than 2.2 bytes for each byte that clients
+    /// appended. If the log is much too big, or the disk is full, reclaim does not wait for
+    /// clients. Nor does it wait if nothing in the oldest segment is live, because giving it up
+    /// costs nothing.
     pub fn reclaim_wanted(&self) -> bool {
         let open = self.open_batch();
         let dead = open.live.live_in(open.first) == 0;
@@ -159,8 +163,8 @@ impl Log {
         let data_bytes = self.segments.kept_bytes();
         let segment = self.segments.segment_bytes;
         let exceeds = |tenths: u64| data_bytes > live_bytes * tenths / 10 + segment;
-        // There is no index on the disk yet. On a full disk only the gain of a pass over the files
-        // counts, and the reserve must not be used up before.
+        // The disk has no index yet, so this number has none. On a full disk, only the bytes that a
+        // pass over the files can free count. The pass must begin before the reserve is used up.
         let garbage = data_bytes.saturating_sub(remaining + entry_bytes);
         let has_garbage = garbage > entry_bytes / 10 + segment / 2;
         let new_client_bytes = client_bytes - cursor.client_bytes_before;
@@ -241,8 +245,8 @@ impl Log {
         Ok(copied?.is_some())
     }
 
-    /// Notes that all jobs of the unreadable segment were written again. If that is true, reclaim
-    /// continues; otherwise it stops for good.
+    /// Ends the rescue of the unreadable segment. If no live job is left there, reclaim continues.
+    /// Otherwise it stops for good.
     pub fn end_rescue(&self) {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let open = self.open_batch();
@@ -342,7 +346,7 @@ impl Log {
             appended += bytes;
             match copied {
                 CopiedFacts::All => appended += self.give_up(&mut open, slice.segment),
-                // The next slice continues with them.
+                // The next slice continues with the other facts.
                 CopiedFacts::Some => {}
                 CopiedFacts::NoRoom => {
                     let available = self.available(&open);
@@ -356,7 +360,7 @@ impl Log {
         Ok(appended)
     }
 
-    /// Copies live facts of a segment without live jobs; at most a slice of bytes.
+    /// Copies live facts of a segment without live jobs. Copies at most a slice of bytes.
     fn copy_facts(&self, open: &mut Open, segment: u32) -> (u64, CopiedFacts) {
         let mut appended = 0;
         while let Some((key, value)) = open.fact_in(segment) {
@@ -364,7 +368,8 @@ impl Log {
             if appended >= SLICE_BYTES {
                 return (appended, CopiedFacts::Some);
             }
-            // The reserve for this is small, because a whole segment becomes free.
+            // This leaves less room for finishes than other copies, because a whole segment becomes
+            // free.
             if !self.has_room_to_copy(open, bytes, self.segments.segment_bytes / 16) {
                 return (appended, CopiedFacts::NoRoom);
             }
@@ -409,7 +414,7 @@ enum WalkResult {
         next: ReadPlace,
         last: bool,
     },
-    /// No complete entry: this many bytes from the start are needed.
+    /// The piece has no complete entry. The walk needs this many bytes from the start.
     NeedsBytes(u64),
 }
 
@@ -426,7 +431,8 @@ impl Walk<'_> {
                         place.offset += GROUP_HEADER_BYTES as u64;
                         place.group_left = u64::from(group.len);
                     }
-                    // The piece ends inside the header: the next one begins with it.
+                    // The piece ends inside a group's header. The next piece begins with that
+                    // header.
                     None if at > 0 && rest.len() < GROUP_HEADER_BYTES => {
                         return Ok(WalkResult::Through { candidates, next: place, last: false });
                     }
@@ -470,8 +476,8 @@ impl Walk<'_> {
 }
 
 impl Log {
-    /// Copies the live slots of one entry, with one body; returns the bytes appended. `None` if
-    /// there is no room: some must be left for finishes.
+    /// Copies the live slots of one entry, with one body, and returns the number of bytes appended.
+    /// Returns `None` if there is not enough room, because some must be left for finishes.
     fn copy_entry(
         &self,
         open: &mut Open,
@@ -498,8 +504,8 @@ impl Log {
         self.append_copy(open, &slots, body, owner)
     }
 
-    /// Appends live jobs that share a body again, with the owner's data; returns the bytes
-    /// appended. `None` if there is no room.
+    /// Appends live jobs again, with the owner's current data. The jobs share a body. Returns the
+    /// number of bytes appended, or `None` if there is no room.
     fn append_copy(
         &self,
         open: &mut Open,
@@ -535,7 +541,7 @@ impl Log {
         });
         for &(old, id) in slots {
             assert!(open.live.kill(old), "a copied slot lived");
-            // The meta came with newer counters.
+            // The copied meta has newer counters.
             open.lazy.remove(old);
             let new = open.new_slot(bytes / slots.len() as u64);
             owner.moved(old, new, id, position);

@@ -29,8 +29,8 @@ use crate::types::{Position, RecoveryReport, Restored};
 use crate::write::batch::{Head, ID_LIMIT_BYTES, Open};
 use crate::write::commit::Commit;
 
-/// Limit of segment bytes kept in memory between the two passes, instead of reading them again.
-/// Small in simulations, so that they also read again.
+/// The maximum number of segment bytes that recovery keeps in memory between its two passes. It
+/// reads the other segments again. Small in simulations, so that they read segments again, too.
 pub(crate) const KEPT_BYTES_MAX: u64 = if cfg!(feature = "fault") { 64 << 10 } else { 128 << 20 };
 
 /// Where the log continues.
@@ -42,7 +42,7 @@ struct End {
 }
 
 impl Log {
-    /// The same as [`Log::open_at`], at this moment.
+    /// Like [`Log::open_at`], at the moment `now_ms`.
     pub fn open(
         disk: Arc<dyn Disk>,
         settings: Settings,
@@ -52,9 +52,9 @@ impl Log {
         Self::open_at(disk, settings, &mut |_| now_ms, restore)
     }
 
-    /// Locks the folder and recovers. Calls `begin` once, which returns the time, then `restore`
-    /// once per live job (in log order) and once per fact. Afterwards the log is ready to append. A
-    /// new folder becomes an empty log.
+    /// Locks the folder and recovers. Calls `begin` once to get the time. Then calls `restore` once
+    /// per live job, in log order, and once per fact. Afterwards the log is ready to append. A new
+    /// folder becomes an empty log.
     pub fn open_at(
         disk: Arc<dyn Disk>,
         settings: Settings,
@@ -112,8 +112,8 @@ impl Log {
     }
 }
 
-/// Size of segments prepared before the restart, if any. On a full disk they are the reserve, which
-/// could not be replaced by segments of another size.
+/// Size of segments prepared before the restart, if any. On a full disk they are the reserve. There
+/// is no room to replace them with segments of another size.
 fn prepared_bytes(
     disk: &dyn Disk,
     folder: &Folder,
@@ -133,8 +133,8 @@ fn prepared_bytes(
     most.map(|(size, _)| *size)
 }
 
-/// Bytes after the durable point may be only in the kernel's cache, and look clean there after a
-/// failed sync. They are written again and synced before anything depends on them.
+/// Bytes after the durable position may be only in the kernel's cache. After a failed sync they
+/// look clean there. So recovery writes and syncs them again before anything depends on them.
 fn secure_tail(last: &Found, tail: &Tail) -> Result<(), Failure> {
     let start = tail.durable.max(Position::new(tail.last, HEADER_BYTES)).offset();
     let end = tail.end.offset();
@@ -147,7 +147,7 @@ fn secure_tail(last: &Found, tail: &Tail) -> Result<(), Failure> {
     last.file.sync_data().map_err(|error| Failure::new("sync", &name, error))
 }
 
-/// A log in a folder that holds none.
+/// Creates a log in a folder that has none.
 fn create(
     disk: Arc<dyn Disk>,
     settings: &Settings,
@@ -181,7 +181,8 @@ fn create(
     Ok((log, RecoveryReport { next_id: 1, ..RecoveryReport::default() }))
 }
 
-/// Makes the log ready to append: its first group reserves ids, and is durable before anything else happens.
+/// Makes the log ready to append: its first group reserves ids, and is durable before anything else
+/// happens.
 fn start(
     settings: &Settings,
     segments: Segments,

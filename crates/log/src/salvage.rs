@@ -31,11 +31,12 @@ pub struct Salvage {
     pub report: RecoveryReport,
     /// Why a start refuses the log; `None` if it is intact.
     pub refusal: Option<OpenError>,
-    /// Unreadable pieces, in log order. If there are none despite a refusal, all existing entries
-    /// are intact, and only empty room at a file's end is known to be missing.
+    /// Unreadable pieces, in log order. If a start refuses the log but there are no losses, all
+    /// existing entries are intact. Only empty room at a file's end is known to be missing.
     pub losses: Vec<Loss>,
-    /// Jobs in `report` that may have been finished: it is unknown which of their neighbours a
-    /// finish meant. In addition, each lost piece may have contained finishes of any older job.
+    /// Jobs in `report` that may have been finished. A finish names one of several neighbouring
+    /// jobs, but it is unknown which one. In addition, each lost piece may have contained finishes
+    /// of any older job.
     pub doubtful_jobs: u64,
     /// Jobs whose queue name was lost. They are in queues named `lost-queue-`, segment, `-` and
     /// number.
@@ -45,21 +46,21 @@ pub struct Salvage {
 /// A piece of a log that cannot be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Loss {
-    /// The file's path; if several files are missing, followed by `to` and the last one's name.
+    /// The file's path. If several files are missing, `to` and the last file's name follow.
     pub file: String,
     /// Where the piece starts.
     pub offset: u64,
     /// Its bytes; 0 if unknown.
     pub bytes: u64,
-    /// Upper bound of jobs written there; `None` if unknown.
+    /// The maximum number of jobs that were written there; `None` if unknown.
     pub jobs_max: Option<u64>,
-    /// What is wrong.
+    /// The kind of damage.
     pub what: &'static str,
 }
 
 /// Locks the folder and reads its log as far as possible; calls `restore` like [`Log::open`].
-/// Changes nothing. Fails if the folder cannot be used, or if its files are of several logs or
-/// another version.
+/// Changes nothing. Fails if the folder cannot be used, or if its files belong to several logs or
+/// to another version.
 pub fn salvage(
     disk: &dyn Disk,
     restore: &mut dyn FnMut(Restored<'_>),
@@ -140,7 +141,7 @@ fn usual_size(disk: &dyn Disk) -> Result<u64, OpenError> {
 struct Writer {
     log: Log,
     queues: HashMap<Box<[u8]>, u32>,
-    /// Nothing is written any more.
+    /// Set after a failed write. Then nothing more is written.
     failure: Option<Failure>,
 }
 

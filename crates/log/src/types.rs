@@ -1,6 +1,7 @@
 //! Types of the log's public interface: positions, slots, metas, and restored entries.
 
-/// Where an entry or group ends: `segment << 32 | offset`. `Position(0)`: nothing to wait for.
+/// The end of an entry or group: `segment << 32 | offset`. `Position(0)` means that there is
+/// nothing to wait for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash, Default)]
 pub struct Position(pub u64);
 
@@ -21,8 +22,8 @@ impl Position {
     }
 }
 
-/// The place of a job in the log. Later entries about the job name it. A copy by reclaim gives the job
-/// another slot.
+/// The place of a job in the log. Later entries about the job name it. A copy by reclaim gives the
+/// job another slot.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub struct Slot {
     /// The segment that holds the slot's entry.
@@ -44,7 +45,7 @@ impl Slot {
 /// A reference to a queue. Call [`crate::Log::forget_queue`] before a number goes to another name.
 #[derive(Copy, Clone, Debug)]
 pub struct QueueRef<'a> {
-    /// The caller's stable, small index of the queue while it exists.
+    /// The caller's small index of the queue. It does not change while the queue exists.
     pub number: u32,
     /// Used only if the current segment does not have the number yet.
     pub name: &'a [u8],
@@ -57,13 +58,13 @@ pub struct Meta<'a> {
     pub id: u64,
     /// 0 is the most urgent.
     pub priority: u32,
-    /// The caller's unit; kept as given.
+    /// The time to run, in the caller's unit. The log does not interpret it.
     pub ttr: u32,
     /// The log's time.
     pub created_ms: u64,
-    /// The log's time; 0: none.
+    /// The due time, as a time of the log; 0: none.
     pub due_ms: u64,
-    /// The caller's number for it.
+    /// The caller's number for the job's state.
     pub state: u8,
     /// Opaque; at most 65,535 bytes.
     pub options: &'a [u8],
@@ -115,11 +116,11 @@ pub struct RecoveryReport {
     pub jobs: u64,
     /// Live facts.
     pub facts: u64,
-    /// Bytes cut off at the end: from the end of the chain of groups to the last byte of an intact
-    /// group after it (or of the torn group, if its header is readable). They were never
-    /// acknowledged.
+    /// Bytes cut off at the end. They begin at the end of the chain of groups. They end with the
+    /// last intact group after the chain (or with the torn group, if its header is readable). They
+    /// were never acknowledged.
     pub cut_bytes: u64,
-    /// Whole groups among them.
+    /// Whole groups in the bytes that were cut off.
     pub cut_groups: u64,
 }
 

@@ -28,16 +28,18 @@ fn plain_meta(id: u64) -> Meta<'static> {
     }
 }
 
-/// A log with every kind of entry. `closed`: it was stopped cleanly. Returns the disk, the state
-/// before the last group, the whole state, the start of the last group with entries, and the end of
-/// the log.
+/// A log with every kind of entry.
 struct Small {
     disk: FaultDisk,
+    /// The state before the last group.
     before_last: State,
+    /// The state with the last group.
     whole: State,
+    /// The start of the last group with entries.
     last_group: usize,
     /// The durable position according to later groups.
     durable: usize,
+    /// The end of the log.
     end: usize,
     next_id: u64,
 }
@@ -125,7 +127,7 @@ fn every_flipped_bit_is_seen() {
                 match result {
                     Ok(false) => assert!(byte >= small.durable, "{what}: was not seen"),
                     Ok(true) => {
-                        // The mark before it proves no more than the group itself.
+                        // The mark before the group proves no more than the group itself.
                         let in_last = (small.durable..small.end).contains(&byte);
                         assert!(in_last && !closed, "{what}: more than a torn write was cut");
                     }

@@ -81,7 +81,7 @@ impl Crowd {
         }
     }
 
-    /// The same without reclaim.
+    /// Like `work`, without reclaim.
     fn commit(&self) {
         self.log.commit_step(self.now_ms).expect("the log does not fail for want of room");
         self.log.prepare_step().expect("a full disk is no failure");
@@ -203,7 +203,7 @@ fn a_start_needs_no_room() {
     crowd.fill(&[7; 20]);
     for id in 1..=2000 {
         crowd.finish(id, false);
-        // It could fail at the end of a segment.
+        // A start could fail at the end of a segment.
         if crowd.log.written().offset() < SEGMENT - 3000 && id % 50 != 0 {
             continue;
         }

@@ -99,8 +99,8 @@ fn write(disk: &FaultDisk) {
     log.close(now_ms, 41).unwrap();
 }
 
-/// The segments of a disk, without the zeros at their ends. The last one is prepared, and no group is
-/// in it yet: behind its header there may be old data of the file.
+/// The segments of a disk, without the zeros at their ends. The last one is prepared, and no group
+/// is in it yet: behind its header there may be old data of the file.
 fn segments(disk: &FaultDisk) -> BTreeMap<String, Vec<u8>> {
     let mut numbered = disk.names();
     numbered.retain(|name| name.starts_with('0'));
@@ -119,7 +119,7 @@ fn segments(disk: &FaultDisk) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// The same of the folder.
+/// The segments that the repository keeps.
 fn kept_segments() -> BTreeMap<String, Vec<u8>> {
     let files = std::fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
     files

@@ -42,7 +42,7 @@ fn repaired(disk: &FaultDisk) -> (Salvage, Recovered) {
     copied(disk).unwrap()
 }
 
-/// The same without a restart, because a restart ends all planned faults.
+/// Like `repaired`, without a restart. A restart would end all planned faults.
 fn copied(disk: &FaultDisk) -> Result<(Salvage, Recovered), OpenError> {
     let names = disk.names();
     let copy = FaultDisk::new(77, CAPACITY);

@@ -50,7 +50,7 @@ fn files_stay_near_what_lives() {
         let before = used(&world);
         let mut client_bytes = 0;
         for n in 0..300_000_000 / (body_bytes_max * 10) {
-            // A static backlog under fast traffic: a new job comes and goes at once.
+            // A static backlog with fast traffic: each new job is put and finished at once.
             assert!(world.put(), "a put was refused on a disk that is not full");
             let job = world.state.jobs.values().next_back().unwrap();
             // Put, finish, and their group's header.

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// Bytes per logged job in the broker's table of log locations.
 const LOCATION_BYTES: u64 = 25;
-/// Longer bodies are rare, so memory counts as full when a body of this length is refused, although
-/// shorter ones may still fit.
+/// Memory counts as full when a body of this length is refused. Shorter bodies may still fit.
+/// Longer bodies are rare.
 const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// The memory in use, by the account.
+/// The memory in use, as the broker counts it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Memory {
     /// Bytes used by jobs, queues, sessions, connections and their buffers.
@@ -27,7 +27,7 @@ impl Memory {
     }
 }
 
-/// The account of a process, and its limit.
+/// The counted memory of a process, and its limit.
 #[derive(Debug)]
 pub(crate) struct MemoryLimit {
     /// `u64::MAX`: no limit.

@@ -64,7 +64,7 @@ impl Shared {
     }
 
     /// Whether a session that refers to `count` queues can refer to one more. Above the limit of
-    /// memory, only if they are few.
+    /// memory, only a session with few queues can.
     fn admits_one_more(&self, core: &Core, count: usize, queue: &[u8]) -> bool {
         if count < QUEUES_AT_LIMIT_MAX || self.has_memory_for(core, 0) {
             return self.admits_queue(core, queue);

@@ -39,8 +39,8 @@ impl Caller<'_> {
 
     /// Reads the next item of a queue; [`Take::item`] has it. Creates and keeps the queue if
     /// necessary, unless the name is an alias, or the limit of queues is reached: then it counts as
-    /// empty. A wait ends by [`crate::Event::Granted`], by [`crate::Event::Peeked`] for a peek, or by
-    /// [`crate::Event::TimedOut`].
+    /// empty. A wait ends by [`crate::Event::Granted`], by [`crate::Event::Peeked`] for a peek, or
+    /// by [`crate::Event::TimedOut`].
     pub fn read(
         &mut self,
         queue: &[u8],
@@ -77,9 +77,9 @@ impl Caller<'_> {
         core.after_read(returned, after)
     }
 
-    /// Passes an open read to another session, one of [`crate::Turn::open_reader_session`]. It goes
-    /// back automatically after this many milliseconds, or after the policy's `open.timeout`, if
-    /// that is sooner; both count from now.
+    /// Passes an open read to another session, one of [`crate::Turn::open_reader_session`]. The
+    /// item goes back automatically after this many milliseconds, or after the policy's
+    /// `open.timeout` if that is sooner. Both times count from now.
     pub fn hand_over(
         &mut self,
         lease: LeaseId,

@@ -55,8 +55,8 @@ impl Caller<'_> {
         taken.map(|taken| taken.granted().ok_or(Refusal::NotFound))
     }
 
-    /// Ends the session's wait for a job or an item, and returns whether it waited. If so, its event
-    /// will not come.
+    /// Ends the session's wait for a job or an item, and returns whether it waited. If so, its
+    /// event will not come.
     pub fn cancel_wait(&mut self) -> Answer<bool> {
         let core = &mut *self.core;
         let waited = core.engine.stop_waiting(self.session);

@@ -50,9 +50,9 @@ impl Caller<'_> {
         }
     }
 
-    /// Removes a queue with all of its jobs, even leased ones, and ends all waits for its items.
-    /// The queue itself stays, empty, if sessions of other dialects use or watch it; so do jobs put
-    /// there before the removal ends. Does nothing if the queue does not exist.
+    /// Removes a queue with all of its jobs, even leased ones, and ends all waits for its items. If
+    /// sessions of other dialects use or watch the queue, the empty queue stays. Jobs that are put
+    /// there before the removal ends also stay. Does nothing if the queue does not exist.
     pub fn remove_queue(&mut self, queue: &[u8]) -> Answer<Clearing> {
         let core = &mut *self.core;
         let removal = core.engine.remove_queue(self.session, queue, &mut core.effects);
@@ -69,7 +69,7 @@ impl Caller<'_> {
         core.cleared(flush)
     }
 
-    /// The same for all queues that a Kestrel client created or used.
+    /// Like [`Caller::flush`], for all queues that a Kestrel client created or used.
     pub fn flush_all(&mut self) -> Answer<Clearing> {
         let core = &mut *self.core;
         let flush = core.engine.flush_all(self.session, &mut core.effects);
@@ -77,9 +77,9 @@ impl Caller<'_> {
         core.cleared(flush)
     }
 
-    /// Ends the expired items at the head of a queue, at most its policy's `expire_sweep` and
-    /// 1,000, and returns their number. The others end soon. Returns `None` if the
-    /// queue does not exist.
+    /// Ends expired items at the head of a queue, and returns their number. One call ends at most
+    /// 1,000 items, and at most the policy's `expire_sweep`. The others end soon. Returns `None` if
+    /// the queue does not exist.
     pub fn flush_expired(&mut self, queue: &[u8]) -> Answer<Option<u64>> {
         let core = &mut *self.core;
         let count = core.engine.flush_expired(queue, &mut core.effects);
@@ -88,7 +88,7 @@ impl Caller<'_> {
 }
 
 impl Core {
-    /// Must be called when the request has settled.
+    /// Must be called after the request's effects were applied.
     fn cleared(&self, clearing: Clearing) -> Answer<Clearing> {
         match clearing {
             // A queue that others use stays. The log must also record that it is no longer a queue

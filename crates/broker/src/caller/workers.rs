@@ -33,8 +33,9 @@ impl Caller<'_> {
         core.apply_effects();
     }
 
-    /// The same for all of its queues. Returns true if one slice of work was not enough: then it
-    /// must be called again before any other request of this session.
+    /// Like [`Caller::unregister`], for all queues of the session. If one slice of work was not
+    /// enough, returns true. Then the caller must call this again before any other request of the
+    /// session.
     pub fn unregister_all(&mut self) -> bool {
         let core = &mut *self.core;
         let more = core.engine.unregister_all(self.session, &mut core.effects);
@@ -94,8 +95,8 @@ impl Caller<'_> {
     pub fn fail(&mut self, id: JobId, news: &News) -> Answer<Result<(), Refusal>> {
         let core = &mut *self.core;
         let lacks_room = core.lacks_room(1, |engine| {
-            // A job of another dialect is buried, which needs room; the end of any other makes
-            // room.
+            // A job of another dialect is buried, which needs room. A submitted job ends, which
+            // makes room.
             let is_submitted = engine.slot(id).is_ok_and(|slot| engine.tags(slot).is_some());
             !is_submitted && holds_logged(engine, self.session, id)
         });

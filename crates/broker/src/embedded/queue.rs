@@ -1,4 +1,4 @@
-//! Items as Kestrel has them: one queue, in order, with an expiry each, read reliably.
+//! Items, as in Kestrel. A queue is read in order and reliably, and each item can expire.
 //!
 //! ```
 //! use std::time::Duration;
@@ -43,7 +43,7 @@ pub struct Item {
     pub body: Body,
 }
 
-/// What a read found: an item, with its lease if it is open.
+/// The result of a read: an item, with its lease if it is open.
 type Found = Option<(Option<LeaseId>, Body)>;
 
 impl<'a> Queue<'a> {
@@ -78,7 +78,7 @@ impl<'a> Queue<'a> {
         Ok(self.read(ReadMode::Peek, wait)?.map(|(_, body)| body))
     }
 
-    /// Takes the next item for good, whatever happens to the caller.
+    /// Takes the next item for good. The item does not come back, even if the caller fails.
     pub fn remove(&mut self, wait: Wait) -> Result<Option<Body>, Error> {
         Ok(self.read(ReadMode::Finish, wait)?.map(|(_, body)| body))
     }

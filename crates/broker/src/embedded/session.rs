@@ -1,4 +1,5 @@
-//! Jobs as beanstalkd has them: with priorities and deadlines, taken from several queues at once.
+//! Jobs, as in beanstalkd. They have priorities and deadlines, and a session takes them from
+//! several queues at once.
 
 use engine::{JobId, NewJob, SessionId, State};
 

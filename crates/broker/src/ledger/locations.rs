@@ -3,7 +3,7 @@
 use engine::JobSlot;
 use log::{Position, Slot};
 
-/// Entries per page; as many as the engine keeps jobs per page, so that both shrink together.
+/// Locations per page. The engine has as many jobs per page, so both tables shrink together.
 const PAGE_LEN: usize = 1024;
 
 /// A job's location.

@@ -1,7 +1,8 @@
 //! Encodes a job's facts in the log's metas, and decodes them.
 //!
-//! The log stores a meta's fixed part, and its options as bytes. Options: one byte that says which
-//! fields follow, then the fields in the order of the bits, little-endian. A plain job has none.
+//! The log stores a meta's fixed part, and its options as bytes. The options begin with one byte
+//! that says which fields follow. Then come the fields in the order of the bits, little-endian. A
+//! plain job has no options.
 
 use engine::{Counters, JobFacts, JobId, Millis, QueueFacts, State, Tags};
 use log::Meta;
@@ -10,10 +11,10 @@ const DELAY: u8 = 1;
 const COUNTERS: u8 = 1 << 1;
 const ORDER: u8 = 1 << 2;
 const BURIED_ORDER: u8 = 1 << 3;
-/// Submitted by a waiting client: a length byte and the key, a length byte and the reducer.
+/// The tags of a submitted job: a length byte and the key, then a length byte and the reducer.
 const TAGS: u8 = 1 << 4;
 const EXPIRES: u8 = 1 << 5;
-/// A client's time of the wall clock: the expiry if the job expires, otherwise the due time.
+/// A wall-clock time that a client set: the expiry if the job expires, otherwise the due time.
 const WALL: u8 = 1 << 6;
 
 const COUNTERS_LEN: usize = 24;
@@ -114,7 +115,7 @@ pub(crate) fn counters_bytes(counters: &Counters) -> [u8; COUNTERS_LEN] {
     bytes
 }
 
-/// The key of the log's fact about a queue: this and the name.
+/// The key of the log's fact about a queue begins with this. The queue's name follows.
 const QUEUE_KEY: &[u8] = b"queue/";
 
 /// The key of the log's fact with the current policies.
@@ -169,7 +170,7 @@ pub(crate) fn read_queue_fact<'a>(key: &'a [u8], value: &[u8]) -> Option<(&'a [u
     Some((name, facts))
 }
 
-/// Decodes the facts and tags of a meta, with a newer counters payload.
+/// Decodes the facts and tags of a meta. Newer counters replace the counters of the meta.
 pub(crate) fn facts<'a>(
     meta: &Meta<'a>,
     newer: Option<&[u8]>,

@@ -21,8 +21,8 @@ pub struct SubmittedJob<'a> {
 
 /// # Listings
 impl Turn<'_> {
-    /// The id of the queue of this name, if it exists. Ids are reused after a queue is gone. Of
-    /// events due at the same moment, that of the lower id comes first.
+    /// The id of the queue of this name, if it exists. Ids are reused after a queue is gone. If
+    /// events of two queues are due at the same moment, the event of the lower id comes first.
     pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
         self.core.engine.queue_id(name)
     }
@@ -49,8 +49,8 @@ impl Turn<'_> {
         self.core.engine.queues_alike(name)
     }
 
-    /// The sorted names of queues that a Kestrel client created or used, and of aliases. All at
-    /// once: for programs that embed the broker, and tests.
+    /// The sorted names of all aliases, and of all queues that a Kestrel client created or used.
+    /// Returns all names at once, for tests and for programs that embed the broker.
     pub fn item_queues(&self) -> Vec<&[u8]> {
         self.core.engine.item_queues()
     }
@@ -85,8 +85,8 @@ impl Turn<'_> {
         engine.registrations(session).map(|queue| engine.queue_name(queue))
     }
 
-    /// The session's next registration after this rank, newest first: the name of its queue, and
-    /// its rank. `None` as rank starts at the newest.
+    /// Returns the session's next registration after this rank, newest first, as the queue's name
+    /// and the registration's rank. With `None` as the rank, returns the newest.
     pub fn next_registration(
         &mut self,
         session: SessionId,

@@ -1,4 +1,4 @@
-//! Numbers: of all queues, of one queue, of one job, of the log.
+//! Statistics of all queues, of one queue, of one job and of the log.
 
 use engine::{
     AliasStats, ItemStats, JobId, JobStatus, NotFound, QueueFacts, QueueId, QueueStats, Totals,
@@ -59,7 +59,8 @@ impl Turn<'_> {
         self.core.engine.queue_stats(queue)
     }
 
-    /// Whether the queue of this name is kept, and its limits; if it exists.
+    /// The facts of the queue of this name, if it exists. They say whether it is kept, and its
+    /// limits.
     pub fn queue_facts(&self, name: &[u8]) -> Option<QueueFacts> {
         let engine = &self.core.engine;
         engine.queue_id(name).map(|queue| engine.queue_facts(queue))

@@ -12,8 +12,9 @@ impl Turn<'_> {
     }
 
     /// Reports what the wall clock showed at this moment. The owner of the clock calls it from time
-    /// to time. If the wall clock was set, jobs with times of the wall clock move, in slices;
-    /// delays and deadlines stay. Returns false if the log had no room; then call it again later.
+    /// to time. If the wall clock was set, the times of jobs that refer to the wall clock move, in
+    /// slices. Delays and deadlines do not change. Returns false if the log had no room; then call
+    /// it again later.
     pub fn set_wall(&mut self, moment: Millis, wall: Millis) -> bool {
         self.core.engine.set_wall_ahead(wall.ahead_of(moment));
         self.core.log_wall_clock()
@@ -41,8 +42,8 @@ impl Turn<'_> {
         self.core.alarm = None;
     }
 
-    /// Does due work, if any, as the beginning of the next turn would. Statistics read in the same
-    /// turn as a change must not depend on where a turn ends.
+    /// Does due work, if any, as the next turn would at its beginning. So statistics that are read
+    /// in the same turn as a change do not depend on where a turn ends.
     pub fn catch_up(&mut self) {
         let now = self.now();
         if self.next_deadline().is_some_and(|at| at <= now) {
@@ -66,7 +67,8 @@ impl Turn<'_> {
         self.core.engine.slice_is_spent()
     }
 
-    /// Units of the longest slice of work so far, in any turn: see [`engine::Engine::longest_slice`].
+    /// Units of the longest slice of work so far, in any turn: see
+    /// [`engine::Engine::longest_slice`].
     pub fn longest_slice(&self) -> u64 {
         self.core.engine.longest_slice()
     }

@@ -10,26 +10,28 @@ const SEGMENT_BYTES: usize = 64 << 10;
 const SEGMENT_HEADER_BYTES: usize = 4096;
 const GROUP_HEADER_BYTES: usize = 56;
 const ENTRY_HEAD_BYTES: usize = 12;
-/// A real log with more segments tests nothing new.
+/// A log with more segments would test nothing new.
 const SEGMENTS_MAX: u32 = 8;
 
 /// The actions of bytes below `ENTRY`. The bytes behind such a byte are its arguments.
 const END_GROUP: u8 = 0;
 const END_SEGMENT: u8 = 1;
-/// Toggles whether groups say that all before them was durable, or only the older part.
+/// Toggles the durable position of groups: everything before the group, or only the older part.
 const TURN_DURABLE: u8 = 2;
-/// Two bytes of offset, one of bits: flips bits of the finished segment.
+/// Flips bits of the finished segment. The arguments are two bytes of offset and one byte of bits.
 const FLIP: u8 = 3;
 const LATER: u8 = 4;
 const EARLIER: u8 = 5;
 /// Skips this many numbers before the next segment.
 const SKIP_NUMBERS: u8 = 6;
-/// Two bytes of length. Cuts the finished segment to it.
+/// Cuts the finished segment to a length. The argument is two bytes.
 const CUT: u8 = 7;
 const BREAK_CHAIN: u8 = 8;
-/// Offset and value: changes a byte of the segment's header, which its checksum covers.
+/// Changes a byte of the segment's header, which its checksum covers. The arguments are an offset
+/// and a value.
 const PATCH_HEADER: u8 = 9;
-/// Offset and value: changes a byte of the next group's header, which its checksum covers.
+/// Changes a byte of the next group's header, which its checksum covers. The arguments are an
+/// offset and a value.
 const PATCH_GROUP: u8 = 10;
 /// The finished segment also exists as a spare file.
 const SPARE: u8 = 11;

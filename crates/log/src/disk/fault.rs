@@ -1,12 +1,12 @@
 //! The simulated disk: in memory, deterministic, and with the faults of a real one.
 //!
 //! A write stays in the kernel's cache until a sync of its file, or until the kernel writes it
-//! back. A power failure keeps any subset of the unsynced 512-byte sectors, each of them whole, in
-//! its current state or in the state before a write. It also keeps any subset of the unsynced
-//! changes to the folder. A failed sync leaves sectors that look clean and may not be on the disk.
-//! Calls that change something are counted, so a test can crash or fail at each of them; reads are
-//! counted separately. The disk can fill up, and bits can be flipped. Not modelled: torn sectors,
-//! and latent faults that appear spontaneously.
+//! back. A power failure keeps any subset of the unsynced 512-byte sectors. Each of them is whole.
+//! It has its current content, or the content before a write. It also keeps any subset of the
+//! unsynced changes to the folder. A failed sync leaves sectors that look clean and may not be on
+//! the disk. The disk counts calls that change something, so a test can crash or fail at each of
+//! them. It counts reads separately. The disk can fill up, and a test can flip bits. The disk does
+//! not model torn sectors, or latent faults that appear spontaneously.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -56,7 +56,7 @@ struct State {
     durable_names: BTreeMap<String, usize>,
     folder_changes: Vec<FolderChange>,
     locked: bool,
-    /// Handles from before a crash or restart do nothing.
+    /// The number of crashes and restarts. Calls on a handle from an earlier life fail.
     life: u64,
     powered: bool,
     calls: u64,
@@ -310,7 +310,7 @@ impl State {
 
     fn crash_inode(&mut self, index: usize) {
         let dirty = std::mem::take(&mut self.inodes[index].dirty);
-        // Often all or nothing, otherwise any subset.
+        // In half of the cases all sectors or none, otherwise any subset.
         let mode = self.random() % 4;
         for sector in dirty {
             let keep = match mode {
@@ -492,7 +492,7 @@ impl FaultFile {
                 inode.durable.resize(len, 0);
                 Ok(())
             }
-            // From here on the sectors look clean, written or not.
+            // From now on all sectors look clean, even those that were not written.
             Some(Planned::Fail) => Err(eio()),
             Some(Planned::Crash) => {
                 state.powered = false;
@@ -560,7 +560,7 @@ impl DiskFile for FaultFile {
     fn shrink(&self, len: u64) -> io::Result<()> {
         let inode = self.inode;
         self.state()?.simple_call(|state| {
-            // Without a sync, the file comes back as long as it was.
+            // If power fails before a sync, the file has its old length again.
             let inode = &mut state.inodes[inode];
             inode.live.truncate(len as usize);
             inode.dirty.retain(|sector| ((sector * SECTOR_BYTES) as u64) < len);

@@ -23,12 +23,12 @@ const FOLDER_MODE: u32 = 0o700;
 #[derive(Debug)]
 pub struct PosixDisk {
     folder: PathBuf,
-    /// Open for the folder's own syncs.
+    /// The open folder, for syncs of the folder itself.
     handle: File,
     /// The locked file; the kernel releases the lock at any end of the process.
     lock: Mutex<Option<File>>,
     copies_on_write: bool,
-    /// Nothing in the folder changes, not even a lock file.
+    /// The disk changes nothing in the folder, and creates no lock file.
     read_only: bool,
 }
 
@@ -63,7 +63,7 @@ fn create_folders(folder: &Path, mode: u32) -> io::Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) | None => Path::new("."),
     };
-    // Others may have folders beside it.
+    // The parent is not private: others may have folders in it.
     create_folders(parent, 0o777)?;
     match DirBuilder::new().mode(mode).create(folder) {
         Ok(()) => File::open(parent)?.sync_all(),

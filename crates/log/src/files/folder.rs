@@ -18,7 +18,7 @@ pub(crate) struct Found {
     folder: String,
 }
 
-/// All that recovery may look at.
+/// The files of the folder that recovery reads.
 #[derive(Debug)]
 pub(crate) struct Folder {
     pub(crate) name: String,
@@ -27,7 +27,7 @@ pub(crate) struct Folder {
     pub(crate) spares: Vec<String>,
 }
 
-/// Takes the folder for this process.
+/// Locks the folder for this process.
 pub(crate) fn lock(disk: &dyn Disk) -> Result<(), OpenError> {
     let folder = disk.folder();
     match disk.lock() {
@@ -93,7 +93,8 @@ impl Found {
         OpenError::Damaged { file: self.path(), offset, what: what.into() }
     }
 
-    /// The header, if it is one of this file.
+    /// Returns the file's header. Fails if the header is damaged, of another format or of another
+    /// segment, or if the file is too short.
     pub(crate) fn header(&self) -> Result<SegmentHeader, OpenError> {
         let header = self.header.map_err(|fault| match fault {
             HeaderFault::Damaged => self.damaged(0, "the segment's header"),
@@ -112,7 +113,7 @@ impl Found {
         Ok(header)
     }
 
-    /// The header, if it is one of this file and of the same log as another.
+    /// Like `header`. Also fails if the file belongs to another log than `other`.
     pub(crate) fn header_of_log(&self, other: &Found) -> Result<SegmentHeader, OpenError> {
         let header = self.header()?;
         if header.log_id != other.header()?.log_id {

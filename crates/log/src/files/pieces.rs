@@ -1,24 +1,25 @@
 //! Fills and removes large files in pieces, without delaying commits.
 //!
-//! A disk serves a sync after the writes that it already has, and removing a file keeps the
-//! processor and the file system's journal busy. Beside 64 MiB of zeros written in one go, a commit
-//! takes 25 ms at the 99th percentile instead of 0.7 ms; removing such a file takes as long. So while
-//! there is time, this goes in small pieces, with a rest after each.
+//! A disk completes the writes that it already has before it completes a sync. Removing a file
+//! keeps the processor and the file system's journal busy. While 64 MiB of zeros are written at
+//! once, a commit takes 25 ms at the 99th percentile instead of 0.7 ms. Removing such a file at
+//! once delays commits as much. So if there is time, this module works in small pieces, and rests
+//! after each.
 
 use std::io;
 use std::time::Duration;
 
 use crate::disk::{Disk, DiskFile};
 
-/// A piece of zeros, if nobody waits for the segment. With a sync and [`REST`] after each piece this
-/// is about 75 MB/s, and a commit beside it takes 0.8 ms at the 99th percentile (ext4, a disk that
-/// syncs 4 KiB in 0.27 ms).
+/// The size of a piece of zeros if nobody waits for the segment. With a sync and [`REST`] after
+/// each piece, this writes about 75 MB/s. A commit at the same time takes 0.8 ms at the 99th
+/// percentile (ext4, a disk that syncs 4 KiB in 0.27 ms).
 const SMALL_BYTES: u64 = 64 << 10;
-/// A piece of zeros while somebody waits for the segment.
+/// The size of a piece of zeros while somebody waits for the segment.
 const LARGE_BYTES: u64 = 1 << 20;
-/// Maximum number of bytes that one step cuts from the end of a file. Small files go in [`CUTS`]
-/// pieces.
+/// The maximum number of bytes that one step cuts from the end of a file.
 const CUT_BYTES_MAX: u64 = 512 << 10;
+/// A small file is removed in this many pieces.
 const CUTS: u64 = 8;
 /// The rest after a piece.
 const REST: Duration = Duration::from_micros(300);
@@ -26,11 +27,11 @@ const REST: Duration = Duration::from_micros(300);
 /// How fast the work must go.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Pace {
-    /// It has time to rest.
+    /// There is time to rest.
     Gentle,
-    /// It must not rest, or somebody will have to wait for it.
+    /// There is no time to rest: otherwise somebody will have to wait.
     Steady,
-    /// Somebody waits for it, or soon will.
+    /// Somebody waits for the result, or soon will.
     Urgent,
 }
 
@@ -68,7 +69,8 @@ pub(super) fn remove_in_pieces(
     size: u64,
     pace: &dyn Fn(u64) -> Pace,
 ) -> io::Result<()> {
-    // If it cannot be opened or cut, it goes in one piece. A backup's file keeps its bytes.
+    // A file that cannot be opened or cut is removed in one piece. A file with a second name
+    // belongs to a backup, and keeps its bytes.
     if let Ok(file) = disk.open(name)
         && file.links().is_ok_and(|links| links == 1)
     {

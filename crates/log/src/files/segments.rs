@@ -1,9 +1,15 @@
-//! The files: prepared ahead, taken by the committer, given back by reclaim, recycled.
+//! The segment files. This module prepares them ahead and gives them to the committer. It gets them
+//! back from reclaim, and uses them again.
 //!
-//! A segment is made ready in the background: zeros where it was never written (a sync of an
-//! overwrite touches no file-system metadata), a header with a new number and salt, a sync, a
-//! rename, a sync of the folder. So rotation is only a write. The files allocated beyond the head
-//! are also the reserve for finishes and reclaim on a full disk.
+//! The background work prepares a segment in these steps:
+//!
+//! 1. Write zeros where the file was never written. A later sync of an overwrite touches no
+//!    file-system metadata.
+//! 2. Write a header with a new number and salt.
+//! 3. Sync the file, rename it, and sync the folder.
+//!
+//! So a rotation is only a write. The files allocated beyond the head are also the reserve for
+//! finishes and reclaim on a full disk.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +22,7 @@ use crate::files::pieces::{Pace, fill, remove_in_pieces};
 use crate::format::{HEADER_BYTES, SegmentHeader};
 use crate::types::Position;
 
-/// What the head has left is counted in thousandths.
+/// The free part of the head is counted in thousandths.
 pub(crate) const THOUSAND: u64 = 1000;
 
 pub(crate) fn segment_name(number: u32) -> String {
@@ -71,8 +77,8 @@ pub(crate) struct Segments {
     pub(crate) segment_bytes: u64,
     bytes_max: Option<u64>,
     state: Mutex<State>,
-    /// Given-up segments, free once the log is durable up to their TRIM. Its lock is never held
-    /// during a call to the disk, because appenders use it.
+    /// Segments that reclaim gave up. A segment can be freed when the log is durable up to its
+    /// TRIM. No thread holds this lock during a call to the disk, because appenders need it.
     trimmed: Mutex<Vec<(u32, Position)>>,
     /// Allocated bytes beyond the head: prepared and spare.
     ahead_bytes: AtomicU64,
@@ -84,7 +90,8 @@ pub(crate) struct Segments {
     ready: AtomicBool,
     /// A given-up segment could not be checked. It is retried like a full disk.
     stuck: AtomicBool,
-    /// Callers that wait for the lock of `state`. The background work holds it, and hurries for them.
+    /// The number of callers that wait for the lock of `state`. While callers wait, the background
+    /// work, which holds the lock, hurries.
     waiters: AtomicU32,
     /// The background work is about to be stopped.
     stopping: AtomicBool,
@@ -93,7 +100,8 @@ pub(crate) struct Segments {
 /// Why a file could not be created.
 #[derive(Debug)]
 enum MakeError {
-    /// The log does not depend on the file yet: it was deleted, and another can be tried.
+    /// The log does not depend on the file yet. The file was removed, and the caller can try
+    /// another one.
     Spoiled(Failure),
     /// The folder itself failed.
     Fatal(Failure),
@@ -110,9 +118,9 @@ impl From<MakeError> for Failure {
 /// The goal of `Segments::prepare`.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Wanted {
-    /// Bytes to have allocated beyond the head.
+    /// The number of bytes that must be allocated beyond the head.
     pub(crate) ahead_bytes: u64,
-    /// Up to where the log is durable.
+    /// The log is durable up to here.
     pub(crate) durable: Position,
 }
 
@@ -149,7 +157,8 @@ impl Segments {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic in another thread leaves the state usable: each change is complete before the next call.
+        // A panic in another thread leaves the state usable: each change is complete before the
+        // next call.
         self.waiters.fetch_add(1, Ordering::Relaxed);
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiters.fetch_sub(1, Ordering::Relaxed);
@@ -160,12 +169,13 @@ impl Segments {
         self.waiters.load(Ordering::Relaxed) > 0 || self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Whether the background work of this log is about to be stopped. Then it does not rest.
+    /// Notes whether the background work of this log is about to be stopped. If so, it does not
+    /// rest.
     pub(crate) fn set_stopping(&self, stopping: bool) {
         self.stopping.store(stopping, Ordering::Relaxed);
     }
 
-    /// What recovery found: the numbered files of the log, with their sizes.
+    /// Takes over the numbered files that recovery found, with their sizes.
     pub(crate) fn adopt(&self, sizes: BTreeMap<u32, u64>) {
         let mut state = self.state();
         state.head = sizes.keys().next_back().copied().unwrap_or(0);
@@ -205,7 +215,7 @@ impl Segments {
         self.data_bytes.load(Ordering::Acquire)
     }
 
-    /// The same, without given-up segments that are not free yet.
+    /// Like `data_bytes`, without the segments that were given up but are not freed yet.
     pub(crate) fn kept_bytes(&self) -> u64 {
         let waiting = self.trimmed_list().len() as u64 * self.segment_bytes;
         self.data_bytes().saturating_sub(waiting)
@@ -233,10 +243,11 @@ impl Segments {
     }
 
     /// Makes the next segment of at least this size the head. Creates one at once if none is ready.
-    /// For one that is larger than usual, the reserve is used up, because nothing can be written
-    /// before it. Returns `None` if there is no room; the caller can retry. `settle(publish)` must
-    /// release its claim and call `publish` under one lock. `publish` takes the segment off
-    /// `ahead_bytes`. Under one lock, no appender sees these bytes missing in both places.
+    /// For a segment that is larger than usual, this can use up the reserve, because nothing else
+    /// can be written first. Returns `None` if there is no room; the caller can retry.
+    ///
+    /// `publish` takes the segment off `ahead_bytes`. `settle(publish)` must release the caller's
+    /// claim and call `publish`, both under one lock. So no appender subtracts these bytes twice.
     pub(crate) fn take(
         &self,
         number: u32,
@@ -248,7 +259,7 @@ impl Segments {
         let head = if let Some(ready) = ready {
             ready
         } else {
-            // A segment that is too small is replaced by the rename.
+            // If the prepared segment is too small, the rename below replaces it.
             let mut small = state.prepared.take();
             let needed = size.saturating_sub(self.ahead_bytes());
             let reserve_helps = size > self.segment_bytes && self.has_room_for(needed);
@@ -290,8 +301,9 @@ impl Segments {
         Ok(true)
     }
 
-    /// The first segment of a new log. It gets its name only when its first group is durable (`name_first`), so
-    /// that a numbered file without a whole first group is never the log's beginning.
+    /// Takes the first segment of a new log. The file gets its number only when its first group is
+    /// durable (`name_first`). So a log never begins with a numbered file whose first group is
+    /// incomplete.
     pub(crate) fn take_first(&self) -> Result<SegmentFile, Failure> {
         let mut state = self.state();
         let spare = match state.spares.pop() {
@@ -318,10 +330,11 @@ impl Segments {
         renamed.map_err(|error| Failure::new("rename", spare, error))
     }
 
-    /// One step of the background work: fills the reserve, prepares the next segment, frees segments.
-    /// A full disk or a failed spare is not an error: a later call retries. Returns whether there
-    /// may be more to do at once. A step frees at most one segment that the reserve does not need,
-    /// because the caller holds others back until `wanted` is known anew.
+    /// One step of the background work: fills the reserve, prepares the next segment, frees
+    /// segments. A full disk or a failed spare is not an error: a later call retries. Returns
+    /// whether there may be more to do at once. A step frees at most one segment that the reserve
+    /// does not need. Clients can be held back during a step, and `wanted` must be computed again
+    /// after it.
     pub(crate) fn prepare(
         &self,
         wanted: Wanted,
@@ -329,14 +342,14 @@ impl Segments {
     ) -> Result<bool, Failure> {
         let pace = |left| self.pace(left, head_left);
         let mut state = self.state();
-        // A segment that was given up becomes part of the reserve in no time.
+        // Moving a segment that was given up into the reserve takes almost no time.
         while ahead_of(&state) < wanted.ahead_bytes && self.free_one(&mut state, wanted, &pace)? {}
         self.fill_reserve(&mut state, wanted.ahead_bytes);
         if state.prepared.is_some() {
             return self.free_one(&mut state, wanted, &pace);
         }
         if !state.spares.iter().any(|spare| !spare.blank) {
-            // It needs no zeros, so it is worth more than the reserve's blank files.
+            // A freed segment needs no zeros, so it is better than the blank files of the reserve.
             self.free_one(&mut state, wanted, &pace)?;
         }
         let next = state.head + 1;
@@ -353,9 +366,9 @@ impl Segments {
         Ok(true)
     }
 
-    /// How fast to go with this many bytes of a segment to write. If there is time to rest, the
-    /// next segment is ready when the head is half full. If not, this work must fill the next
-    /// segment faster than clients fill the head.
+    /// The pace of this work while `left` bytes of a segment are not written yet. At a gentle pace,
+    /// the next segment is ready when the head is half full. If there is no time for that, this
+    /// work must fill the next segment faster than clients fill the head.
     fn pace(&self, left: u64, head_left: &dyn Fn() -> u64) -> Pace {
         if self.is_urgent() {
             return Pace::Urgent;
@@ -400,7 +413,7 @@ impl Segments {
         self.trimmed_list().first().is_some_and(|&(_, trim)| trim <= durable)
     }
 
-    /// A segment that was given up could not be looked at.
+    /// Whether a segment that was given up could not be checked.
     pub(crate) fn is_stuck(&self) -> bool {
         self.stuck.load(Ordering::Acquire)
     }
@@ -415,8 +428,8 @@ impl Segments {
         self.data_bytes.store(state.sizes.values().sum(), Ordering::Release);
     }
 
-    /// Frees the oldest segment that was given up. Returns false if there is none, or if it cannot be
-    /// looked at.
+    /// Frees the oldest segment that was given up. Returns false if there is none, or if its file
+    /// cannot be checked.
     fn free_one(
         &self,
         state: &mut State,
@@ -434,7 +447,7 @@ impl Segments {
             Ok(looks) => self.discard(state, &name, looks, enough, pace)?,
             // Another program removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            // It can wait, because nothing depends on it any more.
+            // This can wait, because nothing depends on the file any more.
             Err(_) => {
                 self.stuck.store(true, Ordering::Release);
                 return Ok(false);
@@ -456,7 +469,7 @@ impl Segments {
         enough: bool,
         pace: &dyn Fn(u64) -> Pace,
     ) -> Result<(), Failure> {
-        // A file with a second link belongs to a backup: only our name for it goes.
+        // A file with a second link belongs to a backup, so only our name for it is removed.
         if links != 1 {
             return self.disk.remove(name).map_err(|error| Failure::new("remove", name, error));
         }
@@ -469,22 +482,23 @@ impl Segments {
                 state.spares.push(unneeded);
                 return Ok(());
             }
-            // It is worth more than a blank file of the reserve, which would need zeros.
+            // This file needs no zeros, so it replaces a blank file of the reserve.
             if let Some(blank) = state.spares.iter_mut().find(|spare| spare.blank) {
                 std::mem::swap(blank, &mut unneeded);
             }
         }
-        // After a power failure, a file that is cut must not have its number.
+        // The file must lose its number durably before it is cut. Otherwise a power failure could
+        // leave a numbered file that is too short.
         self.sync_folder()?;
         let Spare { name, size, blank } = unneeded;
-        // Nothing is in memory or on disk of a blank file, so it goes quickly.
+        // A blank file has no data in memory or on disk, so removing it is quick.
         let pace: &dyn Fn(u64) -> Pace = if blank { &|_| Pace::Urgent } else { pace };
         let removed = remove_in_pieces(&*self.disk, &name, size, pace);
         removed.map_err(|error| Failure::new("remove", &name, error))
     }
 
-    /// Gives up void numbered files found by recovery. Those above the log go from the highest
-    /// down. Each must be durably gone before the next one goes, because a gap would look like a
+    /// Discards the void numbered files that recovery found, from the highest number down. Above
+    /// the log, each removal must be durable before the next one, because a gap would look like a
     /// lost segment.
     pub(crate) fn discard_void(&self, numbers: &[u32]) -> Result<(), Failure> {
         let mut state = self.state();
@@ -504,7 +518,7 @@ impl Segments {
         Ok(())
     }
 
-    /// A numbered, headed and durable segment file.
+    /// Makes a segment file with a header and its number, and makes it durable.
     fn make(
         &self,
         state: &mut State,
@@ -512,7 +526,7 @@ impl Segments {
         size: u64,
         pace: &dyn Fn(u64) -> Pace,
     ) -> Result<SegmentFile, MakeError> {
-        // One that was written before needs no zeros.
+        // Prefer a spare that was written before, because it needs no zeros.
         let fits = state.spares.iter().enumerate().filter(|(_, spare)| spare.size == size);
         let fit = fits.min_by_key(|(_, spare)| spare.blank).map(|(index, _)| index);
         let spare = match fit {
@@ -532,7 +546,7 @@ impl Segments {
         }
     }
 
-    /// Zeros, header, sync.
+    /// Fills the file with zeros if necessary, writes the header, and syncs.
     fn make_segment(
         &self,
         spare: &Spare,

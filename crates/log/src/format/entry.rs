@@ -80,7 +80,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) n: u16,
     /// The content of the entry.
     pub(crate) payload: &'a [u8],
-    /// Bytes with head and padding.
+    /// The entry's size in bytes, with head and padding.
     pub(crate) bytes: usize,
 }
 
@@ -137,7 +137,7 @@ impl<'a> Entry<'a> {
         (self.payload.len() >= 4).then(|| (get_u32(self.payload, 0), &self.payload[4..]))
     }
 
-    /// PUT and COPY: each slot; returns the body behind them.
+    /// PUT and COPY: calls `each` for every slot, and returns the body.
     pub(crate) fn for_each_slot(&self, mut each: impl FnMut(StoredSlot<'a>)) -> Option<&'a [u8]> {
         let mut rest = self.payload;
         for _ in 0..self.n {

@@ -89,7 +89,7 @@ pub(crate) struct Replay<'a> {
     folder: &'a Folder,
     tail: &'a Tail,
     kept_bytes_left: u64,
-    /// From `tail.first` on.
+    /// The segments from `tail.first` on.
     segments: Vec<Segment<'a>>,
     changes: SlotMap<Change>,
     arena: Vec<u8>,
@@ -132,12 +132,12 @@ impl<'a> Replay<'a> {
         Begin { last_time_ms: self.time_ms, facts: &self.facts }
     }
 
-    /// NAME entries of the last segment.
+    /// The number of NAME entries in the last segment.
     pub(crate) fn names_in_last(&self) -> u32 {
         self.segments.last().map_or(0, |segment| segment.names.len() as u32)
     }
 
-    /// The report, without the cut.
+    /// The report, without the numbers of bytes and groups that were cut off.
     pub(crate) fn report(&self) -> RecoveryReport {
         RecoveryReport {
             next_id: self.next_id(),
@@ -147,7 +147,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Calls with segment, key and value of each live fact.
+    /// Calls `each` with the segment, key and value of every live fact.
     pub(crate) fn facts(&self, mut each: impl FnMut(u32, &[u8], &[u8])) {
         for (key, fact) in &self.facts {
             if !fact.value.is_empty() {
@@ -160,7 +160,7 @@ impl<'a> Replay<'a> {
     pub(crate) fn read(&mut self) -> Result<(), OpenError> {
         let tail = self.tail;
         self.segments.resize_with((tail.last - tail.first + 1) as usize, Segment::default);
-        // A segment's end, from its successor.
+        // The first group of the next segment. It says where this segment ends.
         let mut sealed: Option<GroupHeader> = None;
         for number in (tail.first..=tail.last).rev() {
             let found = &self.folder.segments[&number];
@@ -191,7 +191,7 @@ impl<'a> Replay<'a> {
         self.check_changes()
     }
 
-    /// Reads one segment, all of whose groups up to `end` must be good; returns the first.
+    /// Reads one segment, and returns its first group. All groups up to `end` must be intact.
     fn read_segment(
         &mut self,
         found: &Found,
@@ -342,7 +342,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// An entry ends a slot. Of segments not read yet only the end is known to be later.
+    /// Notes that an entry ends a slot. The slot's segment may not be read yet. Then the check that
+    /// the slot exists comes later.
     fn kill(&mut self, slot: Slot, position: Position) -> Result<(), &'static str> {
         if slot.segment < self.tail.first {
             return Ok(());

@@ -8,8 +8,8 @@ use crate::format::entry::{Entry, EntryKind};
 use crate::format::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader, HEADER_BYTES, get_u32};
 use crate::types::Position;
 
-/// A segment that was prepared ahead is read in pieces of this many bytes; in simulations, where segments are small,
-/// too.
+/// Recovery reads a segment that was prepared ahead in pieces of this many bytes. In simulations
+/// the pieces are small, because the segments are small.
 const PIECE_BYTES: u64 = if cfg!(feature = "fault") { 20_000 } else { 1 << 20 };
 
 /// The result of finding the end of the log.
@@ -21,7 +21,7 @@ pub(crate) struct Tail {
     pub(crate) last: u32,
     /// The last segment's file up to the log's end.
     pub(crate) bytes: Vec<u8>,
-    /// Where the log ends and continues.
+    /// The end of the log. New groups begin here.
     pub(crate) end: Position,
     /// Up to here the log was certainly durable.
     pub(crate) durable: Position,
@@ -94,8 +94,8 @@ impl Tail {
         self.cut_bytes += end.max(torn_end) - start;
     }
 
-    /// The same in the segment prepared ahead. It is read piece by piece, because it can be large,
-    /// and is usually empty.
+    /// The same in a segment that was prepared ahead. It is read piece by piece, because it can be
+    /// large and is usually empty.
     fn look_at_prepared(&mut self, prepared: &Found, last: &Found) -> Result<(), OpenError> {
         let header = prepared.header_of_log(last)?;
         let mut end = HEADER_BYTES;
@@ -121,7 +121,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Notes a whole group beyond the end; returns where it ends, unless it was there before.
+    /// Notes a whole group beyond the end. Returns the group's end, or `None` if the group was left
+    /// over from an earlier torn write.
     fn note(&mut self, group: &GroupHeader) -> Option<u64> {
         self.durable = self.durable.max(group.durable);
         if group.time_ms < self.time_ms {
@@ -131,7 +132,8 @@ impl Tail {
         Some(group.end().offset())
     }
 
-    /// Notes every whole group from an offset on; returns where the last one ends that was not there before.
+    /// Notes every whole group from `start` on. Returns the end of the last group that was not left
+    /// over from an earlier torn write, or `start`.
     fn search(&mut self, bytes: &[u8], salt: u64, number: u32, start: u64) -> u64 {
         let mut end = start;
         let places = (bytes.len() as u64).saturating_sub(GROUP_HEADER_BYTES as u64 - 1);
@@ -171,7 +173,8 @@ fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>), OpenError> {
             return Ok((found, bytes));
         }
     }
-    // The first segment is named when its first group is durable, and later ones when their predecessor's was.
+    // The first segment gets its name when its first group is durable. A later segment gets its
+    // name when the first group of the segment before it is durable.
     let lowest = from_above[from_above.len() - 1];
     Err(lowest.damaged(HEADER_BYTES, "the first group"))
 }

@@ -52,7 +52,7 @@ impl Slots {
     }
 }
 
-/// Facts from the intact groups of a segment, wherever they are.
+/// Data from all intact groups of a segment, at any offset.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Outline {
     /// The header of the segment's first group, if it can be read.
@@ -68,7 +68,7 @@ pub(super) struct Outline {
     pub(super) end: u64,
     /// The number of such groups after the end of the chain.
     pub(super) beyond: u64,
-    /// The checksum of the last one.
+    /// The checksum of the group that ends at `end`.
     pub(super) crc: u32,
     /// The greatest `durable` of all groups.
     pub(super) durable: Position,
@@ -218,7 +218,7 @@ impl Pages {
     }
 }
 
-/// All possible originals of the broken head of an entry of this size: with another length, or with
+/// All possible originals of a broken head, for an entry of this size. Each has another length, or
 /// another byte after the length.
 fn repaired_heads(
     head: &[u8; ENTRY_HEAD_BYTES],
@@ -240,10 +240,10 @@ fn repaired_heads(
     lengths.chain(bytes)
 }
 
-/// The number of slots that a broken entry itself states. A plausible head is taken as intact: then
-/// the damage is in the checksum or after the head.
+/// The number of slots that the head of a broken entry states. A plausible head counts as intact.
+/// Then the damage is in the checksum or after the head.
 fn slots_stated(at: u64, lost: &[u8]) -> Option<u64> {
-    // Kind and count may be lost together with a sector that begins before them.
+    // If a sector begins at the kind, the kind and the count may be lost with that sector.
     let is_split = (at + KIND_AT as u64).is_multiple_of(SECTOR_BYTES);
     let entry = Entry::parse(lost).ok().filter(|entry| entry.bytes == lost.len())?;
     if is_split || lost[FLAGS_AT] != 0 { None } else { slots_of(&entry) }

@@ -1,9 +1,9 @@
 //! Reads the intact part of a log that a start refuses.
 //!
-//! Two passes, as at a start, but each segment is read from its beginning and across its gaps. A
-//! loss must not cause further losses: a slot's index decides whether its job was finished, and
-//! after a gap the numbers are known only within bounds. A job counts as finished only if it
-//! certainly was. Otherwise it comes back, and may run twice.
+//! It makes two passes, as a start does. But it reads each segment from its beginning, and
+//! continues after gaps. A loss must not cause further losses. A finish names a job by the index of
+//! its slot, and after a gap the indices are known only within bounds. A job counts as finished
+//! only if it certainly was. Otherwise it comes back, and may run twice.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -23,9 +23,9 @@ use crate::types::{Meta, Position, Restored, Slot};
 
 /// If the disk cannot read a file, it is read in pieces of this many bytes.
 const PIECE_BYTES: usize = 4096;
-/// This much is read of a file whose size is unknown, because a position cannot express more.
+/// The maximum number of bytes to read from a file of unknown size. A position cannot express more.
 const FILE_BYTES_MAX: u64 = u32::MAX as u64;
-/// Fields of a segment's header with their checksum.
+/// Bytes of the fields of a segment's header, with their checksum.
 const HEADER_FIELDS_BYTES: usize = 52;
 /// Offset of the salt in a segment's header.
 const SALT_AT: usize = 40;
@@ -45,7 +45,7 @@ struct Segment {
     names: HashMap<u32, Box<[u8]>>,
     /// Slots found so far.
     slots: u32,
-    /// Slots that were ended, by their true numbers.
+    /// Indices of the slots that ended. They are exact, even after a gap.
     ended: Vec<u32>,
 }
 
@@ -56,9 +56,9 @@ type Newest<T> = (Position, T);
 struct Remains {
     folder: String,
     segments: BTreeMap<u32, Segment>,
-    /// Greatest lowest segment that an entry names.
+    /// The greatest first segment that an OPEN or TRIM entry names.
     first: u32,
-    /// Highest segment that proves to be one, by its header or a group.
+    /// The highest file that is certainly a segment: it has a valid header or an intact group.
     last: u32,
     /// Position of each job's last copy.
     copies: HashMap<u64, Position>,
@@ -127,8 +127,8 @@ fn repaired_header(page: &[u8]) -> Option<SegmentHeader> {
     None
 }
 
-/// End of a segment according to the next one. A broken header may still have either of the two
-/// fields.
+/// The end of a segment, according to the first group of the next one. If that group is broken, one
+/// of the two fields in its header may still be correct.
 fn end_by_next(next: &Outline, number: u32, outline: Outline) -> Option<u64> {
     let first = next.first?;
     let stated = Some(first.previous_end).filter(|end| end.segment() == number);
@@ -175,14 +175,15 @@ impl Remains {
                     return Err(OpenError::ForeignLog { file, other });
                 }
             }
-            // The only needed field of a lost header. The groups show whether it is correct.
+            // The salt is the only field of a lost header that is needed. The groups show whether
+            // it is correct.
             let salt = || page.get(SALT_AT..SALT_AT + 8).map_or(0, |salt| get_u64(salt, 0));
             let header = header.filter(|header| header.number == number);
             let (size, salt) = header.map_or_else(
                 || (len.min(FILE_BYTES_MAX), salt()),
                 |header| (header.size, header.salt),
             );
-            // Bytes after it do not belong to the log, and may be very many.
+            // Bytes after this length do not belong to the log. There may be very many.
             let len = len.min(size);
             let bytes = bytes_of(file.as_ref(), len);
             let outline = Pages { number, salt, bytes }.outline();
@@ -382,7 +383,8 @@ impl Remains {
             Piece::Gap { start, end, slots } => {
                 index = index.saturating_add(u32::try_from(slots.min).unwrap_or(u32::MAX));
                 lost_max += slots.max - slots.min;
-                // The first pass may have found it as well, or the disk could still read it then.
+                // The first pass may have reported this gap, too. Or the disk could still read
+                // these bytes then.
                 self.lose(number, (start, end), Some(slots.max), NOTHING_PROVED);
             }
             Piece::Entry(position, entry) => {
@@ -392,7 +394,7 @@ impl Remains {
                 let mut slots = Vec::new();
                 let body = entry.for_each_slot(|stored| slots.push(stored)).unwrap_or_default();
                 for stored in &slots {
-                    // Its lowest and highest possible numbers.
+                    // The lowest possible index of the slot is `index`. This is the highest one.
                     let highest = u64::from(index) + lost_max;
                     let from = ended.partition_point(|&ended| ended < index);
                     let to = ended.partition_point(|&ended| u64::from(ended) <= highest);
@@ -424,8 +426,8 @@ impl Remains {
         body: &[u8],
         restore: &mut dyn FnMut(Restored<'_>),
     ) {
-        // The update's start is compared with this entry's end: it may be the next entry in the
-        // same group.
+        // Compares the start of the update with the end of this entry, because the update may be
+        // the next entry in the same group.
         let update = self.updates.get(&stored.meta.id).filter(|(at, _)| *at >= position);
         let count = self.counts.get(&slot).filter(|(at, _)| {
             // With an uncertain number, the counters of another job would be applied.

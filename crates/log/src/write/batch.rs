@@ -1,5 +1,5 @@
-//! The open batch: entries are encoded straight into the bytes of the group that will carry them, and get
-//! their positions at once.
+//! The open batch. The log encodes each entry directly into the bytes of its group, so the entry
+//! has its position at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,12 +13,13 @@ use crate::write::lazy::LazyCounts;
 
 /// Bytes of an OPEN entry.
 const OPEN_BYTES: usize = 24;
-/// A larger buffer is not reused. A full open batch fits, including unused capacity.
+/// A larger buffer is freed, not reused. The limit leaves room for the unused capacity of a full
+/// open batch.
 const RECYCLED_BYTES_MAX: usize = 2 * OPEN_BATCH_BYTES_MAX as usize;
 /// Bytes of an IDS entry.
 pub(crate) const ID_LIMIT_BYTES: u64 = 24;
-/// Bytes at the end of each segment reserved for starts: a start appends a group, and must succeed
-/// a few times even without room for another segment.
+/// Reserved bytes at the end of each segment. Each start appends a group there. So the log can
+/// start a few times even if there is no room for another segment.
 const KEPT_FOR_STARTS: u64 = 1024;
 /// Bytes of the file up to the first entry after OPEN.
 const SEGMENT_OVERHEAD: u64 = HEADER_BYTES + (GROUP_HEADER_BYTES + OPEN_BYTES) as u64;
@@ -33,11 +34,12 @@ pub(crate) fn fact_entry_bytes(key: &[u8], value: &[u8]) -> u64 {
     padded(ENTRY_HEAD_BYTES + 4 + key.len() + value.len()) as u64
 }
 
-/// A group that is not written yet: room for its header, then entries.
+/// A group that is not written yet. Its bytes begin with room for the header; the entries follow.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) segment: u32,
-    /// The minimum size of the segment. It is known before the segment's file is taken.
+    /// The minimum size of the segment. The log knows it before the committer takes the segment's
+    /// file.
     pub(crate) segment_size: u64,
     /// Offset of the group.
     pub(crate) start: u64,
@@ -65,39 +67,42 @@ pub(crate) struct FactPlace {
 /// All state of appending, behind the appenders' lock.
 #[derive(Debug)]
 pub(crate) struct Open {
-    /// Groups of segments that were filled up since the last commit.
+    /// Groups in segments that became full since the last commit.
     full: Vec<Part>,
     part: Part,
     segment_bytes: u64,
-    /// Per queue number: the segment that named it last, and its number there.
+    /// The index is the queue number. The value is the last segment with a NAME entry for the
+    /// queue, and the queue's number in that segment.
     names: Vec<(u32, u32)>,
     names_in_segment: u32,
-    /// An empty buffer for the next part, so that two buffers take turns.
+    /// An empty buffer for the next part. The log alternates between two buffers.
     recycled: Option<Vec<u8>>,
     pub(crate) lazy: LazyCounts,
     pub(crate) live: Liveness,
-    /// Not a hash table: it would be rebuilt when it grows, and there are as many facts as queues.
+    /// Not a hash table, because a growing hash table is rebuilt in one step. There can be as many
+    /// facts as queues.
     facts: BTreeMap<Arc<[u8]>, FactPlace>,
-    /// The keys of the facts in each segment. They are sorted, because the order of a hash map must
-    /// not show in the log.
+    /// The keys of the facts in each segment. They are sorted, so that the order of a hash map does
+    /// not change the bytes of the log.
     fact_keys: BTreeMap<u32, BTreeSet<Arc<[u8]>>>,
     fact_bytes: u64,
-    /// Lowest segment that is not void, as of the newest TRIM.
+    /// The lowest segment that is not void, according to the newest TRIM.
     pub(crate) first: u32,
-    /// Ids below it are spent, or will be once this is durable.
+    /// Recovery treats ids below it as used, as soon as this limit is durable.
     pub(crate) id_limit: u64,
     /// The newest time seen, in milliseconds of the log's time. It never goes back.
     pub(crate) time_ms: u64,
-    /// Bytes of files that clients have used up: entries except copies, group headers, unused ends
-    /// of segments. They set the pace of reclaim.
+    /// The bytes that clients have used in the files: group headers, unused ends of segments, and
+    /// all entries except copies. This number sets the pace of reclaim.
     pub(crate) client_bytes: u64,
-    /// Bytes of segments that were begun here, but that the committer has not taken yet. The first
-    /// field counts segments of the usual size. The second counts those that will be made for one
-    /// big entry.
+    /// Bytes of segments of the usual size that were begun here, but that the committer has not
+    /// taken yet.
     pub(crate) claimed_bytes: u64,
+    /// The same for larger segments. Each of them is made for one big entry.
     pub(crate) claimed_big_bytes: u64,
-    /// Entries appended since the log was opened, and how many of them are reclaim's copies.
+    /// Entries appended since the log was opened.
     pub(crate) entries: u64,
+    /// The number of reclaim's copies among `entries`.
     pub(crate) copies: u64,
     pub(crate) closed: bool,
 }
@@ -157,7 +162,7 @@ impl Open {
 
     /// Bytes left in the segment that is being filled.
     pub(crate) fn remaining(&self) -> u64 {
-        // The next group may not even have room for its header.
+        // The segment may have no room even for the header of the next group.
         self.part.segment_size.saturating_sub(self.part.start + self.part.bytes.len() as u64)
     }
 
@@ -178,7 +183,7 @@ impl Open {
         self.room_to_the_end(bytes + KEPT_FOR_STARTS);
     }
 
-    /// The same for a start, which can use its reserve.
+    /// Like `room`, for a start. A start can also use the bytes that are reserved for starts.
     pub(crate) fn room_to_the_end(&mut self, bytes: u64) {
         if self.remaining() < bytes {
             self.rotate(bytes);
@@ -218,7 +223,8 @@ impl Open {
         }
     }
 
-    /// Bytes that an entry of this size uses, with the rest of the segment that it leaves unused.
+    /// The bytes that an entry of this size uses. If it does not fit into the segment, they include
+    /// the segment's unused end.
     pub(crate) fn cost(&self, bytes: u64) -> u64 {
         bytes + if self.remaining() < bytes + KEPT_FOR_STARTS { self.remaining() } else { 0 }
     }
@@ -240,8 +246,9 @@ impl Open {
         self.part.end()
     }
 
-    /// The queue's number in the current segment. Names the queue there if it is new. The caller
-    /// must make `room` first, for both the name and the entry that needs it.
+    /// Returns the queue's number in the current segment. Appends a NAME entry if the queue is new
+    /// there. The caller must first make `room` for the name and for the entry that uses the
+    /// number.
     pub(crate) fn queue(&mut self, queue: QueueRef<'_>) -> u32 {
         let index = queue.number as usize;
         match self.names.get(index) {
@@ -316,8 +323,7 @@ impl Open {
         self.append(EntryKind::Ids, 0, |buffer| buffer.extend_from_slice(&limit.to_le_bytes()))
     }
 
-    /// Makes a live slot for the entry that was just appended. The slot takes this share of its
-    /// bytes.
+    /// Makes a live slot for the newest entry. `bytes` is the slot's share of the entry's bytes.
     pub(crate) fn new_slot(&mut self, bytes: u64) -> Slot {
         Slot { segment: self.part.segment, index: self.live.push(bytes) }
     }
@@ -343,8 +349,8 @@ impl Open {
         self.lazy.clear();
     }
 
-    /// Takes the waiting entries to write. With `mark`, takes an empty group if there is nothing
-    /// else and it fits.
+    /// Takes all waiting entries, so that the committer writes them. If nothing waits and `mark` is
+    /// set, takes an empty group, provided that it fits into the segment.
     pub(crate) fn take(&mut self, mark: bool) -> Vec<Part> {
         self.flush_lazy();
         let mut parts = std::mem::take(&mut self.full);

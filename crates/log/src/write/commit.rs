@@ -1,4 +1,5 @@
-//! Group commit: one write per group, and one sync for everything that arrived meanwhile.
+//! Group commit: one write per group, and one sync for all entries that arrived during the sync
+//! before.
 //!
 //! A step takes the open batch, and never holds the appenders' lock while it writes or syncs.
 
@@ -19,22 +20,24 @@ use crate::write::batch::{ID_LIMIT_BYTES, Part};
 #[derive(Debug)]
 pub(crate) struct Commit {
     pub(crate) head: SegmentFile,
-    /// Groups of segments without room. Nothing of them is written, and nothing after them is
-    /// taken, until a retry succeeds.
+    /// Groups whose segment could not be allocated. Until a retry succeeds, the committer writes
+    /// none of them, and takes no newer entries.
     pub(crate) held: VecDeque<Part>,
-    /// When to retry, in milliseconds of the log's time, if no segment becomes free before.
+    /// The time of the next retry, in milliseconds of the log's time. If a segment becomes free,
+    /// the committer retries earlier.
     pub(crate) retry_ms: u64,
-    /// Where the newest group ends, and its checksum: the chain.
+    /// The end of the newest group. The next group repeats it: this is the chain.
     pub(crate) previous_end: Position,
+    /// The checksum of the newest group. The next group repeats it, too.
     pub(crate) previous_crc: u32,
     pub(crate) time_ms: u64,
-    /// When the oldest entries that are written but not synced were written.
+    /// The time when the oldest unsynced entries were written.
     pub(crate) unsynced_since_ms: Option<u64>,
-    /// A requested sync time, whatever the log's own policy says.
+    /// The time of a requested sync. It applies with any sync setting of the log.
     pub(crate) sync_by_ms: Option<u64>,
     pub(crate) synced_ms: u64,
-    /// A group that reports the newest sync as `durable` is written, or the log has no room for
-    /// one.
+    /// True if a written group reports the newest sync as `durable`, or if the log has no room for
+    /// such a group.
     pub(crate) marked: bool,
 }
 
@@ -47,8 +50,9 @@ impl Commit {
 }
 
 impl Log {
-    /// Writes waiting entries, syncs if requested, and publishes. If nothing waits, writes a mark,
-    /// or makes a due sync. The loop body of the committer thread; a simulator calls it directly.
+    /// Writes waiting entries, makes a sync if one is due, and publishes the new positions. If
+    /// nothing waits, writes a mark when one is due. The committer thread calls this in a loop; a
+    /// simulator calls it directly.
     pub fn commit_step(&self, now_ms: u64) -> Result<Committed, Failure> {
         let mut commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
         self.step(&mut commit, now_ms, false).map_err(|failure| self.fail(failure))
@@ -67,15 +71,16 @@ impl Log {
             let mark = commit.mark_due().is_some_and(|due_ms| due_ms <= now_ms);
             commit.time_ms = commit.time_ms.max(open.time_ms).max(now_ms);
             commit.held.extend(open.take(mark));
-            // The segment may have no room for a mark. It is not retried, because that would never
-            // end.
+            // The segment may have no room for a mark. Then the mark is not retried, because the
+            // retries would never end.
             commit.marked |= mark && commit.held.is_empty();
             drop(open);
             self.write_held(commit, now_ms, sync)?;
         }
         let mut done = Committed { wrote: commit.previous_end > end, synced: false };
         if done.wrote {
-            // Under `Always`, only few replies can be sent yet.
+            // Under `Always`, most replies wait for the sync. Only requested positions need a
+            // notification now.
             let is_awaited = self.positions.note_written(commit.previous_end.0);
             if self.sync != Sync::Always || is_awaited {
                 self.progress();
@@ -93,8 +98,8 @@ impl Log {
         Ok(done)
     }
 
-    /// Writes the taken groups. If there is no room for a segment, the rest is held. This is a
-    /// failure only if it must be written now.
+    /// Writes the groups that were taken from the open batch. If there is no room for a segment,
+    /// holds the remaining groups. With `now`, a lack of room is a failure.
     fn write_held(&self, commit: &mut Commit, now_ms: u64, now: bool) -> Result<(), Failure> {
         while let Some(part) = commit.held.pop_front() {
             if part.segment == commit.head.number || self.rotate(commit, &part, now_ms, now)? {
@@ -128,7 +133,8 @@ impl Log {
             return Ok(false);
         }
         if !was_held {
-            // Only the last segment may ever be torn.
+            // Sync this segment before the next one is used: recovery accepts a torn write only in
+            // the last segment.
             self.sync_head(commit, now_ms)?;
         }
         let head = self.segments.take(part.segment, part.segment_size, |publish| {
@@ -152,14 +158,15 @@ impl Log {
         Ok(true)
     }
 
-    /// Wakes the helper on a shortage, because it may sleep without a limit.
+    /// If space is short, wakes the helper. Otherwise the helper could sleep without a time limit
+    /// and never retry.
     fn wake_helper_if_short(&self) {
         if self.segments.is_short() {
             self.helper.wake();
         }
     }
 
-    /// Writes one group of the head.
+    /// Writes one group into the head segment.
     fn write(&self, commit: &mut Commit, mut part: Part, now_ms: u64) -> Result<(), Failure> {
         let position = Position::new(part.segment, part.start);
         assert!(position >= commit.previous_end, "groups follow each other");
@@ -195,7 +202,7 @@ impl Log {
         Ok(())
     }
 
-    /// Syncs the head; all that was written is durable then.
+    /// Syncs the head segment. After that, everything written is durable.
     fn sync_head(&self, commit: &mut Commit, now_ms: u64) -> Result<(), Failure> {
         let file = &commit.head.file;
         file.sync_data()
@@ -221,8 +228,8 @@ impl Log {
         [due_ms, commit.sync_by_ms].into_iter().flatten().min()
     }
 
-    /// When `commit_step` has something to do next, in milliseconds of the log's time. 0: at once.
-    /// `None`: not before something is appended.
+    /// The time when `commit_step` must be called next, in milliseconds of the log's time. 0: at
+    /// once. `None`: only after the next append.
     pub fn next_step_ms(&self) -> Option<u64> {
         let commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
         if !commit.held.is_empty() {
@@ -232,7 +239,7 @@ impl Log {
             let open = self.open_batch();
             (open.has_entries(), open.lazy.since_ms())
         };
-        // A request after the step's check is handled by another step.
+        // A request that came after the step's own check needs another step.
         if entries || self.positions.wants_sync() {
             return Some(0);
         }
@@ -247,7 +254,7 @@ impl Log {
         Ok(())
     }
 
-    /// One step of it. Returns whether there may be more to do at once.
+    /// Does one step of `prepare_step`. Returns true if there may be more to do at once.
     pub(crate) fn prepare_once(&self) -> Result<bool, Failure> {
         if let Some(failure) = self.failure() {
             return Err(failure);
@@ -257,8 +264,8 @@ impl Log {
         prepared.map_err(|failure| self.fail(failure))
     }
 
-    /// How much of the head is left before clients are held back ([`Log::lags`]), in thousandths. The
-    /// next segment must be ready by then.
+    /// The part of the head that clients can still fill before they are held back ([`Log::lags`]),
+    /// in thousandths. The next segment must be ready by then.
     fn head_left(&self) -> u64 {
         let open = self.open_batch();
         if open.claimed_bytes + open.claimed_big_bytes > 0 {
@@ -297,8 +304,8 @@ impl Log {
         self.segments.is_short() || self.segments.is_stuck()
     }
 
-    /// The reserve, and one more segment when the head is half full. So the reserve is complete
-    /// after the rotation.
+    /// The bytes to have allocated beyond the head: the reserve, and one more segment when the head
+    /// is half full. So the reserve is still complete after the next rotation.
     fn ahead_wanted(&self) -> u64 {
         let open = self.open_batch();
         let segment = self.segments.segment_bytes;

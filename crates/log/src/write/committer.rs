@@ -1,5 +1,6 @@
-//! The two threads of a log: one writes and syncs, the other prepares and frees segments. So
-//! zero-filling delays a commit only if the next segment is needed before it is ready.
+//! The two threads of a log. One writes and syncs; the other prepares and frees segments. So
+//! filling a file with zeros delays a commit only if the commit needs the next segment before it is
+//! ready.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,9 +10,9 @@ use std::time::Duration;
 use crate::log::{Log, OnProgress};
 use crate::settings::RETRY_FULL_MS;
 
-/// How often a full disk is tried again.
+/// The time between two retries on a full disk.
 const RETRY_FULL: Duration = Duration::from_millis(RETRY_FULL_MS);
-/// No sleep is longer, so that a clock that stood still is noticed.
+/// The longest sleep. If the clock stood still, the thread checks it again after this time.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// The clock of the caller: milliseconds of the log's time, which never goes back.
@@ -26,14 +27,15 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// Starts both threads. `on_progress` is called from them after each change of `written`, `durable` or
-    /// `failure`, with no lock held that an appender needs; it must be quick.
+    /// Starts both threads. They call `on_progress` after each change of `written`, `durable` or
+    /// `failure`. At that time they hold no lock that an appender needs. `on_progress` must be
+    /// quick.
     pub fn spawn(
         log: Arc<Log>,
         clock: Clock,
         on_progress: OnProgress,
     ) -> std::io::Result<Committer> {
-        // One committer per log: a second one keeps the first one's listener.
+        // A log has one committer. A second one would keep the listener of the first one.
         let _ = log.on_progress.set(on_progress);
         log.segments.set_stopping(false);
         let stop = Arc::new(AtomicBool::new(false));
@@ -80,7 +82,7 @@ fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
     loop {
         let stopping = stop.load(Ordering::SeqCst);
         if log.commit_step(clock()).is_err() || stopping {
-            // After a failure nothing more is written; the owner knows.
+            // After a failure the log writes nothing more. The owner already knows the failure.
             return;
         }
         log.committer.sleep(stop, || {

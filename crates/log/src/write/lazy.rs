@@ -1,5 +1,5 @@
-//! Counters that no reply waits for: kept until the next group, dropped if the job is finished
-//! before.
+//! Counters that no reply waits for. The log keeps them until the next group, and drops them if the
+//! job is finished before.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::types::Slot;
 
-/// No client chooses slots, so a multiplication spreads them well enough.
+/// A hasher for slots. Clients cannot choose slots, so a multiplication spreads them well enough.
 #[derive(Debug, Default)]
 pub(crate) struct SlotHasher(u64);
 
@@ -42,7 +42,7 @@ pub(crate) struct LazyCounts {
     /// `None`: the counters were dropped.
     items: Vec<Option<(Slot, Range<usize>)>>,
     bytes: Vec<u8>,
-    /// When the oldest came, in milliseconds of the log's time.
+    /// The time when the oldest counters came, in milliseconds of the log's time.
     since_ms: u64,
 }
 
@@ -77,7 +77,8 @@ impl LazyCounts {
         }
     }
 
-    /// Drops the counters of a slot that has ended, or whose whole meta came.
+    /// Drops the counters of a slot. The slot has ended, or the log got its whole meta, which
+    /// includes counters.
     pub(crate) fn remove(&mut self, slot: Slot) {
         if !self.places.is_empty()
             && let Some(place) = self.places.remove(&slot)

@@ -1,7 +1,7 @@
-//! How far the log is written and durable, and how far it is requested to be.
+//! The written and the durable position of the log, and the positions that other threads request.
 //!
-//! Only the committer moves the first two. Others make requests and wake it. Or they register for
-//! notifications first, then read the positions.
+//! Only the committer moves the written and the durable position. Another thread makes a request
+//! and wakes the committer. Or it first registers for a notification, and then reads the positions.
 
 use super::primitives::{AtomicU64, Ordering, fence};
 
@@ -10,9 +10,9 @@ use super::primitives::{AtomicU64, Ordering, fence};
 pub(crate) struct Positions {
     written: AtomicU64,
     durable: AtomicU64,
-    /// The highest position requested to be durable, whatever the log's own setting says.
+    /// The highest position that must become durable by request, with any sync setting of the log.
     wanted_durable: AtomicU64,
-    /// The highest position requested to be written.
+    /// The highest position for which a notification is requested when it is written.
     wanted_written: AtomicU64,
     /// The requested time of a sync, in milliseconds of the log's time.
     wanted_sync_by_ms: AtomicU64,
@@ -37,13 +37,14 @@ impl Positions {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Notes that everything up to here is written. Returns whether a newly written position was
-    /// requested.
+    /// Notes that everything up to here is written. Returns true if a requested position was not
+    /// written before.
     pub(crate) fn note_written(&self, end: u64) -> bool {
         let before = self.written.load(Ordering::Relaxed);
         self.written.store(end, Ordering::Release);
-        // A requester first makes the request, then reads the position here. So one of the two sees
-        // the other.
+        // The requesting thread first stores its request, then reads the written position. This
+        // thread first stores the written position, then reads the request. So at least one of the
+        // two sees the other's store.
         fence(Ordering::SeqCst);
         self.wanted_written.load(Ordering::Relaxed) > before
     }
@@ -59,19 +60,20 @@ impl Positions {
         self.wanted_durable.fetch_max(position, Ordering::Release);
     }
 
-    /// Whether more is requested to be durable than is.
+    /// Whether the log is not yet durable up to the requested position.
     pub(crate) fn wants_durable(&self) -> bool {
         self.wanted_durable.load(Ordering::Acquire) > self.durable.load(Ordering::Relaxed)
     }
 
-    /// Requests that this is written. The caller must read the position after this.
+    /// Requests a notification when this is written. The caller must read the written position
+    /// after this call.
     pub(crate) fn want_written(&self, position: u64) {
         self.wanted_written.fetch_max(position, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
-    /// Requests a sync of everything appended so far by this time. The caller must wake the
-    /// committer.
+    /// Requests that everything appended so far is synced no later than this time. The caller must
+    /// wake the committer.
     pub(crate) fn want_sync_by(&self, at_ms: u64) {
         self.wanted_sync_by_ms.fetch_min(at_ms, Ordering::Release);
     }

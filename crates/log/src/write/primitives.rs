@@ -1,5 +1,5 @@
-//! Primitives shared between threads. `crates/interleavings` compiles the files that use only
-//! these, with a model checker's versions.
+//! Primitives for threads. Some files use no others. `crates/interleavings` compiles these files
+//! with the primitives of a model checker.
 
 pub(crate) use std::sync::Mutex;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};

@@ -1,8 +1,8 @@
 //! A thread that sleeps when there is no work, and can be woken cheaply.
 //!
-//! A producer first changes the work that the sleeper checks, then checks whether it sleeps. The
-//! sleeper first announces its sleep, then checks for work. A fence between the two steps, on both
-//! sides, makes one see the other.
+//! A producer first adds work, then checks whether the sleeper sleeps. The sleeper first announces
+//! its sleep, then checks for work. Both have a fence between their two steps. So the producer sees
+//! the sleep, or the sleeper sees the work.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -23,7 +23,8 @@ impl Default for Sleeper {
 }
 
 impl Sleeper {
-    /// Registers this thread as the sleeper. Before that, no other thread can wake it or has to.
+    /// Registers this thread as the sleeper. Before that, other threads cannot wake it, and need
+    /// not.
     pub(crate) fn register(&self) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         *thread = Some(current());
@@ -50,8 +51,8 @@ impl Sleeper {
         }
     }
 
-    /// Sleeps unless `busy` finds work; `busy` is called after the sleep is announced. It returns
-    /// the longest sleep, or `None` if there is work.
+    /// Announces the sleep, then calls `busy`, which returns `None` if there is work. Otherwise
+    /// sleeps for at most the returned time.
     pub(crate) fn sleep(&self, stop: &AtomicBool, busy: impl FnOnce() -> Option<Duration>) {
         self.asleep.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);

@@ -189,7 +189,7 @@ pub struct World {
     next_id: u64,
     /// One more than the highest id that left the process.
     pub ids_spent: u64,
-    /// Largest body dealt.
+    /// The length of the largest body in bytes.
     pub body_bytes_max: u64,
     /// The number of jobs to aim for.
     pub jobs_aim: usize,
@@ -344,7 +344,7 @@ impl World {
         }
     }
 
-    /// The job that came last goes first.
+    /// Finishes the newest job.
     pub fn finish_newest(&mut self) {
         let Some(&id) = self.state.jobs.keys().next_back() else { return };
         let slot = self.places.remove(&id).unwrap();
