@@ -10,8 +10,8 @@
 /// unused space.
 pub(crate) const LIST_ENTRY_BYTES: u64 = 26;
 
-/// The bytes that the allocator hands out for a request of this many bytes. Its sizes are 16 bytes
-/// apart up to 128. Above that, each doubling has four sizes.
+/// The bytes that the allocator hands out for a request of this many bytes. Up to 128 bytes, the
+/// allocator's sizes are 16 bytes apart. Above that, each doubling has four sizes.
 pub fn allocated_bytes(bytes: usize) -> u64 {
     // The step between sizes is a quarter of the next lower power of two, but at least 16.
     let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);

@@ -28,7 +28,7 @@ impl ChoreLine {
         self.line.iter()
     }
 
-    /// A chore that has begun continues behind all others.
+    /// Adds a chore behind all others, even one that has begun.
     pub(crate) fn push(&mut self, chore: Chore) {
         self.line.push_back(chore);
     }
@@ -77,7 +77,7 @@ pub(crate) struct ReturnHeld {
     pub(crate) queue: QueueId,
     /// The jobs of all queues with a higher number go back, too.
     pub(crate) all_behind: bool,
-    /// Only the jobs that were handed out before this lease.
+    /// Only jobs that were handed out before this lease go back.
     pub(crate) before: LeaseId,
 }
 

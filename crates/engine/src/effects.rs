@@ -4,10 +4,10 @@ use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
 use crate::jobs::Body;
 use crate::policy::QueueSync;
 
-/// A fact that must last. The caller must process the records of a request in their order, and
-/// before the next request: a record names a place in the engine, where the caller reads the facts
-/// that it writes. A record has the job's number, too, because the job can end later in the same
-/// request, and another job can get its place.
+/// A fact that must last. The caller must process the records of a request in order, and before the
+/// next request: a record names a place in the engine, and the caller reads the job's facts there.
+/// A record also has the job's number. The job can end later in the same request, and another job
+/// can get its place.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Record {
     /// A new job: all of [`crate::Engine::facts`] and its body.
@@ -17,8 +17,8 @@ pub enum Record {
     /// A job's facts changed (given back, buried, kicked, or taken while it was set aside).
     Update(JobSlot, JobId),
     /// A job moved behind all others of its priority because its holder lost it. No client asked
-    /// for this, so no client can be refused: if the log has no room for all facts, the counters
-    /// are enough.
+    /// for this, so there is no request to refuse. If the log has no room for all facts, the
+    /// counters are enough.
     Moved(JobSlot, JobId),
     /// A job moved from this queue to another one, because the policy of this queue asked for it.
     /// As for `Moved`, the counters are enough if the log has no room.

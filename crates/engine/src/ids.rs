@@ -22,7 +22,7 @@ number! {
     JobId(u64)
 }
 number! {
-    /// A connection, or another user of the engine. The same number comes again after 2^32 other
+    /// A connection, or another user of the engine. A number is used again after 2^32 other
     /// sessions at the earliest.
     SessionId(u64)
 }
@@ -32,8 +32,8 @@ number! {
     QueueId(u32)
 }
 number! {
-    /// The place of a job in the engine's table. Valid while the job exists. Then another job can
-    /// get it.
+    /// The place of a job in the engine's table. Valid while the job exists. Afterwards another job
+    /// can get it.
     JobSlot(u32)
 }
 number! {

@@ -208,7 +208,7 @@ impl Jobs {
         self.recharge(slot);
     }
 
-    /// Gives a job that is about to be buried the last place among the buried.
+    /// Gives the last place among the buried jobs to a job that is about to be buried.
     pub(crate) fn deal_buried_order(&mut self, slot: JobSlot) {
         let order = self.next_buried;
         self.next_buried += 1;

@@ -41,8 +41,8 @@ pub const PUT_ENDS_MAX: usize = 2;
 /// time and room in proportion to them.
 pub const CHILDREN_MAX: usize = 256;
 
-/// Maximum bytes of the names of such children of one parent. The log writes the names with the
-/// put.
+/// Maximum bytes of the names of all these children of one parent. The log writes the names with
+/// the put.
 pub const CHILD_NAMES_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum number of names, equal apart from the case of letters, that one case-insensitive look-up

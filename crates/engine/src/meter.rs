@@ -9,8 +9,9 @@
 //! The meter serves two callers. The owner of a connection begins a *slice* for a piece of input,
 //! an event or the end of a session, and begins no further request when the slice is spent. A
 //! *request* that can be divided, and a step of a chore, each have their own slice: so their
-//! immediate result does not depend on earlier requests. Therefore a slice of the owner is never
-//! longer than two slices plus one indivisible step: see [`crate::limits::INDIVISIBLE_UNITS_MAX`].
+//! immediate result does not depend on earlier requests. Therefore the owner's slice can be longer
+//! than one slice of units, but never longer than two plus one indivisible step: see
+//! [`crate::limits::INDIVISIBLE_UNITS_MAX`].
 
 use std::cell::Cell;
 
@@ -20,7 +21,8 @@ const JOB_UNITS: u32 = 4;
 /// Counts units of work. See the module.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// Units since the engine was made. (A cell, because reading is work, too.)
+    /// Units since the engine was made. (It is a cell, because requests that change nothing count
+    /// units, too.)
     done: Cell<u64>,
     /// `None` before the first slice: the restore at a start belongs to no slice.
     slice_began: Option<u64>,
@@ -73,9 +75,9 @@ impl Meter {
         self.done() >= self.request_end
     }
 
-    /// Maximum number of jobs in one step of a chore. Few jobs cost more than `JOB_UNITS` units, so
-    /// the end of a step does not depend on what else the jobs cost. If they do cost more, the
-    /// meter ends the step.
+    /// Maximum number of jobs in one step of a chore. Few jobs cost more than `JOB_UNITS` units. So
+    /// this number usually ends a step, whatever its jobs cost. If the jobs do cost more, the meter
+    /// ends the step.
     pub(crate) fn step_jobs(&self) -> u32 {
         (self.slice_units / JOB_UNITS).max(1)
     }

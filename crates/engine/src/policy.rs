@@ -70,13 +70,13 @@ pub enum WhenFull {
 /// How durable a put is when it is acknowledged.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum QueueSync {
-    /// On stable storage.
+    /// The put is on stable storage.
     Always,
-    /// In the kernel, and on stable storage at most this many milliseconds later.
+    /// The put is in the kernel, and on stable storage at most this many milliseconds later.
     Every(u64),
-    /// In the kernel.
+    /// The put is in the kernel.
     Never,
-    /// In memory only: such jobs end with the process.
+    /// The put is in memory only: such jobs end with the process.
     Memory,
 }
 
@@ -227,8 +227,8 @@ impl Setting {
         }
     }
 
-    /// Whether a child inherits this from its parent. A setting that directs the parent's puts is
-    /// not inherited: otherwise each child would send these puts there once more.
+    /// Whether a child inherits this from its parent. A child does not inherit a setting that sends
+    /// the parent's puts to other queues. Otherwise each child would send these puts there again.
     fn is_inherited(&self) -> bool {
         !matches!(self, Setting::FanoutOnly(_) | Setting::Alias(_) | Setting::CopyTo(_))
     }
@@ -287,7 +287,8 @@ impl Rules {
         self.0.iter().flat_map(|rule| &rule.patterns).filter_map(Pattern::literal)
     }
 
-    /// The settings of the rules for a name. The last one with a key wins.
+    /// The settings that the rules have for a name. If several have the same key, the last one
+    /// wins.
     fn asked<'a>(
         &'a self,
         name: &'a [u8],

@@ -175,8 +175,8 @@ impl Queues {
         alike
     }
 
-    /// The place of a queue in the index for [`Queues::in_any_case`]. A name without capital letters has
-    /// none: it is found by its own hash.
+    /// The place of a queue in the index for [`Queues::in_any_case`]. A name without capital
+    /// letters has none: its own hash finds it.
     fn cased_place(&self, name: &[u8], age_rank: u64) -> Option<(u64, u64)> {
         let is_cased = name.iter().any(u8::is_ascii_uppercase);
         is_cased.then(|| (self.hash.of(&name.to_ascii_lowercase()), age_rank))
@@ -300,8 +300,8 @@ impl Queues {
         self.unlogged_children.pop_if(|last| *last == id);
     }
 
-    /// Takes the list of queues that became children, or were kept, since the last call, and that
-    /// the log must learn of.
+    /// Takes the list of queues that became children, or were kept, since the last call. The caller
+    /// must record them for the log.
     pub(crate) fn take_unlogged_children(&mut self) -> Vec<QueueId> {
         std::mem::take(&mut self.unlogged_children)
     }

@@ -2,7 +2,7 @@
 
 use crate::ids::Millis;
 
-/// What the server lets its clients do, from the least to the most strict.
+/// The rights of clients, from the least to the most strict status.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Ord, PartialOrd)]
 #[repr(u8)]
 pub enum Status {
@@ -34,8 +34,8 @@ pub(crate) struct ServerStatus {
     in_force: Status,
     /// When `requested` comes into force, if it is not in force yet.
     changes_at: Option<Millis>,
-    /// Queues of this age rank and younger ones refuse reads. They are no queues, all queues, or,
-    /// after reads were allowed again, the queues that the walk has not visited yet.
+    /// Queues of this age rank and younger ones refuse reads. These are no queues, or all queues.
+    /// After reads were allowed again, they are the queues that the walk has not visited yet.
     blocked_from: u64,
 }
 
@@ -89,7 +89,7 @@ impl ServerStatus {
         &mut self.changes_at
     }
 
-    /// Puts the requested status in force. Queues that refused reads do so until
+    /// Puts the requested status in force. Queues that refused reads continue to refuse them until
     /// [`ServerStatus::unblock`].
     pub(crate) fn enforce(&mut self) {
         self.in_force = self.requested;

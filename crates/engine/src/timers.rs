@@ -8,8 +8,8 @@ use crate::collections::Ordered;
 use crate::ids::Millis;
 
 /// The owner of a timer. A queue or session has at most one timer, at or before its next change. If
-/// the change moves to a later moment, the timer stays: then the engine looks at the owner once in
-/// vain.
+/// the change moves to a later moment, the timer stays. Then the engine looks at the owner once
+/// without need.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub(crate) enum TimerKey {
     /// The place of a queue.

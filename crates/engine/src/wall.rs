@@ -75,13 +75,13 @@ impl WallClock {
         self.rescheduling.and_then(|rescheduling| rescheduling.timer)
     }
 
-    /// The time that the wall clock shows at this moment, by the present distance of the two
+    /// The time that the wall clock shows at this moment, by the current difference between the two
     /// clocks.
     pub(crate) fn at(&self, moment: Millis) -> Millis {
         Millis(moment.0.saturating_add_signed(self.ahead_ms))
     }
 
-    /// The moment of `when`, by the present distance of the two clocks.
+    /// The moment of `when`, by the current difference between the two clocks.
     pub(crate) fn moment_of(&self, when: When) -> Millis {
         match when {
             When::At(moment) => moment,

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Err(error) if error.is::<clap::Error>() => {
             error.downcast::<clap::Error>().expect("it was seen above").exit()
         }
-        // The reader of our output has seen enough, such as `head`.
+        // The reader of our output, such as `head`, has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("lineshaft: {error:#}");
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line. Called by the name `kestrel`, the program runs that subcommand.
+/// The command line. If the program is called by the name `kestrel`, it runs that subcommand.
 fn arguments() -> Vec<OsString> {
     let given: Vec<OsString> = std::env::args_os().collect();
     let name = given.first().and_then(|program| Path::new(program).file_name());
@@ -79,7 +79,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Only for our own output: a broken connection has an error of the client around it.
+/// True only for our own output: a broken connection is inside an error of the client.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -29,7 +29,7 @@ pub enum ServeError {
          to another address, or to \"off\" (lineshaft serve --{} off)", protocol.replace('_', "-")
     )]
     ListenerInUse {
-        /// Where.
+        /// The address.
         address: ListenAddress,
         /// The name of its protocol.
         protocol: &'static str,
@@ -43,7 +43,7 @@ pub enum ServeError {
     /// Listening failed in another way.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: ListenAddress,
         /// The system's error.
         source: io::Error,

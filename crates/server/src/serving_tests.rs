@@ -37,7 +37,7 @@ pub(crate) struct Serving {
     pub(crate) address: ListenAddress,
     pub(crate) broker: Broker,
     clock: Clock,
-    /// Of a plan with TLS.
+    /// The certificates, if the plan has TLS.
     pub(crate) certificates: Option<Arc<Certificates>>,
     limits: Arc<LiveLimits>,
     inboxes: Vec<Arc<Inbox>>,
@@ -336,7 +336,7 @@ fn a_job_is_due_on_time_although_the_machine_has_slept() {
     producer.expect("INSERTED 1\r\n");
     let reason = "the threads have looked after their connections: only the job's timer is left";
     wait::let_pass(Duration::from_millis(2500), reason);
-    // A second is left then.
+    // After this sleep, one second of the delay is left.
     serving.sleep_for(Duration::from_millis(3_600_000 - 3500));
     waiter.expect("RESERVED 1 1\r\nx\r\n");
 }
@@ -350,8 +350,8 @@ fn timers_run_while_all_connections_are_idle() {
     holder.expect("INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");
     waiter.send("reserve\r\n");
     waiter.expect("RESERVED 1 1\r\nx\r\n");
-    // The server's clock counts whole milliseconds, so one less. How late the job comes depends on
-    // the machine.
+    // The server's clock counts whole milliseconds, so the wait can be one millisecond shorter. How
+    // late the job comes depends on the machine.
     let waited = started.elapsed();
     assert!(waited >= Duration::from_millis(999), "{waited:?}");
 }
@@ -427,7 +427,7 @@ fn a_reader_that_takes_nothing_is_cut_off_and_delays_no_other_client() {
 fn a_reader_that_is_too_far_behind_is_cut_off_sooner() {
     let serving = limits(|limits| {
         limits.unsent_bytes = 100_000;
-        // One largest body is allowed beyond the limit.
+        // Beyond the limit, the server allows one body of the largest size.
         limits.gearman_packet_bytes = 8192;
         limits.kestrel_item_bytes = 8192;
     })
@@ -466,7 +466,7 @@ fn of_many_slow_readers_one_is_cut_off() {
 fn the_sender_of_the_largest_unfinished_command_is_cut_off() {
     let serving = limits(|limits| {
         limits.unfinished_bytes = 0;
-        // One unfinished body is always allowed.
+        // The server always allows one unfinished body.
         limits.gearman_packet_bytes = 8192;
         limits.kestrel_item_bytes = 8192;
     })
@@ -502,7 +502,7 @@ fn commands_that_were_held_back_behind_long_replies_are_all_answered() {
             client.send(format!("watch {number:0>150}\r\n"));
             client.expect(format!("WATCHING {}\r\n", number + 2));
         }
-        // Some megabytes of replies to one piece of input, which takes more than one check of the
+        // One piece of input causes some megabytes of replies, and takes more than one check of the
         // limits.
         let lists = "list-tubes-watched\r\n".repeat(195);
         if ends_while_waiting {
@@ -587,8 +587,8 @@ fn a_failed_log_ends_the_threads_without_a_false_reply() {
     let mut client = serving.client();
     client.send(put(b"x"));
     client.expect("INSERTED 1\r\n");
-    // Each call from now on fails, and not only the next one: that may prepare a segment, and is
-    // retried.
+    // Every call fails from now on. If only the next one failed, it could be a call that prepares a
+    // segment, which the log retries.
     disk.crash();
     client.send(put(b"y"));
     client.expect_end();

@@ -137,7 +137,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let Setup { config, mut listeners, messages, sources, hangup, drain } = setup;
     let runtime = runtime()?;
     let _inside = runtime.enter();
-    // Before anything slow, because an operator does not know the progress of the start.
+    // This comes before anything slow, because an operator who sends a signal does not know the
+    // progress of the start.
     let signals = EarlySignals::new(hangup).map_err(failed("watch for signals"))?;
     let certificates = load_certificates(&config, &listeners)?;
     let descriptors = raise_descriptors();
@@ -194,7 +195,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         spawn_web(Some(overview), overview_places, &names, connections_max, &broker)?,
         spawn_web(admin, admin_places, &names, connections_max, &broker)?,
     ];
-    // Before anybody can know that the server is ready: the next signal may stop it.
+    // This comes before anybody can know that the server is ready: the next signal may stop it.
     let signals = signals.complete().map_err(failed("watch for signals"))?;
     let _listen_file = write_listen_file(&config.data, &listening);
     let memory_bytes = limits.memory_bytes();
@@ -213,7 +214,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         has_log: config.data.sync != Durability::Memory,
     };
     runtime.spawn(control.run(signals));
-    // Its rounds are bounded, and see all sockets at once.
+    // The I/O thread needs no limit of the runtime: its rounds are bounded, and see all sockets at
+    // once.
     let ended = runtime.block_on(unconstrained(first.run()));
     // Nothing must use the broker after its end.
     drop(web);
@@ -295,8 +297,8 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
     let settings =
         log::Settings { segment_bytes: data.segment_bytes, bytes_max: data.bytes_max, sync };
     // The log's threads need a clock before the log says at which time a clock must start. They
-    // move their clock in the same way as this code does, so all use one clock. Otherwise a sync
-    // that is due at a time of the broker could wait for a clock that was set back.
+    // move their clock by the same step as this code, so all clocks agree. Otherwise a sync that is
+    // due at a time of the broker's clock could wait for a clock that is behind it.
     let early = Clock::start();
     let options = Options {
         disk: Arc::new(disk),
@@ -311,14 +313,14 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
 }
 
 fn engine_setup() -> EngineSetup {
-    // The standard library takes its keys from system randomness.
+    // The standard library takes the keys of its hashers from system randomness.
     EngineSetup { hash_seed: RandomState::new().hash_one(0), ..EngineSetup::default() }
 }
 
 fn prepare_engine(config: &Config, turn: &mut Turn<'_>) {
     turn.set_wake_max(config.gearman.worker_wakeup);
     turn.set_attempts_max(config.gearman.job_retries.into());
-    // No reply depends on it.
+    // No reply depends on the result.
     let _ = turn.set_policies(config.policies.clone());
 }
 

@@ -1,11 +1,11 @@
 //! Prefetch: asks the processor for memory before the program needs it.
 //!
 //! With thousands of queues in use, the memory that a put touches in its queue is in no cache. Each
-//! access costs a tenth of a microsecond, but a pipelined put takes only half a microsecond.
-//! Prefetched at once, the accesses overlap.
+//! access costs a tenth of a microsecond, but a pipelined put takes only half a microsecond. If the
+//! program prefetches them together, the accesses overlap.
 
-/// Prefetches the cache line at the beginning of `value`. Changes only when memory arrives. Does
-/// nothing on processors other than x86-64.
+/// Prefetches the cache line at the beginning of `value`. This changes only the time at which
+/// memory arrives. It does nothing on processors other than x86-64.
 #[inline]
 pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]

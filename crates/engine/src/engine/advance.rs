@@ -111,9 +111,9 @@ impl Engine {
         self.arm_session_behind(id);
     }
 
-    /// Ends a wait for an item whose time is over. The wait continues while expired jobs are still
-    /// in front: because the sweep continues in a later slice, because the sweep rests, or because
-    /// the queue serves its waiters in slices.
+    /// Ends the wait of a session for an item if the time of the wait is over. The wait continues
+    /// while the queue serves its waiters in slices. It also continues while expired jobs are still
+    /// in front, because their sweep rests or continues in a later slice.
     fn end_item_wait(&mut self, id: SessionId, effects: &mut Effects) {
         let now = self.now;
         let Some(Waiting::Item { until, queue, .. }) = self.sessions[id].waiting() else { return };

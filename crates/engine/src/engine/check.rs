@@ -234,7 +234,8 @@ impl Engine {
             }
             let has_work = |queue: QueueId| {
                 let queue = &self.queues[queue];
-                // An expired head wakes no sleeper. The job behind it does when the head goes.
+                // An expired head wakes no sleeper. The job behind it wakes sleepers when the head
+                // is gone.
                 self.head(queue).is_some()
                     && queue.pause().is_none()
                     && !self.has_unserved_waiters(queue)

@@ -1,8 +1,8 @@
 //! Expiry: a job expires at its own moment, or at the age that the queue's policy allows.
 //!
-//! The engine looks only at the head of a queue, on each request for the head and when its time
-//! comes (spec kestrel 3.2). An expired job behind a job that lives longer stays until it is the
-//! head.
+//! The engine looks only at the head of a queue, on each request for the head and when the head's
+//! time comes (spec kestrel 3.2). An expired job behind a job that lives longer stays until it is
+//! the head.
 
 use super::Engine;
 use crate::effects::{Effects, News, Record};
@@ -30,7 +30,8 @@ impl Engine {
         queue.extension().is_some() && queue.first_ready().is_some_and(|slot| self.is_expired(slot))
     }
 
-    /// When the head of a queue expires. If its sweep pauses until a later moment, that moment.
+    /// The moment at which the head of a queue expires. If the sweep of the queue rests until a
+    /// later moment, that later moment.
     pub(super) fn next_expiry(&self, queue: &Queue) -> Option<Millis> {
         let extension = queue.extension()?;
         let (_, slot) = queue.ready().first()?;
@@ -38,14 +39,15 @@ impl Engine {
         Some(Millis(last.0.saturating_add(1)).max(extension.sweep_rests_until))
     }
 
-    /// When the sweep of a queue continues, if it rests in front of an expired head.
+    /// The moment at which the sweep of a queue continues. `None`: it does not rest in front of an
+    /// expired head.
     pub(super) fn sweep_rest_ends(&self, queue: &Queue) -> Option<Millis> {
         let rest_ends = queue.extension()?.sweep_rests_until;
         (rest_ends > self.now && self.head_is_expired(queue)).then_some(rest_ends)
     }
 
     /// True if a ready job and a waiter face each other. This happens when an expired head was
-    /// removed in another way than by a sweep: only a sweep serves waiters.
+    /// removed, but not by a sweep: only a sweep serves waiters.
     pub(super) fn has_unserved_waiters(&self, queue: &Queue) -> bool {
         let is_awaited =
             !queue.waiters().is_empty() || self.wake_max == 0 && !queue.sleepers().is_empty();
@@ -63,9 +65,9 @@ impl Engine {
     }
 
     /// Ends up to `max` expired jobs at the head of a queue, and returns their number. The queue
-    /// must not vanish meanwhile. The sweep ends after one slice of work. But it always ends as
-    /// many jobs as a put may end, because the result of a put must not depend on the work for
-    /// other puts of the same request. If no expired job is left in front, waiting sessions get
+    /// must not vanish meanwhile. The sweep stops after one slice of work, but not before it has
+    /// ended as many expired jobs as a put may end: the result of a put must not depend on the work
+    /// for other puts of the same request. If no expired job is left in front, waiting sessions get
     /// their jobs before the session that asks.
     pub(super) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
         if !self.head_is_expired(&self.queues[id]) {
@@ -88,7 +90,7 @@ impl Engine {
         count
     }
 
-    /// The sweep has removed all expired jobs in front, from a queue that it held meanwhile.
+    /// Releases a queue that was held during a sweep, and serves the queue's waiters if it can.
     fn release_swept(&mut self, id: QueueId, effects: &mut Effects) {
         if !self.queues[id].is_paused() {
             // A session may have waited for the job behind them.
@@ -184,8 +186,8 @@ impl Engine {
         let job = &self.jobs[slot];
         let (from, was, share) = (job.queue(), job.kind(), job.counted());
         let body_bytes = job.body().len();
-        // If no client was promised that the job outlives the process, it does not outlive the
-        // process in the new queue either: nobody checked that the log has room for its body.
+        // If the job was not in the log, it does not enter the log in the new queue either: no
+        // request has checked that the log has room for its body.
         let kind = if was == JobKind::Logged { self.kind_in(to) } else { was };
         self.jobs.set_kind(slot, kind);
         self.jobs.set_queue(slot, to, self.now);

@@ -50,7 +50,7 @@ impl Engine {
     }
 
     /// The worker failed at a job that it holds. A job that was submitted for its outcome ends. A
-    /// job that another dialect put is buried, as its own workers would do.
+    /// job that another dialect put is buried, as the workers of that dialect would do.
     pub fn fail(
         &mut self,
         session: SessionId,

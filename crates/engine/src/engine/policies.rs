@@ -66,7 +66,7 @@ impl Engine {
     }
 
     /// Whether a client can refer to a queue of items of this name. It cannot if this would create
-    /// a child, and the parent already has the maximum number of children that clients can give it.
+    /// a child of a parent that already has as many children as clients can give it.
     pub fn admits_child(&self, name: &[u8]) -> bool {
         let Some(parent) = parent_of(name) else { return true };
         let Some(family) = self.queues.children(parent) else { return true };
@@ -82,8 +82,8 @@ impl Engine {
         count < CHILDREN_MAX && bytes <= CHILD_NAMES_BYTES_MAX
     }
 
-    /// Records the facts of queues that a request made in passing. The caller must call this after
-    /// each request.
+    /// Records the facts of queues that a request made or kept as a side effect. The caller must
+    /// call this after each request.
     pub fn note_children(&mut self, effects: &mut Effects) {
         for id in self.queues.take_unlogged_children() {
             if self.has_queue(id) && self.queues[id].is_kept() {

@@ -75,7 +75,7 @@ impl Engine {
         routed.refused.map_or(Ok(()), Err)
     }
 
-    /// Uses up a number without a job.
+    /// Skips a number: no job gets it.
     pub fn skip_id(&mut self) {
         self.jobs.deal_id();
     }
@@ -155,8 +155,8 @@ impl Engine {
         self.jobs.insert(job)
     }
 
-    /// Delivers or lists a new job, or delays it until it is due. An item that has already expired
-    /// and is the head is gone after this.
+    /// Delivers or lists a new job, or delays it until it is due. If a new item has already expired
+    /// and is the head of its queue, this call removes it.
     pub(super) fn list_new_job(&mut self, slot: JobSlot, effects: &mut Effects) {
         let job = &self.jobs[slot];
         match job.state() {

@@ -149,8 +149,9 @@ impl Engine {
         self.sessions[session].return_watched(watched);
     }
 
-    /// Takes a job for a worker, which is awake from now on. If the job is of another queue than
-    /// the one that the worker was woken for, other sleepers are woken for that queue instead.
+    /// Takes a job for a worker, which is awake from now on. A job of one queue may have woken the
+    /// worker. If the worker gets a job of another queue, other sleepers of the first queue are
+    /// woken instead.
     fn take_registered(
         &mut self,
         session: SessionId,
@@ -255,7 +256,7 @@ impl Engine {
         Take::Granted(handout)
     }
 
-    /// The end of the wait of a take that finds nothing. `None`: the take does not wait.
+    /// The moment at which a take that finds nothing stops waiting. `None`: the take does not wait.
     fn patience_ends(&self, patience: Patience) -> Option<Millis> {
         match patience {
             Patience::None | Patience::UntilSwept | Patience::Millis(0) => None,

@@ -11,7 +11,8 @@ use crate::bytes::{LIST_ENTRY_BYTES, allocated_bytes};
 const JOB_BYTES: u64 = size_of::<Job>() as u64 + LIST_ENTRY_BYTES + 5;
 /// The reference count in front of a body.
 const BODY_HEAD_BYTES: usize = size_of::<usize>();
-/// Entries in the table of keys and in the table of submitted jobs, as half-full nodes of a tree.
+/// Entries in the table of keys and in the table of submitted jobs, if the nodes of their trees are
+/// half full.
 const SUBMITTED_BYTES: u64 = 64;
 /// A time of the wall clock: an entry of a tree whose nodes are not full.
 pub(super) const WALL_TIME_BYTES: u64 = 32;

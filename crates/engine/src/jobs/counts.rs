@@ -2,10 +2,10 @@
 
 use super::facts::State;
 
-/// beanstalkd calls ready jobs with a priority below this urgent (spec beanstalkd 5.1).
+/// beanstalkd calls a ready job urgent if its priority is below this (spec beanstalkd 5.1).
 const URGENT_BELOW: u32 = 1024;
 
-/// Gearman calls jobs with a priority above this low.
+/// Gearman calls a job low if its priority is above this.
 const LOW_ABOVE: u32 = 1 << 31;
 
 /// Gearman's three priorities, as bands of the priorities of all dialects.

@@ -60,11 +60,11 @@ pub struct Counters {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(crate) enum JobKind {
-    /// As long as it has a watcher.
+    /// The job lives as long as it has a watcher.
     Watched,
-    /// Longer than the client that put it, but not longer than the process.
+    /// The job can outlive the client that put it, but not the process.
     Memory,
-    /// For ever, if the engine has a log.
+    /// The job lives for ever, if the engine has a log.
     Logged,
 }
 

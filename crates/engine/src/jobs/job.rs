@@ -208,7 +208,8 @@ impl Job {
         self.created.max(self.due)
     }
 
-    /// Whether the job can go by the wall clock. Most jobs cannot, and need no look at the table.
+    /// Whether the job can go by the wall clock. Most jobs cannot, so they need no look-up in the
+    /// table.
     pub(crate) fn may_go_by_wall(&self) -> bool {
         self.state == State::Delayed || self.expires().is_some()
     }
@@ -250,7 +251,7 @@ impl Job {
         self.outcome().is_some_and(|outcome| outcome.submitted)
     }
 
-    /// The job is still to be done, and is not in the log.
+    /// The job is not done yet, and is not in the log.
     pub(crate) fn is_unlogged(&self) -> bool {
         self.kind != JobKind::Logged && self.state != State::Buried
     }
@@ -329,7 +330,7 @@ impl Job {
         self.extension().lease = lease;
     }
 
-    /// Only for a leased job: a ready job would have to move in its queue.
+    /// The job must be leased: a ready job would have to move in its queue.
     pub(crate) fn set_priority(&mut self, priority: u32) {
         assert!(self.state == State::Leased, "only leased jobs change their priority");
         self.priority = priority;
@@ -409,7 +410,7 @@ mod tests {
     #[test]
     fn a_job_is_small() {
         assert_eq!(std::mem::size_of::<Job>(), 64);
-        // This is one of the allocator's sizes: one more byte costs 16.
+        // This is one of the allocator's sizes. One more byte would cost 16.
         assert_eq!(std::mem::size_of::<JobExtension>(), 96);
     }
 }

@@ -74,8 +74,8 @@ impl Keys {
         hash.into_iter().flat_map(move |hash| self.entries.range(range(hash))).map(|(.., id)| *id)
     }
 
-    /// The jobs of all queues whose key has the same hash as this one. None if the key stands for
-    /// the body.
+    /// The jobs of all queues whose key has the same hash as this one. There are none if the key
+    /// stands for the body.
     pub(super) fn with_key(&self, unique: &[u8]) -> impl Iterator<Item = JobId> {
         let hash = (unique != KEY_IS_BODY).then(|| self.hash.of(unique));
         let range =

@@ -167,7 +167,7 @@ impl<'a> Map<'a> {
         Map { onward: names.into_iter().map(|name| (name, rules.of(name))).collect() }
     }
 
-    /// The number of queues that these names reach. A queue counts once for each path to it. `way` is
+    /// The number of queues that these names reach. A queue counts once per path to it. `way` is
     /// the path so far.
     fn reach<'m>(
         &'m self,

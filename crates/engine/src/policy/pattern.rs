@@ -21,9 +21,9 @@ impl Pattern {
         (!has_wildcards).then_some(&self.0)
     }
 
-    /// Whether the pattern matches the whole name. Needs no memory, and at most as many steps as
-    /// the product of both lengths. If the part after a `*` does not match, only the last `*` must
-    /// take one more byte, because an earlier one could do no better.
+    /// Whether the pattern matches the whole name. Needs no memory, and takes at most as many steps
+    /// as the product of both lengths. If the part after a `*` does not match, only the last `*`
+    /// takes one more byte. An earlier `*` could not match better.
     pub fn matches(&self, name: &[u8]) -> bool {
         let pattern = &self.0;
         let (mut at, mut from) = (0, 0);

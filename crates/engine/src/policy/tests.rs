@@ -62,7 +62,7 @@ fn a_child_has_what_its_parent_has_and_its_own_over_it() {
     assert_eq!(of("q+fanout"), (Some(8), Some(500), Some(60_000), false));
     assert_eq!(of("q+other+more"), (Some(8), Some(500), Some(1), false));
     assert_eq!(of("x"), (Some(16), None, Some(1), false));
-    // A name with a `+` that is not a child's is like any other name.
+    // If a queue is not a child, its name is like any other, even with a `+`.
     let plain = rules.resolve(b"q+plain", None);
     assert_eq!((plain.jobs_max, plain.bytes_max), (None, Some(8)));
 }
@@ -121,7 +121,7 @@ fn circles_are_refused() {
     ] {
         assert!(refused(circle.clone()).contains("come back to it"), "{circle:?}");
     }
-    // The same queue by two ways is not a circle.
+    // Two paths to the same queue are not a circle.
     let diamond = vec![copy("a", &["b", "c"]), copy("b", &["d"]), copy("c", &["d"])];
     Rules(diamond).check().unwrap();
     Rules(vec![copy("*", &["audit"]), copy("audit", &[])]).check().unwrap();

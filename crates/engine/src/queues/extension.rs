@@ -1,7 +1,7 @@
 //! The optional parts of a queue: a policy, the mark of a queue of items, fan-out children.
 //!
 //! A queue gets its [`Extension`] when it first needs one, and keeps it until the queue vanishes. A
-//! plain queue has none of them, and costs one test.
+//! plain queue has none, so it costs one test.
 
 use crate::ids::Millis;
 use crate::policy::{Policy, parent_name};

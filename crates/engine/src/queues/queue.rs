@@ -59,14 +59,15 @@ pub(crate) enum PauseReason {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Queue {
-    /// When the engine looks at this queue next. Sometimes earlier than needed, but never later.
+    /// When the engine looks at this queue next. This is sometimes earlier than needed, but never
+    /// later.
     timer: Option<Millis>,
     name: SmallVec<[u8; 24]>,
     /// Sessions that put into this queue.
     users: u32,
     /// Sessions that take from this queue.
     watchers: u32,
-    /// The optional parts. A plain queue has none of them, and costs only this one test.
+    /// The optional parts. A plain queue has none, so it costs only this one test.
     extension: Option<Box<Extension>>,
 
     puts: u64,

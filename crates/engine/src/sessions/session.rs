@@ -6,8 +6,8 @@ use super::worker::Worker;
 use crate::collections::Ordered;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId};
 
-/// A waiting take learns this long before the deadline that a held job is close to it (spec
-/// beanstalkd 3, reserve).
+/// A waiting take gets "deadline soon" this long before the deadline of a held job (spec beanstalkd
+/// 3, reserve).
 const DEADLINE_MARGIN_MS: u64 = 1000;
 
 /// A deadline that never comes.
@@ -41,7 +41,8 @@ pub(crate) struct Session {
     watching: BTreeMap<JobId, u32>,
     worker: Option<Box<Worker>>,
     reader: Option<Box<Reader>>,
-    /// When the engine looks at this session next. Sometimes earlier than needed, but never later.
+    /// When the engine looks at this session next. This is sometimes earlier than needed, but never
+    /// later.
     timer: Option<Millis>,
 }
 
@@ -186,7 +187,7 @@ impl Session {
 
     // --- Held jobs ---
 
-    /// Makes the session name its held jobs by the numbers of their leases. Only while it holds
+    /// Makes the session name its held jobs by the numbers of their leases. The session must hold
     /// none.
     pub(crate) fn hold_by_lease(&mut self) {
         debug_assert!(self.leases.is_empty());
@@ -321,7 +322,7 @@ impl Session {
         self.worker.get_or_insert_default()
     }
 
-    /// What still needs work after the session has closed.
+    /// The parts of the session that need work after it has closed.
     pub(crate) fn into_closed(self) -> ClosedSession {
         ClosedSession { watching: self.watching, leases: self.leases, watched: self.watched }
     }

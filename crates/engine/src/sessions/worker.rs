@@ -1,5 +1,5 @@
-//! A worker: a session that registers for queues, asks for a job when it wants one, and sleeps until it
-//! is woken.
+//! A worker: a session that registers for queues, asks for a job when it wants one, and sleeps
+//! until a job wakes it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,14 +21,14 @@ pub(crate) struct Worker {
     woken_for: Option<QueueId>,
     /// The held jobs by queue, the newest hand-out of each queue first.
     held: BTreeSet<(QueueId, Reverse<LeaseId>, JobSlot)>,
-    /// The last job that the worker got, with its lease, until [`Worker::take_newest`]: from then
-    /// on that lease has no time limit.
+    /// The last job that the worker got, with its lease. [`Worker::take_newest`] takes it out when
+    /// the lease loses its time limit.
     newest: Option<(LeaseId, JobSlot)>,
     next_rank: i64,
     last_rank: i64,
 }
 
-/// Small, as [`Known`] is: a client can register for thousands of queues.
+/// It is small, like [`Known`], because a client can register for thousands of queues.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Registration {
     pub(crate) queue: QueueId,
@@ -196,7 +196,7 @@ impl Worker {
         self.held.range(first..).next().map(|(queue, _, slot)| (*queue, *slot))
     }
 
-    /// The last job that the worker got, unless this was called since.
+    /// Takes out the last job that the worker got. `None`: it was taken out before.
     pub(crate) fn take_newest(&mut self) -> Option<(LeaseId, JobSlot)> {
         self.newest.take()
     }

@@ -63,7 +63,8 @@ fn a_worker_that_cannot_do_one_thing_does_not_pay_for_all_that_it_holds() {
     assert_eq!(world.engine.totals().ready, 3);
     let cost = world.cost(|engine, fx| engine.unregister(worker, b"f", fx));
     assert!(cost <= SLICE + FEW, "{cost} for all the others");
-    // Without a full check of the invariants after each of hundreds of steps.
+    // This calls the engine directly: `World` would check all invariants after each of hundreds of
+    // steps.
     while world.engine.advance(&mut world.effects) {}
     world.engine.check_invariants();
     assert_eq!(world.engine.totals().leased, 0);

@@ -112,7 +112,7 @@ fn an_expiry_moves_with_the_wall_clock() {
 fn an_item_that_is_live_again_goes_to_a_waiter_behind_it() {
     let mut world = World::new();
     let reader = world.reader();
-    // More than one request ends, so that expired items still exist while the clock is set.
+    // One request cannot end this many items. So expired items still exist while the clock is set.
     let many = 3 * SLICE_UNITS;
     for _ in 0..many {
         world.add_for_wall("q", "1", Millis(START.0 + 10));

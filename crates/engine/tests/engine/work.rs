@@ -503,7 +503,8 @@ fn a_client_of_many_jobs_and_a_worker_that_cannot_do_them_leave_in_slices() {
     let ready = |world: &World| world.engine.totals().ready;
     assert!((jobs - slice..jobs).contains(&ready(&world)), "{}", ready(&world));
     assert!(world.act(Engine::advance));
-    // A watcher that has disconnected does not keep a job that ends before the watcher's turn.
+    // A watcher has disconnected, but its turn to be removed has not come. The job can end
+    // meanwhile.
     world.events();
     world.act(|e, fx| e.cancel(joined, fx)).expect("it waits");
     assert_eq!(world.events().last(), Some(&(other, format!("{joined}: Fail"))));
@@ -636,7 +637,7 @@ fn jobs_cross_between_dialects() {
     let mut world = World::new();
     let (client, tube_user) = (world.open(), world.open());
     let worker = world.worker(&["default"]);
-    // A job that a beanstalkd client put, and a worker does. A failed one is buried.
+    // A beanstalkd client puts the jobs, and a Gearman worker does them. A failed job is buried.
     let ids = [0, 1].map(|_| world.put(tube_user, 5, 0, 60));
     assert_eq!(world.grab(worker), Some(ids[0]));
     assert_eq!(world.complete(worker, ids[0], b"ignored"), Ok(()));
@@ -647,7 +648,7 @@ fn jobs_cross_between_dialects() {
     assert_eq!(world.state(ids[1]), Some(State::Leased), "news of the job extends its ttr");
     world.act(|e, fx| e.fail(worker, ids[1], &News::Fail, fx)).expect("held");
     assert_eq!(world.state(ids[1]), Some(State::Buried));
-    // A job that was submitted by a waiting client, and deleted or buried by a beanstalkd worker.
+    // A waiting client submits a job, and a beanstalkd worker deletes or buries it.
     world.act(|e, fx| e.unregister_all(worker, fx));
     for (deleted, outcome) in [(true, "Complete"), (false, "Fail")] {
         let id = world.submit(client, "default", FOREGROUND);

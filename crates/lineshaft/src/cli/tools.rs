@@ -1,4 +1,5 @@
-//! The arguments of the tools that talk to a server: put, work, stats, peek, kick, delete, pause and watch.
+//! The arguments of the tools that talk to a server: put, work, stats, peek, kick, delete, pause,
+//! watch.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,18 +22,18 @@ pub(crate) struct ServerArguments {
 }
 
 impl ServerArguments {
-    /// Where a tool connects that knows beanstalkd's protocol only.
+    /// The address for a tool that speaks only beanstalkd's protocol.
     pub(crate) fn beanstalk(&self) -> Address {
         self.server.address(port::BEANSTALK)
     }
 }
 
-/// What `-h` says below the options, and where there is more.
+/// The text of `-h` below the options, with a hint where to find more.
 pub(super) fn shorter(examples: &str, command: &str) -> String {
     format!("{examples}\n\n`lineshaft {command} --help` says more.")
 }
 
-/// What `--help` says there.
+/// The text of `--help` below the options.
 pub(super) fn longer(examples: &str, details: &str) -> String {
     format!("{examples}\n\n{details}")
 }
@@ -127,7 +128,7 @@ impl PutArguments {
     }
 }
 
-/// An error of the command line, as clap's own.
+/// An error of the command line, in the form of clap's own errors.
 pub(crate) fn refuse(message: &str) -> clap::Error {
     clap::Error::raw(ErrorKind::ArgumentConflict, format!("{message}\n"))
 }

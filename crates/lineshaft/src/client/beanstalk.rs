@@ -361,7 +361,7 @@ mod tests {
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(text).unwrap();
-            // Until the client disconnects.
+            // This reads until the client disconnects.
             let _ = stream.read_to_end(&mut Vec::new());
         });
         let mut client = Client::connect_within(&address, PATIENCE).unwrap();

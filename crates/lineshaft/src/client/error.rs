@@ -16,7 +16,8 @@ pub(crate) enum ClientError {
     Unreachable {
         /// The address as the user gave it.
         address: Address,
-        /// What the system said. Not called `source`, which would be shown a second time.
+        /// The system's error. The field is not called `source`, because the error would then be
+        /// shown twice.
         reason: io::Error,
     },
     /// The connection broke while it was in use.

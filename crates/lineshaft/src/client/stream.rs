@@ -14,7 +14,8 @@ use super::error::{ClientError, PATIENCE};
 
 /// A message from a server, in either protocol.
 pub(crate) trait Message: Sized {
-    /// Parses one at the front of `input`, and returns its length; `None` if it is incomplete.
+    /// Parses one message at the front of `input`, and returns it with its length. `None`: the
+    /// message is incomplete.
     fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, ClientError>;
 }
 
@@ -77,8 +78,8 @@ fn connect(address: &Address, timeout: Option<Duration>) -> io::Result<Stream> {
     Err(last_error)
 }
 
-/// Turns on keep-alive, so that a wait for a reply, which can take days, ends if the server's
-/// machine or the network is gone.
+/// Turns on keep-alive. A wait for a reply can take days, but it must end if the server's machine
+/// or the network is gone.
 fn watch_over(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;

@@ -41,7 +41,8 @@ fn delete_of_queue(
     let word = state.word();
     let stats = client.stats_queue(queue)?.unwrap_or_default();
     let present = stats.number(&format!("current-jobs-{word}"));
-    // Never more than existed at the beginning, because clients may put faster than this deletes.
+    // Deletes at most as many jobs as existed at the beginning, because clients may put jobs faster
+    // than this deletes them.
     let wanted = if all { present } else { present.min(1) };
     let (mut rest, mut deleted) = (present, 0);
     while rest > 0 && deleted < wanted {

@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     match serve(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Also into the log file, but not twice to standard error.
+            // The message also goes into the log file, but not twice to standard error.
             if options.log_file.as_deref() != Some("stderr") {
                 tracing::error!("{}", failure.message);
             }
@@ -125,15 +125,15 @@ fn serve(options: &Options) -> Result<(), Failure> {
     let messages = Messages::install_to(log_output(options), config.messages);
     end_with_the_first_panic();
     let listeners = listen(options)?;
-    // Not earlier: a start that fails because another server runs must not remove that server's
-    // file, as the original does.
+    // This comes after the listeners: a start that fails because another server runs must not
+    // remove that server's file, as the original does.
     let _pid_file = PidFile::write(options.pid_file.as_deref())?;
     let (hangup, drain) = (Hangup::ReopenMessages, Drain::StopWhenDone);
     let setup = Setup { config, listeners, messages, sources: None, hangup, drain };
     server::run(setup, |started| announce(options, started)).map_err(Failure::from)
 }
 
-/// It is better to refuse than to continue, because clients of that protocol would find no server.
+/// Refuses an unknown protocol, because its clients would find no server.
 fn refuse_unknown_protocol(options: &Options) -> Result<(), String> {
     match options.protocol.as_deref() {
         None | Some("http") => Ok(()),

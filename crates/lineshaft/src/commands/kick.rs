@@ -42,8 +42,8 @@ fn kick_queue(client: &mut Client, arguments: &KickArguments, queue: &str) -> Re
         eprintln!("lineshaft: no job in {queue} is buried or delayed");
         return Ok(ExitCode::FAILURE);
     };
-    // Never more than existed at the beginning: after the last buried job the server would continue
-    // with delayed ones.
+    // Kicks at most as many jobs as existed at the beginning: after the last buried job, the server
+    // would continue with delayed ones.
     let wanted = if arguments.all { present } else { present.min(u64::from(arguments.count)) };
     let mut kicked = 0;
     while kicked < wanted {

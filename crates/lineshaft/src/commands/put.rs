@@ -111,9 +111,9 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
             receiver => collect(receiver, &next, &for_collector, print_ids),
         };
         if let Err(error) = outcome {
-            // Ends at once, because the other thread may wait for input for ever. Not through
-            // `main`, which does not count a closed output as a failure: here it leaves work
-            // undone.
+            // Ends the process at once, because the other thread may wait for input for ever. It
+            // does not return to `main`, which does not count a closed output as a failure. Here a
+            // closed output leaves work undone.
             for_collector.show(quiet, started);
             eprintln!("lineshaft: {error:#}");
             std::process::exit(1);

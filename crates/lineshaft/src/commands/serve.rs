@@ -33,8 +33,8 @@ fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
     server::run(Setup { config, listeners, messages, sources, hangup, drain }, announce)
 }
 
-/// A thread that panics leaves something half done. A server that continued without it could
-/// acknowledge something false.
+/// A thread that panics leaves work half done. If the server continued without that thread, it
+/// could acknowledge something false.
 pub(crate) fn end_with_the_first_panic() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -101,7 +101,7 @@ const COLUMNS: [(&str, &str); 7] = [
 
 fn queue_table(queues: &[Stats]) -> String {
     let titles = COLUMNS.map(|(title, _)| title);
-    // The last column tells of pauses.
+    // The last column shows pauses.
     let head: Vec<&str> = std::iter::once("QUEUE").chain(titles).chain([""]).collect();
     let mut table = Table::new(1, &head);
     for queue in queues {

@@ -95,7 +95,8 @@ fn show(
     loop {
         let age = view.age_to_show(Instant::now());
         terminal.draw(|frame| view.draw(frame, age))?;
-        // Waits for either, and redraws only then, or if the table's age changed.
+        // Waits for an update or a key, and redraws only after one of them, or if the table's age
+        // has changed.
         let mut changed = false;
         while !changed && view.age_to_show(Instant::now()) == age {
             for update in updates.try_iter() {

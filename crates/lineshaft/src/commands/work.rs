@@ -185,7 +185,7 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
         let why = "a Gearman job that failed has ended, and its client knows";
         return Err(refuse(&format!("{option}: {why}; it is not retried")).into());
     }
-    // Before the first take, because each take counts as an attempt.
+    // This check comes before the first take, because each take counts as an attempt.
     let program = &arguments.command[0];
     process::look_up(program).with_context(|| format!("cannot run `{}`", program.display()))?;
     let plan = Plan {

@@ -1,11 +1,11 @@
-//! The memory limit: that of the machine, or of a control group if it is less.
+//! The memory limit, and the memory of the machine, or of a control group if that has less.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use notation::size;
 
-/// With less, hardly any job would be accepted.
+/// With a lower limit, the server would accept hardly any job.
 const BYTES_MIN: u64 = 1 << 20;
 
 /// The value of `limits.memory`.
@@ -15,7 +15,7 @@ pub enum MemoryLimit {
     Percent(u8),
     /// A number of bytes.
     Bytes(u64),
-    /// None.
+    /// No limit.
     Off,
 }
 
@@ -89,7 +89,8 @@ fn group_limits(root: &Path, line: &str) -> Vec<u64> {
     let mount = root.join(mount);
     let group: PathBuf = mount.join(path.trim_start_matches('/'));
     let groups = group.ancestors().take_while(|folder| folder.starts_with(&mount));
-    // A group without a limit says `max`; in version 1, a number that no machine has.
+    // A group without a limit has `max` in its file. In version 1, it has a number larger than the
+    // memory of any machine.
     groups
         .filter_map(|folder| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok())
         .collect()

@@ -14,7 +14,7 @@ pub(crate) const SECTION: &str = "policy";
 
 /// Removes a setting of a more general policy.
 const NONE: &str = "none";
-/// Limit of open reads: no session needs more of one queue, and each costs memory.
+/// Limit of open reads of a session on one queue: no session needs more, and each costs memory.
 const OPEN_MAX: u32 = 1_000_000;
 
 /// Planned keys. They are refused, because an operator must not believe that they work.
@@ -208,7 +208,7 @@ fn is_group(path: &str) -> bool {
 }
 
 fn suggest(path: &str) -> Option<String> {
-    // A key outside its group, or in the wrong one, is more likely than a similar spelling.
+    // A key without its group, or in the wrong group, is a likelier mistake than a misspelt key.
     let name = last_word(path);
     let keys = KEYS.iter().map(|(key, _)| (*key).to_owned());
     let others = ["match", "limits", "open", "route"].map(str::to_owned);

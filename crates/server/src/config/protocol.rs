@@ -3,17 +3,17 @@
 /// A protocol that clients speak. Each listener has one.
 #[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Protocol {
-    /// That of beanstalkd.
+    /// beanstalkd's protocol.
     Beanstalk,
-    /// That of gearmand.
+    /// gearmand's protocol.
     Gearman,
     /// Gearman's jobs, one for each HTTP request.
     GearmanHttp,
-    /// Kestrel's, for clients of memcached.
+    /// Kestrel's memcache protocol, for clients of memcached.
     Kestrel,
-    /// Kestrel's own lines of text.
+    /// Kestrel's text protocol.
     KestrelText,
-    /// Kestrel's, by thrift.
+    /// Kestrel's thrift protocol.
     KestrelThrift,
     /// Kestrel's admin commands, over HTTP.
     KestrelAdmin,

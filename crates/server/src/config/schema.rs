@@ -78,13 +78,13 @@ pub struct Data {
 /// How durable an acknowledged job is.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Durability {
-    /// Nothing is written at all.
+    /// The server writes nothing to the disk.
     Memory,
-    /// On stable storage.
+    /// The job is on stable storage.
     Always,
-    /// In the kernel, and on stable storage at most this much later.
+    /// The job is in the kernel, and on stable storage at most this much later.
     Every(Duration),
-    /// In the kernel.
+    /// The job is in the kernel.
     Never,
 }
 
@@ -139,7 +139,8 @@ pub struct Tls {
     pub certificate: Option<PathBuf>,
     /// The private key of the certificate.
     pub key: Option<PathBuf>,
-    /// The authority of client certificates; `None` means that clients are not asked.
+    /// The authority of client certificates; `None` means that the server asks clients for no
+    /// certificate.
     pub client_ca: Option<PathBuf>,
     /// Which certificate clients need.
     pub client_auth: ClientAuth,
@@ -148,14 +149,14 @@ pub struct Tls {
 /// Which certificate clients of a TLS listener need.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum ClientAuth {
-    /// A certificate, if there is an authority to verify it.
+    /// Clients need a certificate if there is an authority to verify it.
     #[default]
     Auto,
-    /// Nothing.
+    /// Clients need no certificate.
     None,
     /// A certificate is optional, but an invalid one is rejected.
     Optional,
-    /// A certificate.
+    /// Clients need a certificate.
     Required,
 }
 
@@ -220,7 +221,7 @@ pub struct Gearman {
     pub exceptions: bool,
     /// Prefix of job handles; `None` means `H:` and the name of the machine.
     pub handle_prefix: Option<String>,
-    /// The reply to `verbose`; `None` means the closest to the log level.
+    /// The reply to `verbose`; `None` means the word that is closest to the log level.
     pub verbosity: Option<&'static str>,
 }
 
@@ -241,10 +242,9 @@ impl Gearman {
 pub struct Kestrel {
     /// The reply to `VERSION`.
     pub version: String,
-    /// If more than this number are open when a connection comes, it cannot read for its whole
-    /// life.
+    /// A connection that arrives while more than this number are open can never read.
     pub refuse_reads_above: Option<u32>,
-    /// The same for writes.
+    /// A connection that arrives while more than this number are open can never write.
     pub refuse_writes_above: Option<u32>,
     /// Delay before a stricter status takes effect.
     pub status_change_grace: Duration,
@@ -259,17 +259,17 @@ pub struct Kestrel {
 /// Which of Kestrel's listeners let clients stop the server and set its status.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum Control {
-    /// Those that only this machine can reach.
+    /// Listeners that only this machine can reach.
     #[default]
     Local,
-    /// All of them.
+    /// All listeners.
     All,
-    /// None.
+    /// No listener.
     Off,
 }
 
 impl Control {
-    /// Whether a listener with this reach lets them do so.
+    /// Whether a listener with this reach lets clients stop the server and set its status.
     pub fn is_allowed(self, reach: Reach) -> bool {
         match self {
             Control::Local => reach.is_local(),
@@ -371,9 +371,9 @@ fn local(port: u16) -> ListenAddress {
     Address::Tcp { host: "127.0.0.1".to_owned(), port }.into()
 }
 
-/// One thread on small machines, because the log's thread also needs a core. Computed once: the
-/// available processors can change while the server runs, and a reload must not see a change
-/// without a change of the file.
+/// One thread on small machines, because the log's thread also needs a core. The number is computed
+/// once: the available processors can change while the server runs, but a reload must report no
+/// change if the file is the same.
 fn default_io_threads() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
     *THREADS.get_or_init(|| match std::thread::available_parallelism().map_or(1, usize::from) {
@@ -390,7 +390,8 @@ impl ClientAuth {
         named.ok_or_else(|| format!("`{text}` is not `auto`, `none`, `optional` or `required`"))
     }
 
-    /// Whether clients need a certificate even without an authority, which is a mistake.
+    /// Whether the value asks for certificates, so that a configuration without an authority is a
+    /// mistake.
     pub(crate) fn needs_authority(self) -> bool {
         match self {
             ClientAuth::Auto | ClientAuth::None => false,

@@ -18,7 +18,8 @@ const PACKET_BYTES_MIN: u64 = 8 << 10;
 const ITEM_BYTES_MIN: u64 = 1 << 10;
 /// Longest prefix that leaves room for the job's id in a handle of 63 bytes.
 const HANDLE_PREFIX_BYTES_MAX: usize = 46;
-/// Limit, because the broker is locked while the queues' numbers are read.
+/// Limit of queues with metrics of their own: the server reads their numbers under the broker's
+/// lock.
 const METRICS_QUEUES_LIMIT: usize = 10_000;
 /// More I/O threads than this only contend for the broker.
 const IO_THREADS_MAX: usize = 64;

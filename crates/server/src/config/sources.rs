@@ -24,8 +24,7 @@ pub const DEFAULT_FILE: &str = "lineshaft.toml";
 pub const FILE_VARIABLE: &str = "LINESHAFT_CONFIG";
 
 const VARIABLE_PREFIX: &str = "LINESHAFT_";
-/// Keys that accept any text. Only here is a number or boolean without quotes reported as a
-/// mistake.
+/// Keys that accept any text. Only for these keys, a number or boolean without quotes is a mistake.
 const FREE_TEXTS: [&str; 6] = [
     "data.dir",
     "tls.certificate",
@@ -37,12 +36,13 @@ const FREE_TEXTS: [&str; 6] = [
 /// Variables of the tools, without the prefix. A misspelt one is also a mistake.
 const OTHER_VARIABLES: [&str; 7] =
     ["CONFIG", "SERVER", "JOB_ID", "QUEUE", "ATTEMPT", "UNIQUE", "REDUCER"];
-/// Renamed sections: the old name, and the name of today. Keys and variables with the old name still work.
+/// Renamed sections: the old name and the current name. Keys and variables with the old name still
+/// work.
 const RENAMED_SECTIONS: [(&str, &str); 1] = [("log", "messages")];
 /// Planned sections that this version does not have.
 const LATER_SECTIONS: [&str; 1] = ["cron"];
 
-/// Everything that a configuration is read from.
+/// All sources of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// The file to read; it must exist.
@@ -137,8 +137,8 @@ impl fmt::Display for Mistakes {
 }
 
 impl Sources {
-    /// The sources of this process: its environment, and the file it names or the one in the working
-    /// directory. Flags are added by the caller.
+    /// The sources of this process: its environment, and the file it names or the one in the
+    /// working directory. The caller adds the flags.
     pub fn of_process(file: Option<PathBuf>) -> Sources {
         let named = || std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty());
         Sources {
@@ -154,8 +154,9 @@ impl Sources {
         }
     }
 
-    /// Like [`Sources::load`], but a file that was found then counts as named. If it is missing at
-    /// a reload, that is a mistake, and the defaults do not silently apply.
+    /// Like [`Sources::load`], but then the file that it found counts as named. If that file is
+    /// missing at a reload, the reload reports a mistake. Otherwise the defaults would apply
+    /// silently.
     pub fn load_and_keep(&mut self) -> Result<Effective, Mistakes> {
         let effective = self.load()?;
         self.file.clone_from(&effective.file);
@@ -225,7 +226,8 @@ impl Effective {
             let origin = line.map_or_else(|| Origin::Default.to_string(), |line| self.place(line));
             let key = setting.key();
             if matches!(setting, PolicySetting::Sync(None)) {
-                // The effective value: `none` would look like no durability.
+                // This line shows the effective value, because `none` would look like no
+                // durability.
                 let origin = format!("{origin}: as data.sync, {}", self.origin("data.sync"));
                 let value = &self.config.data.sync;
                 return policies::line_with_origin(&format!("{key} = \"{value}\""), &origin);
@@ -274,7 +276,7 @@ impl Loading {
         }
     }
 
-    /// Where the same source has set this key before, by another name of its section.
+    /// The place where the same source has set this key before, under another name of its section.
     fn earlier_place(&self, key: &str, origin: &Origin) -> Option<String> {
         let earlier = self.effective.origin(key);
         match (earlier, origin) {
@@ -457,14 +459,14 @@ fn find(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)
 }
 
-/// A key, or a section, by the name that it has today.
+/// The current name of a key or a section.
 fn key_of_today(path: &str) -> Cow<'_, str> {
     let (section, rest) = path.split_at(path.find('.').unwrap_or(path.len()));
     let renamed = RENAMED_SECTIONS.iter().find(|(old, _)| *old == section);
     renamed.map_or(Cow::Borrowed(path), |(_, today)| Cow::Owned(format!("{today}{rest}")))
 }
 
-/// A variable without its prefix, by the name that it has today.
+/// The current name of a variable, without its prefix.
 fn variable_of_today(name: &str) -> Cow<'_, str> {
     for (old, today) in RENAMED_SECTIONS {
         if let Some(rest) = name.strip_prefix(&variable_suffix(old))
@@ -509,7 +511,8 @@ fn suggest_key(path: &str) -> Option<String> {
     let path = &*key_of_today(path);
     let sections = SETTINGS.iter().filter_map(|setting| setting.key.split_once('.'));
     let keys = SETTINGS.iter().map(|setting| setting.key.to_owned());
-    // A key in the wrong section, or in none, is more likely than a similar spelling.
+    // A key without its section, or in the wrong section, is a likelier mistake than a misspelt
+    // key.
     let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
     let elsewhere = sections.clone().find(|(_, known)| *known == name);
     if let Some((section, known)) = elsewhere {

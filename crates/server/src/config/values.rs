@@ -48,7 +48,7 @@ pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// Only text in quotes.
+/// The text, if it is in quotes.
 pub(crate) fn text(value: &DeValue<'_>) -> Option<String> {
     value.as_str().map(str::to_owned)
 }

@@ -1,5 +1,5 @@
-//! Accepts connections, and distributes them to the I/O threads in turn. It pauses, without
-//! spinning, if there are too many, or no descriptors left.
+//! Accepts connections, and distributes them to the I/O threads in turn. If there are too many
+//! connections, or no descriptors are left, it pauses and does not spin.
 
 use std::io;
 use std::net::SocketAddr;

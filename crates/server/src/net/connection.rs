@@ -19,8 +19,8 @@ use crate::net::pending::Pending;
 use crate::net::tls_stream::TlsStream;
 use crate::threads::mailbox::{ConnectionInfo, OpenSession, Peer};
 
-/// While more than this is unsent, no further commands are executed: a pipeline of cheap requests
-/// for large replies must not fill the memory.
+/// While more than this is unsent, the server executes no further commands: a pipeline of cheap
+/// requests for large replies must not fill the memory.
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
 
 /// The dialect gets bytes in pieces of this size. Between them, the outbox and the time are
@@ -32,8 +32,8 @@ pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 /// twice this time.
 const TURN_TIME_MAX: Duration = Duration::from_micros(500);
 
-/// The same for a turn that continues held-back requests, which have already used a slice. Clients
-/// with small requests wait for it each time.
+/// The limit of a turn that continues held-back requests. These requests have already used a slice,
+/// and clients with small requests wait for each such turn.
 const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
 
 /// If the client of a waiting connection closes its sending side, the server reads the connection
@@ -119,7 +119,7 @@ pub(crate) struct Opener {
     pub(crate) info: ConnectionInfo,
 }
 
-/// Extra memory of a TLS connection after its handshake, measured with a thousand of them.
+/// Extra memory of a TLS connection after its handshake, measured with a thousand connections.
 const TLS_BYTES: u64 = 7 << 10;
 
 /// Bytes of memory of one or more connections.
@@ -128,7 +128,7 @@ const TLS_BYTES: u64 = 7 << 10;
 pub(crate) struct Held {
     /// Bytes of incomplete or waiting commands.
     pub(crate) unfinished_bytes: u64,
-    /// Of replies.
+    /// Bytes of unsent replies.
     pub(crate) unsent_bytes: u64,
     /// Bytes of replies that wait for a slow reader.
     pub(crate) stuck_bytes: u64,
@@ -162,7 +162,7 @@ pub(crate) struct Connection {
     pub(crate) progress_at: u64,
     /// Unsent bytes at the last housekeeping, if the reader was too far behind.
     pub(crate) was_behind_by: Option<u64>,
-    /// When bytes last arrived, in the same milliseconds.
+    /// When bytes last arrived, in milliseconds of the clock.
     pub(crate) heard_at: u64,
     /// When the last wait of its session ended. Before that, the client had no reason to send the
     /// rest of a request.
@@ -173,9 +173,9 @@ pub(crate) struct Connection {
     readable: bool,
     /// A write may succeed.
     writable: bool,
-    /// The kernel saw the end of input; there may be bytes before it.
+    /// The kernel saw the end of input. There may be unread bytes before it.
     peer_ended: bool,
-    /// The end was read.
+    /// The connection has read the end of input.
     input_ended: bool,
     /// The dialect knows about the end.
     end_told: bool,
@@ -183,7 +183,7 @@ pub(crate) struct Connection {
     held_back: bool,
     /// The dialect stopped in the middle of its work, so there is more to do than the bytes show.
     unfinished: bool,
-    // The lists of the I/O thread on which the connection is.
+    // Each of these says whether the connection is in that list of its I/O thread.
     pub(crate) in_reads: bool,
     pub(crate) in_touched: bool,
     pub(crate) in_bulky: bool,
@@ -263,7 +263,8 @@ impl Connection {
         self.learn_writable();
     }
 
-    /// Called only after a write failed for lack of room.
+    /// Learns whether the socket has room again. Does nothing unless a write has failed for lack of
+    /// room.
     fn learn_writable(&mut self) {
         let mut context = Context::from_waker(&self.waker);
         while !self.writable {
@@ -496,7 +497,7 @@ impl Connection {
             used += count;
             self.unfinished = more;
             if more {
-                // Others get their turn between two slices.
+                // Other connections get their turn between two slices.
                 self.held_back = true;
                 break;
             }
@@ -504,7 +505,7 @@ impl Connection {
                 if end == bytes.len() || !self.dialect.wants_input() {
                     break;
                 }
-                // A command longer than the piece.
+                // The command is longer than the piece.
                 piece *= 2;
             }
         }
@@ -629,7 +630,7 @@ impl Connection {
     /// The connection's current memory.
     pub(crate) fn held(&self) -> Held {
         if self.in_leaving {
-            // Counts as given back.
+            // Its memory counts as freed.
             return Held::default();
         }
         let unsent_bytes = self.outbox.len() as u64;

@@ -105,7 +105,7 @@ impl HeldInTotal {
     }
 
     fn inboxes(&self) -> MutexGuard<'_, Vec<Weak<Inbox>>> {
-        // Never left half changed.
+        // A panic never leaves it half changed.
         self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,11 +148,11 @@ impl Drop for Slot {
 }
 
 impl LiveLimits {
-    /// Connections can use the process's descriptors, except its own.
+    /// Connections can use all descriptors except the `own` ones, which the process itself needs.
     pub(crate) fn new(limits: &Limits, descriptors: u64, own: usize) -> LiveLimits {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        // The estimate of our own is generous, so with few descriptors some are left for
-        // connections anyway.
+        // The estimate of the process's own descriptors is generous. So even with few descriptors,
+        // some are left for connections.
         let free = descriptors.saturating_sub(own).max(descriptors / 16).max(1);
         let web_connections = WEB_CONNECTIONS_MAX.min(free / 2);
         let live = LiveLimits {
@@ -184,8 +184,8 @@ impl LiveLimits {
         self.connections_per_address.store(per_address, Ordering::Relaxed);
         let unfinished_ms = limits.unfinished_time.map_or(u64::MAX, |time| time.as_millis() as u64);
         self.unfinished_ms.store(unfinished_ms, Ordering::Relaxed);
-        // The largest reply, with body and head, must always be allowed to wait; its job can come
-        // from another protocol. The same applies to a command.
+        // One reply of the largest size, with body and head, must always be allowed to wait. Its
+        // job can come from another protocol. The same applies to a command.
         let sizes =
             [limits.beanstalk_job_bytes, limits.gearman_packet_bytes, limits.kestrel_item_bytes];
         let largest = sizes.into_iter().max().unwrap_or(0);
@@ -196,7 +196,8 @@ impl LiveLimits {
         let memory_bytes = limits.memory.bytes().unwrap_or(u64::MAX);
         self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
         self.queues.store(limits.queues.unwrap_or(usize::MAX), Ordering::Relaxed);
-        // At the limit of memory puts are refused, but these can still grow for a while.
+        // At the limit of memory the server refuses puts, but these buffers can still grow for a
+        // while.
         let share = memory_bytes / BUFFERS_SHARE;
         let one_body = broker::allocated_bytes(one_reply as usize);
         let total = |wanted: u64| wanted.min(share).saturating_add(one_body);
@@ -255,7 +256,7 @@ impl LiveLimits {
         self.open() >= self.connections()
     }
 
-    /// How long an incomplete request can stand still.
+    /// How long an incomplete request can make no progress.
     pub(crate) fn unfinished_ms(&self) -> u64 {
         self.unfinished_ms.load(Ordering::Relaxed)
     }
@@ -279,7 +280,7 @@ impl LiveLimits {
     }
 
     fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        // Never left half changed.
+        // A panic never leaves it half changed.
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -38,8 +38,8 @@ const TLS_SUFFIX: &str = "-tls";
 #[derive(Debug)]
 pub struct Bound {
     /// Its file, if it is a unix socket created here. Fields are dropped in this order: the file is
-    /// removed while the socket still listens. Otherwise the next server could find the socket
-    /// dead, and replace its file, in between.
+    /// removed while the socket still listens. Otherwise, in between, the next server could find a
+    /// dead socket and replace its file.
     pub(crate) file: Option<SocketFile>,
     /// The socket, non-blocking.
     pub(crate) socket: OwnedFd,
@@ -162,8 +162,8 @@ pub fn bind(
     Ok(all)
 }
 
-/// From where clients can reach a socket bound at this address. A host name counts as reachable from
-/// the network.
+/// From where clients can reach a socket at this address. A host name counts as reachable from the
+/// network.
 pub(crate) fn reach_of(address: &ListenAddress) -> Reach {
     match &address.address {
         Address::Tcp { host, port: _ } => match host.parse::<IpAddr>() {
@@ -264,12 +264,12 @@ fn bind_unix(
             match socket.connect(&name) {
                 // No process listens: the socket belongs to a server that has ended.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-                // Somebody listens; the accept queue may be full.
+                // A process listens there. Its accept queue may be full.
                 Ok(()) => return Err(ServeError::AddressInUse(address.clone())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(ServeError::AddressInUse(address.clone()));
                 }
-                // Unknown, or a socket of another kind.
+                // The reason is unknown, or the socket is of another kind.
                 Err(error) => return Err(explain(error)),
             }
             tracing::info!(%address, "removing existing local socket to replace it");
@@ -288,8 +288,8 @@ fn bind_unix(
 }
 
 /// Keeps other servers from checking sockets in this folder while the returned lock exists. Without
-/// permission, or if another program holds the folder for long, it continues without the lock:
-/// servers seldom start at the same moment.
+/// permission, or if another program holds the folder for long, this server continues without the
+/// lock: servers seldom start at the same moment.
 fn lock_folder(path: &Path) -> Option<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = File::open(folder.unwrap_or(Path::new("."))).ok()?;

@@ -50,7 +50,8 @@ fn open_gearman(config: &Config) -> Arc<OpenSession> {
     })
 }
 
-/// Its connections are not in the list of workers, so it shares only the options.
+/// HTTP connections are not in the list of workers. So they have their own `Server`, and share only
+/// the options.
 fn open_gearman_http(config: &Config) -> Arc<OpenSession> {
     let server = gearman::Server::new(facts::gearman_options(config));
     let names = Arc::new(names(config));

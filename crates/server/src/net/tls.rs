@@ -23,17 +23,17 @@ pub enum TlsError {
     /// A file cannot be read.
     #[error("cannot read the {what} {path}: {source}")]
     Read {
-        /// What the file is for.
+        /// The purpose of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A file holds something else.
+    /// A file has other content than the configuration says.
     #[error("{path}: contains no {what}; add one in PEM format{}", hint(what))]
     Missing {
-        /// What the file is for.
+        /// The purpose of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -41,11 +41,11 @@ pub enum TlsError {
     /// A file is damaged, or contains something unsupported.
     #[error("{path}: cannot use the {what}: {reason}")]
     Unusable {
-        /// What the file is for.
+        /// The purpose of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Key and certificate do not match.
@@ -88,7 +88,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// For a new connection.
+    /// The certificates for a new connection.
     pub(crate) fn current(&self) -> Arc<ServerConfig> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -119,7 +119,7 @@ fn read(settings: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
     Ok(Arc::new(config))
 }
 
-/// The reason, without the library's assumption that the certificate is a peer's.
+/// The reason. The library's own text assumes that the certificate is a peer's.
 fn explain(reason: &CertificateError) -> String {
     let reason = reason.to_string();
     if reason.contains(OLD_VERSION) {

@@ -63,9 +63,9 @@ impl TlsStream {
         self.connection.reader().read(plaintext).unwrap_or(0)
     }
 
-    /// Decrypts complete records from the socket's bytes into `plaintext`. `take` returns bytes
-    /// without room later. They stay bounded if the caller passes no more bytes than `plaintext`
-    /// has room for.
+    /// Decrypts complete records from the socket's bytes into `plaintext`. A later `take` returns
+    /// the bytes that had no room. Their number stays bounded if the caller passes no more bytes
+    /// than `plaintext` has room for.
     pub(crate) fn decrypt(
         &mut self,
         mut ciphertext: &[u8],

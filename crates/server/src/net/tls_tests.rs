@@ -81,7 +81,7 @@ fn expect(stream: &mut impl Read, reply: impl AsRef<[u8]>) {
     assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(reply.as_ref()));
 }
 
-/// The end, properly said.
+/// Expects a proper end of the connection.
 fn expect_end(stream: &mut Stream) {
     assert_eq!(stream.read(&mut [0; 100]).unwrap(), 0);
 }
@@ -222,7 +222,7 @@ fn plain_text_gets_an_alert_and_does_no_harm() {
         let _ = socket.write_all(garbage);
         let mut reply = Vec::new();
         let _ = socket.read_to_end(&mut reply);
-        // At most an alert, which is fatal.
+        // The reply is empty, or a fatal alert.
         assert!(reply.is_empty() || (reply[0] == 21 && reply[5] == 2), "{reply:?}");
         ask(&mut other);
     }
@@ -485,7 +485,7 @@ fn a_message_about_a_bad_file_has_one_line() {
     let expected = "cannot use the certificate: it has version 1, but version 3 is needed";
     assert!(message.contains(expected), "{message}");
 
-    // Both may be in one file.
+    // Certificate and key can be in one file.
     let key = std::fs::read_to_string(&files.server.key).unwrap();
     let both = files.write("both", &(key + &pem));
     Certificates::load(&Tls { key: Some(both.clone()), ..with_certificate(&both) }).unwrap();

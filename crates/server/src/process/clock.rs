@@ -11,16 +11,17 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::threads::mailbox::Inbox;
 
 /// Two clocks are never read at exactly the same time. If their difference changed by more than
-/// this, one was set or stood still.
+/// this, one of them was set or stopped.
 const JUMP_MS: u64 = 100;
 
 /// Milliseconds since the Unix epoch that never go back. All copies agree.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Clock {
     start: Millis,
-    /// The start by the clock that runs while the machine sleeps.
+    /// The time of the start, by the clock that runs while the machine sleeps.
     started: Duration,
-    /// The start by the clock of the runtime's timers, which stands still while the machine sleeps.
+    /// The time of the start, by the clock of the runtime's timers, which stops while the machine
+    /// sleeps.
     timers_started: Instant,
     /// How long the machine slept, for tests.
     #[cfg(test)]
@@ -39,7 +40,7 @@ impl Clock {
         }
     }
 
-    /// The same clock, moved.
+    /// The same clock, moved by this step.
     pub(crate) fn moved(self, step_ms: i64) -> Clock {
         Clock { start: Millis(self.start.0.saturating_add_signed(step_ms)), ..self }
     }
@@ -85,7 +86,8 @@ pub(crate) fn wall() -> Millis {
     Millis(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
 }
 
-/// Costs no system call, like the clock that stands still while the machine sleeps.
+/// The time since the machine started. Like the clock that stops while the machine sleeps, it costs
+/// no system call.
 fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
@@ -172,7 +174,7 @@ enum ClockDoubt {
     Behind,
 }
 
-/// The error of the wall clock, if the server was stopped for this long according to it. A minute
+/// The error of the wall clock, if by that clock the server was stopped for this long. One minute
 /// back is normal: an administrator or NTP sets a clock back.
 fn doubt(stopped_ms: i64) -> Option<ClockDoubt> {
     match stopped_ms {

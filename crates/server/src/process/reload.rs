@@ -74,7 +74,8 @@ impl Reloader {
         }
     }
 
-    /// Requests a reload that begins after this. Does not wait, because the broker may be locked.
+    /// Requests a reload that begins after this call. Does not wait, because the broker may be
+    /// locked.
     pub(crate) fn request(&self, requester: ReloadRequester) {
         let mut requesters = lock(&self.requesters);
         // While a file is slow to read, clients can connect, ask and leave any number of times.
@@ -120,9 +121,9 @@ impl Reloader {
         }
     }
 
-    /// Applies all changes except policies, and returns whether the policies changed. All or
-    /// nothing: no operator wrote a half-applied configuration. After a mistake it logs the mistake,
-    /// and nothing changes.
+    /// Applies all changes except policies, and returns whether the policies changed. It applies
+    /// all of them or none, because no operator wrote a half-applied configuration. If there is a
+    /// mistake, it logs the mistake and changes nothing.
     fn take_over(&self) -> bool {
         let loaded = match self.sources.as_ref().map(|sources| lock(sources).load_and_keep()) {
             None => {

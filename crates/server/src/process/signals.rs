@@ -64,7 +64,7 @@ pub(crate) struct Control {
     pub(crate) clients_stop: Arc<Notify>,
     pub(crate) acceptors: Vec<AbortHandle>,
     pub(crate) inboxes: Vec<Arc<Inbox>>,
-    /// Jobs are kept over restarts.
+    /// Jobs survive a restart.
     pub(crate) has_log: bool,
 }
 
@@ -86,9 +86,9 @@ pub(crate) struct Signals {
     has_terminal: bool,
 }
 
-/// Lets the second SIGTERM or SIGINT end the process at once. The signal handler itself does it,
-/// because all threads may be stuck. The exit status is that of a shell for the signal: process 1
-/// of a container cannot kill itself by a signal.
+/// Lets the second SIGTERM or SIGINT end the process at once. The signal handler itself ends the
+/// process, because all threads may be stuck. The exit status is the one that a shell reports for
+/// the signal, because process 1 of a container cannot kill itself by a signal.
 fn end_at_the_second() -> io::Result<()> {
     let is_second = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
@@ -99,8 +99,8 @@ fn end_at_the_second() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether all these threads, except those that end, have answered since the last question. Asks
-/// them again.
+/// Whether all these threads, except those that are stopping, have given a sign of life since the
+/// last request. Requests a new one.
 fn all_live(inboxes: &[Arc<Inbox>]) -> bool {
     let all_live = inboxes.iter().all(|inbox| inbox.has_shown_life() || inbox.is_stopping());
     for inbox in inboxes {

@@ -114,7 +114,7 @@ pub(crate) struct IoThread {
     bulky: VecDeque<u32>,
     /// Connections whose first unsent reply waits for the log to be written up to a position.
     held_until_written: BinaryHeap<Reverse<(Missing, u32)>>,
-    /// The same for durable positions.
+    /// Connections whose first unsent reply waits for the log to be durable up to a position.
     held_until_durable: BinaryHeap<Reverse<(Missing, u32)>>,
     /// Recently used connections, for housekeeping.
     recent: Vec<u32>,
@@ -216,7 +216,7 @@ impl IoThread {
     fn round(&mut self) {
         self.now_ms = self.shared.clock.now().0;
         self.inbox.show_life_sign();
-        // The round ends with a check of it.
+        // The round checks the limits at its end.
         self.inbox.take_excess();
         if self.inbox.take_released() {
             (self.congested, self.backlogged) = (false, false);
@@ -235,7 +235,7 @@ impl IoThread {
             self.continue_work(if self.congested { 0 } else { held_back });
         }
         self.enforce_limits();
-        // Events from other threads are for the next round; before it, the runtime checks the
+        // The next round handles events from other threads. Before it, the runtime checks the
         // sockets.
         self.inbox.take_events(&mut self.events);
         self.await_release();
@@ -247,8 +247,9 @@ impl IoThread {
         has_work && !self.backlogged
     }
 
-    /// Continues held-back commands of this many connections, and closes sessions. Newer requests of
-    /// other connections are already done and sent, so they wait only for this.
+    /// Continues held-back commands of this many connections, and closes sessions. The newer
+    /// requests of other connections are already done, and their replies are sent. So other
+    /// connections wait only for this turn.
     fn continue_work(&mut self, connections: usize) {
         self.await_release();
         self.let_committer_work();
@@ -257,15 +258,15 @@ impl IoThread {
         self.backlogged = self.shared.broker.has_backlog();
     }
 
-    /// If this thread shares a processor with the committer, long work would delay the log, and its
-    /// waiting clients, for milliseconds.
+    /// Yields to the committer. If both share a processor, long work of this thread would otherwise
+    /// delay the log, and the clients that wait for it, for milliseconds.
     fn let_committer_work(&self) {
         if self.awaits_release {
             std::thread::yield_now();
         }
     }
 
-    /// Tells the inbox whether this thread waits for the log. A commit wakes only threads that wait.
+    /// Tells the inbox whether this thread waits for the log. A commit wakes only waiting threads.
     fn await_release(&mut self) {
         let has_held = !self.held_until_written.is_empty() || !self.held_until_durable.is_empty();
         let awaits = has_held || self.congested || self.backlogged;
@@ -285,7 +286,7 @@ impl IoThread {
     fn take_arrivals(&mut self) {
         for arrival in self.inbox.take_arrivals() {
             let Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms } = arrival;
-            // It draws random numbers, which takes too long for a turn.
+            // A TLS stream draws random numbers, which takes too long for a turn.
             let tls = tls.map(|config| TlsStream::new(config, self.now_ms).map(Box::new));
             let (socket, tls) = match (watch(socket), tls.transpose()) {
                 (Ok(socket), Ok(tls)) => (socket, tls),
@@ -440,7 +441,7 @@ impl IoThread {
         self.leave(place, CloseReason::Failed);
     }
 
-    /// Starts nothing new any more.
+    /// Discards all work that has not begun.
     fn discard_pending(&mut self) {
         self.inbox.take_arrivals();
         self.inbox.take_events(&mut self.events);

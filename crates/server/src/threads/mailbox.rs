@@ -213,7 +213,8 @@ impl Inbox {
         }
     }
 
-    /// Must be called before the turn that handles the alarm: the broker sets the next one in it.
+    /// Must be called before the turn that handles the alarm: the broker sets the next alarm during
+    /// that turn.
     pub(crate) fn clear_alarm(&self) {
         self.alarm.0.store(NEVER, Ordering::SeqCst);
     }

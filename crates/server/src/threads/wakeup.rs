@@ -32,8 +32,8 @@ impl Wakeup {
         }
     }
 
-    /// Ready if `has_messages`, which is called after the sleep is announced. Only one task may poll
-    /// it.
+    /// Returns ready if `has_messages` returns true. Calls it after the thread has announced its
+    /// sleep. Only one task may poll it.
     pub(crate) fn poll(
         &self,
         context: &mut Context<'_>,
@@ -66,9 +66,10 @@ impl Default for ReleaseWatch {
 }
 
 impl ReleaseWatch {
-    /// Sets whether releases wake the thread from now on. After setting it to true, the thread must check
-    /// the released positions itself. The releaser first releases, then checks here; the waiter
-    /// first registers here, then checks the released positions. So one of the two sees the other.
+    /// Sets whether releases wake the thread from now on. After it sets this to true, the thread
+    /// must check the released positions itself. The releaser first releases, then checks here; the
+    /// waiter first registers here, then checks the released positions. So one of the two sees the
+    /// other.
     pub(crate) fn await_release(&self, awaits: bool) {
         self.awaits.store(awaits, Ordering::Relaxed);
         fence(Ordering::SeqCst);

@@ -15,7 +15,7 @@ pub(crate) struct SiteConnections {
 #[derive(Debug, Default)]
 struct State {
     open: Vec<Connection>,
-    /// Counts events, instead of a clock.
+    /// Counts events. It serves as a clock.
     moment: u64,
 }
 
@@ -45,7 +45,8 @@ impl SiteConnections {
     /// many.
     pub(crate) fn admit(self: &Arc<Self>, serve: impl FnOnce(Ticket) -> AbortHandle) {
         let number = self.lock().add(self.most);
-        // Without the lock, because a task that cannot be spawned drops its ticket.
+        // This runs without the lock: a task that cannot be spawned drops its ticket, which takes
+        // the lock.
         let task = serve(Ticket { connections: self.clone(), number });
         if let Some(connection) = self.lock().find(number) {
             connection.task = Some(task);

@@ -98,7 +98,7 @@ impl WebThread {
         drop(inside);
         let (stop, stopped) = oneshot::channel::<()>();
         let named = std::thread::Builder::new().name(WEB_THREAD.to_owned());
-        // An error means that the other end is gone, which also means stop.
+        // An error means that the other end is gone. That also stops this thread.
         let thread = named.spawn(move || drop(runtime.block_on(stopped)))?;
         Ok(WebThread { stop: Some(stop), thread: Some(thread) })
     }
@@ -148,7 +148,7 @@ impl Listener {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (served, gate) = (self.served.clone(), self.gate.clone());
-        // Not earlier, because the certificates can change.
+        // This reads the certificates as late as possible, because they can change.
         let tls = self.certificates.as_ref().map(|certificates| certificates.current());
         tokio::spawn(serve_one(socket, tls, served, gate, ticket)).abort_handle()
     }

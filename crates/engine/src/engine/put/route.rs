@@ -30,8 +30,8 @@ enum Role {
     /// The queue is a child of a requested queue. It gets the job even if the requested queue has
     /// no room (spec kestrel 3.4).
     Child,
-    /// The queue gets a copy of what the stop with this index gets. (A stop is a queue on the
-    /// route.) If that stop has no room, there is no copy.
+    /// The queue gets a copy of the job that the stop with this index gets. A stop is a queue on
+    /// the route. If that stop has no room, no copy is made.
     Copy { of: usize },
 }
 
@@ -151,8 +151,8 @@ impl Engine {
             return;
         }
         self.meter.count(1);
-        // Held until the put is done. Otherwise a job could expire on the route, move here and be
-        // refused, and then this queue would be dropped.
+        // The queue is held until the put is done. Otherwise an expired job of the route could move
+        // here and be refused, and then this queue would be dropped.
         self.queues[id].hold();
         let role = if route.requested.contains(&id) { Role::Requested } else { role };
         let queue = &self.queues[id];
@@ -272,7 +272,7 @@ impl Engine {
         self.make_room(queue, body_bytes, effects)
     }
 
-    /// The same, but without a sweep of expired jobs.
+    /// Like `admit`, but without a sweep of expired jobs.
     pub(in crate::engine) fn make_room(
         &mut self,
         queue: QueueId,

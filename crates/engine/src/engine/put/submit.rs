@@ -28,7 +28,7 @@ pub struct Submit<'a> {
 }
 
 impl Engine {
-    /// Submits a job, or joins an equal one. Returns the number of either. Returns
+    /// Submits a job, or joins an equal one. Returns the number of that job. Returns
     /// [`Refused::QueueFull`] also in these cases: the queue has reached its limit of unfinished
     /// jobs for this priority band; the session, or all sessions together, have reached the limit
     /// of attachments to the job that the submit would join; or no queue stored a foreground job.

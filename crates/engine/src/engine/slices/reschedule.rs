@@ -21,7 +21,7 @@ impl Engine {
         }
     }
 
-    /// The time that the wall clock shows at this moment, by the present distance of the two
+    /// The time that the wall clock shows at this moment, by the current difference between the two
     /// clocks.
     pub fn wall_at(&self, moment: Millis) -> Millis {
         self.wall.at(moment)

@@ -57,8 +57,8 @@ impl Engine {
 
     /// The registration whose queue supplies the next job. If several queues can, the registration
     /// with the highest rank wins. The search looks at the session's registrations in the order of
-    /// their ranks. When it has looked at as many as there are queues with jobs, it looks at those
-    /// queues instead, because they are fewer.
+    /// their ranks. If it has not found one after as many registrations as there are queues with
+    /// ready jobs and workers, it looks at those queues instead, because they are fewer.
     pub(in crate::engine) fn next_supplier(
         &self,
         session: SessionId,

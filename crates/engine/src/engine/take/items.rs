@@ -26,8 +26,8 @@ pub struct ItemStats {
     pub expired: u64,
     /// Items that were dropped to make room for others, or because there was no room.
     pub discarded: u64,
-    /// Milliseconds since the put of the item that was read last. Before the first read: since the
-    /// put of the next item. 0 if the queue has no item.
+    /// Milliseconds since the put of the item that was read last. Before the first read,
+    /// milliseconds since the put of the next item. 0 if the queue has no item.
     pub age_ms: u64,
     /// Sessions that wait for an item.
     pub waiters: u64,

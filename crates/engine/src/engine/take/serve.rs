@@ -24,14 +24,14 @@ impl Engine {
                         return;
                     }
                     if self.meter.request_is_spent() {
-                        // Many waiters only peeked.
+                        // Many waiters have only peeked at the job.
                         self.add_to_list(slot);
                         return self.rest_from_serving(id);
                     }
                 }
                 Some(_) | None => {
-                    // Only workers sleep. Most queues have no workers, and then nothing more of the
-                    // queue is read.
+                    // Only workers sleep. Most queues have no workers, so this reads no further
+                    // field of them.
                     let wakes = serves && queue.workers() > 0 && !queue.sleepers().is_empty();
                     self.add_to_list(slot);
                     if wakes {

@@ -2,8 +2,8 @@
 //! they are woken.
 //!
 //! A job goes to a waiter first (see `serve.rs`). Sleepers are woken only for a job that stayed
-//! ready. Only [`Engine::has_work`] decides whether a session has work. A wake-up that it would not
-//! confirm keeps workers spinning; a missed wake-up lets them sleep for ever.
+//! ready. Only [`Engine::has_work`] decides whether a session has work. If it says no after a
+//! wake-up, workers spin. If a wake-up is missed, workers sleep for ever.
 
 use std::num::NonZeroU64;
 

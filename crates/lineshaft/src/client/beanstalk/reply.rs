@@ -16,7 +16,7 @@ const LINE_BYTES_MAX: usize = 1024;
 pub(crate) struct Job {
     /// The job's id.
     pub id: u64,
-    /// What the producer put.
+    /// The body, as the producer put it.
     pub body: Vec<u8>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Job {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
     Inserted(u64),
-    /// With the id as a reply to `put`, without it as a reply to `bury`.
+    /// The reply to `put` has the id. The reply to `bury` has none.
     Buried(Option<u64>),
     ExpectedCrlf,
     JobTooBig,
@@ -43,7 +43,7 @@ pub(crate) enum Reply {
     Deleted,
     Released,
     Touched,
-    /// With a count as a reply to `kick`, without it as a reply to `kick-job`.
+    /// The reply to `kick` has a count. The reply to `kick-job` has none.
     Kicked(Option<u64>),
     Paused,
     NotFound,
@@ -92,7 +92,7 @@ impl Message for Reply {
     }
 }
 
-/// The replies that are one line. `number` is the first word after the verb, where it is one.
+/// The replies of one line. `number` is the first word after the verb, if that word is a number.
 fn line_reply(verb: &str, number: Option<u64>, text: &str) -> Option<Reply> {
     let reply = match verb {
         "INSERTED" => Reply::Inserted(number?),
@@ -138,7 +138,7 @@ fn garbled(line: &[u8]) -> ClientError {
     ClientError::Garbled(shown.trim_ascii_end().escape_ascii().to_string())
 }
 
-/// The first line of the reply, as it came.
+/// The first line of the reply, as received.
 impl fmt::Display for Reply {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = match self {

@@ -1,11 +1,11 @@
-//! Gearman's binary packets: requests written, and a server's packets read from bytes.
+//! Gearman's binary packets: writes requests, and reads a server's packets from bytes.
 
 use std::fmt;
 
 use crate::client::ClientError;
 use crate::client::stream::{Message, Requests};
 
-/// Magic, kind and size of what follows.
+/// The header of a packet: its magic, its kind, and the size of its body.
 const HEADER_BYTES: usize = 12;
 /// Begins each packet to a server.
 const REQUEST_MAGIC: [u8; 4] = *b"\0REQ";
@@ -49,7 +49,7 @@ pub(crate) struct Assignment {
     pub(crate) function: String,
     /// The key that its client gave; empty without one.
     pub(crate) unique: String,
-    /// Of a reduce job; empty for all others.
+    /// The reducer of a reduce job. Empty for all other jobs.
     pub(crate) reducer: String,
     pub(crate) body: Vec<u8>,
 }
@@ -202,7 +202,7 @@ impl From<&[u8]> for Handle {
 }
 
 impl Handle {
-    /// As it is sent.
+    /// The name, as it is sent.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }

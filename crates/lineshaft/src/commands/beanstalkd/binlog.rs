@@ -27,8 +27,8 @@ enum Record {
 
 /// Finds a log file with at least one job that was not deleted.
 pub(super) fn file_with_jobs(folder: &Path) -> io::Result<Option<PathBuf>> {
-    // A job's records can be in several files, and the last one counts. The reported file is that
-    // of the full record.
+    // A job's records can be in several files, and the last one counts. This function returns the
+    // file that has the full record.
     let mut living: HashMap<u64, PathBuf> = HashMap::new();
     for file in files(folder)? {
         let mut reader = BufReader::new(File::open(&file)?);

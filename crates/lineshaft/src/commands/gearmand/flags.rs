@@ -72,7 +72,7 @@ pub(super) static FLAGS: [Flag; 58] = [
     value(None, "ssl-certificate", "certificate (default /etc/ssl/certs/gearmand.pem)"),
     value(None, "ssl-key", "its private key (default /etc/ssl/certs/gearmand.key)"),
     value(None, "ssl-ca-file", "authority (default /etc/ssl/certs/gearmand-ca.pem)"),
-    // Ours.
+    // Our own flag.
     value(None, "ssl-client-auth", "none (default), optional or required: a client's certificate"),
     switch(None, "check-args", ""),
     // Our own flag: set by `--daemon` for the background process.

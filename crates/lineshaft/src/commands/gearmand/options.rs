@@ -37,7 +37,7 @@ pub(super) struct Options {
     pub(super) queue_type: Option<String>,
     pub(super) syslog: bool,
     pub(super) coredump: bool,
-    /// 0: suits the machine.
+    /// 0 means the number that suits the machine.
     pub(super) threads: usize,
     pub(super) user: Option<String>,
     pub(super) verbosity: Verbosity,
@@ -154,7 +154,8 @@ fn read_long<'a>(
     Ok(GivenFlag { flag, value })
 }
 
-/// Letters after one dash. The rest after the first letter that takes a value is its value.
+/// Letters after one dash. If a letter takes a value, the rest of the word is the value, or the
+/// next word if there is no rest.
 fn read_short<'a>(
     text: &str,
     words: &mut impl Iterator<Item = &'a String>,

@@ -47,7 +47,7 @@ pub(super) fn settings(
     })
 }
 
-/// Whether a flag was given that has an effect only with `--ssl`.
+/// Whether `--ssl` is missing, although a flag is set that has an effect only with it.
 pub(super) fn is_meant_but_off(options: &Options) -> bool {
     let is_named = options.ssl_certificate.is_some()
         || options.ssl_key.is_some()

@@ -16,7 +16,7 @@ enum Record {
     Add,
     /// Ends an item.
     End,
-    /// Neither: an open read, an aborted read, or a replaced item.
+    /// Changes nothing: an open read, an aborted read, or a replaced item.
     Neither,
     /// No further complete record.
     None,

@@ -65,7 +65,8 @@ impl Input {
             Some(path) => {
                 File::open(path).with_context(|| format!("cannot open {}", path.display()))?
             }
-            // As a file, because `io::stdin` hides whether its buffer holds another line.
+            // Standard input is read as a file, because `io::stdin` hides whether its buffer holds
+            // another line.
             None => File::from(io::stdin().as_fd().try_clone_to_owned()?),
         };
         input.is_typed = file.is_terminal();

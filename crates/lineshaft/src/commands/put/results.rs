@@ -38,8 +38,9 @@ pub(super) fn collect(
     let output = BufWriter::new(io::stdout().lock());
     let mut printer = Printer { output, shared, with_bar };
     let mut jobs = Jobs::default();
-    // Taking a job from the channel makes room to send another one. It then waits for news of the
-    // first job, because both are in the order of the input.
+    // This loop takes a job from the channel, which makes room to send another one. Then it waits
+    // for news of the first job in `jobs`. That is the same job, because both are in the order of
+    // the input.
     for next in pending {
         let number = match next {
             Pending::TooBig { number, bytes } => {
@@ -84,7 +85,7 @@ struct Jobs {
 struct Job {
     /// `None` if it was refused.
     handle: Option<Handle>,
-    /// How much news it got so far, including the news that it missed before it joined another job.
+    /// The number of pieces of news so far, including those that came before it joined another job.
     news_count: u64,
     has_ended: bool,
     /// News that is not printed yet.

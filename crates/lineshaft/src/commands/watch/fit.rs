@@ -1,4 +1,5 @@
-//! Fits text into the terminal: numbers whole or not at all, other text cut with a mark.
+//! Fits text into the terminal: it shows a number completely or not at all, and cuts other text
+//! with a mark.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -17,7 +18,7 @@ const NAME_WIDTH_MAX: usize = 48;
 /// Room for the name's heading with its mark.
 const NAME_WIDTH_MIN: usize = 6;
 
-/// A pause with less room is not shown: `paused…`.
+/// Room for `paused…`. With less room, a pause is not shown.
 const PAUSE_WIDTH_MIN: usize = 7;
 
 /// The desired widths of the table's parts.

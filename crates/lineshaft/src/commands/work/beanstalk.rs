@@ -106,7 +106,8 @@ impl Side for BeanstalkSide {
         };
         let at_once = Schedule { priority, delay_seconds: 0 };
         let command = &shared.plan.command;
-        // Before the start, so that a Ctrl-C right after it sees a running command.
+        // This comes before the start, so that a Ctrl-C right after the start sees a running
+        // command.
         shared.running.fetch_add(1, Ordering::SeqCst);
         let body = lease.job().body.clone();
         let mut running = match Running::start(command, &environment, body, Outputs::Shown) {

@@ -115,7 +115,8 @@ impl Side for GearmanSide {
             is_lost: false,
         };
         let command = &shared.plan.command;
-        // Before the start, so that a Ctrl-C right after it sees a running command.
+        // This comes before the start, so that a Ctrl-C right after the start sees a running
+        // command.
         shared.running.fetch_add(1, Ordering::SeqCst);
         let mut running = match Running::start(command, &environment, job.body, Outputs::Captured) {
             Ok(running) => running,

@@ -53,7 +53,7 @@ impl RetryPolicy {
     }
 
     /// Whether the job's workers vanished so often that the job seems to kill them. Such a job
-    /// never fails; it would be taken again and again without a delay.
+    /// never fails, so workers would take it again and again without a delay.
     ///
     /// Every take ends with a release, a bury, or a vanished worker. Each kick allows one more
     /// take.

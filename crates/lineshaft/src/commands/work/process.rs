@@ -106,15 +106,16 @@ impl Running {
         let (end, still_runs) = io::pipe()?;
         let mut child = command.spawn()?;
         let mut input = child.stdin.take().expect("the input was piped above");
-        // On a thread, because a command can read late, and we have other work.
+        // A thread writes the input, because the command can read it late, and this thread has
+        // other work.
         thread::spawn(move || {
             // A command need not read its input, so a failed write is not an error.
             drop(input.write_all(&body));
         });
         let pid = Pid::from_child(&child);
         thread::spawn(move || {
-            // With NOWAIT, only `wait` reaps the process. Until then its id cannot be reused by
-            // another process, which our signal would hit.
+            // With NOWAIT, only `wait` reaps the process. Until then no other process can get its
+            // id, so our signal cannot hit another process.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while waitid(WaitId::Pid(pid), options).err() == Some(Errno::INTR) {}
             drop(still_runs);
@@ -126,8 +127,8 @@ impl Running {
         Ok(Running { child, end, pipes: pipes.collect() })
     }
 
-    /// Waits at most `timeout` until the command writes something, which is added to `said`, or
-    /// ends. At the end, all its output has been read.
+    /// Waits at most `timeout` until the command writes something or ends. Adds the text to
+    /// `output`. When the command has ended, `output` has all of its text.
     pub(super) fn listen(
         &mut self,
         timeout: Duration,
@@ -166,7 +167,7 @@ impl Running {
         let timeout = Timespec::try_from(timeout).ok();
         match poll(&mut pipes, timeout.as_ref()) {
             Ok(_) => {}
-            // Nothing was checked.
+            // A signal ended the wait, so nothing was checked.
             Err(Errno::INTR) => return Ok((false, true)),
             Err(error) => return Err(error.into()),
         }
@@ -234,7 +235,7 @@ mod tests {
         let environment = Environment::default();
         let mut running =
             Running::start(&command, &environment, Vec::new(), Outputs::Captured).unwrap();
-        // The end is noticed, and the outputs were silent a moment ago.
+        // The end is noticed. Just before, the outputs had nothing to read.
         let mut end = [PollFd::new(&running.end, PollFlags::IN)];
         assert_eq!(poll(&mut end, None).unwrap(), 1);
         let mut output = CapturedOutput::default();

@@ -146,7 +146,7 @@ pub(super) fn supervise(
     }
 }
 
-/// Why a command failed that was stopped by the time limit, for messages.
+/// The reason of the failure if the time limit stopped a command, for messages.
 pub(super) fn describe_timeout(timeout: Duration) -> String {
     format!("stopped after {} (--timeout)", text::seconds(timeout.as_secs()))
 }

@@ -247,7 +247,7 @@ fn the_pages_examples_can_be_read() {
     assert_eq!(config, Config { io_threads, ..Config::default() });
 }
 
-/// The original's configuration, which is in the same page, says the same.
+/// The page shows a configuration of the original, and its translation. Both mean the same.
 #[test]
 fn a_translated_kestrel_configuration_means_the_same() {
     let page = include_str!("../../../../../docs/policies.md");

@@ -9,8 +9,8 @@ use crate::net::connection::{Connection, Held};
 /// Memory of a connection besides its session in the broker and its buffers: itself, its dialect,
 /// its entries in the thread's tables.
 const CONNECTION_BYTES: u64 = size_of::<Connection>() as u64 + 420;
-/// Connections are disconnected until all hold this part of the limit, so that it need not happen
-/// for each piece that arrives.
+/// The threads disconnect connections until the sum is this part of the limit. Otherwise they would
+/// disconnect again for each piece that arrives.
 const KEPT_SHARE: (u64, u64) = (7, 8);
 
 /// Memory of one thread's connections.
@@ -60,8 +60,8 @@ impl IoThread {
         }
     }
 
-    /// Reports changes to the process, and disconnects the largest connections if all hold too much
-    /// together.
+    /// Reports changes to the process, and disconnects the largest connections if all connections
+    /// together hold too much.
     pub(super) fn enforce_limits(&mut self) {
         self.report_account();
         let limits = self.shared.limits.clone();
@@ -88,14 +88,14 @@ impl IoThread {
         }
     }
 
-    /// All connections together hold more than `most`. This thread disconnects its share. If its
-    /// share is small, its own clients stay. Then it wakes the other threads, which must disconnect
-    /// theirs.
+    /// All connections together hold more than `most`. This thread disconnects its share, or
+    /// nothing if that share is small. If the sum is still too large, it wakes the other threads,
+    /// which must disconnect theirs.
     fn cut_share(&mut self, said: &str, most: u64, of: impl Fn(Held) -> u64) {
         let limits = self.shared.limits.clone();
         let all_bytes = of(limits.held.all());
         let own_bytes = of(self.account.held);
-        // At least one thread holds this much.
+        // At least one thread holds enough to pass this check.
         let threads = limits.held.threads() as u64;
         if own_bytes.saturating_mul(2 * threads) >= all_bytes {
             let kept_bytes = most / KEPT_SHARE.1 * KEPT_SHARE.0;

@@ -81,9 +81,9 @@ impl IoThread {
         }
     }
 
-    /// Sends the pending replies, and closes all connections. Sessions stay open at the broker:
-    /// closing one would hand its jobs to another that is about to close, and count that as an
-    /// attempt. Leases end with the process anyway.
+    /// Sends the pending replies, and closes all connections. Sessions stay open at the broker. If
+    /// one were closed, its jobs would go to another session that is about to close, and this would
+    /// count as an attempt. Leases end with the process anyway.
     pub(super) async fn stop(&mut self, mut timer: Pin<&mut Sleep>) {
         let deadline = Instant::now() + STOP_TIME;
         self.end_waiting();

@@ -12,10 +12,11 @@ use crate::net::connection::Phase;
 
 /// A connection with at most this many unsent bytes is sent at once, in one write.
 const PROMPT_BYTES_MAX: usize = 16 * 1024;
-/// To any other connection, this much is sent before the next connection's turn.
+/// A connection with more unsent bytes gets a piece of this size, and then the next one has its
+/// turn.
 const BULKY_PIECE_BYTES: usize = 128 * 1024;
-/// To all these others, this much is sent per round: the kernel copies each byte, which takes about
-/// 0.3 ms per MiB.
+/// After this many bytes of such pieces, a round sends no further piece: the kernel copies each
+/// byte, which takes about 0.3 ms per MiB.
 const BULKY_ROUND_BYTES: usize = 1024 * 1024;
 
 impl IoThread {

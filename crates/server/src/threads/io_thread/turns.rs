@@ -52,8 +52,8 @@ impl IoThread {
             Feed::Read => self.feed_batch(&mut turn, time),
             Feed::HeldBack(connections) => self.feed_held_back(connections, &mut turn, time),
         }
-        // Other turns put events into mailboxes. Now no other turn runs, so these are all of them,
-        // and older than those of this turn.
+        // Other turns put events into mailboxes. No other turn runs now, so the mailbox has all of
+        // them, and they are older than the events of this turn.
         self.inbox.take_events(&mut self.events);
         self.deliver_events(&mut turn, time);
         let leaving = match feed {
