@@ -19,8 +19,8 @@ use crate::Position;
 use crate::ledger::locations::{Location, Locations};
 use crate::ledger::meta::OptionalFields;
 
-/// Limit of jobs in one entry. A put into more queues takes several entries. Only a crash of the
-/// process can keep some of them and lose the others.
+/// Limit of jobs in one entry. A put makes one job in each of its queues, so a put into more queues
+/// takes several entries. Only a crash of the process can keep some of them and lose the others.
 const PUT_MANY_MAX: usize = 4096;
 
 /// Writes the engine's records to the log, and knows the position that each reply waits for.
@@ -65,8 +65,8 @@ struct UnwrittenFacts {
 }
 
 /// Sync requests of queues whose policy differs from the log's. The ledger passes them to the log
-/// at the end of the turn. Otherwise a group could begin with the turn's first entry, and the other
-/// entries would wait for a second group.
+/// at the end of the turn. Earlier, the committer could take a group that has only the turn's first
+/// entries, and the others would wait for a second group.
 #[derive(Debug, Default)]
 struct SyncRequests {
     durable: Cell<u64>,

@@ -105,7 +105,8 @@ impl Caller<'_> {
         self.core.changed(id, touched)
     }
 
-    /// Makes up to `max` buried jobs of the used queue ready; if none is buried, delayed jobs.
+    /// Kicks at most `max` jobs of the used queue, which makes them ready: buried jobs, or delayed
+    /// ones if no job is buried.
     pub fn kick(&mut self, max: u64) -> Answer<Result<Kick, Refusal>> {
         let core = &mut *self.core;
         // Checks room for all jobs at once, although the kick runs in slices: later, a lack of room

@@ -3,13 +3,13 @@
 //!
 //! The background work prepares a segment in these steps:
 //!
-//! 1. Write zeros where the file was never written. A later sync of an overwrite touches no
-//!    file-system metadata.
+//! 1. Write zeros where the file was never written. Later writes only overwrite them, so their sync
+//!    touches no file-system metadata.
 //! 2. Write a header with a new number and salt.
 //! 3. Sync the file, rename it, and sync the folder.
 //!
-//! So a rotation is only a write. The files allocated beyond the head are also the reserve for
-//! finishes and reclaim on a full disk.
+//! So a rotation is only a write. The log writes to one segment, the *head*. The files allocated
+//! beyond it are also the reserve: on a full disk, finishes and reclaim use them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -243,8 +243,8 @@ impl Segments {
     }
 
     /// Makes the next segment of at least this size the head. Creates one at once if none is ready.
-    /// For a segment that is larger than usual, this can use up the reserve, because nothing else
-    /// can be written first. Returns `None` if there is no room; the caller can retry.
+    /// A segment that is larger than usual may use up the reserve: the log cannot write anything
+    /// else before it. Returns `None` if there is no room; the caller can retry.
     ///
     /// `publish` takes the segment off `ahead_bytes`. `settle(publish)` must release the caller's
     /// claim and call `publish`, both under one lock. So no appender subtracts these bytes twice.
@@ -333,8 +333,8 @@ impl Segments {
     /// One step of the background work: fills the reserve, prepares the next segment, frees
     /// segments. A full disk or a failed spare is not an error: a later call retries. Returns
     /// whether there may be more to do at once. A step frees at most one segment that the reserve
-    /// does not need. Clients can be held back during a step, and `wanted` must be computed again
-    /// after it.
+    /// does not need. Clients may be held back until the step ends, so it must be short. Compute
+    /// `wanted` again for each step.
     pub(crate) fn prepare(
         &self,
         wanted: Wanted,
@@ -497,9 +497,9 @@ impl Segments {
         removed.map_err(|error| Failure::new("remove", &name, error))
     }
 
-    /// Discards the void numbered files that recovery found, from the highest number down. Above
-    /// the log, each removal must be durable before the next one, because a gap would look like a
-    /// lost segment.
+    /// Discards the void numbered files that recovery found, from the highest number down. If a
+    /// number is higher than that of the log's last segment, its removal must be durable before the
+    /// next one: a gap would look like a lost segment.
     pub(crate) fn discard_void(&self, numbers: &[u32]) -> Result<(), Failure> {
         let mut state = self.state();
         let head = state.head;

@@ -88,7 +88,7 @@ pub(crate) struct Open {
     fact_bytes: u64,
     /// The lowest segment that is not void, according to the newest TRIM.
     pub(crate) first: u32,
-    /// Recovery treats ids below it as used, as soon as this limit is durable.
+    /// The limit of ids. As soon as it is durable, recovery treats all ids below it as used.
     pub(crate) id_limit: u64,
     /// The newest time seen, in milliseconds of the log's time. It never goes back.
     pub(crate) time_ms: u64,
