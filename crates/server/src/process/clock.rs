@@ -130,11 +130,11 @@ impl ClockWatch {
 
     fn update_wall(&mut self, now: Millis, wall: Millis, broker: &Broker) {
         let ahead_ms = wall.ahead_of(now);
-        if let Some(told_ms) = self.known_ahead_ms {
-            if told_ms.abs_diff(ahead_ms) <= JUMP_MS {
+        if let Some(known_ms) = self.known_ahead_ms {
+            if known_ms.abs_diff(ahead_ms) <= JUMP_MS {
                 return;
             }
-            let seconds = ahead_ms.saturating_sub(told_ms) / 1000;
+            let seconds = ahead_ms.saturating_sub(known_ms) / 1000;
             if seconds != 0 {
                 tracing::info!(
                     seconds,
@@ -143,8 +143,8 @@ impl ClockWatch {
             }
         }
         // If the log has no room, the broker learns it later.
-        let is_told = broker.turn(now).set_wall(now, wall);
-        self.known_ahead_ms = is_told.then_some(ahead_ms);
+        let is_accepted = broker.turn(now).set_wall(now, wall);
+        self.known_ahead_ms = is_accepted.then_some(ahead_ms);
     }
 }
 

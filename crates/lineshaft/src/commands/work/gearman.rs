@@ -216,7 +216,7 @@ impl GearmanSide {
                 .and_then(|()| work.report_end(is_done, client)),
             _ => Ok(Err(GIVEN_AWAY)),
         };
-        let untold = match outcome {
+        let reason = match outcome {
             Ok(Ok(())) => {
                 let totals = &shared.totals;
                 count(if is_done { &totals.done } else { &totals.failed });
@@ -234,7 +234,7 @@ impl GearmanSide {
         // Whatever the server thinks, the job is no longer ours.
         self.hang_up();
         count(&shared.totals.lost);
-        work.say(&format!("{end}, but {untold}: it may run once more"));
+        work.say(&format!("{end}, but {reason}: it may run once more"));
     }
 }
 

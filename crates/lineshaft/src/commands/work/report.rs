@@ -120,16 +120,16 @@ mod tests {
     #[test]
     fn a_long_result_comes_in_pieces() {
         let mut report = Report::default();
-        let mut heard = 0;
+        let mut received = 0;
         for _ in 0..=(PIECE_BYTES / 4096 * 2) {
             let output = CapturedOutput { output: vec![b'x'; 4096], ..CapturedOutput::default() };
             for message in report.take_output(output) {
                 let Message::Data(data) = message else { panic!("no data") };
                 assert_eq!(data.len(), PIECE_BYTES);
-                heard += 1;
+                received += 1;
             }
         }
-        assert_eq!((heard, report.into_result().len()), (2, 4096));
+        assert_eq!((received, report.into_result().len()), (2, 4096));
     }
 
     #[test]
