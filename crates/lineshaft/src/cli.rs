@@ -1,6 +1,6 @@
-//! The command line: every subcommand, its options and its help.
+//! The command line: all subcommands, with their options and their help.
 //!
-//! This module only describes the command line. `commands` runs the subcommands.
+//! This module only describes the command line. The module `commands` runs the subcommands.
 
 mod tools;
 
@@ -94,8 +94,8 @@ const SERVE_OPTIONS: [&str; 18] = [
     "config",
 ];
 
-/// Options of the server without a subcommand. The program knows them only to say where they
-/// belong.
+/// Accepts options of `serve` without the subcommand, only to explain that they belong to
+/// `lineshaft serve`.
 #[derive(Debug, Default)]
 pub(crate) struct MisplacedOptions;
 
@@ -404,7 +404,7 @@ mod tests {
         for subcommand in command.get_subcommands() {
             let name = subcommand.get_name();
             assert!(subcommand.get_about().is_some(), "{name} has no description");
-            // Those take the original's flags, and explain them as the original does.
+            // These two take the original's flags. Their own `-h` explains the flags.
             if ["beanstalkd", "gearmand"].contains(&name) {
                 continue;
             }

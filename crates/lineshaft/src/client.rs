@@ -1,7 +1,8 @@
-//! Small blocking clients for the command-line tools: shared parts here, and a module per protocol.
+//! Small blocking clients for the command-line tools. Each protocol has a module; the connection
+//! and the errors are shared.
 //!
-//! A connection has a sending and a receiving half ([`Requests`], [`Replies`]), so that `put` can
-//! keep many jobs in flight. The clients join both halves for all other commands.
+//! A connection has a sending half ([`Requests`]) and a receiving half ([`Replies`]), so that `put`
+//! can have many jobs in flight. For all other commands, a client uses both halves together.
 
 mod beanstalk;
 mod error;

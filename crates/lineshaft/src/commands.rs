@@ -21,8 +21,8 @@ mod user;
 pub(crate) mod watch;
 pub(crate) mod work;
 
-/// Returns the arguments for an original's mode, if the program was called in it: by the original's
-/// name, or by a subcommand of that name.
+/// Returns the arguments if the program was called as `original`: by that name, or with a
+/// subcommand of that name.
 pub(crate) fn arguments_if_called(
     original: &str,
     mut arguments: impl Iterator<Item = OsString>,

@@ -1,4 +1,5 @@
-//! Counts Ctrl-C, SIGTERM and SIGHUP: the first asks to stop, later ones insist.
+//! Counts the signals SIGINT, SIGTERM and SIGHUP. The first one asks the program to stop; each
+//! further one is more urgent.
 
 use std::io;
 use std::sync::Arc;
@@ -7,15 +8,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// How often the user asked to stop. Clones share the count.
+/// The number of signals so far. Clones share the count.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupts {
     count: Arc<AtomicUsize>,
 }
 
 impl Interrupts {
-    /// Starts to count the signals, which then no longer end the program. `each` runs after every
-    /// signal, on its own thread, with the new count.
+    /// Starts to count the signals. From then on they no longer end the program. `each` runs after
+    /// every signal, on a thread of its own, with the new count.
     pub(crate) fn listen(each: impl Fn(usize) + Send + 'static) -> io::Result<Interrupts> {
         let interrupts = Interrupts::default();
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
@@ -29,7 +30,7 @@ impl Interrupts {
         Ok(interrupts)
     }
 
-    /// How often the user asked to stop so far.
+    /// The number of signals so far.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }

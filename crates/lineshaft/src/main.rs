@@ -15,18 +15,20 @@ use clap::Parser;
 
 use cli::{Cli, Command, ServeArguments};
 
-/// Returns the memory of a backlog to the system, on a background thread.
+/// jemalloc has a background thread that returns freed memory to the system, such as the memory of
+/// a backlog that was worked off.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 type Run = fn(&[OsString]) -> ExitCode;
 
-/// The programs that this one can replace.
+/// The other servers whose command line this program accepts.
 const ORIGINALS: [(&str, Run); 2] =
     [("beanstalkd", commands::beanstalkd::run), ("gearmand", commands::gearmand::run)];
 
 fn main() -> ExitCode {
-    // Not parsed by clap: the originals attach values to flags, and have their own messages.
+    // clap does not parse these command lines: the originals attach values to flags, and have their
+    // own messages.
     for (original, run) in ORIGINALS {
         if let Some(arguments) = commands::arguments_if_called(original, std::env::args_os()) {
             return run(&arguments);
@@ -37,7 +39,7 @@ fn main() -> ExitCode {
         Err(error) if error.is::<clap::Error>() => {
             error.downcast::<clap::Error>().expect("it was seen above").exit()
         }
-        // The reader of our output, such as `head`, has seen enough.
+        // The reader of our output, such as `head`, has closed the pipe.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("lineshaft: {error:#}");
@@ -46,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line. If the program is called by the name `kestrel`, it runs that subcommand.
+/// Returns the command line. If the program is called by the name `kestrel`, adds that subcommand.
 fn arguments() -> Vec<OsString> {
     let given: Vec<OsString> = std::env::args_os().collect();
     let name = given.first().and_then(|program| Path::new(program).file_name());
@@ -79,7 +81,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// True only for our own output: a broken connection is inside an error of the client.
+/// True only for standard output. A broken connection to the server has another type,
+/// `ClientError`.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 const UNITS: [(&str, u32); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 
-/// Parses a priority: a number, or one of Gearman's three names, as a number of the beanstalkd
-/// protocol.
+/// Parses a priority: a number, or one of Gearman's three names. The result is a priority of the
+/// beanstalkd protocol.
 pub(crate) fn parse_priority(text: &str) -> Result<u32, String> {
     match text {
         "high" => Ok(512),
@@ -17,7 +17,7 @@ pub(crate) fn parse_priority(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Whole seconds in at most two units: `45 s`, `2 m`, `1 h 30 m`, `3 d 4 h`.
+/// Shows whole seconds in at most two units: `45 s`, `2 m`, `1 h 30 m`, `3 d 4 h`.
 pub(crate) fn seconds(total: u64) -> String {
     let first = UNITS.iter().position(|(_, unit)| total >= u64::from(*unit)).unwrap_or(3);
     let mut parts = Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn seconds(total: u64) -> String {
     parts.join(" ")
 }
 
-/// A measured time: with tenths of a second if short, otherwise like [`seconds`].
+/// Shows a measured time: below a minute with tenths of a second, otherwise like [`seconds`].
 pub(crate) fn elapsed(time: Duration) -> String {
     if time < Duration::from_mins(1) {
         format!("{:.1} s", time.as_secs_f64())
@@ -41,7 +41,7 @@ pub(crate) fn elapsed(time: Duration) -> String {
     }
 }
 
-/// A count with separated thousands: `1,234,567`.
+/// Shows a count with a comma between thousands: `1,234,567`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -54,14 +54,14 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// A count with its noun: `1 job`, `1,234 jobs`.
+/// Shows a count with its noun: `1 job`, `1,234 jobs`.
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count(number))
 }
 
-/// The number of handled jobs in one state, and the number left in it:
-/// `2 buried jobs kicked in mail, 1 left`.
+/// Says how many jobs of one state were handled, and how many are left in that state: `2 buried
+/// jobs kicked in mail, 1 left`.
 pub(crate) fn done(number: u64, state: &str, what: &str, rest: u64) -> String {
     let jobs = counted(number, &format!("{state} job"));
     let left = if rest == 0 { String::new() } else { format!(", {} left", count(rest)) };

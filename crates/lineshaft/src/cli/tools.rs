@@ -13,7 +13,7 @@ use notation::{duration, port};
 use crate::client::{Protocol, WaitingState};
 use crate::text::parse_priority;
 
-/// Which server a tool talks to.
+/// The server that a tool connects to.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerArguments {
     /// Address of the server: HOST:PORT or unix:PATH; default port 11300, Gearman 4730
@@ -22,18 +22,18 @@ pub(crate) struct ServerArguments {
 }
 
 impl ServerArguments {
-    /// The address for a tool that speaks only beanstalkd's protocol.
+    /// The address for a tool that speaks only the beanstalkd protocol.
     pub(crate) fn beanstalk(&self) -> Address {
         self.server.address(port::BEANSTALK)
     }
 }
 
-/// The text of `-h` below the options, with a hint where to find more.
+/// The text below the options for `-h`: examples, and a pointer to `--help`.
 pub(super) fn shorter(examples: &str, command: &str) -> String {
     format!("{examples}\n\n`lineshaft {command} --help` says more.")
 }
 
-/// The text of `--help` below the options.
+/// The text below the options for `--help`: examples and details.
 pub(super) fn longer(examples: &str, details: &str) -> String {
     format!("{examples}\n\n{details}")
 }
@@ -112,7 +112,7 @@ pub(crate) struct PutArguments {
 }
 
 impl PutArguments {
-    /// The protocol that was chosen, or that the options need.
+    /// Returns the protocol that the user chose, or that the options require.
     pub(crate) fn protocol(&self) -> Result<Protocol, clap::Error> {
         let gearman_only = [("--wait", self.wait), ("--unique", self.unique.is_some())];
         let needed = gearman_only.into_iter().find(|(_, given)| *given).map(|(option, _)| option);
@@ -128,7 +128,7 @@ impl PutArguments {
     }
 }
 
-/// An error of the command line, in the form of clap's own errors.
+/// Makes an error about the command line that looks like clap's own errors.
 pub(crate) fn refuse(message: &str) -> clap::Error {
     clap::Error::raw(ErrorKind::ArgumentConflict, format!("{message}\n"))
 }

@@ -1,7 +1,7 @@
 //! A small blocking client of the beanstalkd protocol.
 //!
-//! It works with any server of that protocol, not only Lineshaft. Names in statistics can be bare
-//! or quoted. An unexpected reply becomes an error that names the command and the reply.
+//! It works with any server of this protocol, not only Lineshaft. Names in statistics can have
+//! quotes or not. An unexpected reply becomes an error that names the command and the reply.
 
 mod reply;
 mod stats;
@@ -17,10 +17,10 @@ use notation::address::Address;
 use super::error::{ClientError, PATIENCE, no_answer};
 use stats::parse_list;
 
-/// The receiving half of a connection.
+/// The half of a connection that receives.
 pub(crate) type Replies = stream::Replies<Reply>;
 
-/// Which job of a queue `peek` shows, and which jobs a count is about.
+/// A state of waiting jobs. Commands name it to choose the jobs that they are about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum WaitingState {
     /// Waits for a worker.
@@ -32,7 +32,7 @@ pub(crate) enum WaitingState {
 }
 
 impl WaitingState {
-    /// The protocol's word, also shown to people.
+    /// The protocol's word for the state. The tools print it, too.
     pub(crate) fn word(self) -> &'static str {
         match self {
             WaitingState::Ready => "ready",
@@ -56,30 +56,30 @@ pub(crate) struct Schedule {
 pub(crate) struct Survey {
     /// The statistics of the whole server.
     pub server: Stats,
-    /// The statistics of queues with valid tube names, by name.
+    /// The statistics of each queue whose name is a valid tube name, sorted by name.
     pub queues: Vec<Stats>,
-    /// The number of other queues: clients of Lineshaft's other protocols can use queue names that
-    /// are invalid in this protocol.
+    /// The number of all other queues. Their names are invalid in this protocol: clients of
+    /// Lineshaft's other protocols created them.
     pub unnamed_count: u64,
 }
 
-/// A connection that sends one command at a time.
+/// A connection that sends one command and waits for its reply.
 #[derive(Debug)]
 pub(crate) struct Client {
     requests: Requests,
     replies: Replies,
-    /// Time limit for a reply before the server counts as gone; `None` means no limit.
+    /// Time limit for a reply. After it, the connection counts as broken. `None` means no limit.
     patience: Option<Duration>,
 }
 
 impl Client {
-    /// Connects, and waits for replies without a time limit.
+    /// Connects. The client then waits for replies without a time limit.
     pub(crate) fn connect(address: &Address) -> Result<Client, ClientError> {
         Client::join(address, None)
     }
 
-    /// Connects, or gives up after `timeout` (TCP only; a UNIX socket connects at once). A reply
-    /// that takes longer than [`PATIENCE`] counts as a broken connection.
+    /// Connects, or gives up after `timeout`. The timeout is for TCP only, because a UNIX socket
+    /// connects at once. A reply that takes longer than [`PATIENCE`] counts as a broken connection.
     pub(crate) fn connect_within(
         address: &Address,
         timeout: Duration,
@@ -92,12 +92,12 @@ impl Client {
         Ok(Client { requests, replies, patience: timeout.map(|_| PATIENCE) })
     }
 
-    /// Returns the two halves, for a caller that pipelines.
+    /// Returns the two halves, for a caller that sends requests before it has the earlier replies.
     pub(crate) fn into_halves(self) -> (Requests, Replies) {
         (self.requests, self.replies)
     }
 
-    /// Sends one command line and does not wait.
+    /// Sends one command line and does not wait for the reply.
     pub(crate) fn send(&mut self, line: &str) -> Result<(), ClientError> {
         self.requests.line(line)?;
         self.requests.flush()
@@ -108,7 +108,7 @@ impl Client {
         self.replies.next_within(timeout)
     }
 
-    /// Fails if the server has closed the connection. Does not wait or send anything.
+    /// Fails if the server has closed the connection. Does not wait and sends nothing.
     pub(crate) fn check_open(&mut self) -> Result<(), ClientError> {
         self.replies.check_open()
     }
@@ -173,10 +173,12 @@ impl Client {
         }
     }
 
-    /// The statistics of the server and all its queues. Queues that vanish meanwhile are left out.
+    /// Returns the statistics of the server and of all its queues. It leaves out queues that vanish
+    /// meanwhile.
     pub(crate) fn survey(&mut self) -> Result<Survey, ClientError> {
-        // Counts before and after the list, all sent at once. So a queue that appears or vanishes
-        // just then does not count as one with an invalid name.
+        // The list is between two counts, and all three commands are sent at once. The smaller
+        // count is used. So a queue that appears or vanishes meanwhile does not count as a queue
+        // with an invalid name.
         let commands = ["stats", "list-tubes", "stats"];
         for command in commands {
             self.requests.line(command)?;
@@ -196,8 +198,8 @@ impl Client {
     }
 
     fn stats_of_queues(&mut self, mut names: Vec<String>) -> Result<Vec<Stats>, ClientError> {
-        /// Commands sent before reading their replies: few enough that no socket buffer fills while
-        /// the other side is still writing.
+        /// Number of commands that are sent before their replies are read. It is so small that both
+        /// socket buffers have room, and the two sides never wait for each other.
         const QUEUES_IN_FLIGHT: usize = 100;
         names.sort_unstable();
         let mut all = Vec::with_capacity(names.len());
@@ -214,12 +216,12 @@ impl Client {
         Ok(all)
     }
 
-    /// Looks at the job with this id.
+    /// Reads the job with this id without taking it.
     pub(crate) fn peek(&mut self, id: u64) -> Result<Option<Job>, ClientError> {
         self.peek_command(&format!("peek {id}"))
     }
 
-    /// Looks at the next job of the used queue in this state.
+    /// Reads the next job of the used queue in this state without taking it.
     pub(crate) fn peek_next(&mut self, state: WaitingState) -> Result<Option<Job>, ClientError> {
         self.peek_command(&format!("peek-{}", state.word()))
     }
@@ -232,7 +234,8 @@ impl Client {
         }
     }
 
-    /// Takes the job with this id. Returns `None` if it is gone, or another worker holds it.
+    /// Takes the job with this id. Returns `None` if the job no longer exists, or another worker
+    /// holds it.
     pub(crate) fn reserve_job(&mut self, id: u64) -> Result<Option<Job>, ClientError> {
         let command = format!("reserve-job {id}");
         match self.ask(&command)? {
@@ -258,18 +261,18 @@ impl Client {
         self.yes_or_not_found(&format!("bury {id} {priority}"), Reply::Buried(None))
     }
 
-    /// Renews the lease of a held job. Returns false if this connection does not hold it.
+    /// Restarts the ttr of a held job. Returns false if this connection does not hold it.
     pub(crate) fn touch(&mut self, id: u64) -> Result<bool, ClientError> {
         self.yes_or_not_found(&format!("touch {id}"), Reply::Touched)
     }
 
-    /// Makes a buried or delayed job ready. Returns false if it is neither.
+    /// Makes a buried or delayed job ready. Returns false if the job is in another state.
     pub(crate) fn kick_job(&mut self, id: u64) -> Result<bool, ClientError> {
         self.yes_or_not_found(&format!("kick-job {id}"), Reply::Kicked(None))
     }
 
-    /// Makes up to `count` buried jobs of the used queue ready; if none is buried, delayed jobs.
-    /// Returns their number.
+    /// Makes up to `count` buried jobs of the used queue ready, or delayed jobs if none is buried.
+    /// Returns the number of these jobs.
     pub(crate) fn kick(&mut self, count: u32) -> Result<u64, ClientError> {
         let command = format!("kick {count}");
         match self.ask(&command)? {
@@ -278,7 +281,7 @@ impl Client {
         }
     }
 
-    /// Pauses a queue for this long; 0 ends a pause. Returns false if the queue does not exist.
+    /// Pauses a queue for this time; 0 ends a pause. Returns false if the queue does not exist.
     pub(crate) fn pause(&mut self, queue: &str, seconds: u32) -> Result<bool, ClientError> {
         let command = format!("pause-tube {} {seconds}", sendable_name(queue)?);
         match self.ask(&command)? {
@@ -304,7 +307,7 @@ impl Requests {
         self.add(&[line.as_bytes(), b"\r\n"])
     }
 
-    /// Adds a `put` with its body.
+    /// Adds a `put` command with its body.
     pub(crate) fn put(
         &mut self,
         schedule: Schedule,
@@ -337,7 +340,8 @@ fn stats_reply(command: &str, reply: Reply) -> Result<Option<Stats>, ClientError
     }
 }
 
-/// Refuses a name that would break the command line. The server checks everything else.
+/// Refuses a name with a space or a control character, because it would break the command line. The
+/// server checks all other rules.
 fn sendable_name(name: &str) -> Result<&str, ClientError> {
     let breaks_the_line = |byte: u8| byte == b' ' || byte.is_ascii_control();
     if name.is_empty() || name.bytes().any(breaks_the_line) {
@@ -353,7 +357,7 @@ mod tests {
 
     use super::*;
 
-    /// A client of a server that accepts connections, sends `text`, and then nothing more.
+    /// A client whose server accepts the connection, sends `text`, and then sends nothing more.
     fn client_of_silence(text: &'static [u8]) -> (Client, std::thread::JoinHandle<()>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -361,7 +365,7 @@ mod tests {
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(text).unwrap();
-            // This reads until the client disconnects.
+            // Wait until the client disconnects.
             let _ = stream.read_to_end(&mut Vec::new());
         });
         let mut client = Client::connect_within(&address, PATIENCE).unwrap();

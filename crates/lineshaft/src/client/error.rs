@@ -1,14 +1,14 @@
-//! Errors between a tool and the server, and how long a tool waits.
+//! Errors of a tool's connection to the server, and time limits of a tool.
 
 use std::io;
 use std::time::Duration;
 
 use notation::address::Address;
 
-/// An error between a tool and the server.
+/// An error of a tool's connection to the server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
-    /// No connection could be made.
+    /// The tool could not connect.
     #[error(
         "cannot connect to {address}: {}; is the server running? start it with `lineshaft serve`",
         plain_reason(reason)
@@ -16,8 +16,8 @@ pub(crate) enum ClientError {
     Unreachable {
         /// The address as the user gave it.
         address: Address,
-        /// The system's error. The field is not called `source`, because the error would then be
-        /// shown twice.
+        /// The system's error. A field named `source` would make the error appear twice in a
+        /// message.
         reason: io::Error,
     },
     /// The connection broke while it was in use.
@@ -26,7 +26,7 @@ pub(crate) enum ClientError {
     /// The server closed the connection.
     #[error("the server closed the connection")]
     Closed,
-    /// The server's answer is not a valid reply to the command.
+    /// The reply is part of the protocol, but not a valid reply to this command.
     #[error("the server answered `{reply}` to `{command}`")]
     Unexpected {
         /// The command line that was sent, without the body.
@@ -43,7 +43,7 @@ pub(crate) enum ClientError {
     /// The job is too long for a Gearman packet.
     #[error("a Gearman job cannot have more than 4 GiB")]
     PacketTooBig,
-    /// The name cannot be sent: it would break the command line.
+    /// The tool cannot send the name, because it would break the command line.
     #[error("`{0}` is not a valid queue name: remove spaces and control characters")]
     Name(String),
     /// The server refused the name.
@@ -54,7 +54,8 @@ pub(crate) enum ClientError {
     NameRefused(String),
 }
 
-/// The system's message without Rust's "(os error 111)" and in lower case, fit for one line.
+/// The system's message in lower case, without Rust's "(os error 111)", so that it fits into a
+/// sentence.
 fn plain_reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
@@ -65,11 +66,11 @@ fn plain_reason(error: &io::Error) -> String {
     }
 }
 
-/// The first bytes of a TLS server's answer to a client without TLS: an alert, of protocol version
-/// 3.
+/// The beginning of a TLS server's reply to a client without TLS: an alert record of protocol
+/// version 3.
 pub(crate) const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
-/// Advice if another server than beanstalkd answers.
+/// Advice if the reply is not from a beanstalkd server.
 fn garbled_reply_hint(reply: &str) -> &'static str {
     if is_tls(reply) {
         TLS_HINT
@@ -80,7 +81,7 @@ fn garbled_reply_hint(reply: &str) -> &'static str {
     }
 }
 
-/// Advice if another server than a Gearman server answers.
+/// Advice if the reply is not from a Gearman server.
 fn not_gearman_hint(reply: &str) -> &'static str {
     if is_tls(reply) {
         TLS_HINT
@@ -92,20 +93,21 @@ fn not_gearman_hint(reply: &str) -> &'static str {
 const TLS_HINT: &str =
     "; it seems to speak TLS, but the tools connect without TLS: name a plain address";
 
-/// Whether a printed reply is a TLS alert.
+/// True if this text shows a TLS alert.
 fn is_tls(reply: &str) -> bool {
     reply.starts_with(&TLS_ALERT.escape_ascii().to_string())
 }
 
-/// How long a caller waits for a reply, which normally takes much less than a second: long enough
-/// for a stalled disk, short enough to notice a dead network.
+/// How long a tool waits for a reply. A reply normally takes much less than a second. This limit
+/// tolerates a stalled disk, and soon detects a dead network.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server that does not accept the connection within this time counts as unreachable.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl ClientError {
-    /// Whether a new connection can help: the connection broke, and the server did not refuse.
+    /// True if a new connection can help. Then the old one broke; the server did not refuse the
+    /// request.
     pub(crate) fn is_disconnect(&self) -> bool {
         match self {
             ClientError::Unreachable { .. } | ClientError::Broken(_) | ClientError::Closed => true,
@@ -119,7 +121,7 @@ impl ClientError {
     }
 }
 
-/// The error for a reply that did not come in time.
+/// The error for a missing reply.
 pub(crate) fn no_answer() -> ClientError {
     ClientError::Broken(io::Error::new(
         io::ErrorKind::TimedOut,

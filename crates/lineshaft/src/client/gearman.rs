@@ -1,4 +1,4 @@
-//! A small blocking client of the Gearman protocol: one connection of a client or worker.
+//! A small blocking client of the Gearman protocol, for clients and workers.
 
 mod packet;
 
@@ -11,14 +11,14 @@ use notation::address::Address;
 
 use super::error::{ClientError, PATIENCE, no_answer};
 
-/// The receiving half of a connection.
+/// The half of a connection that receives.
 pub(crate) type Replies = stream::Replies<Packet>;
 
-/// The text for an echo request. The line end also makes servers of line protocols answer, so that
-/// they are recognised.
+/// The body of an echo request. Its line end makes servers of line protocols answer, too. So the
+/// tool can recognise such a server.
 const ECHO: &[u8] = b"lineshaft\r\n";
 
-/// One connection.
+/// One connection to a Gearman server.
 #[derive(Debug)]
 pub(crate) struct Client {
     requests: Requests,
@@ -26,7 +26,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects, within `timeout` if given, and checks that a Gearman server answers.
+    /// Connects, and checks that a Gearman server answers. `timeout` limits the time to connect.
     pub(crate) fn connect(
         address: &Address,
         timeout: Option<Duration>,
@@ -37,18 +37,18 @@ impl Client {
         Ok(client)
     }
 
-    /// Returns the two halves, for a caller that pipelines.
+    /// Returns the two halves, for a caller that sends requests before it has the earlier replies.
     pub(crate) fn into_halves(self) -> (Requests, Replies) {
         (self.requests, self.replies)
     }
 
-    /// Adds a request without a reply, or whose reply is awaited elsewhere. The next
-    /// [`Client::flush`] sends it.
+    /// Adds a request to the buffer, and does not wait for a reply. The next [`Client::flush`]
+    /// sends it.
     pub(crate) fn add(&mut self, request: Request, arguments: &[&[u8]]) -> Result<(), ClientError> {
         self.requests.packet(request, arguments)
     }
 
-    /// Sends everything added so far.
+    /// Sends all buffered requests.
     pub(crate) fn flush(&mut self) -> Result<(), ClientError> {
         self.requests.flush()
     }
@@ -61,14 +61,14 @@ impl Client {
         self.replies.next_within(timeout)
     }
 
-    /// The next packet, if it has arrived; does not wait. Fails if the server has closed the
+    /// Returns the next packet if it has arrived. Does not wait. Fails if the server has closed the
     /// connection.
     pub(crate) fn packet_if_there(&mut self) -> Result<Option<Packet>, ClientError> {
         self.replies.next_if_there()
     }
 
-    /// Waits until the server has handled all requests so far; it answers most of them only after
-    /// an error. Returns the codes of the errors.
+    /// Waits until the server has handled all requests so far. It sends an echo request for this,
+    /// because the server answers most requests only if they fail. Returns the codes of the errors.
     pub(crate) fn errors_so_far(&mut self) -> Result<Vec<String>, ClientError> {
         self.add(Request::EchoReq, &[ECHO])?;
         self.flush()?;
@@ -79,7 +79,7 @@ impl Client {
             match self.packet_within(remaining)?.ok_or_else(no_answer)? {
                 Packet::Echo => return Ok(codes),
                 Packet::Error { code, .. } => codes.push(code),
-                // The worker may have been woken meanwhile.
+                // A NOOP that woke the worker can come between the answers.
                 Packet::Noop | Packet::OptionSet => {}
                 packet => return Err(unexpected("ECHO_REQ", &packet)),
             }

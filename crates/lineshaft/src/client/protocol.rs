@@ -1,8 +1,9 @@
-//! The protocols that `put` and `work` speak.
+//! The protocols of `put` and `work`.
 
 use notation::port;
 
-/// Protocols of `put` and `work`. Without descriptions the help is shorter; the names say enough.
+/// The protocols of `put` and `work`. The variants have no descriptions, so that the help stays
+/// short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Protocol {
     Beanstalk,
@@ -10,7 +11,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// The default port of the original and of Lineshaft.
+    /// The default port of the protocol. Lineshaft uses the original's.
     pub(crate) fn default_port(self) -> u16 {
         match self {
             Protocol::Beanstalk => port::BEANSTALK,

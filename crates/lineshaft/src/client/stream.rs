@@ -1,4 +1,5 @@
-//! The connection: a TCP or UNIX socket, with a buffered writing half and a buffered reading half.
+//! The connection to a server: a TCP or UNIX socket with two buffered halves, for writing and for
+//! reading.
 
 use std::io::{self, BufWriter, Read, Write};
 use std::marker::PhantomData;
@@ -12,26 +13,26 @@ use notation::address::Address;
 
 use super::error::{ClientError, PATIENCE};
 
-/// A message from a server, in either protocol.
+/// A message from a server, of either protocol.
 pub(crate) trait Message: Sized {
-    /// Parses one message at the front of `input`, and returns it with its length. `None`: the
-    /// message is incomplete.
+    /// Parses one message at the start of `input`. Returns the message and its length, or `None` if
+    /// the message is incomplete.
     fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, ClientError>;
 }
 
-/// Bytes to read from the socket at once.
+/// Size of one read from the socket.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Bytes to collect before a write to the socket.
+/// Size of the buffer for writes to the socket.
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// Time of silence before the first keep-alive probe.
+/// Time without received data before the first keep-alive probe.
 const KEEPALIVE_IDLE: Duration = Duration::from_mins(1);
 
 /// Time between keep-alive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Number of unanswered probes after which the server counts as gone.
+/// Number of unanswered probes after which the connection counts as broken.
 const KEEPALIVE_COUNT: u32 = 4;
 
 /// A connected socket of either kind.
@@ -54,7 +55,7 @@ pub(super) fn open<M: Message>(
     opened.map_err(|reason| ClientError::Unreachable { address: address.clone(), reason })
 }
 
-/// Connects to the host's first address that answers.
+/// Connects to the first address of the host that accepts the connection.
 fn connect(address: &Address, timeout: Option<Duration>) -> io::Result<Stream> {
     let (host, port) = match address {
         Address::Unix(path) => return UnixStream::connect(path).map(Stream::Unix),
@@ -78,8 +79,8 @@ fn connect(address: &Address, timeout: Option<Duration>) -> io::Result<Stream> {
     Err(last_error)
 }
 
-/// Turns on keep-alive. A wait for a reply can take days, but it must end if the server's machine
-/// or the network is gone.
+/// Turns on keep-alive probes. A wait for a job can take days, but it must end if the server's
+/// machine or the network fails.
 fn watch_over(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
@@ -99,14 +100,15 @@ fn split<M: Message>(stream: Stream) -> io::Result<(Requests, Replies<M>)> {
     Ok((requests, replies))
 }
 
-/// The writing half. Nothing is sent before [`Requests::flush`] or a full buffer.
+/// The half of a connection that writes. It sends only when its buffer is full, or at
+/// [`Requests::flush`].
 #[derive(Debug)]
 pub(crate) struct Requests {
     writer: BufWriter<Stream>,
 }
 
 impl Requests {
-    /// Adds bytes that belong together.
+    /// Adds the parts of one request to the buffer.
     pub(super) fn add(&mut self, parts: &[&[u8]]) -> Result<(), ClientError> {
         for part in parts {
             self.writer.write_all(part).map_err(ClientError::Broken)?;
@@ -114,20 +116,20 @@ impl Requests {
         Ok(())
     }
 
-    /// Sends everything added so far.
+    /// Sends all buffered requests.
     pub(crate) fn flush(&mut self) -> Result<(), ClientError> {
         self.writer.flush().map_err(ClientError::Broken)
     }
 }
 
-/// The reading half.
+/// The half of a connection that reads.
 #[derive(Debug)]
 pub(crate) struct Replies<M> {
     stream: Stream,
-    /// Received bytes; those before `start` have been used.
+    /// Received bytes. The bytes before `start` are already parsed.
     buffer: Vec<u8>,
     start: usize,
-    /// The socket's current timeout, so that it is set only if it changes.
+    /// The socket's current timeout. It avoids a system call if the timeout does not change.
     read_timeout: Option<Duration>,
     message: PhantomData<M>,
 }
@@ -144,7 +146,8 @@ impl<M: Message> Replies<M> {
         }
     }
 
-    /// Waits at most `timeout` for the next reply. Keeps the received part of an incomplete one.
+    /// Waits at most `timeout` for the next reply. The received part of an incomplete reply stays
+    /// in the buffer.
     pub(crate) fn next_within(&mut self, timeout: Duration) -> Result<Option<M>, ClientError> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -155,13 +158,14 @@ impl<M: Message> Replies<M> {
             if remaining.is_zero() {
                 return Ok(None);
             }
-            // The system counts in microseconds and takes 0 for "wait for ever".
+            // The system counts in microseconds, and 0 means no timeout. So the shortest timeout is
+            // 1 ms.
             self.set_read_timeout(Some(remaining.max(Duration::from_millis(1))))?;
             self.fill()?;
         }
     }
 
-    /// Fails when the server has closed the connection; does not wait.
+    /// Fails if the server has closed the connection. Does not wait.
     pub(crate) fn check_open(&mut self) -> Result<(), ClientError> {
         self.stream.set_nonblocking(true).map_err(ClientError::Broken)?;
         let outcome = self.fill();
@@ -169,7 +173,7 @@ impl<M: Message> Replies<M> {
         outcome
     }
 
-    /// The next reply, if it has arrived; does not wait. Fails if the server has closed the
+    /// Returns the next reply if it has arrived. Does not wait. Fails if the server has closed the
     /// connection.
     pub(crate) fn next_if_there(&mut self) -> Result<Option<M>, ClientError> {
         if let Some(reply) = self.buffered()? {
@@ -187,7 +191,7 @@ impl<M: Message> Replies<M> {
         Ok(Some(reply))
     }
 
-    /// Reads once. A timeout, or nothing to read, is not an error.
+    /// Reads once from the socket. It is not an error if nothing arrives before the timeout.
     fn fill(&mut self) -> Result<(), ClientError> {
         self.buffer.drain(..self.start);
         self.start = 0;
@@ -224,7 +228,7 @@ impl Stream {
         }
     }
 
-    /// Sets the time after which a write fails if the server does not accept it.
+    /// Sets the time limit of a write. A write takes long if the server does not read.
     fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.set_write_timeout(timeout),

@@ -1,5 +1,5 @@
-//! `lineshaft beanstalkd`, or the program called by that name: takes the original's flags and uses
-//! its defaults. So scripts that start the original can start this instead.
+//! `lineshaft beanstalkd`, or this program under the name `beanstalkd`. It takes beanstalkd's flags
+//! and uses its defaults. So scripts that start beanstalkd can start this program instead.
 
 mod binlog;
 mod options;
@@ -20,7 +20,7 @@ use options::{Options, Parsed, USAGE};
 use super::serve::end_with_the_first_panic;
 use super::user::{UserError, become_user};
 
-/// The version of the original. Clients and scripts compare it.
+/// The original's version. Clients and scripts compare it.
 const VERSION: &str = "beanstalkd 1.12";
 
 /// The original's exit codes.
@@ -40,7 +40,7 @@ struct Failure {
     message: String,
 }
 
-/// Runs the mode with these arguments.
+/// Runs the server with the original's arguments.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let (notes, parsed) = options::parse(arguments);
     for note in notes {
@@ -70,12 +70,12 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// Standard error may be closed; the server continues without it.
+/// Writes to standard error. If it is closed, the server continues.
 fn complain(message: &str) {
     let _ = writeln!(std::io::stderr(), "beanstalkd: {message}");
 }
 
-/// Starts in the original's order: listen, become the user, open the log.
+/// Takes the same steps as the original, in the same order: listen, become the user, open the log.
 fn serve(options: &Options) -> Result<(), Failure> {
     let config = configure(options);
     let messages = Messages::install(config.messages);
@@ -133,8 +133,8 @@ fn listen(options: &Options) -> Result<Vec<Bound>, Failure> {
         .map_err(|error| failed(error.to_string()))
 }
 
-/// Makes sure that no beanstalkd uses the folder, now or later, and that none left jobs in it. The
-/// lock lasts as long as the file is open.
+/// Checks that the folder has no jobs of beanstalkd, and that no beanstalkd uses it. Returns a file
+/// that locks the folder. While the file is open, no beanstalkd can start in the folder.
 fn prepare_folder(folder: &Path) -> Result<File, Failure> {
     let failed = |message: String| Failure { code: exit::FOLDER_UNUSABLE, message };
     let shown = folder.display();

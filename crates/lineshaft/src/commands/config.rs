@@ -1,4 +1,4 @@
-//! `lineshaft config`: checks a configuration, or shows the current one.
+//! `lineshaft config`: checks a configuration file, or shows the current settings.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use server::{ServeError, exit};
 
 use crate::cli::ConfigCommand;
 
-/// Runs one of the subcommands. Mistakes go to standard error, one per line.
+/// Runs one of the subcommands. It prints mistakes to standard error, one per line.
 pub(crate) fn run(command: ConfigCommand) -> Result<ExitCode> {
     match command {
         ConfigCommand::Check { file } => check(file.path()),

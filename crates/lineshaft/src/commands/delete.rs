@@ -9,7 +9,7 @@ use crate::cli::DeleteArguments;
 use crate::client::{CONNECT_TIMEOUT, Client, WaitingState};
 use crate::text;
 
-/// Deletes a job by id, or the first or all jobs of a queue in one state.
+/// Deletes a job by its id, or one job or all jobs of a queue in one state.
 pub(crate) fn run(arguments: &DeleteArguments) -> Result<ExitCode> {
     let mut client = Client::connect_within(&arguments.server.beanstalk(), CONNECT_TIMEOUT)?;
     match (&arguments.queue, arguments.state, arguments.id) {
@@ -41,8 +41,8 @@ fn delete_of_queue(
     let word = state.word();
     let stats = client.stats_queue(queue)?.unwrap_or_default();
     let present = stats.number(&format!("current-jobs-{word}"));
-    // Deletes at most as many jobs as existed at the beginning, because clients may put jobs faster
-    // than this deletes them.
+    // Deletes at most as many jobs as the state had at the beginning. Otherwise clients that put
+    // jobs quickly could keep this loop running for ever.
     let wanted = if all { present } else { present.min(1) };
     let (mut rest, mut deleted) = (present, 0);
     while rest > 0 && deleted < wanted {
@@ -51,7 +51,7 @@ fn delete_of_queue(
             break;
         };
         rest -= 1;
-        // If a worker has just taken it, continue with the next one.
+        // If a worker has just taken this job, continue with the next job.
         if client.delete(job.id)? {
             deleted += 1;
         }

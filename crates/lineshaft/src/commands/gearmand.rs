@@ -1,5 +1,5 @@
-//! `lineshaft gearmand`, or the program called by that name: takes the original's flags and uses
-//! its defaults. So scripts that start the original can start this instead.
+//! `lineshaft gearmand`, or this program under the name `gearmand`. It takes gearmand's flags and
+//! uses its defaults. So scripts that start gearmand can start this program instead.
 
 mod daemon;
 mod flags;
@@ -35,14 +35,14 @@ const LOG_FILE_DEFAULT: &str = "/var/log/gearmand.log";
 const PORT_DEFAULT: &str = "4730";
 const HTTP_PORT_DEFAULT: &str = "8080";
 const PORT_VARIABLE: &str = "GEARMAND_PORT";
-/// The prefix of a unix socket's address. The original does not have it.
+/// The prefix of a UNIX socket's address. The original has no such addresses.
 const UNIX: &str = "unix:";
 const THREADS_MAX: usize = 64;
-/// Number of attempts to bind an address in use, once a second: an older server may be about to
-/// end.
+/// Number of attempts to bind an address that is in use, one per second. The server that uses the
+/// address may be about to end.
 const BIND_ATTEMPTS: u32 = 20;
 
-/// Why the server ended, and its exit code. The original has only one.
+/// Why the server ended, and its exit code. The original's only exit code for failures is 1.
 struct Failure {
     code: u8,
     message: String,
@@ -54,7 +54,7 @@ impl From<String> for Failure {
     }
 }
 
-/// Runs the mode with these arguments.
+/// Runs the server with the original's arguments.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let options = match options::parse(arguments) {
         Ok(options) => options,
@@ -81,7 +81,8 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     match serve(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // The message also goes into the log file, but not twice to standard error.
+            // The message is also for the log file. If the log is standard error, one copy is
+            // enough.
             if options.log_file.as_deref() != Some("stderr") {
                 tracing::error!("{}", failure.message);
             }
@@ -95,13 +96,13 @@ fn refuse(failure: &Failure) -> ExitCode {
     ExitCode::from(failure.code)
 }
 
-/// Standard error may be closed; the server continues without it.
+/// Writes to standard error. If it is closed, the server continues.
 fn complain(message: &str) {
     let _ = writeln!(std::io::stderr(), "gearmand: {message}");
 }
 
-/// Starts in the original's order, except for the process id file: user, background, queue, log,
-/// listen.
+/// Takes the same steps as the original, in the same order: user, background, queue, log, listen.
+/// Only the process id file comes later.
 fn serve(options: &Options) -> Result<(), Failure> {
     refuse_unknown_protocol(options)?;
     set_limits(options)?;
@@ -125,15 +126,16 @@ fn serve(options: &Options) -> Result<(), Failure> {
     let messages = Messages::install_to(log_output(options), config.messages);
     end_with_the_first_panic();
     let listeners = listen(options)?;
-    // This comes after the listeners: a start that fails because another server runs must not
-    // remove that server's file, as the original does.
+    // The process id file comes after the listeners. A second server on the same address fails
+    // before this line, so it cannot remove the first server's file. The original removes it.
     let _pid_file = PidFile::write(options.pid_file.as_deref())?;
     let (hangup, drain) = (Hangup::ReopenMessages, Drain::StopWhenDone);
     let setup = Setup { config, listeners, messages, sources: None, hangup, drain };
     server::run(setup, |started| announce(options, started)).map_err(Failure::from)
 }
 
-/// Refuses an unknown protocol, because its clients would find no server.
+/// Refuses an unknown protocol. Without its listener, the clients of that protocol could not
+/// connect.
 fn refuse_unknown_protocol(options: &Options) -> Result<(), String> {
     match options.protocol.as_deref() {
         None | Some("http") => Ok(()),
@@ -207,7 +209,7 @@ fn listen(options: &Options) -> Result<Vec<Bound>, Failure> {
         listeners = bind(options, Protocol::Gearman, port)?;
     }
     if options.ssl {
-        // COMPAT(gearmand): the HTTP port stays plain.
+        // COMPAT(gearmand): the HTTP port has no TLS.
         listeners = listeners
             .into_iter()
             .map(|bound| if bound.protocol == Protocol::Gearman { bound.with_tls() } else { bound })
@@ -255,7 +257,7 @@ fn socket_options(options: &Options) -> SocketOptions {
     if let Some(backlog) = options.backlog {
         socket_options.backlog = backlog;
     }
-    // Keep-alive is always on. These flags set its times.
+    // Keep-alive is always on. These flags only set its times.
     if options.keepalive {
         socket_options.keepalive = Keepalive {
             idle_s: options.keepalive_idle_s,
@@ -289,7 +291,7 @@ fn announce(options: &Options, started: &Started<'_>) {
 impl From<ServeError> for Failure {
     fn from(error: ServeError) -> Failure {
         let code = match error {
-            // The original has no exit code for a failed log, but a service manager should see it.
+            // The original has no exit code for a failed log. This one is for service managers.
             ServeError::LogFailed(_) => error.exit_code(),
             _ => 1,
         };

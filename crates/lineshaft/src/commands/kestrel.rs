@@ -1,6 +1,6 @@
-//! `lineshaft kestrel`, or the program called by that name: serves only Kestrel's protocols and
-//! admin commands, on the original's ports and all addresses. So scripts that start the original
-//! can start this instead.
+//! `lineshaft kestrel`, or this program under the name `kestrel`. It serves only Kestrel's
+//! protocols and admin commands, on Kestrel's ports and all addresses. So scripts that start
+//! Kestrel can start this program instead.
 
 mod journal;
 
@@ -18,11 +18,11 @@ use crate::cli::KestrelArguments;
 /// The default folder for jobs.
 const FOLDER_DEFAULT: &str = "./kestrel-data";
 
-/// Settings that default to the original's behaviour.
+/// Settings whose defaults are the original's behaviour.
 const DEFAULTS: [(&str, &str); 3] =
     [("data.dir", FOLDER_DEFAULT), ("kestrel.control", "all"), ("kestrel.admin_get", "true")];
 
-/// Why the server ended, in addition to the reasons of every server.
+/// Why the server ended. Besides [`ServeError`], there are reasons of this command only.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -82,7 +82,8 @@ fn serve(arguments: KestrelArguments) -> Result<(), Failure> {
     Ok(server::run(setup, announce)?)
 }
 
-/// The configuration's sources, for reloads, and their current result.
+/// Returns the sources of the configuration and the configuration itself. A reload reads the
+/// sources again.
 fn configure(arguments: KestrelArguments) -> Result<(Sources, server::config::Config), ServeError> {
     let KestrelArguments { config, data, memory, sync, listen, .. } = arguments;
     let address = |port: String| if port == "off" { port } else { format!("{listen}:{port}") };
@@ -116,7 +117,8 @@ fn configure(arguments: KestrelArguments) -> Result<(Sources, server::config::Co
     Ok((sources, config))
 }
 
-/// Removes advice about settings: here flags set the ports, and a file does not override them.
+/// Replaces an error with advice about settings. The ports of this command come from flags, and
+/// settings do not override them.
 fn without_settings(error: ServeError) -> ServeError {
     match error {
         ServeError::ListenerInUse { address, .. } => ServeError::AddressInUse(address),
@@ -124,7 +126,8 @@ fn without_settings(error: ServeError) -> ServeError {
     }
 }
 
-/// Refuses a folder with journals of the original: empty queues beside them would look like a loss.
+/// Refuses a folder with journals of the original. The server would start with empty queues, as if
+/// the items were lost.
 fn refuse_journals(folder: &Path) -> Result<(), Failure> {
     match journal::file_with_items(folder) {
         Ok(None) => Ok(()),

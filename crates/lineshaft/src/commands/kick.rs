@@ -9,10 +9,11 @@ use crate::cli::KickArguments;
 use crate::client::{CONNECT_TIMEOUT, Client, Stats};
 use crate::text;
 
-/// Number of jobs per command, because the server may do nothing else meanwhile.
+/// Number of jobs per kick command. While the server executes one command, other clients may have
+/// to wait.
 const KICK_AT_ONCE: u64 = 10_000;
 
-/// Kicks a job by id, or some or all jobs of a queue.
+/// Kicks a job by its id, or some or all jobs of a queue.
 pub(crate) fn run(arguments: &KickArguments) -> Result<ExitCode> {
     let mut client = Client::connect_within(&arguments.server.beanstalk(), CONNECT_TIMEOUT)?;
     match (&arguments.queue, arguments.id) {
@@ -42,8 +43,8 @@ fn kick_queue(client: &mut Client, arguments: &KickArguments, queue: &str) -> Re
         eprintln!("lineshaft: no job in {queue} is buried or delayed");
         return Ok(ExitCode::FAILURE);
     };
-    // Kicks at most as many jobs as existed at the beginning: after the last buried job, the server
-    // would continue with delayed ones.
+    // Kicks at most as many jobs as the state had at the beginning. After the last buried job, the
+    // server would kick delayed jobs.
     let wanted = if arguments.all { present } else { present.min(u64::from(arguments.count)) };
     let mut kicked = 0;
     while kicked < wanted {
@@ -59,7 +60,7 @@ fn kick_queue(client: &mut Client, arguments: &KickArguments, queue: &str) -> Re
     Ok(if kicked == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The state of the jobs that the server would kick, and their number.
+/// Returns the state of the jobs that the server would kick, and their number.
 fn kickable(stats: &Stats) -> Option<(&'static str, u64)> {
     ["buried", "delayed"]
         .into_iter()

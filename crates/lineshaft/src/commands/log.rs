@@ -1,5 +1,5 @@
 //! `lineshaft log`: checks the log of a data folder without a server, and saves the intact part of
-//! a damaged one.
+//! a damaged log.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,13 +16,14 @@ use server::exit;
 use crate::cli::LogCommand;
 use crate::text::counted;
 
-/// Limit of losses listed per file: in a file without its header, each entry is a loss.
+/// Limit of losses that are listed per file. In a file without its header, each entry is a separate
+/// loss.
 const LOSSES_TOLD_MAX: usize = 20;
 
-/// Runs one of the subcommands. If a server would refuse the log, the exit code is the server's. A
-/// log with unreadable places on the disk counts as damaged.
+/// Runs one of the subcommands. If the server would refuse to start with this log, the exit code is
+/// the server's exit code for it. A log counts as damaged if the disk cannot read all of it.
 pub(crate) fn run(command: LogCommand) -> Result<ExitCode> {
-    // All segments are open at the same time.
+    // All segments are open at the same time, so the limit of open files must be high.
     server::raise_descriptors();
     let done = match command {
         LogCommand::Check { folder } => check(&folder),
@@ -64,7 +65,7 @@ fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
     let from = open(folder)?;
     let copy = &whole_path(copy)?;
     refuse_used(folder, copy)?;
-    // An interrupted copy must not look complete.
+    // Under this name, an interrupted copy does not look complete.
     let mut unfinished = OsString::from(copy);
     unfinished.push(".unfinished");
     let unfinished = PathBuf::from(unfinished);
@@ -105,7 +106,7 @@ fn is_empty(salvage: &Salvage) -> bool {
     salvage.report.segments == 0 && salvage.refusal.is_none()
 }
 
-/// The final path of the copy, without a trailing slash, and with links resolved.
+/// Returns the final path of the copy without a trailing slash. Links in it are resolved.
 fn whole_path(copy: &Path) -> Result<PathBuf> {
     let whole = match fs::canonicalize(copy) {
         Ok(whole) => whole,
@@ -120,7 +121,7 @@ fn whole_path(copy: &Path) -> Result<PathBuf> {
     Ok(whole)
 }
 
-/// Refuses a folder that is not empty, or is inside the source folder.
+/// Refuses a copy folder that is not empty, or is inside the source folder.
 fn refuse_used(folder: &Path, copy: &Path) -> Result<()> {
     let is_used = match fs::read_dir(copy) {
         Ok(mut entries) => entries.next().is_some(),
@@ -146,7 +147,8 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     fs::File::open(path.parent().unwrap_or(path))?.sync_all()
 }
 
-/// Whether the copy has no room. The source folder is only read.
+/// True if the disk of the copy is full. The source folder cannot be the reason, because it is only
+/// read.
 fn has_no_room(error: &OpenError) -> bool {
     match error {
         OpenError::Full { .. } => true,
@@ -246,7 +248,7 @@ fn print_loss(out: &mut impl Write, loss: &Loss) -> io::Result<()> {
     writeln!(out, ": {what}; {}", at_most(*jobs_max))
 }
 
-/// Sums up the losses of a file that were not listed.
+/// Prints a summary of the losses of a file that are not listed.
 fn print_rest(out: &mut impl Write, rest: &[Loss]) -> io::Result<()> {
     let Some(Loss { file, .. }) = rest.first() else { return Ok(()) };
     let pieces = counted(rest.len() as u64, "more piece");

@@ -10,7 +10,7 @@ use crate::cli::PeekArguments;
 use crate::client::{CONNECT_TIMEOUT, Client, Job, Stats, WaitingState};
 use crate::text;
 
-/// Writes the body to the output, and a line about the job to standard error.
+/// Prints the body to the output, and a line about the job to standard error.
 pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
     let mut client = Client::connect_within(&arguments.server.beanstalk(), CONNECT_TIMEOUT)?;
     let job = match (&arguments.queue, arguments.id) {
@@ -39,8 +39,8 @@ pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A body for a terminal, without the last line end. Control characters and bytes that are not text
-/// are shown as `\\x1b`.
+/// Makes a body safe for a terminal, and removes the last line end. Control characters and bytes
+/// that are not text become `\\x1b`.
 fn harmless(body: &[u8]) -> String {
     let body = body.strip_suffix(b"\n").unwrap_or(body);
     let mut shown = String::with_capacity(body.len());
@@ -82,7 +82,7 @@ fn about(job: &Job, stats: &Stats) -> String {
     )
 }
 
-/// Reports what is missing, and which states have jobs.
+/// Says which job is missing, and which states have jobs.
 fn nothing_there(client: &mut Client, arguments: &PeekArguments) -> Result<String> {
     let Some(queue) = &arguments.queue else {
         return Ok(format!("there is no job {}", arguments.id.unwrap_or(0)));

@@ -10,7 +10,7 @@ use server::exit;
 
 use crate::cli::PolicyCommand;
 
-/// Runs one of the subcommands. Mistakes go to standard error, one per line.
+/// Runs the subcommand. It prints mistakes to standard error, one per line.
 pub(crate) fn run(command: PolicyCommand) -> Result<ExitCode> {
     let PolicyCommand::Show { queue, file } = command;
     match Sources::of_process(file.path()).load() {

@@ -1,8 +1,9 @@
-//! `lineshaft put`: arguments, lines or a whole input become jobs.
+//! `lineshaft put`: puts jobs from arguments, from lines, or from one whole input.
 //!
-//! Commands are pipelined: this thread reads the input and sends, and a second one (see `collect`)
-//! receives. The bounded channel between them is the window. It holds the jobs in flight, in order,
-//! and makes this thread wait when the server falls behind.
+//! Two threads send and receive, so that many commands are in flight. The main thread reads the
+//! input and sends. A second thread receives the replies (see `collect`). The bounded channel
+//! between the threads has the jobs in flight, in order. When the channel is full, the main thread
+//! waits for the server.
 
 mod input;
 mod results;
@@ -28,18 +29,18 @@ use input::{Input, Piece};
 use server::{Answer, Connection, JobName, Sender};
 use tally::{Refusal, Tally};
 
-/// Limit of jobs in flight. Their replies fit into a socket's buffer, so the server never waits for
-/// us to read.
+/// Limit of jobs in flight. All their replies fit into a socket's buffer, so the server can always
+/// write its replies.
 const IN_FLIGHT_MAX: usize = 1000;
 
-/// No progress bar for a shorter run than this.
+/// A run that takes less time than this shows no progress bar.
 const BAR_AFTER: Duration = Duration::from_millis(700);
 
-/// What the receiving thread expects next.
+/// One job in the channel from the sending to the receiving thread.
 enum Pending {
-    /// A job was sent.
+    /// The job was sent, and a reply will come.
     Sent(u64),
-    /// A job was not sent, because the server's limit is known.
+    /// The job was not sent, because it is longer than the server's limit.
     TooBig { number: u64, bytes: u64 },
 }
 
@@ -47,7 +48,7 @@ enum Pending {
 #[derive(Clone)]
 struct Shared {
     tally: Arc<Mutex<Tally>>,
-    /// Set when sending more makes no sense.
+    /// Set when further jobs would be refused, too. The sending thread then stops.
     stop: Arc<AtomicBool>,
     bar: ProgressBar,
 }
@@ -111,9 +112,8 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
             receiver => collect(receiver, &next, &for_collector, print_ids),
         };
         if let Err(error) = outcome {
-            // Ends the process at once, because the other thread may wait for input for ever. It
-            // does not return to `main`, which does not count a closed output as a failure. Here a
-            // closed output leaves work undone.
+            // The process ends here, because the sending thread may wait for input for ever. `main`
+            // would treat a closed output as success. Here it is a failure, because jobs are left.
             for_collector.show(quiet, started);
             eprintln!("lineshaft: {error:#}");
             std::process::exit(1);
@@ -123,8 +123,8 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     let mut feeder = Feeder { sender, pending, shared: shared.clone(), started, with_bar };
     let fed = feeder.feed(input);
     drop(feeder);
-    // Both threads notice a broken connection. The receiving one knows the reason, and ends the
-    // program.
+    // Both threads notice a broken connection. The receiving thread knows the reason and ends the
+    // process.
     collector.join().expect("the receiving thread does not panic");
     shared.show(quiet, started);
     fed?;
@@ -132,7 +132,8 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A progress bar, hidden at first. It shows bytes if their number is known.
+/// Creates a progress bar that is not visible yet. If the size of the input is known, it shows the
+/// bytes that are left.
 fn hidden_bar(input_bytes: Option<u64>) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(input_bytes, ProgressDrawTarget::hidden());
     let template = match input_bytes {
@@ -142,7 +143,7 @@ fn hidden_bar(input_bytes: Option<u64>) -> ProgressBar {
     bar.with_style(ProgressStyle::with_template(template).expect("the templates are constant"))
 }
 
-/// Reads the input and sends.
+/// The sending half: reads the input and sends jobs.
 struct Feeder {
     sender: Sender,
     pending: SyncSender<Pending>,
@@ -156,7 +157,8 @@ impl Feeder {
         let mut number = 0;
         loop {
             if input.would_wait() {
-                // Typed lines must not wait for the next ones.
+                // The next line may come late, for example from a keyboard. So send all lines up to
+                // here.
                 self.sender.flush()?;
             }
             if self.shared.stop.load(Ordering::Relaxed) {
@@ -180,7 +182,7 @@ impl Feeder {
         Ok(self.sender.flush()?)
     }
 
-    /// Waits for room in the window.
+    /// Adds a job to the channel, and waits while the channel is full.
     fn enqueue(&mut self, pending: Pending) -> Result<(), ClientError> {
         match self.pending.try_send(pending) {
             Ok(()) => Ok(()),
@@ -202,8 +204,8 @@ impl Feeder {
     }
 }
 
-/// Receives one reply for each sent job, until the sender is done. Fails if the connection breaks,
-/// or the reader of the ids is gone.
+/// Receives one reply for each sent job, until the sending thread is done. Fails if the connection
+/// breaks, or the reader of the ids has closed the output.
 fn collect(
     mut receiver: server::Receiver,
     pending: &Receiver<Pending>,
@@ -251,7 +253,7 @@ fn collect(
     ids.flush().context("cannot print the ids")
 }
 
-/// Adds a reply to the tally. Returns the job's name if it was accepted.
+/// Adds a reply to the tally. Returns the job's name if the server accepted the job.
 fn note(number: u64, answer: Answer, shared: &Shared) -> Option<JobName> {
     let mut tally = shared.tally();
     match answer {

@@ -33,14 +33,14 @@ fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
     server::run(Setup { config, listeners, messages, sources, hangup, drain }, announce)
 }
 
-/// A thread that panics leaves work half done. If the server continued without that thread, it
-/// could acknowledge something false.
+/// Makes every panic end the process, except a panic of the web thread. A thread that panics leaves
+/// its work half done. Without that thread, the server could acknowledge something false.
 pub(crate) fn end_with_the_first_panic() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         usual(panic);
-        // The web thread changes nothing. If it held the broker when it panicked, the next thread
-        // that needs the broker panics, too.
+        // The web thread changes nothing. If it panics while it holds the broker's lock, the next
+        // thread that needs the broker panics, too.
         if std::thread::current().name() != Some(server::WEB_THREAD) {
             std::process::abort();
         }
@@ -95,7 +95,7 @@ fn sources(arguments: ServeArguments) -> Sources {
     Sources { flags: flags.collect(), only_named_listeners: only, ..Sources::of_process(config) }
 }
 
-/// Prints where the server listens, where the jobs are, and a first command.
+/// Prints the addresses of the server, the folder of the jobs, and a first command.
 pub(crate) fn announce(started: &Started<'_>) {
     let Started { config, recovery, .. } = started;
     let jobs = recovery.map_or(0, |report| report.jobs);
@@ -147,11 +147,11 @@ pub(crate) fn announce(started: &Started<'_>) {
     for (name, value) in listeners.into_iter().chain(data).filter(|(_, value)| !value.is_empty()) {
         text.extend([format!("  {name:<14}  {value}\n")]);
     }
-    // The output may be closed; the server continues without it.
+    // The output may be closed. The server then continues without it.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
-/// A warning if other machines can stop the server.
+/// A warning if other machines can stop the server; otherwise empty.
 fn control_line(started: &Started<'_>) -> String {
     if !started.can_be_stopped_from_elsewhere() {
         return String::new();
@@ -180,7 +180,8 @@ fn data_line(config: &Config, jobs: u64) -> String {
     format!("{} ({count}), sync {sync}: {promise}", dir.display())
 }
 
-/// An example command that works, or nothing if no plain listener speaks the tools' protocol.
+/// An example command that works. It is empty if no listener without TLS speaks the beanstalkd
+/// protocol.
 fn example(started: &Started<'_>) -> String {
     let plain = started.addresses(Protocol::Beanstalk).find(|one| !one.is_tls);
     let server = match plain.map(|plain| &plain.address) {

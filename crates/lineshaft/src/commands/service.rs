@@ -1,19 +1,19 @@
-//! Ports as in the originals: a number, or the name of a service.
+//! Parses ports as the originals do: a number, or the name of a service.
 
-/// The text is neither a number nor a service.
+/// The text is not a number, and not the name of a service.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct PortError;
 
 /// Parses a port.
 pub(crate) fn parse_port(text: &str) -> Result<u16, PortError> {
     match text.parse::<u64>() {
-        // COMPAT(beanstalkd), COMPAT(gearmand): the system takes the lower 16 bits.
+        // COMPAT(beanstalkd), COMPAT(gearmand): only the lower 16 bits of the number count.
         Ok(port) => Ok(port as u16),
         Err(_) => service_port(text).ok_or(PortError),
     }
 }
 
-/// The TCP port of a service by its name, from the system's list.
+/// Looks up the TCP port of a service in the system's list.
 pub(crate) fn service_port(name: &str) -> Option<u16> {
     let services = std::fs::read_to_string("/etc/services").ok()?;
     services.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! `lineshaft stats`: the server and its queues, as a table or as JSON.
+//! `lineshaft stats`: shows the server and its queues, as a table or as JSON.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use crate::cli::StatsArguments;
 use crate::client::{CONNECT_TIMEOUT, Client, Stats, Survey};
 use crate::text;
 
-/// Prints the whole server, or one queue.
+/// Prints the statistics of the whole server, or of one queue.
 pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
     let mut client = Client::connect_within(&arguments.server.beanstalk(), CONNECT_TIMEOUT)?;
     let mut output = io::stdout().lock();
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
             output.write_all(queue_table(&queues).as_bytes())?;
         }
         if let Some(note) = unnamed_note(unnamed_count) {
-            // Only JSON goes to the output.
+            // The output must be pure JSON, so the note is on standard error.
             output.flush()?;
             eprintln!("{note}");
         }
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A note about queues that the table cannot show.
+/// A note about queues that the table cannot show, if there are any.
 fn unnamed_note(count: u64) -> Option<String> {
     let (verb, them) = if count == 1 { ("has a name", "it") } else { ("have names", "them") };
     let queues = text::counted(count, "more queue");
@@ -57,7 +57,8 @@ fn unnamed_note(count: u64) -> Option<String> {
     (count > 0).then(|| format!("{queues} {verb} {why} {them}"))
 }
 
-/// Whole numbers and booleans keep their type; other values become text. Names are always text.
+/// Turns statistics into JSON. Whole numbers and booleans keep their type; all other values become
+/// text. Names are always text.
 fn json_of(stats: &Stats) -> Value {
     let value = |key: &str, text: &str| match text {
         _ if matches!(key, "name" | "tube" | "id" | "version" | "hostname" | "os") => {
@@ -88,7 +89,7 @@ fn server_summary(address: &str, stats: &Stats) -> String {
     )
 }
 
-/// The columns of the table: heading and key.
+/// The columns of the table: the heading, and the key of the statistics.
 const COLUMNS: [(&str, &str); 7] = [
     ("READY", "current-jobs-ready"),
     ("DELAYED", "current-jobs-delayed"),
@@ -101,7 +102,7 @@ const COLUMNS: [(&str, &str); 7] = [
 
 fn queue_table(queues: &[Stats]) -> String {
     let titles = COLUMNS.map(|(title, _)| title);
-    // The last column shows pauses.
+    // The last column has no heading. It shows pauses.
     let head: Vec<&str> = std::iter::once("QUEUE").chain(titles).chain([""]).collect();
     let mut table = Table::new(1, &head);
     for queue in queues {
@@ -114,7 +115,7 @@ fn queue_table(queues: &[Stats]) -> String {
     table.text()
 }
 
-/// The seconds left of the queue's pause, if it is paused.
+/// The seconds that are left of the queue's pause. `None` if the queue is not paused.
 pub(crate) fn paused_seconds(queue: &Stats) -> Option<u64> {
     (queue.number("pause") > 0).then(|| queue.number("pause-time-left"))
 }

@@ -1,4 +1,4 @@
-//! `-u USER` of the originals: drops the privileges of the start.
+//! `-u USER` of the originals: gives up root's privileges after the start.
 
 use nix::errno::Errno;
 use nix::unistd::{User, getuid, setgid, setgroups, setuid};
@@ -10,19 +10,19 @@ pub(crate) enum UserError {
     LookUp(String, Errno),
     #[error("getpwnam(\"{0}\"): no such user")]
     Unknown(String),
-    /// The failed step, and the system's error.
+    /// The step that failed, and the system's error.
     #[error("{0}: {1}")]
     Refused(String, Errno),
 }
 
-/// Becomes the user and its group, for the whole process.
+/// Changes the user of the whole process to this user, and its group to the user's group.
 pub(crate) fn become_user(name: &str) -> Result<(), UserError> {
     let user = User::from_name(name)
         .map_err(|error| UserError::LookUp(name.to_owned(), error))?
         .ok_or_else(|| UserError::Unknown(name.to_owned()))?;
     let refused = |step: String| move |error| UserError::Refused(step, error);
     if getuid().is_root() {
-        // The originals keep root's other groups, which is unsafe.
+        // The originals keep root's other groups. That would be unsafe.
         setgroups(&[]).map_err(refused("setgroups()".to_owned()))?;
     }
     let (uid, gid) = (user.uid, user.gid);

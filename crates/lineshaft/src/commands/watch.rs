@@ -1,7 +1,7 @@
 //! `lineshaft watch`: a live table of the queues.
 //!
-//! One thread queries the server, so that a slow server or very many queues do not delay the keys.
-//! The main thread draws and reads keys.
+//! A second thread queries the server. So a slow server, or very many queues, cannot delay the
+//! keys. The main thread draws and reads keys.
 
 mod fit;
 mod keys;
@@ -24,10 +24,10 @@ use crate::client::{CONNECT_TIMEOUT, Client, ClientError};
 use snapshot::{Meter, Snapshot};
 use view::View;
 
-/// Time until a key or a reply of the server is noticed.
+/// Time until the main thread notices a key or an update.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Messages from the querying thread to the drawing thread.
+/// A message from the querying thread to the main thread.
 enum Update {
     Snapshot(Snapshot),
     Error(ClientError),
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: WatchArguments) -> Result<ExitCode> {
         "watch needs a terminal; in scripts, use `lineshaft stats --json`"
     );
     let address = arguments.server.beanstalk();
-    // A wrong address must fail at once, not show an empty table.
+    // A wrong address must fail at once, and not show an empty table.
     let client = Client::connect_within(&address, CONNECT_TIMEOUT)?;
     let interval = Duration::from_secs(arguments.interval.max(1).into());
     let (sender, updates) = sync_channel(1);
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: WatchArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Queries the server until the reader is gone.
+/// Queries the server once per interval, until the receiver of the updates is gone.
 fn survey_for_ever(
     client: Client,
     address: &Address,
@@ -95,8 +95,7 @@ fn show(
     loop {
         let age = view.age_to_show(Instant::now());
         terminal.draw(|frame| view.draw(frame, age))?;
-        // Waits for an update or a key, and redraws only after one of them, or if the table's age
-        // has changed.
+        // Waits for an update or a key. Also redraws if the displayed age of the table has changed.
         let mut changed = false;
         while !changed && view.age_to_show(Instant::now()) == age {
             for update in updates.try_iter() {

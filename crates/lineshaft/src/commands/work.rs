@@ -1,8 +1,8 @@
 //! `lineshaft work`: runs a command for each job.
 //!
 //! Each of the `--jobs` slots is a thread with its own connection, because a connection that waits
-//! for a job cannot renew the lease of another one. The slots share only [`Shared`]. Their work is
-//! in `slot`; its trait `Side` hides the differences between the protocols.
+//! for a job cannot renew a lease. The slots share only [`Shared`]. The module `slot` has the loop
+//! of a slot. Its trait `Side` hides the differences between the protocols.
 
 mod beanstalk;
 mod gearman;
@@ -32,11 +32,11 @@ use outage::{Notice, Outage};
 use policy::RetryPolicy;
 use slot::Side;
 
-/// How long `--drain` waits for a server that is away, by default: long enough for a restart, short
-/// enough for a script.
+/// Default of `--give-up-after` with `--drain`. A server can restart in this time, and a script can
+/// wait this long.
 const DRAIN_GIVES_UP_AFTER_SECONDS: u32 = 60;
 
-/// The task of the slots. It does not change.
+/// Settings that all slots share. They do not change.
 #[derive(Debug)]
 struct Plan {
     address: Address,
@@ -47,7 +47,7 @@ struct Plan {
     timeout: Option<Duration>,
     /// Time from SIGTERM to SIGKILL.
     grace: Duration,
-    /// How long the server can be away; `None` means for ever.
+    /// How long the server can be unreachable; `None` means for ever.
     give_up_after: Option<Duration>,
     drain: bool,
     verbose: bool,
@@ -61,7 +61,7 @@ struct Totals {
     buried: AtomicU64,
     /// Gearman jobs whose command failed.
     failed: AtomicU64,
-    /// Jobs whose lease ended before their command.
+    /// Jobs whose lease ended while their command still ran.
     lost: AtomicU64,
 }
 
@@ -71,16 +71,17 @@ struct Shared {
     plan: Plan,
     interrupts: Interrupts,
     totals: Totals,
-    /// Set when the work itself must stop taking jobs.
+    /// True if a slot failed. Then no slot takes another job.
     stop: AtomicBool,
-    /// Slots that hold a job.
+    /// Number of slots that hold a job.
     busy: AtomicUsize,
-    /// Commands running now. The Ctrl-C handler reads it, too.
+    /// Number of commands that run now. The Ctrl-C handler reads it, too.
     running: Arc<AtomicUsize>,
     outage: Outage,
-    /// When the last job that we gave back becomes ready. `--drain` waits for it.
+    /// The latest moment when a job that we gave back with a delay becomes ready. `--drain` waits
+    /// for it.
     retries_due: Mutex<Instant>,
-    /// Why the work cannot continue, from the slot that noticed first.
+    /// The first error of a slot that ends the work.
     failure: Mutex<Option<anyhow::Error>>,
 }
 
@@ -89,7 +90,7 @@ impl Shared {
         self.interrupts.count() > 0 || self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether the running commands must end now.
+    /// True if the user pressed Ctrl-C twice: the running commands must end now.
     fn insists(&self) -> bool {
         self.interrupts.count() > 1
     }
@@ -100,14 +101,15 @@ impl Shared {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Notes a successful connection.
+    /// Records that a slot has connected.
     fn note_connected(&self) {
         if self.outage.ended() {
             say(&format!("connected to {} again", self.plan.address));
         }
     }
 
-    /// Notes a failed attempt to connect, and reports it from time to time.
+    /// Records a failed attempt to connect. The user gets a message at the first failure and every
+    /// 30 seconds.
     fn note_outage(&self, error: &ClientError) {
         match self.outage.failed(Instant::now()) {
             None => {}
@@ -125,8 +127,8 @@ impl Shared {
         }
     }
 
-    /// Ends the work if the server was away for too long. Only idle slots call it: a running
-    /// command is never stopped for this.
+    /// Ends the work if the server was unreachable for longer than `--give-up-after`. Only slots
+    /// without a running command call it: an unreachable server never stops a command.
     fn give_up_when_due(&self) {
         let Some(limit) = self.plan.give_up_after else { return };
         if self.outage.lasts(Instant::now()) >= limit {
@@ -136,8 +138,7 @@ impl Shared {
         }
     }
 
-    /// Notes a job that was just given back. It becomes ready after `delay` or a little later,
-    /// because a server's timers can be coarse.
+    /// Records that a job was given back with this delay. `--drain` waits until the delay is over.
     fn expect_retry_in(&self, delay: Duration) {
         let mut retries_due = self.retries_due();
         *retries_due = retries_due.max(Instant::now() + delay);
@@ -147,8 +148,8 @@ impl Shared {
         self.retries_due.lock().expect("no slot panics while it holds this")
     }
 
-    /// Whether nothing is left to wait for, given that a request at `asked` found no ready job. A
-    /// reply to an earlier request says nothing about jobs that were not due then.
+    /// True if no work is left. The caller sent a request at `asked`, and it found no ready job.
+    /// The request must be later than all retry delays, because it does not show delayed jobs.
     fn is_drained(&self, asked: Instant) -> bool {
         self.busy.load(Ordering::SeqCst) == 0 && asked > *self.retries_due()
     }
@@ -172,7 +173,7 @@ impl Totals {
     }
 }
 
-/// Works until it is stopped or, with `--drain`, until nothing is left.
+/// Works until the user stops it. With `--drain`, works until no job is left.
 pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
     let retries = [
         ("--attempts", arguments.attempts),
@@ -185,7 +186,7 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
         let why = "a Gearman job that failed has ended, and its client knows";
         return Err(refuse(&format!("{option}: {why}; it is not retried")).into());
     }
-    // This check comes before the first take, because each take counts as an attempt.
+    // Look for the program before the first take, because each take counts as an attempt.
     let program = &arguments.command[0];
     process::look_up(program).with_context(|| format!("cannot run `{}`", program.display()))?;
     let plan = Plan {
@@ -207,7 +208,8 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
 
 fn run_slots<S: Side>(plan: Plan, jobs: u16) -> Result<ExitCode> {
     let started = Instant::now();
-    // A wrong address or name must fail at once, not cause attempts to reconnect.
+    // The first connection is outside the slots: a wrong address or name must fail at once, without
+    // retries.
     let mut first = S::default();
     first.connect(&plan)?;
     let mut first = Some(first);
@@ -262,8 +264,8 @@ fn give_up_after(given_seconds: Option<u32>, drain: bool) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
-/// Prints a line to standard error. Standard output belongs to the commands.
+/// Prints a line to standard error. Standard output is only for the output of the commands.
 fn say(line: &str) {
-    // Not `eprintln`, which panics if the terminal is gone: the jobs come first.
+    // `eprintln` would panic if the terminal is gone. The jobs must continue.
     let _ = writeln!(io::stderr(), "lineshaft: {line}");
 }

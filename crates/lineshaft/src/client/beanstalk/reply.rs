@@ -1,4 +1,4 @@
-//! The replies of the protocol, read from bytes.
+//! Parses the replies of the beanstalkd protocol.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use memchr::memchr;
 use crate::client::error::{ClientError, TLS_ALERT};
 use crate::client::stream::Message;
 
-/// A longer first line is not a reply of this protocol. Without a limit, garbage without line ends
-/// would be collected for ever.
+/// Limit of the first line of a reply. A server of another protocol may never send a line end.
+/// Without a limit, its bytes would be collected for ever.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// A job as `reserve` and `peek` show it.
+/// A job as the server sends it for `reserve` and `peek`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Job {
     /// The job's id.
     pub id: u64,
-    /// The body, as the producer put it.
+    /// The body, unchanged.
     pub body: Vec<u8>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Job {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
     Inserted(u64),
-    /// The reply to `put` has the id. The reply to `bury` has none.
+    /// The reply to `put` contains the id; the reply to `bury` does not.
     Buried(Option<u64>),
     ExpectedCrlf,
     JobTooBig,
@@ -43,7 +43,7 @@ pub(crate) enum Reply {
     Deleted,
     Released,
     Touched,
-    /// The reply to `kick` has a count. The reply to `kick-job` has none.
+    /// The reply to `kick` contains a count; the reply to `kick-job` does not.
     Kicked(Option<u64>),
     Paused,
     NotFound,
@@ -92,7 +92,8 @@ impl Message for Reply {
     }
 }
 
-/// The replies of one line. `number` is the first word after the verb, if that word is a number.
+/// Parses a reply that is only one line. `number` is the first word after the verb, if that word is
+/// a number.
 fn line_reply(verb: &str, number: Option<u64>, text: &str) -> Option<Reply> {
     let reply = match verb {
         "INSERTED" => Reply::Inserted(number?),
@@ -120,7 +121,8 @@ fn line_reply(verb: &str, number: Option<u64>, text: &str) -> Option<Reply> {
     Some(reply)
 }
 
-/// The body that begins at `start`, once it has arrived with its line end.
+/// Returns the body that begins at `start`, or `None` if the body and its line end have not arrived
+/// completely.
 fn body_of(input: &[u8], start: usize, bytes: u64) -> Result<Option<&[u8]>, ClientError> {
     let end = usize::try_from(bytes).ok().and_then(|bytes| bytes.checked_add(start));
     let Some(end) = end.filter(|end| *end < usize::MAX - 2) else {
@@ -138,7 +140,7 @@ fn garbled(line: &[u8]) -> ClientError {
     ClientError::Garbled(shown.trim_ascii_end().escape_ascii().to_string())
 }
 
-/// The first line of the reply, as received.
+/// Shows the first line of the reply, as the server sent it.
 impl fmt::Display for Reply {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = match self {

@@ -1,13 +1,13 @@
-//! Reads the statistics and lists of the protocol: a small, flat part of YAML.
+//! Parses the statistics and lists of the beanstalkd protocol. They are a small, flat part of YAML.
 
-/// The key and value pairs of one statistics reply, in the order in which the server sent them.
+/// The pairs of keys and values from one statistics reply, in the server's order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stats {
     pairs: Vec<(String, String)>,
 }
 
 impl Stats {
-    /// Parses `---`, then one `key: value` per line; other lines are ignored.
+    /// Parses `---`, then one `key: value` per line. Ignores all other lines.
     pub(crate) fn parse(data: &[u8]) -> Stats {
         let text = String::from_utf8_lossy(data);
         let pairs = text
@@ -23,8 +23,8 @@ impl Stats {
         self.pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// The value of `key` as a whole number; 0 if it is missing, negative or not a number, so that
-    /// a server with fewer keys can still be shown.
+    /// The value of `key` as a whole number. Returns 0 if the value is missing, negative or not a
+    /// number, because a server with fewer keys must still be shown.
     pub(crate) fn number(&self, key: &str) -> u64 {
         self.get(key).and_then(|value| value.parse().ok()).unwrap_or(0)
     }
@@ -35,13 +35,13 @@ impl Stats {
     }
 }
 
-/// Reads a list reply: `---`, then one `- name` a line.
+/// Parses a list reply: `---`, then one `- name` per line.
 pub(crate) fn parse_list(data: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(data);
     text.lines().filter_map(|line| line.strip_prefix("- ")).map(unquote).collect()
 }
 
-/// Removes the quotes that newer servers put around names and texts.
+/// Removes the quotes that newer servers write around names and texts.
 fn unquote(value: &str) -> String {
     let inner = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match inner {

@@ -1,17 +1,17 @@
-//! Gearman's binary packets: writes requests, and reads a server's packets from bytes.
+//! Gearman's binary packets: writes requests, and parses the server's packets.
 
 use std::fmt;
 
 use crate::client::ClientError;
 use crate::client::stream::{Message, Requests};
 
-/// The header of a packet: its magic, its kind, and the size of its body.
+/// Length of the header of a packet: its magic, its kind, and the size of its body.
 const HEADER_BYTES: usize = 12;
-/// Begins each packet to a server.
+/// The first bytes of each packet to a server.
 const REQUEST_MAGIC: [u8; 4] = *b"\0REQ";
-/// Begins each packet of a server.
+/// The first bytes of each packet from a server.
 const REPLY_MAGIC: [u8; 4] = *b"\0RES";
-/// Number of bytes shown of something that is not a packet.
+/// If the received bytes are not a packet, an error message shows at most this number of them.
 const SHOWN_BYTES_MAX: usize = 80;
 
 /// The kinds of requests, with their numbers on the wire.
@@ -38,7 +38,7 @@ pub(crate) enum Request {
     GrabJobAll = 39,
 }
 
-/// A server's name for a job.
+/// The server's name for a job.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Handle(Vec<u8>);
 
@@ -47,9 +47,9 @@ pub(crate) struct Handle(Vec<u8>);
 pub(crate) struct Assignment {
     pub(crate) handle: Handle,
     pub(crate) function: String,
-    /// The key that its client gave; empty without one.
+    /// The unique key that the job's client gave; empty if it gave none.
     pub(crate) unique: String,
-    /// The reducer of a reduce job. Empty for all other jobs.
+    /// The reducer of the job; empty for a job without one.
     pub(crate) reducer: String,
     pub(crate) body: Vec<u8>,
 }
@@ -62,18 +62,18 @@ pub(crate) enum News {
     Warning(Vec<u8>),
     /// The progress: numerator and denominator.
     Progress(u64, u64),
-    /// The end: the result, or the rest of it.
+    /// The job is complete. The bytes are the result, or its last part.
     Complete(Vec<u8>),
-    /// The end, without a result.
+    /// The job failed, without a reason.
     Fail,
-    /// The end, with the worker's reason.
+    /// The job failed, with the worker's reason.
     Exception(Vec<u8>),
 }
 
 /// One packet of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Packet {
-    /// There may be a job for a worker that sleeps.
+    /// A sleeping worker should look for a job.
     Noop,
     NoJob,
     Assigned(Assignment),
@@ -85,12 +85,12 @@ pub(crate) enum Packet {
         code: String,
         text: String,
     },
-    /// Any other packet.
+    /// A packet of another kind, with its number.
     Other(u32),
 }
 
 impl News {
-    /// Whether this is the end of the job.
+    /// True if the job ends with this news.
     pub(crate) fn is_end(&self) -> bool {
         match self {
             News::Complete(_) | News::Fail | News::Exception(_) => true,
@@ -100,7 +100,8 @@ impl News {
 }
 
 impl Requests {
-    /// Adds a packet; its arguments are separated by NUL, which only the last of them may hold.
+    /// Adds a packet to the buffer. NUL separates the arguments. Only the last argument may contain
+    /// NUL.
     pub(crate) fn packet(
         &mut self,
         request: Request,
@@ -179,8 +180,8 @@ fn news(body: &[u8], what: fn(Vec<u8>) -> News) -> Packet {
     Packet::News(handle.into(), what(data.to_vec()))
 }
 
-/// The arguments of a body, separated by NUL; the last one holds the rest. Missing arguments are
-/// empty.
+/// Splits a body into its arguments at NUL. The last argument can contain NUL. Missing arguments
+/// are empty.
 fn arguments<const COUNT: usize>(body: &[u8]) -> [&[u8]; COUNT] {
     let mut parts = body.splitn(COUNT, |byte| *byte == 0);
     std::array::from_fn(|_| parts.next().unwrap_or_default())
@@ -190,7 +191,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A count; 0 if it is not a number, because it is only shown.
+/// Parses a count. Returns 0 if the text is not a number: the count is only for display.
 fn number(digits: &[u8]) -> u64 {
     text(digits).trim().parse().unwrap_or(0)
 }
@@ -202,7 +203,7 @@ impl From<&[u8]> for Handle {
 }
 
 impl Handle {
-    /// The name, as it is sent.
+    /// The bytes of the name, as in a packet.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -220,7 +221,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// A short name for messages.
+/// Shows the packet's kind, for messages.
 impl fmt::Display for Packet {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

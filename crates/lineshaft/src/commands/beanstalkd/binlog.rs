@@ -1,34 +1,34 @@
-//! Checks whether the original's log files still hold jobs. It reads only the parts of records that
-//! show which jobs are live. To be safe, unknown data counts as a job.
+//! Checks whether the original's log files still have jobs. It reads only the parts of records that
+//! show which jobs exist. Unknown data counts as a job, so that no job is lost.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// The format version of every release since 1.5.
+/// The version of the log format in every release since 1.5.
 const VERSION: i32 = 7;
 const NAME_BYTES_MAX: i32 = 200;
 const JOB_BYTES: usize = 80;
-/// Offsets of the fields in a job's record.
+/// The offset of the body's size in a job's record.
 const BODY_SIZE_OFFSET: usize = 32;
 const STATE_OFFSET: usize = 76;
 const DELETED: u8 = 0;
 
-/// The next record of a file.
+/// The next record of a log file.
 enum Record {
-    /// A job's fields. `is_full` if its name and body follow.
+    /// The fields of a job. If `is_full`, the record also has the name and the body.
     Job { id: u64, state: u8, is_full: bool },
-    /// Only zeros follow, or the file ends.
+    /// The file ends, or only zeros follow.
     End,
-    /// Not a record.
+    /// The bytes are not a record.
     Unknown,
 }
 
 /// Finds a log file with at least one job that was not deleted.
 pub(super) fn file_with_jobs(folder: &Path) -> io::Result<Option<PathBuf>> {
-    // A job's records can be in several files, and the last one counts. This function returns the
-    // file that has the full record.
+    // The records of one job can be in several files. The last record decides whether the job
+    // exists. The result is the file with the full record.
     let mut living: HashMap<u64, PathBuf> = HashMap::new();
     for file in files(folder)? {
         let mut reader = BufReader::new(File::open(&file)?);
@@ -52,7 +52,7 @@ pub(super) fn file_with_jobs(folder: &Path) -> io::Result<Option<PathBuf>> {
     Ok(living.into_values().min())
 }
 
-/// The log's files, oldest first.
+/// Returns the files of the log, oldest first.
 fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -98,7 +98,7 @@ fn read_record(reader: &mut BufReader<File>) -> io::Result<Record> {
     Ok(Record::Job { id, state: job[STATE_OFFSET], is_full })
 }
 
-/// Fills the buffer or, at the end of the file, reads nothing.
+/// Fills the buffer and returns true. Returns false if the file ends first.
 fn fill(reader: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
     match reader.read_exact(bytes) {
         Ok(()) => Ok(true),

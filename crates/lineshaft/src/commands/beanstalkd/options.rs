@@ -1,5 +1,5 @@
-//! The original's command line: one-letter flags, with values attached or separate, and no long
-//! flags.
+//! Parses the original's command line. All flags have one letter. A value follows in the same word
+//! or in the next one. There are no long flags.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ Options:
 
 const JOB_BYTES_DEFAULT: u32 = 65_535;
 const SEGMENT_BYTES_DEFAULT: u64 = 10_485_760;
-/// A limit far above any sensible value. For the original, `-f -1` is 2^64 milliseconds.
+/// A limit far above any sensible value. The original reads `-f -1` as 2^64 milliseconds.
 const SYNC_MAX: Duration = Duration::from_hours(1);
 
 /// The parsed command line.
@@ -41,14 +41,14 @@ pub(super) enum Parsed {
     Serve(Options),
     Help,
     Version,
-    /// An error message; the usage follows.
+    /// Invalid. The message is printed before the usage.
     Wrong(String),
 }
 
-/// How to serve.
+/// The parsed flags.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Options {
-    /// `-b`: the folder of the log. `None` keeps everything in memory.
+    /// `-b`: the folder of the log. `None` means that all jobs stay in memory.
     pub(super) folder: Option<PathBuf>,
     /// `-f`, `-F`: when to sync the log.
     pub(super) sync: Durability,
@@ -70,7 +70,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             folder: None,
-            // The original's default is 50 ms. This is safer, and cheap enough.
+            // The original's default is 50 ms. A sync at every group is safer, and cheap enough.
             sync: Durability::Always,
             address: None,
             port: None,
@@ -82,13 +82,13 @@ impl Default for Options {
     }
 }
 
-/// Parses the command line. Also returns warnings to print first.
+/// Parses the command line. Also returns warnings, which must be printed first.
 pub(super) fn parse(arguments: &[OsString]) -> (Vec<String>, Parsed) {
     let mut notes = Vec::new();
     let mut options = Options::default();
     let mut arguments = arguments.iter().map(|argument| argument.to_string_lossy().into_owned());
     while let Some(argument) = arguments.next() {
-        // The original does not have it, but people try it first.
+        // The original has no such flag, but it is the first flag that people try.
         if argument == "--help" {
             return (notes, Parsed::Help);
         }
@@ -153,7 +153,7 @@ impl Options {
         Ok(())
     }
 
-    /// Where to listen.
+    /// The address for the listener.
     pub(super) fn listen_address(&self) -> Result<Address, String> {
         let host = self.address.as_deref().unwrap_or("0.0.0.0");
         if let Some(path) = host.strip_prefix("unix:") {
@@ -161,7 +161,7 @@ impl Options {
         }
         let port = self.port.as_deref().unwrap_or("11300");
         let port = match number(port) {
-            // COMPAT(beanstalkd): the system takes the lower 16 bits.
+            // COMPAT(beanstalkd): only the lower 16 bits of the number count.
             Ok(port) => port as u16,
             Err(_) => service_port(port).ok_or_else(|| {
                 format!("cannot listen: `{port}` is neither a port nor a service")
@@ -171,8 +171,8 @@ impl Options {
     }
 }
 
-/// COMPAT(beanstalkd): leading spaces and a sign are accepted. A number that is negative or too
-/// large becomes the largest.
+/// Parses a number. COMPAT(beanstalkd): leading spaces and a sign are accepted. A negative or too
+/// large number becomes the largest number.
 fn number(text: &str) -> Result<u64, String> {
     let trimmed = text.trim_start();
     let (is_negative, digits) = match trimmed.strip_prefix('-') {

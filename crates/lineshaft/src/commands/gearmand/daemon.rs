@@ -1,5 +1,5 @@
-//! `--daemon`: the server runs in a background process with its own session. A program with threads
-//! cannot fork safely, so it starts itself again.
+//! `--daemon`: the server runs in a background process with a terminal session of its own. A
+//! program with threads cannot fork safely, so it starts itself again.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
 
-/// What the background process writes to its standard output when it is ready.
+/// The background process writes this to its standard output when it is ready.
 const READY: &[u8] = b"ready\n";
 
 /// Starts the program again with the same arguments, and waits until it is ready or has failed.
@@ -30,16 +30,16 @@ pub(super) fn start(arguments: &[OsString]) -> io::Result<ExitCode> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// First step of the background process: leaves the terminal's session.
+/// The first step of the background process: leaves the terminal's session.
 pub(super) fn leave_session() -> io::Result<()> {
     rustix::process::setsid()?;
     Ok(())
 }
 
-/// Called by the background process when it is ready: lets the foreground process end, and releases
-/// the terminal.
+/// Reports to the foreground process that the server is ready, and releases the terminal. The
+/// foreground process then ends.
 pub(super) fn report_ready() {
-    // These fail only if the reader is gone; the server continues.
+    // These writes fail only if the foreground process is gone. The server continues.
     let mut stdout = io::stdout();
     let _ = stdout.write_all(READY).and_then(|()| stdout.flush());
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {

@@ -1,17 +1,17 @@
-//! The original's flags: their names, and their `--help` texts.
+//! The original's flags: names and `--help` texts.
 
 /// One flag.
 #[derive(Debug)]
 pub(super) struct Flag {
     pub(super) short: Option<char>,
-    /// Its name without the dashes.
+    /// The long name without the dashes.
     pub(super) long: &'static str,
     pub(super) takes: Takes,
-    /// Its help text; empty for flags that `--help` does not show.
+    /// The help text. It is empty for flags that `--help` does not show.
     pub(super) help: &'static str,
 }
 
-/// The value of a flag.
+/// Whether a flag has a value.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Takes {
     Nothing,
@@ -26,7 +26,7 @@ const fn value(short: Option<char>, long: &'static str, help: &'static str) -> F
     Flag { short, long, takes: Takes::Value, help }
 }
 
-/// A flag of a queue plug-in: accepted and ignored, because Lineshaft uses its own log.
+/// A flag of a queue plug-in. It is accepted and ignored, because Lineshaft uses its own log.
 const fn plug_in(long: &'static str) -> Flag {
     value(None, long, "")
 }
@@ -72,10 +72,10 @@ pub(super) static FLAGS: [Flag; 58] = [
     value(None, "ssl-certificate", "certificate (default /etc/ssl/certs/gearmand.pem)"),
     value(None, "ssl-key", "its private key (default /etc/ssl/certs/gearmand.key)"),
     value(None, "ssl-ca-file", "authority (default /etc/ssl/certs/gearmand-ca.pem)"),
-    // Our own flag.
+    // The original does not have this flag.
     value(None, "ssl-client-auth", "none (default), optional or required: a client's certificate"),
     switch(None, "check-args", ""),
-    // Our own flag: set by `--daemon` for the background process.
+    // The original does not have this flag. `--daemon` sets it for the background process.
     switch(None, "detached", ""),
     switch(None, "store-queue-on-shutdown", ""),
     plug_in("libsqlite3-table"),

@@ -1,4 +1,5 @@
-//! Parses the original's command line and configuration file. The messages are the original's.
+//! Parses the original's command line and configuration file. The error messages are the
+//! original's.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,15 +7,15 @@ use std::path::{Path, PathBuf};
 use super::flags::{FLAGS, Flag, Takes};
 use super::verbosity::Verbosity;
 
-/// The default configuration file, read if it exists.
+/// The default configuration file. It is read if it exists.
 const CONFIG_FILE_DEFAULT: &str = "/etc/gearmand.conf";
 
-/// How to serve.
+/// The parsed flags.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Options {
     pub(super) backlog: Option<i32>,
     pub(super) daemon: bool,
-    /// This is the background process.
+    /// True in the background process.
     pub(super) detached: bool,
     pub(super) check_args: bool,
     pub(super) exceptions: bool,
@@ -37,7 +38,7 @@ pub(super) struct Options {
     pub(super) queue_type: Option<String>,
     pub(super) syslog: bool,
     pub(super) coredump: bool,
-    /// 0 means the number that suits the machine.
+    /// 0 means a number that fits the machine.
     pub(super) threads: usize,
     pub(super) user: Option<String>,
     pub(super) verbosity: Verbosity,
@@ -46,13 +47,13 @@ pub(super) struct Options {
     pub(super) ssl_certificate: Option<PathBuf>,
     pub(super) ssl_key: Option<PathBuf>,
     pub(super) ssl_ca_file: Option<PathBuf>,
-    /// Our own flag: whether clients need a certificate.
+    /// Whether clients need a certificate. The original does not have this flag.
     pub(super) ssl_client_auth: Option<String>,
     /// The file of `-q libsqlite3` or `-q tokyocabinet`.
     pub(super) queue_file: Option<PathBuf>,
-    /// Flags of queue plug-ins that are ignored.
+    /// The flags of queue plug-ins on the command line. The server ignores them.
     pub(super) ignored: Vec<&'static str>,
-    /// Our own flag: the folder for jobs, instead of the original's queue.
+    /// The folder for jobs, instead of the original's queue. The original does not have this flag.
     pub(super) data: Option<PathBuf>,
 }
 
@@ -62,7 +63,8 @@ struct GivenFlag {
     value: String,
 }
 
-/// Parses the command line and its configuration file. The command line overrides the file.
+/// Parses the command line and the configuration file that it names. The command line overrides the
+/// file.
 pub(super) fn parse(arguments: &[OsString]) -> Result<Options, String> {
     let words: Vec<String> =
         arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -74,11 +76,11 @@ pub(super) fn parse(arguments: &[OsString]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// What to do with words that are not flags.
+/// How to handle words that are not flags.
 #[derive(Copy, Clone, Eq, PartialEq)]
 enum UnknownWords {
     Refuse,
-    /// COMPAT(gearmand): in the file they are ignored, so that comments do no harm.
+    /// COMPAT(gearmand): the file's unknown words are ignored. So the file can have comments.
     Ignore,
 }
 
@@ -127,7 +129,7 @@ fn missing(flag: &Flag) -> String {
     format!("the required argument for option '--{}' is missing", flag.long)
 }
 
-/// `name`, `name=value`, or `name` with the value as the next word.
+/// Parses `name`, `name=value`, or `name` with the value as the next word.
 fn read_long<'a>(
     text: &str,
     words: &mut impl Iterator<Item = &'a String>,
@@ -154,8 +156,8 @@ fn read_long<'a>(
     Ok(GivenFlag { flag, value })
 }
 
-/// Letters after one dash. If a letter takes a value, the rest of the word is the value, or the
-/// next word if there is no rest.
+/// Parses letters after one dash. If a letter takes a value, the rest of the word is the value. If
+/// the word has no rest, the next word is the value.
 fn read_short<'a>(
     text: &str,
     words: &mut impl Iterator<Item = &'a String>,
@@ -226,7 +228,7 @@ impl Options {
             "ssl-client-auth" => self.ssl_client_auth = text(),
             "libsqlite3-db" | "libtokyocabinet-file" => self.queue_file = Some(value.into()),
             "data" => self.data = Some(value.into()),
-            // There is no table of fixed size here, and the file was already read.
+            // Lineshaft has no hash table of fixed size. The configuration file was already read.
             "hashtable-buckets" | "config-file" => {}
             other => self.ignored.push(other),
         }
@@ -234,7 +236,7 @@ impl Options {
     }
 }
 
-/// COMPAT(gearmand): 32 bits; a negative number counts down from the largest number.
+/// COMPAT(gearmand): the number has 32 bits. A negative number counts down from the largest number.
 fn number(given: &GivenFlag) -> Result<u32, String> {
     let (long, value) = (given.flag.long, &given.value);
     let number: Option<i64> = value.parse().ok();
@@ -244,7 +246,8 @@ fn number(given: &GivenFlag) -> Result<u32, String> {
         .ok_or_else(|| format!("the argument ('{value}') for option '--{long}' is invalid"))
 }
 
-/// -1, the original's default, means the system's default.
+/// Parses a number. A number that is not positive, such as the original's default -1, becomes
+/// `None`: the system's default applies.
 fn positive(given: &GivenFlag) -> Result<Option<u32>, String> {
     let number = number(given)?.cast_signed();
     Ok(u32::try_from(number).ok().filter(|number| *number > 0))

@@ -1,4 +1,4 @@
-//! Tests of the original's command line: forms of flags, meanings, and error messages.
+//! Tests of the original's command line: forms of flags, their meanings, and error messages.
 
 use super::*;
 
@@ -17,7 +17,8 @@ fn wrong(line: &str) -> String {
     parsed(&words).unwrap_err()
 }
 
-/// A file for `--config-file`.
+/// Writes a configuration file, and returns the flag that names it. The file lasts as long as the
+/// folder.
 fn config_file(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gearmand.conf");

@@ -1,21 +1,21 @@
-//! The file with the process id, for scripts that stop or signal the server.
+//! The file with the process id. Scripts use it to stop or signal the server.
 
 use std::path::{Path, PathBuf};
 
 const DEFAULT: &str = "/var/gearmand.pid";
 
-/// The file, removed when dropped.
+/// The process id file. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct PidFile {
     path: PathBuf,
 }
 
 impl PidFile {
-    /// Writes the file. A failure at the default place is ignored; at a requested place it is an
-    /// error.
+    /// Writes the file. A failure at the default place is ignored; a failure at a requested place
+    /// is an error.
     pub(super) fn write(wanted: Option<&Path>) -> Result<Option<PidFile>, String> {
         let path = wanted.unwrap_or(Path::new(DEFAULT)).to_owned();
-        // Replaces the file of a server that was killed.
+        // This overwrites the file of a server that was killed.
         match std::fs::write(&path, format!("{}\n", std::process::id())) {
             Ok(()) => Ok(Some(PidFile { path })),
             Err(_) if wanted.is_none() => Ok(None),
@@ -29,7 +29,8 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // The server's user may not have permission; the next start replaces the file.
+        // The server's user may lack the permission to remove it. The next start overwrites the
+        // file.
         let _ = std::fs::remove_file(&self.path);
     }
 }

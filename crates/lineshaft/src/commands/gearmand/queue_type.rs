@@ -1,12 +1,12 @@
-//! `-q TYPE`: the original keeps background jobs in an external database. Lineshaft uses its own
-//! log instead.
+//! `-q TYPE`: the original's place for background jobs, an external database. Lineshaft uses its
+//! own log instead.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::options::Options;
 
-/// The original's durable types, with the flag for the file if they have one.
+/// The original's durable types. For a type with a file, the flag that names the file.
 const KEPT: [(&str, Option<&str>); 8] = [
     ("libsqlite3", Some("--libsqlite3-db")),
     ("tokyocabinet", Some("--libtokyocabinet-file")),
@@ -18,7 +18,7 @@ const KEPT: [(&str, Option<&str>); 8] = [
     ("libdrizzle", None),
 ];
 
-/// The folder of the log. `None` keeps everything in memory.
+/// Returns the folder of the log. `None` means that all jobs stay in memory.
 pub(super) fn folder(options: &Options) -> Result<Option<PathBuf>, String> {
     let queue_type = options.queue_type.as_deref().unwrap_or("builtin");
     if queue_type.eq_ignore_ascii_case("builtin") {
@@ -43,7 +43,7 @@ pub(super) fn folder(options: &Options) -> Result<Option<PathBuf>, String> {
     })
 }
 
-/// The folder beside the original's file, which must not hold jobs.
+/// Returns a folder next to the original's file. Fails if the file may have jobs.
 fn beside(file: &Path) -> Result<PathBuf, String> {
     let shown = file.display();
     match std::fs::metadata(file) {

@@ -1,4 +1,4 @@
-//! `--ssl`: the files named by the original's flags and variables.
+//! `--ssl`: the files that the original's flags and environment variables name.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use server::config::{ClientAuth, Tls};
 
 use super::options::Options;
 
-/// The original's default files, as built by Debian.
+/// The original's default files in Debian's build.
 const CERTIFICATE_DEFAULT: &str = "/etc/ssl/certs/gearmand.pem";
 const KEY_DEFAULT: &str = "/etc/ssl/certs/gearmand.key";
 const CA_DEFAULT: &str = "/etc/ssl/certs/gearmand-ca.pem";
@@ -15,7 +15,7 @@ const CERTIFICATE_VARIABLE: &str = "GEARMAND_SERVER_PEM";
 const KEY_VARIABLE: &str = "GEARMAND_SERVER_KEY";
 const CA_VARIABLE: &str = "GEARMAND_CA_CERTIFICATE";
 
-/// The TLS settings. `variable` looks up an environment variable.
+/// The TLS settings. `variable` reads an environment variable.
 pub(super) fn settings(
     options: &Options,
     variable: impl Fn(&str) -> Option<PathBuf>,
@@ -25,8 +25,9 @@ pub(super) fn settings(
     let certificate = named(CERTIFICATE_VARIABLE, &options.ssl_certificate);
     let key = named(KEY_VARIABLE, &options.ssl_key);
     let ca = named(CA_VARIABLE, &options.ssl_ca_file);
-    // COMPAT(gearmand): clients are not asked for a certificate, even with an authority. Our own
-    // flag changes that.
+    // COMPAT(gearmand): the server does not ask clients for a certificate, even if it has a
+    // certificate authority. Only `--ssl-client-auth`, which the original does not have, changes
+    // that.
     let client_auth = match options.ssl_client_auth.as_deref() {
         None => ClientAuth::None,
         Some(text) => {
@@ -47,7 +48,7 @@ pub(super) fn settings(
     })
 }
 
-/// Whether `--ssl` is missing, although a flag is set that has an effect only with it.
+/// True if `--ssl` is missing, but a flag that needs `--ssl` is given.
 pub(super) fn is_meant_but_off(options: &Options) -> bool {
     let is_named = options.ssl_certificate.is_some()
         || options.ssl_key.is_some()

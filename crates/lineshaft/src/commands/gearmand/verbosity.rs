@@ -2,7 +2,7 @@
 
 use tracing::Level;
 
-/// A log level, least verbose first.
+/// A log level. The least verbose level is first.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(super) enum Verbosity {
     Fatal,
@@ -28,7 +28,7 @@ impl Verbosity {
         Verbosity::Debug,
     ];
 
-    /// Parses a level, written in capitals.
+    /// Parses the name of a level in capital letters.
     pub(super) fn parse(text: &str) -> Option<Verbosity> {
         Verbosity::ALL.into_iter().find(|level| level.name() == text)
     }
@@ -46,7 +46,7 @@ impl Verbosity {
         }
     }
 
-    /// The closest level of our own.
+    /// The closest level of Lineshaft's messages.
     pub(super) fn level(self) -> Level {
         match self {
             Verbosity::Fatal | Verbosity::Alert | Verbosity::Critical | Verbosity::Error => {

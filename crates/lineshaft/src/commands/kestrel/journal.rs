@@ -1,12 +1,12 @@
-//! Checks whether a folder holds journals of the original with items. It reads only the parts of
-//! records needed to count (spec kestrel 4.1, 4.2).
+//! Checks whether a folder has the original's journals with items. It reads only the parts of
+//! records that it needs to count items (spec kestrel 4.1, 4.2).
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes before the data in an item's record, by record type.
+/// Number of bytes before the data of an item, in old records and in current ones.
 const OLD_ITEM_HEAD_BYTES: i32 = 4;
 const ITEM_HEAD_BYTES: i32 = 16;
 
@@ -16,22 +16,23 @@ enum Record {
     Add,
     /// Ends an item.
     End,
-    /// Changes nothing: an open read, an aborted read, or a replaced item.
+    /// Does not change the number: an open read, an aborted read, or a replaced item.
     Neither,
-    /// No further complete record.
+    /// The file has no further complete record.
     None,
 }
 
-/// Finds a journal with items that were not removed. Items of open reads count, because the
-/// original gives them back at its start.
+/// Finds a journal with items that were not removed. An item of an open read counts, because the
+/// original gives it back at its next start.
 pub(super) fn file_with_items(folder: &Path) -> io::Result<Option<PathBuf>> {
-    // An item can be added in one file of a queue and removed in the next. The queue's name is the
-    // part before the first dot.
+    // The journal of a queue can have several files. One file can add an item that a later one
+    // removes. So the files of a queue count together. The queue's name is the part before the
+    // first dot.
     let mut queues: BTreeMap<String, (PathBuf, i64)> = BTreeMap::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        // `~~` marks an unfinished rewrite, which the original deletes.
+        // `~~` marks an unfinished rewrite. The original deletes such a file.
         if !entry.file_type()?.is_file() || name.contains("~~") {
             continue;
         }
@@ -42,8 +43,8 @@ pub(super) fn file_with_items(folder: &Path) -> io::Result<Option<PathBuf>> {
     Ok(queues.into_values().find(|(_, count)| *count > 0).map(|(file, _)| file))
 }
 
-/// The number of items that a file adds, minus those it ends. A file that is not a journal has no
-/// complete record.
+/// The number of items that the file adds, minus the number that it ends. A file that is not a
+/// journal counts as 0, because it has no complete record.
 fn count_items(file: &Path) -> io::Result<i64> {
     let length = std::fs::metadata(file)?.len();
     let mut reader = BufReader::new(File::open(file)?);
@@ -58,7 +59,8 @@ fn count_items(file: &Path) -> io::Result<i64> {
     }
 }
 
-/// Reads one record. `used` counts the bytes up to its end, if the file is long enough.
+/// Reads one record, and adds its length to `used`. It skips the data without reading it. If `used`
+/// is then larger than the file, the record is incomplete.
 fn read_record(reader: &mut BufReader<File>, used: &mut u64) -> io::Result<Record> {
     let Some([operation]) = fill(reader, used)? else { return Ok(Record::None) };
     let number_follows = match operation {
@@ -73,7 +75,7 @@ fn read_record(reader: &mut BufReader<File>, used: &mut u64) -> io::Result<Recor
     match operation {
         1 | 6 => Ok(Record::End),
         7 => read_item(reader, used, false, Record::Add),
-        // Confirms an item and adds another.
+        // This record confirms an item and adds another item.
         8 => read_item(reader, used, false, Record::Neither),
         _ => Ok(Record::Neither),
     }
@@ -95,7 +97,7 @@ fn read_item(
     Ok(record)
 }
 
-/// Reads all bytes or, at the end of the file, none.
+/// Fills the bytes. Returns `None` if the file ends first.
 fn fill<const N: usize>(reader: &mut impl Read, used: &mut u64) -> io::Result<Option<[u8; N]>> {
     let mut bytes = [0; N];
     match reader.read_exact(&mut bytes) {
@@ -134,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_queue_with_items_is_found() {
-        // The bytes of the specification's example, without the confirmation at their end.
+        // The example from the specification, without its last record, a confirmation.
         let bytes = "02110000000068e5cf8b01000000000000000000007809010000 00".replace(' ', "");
         let example: Vec<u8> = (0..bytes.len() / 2)
             .map(|index| u8::from_str_radix(&bytes[2 * index..2 * index + 2], 16).unwrap())

@@ -13,7 +13,7 @@ use crate::cli::PutArguments;
 
 const READ_BYTES: usize = 256 * 1024;
 
-/// Limit of a job in memory if the server's limit is unknown: the protocol's limit.
+/// The limit of a job if the server does not report its own: the limit of the protocol.
 const BODY_BYTES_MAX: u64 = u32::MAX as u64;
 
 /// One job to put.
@@ -21,21 +21,21 @@ const BODY_BYTES_MAX: u64 = u32::MAX as u64;
 pub(super) enum Piece<'a> {
     /// The body.
     Body(&'a [u8]),
-    /// Larger than the server accepts. It was read to its end, but not kept.
+    /// The body is larger than the server accepts. It was read to its end, but not kept.
     TooBig {
         /// Its length.
         bytes: u64,
     },
 }
 
-/// The jobs, one after the other.
+/// The source of jobs. It returns one job after another.
 pub(super) struct Input {
     source: Source,
-    /// The piece returned last.
+    /// The body that was returned last.
     piece: Vec<u8>,
     body_bytes_max: u64,
     bytes_read: u64,
-    /// Size of the file, if it is a file.
+    /// Size of the input, if it is a regular file.
     bytes: Option<u64>,
     is_typed: bool,
 }
@@ -43,12 +43,13 @@ pub(super) struct Input {
 enum Source {
     Arguments(IntoIter<OsString>),
     Lines(BufReader<Box<dyn Read>>),
-    /// `None` after it was returned.
+    /// `None` after the input was returned.
     Whole(Option<Box<dyn Read>>),
 }
 
 impl Input {
-    /// Opens the input from the command line. `body_bytes_max` is the server's limit, if known.
+    /// Opens the input that the command line names. `body_bytes_max` is the server's limit, if the
+    /// server reports one.
     pub(super) fn open(arguments: &PutArguments, body_bytes_max: Option<u64>) -> Result<Input> {
         let mut input = Input {
             source: Source::Arguments(arguments.bodies.clone().into_iter()),
@@ -65,8 +66,8 @@ impl Input {
             Some(path) => {
                 File::open(path).with_context(|| format!("cannot open {}", path.display()))?
             }
-            // Standard input is read as a file, because `io::stdin` hides whether its buffer holds
-            // another line.
+            // `io::stdin` has a buffer that hides whether another line has arrived. So standard
+            // input is read as a file.
             None => File::from(io::stdin().as_fd().try_clone_to_owned()?),
         };
         input.is_typed = file.is_terminal();
@@ -80,7 +81,7 @@ impl Input {
         Ok(input)
     }
 
-    /// The noun for one job, for messages.
+    /// The word for one job in messages.
     pub(super) fn noun(&self) -> &'static str {
         match self.source {
             Source::Arguments(_) => "argument",
@@ -89,7 +90,7 @@ impl Input {
         }
     }
 
-    /// A hint for a person who types.
+    /// A hint for a person who types the input.
     pub(super) fn input_hint(&self) -> &'static str {
         match self.source {
             Source::Arguments(_) | Source::Lines(_) => "one job per line",
@@ -112,7 +113,7 @@ impl Input {
         self.bytes_read
     }
 
-    /// Whether the next piece is not in memory yet.
+    /// True if the next job must first be read from the input.
     pub(super) fn would_wait(&self) -> bool {
         match &self.source {
             Source::Lines(reader) => memchr::memchr(b'\n', reader.buffer()).is_none(),
@@ -120,7 +121,7 @@ impl Input {
         }
     }
 
-    /// The next job, or `None` at the end.
+    /// Returns the next job, or `None` at the end.
     pub(super) fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
         self.piece.clear();
         let max = self.body_bytes_max;
@@ -150,8 +151,8 @@ struct Line {
     bytes_with_end: u64,
 }
 
-/// Reads up to the next line end, and keeps at most `max` bytes of the line, without its end. The
-/// last line needs no line end.
+/// Reads a line and its line end. Keeps at most `max` bytes of the line, without the line end. The
+/// last line may have no line end.
 fn read_line(reader: &mut impl BufRead, max: u64, kept: &mut Vec<u8>) -> io::Result<Option<Line>> {
     let mut bytes: u64 = 0;
     loop {

@@ -1,7 +1,8 @@
-//! The results of `put --wait`: printed as they come, in the order of the jobs.
+//! The results of `put --wait`. They are printed in the order of the jobs.
 //!
-//! Many jobs run at a time, and their news arrives in any order. News of the first job is printed
-//! at once. News of the other jobs is kept until their turn.
+//! Many jobs run at the same time, and news of them arrives in any order. News of the first
+//! unfinished job is printed at once. News of later jobs is kept until the jobs before them have
+//! ended.
 
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -17,18 +18,19 @@ use super::{Pending, Shared};
 use crate::client::ClientError;
 use crate::client::gearman::{Handle, News, Packet, Replies};
 
-/// Limit of jobs at a time. Their results are kept in memory until their turn.
+/// Limit of unfinished jobs. News of them is kept in memory until it can be printed.
 pub(super) const WAITING_MAX: usize = 100;
 
-/// A bar for the progress of the first job, shown once its worker reports it.
+/// Creates a bar for the progress of the first job. It becomes visible when the job's worker
+/// reports progress.
 pub(super) fn hidden_bar() -> ProgressBar {
     let template = "{msg}{wide_bar} {pos}/{len}, {eta} left";
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
     bar.with_style(ProgressStyle::with_template(template).expect("the template is constant"))
 }
 
-/// Receives and prints results until the sender is done and all its jobs have ended. Fails if the
-/// connection breaks, or the reader of the results is gone.
+/// Receives and prints results until the sending thread is done and all its jobs have ended. Fails
+/// if the connection breaks, or the reader of the results has closed the output.
 pub(super) fn collect(
     mut replies: Replies,
     pending: &mpsc::Receiver<Pending>,
@@ -38,9 +40,9 @@ pub(super) fn collect(
     let output = BufWriter::new(io::stdout().lock());
     let mut printer = Printer { output, shared, with_bar };
     let mut jobs = Jobs::default();
-    // This loop takes a job from the channel, which makes room to send another one. Then it waits
-    // for news of the first job in `jobs`. That is the same job, because both are in the order of
-    // the input.
+    // Each step takes a job from the channel, so that the sending thread can send another one. Then
+    // it waits for news of the first job in `jobs`. Both are in the order of the input, so they are
+    // the same job.
     for next in pending {
         let number = match next {
             Pending::TooBig { number, bytes } => {
@@ -74,18 +76,19 @@ pub(super) fn collect(
     Ok(())
 }
 
-/// Submitted jobs, and their news so far.
+/// Submitted jobs, with the news that is not printed yet.
 #[derive(Debug, Default)]
 struct Jobs {
-    /// In the order of the input.
+    /// The jobs in the order of the input.
     jobs: VecDeque<Job>,
 }
 
 #[derive(Debug)]
 struct Job {
-    /// `None` if it was refused.
+    /// `None` if the server refused the job.
     handle: Option<Handle>,
-    /// The number of pieces of news so far, including those that came before it joined another job.
+    /// How much news came for this job. If it joined another submit of the same key, this includes
+    /// the earlier news of that submit.
     news_count: u64,
     has_ended: bool,
     /// News that is not printed yet.
@@ -99,7 +102,7 @@ enum JobUpdate {
 }
 
 impl Jobs {
-    /// Handles a packet.
+    /// Handles a packet from the server.
     fn note(&mut self, packet: Packet) -> Result<(), ClientError> {
         match packet {
             Packet::Created(handle) => self.push(Some(handle), VecDeque::new()),
@@ -114,14 +117,16 @@ impl Jobs {
     }
 
     fn push(&mut self, handle: Option<Handle>, updates: VecDeque<JobUpdate>) {
-        // A job that joins now does not get earlier news.
+        // A job that joins an unfinished job gets only later news. So its count begins at the count
+        // of the other submit.
         let same = self.jobs.iter().filter(|job| !job.has_ended && job.handle == handle);
         let news_count = same.map(|job| job.news_count).max().unwrap_or(0);
         self.jobs.push_back(Job { handle, news_count, has_ended: false, updates });
     }
 
-    /// Jobs with the same key can be one job of the server. Then the server sends each piece of
-    /// news once per submit. So this piece is for the job that got the fewest pieces.
+    /// Finds the submit that a piece of news is for. Submits with the same key can be one job of
+    /// the server. The server then sends each piece once for each of them. So the piece is for the
+    /// submit with the lowest count.
     fn add_news(&mut self, handle: &Handle, news: News) {
         let called = |job: &&mut Job| !job.has_ended && job.handle.as_ref() == Some(handle);
         if let Some(job) = self.jobs.iter_mut().filter(called).min_by_key(|job| job.news_count) {
@@ -131,12 +136,12 @@ impl Jobs {
         }
     }
 
-    /// The next news of the first job to print.
+    /// Returns the next unprinted news of the first job.
     fn next_update(&mut self) -> Option<JobUpdate> {
         self.jobs.front_mut()?.updates.pop_front()
     }
 
-    /// Moves on to the next job.
+    /// Removes the first job, so that the next job is the first.
     fn first_has_ended(&mut self) {
         self.jobs.pop_front();
     }
@@ -149,7 +154,7 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    /// Prints news of a job. Returns true at its end.
+    /// Prints news of a job. Returns true if the job ends with it.
     fn print(&mut self, number: u64, update: JobUpdate) -> io::Result<bool> {
         let is_end = match &update {
             JobUpdate::News(news) => news.is_end(),
@@ -190,13 +195,13 @@ impl Printer<'_> {
         })
     }
 
-    /// Writes a warning to standard error, as whole lines. It names the job if there can be
-    /// several.
+    /// Writes a warning to standard error, as whole lines. The warning names the job if there are
+    /// several jobs.
     fn warn(&self, number: u64, text: &[u8]) {
         let name = self.name(number);
         let end = if text.ends_with(b"\n") { &b""[..] } else { b"\n" };
         let line = [name.as_bytes(), text, end].concat();
-        // A failed write of a warning does not matter.
+        // The warning is lost if standard error is closed. That does no harm.
         self.shared.bar.suspend(|| drop(io::stderr().write_all(&line)));
     }
 

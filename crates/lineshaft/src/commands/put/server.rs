@@ -1,4 +1,4 @@
-//! The server of a `put`, in either protocol: sends jobs and reads their replies.
+//! The server of a `put`, of either protocol: sends jobs and reads the replies.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,16 +15,16 @@ use crate::client::{
 /// The default ttr of a job in the beanstalkd protocol.
 const TTR_SECONDS: u32 = 60;
 
-/// The end of Gearman's normal priority on beanstalkd's scale, as in Lineshaft.
+/// The largest priority on beanstalkd's scale that is normal priority in Gearman.
 const NORMAL_PRIORITY_MAX: u32 = 1 << 31;
-/// Below this is Gearman's high priority.
+/// The smallest such priority. All lower numbers are high priority.
 const NORMAL_PRIORITY_MIN: u32 = 1024;
 
 /// A connection that puts jobs into the queue.
 pub(super) struct Connection {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
-    /// The server's limit, if it reports one.
+    /// The largest body that the server accepts, if the server reports it.
     pub(super) body_bytes_max: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Receiver {
     Gearman(gearman::Replies),
 }
 
-/// How to submit jobs in Gearman.
+/// How Gearman jobs are submitted.
 pub(super) struct Submission {
     request: Request,
     function: String,
@@ -52,7 +52,7 @@ pub(super) struct Submission {
 #[derive(Debug)]
 pub(super) enum Answer {
     In(JobName),
-    /// It was accepted, but buried at once.
+    /// The server accepted the job, but buried it at once.
     Buried(u64),
     Refused(Refusal),
 }
@@ -64,7 +64,7 @@ pub(super) enum JobName {
     Handle(Handle),
 }
 
-/// Connects with the protocol that the arguments ask for.
+/// Connects with the protocol that the arguments require.
 pub(super) fn connect(arguments: &PutArguments) -> Result<Connection> {
     let protocol = arguments.protocol()?;
     let address = arguments.server.server.address(protocol.default_port());
@@ -87,7 +87,7 @@ pub(super) fn connect(arguments: &PutArguments) -> Result<Connection> {
             let submission = Submission::new(arguments)?;
             let mut client = gearman::Client::connect(&address, None)?;
             if arguments.wait {
-                // A server without this option reports only that a job failed, not why.
+                // Without this option, a server reports only that a job failed, and not why.
                 client.add(Request::OptionReq, &[b"exceptions"])?;
                 client.errors_so_far()?;
             }
@@ -101,7 +101,8 @@ pub(super) fn connect(arguments: &PutArguments) -> Result<Connection> {
     }
 }
 
-/// The server's limit, if it reports one.
+/// Asks for the largest body that the server accepts. Returns `None` if the server does not report
+/// it.
 fn body_bytes_max(client: &mut Client) -> Result<Option<u64>, ClientError> {
     match client.stats() {
         Ok(stats) => Ok(Some(stats.number("max-job-size")).filter(|bytes| *bytes > 0)),
@@ -111,7 +112,7 @@ fn body_bytes_max(client: &mut Client) -> Result<Option<u64>, ClientError> {
 }
 
 impl Sender {
-    /// Adds a job, sent at the latest with the next flush.
+    /// Adds a job to the buffer. The next flush, or a full buffer, sends it.
     pub(super) fn put(&mut self, body: &[u8]) -> Result<(), ClientError> {
         match self {
             Sender::Beanstalk { requests, schedule, ttr_seconds } => {
@@ -121,7 +122,7 @@ impl Sender {
         }
     }
 
-    /// Sends all jobs added so far.
+    /// Sends all buffered jobs.
     pub(super) fn flush(&mut self) -> Result<(), ClientError> {
         match self {
             Sender::Beanstalk { requests, .. } | Sender::Gearman { requests, .. } => {
@@ -171,7 +172,7 @@ impl Submission {
 }
 
 impl Receiver {
-    /// Waits for the reply to the next job.
+    /// Waits for the reply to the oldest job without a reply.
     pub(super) fn next_answer(&mut self) -> Result<Answer, ClientError> {
         match self {
             Receiver::Beanstalk(replies) => {
@@ -195,7 +196,7 @@ impl Receiver {
     }
 }
 
-/// Why a Gearman server refused a job, if the packet is a refusal.
+/// Returns the reason why a Gearman server refused a job. Fails if the packet is not a refusal.
 pub(super) fn refusal(packet: &Packet) -> Result<Refusal, ClientError> {
     match packet {
         Packet::Error { code, text } if code == "QUEUE_ERROR" => {

@@ -1,33 +1,34 @@
-//! The outcome of a `put`: counts, ids, and refused jobs with reasons.
+//! The outcome of a `put`: counts, ids, and the refused jobs with the reasons.
 
 use std::fmt::Write;
 
 use crate::text;
 
-/// Limit of ranges listed in one message.
+/// Limit of ranges of job numbers in one message.
 const RANGES_SHOWN: usize = 8;
 
 /// Why the server refused a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Above the server's limit, with its length if known.
+    /// The body is above the server's limit. `bytes` is its length, if known.
     TooBig { bytes: Option<u64> },
-    /// The queue is full by its policy, or the server accepts no jobs now; it does not say which.
+    /// The queue is full by its policy, or the server accepts no jobs now. The reply is the same
+    /// for both.
     Draining,
-    /// No room in its memory or on its disk.
+    /// The server has no room in its memory or on its disk.
     OutOfMemory,
-    /// A failure of the server.
+    /// The server failed.
     InternalError,
-    /// The Gearman function is full, by `maxqueue` or its policy.
+    /// The Gearman function is full, by `maxqueue` or by its policy.
     QueueFull,
-    /// The Gearman server accepts no jobs; it does not say why.
+    /// The Gearman server accepts no jobs, without a reason.
     QueueError,
-    /// It was accepted, but its worker reported a failure.
+    /// The server accepted the job, but its worker reported a failure.
     Failed,
 }
 
 impl Refusal {
-    /// Whether the server will refuse later jobs, too.
+    /// True if the server would refuse later jobs for the same reason.
     pub(super) fn concerns_later_jobs(self) -> bool {
         match self {
             Refusal::TooBig { .. } | Refusal::Failed => false,
@@ -44,30 +45,30 @@ impl Refusal {
     }
 }
 
-/// The jobs refused for one reason.
+/// All jobs that were refused for one reason.
 #[derive(Debug)]
 struct Refused {
-    /// The reason, from the first job.
+    /// The reason, as the first of these jobs got it.
     refusal: Refusal,
     count: u64,
-    /// First and last number of each run.
+    /// Ranges of job numbers: the first and the last number of each.
     ranges: Vec<(u64, u64)>,
 }
 
-/// The result so far.
+/// The outcome so far.
 #[derive(Debug)]
 pub(super) struct Tally {
     queue: String,
     /// The noun for one job: `line`, `argument` or `input`.
     noun: &'static str,
     body_bytes_max: Option<u64>,
-    /// `put into` or `done by`: the words between jobs and queue.
+    /// The words between the number of jobs and the queue: `put into` or `done by`.
     verb: &'static str,
     accepted: u64,
     buried: u64,
     ids: Option<(u64, u64)>,
     refused: Vec<Refused>,
-    /// The number of the last job sent before a stop.
+    /// If `put` stopped early, the number of the last job that it sent.
     stopped_after: Option<u64>,
 }
 
@@ -87,7 +88,7 @@ impl Tally {
         }
     }
 
-    /// An empty tally for jobs with results.
+    /// An empty tally for `put --wait`.
     pub(super) fn of_results(queue: &str, noun: &'static str) -> Tally {
         Tally { verb: "done by", ..Tally::new(queue, noun, None) }
     }
@@ -102,7 +103,7 @@ impl Tally {
         self.accepted
     }
 
-    /// Adds an accepted or finished job, with its id if ids are numbers.
+    /// Adds an accepted job, or with `--wait` a job that is done. `id` is `None` for Gearman jobs.
     pub(super) fn accept(&mut self, id: Option<u64>) {
         self.accepted += 1;
         if let Some(id) = id {
@@ -117,7 +118,7 @@ impl Tally {
         self.accept(Some(id));
     }
 
-    /// Adds a refused job. Numbers must rise.
+    /// Adds a refused job. Each call must have a larger number than the one before.
     pub(super) fn refuse(&mut self, number: u64, refusal: Refusal) {
         let known = self.refused.iter().position(|refused| refused.refusal.same_kind(refusal));
         let index = known.unwrap_or_else(|| {
@@ -132,17 +133,17 @@ impl Tally {
         }
     }
 
-    /// Notes that nothing after this number was sent.
+    /// Records that no job after this number was sent.
     pub(super) fn stopped_after(&mut self, number: u64) {
         self.stopped_after = Some(number);
     }
 
-    /// Whether every job of the input was accepted and can run.
+    /// True if the server accepted all jobs of the input, and buried none.
     pub(super) fn is_complete(&self) -> bool {
         self.refused.is_empty() && self.stopped_after.is_none() && self.buried == 0
     }
 
-    /// `1,234 jobs put into mail (ids 1…1234)`.
+    /// The summary, such as `1,234 jobs put into mail (ids 1…1234)`.
     pub(super) fn summary(&self) -> String {
         let ids = match self.ids {
             None => String::new(),
@@ -156,7 +157,7 @@ impl Tally {
         format!("{count} {} {}{ids}", self.verb, self.queue)
     }
 
-    /// One line per kind of failure, with advice.
+    /// Returns one line with advice for each kind of failure.
     pub(super) fn refusals(&self) -> Vec<String> {
         let mut lines: Vec<String> =
             self.refused.iter().map(|refused| self.describe(refused)).collect();
@@ -220,7 +221,7 @@ impl Tally {
         }
     }
 
-    /// `line 3`, `lines 3, 7–9 and 120 more`.
+    /// Names the refused jobs, such as `line 3`, or `lines 3, 7–9 and 120 more`.
     fn which(&self, refused: &Refused) -> String {
         if self.noun == "input" {
             return "the input".to_owned();

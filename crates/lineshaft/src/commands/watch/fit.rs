@@ -1,54 +1,55 @@
-//! Fits text into the terminal: it shows a number completely or not at all, and cuts other text
-//! with a mark.
+//! Fits text into the terminal. A number is shown completely or not at all. Other text is cut, and
+//! a mark shows the cut.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The space between two columns.
 const GAP: usize = 1;
 
-/// The mark for cut text, one column wide.
+/// The mark at the end of a cut text, one column wide.
 const MORE: char = '…';
 
-/// Names are cut to this width before a column of numbers is dropped.
+/// If the table is too wide, names are first cut to this width. After that, columns of numbers are
+/// dropped.
 const NAME_WIDTH_ENOUGH: usize = 16;
 
-/// Longer names are cut even if there is room.
+/// Names are always cut to this width, even if the terminal has more room.
 const NAME_WIDTH_MAX: usize = 48;
 
-/// Room for the name's heading with its mark.
+/// Width of the name's heading with its sort mark.
 const NAME_WIDTH_MIN: usize = 6;
 
-/// Room for `paused…`. With less room, a pause is not shown.
+/// Width of `paused…`. If there is less room, pauses are not shown.
 const PAUSE_WIDTH_MIN: usize = 7;
 
-/// The desired widths of the table's parts.
+/// The widths that the table's parts need.
 #[derive(Debug)]
 pub(super) struct Wanted {
     /// The longest name.
     pub(super) name: usize,
-    /// Each column of numbers.
+    /// The width of each column of numbers.
     pub(super) numbers: Vec<usize>,
     /// The longest text about a pause; 0 if no queue is paused.
     pub(super) pause: usize,
 }
 
-/// The widths of the table's parts.
+/// The widths that the table's parts get.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Columns {
     pub(super) name: usize,
-    /// The columns shown; those on the right are dropped first.
+    /// The columns of numbers that are shown. Columns on the right are dropped first.
     pub(super) numbers: Vec<usize>,
     pub(super) pause: usize,
 }
 
 impl Columns {
-    /// Distributes `width`.
+    /// Distributes `width` over the parts of the table.
     pub(super) fn fit(wanted: &Wanted, width: usize) -> Columns {
         let name = wanted.name.clamp(NAME_WIDTH_MIN, NAME_WIDTH_MAX);
         let name_enough = name.min(NAME_WIDTH_ENOUGH);
         let mut numbers = wanted.numbers.clone();
         let taken = |numbers: &[usize]| {
-            // If columns are dropped, the heading needs room for the mark.
+            // If columns are dropped, the heading has a mark, which also needs room.
             let more = if numbers.len() < wanted.numbers.len() { GAP + 1 } else { 0 };
             numbers.iter().map(|number| GAP + number).sum::<usize>() + more
         };
@@ -64,7 +65,7 @@ impl Columns {
     }
 }
 
-/// The text, cut with a mark if it does not fit.
+/// Returns the text. If it is wider than `width`, it is cut and ends with a mark.
 pub(super) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -78,7 +79,8 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     text.chars().take_while(fits).chain([MORE]).collect()
 }
 
-/// Wraps parts into lines, at least one. A part that is wider than a line is cut.
+/// Joins parts into lines of at most `width`. There is at least one line. A part that is wider than
+/// a line is cut.
 pub(super) fn fold<'a>(
     parts: impl Iterator<Item = &'a str>,
     separator: &str,

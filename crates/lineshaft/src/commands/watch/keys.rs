@@ -1,4 +1,4 @@
-//! The keys, and the sort orders of the table.
+//! The keys of the table, and its sort orders.
 
 use std::cmp::Ordering;
 
@@ -11,14 +11,14 @@ use super::snapshot::Queue;
 pub(super) enum Action {
     Quit,
     Sort(SortKey),
-    /// Moves by this many rows, down if positive.
+    /// Scrolls by this number of rows; down if positive.
     Move(i32),
     MovePages(i32),
     First,
     Last,
 }
 
-/// A column to sort by.
+/// A column that the table can be sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SortKey {
     Name,
@@ -37,7 +37,7 @@ pub(super) struct SortOrder {
     pub(super) reversed: bool,
 }
 
-/// The action of a key, or `None`.
+/// Returns the action of a key, or `None` if the key has none.
 pub(super) fn action(event: &Event) -> Option<Action> {
     let Event::Key(key) = event else { return None };
     if key.kind == KeyEventKind::Release {
@@ -65,12 +65,13 @@ pub(super) fn action(event: &Event) -> Option<Action> {
 }
 
 impl SortOrder {
-    /// The order after the user chose `key`; the same key again reverses it.
+    /// The order after the user chose `key`. The same key again reverses the order.
     pub(super) fn after_key(self, key: SortKey) -> SortOrder {
         SortOrder { key, reversed: self.key == key && !self.reversed }
     }
 
-    /// Names from A to Z, numbers from large to small; equal ones by name.
+    /// Sorts names from A to Z, and numbers from large to small. Queues with equal numbers are
+    /// sorted by name.
     pub(super) fn compare(self, left: &Queue, right: &Queue) -> Ordering {
         let by_rate = |left: Option<f64>, right: Option<f64>| {
             right.unwrap_or(0.0).total_cmp(&left.unwrap_or(0.0))

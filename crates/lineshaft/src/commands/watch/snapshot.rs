@@ -1,4 +1,4 @@
-//! The state of the server at one moment, and the rates since the moment before.
+//! The state of the server at one moment, and the rates since the previous moment.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,34 +14,35 @@ pub(super) struct Queue {
     pub(super) delayed: u64,
     pub(super) leased: u64,
     pub(super) buried: u64,
-    /// Workers waiting for a job.
+    /// Number of workers that wait for a job.
     pub(super) waiting: u64,
     pub(super) paused_seconds: Option<u64>,
-    /// Jobs put per second; `None` before the second snapshot.
+    /// Jobs put per second. `None` in the first snapshot, because a rate needs two.
     pub(super) put_rate: Option<f64>,
     /// Jobs finished per second.
     pub(super) finish_rate: Option<f64>,
 }
 
-/// The whole server.
+/// The state of the whole server.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) server: Stats,
     pub(super) queues: Vec<Queue>,
-    /// Queues that cannot be shown, because the protocol cannot express their names.
+    /// Number of queues that cannot be shown, because their names are invalid in the beanstalkd
+    /// protocol.
     pub(super) unnamed_count: u64,
-    /// When the server replied.
+    /// When the server's reply arrived.
     pub(super) taken: Option<Instant>,
 }
 
-/// Counters of one queue, which only grow while the queue lives.
+/// Counters of one queue. They only grow while the queue exists.
 #[derive(Debug, Clone, Copy)]
 struct Counters {
     put: u64,
     finished: u64,
 }
 
-/// The counters of the snapshot before.
+/// The counters of the previous snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     before: Option<(Instant, BTreeMap<String, Counters>)>,
@@ -75,12 +76,12 @@ impl Meter {
         Snapshot { server, queues: rows, unnamed_count, taken: Some(now) }
     }
 
-    /// Puts and finishes per second since the snapshot before, if there was one.
+    /// Puts and finishes per second since the previous snapshot. `None` in the first snapshot.
     fn rates(&self, name: &str, counters: Counters, now: Instant) -> Option<(f64, f64)> {
         let (then, all_before) = self.before.as_ref()?;
         let seconds = now.duration_since(*then).as_secs_f64();
-        // A new queue began with zeros. So did a queue whose counters went down: it vanished and
-        // came back, or the server restarted.
+        // The counters of a new queue begin at 0. If counters became smaller, they also began at 0
+        // again: the queue vanished and came back, or the server restarted.
         let nothing = Counters { put: 0, finished: 0 };
         let before = all_before
             .get(name)

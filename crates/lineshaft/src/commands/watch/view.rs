@@ -1,4 +1,4 @@
-//! Draws the table, and stores the user's choices for it.
+//! Draws the table. Stores its sort order and its selected row.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -17,16 +17,17 @@ use super::keys::{Action, SortKey, SortOrder, action};
 use super::snapshot::{Queue, Snapshot};
 use crate::text;
 
-/// Minimum width of a column, so that columns do not move with each job: room for 999,999.
+/// Minimum width of a column of numbers: room for 999,999. So columns do not move whenever a number
+/// gets a digit.
 const NUMBER_WIDTH_MIN: usize = 7;
 
-/// How late a reply can be before the table is marked as old.
+/// If a reply is later than this, the table is marked as old.
 const OLD_AFTER: Duration = Duration::from_secs(3);
 
-/// Help about the keys, shown as far as it fits.
+/// Help about the keys. It is cut if it does not fit.
 const KEYS: &str = "q quit  sort: n name r ready d delayed l leased b buried p put/s f finished/s";
 
-/// The columns of numbers: heading, its sort key, and the cell.
+/// A column of numbers: its heading, its sort key, and the text of its cells.
 type Column = (&'static str, Option<SortKey>, fn(&Queue) -> String);
 
 const COLUMNS: [Column; 7] = [
@@ -46,16 +47,16 @@ pub(super) struct View {
     filter: Option<String>,
     snapshot: Snapshot,
     trouble: Option<String>,
-    /// A table that was not refreshed for this long is marked as old.
+    /// A table is marked as old after this time without an update.
     old_after: Duration,
     order: SortOrder,
     table: TableState,
-    /// Number of rows that fit, from the last drawing.
+    /// Number of rows that fitted at the last drawing.
     page_rows: u16,
 }
 
 impl View {
-    /// An empty table, refreshed once per `interval`.
+    /// An empty table that gets an update once per `interval`.
     pub(super) fn new(address: String, filter: Option<String>, interval: Duration) -> View {
         View {
             address,
@@ -69,7 +70,7 @@ impl View {
         }
     }
 
-    /// Takes an update from the server. After an error, the last table stays visible.
+    /// Adds an update from the server. After an error, the last table stays visible.
     pub(super) fn update(&mut self, update: Update) {
         match update {
             Update::Snapshot(mut snapshot) => {
@@ -84,7 +85,7 @@ impl View {
         }
     }
 
-    /// Handles a key. Breaks if the user quits.
+    /// Handles a key. Returns `Break` if the user quits.
     pub(super) fn handle(&mut self, event: &Event) -> ControlFlow<()> {
         match action(event) {
             None => {}
@@ -101,8 +102,8 @@ impl View {
         ControlFlow::Continue(())
     }
 
-    /// The age of the table in seconds, if it should be shown: after an error, and if the server
-    /// takes unusually long to reply.
+    /// The age of the table in seconds, if the table must show it. It shows its age after an error,
+    /// and if the server's reply is unusually late.
     pub(super) fn age_to_show(&self, now: Instant) -> Option<u64> {
         let age = now.saturating_duration_since(self.snapshot.taken?);
         (self.trouble.is_some() || age > self.old_after).then_some(age.as_secs())
@@ -117,14 +118,15 @@ impl View {
         let last = self.snapshot.queues.len().saturating_sub(1);
         let selected = match self.table.selected() {
             Some(selected) => selected.saturating_add_signed(rows as isize),
-            // The first key only shows the selection.
+            // The first key press only shows the selection at the first row.
             None if rows.abs() == 1 => 0,
             None => 0_usize.saturating_add_signed(rows as isize),
         };
         self.table.select(Some(selected.min(last)));
     }
 
-    /// Draws everything. `age` is the table's age in seconds, if it should be shown.
+    /// Draws the whole screen. `age` is the table's age in seconds, or `None` if the table does not
+    /// show it.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>, age: Option<u64>) {
         let width = usize::from(frame.area().width);
         let (title, style) = self.title(width, age);
@@ -146,7 +148,7 @@ impl View {
         frame.render_widget(Paragraph::new(keys).dim(), footer);
     }
 
-    /// The lines above the table, none wider than `width`.
+    /// The lines above the table. Each line has at most `width` columns.
     fn title(&self, width: usize, age: Option<u64>) -> (Vec<String>, Style) {
         let old = age.map(|age| format!("this table is {} old", text::seconds(age)));
         let silent = || old.as_ref().map(|_| "waiting for the server's answer".to_owned());
@@ -177,7 +179,7 @@ impl View {
         (fold(parts.iter().map(String::as_str), "  ", width), Style::new().bold())
     }
 
-    /// The desired widths of the table's parts.
+    /// The widths that the table's parts need.
     fn wanted(&self) -> Wanted {
         let queues = &self.snapshot.queues;
         let longest = |cell: &dyn Fn(&Queue) -> usize| queues.iter().map(cell).max().unwrap_or(0);
@@ -204,9 +206,9 @@ impl View {
             (true, false) => "▾",
             (true, true) => "▴",
         };
-        // The mark is where the cells below leave room.
+        // The sort mark is on the side where the cells below have room.
         let name = Cell::from(format!("QUEUE{}", mark(Some(SortKey::Name))));
-        // Shows that a wider terminal would show more.
+        // This mark means that a wider terminal would show more columns.
         let more = if numbers.len() < COLUMNS.len() { "…" } else { "" };
         let header = std::iter::once(name)
             .chain(numbers.iter().map(|(title, key, _)| right(format!("{}{title}", mark(*key)))))
@@ -223,7 +225,7 @@ fn row(queue: &Queue, numbers: &[Column], fitted: &Columns) -> Row<'static> {
     let cells = std::iter::once(Cell::from(cut(&queue.name, fitted.name)))
         .chain(numbers.iter().map(|(_, key, cell)| {
             let cell = right(cell(queue));
-            // Buried jobs need a person's attention.
+            // Buried jobs are red, because they need a person's attention.
             if *key == Some(SortKey::Buried) && queue.buried > 0 {
                 cell.fg(Color::Red)
             } else {
@@ -244,7 +246,7 @@ fn right(text: String) -> Cell<'static> {
     Cell::from(Text::from(text).alignment(Alignment::Right))
 }
 
-/// One decimal below ten, otherwise none.
+/// Shows a rate with one decimal if it is below ten, otherwise without.
 fn rate(rate: Option<f64>) -> String {
     match rate {
         None => "-".to_owned(),

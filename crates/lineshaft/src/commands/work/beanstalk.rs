@@ -1,5 +1,5 @@
-//! Jobs of the beanstalkd protocol: taken with a lease that is renewed, retried later if the
-//! command fails, and finally buried.
+//! Jobs of the beanstalkd protocol. The worker renews the lease of a job while its command runs. If
+//! the command fails, the worker gives the job back with a delay, and finally buries it.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -17,10 +17,10 @@ use crate::client::{
 };
 use crate::text;
 
-/// Time limit of a `reserve`, so that a dead network is noticed.
+/// Time limit of a `reserve`. A missing reply after it means that the network is dead.
 const RESERVE_SECONDS: u64 = 60;
 
-/// What the server should do with the job.
+/// How a job ends at the server.
 #[derive(Debug, Clone, Copy)]
 enum JobEnd {
     Finish,
@@ -28,11 +28,11 @@ enum JobEnd {
     Bury { priority: u32 },
 }
 
-/// A slot's connection.
+/// The connection of one slot.
 #[derive(Debug, Default)]
 pub(super) struct BeanstalkSide {
     client: Option<Client>,
-    /// With `--drain`: the last `reserve` found nothing.
+    /// True if the last `reserve` found no job. Only `--drain` uses it.
     found_nothing: bool,
 }
 
@@ -57,7 +57,7 @@ impl Side for BeanstalkSide {
         let seconds = match (shared.plan.drain, self.found_nothing) {
             (false, _) => RESERVE_SECONDS,
             (true, false) => 0,
-            // Other slots still work, or failed jobs wait for their next attempt.
+            // Wait a second: other slots still work, or failed jobs wait for their next attempt.
             (true, true) => 1,
         };
         let command = format!("reserve-with-timeout {seconds}");
@@ -66,7 +66,8 @@ impl Side for BeanstalkSide {
         loop {
             let reply = client.reply_within(TICK)?;
             if shared.is_stopping() {
-                // Ends the wait at the server, and gives back a job that was on the way.
+                // A disconnect ends the wait at the server. It also gives back a job that the
+                // server has just sent.
                 self.client = None;
                 return Ok(None);
             }
@@ -106,8 +107,8 @@ impl Side for BeanstalkSide {
         };
         let at_once = Schedule { priority, delay_seconds: 0 };
         let command = &shared.plan.command;
-        // This comes before the start, so that a Ctrl-C right after the start sees a running
-        // command.
+        // Count the command before its start. A Ctrl-C right after the start must see it as
+        // running.
         shared.running.fetch_add(1, Ordering::SeqCst);
         let body = lease.job().body.clone();
         let mut running = match Running::start(command, &environment, body, Outputs::Shown) {
@@ -133,7 +134,8 @@ impl Side for BeanstalkSide {
                 self.give_up_attempt(&mut lease, &describe_timeout(timeout), priority, shared);
             }
             Ending::Interrupted => {
-                // If this fails, the connection is gone, which also gives the job back.
+                // If this fails, the connection is broken. The server then gives the job back
+                // itself.
                 self.settle(&mut lease, JobEnd::GiveBack(at_once), shared);
                 count(&shared.totals.given_back);
                 print_of(&lease, "stopped and given back");
@@ -148,7 +150,8 @@ impl Side for BeanstalkSide {
 }
 
 impl BeanstalkSide {
-    /// The server's statistics of the job; `None` if it is no longer ours.
+    /// Returns the server's statistics of the job. Returns `None` if the connection broke, or the
+    /// job no longer exists.
     fn stats_of(&mut self, job: &Job) -> anyhow::Result<Option<Stats>> {
         let Some(client) = self.client.as_mut() else { return Ok(None) };
         match client.stats_job(job.id) {
@@ -183,7 +186,7 @@ impl BeanstalkSide {
     ) {
         let retry = shared.plan.retry;
         let attempt = lease.attempt();
-        // A job that was kicked, or that other workers tried, can be past the limit.
+        // The attempt can be past the limit, because of a kick or of attempts by other workers.
         let of = match retry.attempts_max {
             0 => String::new(),
             max if attempt > u64::from(max) => format!(", past the limit of {max}"),
@@ -212,8 +215,9 @@ impl BeanstalkSide {
         }
     }
 
-    /// Settles a job at the server, over a new connection if necessary. Returns false if the job is
-    /// no longer ours, or the work ends while the server is away.
+    /// Reports the end of a job to the server, over a new connection if necessary. Returns false if
+    /// the job is no longer ours. Also returns false if the work stops while the server is
+    /// unreachable.
     fn settle(&mut self, lease: &mut Lease, end: JobEnd, shared: &Shared) -> bool {
         lease.try_soon();
         loop {
@@ -239,7 +243,8 @@ impl BeanstalkSide {
                     lease.keep(&mut self.client, shared);
                     if lease.state() == LeaseState::Broken {
                         shared.give_up_when_due();
-                        // No command runs here any more, so there is no reason to wait.
+                        // The command has ended, so a worker that stops does not wait for the
+                        // server.
                         if shared.is_stopping() {
                             return false;
                         }
@@ -265,7 +270,7 @@ fn print_of(lease: &Lease, what: &str) {
     say(&format!("job {} of {}: {what}", lease.job().id, lease.queue()));
 }
 
-/// Why the job's end could not be reported.
+/// Why the server did not accept the end of the job.
 fn why_unreported(lease: &Lease) -> &'static str {
     match lease.state() {
         LeaseState::Broken => "could not report it to the server",

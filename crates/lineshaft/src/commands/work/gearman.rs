@@ -1,8 +1,8 @@
-//! Jobs of Gearman functions: the command's output is the result, its standard error is warnings
-//! and progress.
+//! Jobs of Gearman functions. The command's output is the result. Its standard error becomes
+//! warnings and progress.
 //!
-//! A job belongs to its connection. If that breaks, the server gives the job to another worker, and
-//! there is no way to take it back. So the command is stopped.
+//! A job belongs to its connection. If the connection breaks, the server gives the job to another
+//! worker, and this worker cannot take the job back. So it stops the command.
 
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
@@ -18,20 +18,20 @@ use crate::client::gearman::{Assignment, Client, Handle, Packet, Request, unexpe
 use crate::client::{CONNECT_TIMEOUT, ClientError, PATIENCE, no_answer};
 use crate::text;
 
-/// Time limit of a sleep, so that a dead network is noticed.
+/// Time limit of a sleep. The grab after a sleep shows whether the network is dead.
 const SLEEP: Duration = Duration::from_mins(1);
 
-/// The same with `--drain`, while other slots still work.
+/// Time limit of a sleep with `--drain`, while other slots still work.
 const DRAINING_SLEEP: Duration = Duration::from_secs(1);
 
-/// Why the server refused the end of a job.
+/// The reason if the server refuses the end of a job.
 const GIVEN_AWAY: &str = "the server had dropped it or given it to another worker";
 
-/// A slot's connection.
+/// The connection of one slot.
 #[derive(Debug, Default)]
 pub(super) struct GearmanSide {
     client: Option<Client>,
-    /// With `--drain`: the last grab found nothing.
+    /// True if the last grab found no job. Only `--drain` uses it.
     found_nothing: bool,
 }
 
@@ -41,7 +41,7 @@ struct Work {
     handle: Handle,
     function: String,
     report: Report,
-    /// The server says that the job is no longer ours.
+    /// True if the server says that the job is no longer ours.
     is_lost: bool,
 }
 
@@ -52,7 +52,8 @@ impl Side for GearmanSide {
         let mut client = Client::connect(&plan.address, Some(CONNECT_TIMEOUT))?;
         let name = format!("lineshaft-work-{}", std::process::id());
         client.add(Request::SetClientId, &[name.as_bytes()])?;
-        // The function that was registered last is asked first.
+        // The server looks first into the function that was registered last. So the first queue is
+        // registered last.
         for function in plan.queues.iter().rev() {
             client.add(Request::CanDo, &[function.as_bytes()])?;
         }
@@ -78,7 +79,7 @@ impl Side for GearmanSide {
                 self.found_nothing = false;
                 return Ok(Some(job));
             }
-            // Gives back a job that was on the way.
+            // A disconnect gives back a job that the server has just sent.
             Next::Packet(Packet::Assigned(_)) | Next::Stopping => {
                 self.hang_up();
                 return Ok(None);
@@ -115,8 +116,8 @@ impl Side for GearmanSide {
             is_lost: false,
         };
         let command = &shared.plan.command;
-        // This comes before the start, so that a Ctrl-C right after the start sees a running
-        // command.
+        // Count the command before its start. A Ctrl-C right after the start must see it as
+        // running.
         shared.running.fetch_add(1, Ordering::SeqCst);
         let mut running = match Running::start(command, &environment, job.body, Outputs::Captured) {
             Ok(running) => running,
@@ -145,7 +146,8 @@ impl Side for GearmanSide {
                 work.say("stopped and given back");
             }
             Ending::JobLost => {
-                // Whatever the server thinks, the job is no longer ours.
+                // Disconnect, so that the server also ends our lease if it still counts the job as
+                // ours.
                 self.hang_up();
                 count(&shared.totals.lost);
                 work.say("dropped or given to another worker; command stopped");
@@ -162,7 +164,7 @@ enum Next {
     Stopping,
 }
 
-/// Waits at most `time` for an expected packet, or until the work stops.
+/// Waits for a packet that `is_wanted` accepts, at most for `time`, or until the work stops.
 fn next_packet(
     client: &mut Client,
     time: Duration,
@@ -181,7 +183,7 @@ fn next_packet(
 }
 
 impl GearmanSide {
-    /// Passes on the command's output, and checks whether the job is still ours.
+    /// Sends the command's output to the client, and checks whether the job is still ours.
     fn attend(&mut self, work: &mut Work, output: CapturedOutput) {
         let messages = work.report.take_output(output);
         let Some(client) = self.client.as_mut() else { return };
@@ -198,8 +200,8 @@ impl GearmanSide {
         }
     }
 
-    /// Reports the end of the job, and checks that the server accepted it. `failure` says why the
-    /// job failed, if it did.
+    /// Reports the end of the job, and checks that the server accepted it. `failure` has the reason
+    /// if the job failed.
     fn settle(
         &mut self,
         mut work: Work,
@@ -231,7 +233,7 @@ impl GearmanSide {
             Err(error) if error.is_disconnect() => "could not report it to the server",
             Err(error) => return shared.fail(error.into()),
         };
-        // Whatever the server thinks, the job is no longer ours.
+        // Disconnect, so that the server also ends our lease if it still counts the job as ours.
         self.hang_up();
         count(&shared.totals.lost);
         work.say(&format!("{end}, but {reason}: it may run once more"));
@@ -239,7 +241,7 @@ impl GearmanSide {
 }
 
 impl Work {
-    /// Sends messages to the client. Warnings also go to the worker's own terminal.
+    /// Sends messages to the client. Warnings are also printed on the worker's own terminal.
     fn send_messages(
         &self,
         messages: Vec<Message>,
@@ -250,7 +252,7 @@ impl Work {
             match message {
                 Message::Data(data) => client.add(Request::WorkData, &[handle, &data])?,
                 Message::Warning(line) => {
-                    // The terminal may be gone.
+                    // The write fails if the terminal is gone. The job must continue.
                     let _ = io::stderr().write_all(&line);
                     client.add(Request::WorkWarning, &[handle, &line])?;
                 }

@@ -1,5 +1,5 @@
-//! Keeps a job's lease while its command runs: renews it, and takes the job back after the
-//! connection broke.
+//! Keeps the lease of a job while its command runs: renews the lease, and takes the job again after
+//! the connection broke.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,16 @@ use super::slot::{RECONNECT_MAX, RECONNECT_MIN};
 use super::{Plan, Shared, say};
 use crate::client::{CONNECT_TIMEOUT, Client, ClientError, Job, Stats};
 
-/// The state of our lease.
+/// The state of our lease of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseState {
-    /// This connection holds it.
+    /// Our connection holds the lease.
     Held,
-    /// The connection broke. The job may still wait for us.
+    /// The connection broke. The job may be ready at the server, so that we can take it again.
     Broken,
-    /// The job waits at a server that cannot give it to us (`reserve-job` came with beanstalkd
-    /// 1.12). The command continues, and the job is finished if no other worker took it meanwhile.
+    /// The job is ready at the server, but we cannot take it: the server has no `reserve-job`,
+    /// which came with beanstalkd 1.12. The command continues. Afterwards the job is finished if no
+    /// other worker took it meanwhile.
     Unguarded,
     /// The job is no longer ours.
     Lost,
@@ -26,10 +27,10 @@ pub(super) enum LeaseState {
 pub(super) struct Lease {
     job: Job,
     queue: String,
-    /// The job's number of takes when we took it.
+    /// How often the job was taken, including our own take.
     reserves: u64,
     taken: Instant,
-    /// A third of the ttr, so that two renewals can be late.
+    /// Time between renewals: a third of the ttr, so that two renewals can be late.
     renewal: Duration,
     ttr: Duration,
     renewed: Instant,
@@ -38,7 +39,7 @@ pub(super) struct Lease {
     pause: Duration,
 }
 
-/// A connection that watches the queues.
+/// Connects and watches the queues.
 pub(super) fn connect(plan: &Plan) -> Result<Client, ClientError> {
     let mut client = Client::connect_within(&plan.address, CONNECT_TIMEOUT)?;
     client.watch_only(&plan.queues)?;
@@ -46,7 +47,7 @@ pub(super) fn connect(plan: &Plan) -> Result<Client, ClientError> {
 }
 
 impl Lease {
-    /// A job that was just taken, with its statistics from the server.
+    /// The lease of a job that was just taken. `stats` are its statistics from the server.
     pub(super) fn new(job: Job, stats: &Stats) -> Lease {
         let now = Instant::now();
         let ttr = Duration::from_secs(stats.number("ttr").max(1));
@@ -81,7 +82,7 @@ impl Lease {
         self.state
     }
 
-    /// Time until the lease needs work.
+    /// Time until [`Lease::keep`] must be called next.
     pub(super) fn idle_time(&self) -> Duration {
         let next = match self.state {
             LeaseState::Held => self.renewed + self.renewal,
@@ -91,7 +92,8 @@ impl Lease {
         next.saturating_duration_since(Instant::now())
     }
 
-    /// Does the due work. It replaces a broken connection in `client`.
+    /// Renews the lease if it is time. After a disconnect, reconnects and puts the new connection
+    /// into `client`.
     pub(super) fn keep(&mut self, client: &mut Option<Client>, shared: &Shared) {
         let outcome = match (self.state, client.as_mut()) {
             (LeaseState::Unguarded | LeaseState::Lost, _) => return,
@@ -105,13 +107,13 @@ impl Lease {
         }
     }
 
-    /// If the connection is broken, makes the next attempt to connect due now.
+    /// Makes the next attempt to connect start at once, if the connection is broken.
     pub(super) fn try_soon(&mut self) {
         self.next_attempt = Instant::now();
         self.pause = RECONNECT_MIN;
     }
 
-    /// Notes a broken connection. `meanwhile` tells the user what happens next.
+    /// Records a broken connection. `meanwhile` is for the user: what happens next.
     pub(super) fn broke(&mut self, error: &ClientError, meanwhile: &str) {
         self.state = LeaseState::Broken;
         self.try_soon();
@@ -147,14 +149,14 @@ impl Lease {
                 }
             }
             Err(error) if error.is_disconnect() => shared.note_outage(&error),
-            // Another program listens there now.
+            // The reply is invalid: another kind of server uses this address now.
             Err(_) => self.state = LeaseState::Lost,
         }
         self.next_attempt = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(RECONNECT_MAX);
     }
 
-    /// Takes the job on a new connection, if it is still the same job and still waits there.
+    /// Takes the job over a new connection, if it is still the same job and is ready.
     fn take_back(&mut self, client: &mut Client) -> Result<LeaseState, ClientError> {
         let id = self.job.id;
         let Some(stats) = client.stats_job(id)? else { return Ok(LeaseState::Lost) };
@@ -168,7 +170,7 @@ impl Lease {
                 Err(ClientError::Unexpected { .. }) => Ok(LeaseState::Unguarded),
                 Err(error) => Err(error),
             },
-            // Our old connection holds it until the server notices its end.
+            // Our old connection still holds the job. The server has not noticed its end yet.
             Some("reserved")
                 if stats.number("reserves") == self.reserves
                     && self.renewed.elapsed() < self.ttr =>
@@ -179,7 +181,7 @@ impl Lease {
         }
     }
 
-    /// Finishes a job without a lease, if it is still ours.
+    /// Finishes a job that is not leased, if it is still ours.
     pub(super) fn finish_unguarded(&self, client: &mut Client) -> Result<bool, ClientError> {
         let id = self.job.id;
         let stats = client.stats_job(id)?.unwrap_or_default();
@@ -188,11 +190,11 @@ impl Lease {
         Ok(ours && client.delete(id)?)
     }
 
-    /// Whether the server's job with this id is ours. A server that lost its jobs reuses ids, and
-    /// finishing the wrong job would lose it.
+    /// True if the server's job with this id is our job. A server that lost its jobs reuses ids. A
+    /// finish would then delete another job.
     fn is_same(&self, stats: &Stats, found: Option<&Job>) -> bool {
         let held_seconds = self.taken.elapsed().as_secs();
-        // Ages are truncated to whole seconds.
+        // The server rounds ages down to whole seconds.
         let old_enough = stats.number("age") + 1 >= held_seconds;
         old_enough && stats.get("tube") == Some(self.queue.as_str()) && found == Some(&self.job)
     }

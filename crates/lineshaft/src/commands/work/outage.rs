@@ -1,13 +1,13 @@
-//! Whether the server is reachable: shared by all slots, so that it is reported once and not by
-//! each slot.
+//! Remembers whether the server is reachable. All slots share it, so that the user gets one message
+//! and not one from each slot.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How often to repeat that the server is unreachable.
+/// Time between messages that the server is still unreachable.
 const REMIND_AFTER: Duration = Duration::from_secs(30);
 
-/// The current outage, if there is one.
+/// The current outage of the server, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
     state: Mutex<Option<OutageState>>,
@@ -20,17 +20,17 @@ struct OutageState {
     reported: Instant,
 }
 
-/// What to tell the user about a failed attempt.
+/// A message for the user about a failed attempt to connect.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Notice {
-    /// The first attempt failed.
+    /// This is the first failed attempt.
     Began,
-    /// It still fails after this time.
+    /// The server has been unreachable for this time.
     GoesOn(Duration),
 }
 
 impl Outage {
-    /// Notes a failed attempt to connect.
+    /// Records a failed attempt to connect. Returns a message if the user should get one now.
     pub(super) fn failed(&self, now: Instant) -> Option<Notice> {
         let mut state = self.state();
         let Some(outage) = state.as_mut() else {
@@ -44,7 +44,7 @@ impl Outage {
         })
     }
 
-    /// Notes a successful attempt. Returns whether one had failed before.
+    /// Records a successful attempt. Returns true if an attempt before it had failed.
     pub(super) fn ended(&self) -> bool {
         self.state().take().is_some()
     }

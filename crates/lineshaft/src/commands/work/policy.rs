@@ -1,4 +1,4 @@
-//! When a failed job is retried, and when it is buried.
+//! Decides when a failed job is retried, and when it is buried.
 //!
 //! The counts come from the server, so they include all workers and survive restarts.
 
@@ -7,23 +7,23 @@ use crate::client::Stats;
 /// The user's settings.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RetryPolicy {
-    /// A job that failed this often is buried; 0 = never.
+    /// A job is buried when it fails on this attempt; 0 means never.
     pub(super) attempts_max: u32,
-    /// The wait after the first attempt.
+    /// The delay before the second attempt. It doubles with each further attempt.
     pub(super) base_seconds: u32,
-    /// The longest wait.
+    /// The longest delay.
     pub(super) cap_seconds: u32,
 }
 
 /// What happens to a failed job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It goes back with a delay.
+    /// The worker gives the job back with a delay.
     Retry {
         /// The delay.
         delay_seconds: u32,
     },
-    /// It is buried.
+    /// The worker buries the job.
     Bury,
 }
 
@@ -41,7 +41,7 @@ impl RetryPolicy {
         }
     }
 
-    /// What to do after `attempt` (the first is 1) has failed.
+    /// What to do after attempt number `attempt` has failed. The first attempt is 1.
     pub(super) fn after_failure(self, attempt: u64) -> Verdict {
         if self.attempts_max > 0 && attempt >= u64::from(self.attempts_max) {
             return Verdict::Bury;
@@ -52,8 +52,8 @@ impl RetryPolicy {
         Verdict::Retry { delay_seconds }
     }
 
-    /// Whether the job's workers vanished so often that the job seems to kill them. Such a job
-    /// never fails, so workers would take it again and again without a delay.
+    /// True if so many workers vanished with the job that it seems to kill them. Such a job never
+    /// fails in the usual way. So workers would take it again and again without a delay.
     ///
     /// Every take ends with a release, a bury, or a vanished worker. Each kick allows one more
     /// take.
@@ -78,7 +78,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Reads them from `stats-job`.
+    /// Reads the counts from a reply to `stats-job`.
     pub(super) fn of(stats: &Stats) -> Counts {
         Counts {
             reserves: stats.number("reserves"),

@@ -1,4 +1,4 @@
-//! A running command: started with the job as input, read, awaited, stopped.
+//! One running command: starts it with the body as input, reads its output, waits for it, stops it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -17,14 +17,14 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-/// Bytes of a command's output to read at once.
+/// Size of one read of the command's output.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Limit of reads from a pipe after the command's end: enough for all that a pipe holds, but
-/// bounded if a child of the command continues to write.
+/// Limit of reads from a pipe after the command's end. It is enough for a full pipe. It bounds the
+/// time if a child of the command continues to write.
 const LAST_READS_MAX: usize = 32;
 
-/// The environment variables of the command. The body is its input.
+/// The environment variables of the command. The body is not among them: it is the standard input.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Environment {
     pub(super) job_id: String,
@@ -33,12 +33,12 @@ pub(super) struct Environment {
     pub(super) others: Vec<(&'static str, String)>,
 }
 
-/// Where the command's standard output and error go.
+/// The destination of the command's standard output and standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outputs {
-    /// To our own output.
+    /// The output of this program.
     Shown,
-    /// To the caller.
+    /// [`Running::listen`] returns it to the caller.
     Captured,
 }
 
@@ -46,9 +46,10 @@ pub(super) enum Outputs {
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
-    /// Closed when the command ends.
+    /// Becomes readable when the command ends, because the thread that waits for the command closes
+    /// the other end.
     end: PipeReader,
-    /// Open outputs that the caller reads.
+    /// The command's outputs that are still open. Empty if the outputs are not captured.
     pipes: Vec<OutputPipe>,
 }
 
@@ -59,14 +60,15 @@ struct OutputPipe {
     pipe: File,
 }
 
-/// A command's output since the last read.
+/// The command's output since the last read.
 #[derive(Debug, Default)]
 pub(super) struct CapturedOutput {
     pub(super) output: Vec<u8>,
     pub(super) errors: Vec<u8>,
 }
 
-/// Fails if the program does not exist or cannot run. It searches the same places as a start.
+/// Fails if the program does not exist or cannot be executed. It searches the same folders as
+/// [`Running::start`].
 pub(super) fn look_up(program: &OsStr) -> io::Result<()> {
     let may_run = |path: &Path| {
         access(path, Access::EXEC_OK)?;
@@ -75,15 +77,15 @@ pub(super) fn look_up(program: &OsStr) -> io::Result<()> {
     if program.as_bytes().contains(&b'/') {
         return may_run(Path::new(program));
     }
-    // The system's default.
+    // Without PATH, the system searches these folders.
     let folders = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let is_found = env::split_paths(&folders).any(|folder| may_run(&folder.join(program)).is_ok());
     if is_found { Ok(()) } else { Err(Errno::NOENT.into()) }
 }
 
 impl Running {
-    /// Starts the command in its own process group, so that Ctrl-C in the terminal reaches only us,
-    /// and its children can be stopped with it.
+    /// Starts the command in a process group of its own. So Ctrl-C in the terminal reaches only us,
+    /// and a signal to the group also reaches the command's children.
     pub(super) fn start(
         command: &[OsString],
         environment: &Environment,
@@ -106,16 +108,16 @@ impl Running {
         let (end, still_runs) = io::pipe()?;
         let mut child = command.spawn()?;
         let mut input = child.stdin.take().expect("the input was piped above");
-        // A thread writes the input, because the command can read it late, and this thread has
-        // other work.
+        // A thread of its own writes the input, because the command can read it slowly. The calling
+        // thread must not wait.
         thread::spawn(move || {
-            // A command need not read its input, so a failed write is not an error.
+            // The write fails if the command does not read all its input. That is not an error.
             drop(input.write_all(&body));
         });
         let pid = Pid::from_child(&child);
         thread::spawn(move || {
-            // With NOWAIT, only `wait` reaps the process. Until then no other process can get its
-            // id, so our signal cannot hit another process.
+            // With NOWAIT, this thread leaves the process as a zombie until `listen` calls `wait`.
+            // So the system cannot reuse its id, and our signals cannot reach another process.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while waitid(WaitId::Pid(pid), options).err() == Some(Errno::INTR) {}
             drop(still_runs);
@@ -127,8 +129,8 @@ impl Running {
         Ok(Running { child, end, pipes: pipes.collect() })
     }
 
-    /// Waits at most `timeout` until the command writes something or ends. Adds the text to
-    /// `output`. When the command has ended, `output` has all of its text.
+    /// Waits at most `timeout` until the command writes something or ends. Appends the output to
+    /// `output`. Returns the exit status once the command has ended and all its output was read.
     pub(super) fn listen(
         &mut self,
         timeout: Duration,
@@ -142,8 +144,8 @@ impl Running {
         self.child.wait().map(Some)
     }
 
-    /// Reads the remaining output after the end. It reads at least once, because the outputs may
-    /// have been checked just before the command wrote and ended.
+    /// Reads the remaining output after the command's end. It reads at least once: the last `poll`
+    /// may have checked the outputs just before the command wrote and ended.
     fn read_rest(&mut self, output: &mut CapturedOutput) -> io::Result<()> {
         for _ in 0..LAST_READS_MAX {
             let (_, may_have_more) = self.wait_for_event(Duration::ZERO, output)?;
@@ -154,8 +156,8 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for any event. Returns whether the command ended, and whether there may be more
-    /// output.
+    /// Waits until the command writes or ends, at most `timeout`, and reads its output once.
+    /// Returns two flags: the command has ended; there may be more output.
     fn wait_for_event(
         &mut self,
         timeout: Duration,
@@ -167,7 +169,7 @@ impl Running {
         let timeout = Timespec::try_from(timeout).ok();
         match poll(&mut pipes, timeout.as_ref()) {
             Ok(_) => {}
-            // A signal ended the wait, so nothing was checked.
+            // A signal interrupted the wait before `poll` checked anything.
             Err(Errno::INTR) => return Ok((false, true)),
             Err(error) => return Err(error.into()),
         }
@@ -178,30 +180,30 @@ impl Running {
         let mut ready = ready.into_iter();
         self.pipes.retain_mut(|pipe| {
             let is_ready = ready.next().expect("there is one for each");
-            // Ready output is read without waiting.
+            // The pipe is ready, so the read does not block.
             !is_ready || pipe.read(output).unwrap_or_else(|error| failure.replace(error).is_some())
         });
         failure.map_or(Ok((has_ended, has_spoken)), Err)
     }
 
-    /// Asks the command and its children to end.
+    /// Sends SIGTERM to the command and its children.
     pub(super) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Ends the command and its children.
+    /// Sends SIGKILL to the command and its children.
     pub(super) fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
     fn signal(&self, signal: Signal) {
-        // Fails only if all of them have ended meanwhile.
+        // This fails only if the whole process group has already ended.
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
 }
 
 impl OutputPipe {
-    /// Reads once. Returns false if it is closed.
+    /// Reads once. Returns false if the pipe is closed.
     fn read(&mut self, output: &mut CapturedOutput) -> io::Result<bool> {
         let to = if self.is_errors { &mut output.errors } else { &mut output.output };
         let length = to.len();
@@ -216,7 +218,7 @@ impl OutputPipe {
     }
 }
 
-/// How a command ended, for messages.
+/// Describes the end of a command, for messages.
 pub(super) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
@@ -235,7 +237,7 @@ mod tests {
         let environment = Environment::default();
         let mut running =
             Running::start(&command, &environment, Vec::new(), Outputs::Captured).unwrap();
-        // The end is noticed. Just before, the outputs had nothing to read.
+        // Wait for the end only, and read no output before. `read_rest` must then find all output.
         let mut end = [PollFd::new(&running.end, PollFlags::IN)];
         assert_eq!(poll(&mut end, None).unwrap(), 1);
         let mut output = CapturedOutput::default();

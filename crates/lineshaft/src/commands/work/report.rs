@@ -1,13 +1,13 @@
-//! Messages to a Gearman client from a command: its output is the result, and its standard error
-//! becomes warnings and progress.
+//! Turns the output of a command into messages to a Gearman client. Standard output is the result.
+//! Standard error becomes warnings and progress.
 
 use super::process::CapturedOutput;
 
-/// A result up to this size is sent in one piece. A longer one is sent in pieces of this size, so
-/// that it need not fit into memory.
+/// A result up to this size is sent in one piece. A longer result is sent in pieces of this size,
+/// so that it does not have to fit into memory.
 const PIECE_BYTES: usize = 16 * 1024 * 1024;
 
-/// A longer line of standard error becomes several warnings.
+/// A line of standard error that is longer becomes several warnings.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// The prefix of a line of standard error that reports progress.
@@ -18,22 +18,22 @@ const PROGRESS: &[u8] = b"progress:";
 pub(super) enum Message {
     /// A part of the result.
     Data(Vec<u8>),
-    /// A line of standard error, with its end.
+    /// A line of standard error, with its line end.
     Warning(Vec<u8>),
     /// The progress: numerator and denominator.
     Progress(u64, u64),
 }
 
-/// Output of the command that was not sent to the client yet.
+/// Output of the command that is not sent yet.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     result: Vec<u8>,
-    /// The beginning of a line.
+    /// The beginning of a line of standard error.
     line: Vec<u8>,
 }
 
 impl Report {
-    /// Takes output of the command, and returns the messages to send now.
+    /// Adds output of the command, and returns the messages to send now.
     pub(super) fn take_output(&mut self, output: CapturedOutput) -> Vec<Message> {
         let mut messages = Vec::new();
         self.result.extend(output.output);
@@ -52,7 +52,8 @@ impl Report {
         messages
     }
 
-    /// The last line without an end, after the command has ended.
+    /// Returns the collected line of standard error as a message. After the command's end, this is
+    /// a last line without a line end.
     pub(super) fn end_of_line(&mut self) -> Option<Message> {
         let line = std::mem::take(&mut self.line);
         if line.is_empty() {
@@ -62,7 +63,7 @@ impl Report {
         Some(progress.unwrap_or(Message::Warning(line)))
     }
 
-    /// The result, or the rest of it, after the command has ended.
+    /// Returns the part of the result that is not sent yet. Call it after the command has ended.
     pub(super) fn into_result(self) -> Vec<u8> {
         self.result
     }

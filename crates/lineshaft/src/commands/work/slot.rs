@@ -1,4 +1,5 @@
-//! A slot: takes a job, runs the command, settles the job, and repeats this, in either protocol.
+//! A slot: takes a job, runs the command, settles the job, and repeats. This part is the same for
+//! both protocols.
 
 use std::io;
 use std::process::ExitStatus;
@@ -11,40 +12,40 @@ use super::{Plan, Shared};
 use crate::client::ClientError;
 use crate::text;
 
-/// Time until Ctrl-C or a broken connection is noticed.
+/// Time until a slot notices Ctrl-C or a broken connection.
 pub(super) const TICK: Duration = Duration::from_millis(200);
 
-/// Wait before the second attempt to connect, doubled up to [`RECONNECT_MAX`].
+/// Wait before the second attempt to connect. It doubles up to [`RECONNECT_MAX`].
 pub(super) const RECONNECT_MIN: Duration = Duration::from_millis(250);
 
 /// The longest wait between two attempts to connect.
 pub(super) const RECONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// The server's side of a slot: takes and settles jobs. Each protocol implements it.
+/// A slot's connection to the server: takes and settles jobs. Each protocol implements it.
 pub(super) trait Side: Default + Send {
     /// A taken job.
     type Job;
 
-    /// Connects, ready to take jobs.
+    /// Connects, and prepares the connection for takes.
     fn connect(&mut self, plan: &Plan) -> Result<(), ClientError>;
 
-    /// Whether there is a connection, which may still turn out to be broken.
+    /// True if there is a connection. It may be broken without our knowledge.
     fn is_connected(&self) -> bool;
 
-    /// Ends the connection, which gives back the jobs it held.
+    /// Closes the connection. The server then gives back the jobs that it held.
     fn hang_up(&mut self);
 
-    /// Waits for a job. `None` means that none came for a while, or that the work stops.
+    /// Waits for a job. `None` means that no job came for a while, or that the work stops.
     fn take(&mut self, shared: &Shared) -> Result<Option<Self::Job>, ClientError>;
 
     /// Runs the command for a taken job. An error ends the whole work.
     fn work_on(&mut self, job: Self::Job, shared: &Shared) -> anyhow::Result<()>;
 }
 
-/// Works until there is nothing left to do.
+/// Takes and runs jobs until the work stops or, with `--drain`, no job is left.
 pub(super) fn serve<S: Side>(mut side: S, shared: &Shared) {
-    // Wait before the next attempt to connect. Only a settled job shortens it again: a connection
-    // alone does not show that the server accepts a job's end.
+    // Wait before the next attempt to connect. A new connection alone does not reset it, because
+    // the server may still not accept the end of a job.
     let mut pause = RECONNECT_MIN;
     while !shared.is_stopping() {
         let requested_at = Instant::now();
@@ -59,7 +60,8 @@ pub(super) fn serve<S: Side>(mut side: S, shared: &Shared) {
                 if side.is_connected() {
                     pause = RECONNECT_MIN;
                 } else {
-                    // The server hands out the job again, and may fail to learn its end again.
+                    // The job's end did not reach the server. The server hands out the job again,
+                    // and the same can happen again.
                     back_off(&mut pause, shared);
                 }
             }
@@ -84,7 +86,7 @@ fn connected<S: Side>(side: &mut S, shared: &Shared) -> Result<(), ClientError> 
     Ok(())
 }
 
-/// Waits before the next attempt, and longer before the one after it.
+/// Waits for `pause` or until the work stops. Then doubles `pause` for the next failure.
 fn back_off(pause: &mut Duration, shared: &Shared) {
     let wake = Instant::now() + *pause;
     *pause = (*pause * 2).min(RECONNECT_MAX);
@@ -96,18 +98,18 @@ fn back_off(pause: &mut Duration, shared: &Shared) {
 /// How a command ended.
 pub(super) enum Ending {
     Exited(ExitStatus),
-    /// Stopped because it ran longer than this.
+    /// We stopped it, because it ran longer than this.
     TimedOut(Duration),
-    /// Stopped because the user insisted.
+    /// We stopped it, because the user pressed Ctrl-C twice.
     Interrupted,
-    /// Stopped because the job is no longer ours.
+    /// We stopped it, because the job is no longer ours.
     JobLost,
 }
 
 /// Waits for the command to end, and stops it if necessary.
 ///
-/// `attend` gets the command's output, maintains the job, and returns the time until its next call,
-/// or `None` if the job is no longer ours.
+/// `attend` gets the command's output and maintains the job. It returns the time until its next
+/// call. It returns `None` if the job is no longer ours.
 pub(super) fn supervise(
     running: &mut Running,
     shared: &Shared,
@@ -146,7 +148,7 @@ pub(super) fn supervise(
     }
 }
 
-/// The reason of the failure if the time limit stopped a command, for messages.
+/// Describes a command that the time limit stopped, for messages.
 pub(super) fn describe_timeout(timeout: Duration) -> String {
     format!("stopped after {} (--timeout)", text::seconds(timeout.as_secs()))
 }
