@@ -1,8 +1,8 @@
-//! Tests unmodified client libraries. Each runs its own script against Lineshaft.
+//! Tests Lineshaft with unmodified client libraries. Each library has a script of its own.
 //!
-//! The scripts are in `tests/clients/beanstalk`; `scripts/install-test-tools.sh` puts the libraries
-//! into `target/test-tools`. A script that fails against the original proves nothing, so every
-//! script runs against the original as well.
+//! The scripts are in `tests/clients/beanstalk`. `scripts/install-test-tools.sh` installs the
+//! libraries into `target/test-tools`. Every script also runs against the original, because a
+//! script that fails there proves nothing.
 
 use anyhow::{Context, Result};
 use testkit::process::{Script, installed, scripts};

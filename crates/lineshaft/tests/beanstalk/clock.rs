@@ -1,5 +1,5 @@
-//! Sets the wall clock while the server runs. Running deadlines must not move with it. Those of the
-//! original do.
+//! Changes the wall clock while the server runs. The server's deadlines must stay the same. The
+//! original's deadlines move with the clock.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use testkit::process::Server;
 use crate::programs;
 use crate::wall_clock::Rig;
 
-/// The seconds since midnight at the beginning of a line of the server's messages, such as
+/// The time of day in seconds at the beginning of a line of the server's messages, such as
 /// `2026-01-31T12:34:56.789Z`.
 fn logged_second(line: &str) -> Option<i64> {
     let time = line.split_once('T')?.1.get(..8)?;
@@ -20,7 +20,7 @@ fn logged_second(line: &str) -> Option<i64> {
     Some((next()? * 60 + next()?) * 60 + next()?)
 }
 
-/// Checks that the server saw the clock change. Otherwise the test would test nothing.
+/// Checks that the server's own clock has changed. Otherwise the test would prove nothing.
 fn ensure_clock_was_set(server: &mut Server, offset_s: i64) -> Result<()> {
     const DAY_S: i64 = 86_400;
     server.signal(Signal::TERM)?;
@@ -34,9 +34,9 @@ fn ensure_clock_was_set(server: &mut Server, offset_s: i64) -> Result<()> {
     Ok(())
 }
 
-/// Checks that an event came after at least this many seconds, less a millisecond, the unit of the
-/// clocks. The requests that wait for it bound how late it can come: they give up after seconds,
-/// and the clock is set by an hour.
+/// Checks that an event took at least this many seconds. One millisecond less is allowed, because
+/// clocks have this unit. No upper bound is needed: the requests that wait for the event give up
+/// after seconds, and the clock moves by an hour.
 fn ensure_took(started: Instant, seconds: u64, what: &str) -> Result<()> {
     let took = started.elapsed();
     let least = Duration::from_millis(seconds * 1_000 - 1);
@@ -78,7 +78,7 @@ fn an_hour_back_changes_no_deadline() -> Result<()> {
     deadlines_stay(-3_600)
 }
 
-/// Shows that the test sets the clock: the original's deadlines follow it.
+/// Proves that the test really changes the clock: the original's deadlines move with it.
 #[test]
 fn an_hour_forward_ends_a_delay_of_the_original() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! Plays the conformance cases against the original. They must describe what it really does.
+//! Plays the conformance cases against the original. The cases must describe the original's real
+//! behaviour.
 
 use anyhow::Result;
 use testkit::conformance::lines::read_cases;
@@ -15,8 +16,8 @@ fn the_original_passes_every_case() -> Result<()> {
     Ok(())
 }
 
-/// The opposite of a conformance test. If Debian's package no longer shows a defect, its case must
-/// move to `cases.jsonl`, where the comparison with the original includes it.
+/// Checks that the original still fails these cases. If Debian's package fixes a defect, the case
+/// must move to `cases.jsonl`. There it becomes a part of the comparison with the original.
 #[test]
 fn the_original_still_has_its_defects() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };

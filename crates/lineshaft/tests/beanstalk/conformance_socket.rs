@@ -1,4 +1,4 @@
-//! Plays the conformance cases against Lineshaft over sockets, with and without a log, with one and
+//! Plays the conformance cases against Lineshaft over sockets: with and without a log, with one and
 //! with several I/O threads.
 
 use anyhow::Result;

@@ -13,20 +13,22 @@ use testkit::{tools, wait};
 
 use crate::programs;
 
-/// The local ports for connections to one address run out at about 28,000.
+/// There are about 28,000 local ports for connections to one address.
 const CONNECTIONS_MAX: u64 = 19_000;
 
-/// The descriptors that client and server need for other purposes.
+/// The number of descriptors that client and server need besides the connections.
 const DESCRIPTORS_SPARE: u64 = 500;
 
-/// The allowed difference in memory between two identical moments: about fifty bytes for each
+/// The memory after two rounds can differ by this many bytes: about fifty bytes for each
 /// connection.
 const RESIDENT_BYTES_SLACK: u64 = 1 << 20;
 
-/// The connections are opened again this often at most, until memory is as before.
+/// The maximum of further rounds. The test ends earlier if a round needs no more memory than the
+/// one before.
 const FURTHER_STORMS_MAX: usize = 4;
 
-/// The number of threads that open connections. With a log, their changes share a flush.
+/// The number of threads that open connections. With a log, several threads are faster, because
+/// their changes share a flush.
 const OPENERS: u64 = 16;
 
 #[test]
@@ -56,7 +58,8 @@ fn open_and_tear_down(program: &Program) -> Result<()> {
         let after = server.descriptor_count()?;
         ensure!(after == descriptors, "{descriptors} descriptors, then {after}");
         resident_bytes.push(server.resident_bytes()?);
-        // An allocator can return memory late, but a leak grows in every round.
+        // One round can still grow, because an allocator can return memory late. A leak grows in
+        // every round.
         if resident_bytes[number] <= resident_bytes[number - 1] + RESIDENT_BYTES_SLACK {
             println!("{count} connections each time, then resident: {resident_bytes:?}");
             return Ok(());
@@ -65,8 +68,8 @@ fn open_and_tear_down(program: &Program) -> Result<()> {
     bail!("memory grows with every {count} connections: {resident_bytes:?}")
 }
 
-/// Opens the connections. Each does some work and then waits for a job. Resets them all, and
-/// returns when the server has noticed.
+/// Opens the connections. Each one does some work and then waits for a job. Then resets all of
+/// them, and waits until the server has noticed.
 fn storm(server: &Server, observer: &mut Client, count: u64) -> Result<()> {
     let address = server.address();
     let connections: Vec<Vec<TcpStream>> = std::thread::scope(|scope| {
@@ -94,7 +97,7 @@ fn storm(server: &Server, observer: &mut Client, count: u64) -> Result<()> {
 /// its own tube.
 fn open(server: SocketAddr, number: u64) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(server).with_context(|| format!("connection {number}"))?;
-    // The close resets the connection, so no port stays in the state TIME_WAIT.
+    // With this option, a close resets the connection. So no port stays in the state TIME_WAIT.
     set_socket_linger(&stream, Some(Duration::ZERO))?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
     let commands = format!(

@@ -1,5 +1,5 @@
 //! Kills a server under load, starts it again, and compares its jobs with its replies. All
-//! acknowledged changes must be there, and no job with an acknowledged delete may come back.
+//! acknowledged changes must still exist. A job with an acknowledged delete must not come back.
 //!
 //! `LINESHAFT_ROUNDS` sets the number of rounds. `LINESHAFT_SEED` repeats the choices of a run.
 
@@ -22,7 +22,8 @@ fn jobs_that_lineshaft_acknowledged_survive_kill() -> Result<()> {
     kill_and_check(&program, settings::rounds(ROUNDS_DEFAULT), Promises::All)
 }
 
-/// The kernel outlives the program, and has all data that was written before a reply left.
+/// Without syncs, data that the server wrote is in the kernel, which a killed program does not
+/// affect. The server writes the data before it sends the reply.
 #[test]
 fn jobs_that_lineshaft_acknowledged_without_syncs_survive_kill() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -31,10 +32,10 @@ fn jobs_that_lineshaft_acknowledged_without_syncs_survive_kill() -> Result<()> {
     kill_and_check(&program, settings::rounds(5), Promises::All)
 }
 
-/// Shows that the ledger is right: the original with a log keeps its promises, with one known
-/// exception. Another exception is rare: its log has no checksums, so a record that the kill cut
-/// off can come back as a job whose body has no end. So the test can retry; a wrong ledger would
-/// fail each time.
+/// Proves that the ledger is right: the original with a log keeps its promises, except for plain
+/// releases. Sometimes it breaks another promise: its log has no checksums, so a record that the
+/// kill cut off can come back as a job with an incomplete body. So the test has three attempts. A
+/// wrong ledger would fail all of them.
 #[test]
 fn jobs_that_the_original_acknowledged_survive_kill() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };

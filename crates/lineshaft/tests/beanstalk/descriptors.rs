@@ -1,5 +1,5 @@
-//! The server has no file descriptor for another connection. It waits for one, serves its clients,
-//! and does not retry in a busy loop. The original does.
+//! Tests a server that has no file descriptor for another connection. It must wait for a free
+//! descriptor and serve its clients. It must not retry in a busy loop, as the original does.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use testkit::wait;
 
 use crate::programs;
 
-/// So few that the system queues the connections that the server cannot accept.
+/// There are more connections than this. The system queues those that the server cannot accept.
 const DESCRIPTORS: usize = 100;
 
-/// The processor time of an idle second, in ticks of 10 milliseconds.
+/// The limit of processor time in an idle second, in ticks of 10 milliseconds.
 const IDLE_TICKS_MAX: u64 = 20;
 
 #[test]
@@ -45,8 +45,9 @@ fn running_out_of_descriptors_delays_no_client_and_passes() -> Result<()> {
     Ok(())
 }
 
-/// Waits until the server has accepted all connections that it can: it has many, and no more during
-/// some checks. No event shows that it will accept no more.
+/// Waits until the server has accepted all connections that it can. No event shows this. So the
+/// test checks that the server has many connections, and that their number stays the same for some
+/// checks.
 fn wait_until_full(server: &Server) -> Result<()> {
     const LOOKS: usize = 20;
     let (mut before, mut same) = (0, 0);

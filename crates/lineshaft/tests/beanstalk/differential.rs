@@ -1,5 +1,5 @@
-//! Sends random sequences of commands to Debian's beanstalkd and to Lineshaft at once. Every reply
-//! must be the same.
+//! Sends random sequences of commands to Debian's beanstalkd and to Lineshaft at the same time.
+//! Every reply must be the same.
 
 mod pair;
 mod side;
@@ -23,12 +23,13 @@ fn lineshaft_in_memory_says_what_the_original_says() -> Result<()> {
 
 #[test]
 fn lineshaft_with_a_log_says_what_the_original_says() -> Result<()> {
-    // Every sequence starts a server with its own folder, which takes longer.
+    // Here every sequence starts a server with a folder of its own. This takes longer, so there are
+    // fewer sequences.
     let fewer = settings::seeds(SEEDS_DEFAULT).into_iter().step_by(3);
     compare(&programs::lineshaft_durable("data"), "lineshaft_with_a_log", fewer)
 }
 
-/// Tests the harness: it must find no difference between two originals.
+/// Tests the harness: it must find no difference between two instances of the original.
 #[test]
 fn the_original_says_what_the_original_says() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };

@@ -1,9 +1,9 @@
-//! The disk fails one flush, at every point of a short run. The server must not acknowledge
-//! anything after it, and must end with exit code 74. A new server must have all acknowledged
-//! changes.
+//! Tests a disk that fails one flush, at every point of a short run. After the failed flush, the
+//! server must not acknowledge anything, and must end with exit code 74. After a restart, all
+//! acknowledged changes must exist.
 //!
-//! A second flush would be wrong: the system may have dropped the data that it could not write, and
-//! the second call would succeed without it.
+//! A retry of the flush would be wrong. The system may have dropped the data that it could not
+//! write. The second flush would then succeed without this data.
 
 use std::path::Path;
 
@@ -17,11 +17,12 @@ use crate::programs;
 /// Exit code of a server whose disk failed.
 const EXIT_DISK: i32 = 74;
 
-/// The n-th flush fails, for n up to this. Some flushes happen at the start, and most are those of
-/// single changes.
+/// The test runs once for each number up to this one: the flush with this number fails. Some
+/// flushes happen during the start. Most of the others are for single changes.
 const FLUSHES: usize = 12;
 
-/// There are fewer flushes than changes, because several changes can share a flush.
+/// Every flush up to the failing one happens within this many changes, although several changes can
+/// share a flush.
 const CHANGES_MAX: usize = 2_000;
 
 #[test]
@@ -44,13 +45,13 @@ fn fail_flush(strace: &Path, number: usize) -> Result<usize> {
     let lineshaft = programs::lineshaft_path();
     let lineshaft = lineshaft.to_str().context("a text path")?;
     let inject = format!("inject=fsync,fdatasync:error=EIO:when={number}");
-    // -D: the test's child is the server and not the tracer, so the test can end it like any other
-    // server.
+    // With -D, the test's child process is the server and not strace. So the test can end it like
+    // any other server.
     let traced = ["-D", "-f", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", &inject];
     let serve = [lineshaft, "serve", "--data", data];
     let program = Program::serve_under(strace, &[&traced[..], &serve[..]].concat());
-    // A failed flush during the start fails the start, before or after the server listens. The
-    // server has acknowledged nothing then.
+    // If a flush of the start fails, the start fails, either before or after the server listens.
+    // The server has then acknowledged nothing.
     let Ok(mut server) = program.start() else { return Ok(0) };
     let (ids, deleted) = change_until_the_end(&server)?;
     let acknowledged = ids.len() + deleted.len();
@@ -74,9 +75,9 @@ fn fail_flush(strace: &Path, number: usize) -> Result<usize> {
     Ok(acknowledged)
 }
 
-/// Puts and deletes until the server closes the connection. Returns the acknowledged jobs that were
-/// not deleted, and those with an acknowledged delete. The job whose delete got no reply is in
-/// neither list.
+/// Puts and deletes jobs until the server closes the connection. Returns two lists of ids:
+/// acknowledged jobs without a delete, and jobs with an acknowledged delete. If a delete got no
+/// reply, its job is in neither list.
 fn change_until_the_end(server: &Server) -> Result<(Vec<u64>, Vec<u64>)> {
     let mut client = Client::connect(server.address())?;
     let (mut ids, mut deleted) = (Vec::new(), Vec::new());
@@ -95,9 +96,9 @@ fn change_until_the_end(server: &Server) -> Result<(Vec<u64>, Vec<u64>)> {
     anyhow::bail!("the server went on although a flush had failed")
 }
 
-/// Puts a job, again and again if the server has no room. If the failed flush was one of a segment
-/// prepared ahead, the server makes another one; then the flushes of changes are still to fail.
-/// Returns `None` if the connection is closed.
+/// Puts a job, and retries while the server has no room. The server lacks room for a moment if the
+/// failed flush was for a segment that it prepares ahead. It then prepares another segment. Returns
+/// `None` if the connection is closed.
 fn put(client: &mut Client) -> Option<u64> {
     let mut reply = None;
     wait::until("the server has room", || {

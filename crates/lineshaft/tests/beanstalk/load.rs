@@ -1,9 +1,9 @@
-//! Load with a ledger. Clients change jobs and record, reply by reply, what the server promised.
-//! The test compares the records with the jobs of a restarted server.
+//! Load with a ledger. For each reply, a client records the change that the server acknowledged.
+//! The test compares these records with the jobs of a restarted server.
 //!
-//! Every client has its own tube, so it knows the exact state of every job in it. Clients send
-//! commands in batches. If the server died before its reply to a command, the command may or may
-//! not have taken effect. All other changes must be exactly as promised.
+//! Every client has a tube of its own, so it knows the exact state of every job in its tube.
+//! Clients send commands in batches. A command without a reply may or may not have taken effect
+//! when the server died. All other jobs must be exactly as recorded.
 
 mod check;
 mod model;
@@ -21,10 +21,10 @@ use testkit::wait;
 pub(crate) use check::Promises;
 use worker::Worker;
 
-/// Clients that work at the same time.
+/// Number of clients that work at the same time.
 const WORKERS: usize = 8;
 
-/// All clients and the promises they received.
+/// All clients, with the changes that the server acknowledged to them.
 pub(crate) struct Load {
     workers: Vec<Worker>,
 }
@@ -37,7 +37,7 @@ impl Load {
         Load { workers: (0..WORKERS).map(worker).collect() }
     }
 
-    /// Works on the server for a time, then calls `end_it`, which must end the server. Returns the
+    /// Works on the server for `time`, then calls `end_it`, which must end the server. Returns the
     /// number of acknowledged commands.
     pub(crate) fn run_until(
         &mut self,
@@ -62,7 +62,7 @@ impl Load {
         })
     }
 
-    /// Compares all promises with the server's state, and records whether the unfinished commands
+    /// Compares the records with the server's jobs. Also records which of the unanswered commands
     /// took effect.
     pub(crate) fn check(&mut self, server: SocketAddr, promises: Promises) -> Result<()> {
         let mut strays = check::find_strays(server, &self.workers)?;
@@ -80,8 +80,9 @@ impl Load {
     }
 }
 
-/// Works until the server ends. A premature end is an error. Near its end a server can refuse
-/// changes that it can no longer store, which promises nothing.
+/// Works until the server ends. If the server ends before `ending` is set, that is an error. After
+/// it is set, the server can refuse changes that it can no longer store; a refusal acknowledges
+/// nothing.
 fn run_worker(worker: &mut Worker, server: SocketAddr, ending: &AtomicBool) -> Result<u64> {
     let mut acknowledged = 0;
     let outcome = worker.run(server, &mut acknowledged);

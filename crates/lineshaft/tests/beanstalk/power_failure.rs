@@ -1,10 +1,10 @@
-//! Simulates a power failure under load. The data folder is on its own file system, which the test
-//! tells to drop all data that was not flushed. Then the test kills the server, mounts the file
-//! system again, starts a new server, and compares its jobs with the acknowledgements of the old
-//! one.
+//! Simulates a power failure under load. The data folder is on a file system of its own. The test
+//! makes this file system drop all data that was not flushed. Then the test kills the server,
+//! mounts the file system again, and starts a new server. It compares the new server's jobs with
+//! the changes that the old server acknowledged.
 //!
-//! ext4 has a system call for exactly this kind of test. It needs a mount, so the test is skipped
-//! without the right to mount. `LINESHAFT_ROUNDS` sets the number of rounds.
+//! ext4 has a system call for this kind of test. The file system must be mounted, so the test is
+//! skipped if it has no permission to mount. `LINESHAFT_ROUNDS` sets the number of rounds.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -24,11 +24,13 @@ use crate::programs;
 
 const ROUNDS_DEFAULT: u64 = 5;
 
-/// Room for some segments of the log. The file is sparse, so it uses only the written bytes.
+/// Room for some segments of the log. The file is sparse, so it needs disk space only for written
+/// bytes.
 const DISK_BYTES: u64 = 1 << 30;
 
-/// Shuts an ext4 file system down at once, without a flush of its journal: `EXT4_IOC_SHUTDOWN` with
-/// `EXT4_GOING_FLAGS_NOLOGFLUSH`. In Python, because the call is `unsafe` in Rust.
+/// Shuts an ext4 file system down at once, without a flush of its journal. The call is
+/// `EXT4_IOC_SHUTDOWN` with `EXT4_GOING_FLAGS_NOLOGFLUSH`. It is in Python, because it would be
+/// `unsafe` in Rust.
 const CUT_POWER: &str = "\
 import fcntl, os, struct, sys
 folder = os.open(sys.argv[1], os.O_RDONLY)
@@ -45,12 +47,12 @@ fn jobs_that_lineshaft_acknowledged_survive_a_power_failure() -> Result<()> {
 /// The value of `--sync` in the next test.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Jobs that were acknowledged during the last sync can be lost, too, because a sync takes long on
-/// a busy machine.
+/// Jobs that were acknowledged during the last sync can also be lost. On a busy machine, a sync can
+/// take this long.
 const SYNC_MAX: Duration = Duration::from_secs(1);
 
-/// How long the test puts jobs before the power fails: far longer than the loss that the setting
-/// allows.
+/// The test puts jobs for this time before the power fails. It is far longer than the loss that
+/// `--sync` allows.
 const PUTTING: Duration = Duration::from_millis(2_500);
 
 #[test]
@@ -95,7 +97,7 @@ fn an_interval_loses_no_more_than_its_last_moments() -> Result<()> {
     Ok(())
 }
 
-/// Puts until the server is gone. Returns the jobs, and when they were acknowledged.
+/// Puts jobs until the server ends. Returns each job's id, and when the put was acknowledged.
 fn put_until_the_end(server: SocketAddr) -> Vec<(u64, Instant)> {
     let mut acknowledged = Vec::new();
     let Ok(mut client) = Client::on_tube(server, "stamped") else { return acknowledged };
@@ -105,7 +107,8 @@ fn put_until_the_end(server: SocketAddr) -> Vec<(u64, Instant)> {
     acknowledged
 }
 
-/// Shows that the test setup loses unflushed data. The original flushes at most every hour here.
+/// Proves that the test loses unflushed data. With this option, the original flushes only once per
+/// hour.
 #[test]
 fn the_rig_loses_what_was_not_flushed() -> Result<()> {
     let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
@@ -149,7 +152,7 @@ fn cut_and_check(disk: &Disk, program: &Program, rounds: u64, promises: Promises
     Ok(())
 }
 
-/// A file system in a file.
+/// A file system whose disk is a file.
 struct Disk {
     image: PathBuf,
     mount_point: PathBuf,
@@ -157,7 +160,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// Makes a disk and mounts it. Returns `None`, with a message, if that is not possible.
+    /// Makes a disk and mounts it. If that is not possible, prints a message and returns `None`.
     fn new_or_skip() -> Result<Option<Disk>> {
         for program in ["mkfs.ext4", "mount", "umount", "python3"] {
             if tools::find_or_skip(program).is_none() {
@@ -185,7 +188,7 @@ impl Disk {
         run("mount", &["-o".as_ref(), "loop".as_ref(), &self.image, &self.mount_point])
     }
 
-    /// From now on no data reaches the disk, and unflushed data is lost.
+    /// Drops all unflushed data. From now on, no data reaches the disk.
     fn cut_power(&self) -> Result<()> {
         run("python3", &["-c".as_ref(), CUT_POWER.as_ref(), &self.mount_point])
     }
@@ -198,7 +201,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // A lazy unmount, because after a failure the server can still exist for a moment.
+        // The unmount is lazy, because after a failed test the server can still run for a moment.
         if let Err(error) = run("umount", &["-l".as_ref(), &self.mount_point]) {
             eprintln!("{error:#}");
         }

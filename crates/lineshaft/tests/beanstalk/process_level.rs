@@ -2,8 +2,8 @@
 //! `lineshaft beanstalkd` accepts the original's flags, so a service file of the original can start
 //! Lineshaft instead.
 //!
-//! Where the original is correct, it runs the same test. Where it is wrong, the test runs only with
-//! Lineshaft and checks the correct behaviour.
+//! If the original is correct, the same test also runs with it. If the original is wrong, the test
+//! runs only with Lineshaft, and checks the correct behaviour.
 
 mod command_line;
 mod disk;

@@ -17,8 +17,8 @@ pub(crate) fn lineshaft_in_memory() -> Program {
     Program::serve(lineshaft_path(), &["--memory"]).with_io_threads(1)
 }
 
-/// `lineshaft serve` with its data in `folder` of the server's own folder, a beanstalk listener and
-/// three I/O threads.
+/// `lineshaft serve` with a beanstalk listener and three I/O threads. `folder` is for its data. A
+/// relative path is inside the folder that each server gets for itself.
 pub(crate) fn lineshaft_durable(folder: &str) -> Program {
     Program::serve(lineshaft_path(), &["--data", folder]).with_io_threads(3)
 }
@@ -28,7 +28,7 @@ pub(crate) fn lineshaft_as_beanstalkd() -> Program {
     Program::like_beanstalkd(lineshaft_path(), &["beanstalkd"])
 }
 
-/// The original. `None` if it is not installed and the test can be skipped.
+/// The original. `None` if it is not installed, and the test can be skipped.
 pub(crate) fn reference() -> Option<Program> {
     let path = tools::find_or_skip(REFERENCE)?;
     Some(Program::like_beanstalkd(path, &[]))

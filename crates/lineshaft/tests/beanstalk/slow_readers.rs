@@ -1,5 +1,5 @@
-//! Tests clients that request much and read nothing. They must not delay others, and they must not
-//! use unlimited memory.
+//! Tests clients that send many requests and read no replies. They must not delay other clients,
+//! and the server must not use unlimited memory for them.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -13,12 +13,13 @@ use crate::programs;
 
 const READERS: usize = 100;
 
-/// The number of requests of each reader. Their replies would fill more than a gigabyte.
+/// The number of requests from each reader. All their replies together would be more than a
+/// gigabyte.
 const QUESTIONS: usize = 200;
 
 const BODY_BYTES: usize = 60_000;
 
-/// Far below the size of the replies, and far above the needs of a server.
+/// This is far less than the size of the replies, and far more than a server needs.
 const RESIDENT_BYTES_MAX: u64 = 150 << 20;
 
 #[test]
@@ -50,8 +51,8 @@ fn readers_get_stuck(program: &Program) -> Result<()> {
             stuck.push(reader);
         }
     }
-    // Filling all socket buffers takes some time, once. A server that waited for the stuck clients
-    // would wait for minutes, and a client gives up before that.
+    // The server fills all socket buffers once, which takes some time. If the server waited for the
+    // stuck clients, this client would wait for minutes, and give up with an error.
     other.expect("list-tube-used", "USING others")?;
     let started = Instant::now();
     let another = other.put(0, 0, 60, b"not stuck")?;

@@ -1,4 +1,5 @@
-//! Tests deadlines of very many idle connections. The original forgets about half of them.
+//! Tests deadlines of very many idle connections. The original misses about half of these
+//! deadlines.
 
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ fn silent_holders_lose_their_jobs(program: &Program) -> Result<()> {
     for _ in 0..HOLDERS {
         observer.put(0, 0, TTR.as_secs() as u32, b"held for a moment")?;
     }
-    // All at once, because none may come back before the last one is held.
+    // All requests are sent before the first reply is read. So no lease ends before the last one
+    // begins.
     for holder in &mut holders {
         holder.send(b"reserve-with-timeout 10\r\n")?;
     }
@@ -46,7 +48,7 @@ fn silent_holders_lose_their_jobs(program: &Program) -> Result<()> {
         ensure!(none_is_held || !all_are_back, "both ready and held: {stats:?}");
         Ok(all_are_back)
     })?;
-    // On a busy machine a job may have been taken a second time.
+    // On a busy machine, a job may have been taken a second time.
     let timeouts: usize = observer.stats("stats")?["job-timeouts"].parse()?;
     ensure!(timeouts >= HOLDERS, "{timeouts} timeouts of {HOLDERS}");
     drop(holders);

@@ -19,7 +19,7 @@ fn every_case_passes_with_a_log() -> Result<()> {
     check(programs::lineshaft_durable("data"), |case| !case.has_tag("memory"))
 }
 
-/// Plays cases over a proxy that uses TLS with the server.
+/// Plays the cases through a proxy that connects to the server with TLS.
 fn check(program: Program, choose: impl Fn(&Case) -> bool) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let authority = Authority::new(folder.path(), "authority")?;

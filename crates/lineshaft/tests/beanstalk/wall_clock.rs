@@ -1,5 +1,5 @@
-//! A server whose wall clock a test can set, by a preloaded library between the server and the
-//! system.
+//! A server whose wall clock a test can set. A preloaded library changes the time that the system
+//! reports to the server.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ impl Rig {
         Ok(Some(Rig { server, clock_file, _folder: folder }))
     }
 
-    /// Moves the server's wall clock by this offset from the true time.
+    /// Sets the server's wall clock to the true time plus this offset.
     pub(crate) fn set_clock(&self, offset_s: i64) -> Result<()> {
         Ok(std::fs::write(&self.clock_file, format!("{offset_s:+}"))?)
     }

@@ -1,8 +1,8 @@
-//! Tests unmodified client libraries and tools. Each runs its own script against Lineshaft.
+//! Tests Lineshaft with unmodified client libraries and tools. Each one has a script of its own.
 //!
-//! The scripts are in `tests/clients/gearman`; `scripts/install-test-tools.sh` installs the
-//! libraries. A script that fails against the original proves nothing, so every script runs against
-//! the original as well.
+//! The scripts are in `tests/clients/gearman`. `scripts/install-test-tools.sh` installs the
+//! libraries. Every script also runs against the original, because a script that fails there proves
+//! nothing.
 
 use std::process::Command;
 
@@ -17,17 +17,17 @@ use crate::programs;
 const PORT: &str = "GEARMAN_PORT";
 
 const PERL_CLIENT: &str = "/usr/share/perl5/Gearman/Client.pm";
-/// The file that Perl needs for TLS.
+/// The file of the Perl module that TLS needs.
 const PERL_TLS: &str = "/usr/share/perl5/IO/Socket/SSL.pm";
 
-/// A script counts as wrong after this many failures against the original.
+/// A script counts as wrong if it fails this many times against the original.
 const ATTEMPTS_WITH_THE_ORIGINAL: usize = 3;
 
 fn script(interpreter: &str, file: &str) -> Script {
     Script::new(PORT, interpreter, scripts("gearman").join(file))
 }
 
-/// Runs a script against the original, and against Lineshaft, in memory and with a log.
+/// Runs a script against the original, and against Lineshaft in memory and with a log.
 fn check(script: &Script) -> Result<()> {
     if !script.is_there() {
         return Ok(());
@@ -41,8 +41,8 @@ fn check(script: &Script) -> Result<()> {
     Ok(())
 }
 
-/// Sometimes the original does not wake a worker when a scheduled job becomes due. A script then
-/// waits in vain, which proves nothing. So a script is wrong only if it never passes.
+/// The original sometimes does not wake a worker when a scheduled job becomes due. The script then
+/// waits in vain, although it is right. So a script counts as wrong only if it never passes.
 fn check_against_the_original(script: &Script, reference: &Program) -> Result<()> {
     let mut last = Ok(());
     for _ in 0..ATTEMPTS_WITH_THE_ORIGINAL {
@@ -54,8 +54,8 @@ fn check_against_the_original(script: &Script, reference: &Program) -> Result<()
     last
 }
 
-/// Runs a script against Lineshaft with TLS, started as itself and as the original. The script
-/// finds the files of its own certificate and of the authority in a folder.
+/// Runs a script against Lineshaft with TLS, both as `serve` and as `gearmand`. The script gets a
+/// folder with its own certificate and the authority's file.
 fn check_with_tls(script: &Script) -> Result<()> {
     if !script.is_there() {
         return Ok(());

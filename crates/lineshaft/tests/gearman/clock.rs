@@ -1,5 +1,5 @@
-//! Sets the wall clock while the server runs. A job for a certain time arrives when the wall clock
-//! shows that time.
+//! Changes the wall clock while the server runs. A job with a due time must arrive when the wall
+//! clock shows that time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,5 @@
 //! Sends random sequences of packets and admin commands to Debian's gearmand and to Lineshaft at
-//! once. Every connection must receive the same from both.
+//! the same time. Every connection must receive the same messages from both servers.
 
 mod message;
 mod pair;
@@ -24,12 +24,13 @@ fn lineshaft_in_memory_says_what_the_original_says() -> Result<()> {
 
 #[test]
 fn lineshaft_with_a_log_says_what_the_original_says() -> Result<()> {
-    // Every sequence starts a server with its own folder, which takes longer.
+    // Here every sequence starts a server with a folder of its own. This takes longer, so there are
+    // fewer sequences.
     let fewer = settings::seeds(SEEDS_DEFAULT).into_iter().step_by(3);
     compare(&programs::lineshaft_durable(), "lineshaft_with_a_log", fewer)
 }
 
-/// Tests the harness: it must find no difference between two originals.
+/// Tests the harness: it must find no difference between two instances of the original.
 #[test]
 fn the_original_says_what_the_original_says() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };

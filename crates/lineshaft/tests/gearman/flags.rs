@@ -1,5 +1,5 @@
-//! Tests the effect of gearmand's flags on clients and workers. The tests run with
-//! `lineshaft gearmand` and with the original, so the expected results are the original's.
+//! Tests the effect of gearmand's flags on clients and workers. The tests run with `lineshaft
+//! gearmand` and with the original. So the original defines the expected results.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -23,12 +23,12 @@ const WORK_EXCEPTION: u32 = 25;
 /// The time limit of all waits here.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Starts Lineshaft, and the original if it is installed, with these flags, and passes each to
-/// `look`.
+/// Starts Lineshaft with these flags, and the original if it is installed. Calls `look` with each
+/// of them.
 fn check(flags: &[&str], look: impl Fn(&Server)) -> Result<()> {
     for program in [Some(programs::lineshaft_as_gearmand()), programs::reference()] {
         let Some(program) = program.map(|program| program.with(flags)) else { continue };
-        // Visible if the test fails.
+        // The output is visible only if the test fails.
         eprintln!("with {program:?}");
         look(&program.start()?);
     }
@@ -39,7 +39,8 @@ fn connect(server: &Server) -> Peer {
     Peer::connect(&server.address().to_string())
 }
 
-/// Checks that no unrequested message came: the next message is the reply to this request.
+/// Checks that the server sent no message without a request: the next message must be the reply to
+/// this request.
 fn expect_silence(peer: &mut Peer) {
     peer.send(ECHO_REQ, &["silence"]);
     peer.expect(ECHO_RES);
@@ -83,7 +84,7 @@ fn sleepers(server: &Server) -> [Peer; 3] {
         let mut worker = connect(server);
         worker.send(CAN_DO, &["f"]);
         worker.send(PRE_SLEEP, &[]);
-        // The reply shows that all earlier requests are done: the worker sleeps.
+        // The reply shows that the server has handled all earlier requests. So the worker sleeps.
         expect_silence(&mut worker);
         worker
     })
@@ -194,7 +195,7 @@ fn exceptions_go_unrequested_only_with_the_flag() -> Result<()> {
     })?;
     check(&[], |server| {
         let (mut client, handle) = raise(server);
-        // The original has an extra NUL behind the handle.
+        // The original sends an extra NUL after the handle.
         assert_eq!(client.expect(WORK_FAIL)[0], handle);
     })
 }
@@ -220,7 +221,7 @@ fn request(port: u16, head: &str, body: &str) -> TcpStream {
     stream
 }
 
-/// Status line, the job's outcome, and the body.
+/// Returns the status line, the job's outcome, and the body.
 fn answer(mut stream: TcpStream) -> (String, String, String) {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();

@@ -14,12 +14,12 @@ pub(crate) fn lineshaft() -> [(&'static str, Program); 2] {
     Program::serve_both_ways(&["gearman"], lineshaft_path())
 }
 
-/// The one in memory.
+/// `lineshaft serve` in memory.
 pub(crate) fn lineshaft_in_memory() -> Program {
     lineshaft()[0].1.clone()
 }
 
-/// The one with a log.
+/// `lineshaft serve` with a log.
 pub(crate) fn lineshaft_durable() -> Program {
     lineshaft()[1].1.clone()
 }
@@ -29,7 +29,7 @@ pub(crate) fn lineshaft_as_gearmand() -> Program {
     Program::like_gearmand(lineshaft_path(), &["gearmand", "-l", "stderr", "-P", "gearmand.pid"])
 }
 
-/// The same with `--ssl` and this certificate.
+/// `lineshaft gearmand` with `--ssl` and this certificate.
 pub(crate) fn lineshaft_as_gearmand_with_tls(identity: &Identity) -> Program {
     let Identity { certificate, key } = identity;
     lineshaft_as_gearmand()
@@ -38,11 +38,11 @@ pub(crate) fn lineshaft_as_gearmand_with_tls(identity: &Identity) -> Program {
         .with(&["--ssl-key".as_ref(), key.as_os_str()])
 }
 
-/// The original. `None` if it is not installed and the test can be skipped.
+/// The original. `None` if it is not installed, and the test can be skipped.
 pub(crate) fn reference() -> Option<Program> {
     let path = tools::find_or_skip(REFERENCE)?;
-    // It runs in its own folder, where it writes the file with its process id. Its messages go to
-    // stderr.
+    // The original runs in a folder of its own, and writes its process id file there. Its messages
+    // are on standard error.
     Some(Program::like_gearmand(path, &["-l", "stderr", "-P", "gearmand.pid"]))
 }
 

@@ -1,4 +1,5 @@
-//! Plays the conformance cases against the original. They must describe what it really does.
+//! Plays the conformance cases against the original. The cases must describe the original's real
+//! behaviour.
 
 use anyhow::Result;
 use testkit::conformance::gearman::read_cases;

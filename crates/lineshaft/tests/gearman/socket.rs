@@ -1,4 +1,4 @@
-//! Plays the conformance cases against Lineshaft over sockets, in memory and with a log, with one
+//! Plays the conformance cases against Lineshaft over sockets: in memory and with a log, with one
 //! and with several I/O threads.
 
 use anyhow::{Context, Result};

@@ -1,4 +1,5 @@
-//! Tests HTTP clients of all kinds: correct requests, requests for missing pages, and hostile ones.
+//! Tests all kinds of HTTP clients: correct requests, requests for missing pages, and hostile
+//! clients.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -9,7 +10,7 @@ use crate::Site;
 use crate::request::Peer;
 use crate::running::wait_for;
 
-/// More connections than can be open at a time.
+/// More connections than the server keeps open at the same time.
 const CROWD: usize = 100;
 
 #[test]
@@ -65,7 +66,7 @@ fn garbage_and_what_is_too_long_end_their_own_connection_only() {
     for request in requests {
         let mut peer = Peer::connect(&site.http);
         let mut stream = TcpStream::connect(&site.http).unwrap();
-        // The server can refuse a request before all of it is sent.
+        // The write can fail, because the server can refuse a request before it has all of it.
         let _ = stream.write_all(request.as_bytes());
         let mut bad = Peer::over(stream);
         assert!(bad.has_ended(), "{}", &request[..20.min(request.len())]);

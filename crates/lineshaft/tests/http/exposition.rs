@@ -1,8 +1,10 @@
-//! A strict parser of Prometheus' text format. Every scraper accepts what it accepts.
+//! A strict parser of Prometheus' text format. Every scraper accepts a page that this parser
+//! accepts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All samples of a page, by name and labels as the page writes them, and the kinds of the metrics.
+/// All samples of a page, and the kinds of its metrics. The key of a sample is its name with
+/// labels, as on the page.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     samples: BTreeMap<String, f64>,
@@ -46,7 +48,7 @@ impl Page {
         page
     }
 
-    /// The value of a series. Its name is written as on the page.
+    /// The value of a series. `series` is its name with labels, as on the page.
     pub(crate) fn value(&self, series: &str) -> f64 {
         *self.samples.get(series).unwrap_or_else(|| panic!("no {series} in {:#?}", self.samples))
     }
@@ -55,7 +57,7 @@ impl Page {
         self.samples.get(series).copied()
     }
 
-    /// The sum over all series of a metric whose labels contain this text.
+    /// The sum over the series of a metric. Only series count whose labels contain this text.
     pub(crate) fn sum(&self, name: &str, label: &str) -> f64 {
         let of_metric = self.samples.iter().filter(|(series, _)| {
             series.starts_with(&format!("{name}{{")) && series.contains(label)
@@ -73,7 +75,7 @@ fn is_name(text: &str) -> bool {
         && text.bytes().next().is_some_and(|byte| !byte.is_ascii_digit())
 }
 
-/// `{name="value",…}` or nothing.
+/// Checks labels in the form `{name="value",…}`. No labels are also valid.
 fn check_labels(labels: &str) {
     if labels.is_empty() {
         return;

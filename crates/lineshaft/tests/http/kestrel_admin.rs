@@ -1,5 +1,5 @@
-//! Tests Kestrel's admin commands over sockets: monitoring finds the names that it knows, and the
-//! numbers agree with `STATS`.
+//! Tests Kestrel's admin commands over sockets: monitoring finds the same names as in Kestrel, and
+//! the numbers agree with `STATS`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -76,7 +76,7 @@ impl Client {
     }
 }
 
-/// Sets three items, takes one, looks for one without success, and opens one. Also creates a
+/// Sets three items, takes one, tries one get without success, and opens one item. Also creates a
 /// fan-out child.
 fn work(client: &mut Client) {
     client.expect("get jobs+copy\r\n", "END\r\n");

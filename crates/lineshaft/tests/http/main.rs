@@ -1,4 +1,4 @@
-//! Tests what `lineshaft serve` answers over HTTP: health, metrics, and replies to slow or hostile
+//! Tests the HTTP pages of `lineshaft serve`: health, metrics, and the replies to slow or hostile
 //! clients.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
@@ -30,12 +30,12 @@ struct Site {
 }
 
 impl Site {
-    /// Serves beanstalk and HTTP on free ports, with further arguments.
+    /// Starts a server with beanstalk and HTTP on free ports, and with further arguments.
     fn start(folder: &Path, arguments: &[&str]) -> Site {
         Site::start_with(folder, arguments, &[])
     }
 
-    /// The same, with settings in the environment.
+    /// Starts a server like `start`, with settings in the environment.
     fn start_with(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Site {
         let usual = ["serve", "--beanstalk", "127.0.0.1:0", "--http", "127.0.0.1:0"];
         let mut starting = command(folder, &[&usual, arguments].concat());

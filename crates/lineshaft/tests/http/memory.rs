@@ -1,5 +1,5 @@
-//! Tests the memory limit. The account must be close to the real memory of the process. Other tests
-//! reach the limit, or empty a server whose log has more than the limit.
+//! Tests the memory limit. The memory account must be close to the real memory of the process. Some
+//! tests reach the limit, or empty a server whose log has more jobs than the limit allows.
 
 use std::any::Any;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::exposition::Page;
 use crate::packet;
 use crate::running::wait_for;
 
-/// The number of connections that begin a put and do not end it.
+/// The number of connections that begin a put and do not complete it.
 const HALF_OPEN: usize = 100;
 
 fn metric(site: &Site, name: &str) -> f64 {
@@ -29,8 +29,9 @@ fn resident_bytes(site: &Site) -> f64 {
     line.trim().strip_suffix("kB").unwrap().trim().parse::<f64>().unwrap() * 1024.0
 }
 
-/// How far the process can grow with this limit in MiB. The account does not include the buffers of
-/// the log, which have their own limit. They take 4 MiB after many writes.
+/// The bytes by which the process can grow with this limit. The account does not include the
+/// buffers of the log, which have a limit of their own. After many writes, these buffers have 4
+/// MiB.
 fn grown_max(limit_mib: f64) -> f64 {
     (1.1 * limit_mib + 4.0) * 1024.0 * 1024.0
 }
@@ -41,7 +42,7 @@ fn connect(site: &Site) -> TcpStream {
     stream
 }
 
-/// Sends requests and reads a line for each. Returns the lines that do not begin with `INSERTED` or
+/// Sends requests and reads the replies. Returns the lines that do not begin with `INSERTED` or
 /// `USING`.
 fn ask_all(stream: &mut TcpStream, requests: impl Iterator<Item = Vec<u8>>) -> Vec<String> {
     let requests: Vec<Vec<u8>> = requests.collect();
@@ -68,7 +69,7 @@ fn put(delay_s: u32, body_bytes: usize) -> Vec<u8> {
     [head.as_bytes(), &vec![b'x'; body_bytes], b"\r\n"].concat()
 }
 
-/// Puts jobs of this size until the server refuses one. Returns the number of accepted jobs.
+/// Puts jobs of this size until the server refuses a job. Returns the number of accepted jobs.
 fn fill(site: &Site, body_bytes: usize) -> usize {
     let mut stream = connect(site);
     for round in 0.. {
@@ -101,7 +102,7 @@ fn the_account_is_near_the_memory_of_the_process() {
             stream
         })
         .collect();
-    // The allocator gives the memory that it keeps for a moment back within seconds.
+    // The allocator keeps freed memory for some seconds before the system gets it back.
     wait_for("the account to be near", || {
         let counted = used(&site) - used_before;
         let grown = resident_bytes(&site) - resident_before;
@@ -138,7 +139,7 @@ fn puts_are_refused_at_the_limit(io_threads: &str) {
     {
         assert!((metric(&site, name) - value).abs() < 0.5, "{name}");
     }
-    // Each protocol has its own error for this.
+    // Each protocol has an error of its own for a full server.
     let mut gearman = packet::Peer::connect(&site.server.address_of("gearman"));
     gearman.send(packet::SUBMIT_JOB_BG, &["f", "", &"x".repeat(20_000)]);
     assert_eq!(gearman.expect(packet::ERROR)[0], "QUEUE_ERROR");
@@ -157,7 +158,8 @@ fn puts_are_refused_at_the_limit(io_threads: &str) {
     client.put(0, 0, 60, &vec![b'y'; 20_000]).unwrap();
     assert_eq!(site.get("/health/ready").body, "ready\n");
 
-    // A producer that never stops, a crash, and a start with less memory than the log contains.
+    // A producer fills the server, the server crashes, and starts with less memory than its log
+    // needs.
     let refilled = fill(&site, 10_000);
     assert!(refilled > 200, "{refilled}");
     site.server.signal(Signal::KILL);
@@ -174,7 +176,7 @@ fn puts_are_refused_at_the_limit(io_threads: &str) {
     client.put(0, 0, 60, &vec![b'z'; 20_000]).unwrap();
 }
 
-/// Enlarges the server. Returns the connections that must stay open for that.
+/// Makes the server use more memory. Returns the connections that must stay open to keep it in use.
 type Enlarge = fn(&mut Site) -> Box<dyn Any>;
 
 fn create_functions(site: &mut Site) -> Box<dyn Any> {
@@ -221,7 +223,7 @@ fn wait_at_tubes(site: &mut Site) -> Box<dyn Any> {
 
 #[test]
 fn queues_registrations_and_waits_are_in_the_account() {
-    // Lists of waiters double when they grow.
+    // The lists of waiters may be further from the account, because a list doubles when it grows.
     let kinds: [(Enlarge, f64); 4] = [
         (create_functions, 0.1),
         (register_workers, 0.1),
@@ -277,7 +279,7 @@ fn the_account_includes_the_history_of_statistics() {
     }
     let counted = used(&site) - used_before;
     assert!(counted > 10e6, "{counted}");
-    // An answer needs memory while the server makes it. The allocator gives that back late.
+    // While the server makes an answer, it needs memory. The allocator returns this memory late.
     wait_for("memory to be in the account", || {
         let grown = resident_bytes(&site) - resident_before;
         (0.9 * counted < grown && grown < counted + 16e6).then_some(())
@@ -317,7 +319,8 @@ fn nor_do_references_to_queues_that_are_there() {
     let limit = [("LINESHAFT_LIMITS_MEMORY", "16MiB")];
     let mut site = Site::start_with(folder.path(), &arguments, &limit);
     let resident_before = resident_bytes(&site);
-    // All workers register for the same functions, and watch them as tubes.
+    // All workers register for the same functions, and then the watchers watch the same names as
+    // tubes.
     let workers: Vec<packet::Peer> = (0..40)
         .map(|_| {
             let mut peer = packet::Peer::connect(&site.server.address_of("gearman"));
@@ -335,7 +338,7 @@ fn nor_do_references_to_queues_that_are_there() {
             let watches =
                 (0..2_000).map(|tube| format!("watch a-function-{tube}\r\n").into_bytes());
             let replies = ask_all(&mut stream, watches);
-            // A client that wants to free memory can do so.
+            // `ignore` must still work, because it frees memory.
             assert_eq!(replies[62], "WATCHING 64");
             assert_eq!(replies[1_999], "OUT_OF_MEMORY");
             stream
@@ -352,7 +355,7 @@ fn a_client_can_make_no_more_queues_than_there_may_be() {
     let arguments = ["--memory", "--gearman", "127.0.0.1:0", "--kestrel", "127.0.0.1:0"];
     let limit = [("LINESHAFT_LIMITS_QUEUES", "4")];
     let mut site = Site::start_with(folder.path(), &arguments, &limit);
-    // In addition to `default`.
+    // The queues that follow are in addition to `default`.
     let mut client = Client::connect(site.beanstalk.parse().unwrap()).unwrap();
     client.expect("use tube", "USING tube").unwrap();
     let mut gearman = packet::Peer::connect(&site.server.address_of("gearman"));
@@ -376,7 +379,7 @@ fn a_client_can_make_no_more_queues_than_there_may_be() {
     assert!((page.value("lineshaft_queues_limit") - 4.0).abs() < 0.5);
     assert!((page.value("lineshaft_queues_refused_total") - 6.0).abs() < 0.5);
 
-    // Existing connections and jobs continue, and a removed tube makes room for a new one.
+    // Existing connections and jobs continue. A removed tube makes room for a new one.
     client.put(0, 0, 60, b"x").unwrap();
     client.expect("watch tube", "WATCHING 2").unwrap();
     gearman.send(packet::SUBMIT_JOB_BG, &["function", "", "x"]);
@@ -391,7 +394,7 @@ fn a_client_can_make_no_more_queues_than_there_may_be() {
     client.expect("use other", "USING other").unwrap();
 }
 
-/// A client of Kestrel that reads lines.
+/// A memcache client of Kestrel that reads lines.
 struct Lines(BufReader<TcpStream>);
 
 impl Lines {

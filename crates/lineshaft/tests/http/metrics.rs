@@ -1,4 +1,4 @@
-//! Tests the form of the metrics, and that they agree with beanstalkd's statistics.
+//! Tests the format of the metrics. They must agree with beanstalkd's statistics.
 
 use testkit::client::Client;
 
@@ -17,7 +17,7 @@ fn client(site: &Site) -> Client {
     Client::connect(site.beanstalk.parse().unwrap()).unwrap()
 }
 
-/// Makes one job in each state, and one of each counted event.
+/// Creates one job in each state, and causes one of each event that is counted.
 fn work(client: &mut Client) {
     client.expect("use mail", "USING mail").unwrap();
     client.expect("watch mail", "WATCHING 2").unwrap();

@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// By name in lower case.
+    /// The headers, by their name in lower case.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: String,
 }
@@ -69,7 +69,7 @@ impl<S: Read + Write> Peer<S> {
         line.strip_suffix("\r\n").expect("a whole line").to_owned()
     }
 
-    /// Reads the server's remaining bytes. Returns whether the server has closed the connection.
+    /// Reads all remaining bytes. Returns true if the server has closed the connection.
     pub(crate) fn has_ended(&mut self) -> bool {
         match self.stream.read_to_end(&mut Vec::new()) {
             Ok(_) => true,

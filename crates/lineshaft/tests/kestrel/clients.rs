@@ -1,9 +1,9 @@
-//! Tests unmodified client libraries and tools. Each runs its own script against Lineshaft, in
-//! memory and with a log.
+//! Tests Lineshaft with unmodified client libraries and tools, in memory and with a log. Each one
+//! has a script of its own.
 //!
-//! The scripts are in `tests/clients/kestrel`; `scripts/install-test-tools.sh` installs the
-//! libraries. The original does not run on current machines, so the tests cannot compare with it.
-//! The scripts do what its users did.
+//! The scripts are in `tests/clients/kestrel`. `scripts/install-test-tools.sh` installs the
+//! libraries. The original does not run on current machines, so the scripts cannot run against it.
+//! They use the libraries as Kestrel's users did.
 
 use anyhow::{Context, Result};
 use testkit::process::{Script, installed, scripts};

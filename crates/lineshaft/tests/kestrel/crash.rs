@@ -1,5 +1,5 @@
-//! Kills a server under load and starts it again. Every acknowledged item must be there, in order.
-//! Items whose end was acknowledged must not come back.
+//! Kills a server under load and starts it again. Every acknowledged item must still exist, in
+//! order. An item whose end was acknowledged must not come back.
 //!
 //! `LINESHAFT_ROUNDS` sets the number of rounds.
 
@@ -16,16 +16,16 @@ use crate::programs::lineshaft_path;
 
 const ROUNDS_DEFAULT: u64 = 8;
 
-/// The duration of the load before the kill. It is a little longer in each round.
+/// Duration of the load before the kill. Each round has a little more load than the one before.
 const LOAD_MS_MIN: u64 = 100;
 const LOAD_MS_STEP: u64 = 40;
 
-/// What one client learned in a round.
+/// The replies that one client got in a round.
 #[derive(Debug, Default)]
 struct Told {
-    /// Numbers of items whose requests got a reply.
+    /// The numbers of the items whose requests got a reply.
     done: BTreeSet<u64>,
-    /// The item whose request got no reply before the server died. Its outcome is unknown.
+    /// The item whose request got no reply before the server died. So its outcome is unknown.
     unknown: Option<u64>,
 }
 
@@ -56,14 +56,14 @@ fn jobs_that_lineshaft_acknowledged_survive_kill() -> Result<()> {
     Ok(())
 }
 
-/// With one I/O thread and with several, in turn.
+/// Starts the server. Rounds alternate between one I/O thread and several.
 fn start(folder: &str, round: u64) -> Result<Server> {
     let threads = IO_THREADS[round as usize % IO_THREADS.len()];
     let program = Program::serve_on(&["kestrel"], lineshaft_path(), &["--data", folder]);
     program.with_io_threads(threads).start()
 }
 
-/// Sets items until the server is gone.
+/// Sets items until the server ends.
 fn produce(address: SocketAddr, first: u64) -> Told {
     let mut told = Told::default();
     let Ok(mut client) = Client::connect(address) else { return told };
@@ -80,7 +80,7 @@ fn produce(address: SocketAddr, first: u64) -> Told {
     told
 }
 
-/// Opens and closes items until the server is gone. It may have only opened the last one.
+/// Opens and closes items until the server ends. The last item may only be open.
 fn consume(address: SocketAddr) -> Told {
     let mut told = Told::default();
     let Ok(mut client) = Client::connect(address) else { return told };
@@ -100,7 +100,7 @@ fn consume(address: SocketAddr) -> Told {
     told
 }
 
-/// Takes the waiting items.
+/// Takes all waiting items.
 fn drain(address: SocketAddr) -> Result<Vec<u64>> {
     let mut client = Client::connect(address)?;
     let mut left = Vec::new();
@@ -129,12 +129,12 @@ fn check(stored: &Told, closed: &Told, left: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// The result of a get.
+/// The result of a `get`.
 enum Got {
-    /// An item. Its body is a number.
+    /// An item, whose body is this number.
     Number(u64),
     Nothing,
-    /// The server is gone.
+    /// The server has ended.
     Gone,
 }
 
@@ -149,7 +149,7 @@ impl Client {
         Ok(Client(BufReader::new(stream)))
     }
 
-    /// Sends a request and reads one line. `None` if the server is gone.
+    /// Sends a request and reads one line. Returns `None` if the server has ended.
     fn ask(&mut self, request: &str) -> Option<String> {
         self.0.get_mut().write_all(request.as_bytes()).ok()?;
         self.line()

@@ -1,6 +1,6 @@
 //! Tests the whole program from a client's side, over Kestrel's memcache, text and thrift ports.
 //!
-//! All tests share one binary, because every change links each binary again.
+//! All tests share one binary, because after every change each binary is linked again.
 
 mod clients;
 mod crash;

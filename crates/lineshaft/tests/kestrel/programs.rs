@@ -1,12 +1,12 @@
-//! The Lineshaft program of this build, with only listeners of Kestrel's protocols.
+//! Lineshaft from this build, with listeners for Kestrel's protocols only.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use testkit::process::{self, Program, Server};
 
-/// `lineshaft serve` with these listeners and this configuration, in memory and with a log. The
-/// names are for failure messages.
+/// Starts `lineshaft serve` with these listeners and this configuration, once in memory and once
+/// with a log. The names are for failure messages.
 pub(crate) fn start_both(
     listeners: &[&'static str],
     configuration: &str,

@@ -1,5 +1,5 @@
-//! Runs README's section about Kestrel word for word: a log goes through a fan-out queue to two
-//! consumers that use other dialects.
+//! Runs README's section about Kestrel word for word: a fan-out queue sends each line of a log file
+//! to two consumers, which use other dialects.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,10 +15,11 @@ use crate::programs::lineshaft_path;
 
 /// The original's tool as Debian installs it.
 const GEARMAN: &str = "/usr/bin/gearman";
-/// The log of README. A test takes its beginning, or that of another file if it is missing.
+/// The log file of README. The test uses its first lines. If it is missing, the test uses another
+/// file.
 const LOG: &str = "/var/log/dpkg.log";
 const LINES: usize = 300;
-/// Generous, because each line starts a process, and the machine can be busy.
+/// The limit is generous: each line starts a process, and the machine can be busy.
 const LIMIT: Duration = Duration::from_mins(2);
 
 #[test]
@@ -63,7 +64,7 @@ fn a_log_goes_to_two_consumers() -> Result<()> {
         .with_context(|| format!("the archive is not complete: {}", path.display()))
 }
 
-/// The beginning of a log of this machine.
+/// Writes the first lines of a log of this machine into a file.
 fn some_log(root: &Path, folder: &Path) -> Result<PathBuf> {
     let text = std::fs::read_to_string(LOG)
         .or_else(|_| std::fs::read_to_string(root.join("README.md")))?;
@@ -74,7 +75,7 @@ fn some_log(root: &Path, folder: &Path) -> Result<PathBuf> {
 }
 
 /// A shell that runs a command unchanged. Only the addresses are set outside of the command,
-/// because a test cannot use the common ports.
+/// because a test cannot use the usual ports.
 fn shell(server: &Server, folder: &Path, line: &str) -> Result<Command> {
     let gearman = server.address_of("gearman");
     let (host, port) = (gearman.ip(), gearman.port());

@@ -8,8 +8,8 @@ use testkit::conformance::suite::play_over;
 
 use crate::programs::start_both;
 
-/// The cases with the tag `maxopen1` need another limit of open reads, so they run with only this
-/// policy.
+/// Cases with the tag `maxopen1` need another limit of open reads. So they run on a server that has
+/// only this policy.
 const ONE_OPEN_READ: &str = "[[policy]]\nmatch = \"*\"\nopen = { max = 1 }\n";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tests `lineshaft config` and what a reload with SIGHUP applies.
+//! Tests `lineshaft config`, and the settings that a reload with SIGHUP applies.
 
 use rustix::process::Signal;
 

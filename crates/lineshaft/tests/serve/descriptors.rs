@@ -1,4 +1,4 @@
-//! Tests that many clients leave the server enough file descriptors for its log.
+//! Tests that a server with many clients has enough file descriptors for its log.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::running::{Running, command};
 
-/// Only a few more than the I/O threads of this server have open.
+/// Only a few more than the I/O threads of this server need.
 const DESCRIPTORS: usize = 340;
 
 #[test]
@@ -40,7 +40,7 @@ fn clients_leave_a_server_with_many_threads_enough_for_its_log() {
     let crowd: Vec<TcpStream> =
         (0..DESCRIPTORS).map(|_| TcpStream::connect(&address).unwrap()).collect();
     server.wait_for_stderr("new clients must wait");
-    // Several files of the log.
+    // These jobs fill several files of the log.
     for _ in 0..20 {
         put(60_000);
     }

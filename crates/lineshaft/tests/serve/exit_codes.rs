@@ -1,4 +1,5 @@
-//! Tests that each kind of failed start has its own exit code, and a line that says what to do.
+//! Tests failed starts. Each kind of failure must have its own exit code, and a line that tells the
+//! operator what to do.
 
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
@@ -9,10 +10,10 @@ use std::process::{Command, Output, Stdio};
 use super::ask;
 use crate::running::{Running, command, finish};
 
-/// A user without files of its own, called `nobody` on most systems.
+/// The id of a user without files. Most systems call this user `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// The exit code and the output.
+/// Returns the exit code and the error output of a failed start.
 fn failed(folder: &Path, arguments: &[&str]) -> (i32, String) {
     failed_start(&finish(command(folder, arguments)))
 }
@@ -122,7 +123,7 @@ fn a_certificate_that_the_user_may_not_read() {
     let file = "[listen]\nbeanstalk = \"tls:127.0.0.1:0\"\n[tls]\ncertificate = \"server.pem\"\n\
                 key = \"server.key\"\n";
     std::fs::write(folder.path().join("lineshaft.toml"), file).unwrap();
-    // The check prints the same error as the start.
+    // `config check` must print the same error as the start.
     for arguments in [&["serve", "--memory"][..], &["config", "check"]] {
         let finished = finish_without_rights(command(folder.path(), arguments));
         let said = String::from_utf8_lossy(&finished.stderr).into_owned();
@@ -135,13 +136,13 @@ fn permit(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Runs it to its end as a user that has only the rights that all users have.
+/// Runs the command to its end, without root's rights.
 fn finish_without_rights(command: Command) -> Output {
-    // Root has all rights.
+    // Only root has these rights.
     if !rustix::process::geteuid().is_root() {
         return finish(command);
     }
-    // Another user may have no access to the folder where the program was built.
+    // The user may have no access to the folder of the build. So the program is copied.
     let folder = tempfile::tempdir().unwrap();
     permit(folder.path(), 0o755);
     let program = folder.path().join("lineshaft");

@@ -1,5 +1,5 @@
-//! Tests `lineshaft serve` with Gearman clients and workers: addresses, settings, jobs that cross
-//! from one protocol to the other, and crashes.
+//! Tests `lineshaft serve` with Gearman clients and workers: addresses, settings, jobs that move
+//! from one protocol to another, and crashes.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -45,7 +45,7 @@ fn a_job_crosses_from_one_protocol_to_the_other_and_back() {
     let mut worker = Peer::connect(&gearman);
     worker.send(CAN_DO, &["mail"]);
     worker.send(PRE_SLEEP, &[]);
-    // The reply shows that all earlier requests are done: the worker sleeps.
+    // The reply shows that the server has handled all earlier requests. So the worker sleeps.
     worker.ask("version");
     assert_eq!(
         ask(&beanstalk, "use mail\r\nput 0 0 60 2\r\nhi\r\n"),
@@ -131,7 +131,7 @@ fn settings_reach_the_dialect_and_the_engine() {
     assert_eq!(client.expect(JOB_CREATED), ["H:here:1"]);
     let [mut first, mut second] = workers;
     first.expect(NOOP);
-    // The second worker was not woken: its next packet is the reply.
+    // The second worker was not woken: the next packet is the reply to this echo.
     second.send(ECHO_REQ, &["quiet"]);
     second.expect(ECHO_RES);
 
@@ -142,7 +142,7 @@ fn settings_reach_the_dialect_and_the_engine() {
     second.expect(NOOP);
     let functions: Vec<String> = (0..4).map(|_| second.grab().remove(1)).collect();
     assert_eq!(functions, ["b", "a", "b", "a"]);
-    // The worker's end loses the only attempt.
+    // The end of the worker loses the job's only attempt.
     drop(second);
     assert_eq!(client.expect(WORK_FAIL), ["H:here:1"]);
 
@@ -173,7 +173,7 @@ fn a_background_job_survives_a_crash_with_its_handle() {
     worker.send(CAN_DO, &["f"]);
     assert_eq!(worker.grab(), [&waiting, "f", "waiting"]);
     assert_eq!(worker.status(&waiting), ("1".to_owned(), "1".to_owned()));
-    // The server does not use numbers again.
+    // The server does not use old job numbers again.
     let new = worker.submit_background("f", "new");
     assert!(![waiting, done].contains(&new), "{new}");
 }

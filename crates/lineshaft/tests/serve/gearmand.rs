@@ -1,5 +1,5 @@
-//! Tests what a service file, a script or an operator of the original needs from `lineshaft
-//! gearmand`.
+//! Tests `lineshaft gearmand` with the service files, scripts and habits of the original's
+//! operators.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -15,21 +15,21 @@ use crate::packet::{
 };
 use crate::running::{Running, command, finish, wait_for};
 
-/// Options that keep a test away from the system's folders and other tests' ports.
+/// With these options, a test does not use the system's folders or the ports of other tests.
 const LOCAL: [&str; 8] = ["-L", "127.0.0.1", "-p", "0", "-P", "pid", "-l", "log"];
 
 fn with<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [&["gearmand"], &LOCAL[..], arguments].concat()
 }
 
-/// Starts it and waits for its address.
+/// Starts the server and waits for its address.
 fn start(folder: &Path, arguments: &[&str]) -> (Running, String) {
     let mut server = Running::spawn(command(folder, &with(arguments)));
     let address = server.gearmand_address();
     (server, address)
 }
 
-/// The exit code and both outputs.
+/// Returns the exit code, standard output and standard error.
 fn ended(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let finished = finish(command(folder, &[&["gearmand"], arguments].concat()));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -152,7 +152,7 @@ fn sigusr1_ends_it_when_the_last_job_is_done() {
     let first = worker.grab();
     server.signal(Signal::USR1);
     wait_for("the end of listening", || TcpStream::connect(&address).is_err().then_some(()));
-    // Existing clients can continue.
+    // Existing clients and workers can continue.
     client.submit_background("f", "2");
     worker.send(WORK_COMPLETE, &[&first[0], ""]);
     let second = worker.grab();
@@ -183,7 +183,7 @@ fn sigusr1_leaves_jobs_that_the_log_keeps_for_the_next_start() {
     worker.send(CAN_DO, &["g"]);
     server.signal(Signal::USR1);
     wait_for("the end of listening", || TcpStream::connect(&address).is_err().then_some(()));
-    // A client waits for this job, and a worker then holds it.
+    // A client waits for this job. So the server runs until a worker has finished the job.
     let taken = worker.grab();
     worker.send(WORK_COMPLETE, &[&taken[0], ""]);
     assert_eq!(client.expect(WORK_COMPLETE)[0], handle);
@@ -230,7 +230,7 @@ fn a_queue_that_is_kept_survives_a_crash() {
     assert!(code == 1 && stderr.contains("cannot import"), "{stderr}");
 }
 
-/// The lines of a listing without its end, in alphabetical order.
+/// The lines of a listing in alphabetical order, without the final dot.
 fn listing(address: &str, command: &str) -> Vec<String> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(format!("{command}\n").as_bytes()).unwrap();
@@ -256,7 +256,7 @@ fn queued_scheduled_and_running_jobs_survive_a_crash() {
         (SUBMIT_JOB_HIGH_BG, &["f", "u2", "high"]),
         (SUBMIT_JOB_EPOCH, &["soon", "", &soon.to_string(), "x"]),
         (SUBMIT_JOB_EPOCH, &["late", "", &(soon + 3600).to_string(), "x"]),
-        // No client waits for it after the crash.
+        // After the crash, no client waits for this job.
         (SUBMIT_JOB, &["f", "", "foreground"]),
     ] {
         client.send(kind, arguments);
@@ -296,7 +296,7 @@ fn without_a_queue_type_nothing_is_kept() {
     worker.expect(NO_JOB);
 }
 
-/// A process that ends with the test, even if the test fails.
+/// Kills the process when the test ends, even if the test fails.
 struct Ending(Pid);
 
 impl Drop for Ending {

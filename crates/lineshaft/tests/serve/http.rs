@@ -1,4 +1,4 @@
-//! Tests Gearman jobs by HTTP over real sockets: `serve --gearman-http` and `gearmand -r http`.
+//! Tests Gearman jobs over HTTP with real sockets: `serve --gearman-http` and `gearmand -r http`.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ fn answer(mut stream: TcpStream) -> String {
     answer
 }
 
-/// Runs a job from a request to its answer, and another one in the background.
+/// Submits a job over HTTP and finishes it. Then submits another job in the background.
 fn check_jobs(packets: &str, http: &str) {
     let client = send(http, "POST /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nin");
     let mut worker = Peer::connect(packets);

@@ -1,5 +1,5 @@
-//! Tests Kestrel's listeners in `serve`, and `lineshaft kestrel`, from the side of an operator and
-//! a service file.
+//! Tests Kestrel's listeners in `serve`, and `lineshaft kestrel`, as an operator or a service file
+//! starts them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -35,7 +35,7 @@ impl Client {
         self.ask(&format!("SET {queue} 0 0 {}\r\n{item}\r\n", item.len()))
     }
 
-    /// Whether the server closes the connection without another byte.
+    /// True if the server closes the connection and sends no further byte.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.0.read(&mut [0]).unwrap() == 0
     }
@@ -66,8 +66,8 @@ fn its_three_protocols_reach_one_queue_and_beanstalkds_clients_too() {
     let taken = crate::ask(&server.address(), "watch mail\r\nreserve\r\n");
     assert!(taken.ends_with(" 3\r\ntwo\r\n"), "{taken}");
 
-    // An unknown method, such as finagle sends. The reply is an exception of type 1 with the same
-    // number.
+    // Clients of finagle send an unknown method first. The reply must be an exception of type 1
+    // with the same number.
     let mut thrift = TcpStream::connect(server.address_of("kestrel_thrift")).unwrap();
     let call = b"\x80\x01\x00\x01\x00\x00\x00\x02zz\x00\x00\x00\x01\x00";
     thrift.write_all(&(call.len() as u32).to_be_bytes()).unwrap();
@@ -113,8 +113,7 @@ fn a_changed_limit_is_in_force_after_sighup_and_after_reload() {
     wait_for("the new limit", || (client.set("mail", "two") == "STORED").then_some(()));
     assert_eq!(client.set("mail", "three"), "NOT_STORED");
 
-    // When the client gets its reply, the reload is done. Policies also apply to the other
-    // dialects.
+    // Policies apply to all dialects. A reload is complete when its client gets the reply.
     write_config(folder.path(), &limit(3));
     let put = "use mail\r\nput 0 0 0 1\r\nx\r\n";
     assert_eq!(crate::ask(&server.address(), put), "USING mail\r\nDRAINING\r\n");
@@ -184,7 +183,7 @@ fn in_place_of_the_original_it_keeps_items_and_serves_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let mut starting = command(folder.path(), &LOCAL);
     starting.arg0("/usr/local/bin/kestrel");
-    // Even if a variable switches it on for `serve`.
+    // An environment variable for `serve` must not turn on this listener.
     starting.env("LINESHAFT_LISTEN_BEANSTALK", "127.0.0.1:0");
     let mut server = Running::spawn(starting);
     let mut client = Client::connect(&server.address_of("kestrel"));

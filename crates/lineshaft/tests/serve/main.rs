@@ -1,5 +1,5 @@
-//! Tests `lineshaft serve` and `lineshaft config` from the side of an operator and a service
-//! manager: messages at the start, exit codes, signals, the configuration.
+//! Tests `lineshaft serve` and `lineshaft config` as an operator and a service manager use them:
+//! messages at the start, exit codes, signals, configuration.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
@@ -26,7 +26,7 @@ use testkit::tools;
 
 use running::{Running, command, finish};
 
-/// Sends one request and reads until the connection ends.
+/// Sends a request and then `quit`. Reads until the connection ends.
 fn ask(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(format!("{request}quit\r\n").as_bytes()).unwrap();

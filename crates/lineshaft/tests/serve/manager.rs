@@ -1,4 +1,4 @@
-//! Tests what a service manager such as systemd needs: passed sockets, readiness, watchdog
+//! Tests the features for service managers such as systemd: passed sockets, readiness, watchdog
 //! messages.
 
 use std::io::Write as _;
@@ -43,12 +43,12 @@ fn a_second_signal_ends_a_stop_that_lasts() {
     let serve = ["serve", "--memory", "--beanstalk", "127.0.0.1:0"];
     let mut server = Running::start(folder.path(), &serve);
     let address = server.address();
-    // More unread replies than fit into the sockets, so a clean stop waits for the client to read
-    // them.
+    // The client reads nothing, and the replies do not fit into the sockets. So a clean stop waits
+    // for the client.
     let mut stuck = TcpStream::connect(&address).unwrap();
     stuck.write_all(format!("put 0 0 60 60000\r\n{}\r\n", "b".repeat(60_000)).as_bytes()).unwrap();
     stuck.write_all("peek 1\r\n".repeat(500).as_bytes()).unwrap();
-    // If the server handles no more of its commands, the replies have no room.
+    // The buffers are full when the server handles no more of this client's commands.
     let (mut done, mut looks) = (String::new(), 0);
     wait_for("full buffers", || {
         let stats = ask(&address, "stats\r\n");
@@ -72,7 +72,8 @@ fn a_socket_that_was_handed_over_takes_the_place_of_the_configured_ones() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let serve = command(folder.path(), &["serve", "--memory"]);
-    // The shell moves the socket to the agreed descriptor, and sets the process id.
+    // The shell moves the socket to descriptor 3, and sets its own process id, which the server
+    // keeps.
     let mut shell = Command::new("sh");
     shell
         .arg("-c")

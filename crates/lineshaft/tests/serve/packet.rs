@@ -43,7 +43,7 @@ impl Peer {
         self.stream.write_all(&Packet::request(kind, &arguments).bytes()).unwrap();
     }
 
-    /// Reads one packet of this kind and returns its arguments.
+    /// Reads one packet. It must be of this kind. Returns its arguments.
     pub(crate) fn expect(&mut self, kind: u32) -> Vec<String> {
         let (found, arguments) = self.read();
         assert_eq!(found, kind, "{arguments:?}");
@@ -90,27 +90,27 @@ impl Peer {
         self.expect(JOB_CREATED).remove(0)
     }
 
-    /// Takes a job, if there is one.
+    /// Takes a job. Returns `None` if there is no job.
     pub(crate) fn try_grab(&mut self) -> Option<Vec<String>> {
         self.send(GRAB_JOB, &[]);
         let (kind, arguments) = self.read();
         (kind == JOB_ASSIGN).then_some(arguments)
     }
 
-    /// Takes a job, which must exist. Returns handle, function and workload.
+    /// Takes a job, which must exist. Returns its handle, function and workload.
     pub(crate) fn grab(&mut self) -> Vec<String> {
         self.send(GRAB_JOB, &[]);
         self.expect(JOB_ASSIGN)
     }
 
-    /// The status of a job: known, running.
+    /// The status of a job: whether the server knows it, and whether it runs.
     pub(crate) fn status(&mut self, handle: &str) -> (String, String) {
         self.send(GET_STATUS, &[handle]);
         let [_, known, running, ..] = &self.expect(STATUS_RES)[..] else { panic!("too short") };
         (known.clone(), running.clone())
     }
 
-    /// Reads to the end. The end must come without another byte.
+    /// The server must close the connection without another byte.
     pub(crate) fn expect_end(&mut self) {
         assert!(self.unread.is_empty(), "{:?}", self.unread);
         assert_eq!(self.stream.read(&mut [0; 100]).unwrap(), 0);

@@ -1,5 +1,5 @@
-//! Tests the replies of every protocol when a policy or the server's status refuses a request: the
-//! table in docs/policies.md.
+//! Tests the replies of every protocol when a policy or the server's status refuses a request. The
+//! table is in docs/policies.md.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -75,7 +75,8 @@ impl World {
         line.split(' ').next().unwrap().to_owned()
     }
 
-    /// The body of the job that beanstalkd's client takes, if there is one.
+    /// Takes a job as a beanstalk client and deletes it. Returns its body, or `None` if there is no
+    /// job.
     fn reserve(&self, tube: &str) -> Option<String> {
         let request = format!("watch {tube}\r\nignore default\r\nreserve-with-timeout 0\r\n");
         let reply = crate::ask(&self.beanstalk, &request);
@@ -84,7 +85,7 @@ impl World {
             ["TIMED_OUT"] => None,
             [reserved, body] => {
                 let id = reserved.split(' ').nth(1).unwrap();
-                // The job came back at the end of that connection.
+                // The job became ready again when its connection ended.
                 crate::ask(&self.beanstalk, &format!("delete {id}\r\n"));
                 Some(body.to_owned())
             }
@@ -131,7 +132,7 @@ fn a_full_queue_and_a_large_body() {
         assert_eq!(world.put_by_text(queue, "four"), "+0");
     }
     assert_eq!(world.put("small", "123"), "INSERTED");
-    // The server never refuses a job that comes back, even if there is no room.
+    // The server never refuses a job that is given back, even if the queue is full.
     let again = "watch full\r\nreserve\r\nrelease 1 0 0\r\n";
     assert!(crate::ask(&world.beanstalk, again).ends_with("RELEASED\r\n"));
 }
@@ -143,7 +144,7 @@ fn aliases_and_copies() {
     assert_eq!(world.put("alias", "two"), "DRAINING");
     assert_eq!(world.submit_refused("alias", "three"), QUEUE_IS_FULL);
     assert_eq!(world.memcache.set("alias", "four"), "NOT_STORED");
-    // `side` has room for only one job, and `there` has them all.
+    // `side` has room for only one job. `there` has all jobs.
     assert_eq!(world.reserve("side").as_deref(), Some("one"));
     for expected in ["one", "two", "three", "four"] {
         assert_eq!(world.reserve("there").as_deref(), Some(expected));
@@ -170,7 +171,8 @@ fn aliases_and_copies() {
 #[test]
 fn a_parent_that_only_feeds_its_children() {
     let mut world = World::start();
-    // This client would never learn the outcome of its job.
+    // The child does not exist yet, so no queue would get the job. Its client would never get an
+    // outcome.
     assert_eq!(world.submit_refused("parent", "lost"), QUEUE_IS_FULL);
     assert_eq!(world.memcache.ask("GET parent+child\r\n"), "END");
     assert_eq!(world.put("parent", "one"), "INSERTED");
@@ -181,7 +183,7 @@ fn a_parent_that_only_feeds_its_children() {
         assert_eq!(world.reserve("parent+child").as_deref(), Some(expected));
     }
     assert_eq!(world.reserve("parent"), None);
-    // The child's job takes the place of the requested one.
+    // The client waits for the child's job, because the parent keeps no jobs itself.
     world.gearman.send(SUBMIT_JOB, &["parent", "", "five"]);
     let handle = world.gearman.expect(JOB_CREATED).remove(0);
     assert_eq!(world.memcache.ask("GET parent+child\r\n"), "VALUE parent+child 0 4");

@@ -1,4 +1,4 @@
-//! Tests `lineshaft log` as an operator uses it after a refused start.
+//! Tests `lineshaft log` after a refused start, as an operator would use it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, symlink};
@@ -12,7 +12,7 @@ use crate::running::{Running, command, finish};
 
 const SERVE: [&str; 5] = ["serve", "--data", "d", "--beanstalk", "127.0.0.1:0"];
 
-/// The exit code and both outputs.
+/// Returns the exit code, and standard output and standard error together.
 fn run(folder: &Path, arguments: &[&str]) -> (i32, String) {
     let finished = finish(command(folder, arguments));
     let said = [finished.stdout, finished.stderr].concat();
@@ -20,7 +20,7 @@ fn run(folder: &Path, arguments: &[&str]) -> (i32, String) {
     (code, String::from_utf8_lossy(&said).into_owned())
 }
 
-/// All files and their bytes.
+/// The names of all files, with their bytes.
 fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let files = fs::read_dir(folder).unwrap().map(|file| {
         let file = file.unwrap();
@@ -47,7 +47,7 @@ fn a_damaged_log_is_repaired_into_another_folder_and_served() {
     let (code, said) = run(folder, &["log", "check", "d"]);
     assert!(code == 0 && said.contains("intact") && said.contains(" 10 jobs"), "{code} {said}");
 
-    // A byte in the body of one of the jobs.
+    // This changes bytes in the body of one job.
     let segment = folder.join("d/0000000001.seg");
     File::options().write(true).open(&segment).unwrap().write_all_at(b"damage", 7000).unwrap();
     let (code, said) = run(folder, &SERVE);
@@ -59,7 +59,7 @@ fn a_damaged_log_is_repaired_into_another_folder_and_served() {
     assert!(code == 0 && said.contains("one job at most"), "{code} {said}");
     assert!(said.contains("saved is a new log with 9 jobs"), "{said}");
     assert_eq!(contents(&folder.join("d")), before);
-    // One name as a shell completes it, and one of a folder that already exists.
+    // The name ends with a slash, as a shell completes it. Or the folder already exists.
     fs::create_dir(folder.join("there")).unwrap();
     fs::create_dir(folder.join("linked")).unwrap();
     symlink("linked", folder.join("link")).unwrap();

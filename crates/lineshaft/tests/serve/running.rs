@@ -1,5 +1,5 @@
-//! A server process. The test reads its address from its output, and dropping the value ends the
-//! process.
+//! A server process. The test reads the server's address from its output. Dropping the value ends
+//! the process.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::wait;
 
-/// The program, in its own folder and without settings from the environment.
+/// The program, in a folder of its own. No settings come from the environment.
 pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     let built = || PathBuf::from(env!("CARGO_BIN_EXE_lineshaft"));
     let program = std::env::var_os("LINESHAFT_BIN").map_or_else(built, PathBuf::from);
@@ -19,7 +19,7 @@ pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    // Tests run in parallel, and each server would need the same port.
+    // Tests run in parallel, so the default ports would be in use.
     for listener in
         ["GEARMAN", "HTTP", "KESTREL", "KESTREL_TEXT", "KESTREL_THRIFT", "KESTREL_ADMIN"]
     {
@@ -28,7 +28,7 @@ pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end, for starts that must fail.
+/// Runs the program to its end. It is for starts that must fail.
 pub(crate) fn finish(mut command: Command) -> Output {
     command.output().unwrap()
 }
@@ -44,7 +44,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts it and waits until it is ready.
+    /// Starts the server and waits until it is ready.
     pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Running {
         let mut running = Running::spawn(command(folder, arguments));
         running.address();
@@ -69,13 +69,13 @@ impl Running {
             assert!(self.child.try_wait().unwrap().is_none(), "it ended: {}", self.stderr());
             let stdout = self.stdout();
             let line = stdout.lines().find_map(|line| line.trim().strip_prefix(protocol))?;
-            // The last line must be complete, too.
+            // The line can be incomplete until the output ends with a line feed.
             stdout.ends_with('\n').then(|| line.split(',').next().unwrap().trim().to_owned())
         })
     }
 
-    /// The same for a server that was started like gearmand. It prints the address on the error
-    /// output.
+    /// The address of a server that was started as gearmand. Such a server prints its address on
+    /// standard error.
     pub(crate) fn gearmand_address(&mut self) -> String {
         wait_for("the address", || {
             assert!(self.child.try_wait().unwrap().is_none(), "it ended: {}", self.stderr());
@@ -113,7 +113,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only if the process has already ended.
+        // These calls fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! Tests TLS from the side of an operator and of unmodified clients: flags, files, mistakes, new
-//! certificates, and the original's `--ssl`.
+//! Tests TLS with operators' flags and files, with mistakes in them, with new certificates, with
+//! unmodified clients, and with the original's `--ssl`.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use super::ask;
 use crate::packet::{CAN_DO, Peer, WORK_COMPLETE};
 use crate::running::{Running, command, finish, wait_for};
 
-/// A folder for servers, with an authority and a certificate for them.
+/// A folder for servers. It has an authority, and a certificate for the servers.
 struct Place {
     folder: tempfile::TempDir,
     authority: Authority,
@@ -34,7 +34,7 @@ impl Place {
         self.folder.path()
     }
 
-    /// Starts `serve` in memory, with certificates and these arguments.
+    /// Starts `serve` in memory, with the certificate and these arguments.
     fn serve(&self, arguments: &[&str]) -> Running {
         let all = ["serve", "--memory", "--tls-certificate=server.pem", "--tls-key=server.key"];
         Running::spawn(command(self.path(), &[&all, arguments].concat()))
@@ -47,13 +47,13 @@ impl Place {
         (server, address)
     }
 
-    /// The exit code and the error of a start that fails.
+    /// Runs a start that must fail. Returns the exit code and the error output.
     fn refused(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let finished = finish(command(self.path(), arguments));
         (finished.status.code(), String::from_utf8_lossy(&finished.stderr).into_owned())
     }
 
-    /// The address of a proxy for clients that do not support TLS.
+    /// Starts a proxy for clients that do not support TLS. Returns its address.
     fn way_to(&self, server: SocketAddr) -> String {
         self.way_as(server, None)
     }
@@ -71,12 +71,12 @@ fn gearmand<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
 
 const FILES: [&str; 2] = ["--ssl-certificate=server.pem", "--ssl-key=server.key"];
 
-/// The address at which a server reports that it uses TLS.
+/// The address of a server that reports it with the prefix `tls:`.
 fn tls_address(said: &str) -> SocketAddr {
     said.strip_prefix("tls:").unwrap_or_else(|| panic!("{said} has no TLS")).parse().unwrap()
 }
 
-/// Whether a client that trusts the authority gets a reply instead of the end of the connection.
+/// True if a client with this authority gets a reply. False if the server closes the connection.
 fn is_served(authority: &Path, identity: Option<&Identity>, server: SocketAddr) -> bool {
     let mut stream = Client::new(authority, identity).unwrap().connect(server).unwrap();
     stream.sock.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -146,7 +146,8 @@ fn signals_during_the_start_wait_until_it_is_done() {
     std::fs::remove_file(&file).unwrap();
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
     let mut server = place.serve(&["--beanstalk=tls:127.0.0.1:0"]);
-    // Opening the pipe waits until the server reads it, during its start.
+    // The open waits until the server reads the pipe during its start. So the signals arrive during
+    // the start.
     let mut pipe = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
     server.signal(Signal::HUP);
     server.signal(Signal::USR1);
@@ -278,7 +279,7 @@ fn sighup_takes_new_certificates_but_no_bad_ones() {
     assert!(is_served(&successor.file, None, address));
 }
 
-/// A server that got a socket with this name.
+/// Starts a server with a passed socket of this name.
 fn handed_over(place: &Place, name: &str, arguments: &[&str]) -> (Running, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -323,7 +324,7 @@ fn gearmand_speaks_tls_on_its_port_and_not_for_http() {
     let (_, http) = stderr.split_once("http://").unwrap();
     assert!(get(http.split(',').next().unwrap(), "/").starts_with("HTTP/1.0 404"));
 
-    // The server sends nothing unencrypted.
+    // The server sends no readable reply to a client without TLS.
     let mut plain = TcpStream::connect(address).unwrap();
     plain.write_all(b"version\r\n").unwrap();
     let mut answer = Vec::new();
@@ -395,6 +396,6 @@ fn config_check_reads_the_files_as_the_start_does() {
     let (code, said) = check("other.key", "tls:");
     assert_eq!(code, Some(78));
     assert!(said.contains("the key in other.key does not belong to the certificate"), "{said}");
-    // The server reads the files only if an address needs them.
+    // The server reads the files only if an address uses TLS.
     assert_eq!(check("absent", ""), (Some(0), String::new()));
 }

@@ -1,4 +1,4 @@
-//! Tests what `lineshaft bench` shares with the other tools.
+//! Tests the parts of `lineshaft bench` that are the same as in the other tools.
 
 use rustix::process::Signal;
 

@@ -1,4 +1,4 @@
-//! Tests short runs of `lineshaft bench`. They check only the form of the output.
+//! Tests short runs of `lineshaft bench`. Only the format of the output is checked.
 
 use serde_json::Value;
 use testkit::tools;
@@ -22,8 +22,8 @@ fn takes_and_idle_connections_are_measured() {
     assert!(idle["resident_after"].as_u64() > Some(0), "{idle}");
 }
 
-/// The comparison writes the page on performance. Without this test, an error would appear only
-/// when that page is due.
+/// The comparison writes the page on performance. This test finds errors early; otherwise they
+/// would appear only at the next comparison.
 #[test]
 fn a_comparison_writes_its_page() {
     if [BEANSTALKD, "redis-server"].iter().any(|program| tools::find_or_skip(program).is_none()) {

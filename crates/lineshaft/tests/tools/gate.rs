@@ -1,10 +1,10 @@
-//! A command whose start a test can see, and whose end a test controls.
+//! A command that tells the test when it runs, and that ends when the test opens the gate.
 
 use std::path::PathBuf;
 
 use super::{World, wait_until};
 
-/// A command that reports its start, and ends when the test lets it.
+/// A command that creates a file when it runs, and ends when the test creates another file.
 pub(super) struct Gate {
     folder: PathBuf,
 }
@@ -16,19 +16,19 @@ impl Gate {
         Gate { folder }
     }
 
-    /// The command for a shell.
+    /// The command, for a shell.
     pub(super) fn command(&self) -> String {
         let folder = self.folder.display();
         format!("touch {folder}/running; while [ ! -e {folder}/open ]; do sleep 0.02; done")
     }
 
-    /// A lease alone does not show it, because the worker can ask about the job before it starts
-    /// the command.
+    /// Waits until the command runs. A lease does not show this: the worker asks for the job's
+    /// statistics before it starts the command.
     pub(super) fn wait_until_running(&self) {
         wait_until("the command to run", || self.folder.join("running").exists());
     }
 
-    /// The next `wait_until_running` waits for another run.
+    /// Makes the next `wait_until_running` wait for another run.
     pub(super) fn forget_run(&self) {
         std::fs::remove_file(self.folder.join("running")).unwrap();
     }

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::{Output, Tool, World};
 
-/// Starts a worker. Returns when the list of workers contains it.
+/// Starts a worker that runs this shell command.
 fn start_worker(world: &World, functions: &[&str], options: &[&str], command: &str) -> Tool {
     let mut arguments = vec!["work", "--protocol", "gearman"];
     arguments.extend(functions);
@@ -19,13 +19,13 @@ fn start_worker(world: &World, functions: &[&str], options: &[&str], command: &s
     world.start(&arguments)
 }
 
-/// Ends a worker as Ctrl-C does.
+/// Ends a worker with Ctrl-C.
 fn stop(worker: Tool) -> Output {
     worker.signal(Signal::INT);
     worker.wait()
 }
 
-/// Does all waiting jobs.
+/// Runs the command for all waiting jobs.
 fn drain(world: &World, functions: &[&str], command: &str) -> Output {
     start_worker(world, functions, &["--drain"], command).wait()
 }

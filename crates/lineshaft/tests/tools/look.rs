@@ -152,7 +152,7 @@ fn delete_removes_jobs_in_one_state() {
             assert_eq!(output.status.code(), Some(1));
             assert_eq!(output.stderr, format!("lineshaft: {why}\n"));
         }
-        // The tool asks before it deletes anything.
+        // Without a state, the tool refuses to delete anything.
         for arguments in [&["delete", "mail"][..], &["delete"], &["delete", "mail", "--all"]] {
             assert_eq!(world.run(arguments, b"").status.code(), Some(2), "{arguments:?}");
         }
@@ -161,8 +161,8 @@ fn delete_removes_jobs_in_one_state() {
 
 #[test]
 fn delete_goes_on_when_a_worker_was_quicker() {
-    // The server's replies when another client takes the first of three jobs between the look and
-    // the delete.
+    // The server's replies if another client takes the first of three jobs between the `peek` and
+    // the `delete`.
     let looks = [
         ("use mail", "USING mail\r\n"),
         ("stats-tube mail", "OK 26\r\n---\ncurrent-jobs-ready: 3\n\r\n"),

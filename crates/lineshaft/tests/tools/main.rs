@@ -1,4 +1,4 @@
-//! Tests the command-line tools against a running server. Each test runs with Lineshaft, and again
+//! Tests the command-line tools with a running server. Each test runs with Lineshaft. It also runs
 //! with Debian's beanstalkd or gearmand, because the tools must work with any server of the
 //! protocol.
 
@@ -33,7 +33,7 @@ const LINESHAFT: &str = env!("CARGO_BIN_EXE_lineshaft");
 /// The original's program as Debian installs it.
 const BEANSTALKD: &str = "/usr/bin/beanstalkd";
 
-/// The program of the other original.
+/// The program of Gearman's original, as Debian installs it.
 const GEARMAND: &str = "/usr/sbin/gearmand";
 
 /// The time limit of all waits here.
@@ -51,12 +51,12 @@ enum Kind {
 /// A server, and a folder for files.
 struct World {
     program: Program,
-    /// `None` after its end.
+    /// `None` after the test has ended the server.
     server: Option<Server>,
     folder: TempDir,
 }
 
-/// A running tool.
+/// A tool that runs.
 struct Tool {
     child: Child,
     folder: TempDir,
@@ -76,7 +76,8 @@ impl World {
         [Kind::Lineshaft, Kind::Beanstalkd].into_iter().filter_map(|kind| World::new(kind, false))
     }
 
-    /// The same with a log that is synced before each reply.
+    /// One world for each installed server. The servers have a log that is synced before each
+    /// reply.
     fn each_durable() -> impl Iterator<Item = World> {
         [Kind::Lineshaft, Kind::Beanstalkd].into_iter().filter_map(|kind| World::new(kind, true))
     }
@@ -92,7 +93,8 @@ impl World {
         World::new(Kind::LineshaftGearman, false).unwrap()
     }
 
-    /// The same, and the address for beanstalk clients.
+    /// Lineshaft with a Gearman and a beanstalk listener. Returns the address for beanstalk
+    /// clients, too.
     fn both_protocols() -> (World, String) {
         let mut world = World::lineshaft_gearman();
         let beanstalk = format!("unix:{}", world.path("beanstalk"));
@@ -120,7 +122,7 @@ impl World {
                 Program::like_gearmand(path, &["-l", "stderr", "-P", "gearmand.pid"])
             }
         };
-        // Visible if the test fails.
+        // The output is visible only if the test fails.
         eprintln!("against {kind:?}:");
         let server = Some(program.start().unwrap());
         Some(World { program, server, folder })
@@ -130,7 +132,7 @@ impl World {
         self.server.as_ref().unwrap()
     }
 
-    /// Ends the server without warning, for good. Returns its address.
+    /// Kills the server for good. Returns its address.
     fn end(&mut self) -> SocketAddr {
         let server = self.server.take().unwrap();
         let address = server.address();
@@ -138,7 +140,7 @@ impl World {
         address
     }
 
-    /// Ends the server without warning and starts it again on the same port.
+    /// Kills the server, and starts it again on the same port.
     fn restart(&mut self) {
         let address = self.end();
         self.start_again(address);
@@ -153,14 +155,14 @@ impl World {
         Client::on_tube(self.server().address(), queue).unwrap()
     }
 
-    /// Runs a tool to its end with this input.
+    /// Runs a tool with this input until it ends.
     fn run(&self, arguments: &[&str], input: &[u8]) -> Output {
         World::run_to_end(self.start(arguments), input)
     }
 
-    /// Runs a tool to its end as if a person typed this input at a terminal. `stdout` has
-    /// everything visible on the terminal. `None` if the program `script`, which makes terminals,
-    /// is missing.
+    /// Runs a tool until it ends, as if a person typed this input at a terminal. `stdout` is
+    /// everything that the terminal shows. Returns `None` if the program `script`, which provides
+    /// the terminal, is missing.
     fn run_on_terminal(&self, command: &str, input: &[u8]) -> Option<Output> {
         let script = tools::find_or_skip("script")?;
         let command = format!("{LINESHAFT} {command}");
@@ -179,7 +181,7 @@ impl World {
         output
     }
 
-    /// The same for a run that must succeed.
+    /// Runs a tool until it ends. It must succeed.
     fn run_well(&self, arguments: &[&str], input: &[u8]) -> Output {
         let output = self.run(arguments, input);
         assert!(output.status.success(), "{arguments:?}: {output:#?}");
@@ -190,7 +192,7 @@ impl World {
         Tool::start(&self.server().address().to_string(), arguments)
     }
 
-    /// The same, with an output that the test reads at its own pace.
+    /// Starts a tool whose output the test reads when it wants.
     fn start_piped(&self, arguments: &[&str]) -> (Tool, BufReader<ChildStdout>) {
         let server = self.server().address().to_string();
         let mut tool = Tool::start_writing_to(Some(Stdio::piped()), &server, arguments);
@@ -198,13 +200,13 @@ impl World {
         (tool, BufReader::new(output))
     }
 
-    /// The value of one key of `stats-tube` or `stats-job`.
+    /// The value of one key in the reply to `stats-tube` or `stats-job`.
     fn stat(&self, command: &str, key: &str) -> String {
         let mut client = Client::connect(self.server().address()).unwrap();
         client.stats(command).ok().and_then(|mut stats| stats.remove(key)).unwrap_or_default()
     }
 
-    /// The reply of a Gearman server to a line of text.
+    /// A Gearman server's reply to a line of text.
     fn admin(&self, line: &str) -> String {
         let mut stream = TcpStream::connect(self.server().address()).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -232,7 +234,8 @@ impl Tool {
         Tool::start_writing_to(None, server, arguments)
     }
 
-    /// The same with the test's own output. In that case the tool has no output to read here.
+    /// Starts a tool. If its standard output goes to `output`, the test cannot read it from
+    /// [`Output`].
     fn start_writing_to(output: Option<Stdio>, server: &str, arguments: &[&str]) -> Tool {
         Tool::start_program(Path::new(LINESHAFT), output, server, arguments)
     }
@@ -265,7 +268,7 @@ impl Tool {
         std::fs::read_to_string(self.folder.path().join(name)).unwrap()
     }
 
-    /// Waits until the error output of the tool contains this text.
+    /// Waits until the tool's standard error contains this text.
     fn wait_for(&self, text: &str) {
         wait_until(text, || self.printed("stderr").contains(text));
     }
@@ -285,7 +288,7 @@ impl Tool {
 }
 
 impl Drop for Tool {
-    /// Ends the process even if a test fails.
+    /// Kills the process if it still runs, for example after a failed test.
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);

@@ -1,4 +1,4 @@
-//! `lineshaft put`.
+//! Tests `lineshaft put`.
 
 use std::io::{BufRead, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -153,7 +153,7 @@ fn unread_ids_end_it_with_an_error() {
         ids.read_line(&mut id).unwrap();
         assert_eq!(id, "1\n");
         drop(ids);
-        // The input stays open, so that the test would notice a tool that waits for its end.
+        // The input stays open. So the test would notice a tool that waits for the input's end.
         input.write_all(b"two\n").unwrap();
         let output = tool.wait();
         drop(input);
@@ -172,7 +172,7 @@ fn a_server_that_goes_away_is_noticed_while_the_input_is_idle() {
         let mut input = tool.child.stdin.take().unwrap();
         input.write_all(b"one\n").unwrap();
         wait_until("the id", || tool.printed("stdout") == "1\n");
-        // The second line is sent and gets no reply.
+        // The server is stopped, so the second line is sent but gets no reply.
         world.server().signal(Signal::STOP).unwrap();
         input.write_all(b"two\n").unwrap();
         world.end();

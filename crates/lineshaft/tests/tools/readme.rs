@@ -1,5 +1,5 @@
-//! Runs README's quick start and its programs word for word. The sections about Gearman and Kestrel
-//! run with the other tests of those protocols.
+//! Runs README's quick start and its example programs word for word. The tests of Gearman and
+//! Kestrel run the sections about these protocols.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn readme() -> String {
     std::fs::read_to_string(root().join("README.md")).unwrap()
 }
 
-/// Runs a block with this world's server to its end. Returns its output.
+/// Runs a block of commands with this world's server until it ends. Returns its output.
 fn play(world: &World, block: &str) -> String {
     let server = world.server().address().to_string();
     let mut shell = shell(Path::new(LINESHAFT), &root(), block).unwrap();
@@ -32,7 +32,7 @@ fn the_quick_start_does_a_job_for_each_package() {
     let names: Vec<&str> = lock.lines().filter(|line| line.starts_with("name")).collect();
 
     let mut world = World::new(Kind::Lineshaft, true).unwrap();
-    // The release build can be missing or old.
+    // The release build can be missing or old, so the test leaves out this line.
     let put = put.strip_prefix("PATH=\"$PWD/target/release:$PATH\"\n").unwrap();
     let printed = play(&world, put);
     assert!(printed.contains("packages"), "{printed}");

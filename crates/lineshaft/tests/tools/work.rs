@@ -1,7 +1,7 @@
-//! `lineshaft work`.
+//! Tests `lineshaft work`.
 //!
-//! A busy machine can delay any process by a second or two. So no test needs a fast tool: it waits
-//! until it has seen an event before it acts on it.
+//! A busy machine can delay any process by a second or two. So the tests do not rely on a fast
+//! tool. They wait for each event before they continue.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use super::gate::Gate;
 use super::{Kind, World, wait_until};
 
-/// Options for quick tests: no pause between attempts, and an end when no job is left.
+/// Options for quick tests: no pause between attempts, and the tool ends when no job is left.
 const QUICK: [&str; 3] = ["--drain", "--backoff", "0"];
 
 fn work<'a>(queue: &'a str, options: &[&'a str], command: &'a str) -> Vec<&'a str> {
@@ -86,7 +86,7 @@ fn commands_run_at_the_same_time() {
         world.run_well(&["put", "mail", "1", "2", "3", "4"], b"");
         let folder = world.path("started");
         std::fs::create_dir(&folder).unwrap();
-        // Each command waits until all four have begun.
+        // Each command waits until all four commands have begun.
         let command = format!(
             "touch {folder}/$LINESHAFT_JOB_ID; \
          while [ $(ls {folder} | wc -l) -lt 4 ]; do sleep 0.02; done"
@@ -101,7 +101,8 @@ fn the_lease_is_renewed_while_the_command_runs() {
         world.run_well(&["put", "--ttr", "3s", "mail", "x"], b"");
         let gate = Gate::new(&world);
         let tool = world.start(&work("mail", &["--drain"], &gate.command()));
-        // Renewals come once a second, so this is past the ttr.
+        // The ttr is 3 s, and the lease is renewed once per second. So four renewals take longer
+        // than the ttr.
         let renewals = || world.stat("stats", "cmd-touch").parse::<u64>().unwrap();
         wait_until("four renewals", || renewals() >= 4);
         gate.open();
@@ -144,7 +145,7 @@ fn the_second_ctrl_c_gives_the_job_back() {
     for world in World::each() {
         world.run_well(&["put", "mail", "x"], b"");
         let pid_file = world.path("pid");
-        // A child process of the command must end with it.
+        // A child process of the command must end together with the command.
         let command =
             format!("sleep 100 & echo $! > {pid_file}.new; mv {pid_file}.new {pid_file}; wait");
         let tool = world.start(&work("mail", &[], &command));
@@ -173,7 +174,7 @@ fn a_command_that_cannot_run_stops_the_work() {
             output.stderr.contains("cannot run `/no/such/program`: No such file"),
             "{output:?}"
         );
-        // No attempt was used up.
+        // The failed start has not used an attempt.
         let values = ["state", "reserves"].map(|key| world.stat("stats-job 1", key));
         assert_eq!(values, ["ready", "0"]);
         let output = world.run(&["work", "mail", "--", "no-such-program"], b"");
@@ -187,7 +188,7 @@ fn a_command_that_cannot_run_stops_the_work() {
 fn a_command_that_takes_too_long_is_stopped_and_its_job_has_failed() {
     for world in World::each() {
         world.run_well(&["put", "mail", "x"], b"");
-        // A command that ends on request is no success, even with exit code 0.
+        // The command ends with exit code 0 after SIGTERM. The job has failed anyway.
         let command = "trap 'exit 0' TERM; sleep 100 & wait";
         let options = ["--drain", "--timeout", "1s", "--attempts", "1"];
         let output = world.run(&work("mail", &options, command), b"");
@@ -203,7 +204,7 @@ fn a_job_that_kills_its_workers_is_buried() {
     for world in World::each() {
         world.run_well(&["put", "mail", "x"], b"");
         for _ in 0..3 {
-            // The connection ends while it holds the job.
+            // Each connection ends while it holds the job.
             wait_until("the job", || world.client("mail").reserve(0).unwrap().is_some());
         }
         wait_until("the job to be back", || world.stat("stats-job 1", "state") == "ready");
@@ -224,7 +225,7 @@ fn a_job_of_a_server_that_lost_it_is_stopped() {
         world.restart();
         tool.wait_for("job 1 of mail: lost its lease");
         gate.forget_run();
-        // The worker itself continues.
+        // The worker must continue with the next job.
         world.run_well(&["put", "mail", "y"], b"");
         gate.wait_until_running();
         tool.signal(Signal::INT);
@@ -256,17 +257,17 @@ fn a_job_of_a_restarted_server_is_taken_back() {
 
 #[test]
 fn a_command_is_stopped_when_another_worker_has_its_job() {
-    // The original forgets some leases whose time is over (defect D1), so the test cannot use it.
+    // The original misses the ends of some leases (defect D1), so the test cannot use it.
     let world = World::new(Kind::Lineshaft, false).unwrap();
     world.run_well(&["put", "--ttr", "1s", "mail", "x"], b"");
     let gate = Gate::new(&world);
     let tool = world.start(&work("mail", &[], &gate.command()));
     gate.wait_until_running();
-    // A stopped worker is like a machine that hangs: it does not renew the lease.
+    // A stopped worker does not renew the lease, like a worker on a machine that hangs.
     tool.signal(Signal::STOP);
     let mut other = world.client("mail");
-    // The job is set aside, so that it does not come back to the stopped worker. The ttr applies to
-    // this worker, too, and can be over before the second command.
+    // The bury keeps the job away from the stopped worker. The other worker's lease is as short. It
+    // can end before the bury, so both commands are repeated.
     wait_until("the other worker", || {
         other.reserve(1).unwrap().is_some() && other.command("bury 1 0").unwrap() == "BURIED"
     });
@@ -274,7 +275,7 @@ fn a_command_is_stopped_when_another_worker_has_its_job() {
     tool.wait_for("job 1 of mail: lost its lease");
     tool.signal(Signal::INT);
     let output = tool.wait();
-    // With such a short ttr the job may have run once more before.
+    // With this short ttr, the job may have run once more before.
     let summary = output.stderr.lines().last().unwrap_or_default();
     assert!(summary.starts_with("lineshaft: 0 jobs done, "), "{output:?}");
     assert!(summary.contains(" lost in "), "{output:?}");
@@ -292,7 +293,8 @@ fn ctrl_c_ends_a_worker_whose_server_is_away() {
         world.end();
         tool.wait_for("trying again until it works");
         gate.open();
-        // The tool waits for nothing after the command, whether it has ended by now or not.
+        // After the command has ended, the tool does not wait for the server. It makes no
+        // difference whether the command has ended by now.
         tool.signal(Signal::INT);
         let output = tool.wait();
         let lost =

@@ -1,5 +1,5 @@
-//! The same tests with a real browser: a page on one port of this machine attacks a server on other
-//! ports.
+//! Runs the tests of `pages` with a real browser. A page on one port of this machine attacks a
+//! server on other ports.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use crate::{SECRET, Target};
 /// The time limit of the browser.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Answers every request with one page. Dropping it stops that.
+/// A web server that answers every request with one page. Dropping the value stops it.
 struct Attacker {
     address: String,
     is_over: Arc<AtomicBool>,
@@ -34,8 +34,8 @@ impl Attacker {
                 if over.load(Ordering::Relaxed) {
                     return;
                 }
-                // A browser opens connections that it may not need. None of them keeps the others
-                // waiting.
+                // A browser opens connections that it may not use. Each one has a thread, so that
+                // none delays the others.
                 let (page, stream) = (page.clone(), stream.unwrap());
                 std::thread::spawn(move || answer(stream, &page));
             }
@@ -65,7 +65,7 @@ fn answer(stream: TcpStream, page: &str) {
     let _ = reader.get_mut().write_all(format!("{head}{page}").as_bytes());
 }
 
-/// Shows the page. Returns its result.
+/// Shows the page in the browser. Returns the result that the page writes.
 fn show(attacker: &Attacker) -> Option<String> {
     let chromium = tools::find_or_skip("chromium")?;
     let profile = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ fn show(attacker: &Attacker) -> Option<String> {
         .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .args(["--virtual-time-budget=20000", "--dump-dom"])
-        // Another name, so that the page and the server are different sites.
+        // The page has another host name than the server, so that they are different sites.
         .arg(format!("http://{}/", attacker.address.replace("127.0.0.1", "localhost")))
         .env("HOME", profile.path())
         .stdin(Stdio::null())
@@ -88,7 +88,7 @@ fn show(attacker: &Attacker) -> Option<String> {
     Some(dom)
 }
 
-/// Waits for the end of the browser, up to a time limit.
+/// Waits until the browser ends, at most for the time limit.
 fn finish(command: &mut Command) -> Output {
     let mut child = command.spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
@@ -110,7 +110,7 @@ fn finish(command: &mut Command) -> Output {
     Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
 }
 
-/// Sends all requests that a page can send to an address without permission.
+/// JavaScript that sends all requests that a page can send to another site without permission.
 const SENDING: &str = r#"
 const body = "\nshutdown\nSHUTDOWN\r\nstatus quiescent\nSTATUS quiescent\r\nput 0 0 60 5\r\nhello\r\n" +
     "delete 1\r\nput q:\nitem\n\nset q 0 0 1\r\nx\r\nflush secret-queue\ndelete secret-queue\n" +
@@ -174,13 +174,15 @@ fn a_page_in_chromium_changes_nothing() {
     if show(&attacker).is_none() {
         return;
     }
-    // Five ports, four paths, at least one request each. So the browser really sent them.
+    // There are five ports and four paths, with at least one request each. The count proves that
+    // the browser sent them.
     assert!(target.foreign_count() >= 20, "{}", target.foreign_count());
     target.check_unharmed();
     target.check_numbers_of_monitoring();
 }
 
-/// Requests all pages with information, in each way in which a page can read an answer.
+/// JavaScript that requests all pages with information, in each way in which a page could read the
+/// answer.
 const READING: &str = r#"
 const learnt = [];
 function f(value) { learnt.push(JSON.stringify(value)); }

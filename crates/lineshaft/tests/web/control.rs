@@ -1,4 +1,4 @@
-//! Tests which clients can stop the server and set its status over Kestrel's ports.
+//! Tests which clients can stop the server, and set its status, over Kestrel's ports.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -9,12 +9,12 @@ use testkit::conformance::thrift::codec::{FRAMED, Value, call, take_reply};
 use crate::request::Peer;
 use crate::running::{Running, command};
 
-/// Kestrel's listeners: on all addresses, or only on this machine's own.
+/// A server with Kestrel's listeners. They are on all addresses, or only on the local address.
 struct Kestrel {
     server: Running,
     memcache: String,
     text: String,
-    /// `None`: this listener is off.
+    /// `None` if this listener is off.
     thrift: Option<String>,
     admin: String,
 }
@@ -54,7 +54,8 @@ impl Kestrel {
         (answer.status, answer.body)
     }
 
-    /// The first line of the answer. Empty if the server closes the connection without one.
+    /// The first line of the answer. It is empty if the server closes the connection without an
+    /// answer.
     fn ask(address: &str, request: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
@@ -138,7 +139,8 @@ fn in_place_of_the_original_everybody_may_and_the_start_says_so() {
     let said = kestrel.server.stdout();
     assert!(said.contains("can stop the server"), "{said}");
     assert!(said.contains("kestrel.control"), "{said}");
-    // Like Kestrel's scripts. A browser cannot do it, because a page may have sent it here.
+    // Kestrel's scripts send this request, and it works. A browser cannot do the same, because
+    // another site's page may have caused its request.
     let mut browser = TcpStream::connect(&kestrel.admin).unwrap();
     let picture = format!(
         "GET /shutdown HTTP/1.0\r\nHost: {}\r\nUser-Agent: Mozilla/5.0\r\n\r\n",

@@ -1,5 +1,5 @@
-//! Tests that a web page in a browser on the server's machine can do nothing to the server, and
-//! which clients can stop the server over Kestrel's ports.
+//! Tests that a web page cannot harm the server, even if its browser runs on the server's machine.
+//! Also tests which clients can stop the server over Kestrel's ports.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
@@ -34,13 +34,13 @@ const PROTOCOLS: [&str; 8] = [
     "http",
 ];
 
-/// The secret name of a queue, which no page can learn.
+/// The name of a queue. No page must learn it.
 const SECRET: &str = "secret-queue";
 
 /// A server with all listeners, and one job.
 struct Target {
     server: Running,
-    /// In the order of [`PROTOCOLS`].
+    /// The addresses, in the order of [`PROTOCOLS`].
     addresses: Vec<String>,
 }
 
@@ -70,7 +70,8 @@ impl Target {
         Client::connect(self.address("beanstalk").parse().unwrap()).unwrap()
     }
 
-    /// The number of connections that were closed because a browser came to a wrong port.
+    /// The number of connections that the server closed because a browser used a port that is not
+    /// for HTTP.
     fn foreign_count(&self) -> u64 {
         let metrics = get(self.address("http"), "/metrics").body;
         let line = "lineshaft_connections_refused_total{reason=\"foreign\"} ";
@@ -78,7 +79,7 @@ impl Target {
         value.parse().unwrap()
     }
 
-    /// Checks that the server runs with its old status, and has only its one job.
+    /// Checks that the server still runs with its old status, and has only its one job.
     fn check_unharmed(&self) {
         let stats = self.client().stats("stats").unwrap();
         assert_eq!(
@@ -89,11 +90,11 @@ impl Target {
         let shown = Peer::connect(self.address("kestrel_admin")).ask("GET", "/stats.json");
         let shown: serde_json::Value = serde_json::from_str(&shown.body).unwrap();
         assert_eq!(shown["labels"]["status"], "Up");
-        // The server obeys a client's request to stop after 100 ms, but logs it at once.
+        // A client's request to stop takes effect after 100 ms, but the message is written at once.
         assert!(!self.server.stderr().contains("stopping"), "{}", self.server.stderr());
     }
 
-    /// The number of gets that Kestrel's monitoring receives since its last request.
+    /// The number of gets since monitoring's previous request, as Kestrel's monitoring receives it.
     fn gets_since_monitoring_asked(&self) -> serde_json::Value {
         let shown = get(self.address("kestrel_admin"), "/stats.json?namespace=mon");
         assert_eq!(shown.status, 200);
@@ -101,7 +102,8 @@ impl Target {
         shown["counters"]["cmd_get"].clone()
     }
 
-    /// Lets monitoring request the numbers, and then makes an event for its next request.
+    /// Requests the numbers as monitoring does. Then causes a get, which monitoring's next request
+    /// must report.
     fn count_a_get_after_monitoring_asked(&self) {
         self.gets_since_monitoring_asked();
         let mut kestrel = TcpStream::connect(self.address("kestrel")).unwrap();
@@ -109,7 +111,7 @@ impl Target {
         kestrel.read_to_end(&mut Vec::new()).unwrap();
     }
 
-    /// Checks that no other client received these numbers.
+    /// Checks that no other client's request has used up the numbers for monitoring.
     fn check_numbers_of_monitoring(&self) {
         assert_eq!(self.gets_since_monitoring_asked(), 1);
         assert_eq!(self.gets_since_monitoring_asked(), 0);

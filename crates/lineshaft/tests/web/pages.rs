@@ -1,5 +1,5 @@
-//! Sends to every port, byte for byte, the requests that a browser sends for a page of another
-//! site.
+//! Sends browsers' requests to every port, byte for byte. They are the requests for a page of
+//! another site.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,12 +9,12 @@ use crate::request::get;
 use crate::running::wait_for;
 use crate::{PROTOCOLS, SECRET, Target};
 
-/// Commands of all protocols that change something, each on lines of its own.
+/// Commands of all protocols that change something. Each command is on a line of its own.
 const COMMANDS: &str = "\nshutdown\nSHUTDOWN\r\nstatus quiescent\nSTATUS quiescent\r\nput 0 0 60 5\r\nhello\r\n\
     delete 1\r\nput q:\nitem\n\nset q 0 0 1\r\nx\r\nflush secret-queue\nFLUSH_ALL\r\ndelete secret-queue\n\
     drop function secret-queue\r\nshutdown graceful\r\nquit\r\n";
 
-/// Chromium's headers, except that it would keep the connection open.
+/// The headers that Chromium sends. The only difference: Chromium would keep the connection open.
 const HEAD_OF_CHROMIUM: &str = "Connection: close\r\nsec-ch-ua: \"Chromium\";v=\"156\"\r\nsec-ch-ua-mobile: ?0\r\n\
     User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36\r\n\
     Accept: */*\r\nAccept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-US,en;q=0.9\r\n";
@@ -29,7 +29,7 @@ fn fetch(host: &str, path: &str, body: &str) -> String {
     )
 }
 
-/// A form with `enctype="text/plain"`, from a page that hides its origin, to an address for which
+/// A form with `enctype="text/plain"`. The page hides its origin. The address is one for which
 /// browsers send no `Sec-Fetch-Site`.
 fn form(host: &str, path: &str, body: &str) -> String {
     let body = format!("{body}=\r\n");
@@ -48,12 +48,13 @@ fn picture(host: &str, path: &str) -> String {
     )
 }
 
-/// `<img referrerpolicy=no-referrer src=url>` at an address for which browsers send no `Sec-Fetch-Site`.
+/// `<img referrerpolicy=no-referrer src=url>`, for an address for which browsers send no
+/// `Sec-Fetch-Site`.
 fn unmarked_picture(host: &str, path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{HEAD_OF_CHROMIUM}\r\n")
 }
 
-/// A page's request to its own name, after the name has been changed to point to this machine.
+/// A page's request to its own host name, after that name was changed to resolve to this machine.
 fn rebound(path: &str, body: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nHost: evil.example:2223\r\n{HEAD_OF_CHROMIUM}Content-Length: {}\r\n\
@@ -67,7 +68,8 @@ fn rebound(path: &str, body: &str) -> String {
 fn send(address: &str, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // The server can close the connection before all of it is sent.
+    // The write can fail, because the server can close the connection before it has the whole
+    // request.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     if let Err(error) = stream.read_to_end(&mut answer) {
@@ -120,14 +122,14 @@ fn a_script_of_a_page_learns_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let target = Target::start(folder.path());
     let admin = target.address("kestrel_admin");
-    // A queue that the admin commands show.
+    // This creates a queue that the admin commands show.
     send(target.address("kestrel"), format!("set {SECRET} 0 0 1\r\nx\r\nquit\r\n").as_bytes());
     assert!(get(admin, "/stats.json").body.contains(SECRET));
     for path in ["/stats.json?callback=f", "/stats?callback=f", "/graph_data?callback"] {
         let script = picture(admin, path).replace("Dest: image", "Dest: script");
         let answer = send(admin, script.as_bytes());
         assert!(answer.starts_with("HTTP/1.1 403 ") && !answer.contains(SECRET), "{answer}");
-        // Browsers that do not send the origin do not run it.
+        // A browser that does not send the origin still does not run the answer as a script.
         let answer = send(admin, unmarked_picture(admin, path).as_bytes());
         assert!(answer.contains("\r\nx-content-type-options: nosniff\r\n"), "{answer}");
         let kind = if path.starts_with("/stats") { "application/json" } else { "text/plain" };
@@ -139,7 +141,7 @@ fn a_script_of_a_page_learns_nothing() {
         assert_eq!(answer.headers["x-content-type-options"], "nosniff");
         assert_eq!(answer.headers["cross-origin-resource-policy"], "same-origin");
         assert!(!answer.headers.contains_key("access-control-allow-origin"));
-        // The page's name now points to this machine.
+        // The page's host name now resolves to this machine.
         let rebound =
             format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n{HEAD_OF_CHROMIUM}\r\n");
         let answer = send(address, rebound.as_bytes());
@@ -174,7 +176,7 @@ fn a_page_takes_no_numbers_from_monitoring() {
 fn a_page_gets_nothing_through_a_port_with_tls_either() {
     let folder = tempfile::tempdir().unwrap();
     let target = Target::start(folder.path());
-    // A browser's first bytes for https.
+    // The first bytes that a browser sends for https.
     let hello = [&b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03"[..], COMMANDS.as_bytes()].concat();
     for protocol in ["beanstalk", "gearman", "kestrel", "kestrel_text", "kestrel_thrift"] {
         assert_eq!(send(target.address(protocol), &hello), "", "{protocol}");
@@ -190,7 +192,7 @@ fn a_crowd_of_silent_connections_keeps_no_probe_out() {
     let address = target.address("http");
     let _crowd: Vec<TcpStream> = (0..500).map(|_| TcpStream::connect(address).unwrap()).collect();
     let mut probe = TcpStream::connect(address).unwrap();
-    // As long as a usual probe waits.
+    // A usual probe waits this long.
     probe.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
     probe.write_all(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = [0; 15];
@@ -221,7 +223,7 @@ fn a_configuration_that_cannot_be_read_holds_up_neither_health_nor_other_command
         stream.set_nonblocking(true).unwrap();
         assert_eq!((&*stream).read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
     }
-    // Clients that wait for the file get their answers as soon as it can be read.
+    // These clients wait for the file. They get their answers as soon as the server can read it.
     let mut pipe = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
     pipe.write_all(b"[[policy]]\nmatch = \"q\"\nlimits.jobs = 1\n").unwrap();
     std::fs::remove_file(&file).unwrap();

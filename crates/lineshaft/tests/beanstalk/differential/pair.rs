@@ -1,4 +1,4 @@
-//! Plays one sequence against both servers at once and stops at the first difference.
+//! Plays one sequence against both servers at the same time, and stops at the first difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use testkit::differential::{Outcome, Transcript};
 use super::side::{Holders, PATIENCE_MS, Side};
 use super::steps::{Action, JobReference, Step};
 
-/// An id that no server deals.
+/// An id that no server uses.
 const UNKNOWN_ID: u64 = 1 << 60;
 
 /// Two servers that get the same requests.
@@ -35,7 +35,8 @@ impl Pair {
         }
     }
 
-    /// Plays the steps. An error means that the harness failed, not that the servers differ.
+    /// Plays the steps. An error means that the harness failed. A difference between the servers is
+    /// not an error.
     pub(crate) fn play(mut self, steps: &[Step]) -> Result<Outcome> {
         let mut rest = steps;
         while !rest.is_empty() {
@@ -50,8 +51,8 @@ impl Pair {
         Ok(Outcome { difference: None, transcript: self.transcript })
     }
 
-    /// Plays several steps of one connection at once, unless they lead to an intended difference
-    /// between the servers.
+    /// Sends several steps of one connection in one packet. Steps that would show an intended
+    /// difference between the servers are left out.
     fn packet(&mut self, steps: &[Step]) -> Result<Option<String>> {
         let connection = steps[0].connection;
         if let Action::Reconnect = steps[0].action {
@@ -59,7 +60,7 @@ impl Pair {
             self.reconnect(connection)?;
             return self.compare_waiters();
         }
-        // A waiting connection sends nothing until it is served.
+        // A waiting connection sends nothing until it gets a job.
         if self.waiting.contains(&connection) {
             return Ok(None);
         }
@@ -95,12 +96,13 @@ impl Pair {
         self.compare_waiters()
     }
 
-    /// Updates the known state after an accepted line. An error here only reduces the variety of
-    /// the test.
+    /// Updates the harness's record of the state after an accepted line. An error in this record
+    /// only reduces the variety of the test.
     fn learn_from_line(&mut self, connection: usize, text: &str, order_number: Option<usize>) {
         let watched = self.watched.entry(connection).or_default();
         match text.split(' ').collect::<Vec<_>>().as_slice() {
-            // The state still lists an ignored tube as watched. This is the careful side.
+            // An `ignore` does not change this record, so a tube can be listed although it is not
+            // watched. That is safe: the test then only avoids more steps.
             ["watch", tube] => drop(watched.insert((*tube).to_owned())),
             ["release" | "bury" | "delete", ..] => {
                 if let Some(order_number) = order_number {
@@ -111,7 +113,7 @@ impl Pair {
         }
     }
 
-    /// The job that an action names, by its order number.
+    /// Finds the job that an action refers to. Returns its order number.
     fn resolve(&self, connection: usize, action: &Action) -> Option<usize> {
         let Action::Line { job, .. } = action else { return None };
         match *job {
@@ -127,8 +129,8 @@ impl Pair {
         self.original.jobs_put().checked_sub(back + 1)
     }
 
-    /// Whether another connection waits on a tube that this one watches. The original serves
-    /// several waiters of a tube in no particular order.
+    /// True if another connection waits on a tube that this connection watches. If a tube has
+    /// several waiters, the original serves them in no particular order.
     fn would_share_a_tube(&self, connection: usize) -> bool {
         let tubes = |connection: &usize| {
             let mut tubes = self.watched.get(connection).cloned().unwrap_or_default();
@@ -147,7 +149,7 @@ impl Pair {
         self.subject.reconnect(connection)
     }
 
-    /// Compares the next replies of both servers to a connection.
+    /// Compares both servers' next replies to a connection.
     fn compare_replies(&mut self, connection: usize) -> Result<Option<String>> {
         let original = self.original.reply(connection, PATIENCE_MS)?;
         let subject = self.subject.reply(connection, PATIENCE_MS)?;
@@ -163,7 +165,7 @@ impl Pair {
         Ok(None)
     }
 
-    /// Checks which waiting connections were served. Both servers must have served the same ones.
+    /// Finds the waiting connections that got a job. They must be the same on both servers.
     fn compare_waiters(&mut self) -> Result<Option<String>> {
         if self.waiting.is_empty() {
             return Ok(None);
@@ -184,7 +186,7 @@ impl Pair {
     }
 }
 
-/// The number of first steps that are sent in one packet: at least one.
+/// The number of steps from the first one that are sent in one packet. It is at least 1.
 fn packet_length(steps: &[Step]) -> usize {
     let joined = |pair: &[Step]| {
         let next_can_follow = !matches!(pair[1].action, Action::Reconnect);
@@ -193,7 +195,8 @@ fn packet_length(steps: &[Step]) -> usize {
     1 + steps.windows(2).take_while(|pair| joined(pair)).count()
 }
 
-/// The bytes of an action for one of the servers.
+/// The bytes that an action sends to one of the servers. The two servers have different ids for the
+/// same job.
 fn bytes(action: &Action, side: &Side, order_number: Option<usize>) -> Vec<u8> {
     let id = || order_number.map_or(UNKNOWN_ID, |number| side.id(number)).to_string();
     let text = match action {

@@ -1,5 +1,5 @@
-//! One of the two servers: its connections, its ids, and its replies in a form that can be
-//! compared.
+//! One of the two servers: its connections, its ids, and its replies. The replies are changed so
+//! that they can be compared.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use testkit::process::Server;
 
 use super::steps::CONNECTIONS;
 
-/// How much later than the other a server can reply.
+/// The maximum delay of one server's reply after the other server's reply.
 pub(crate) const PATIENCE_MS: u64 = 3_000;
 
-/// The keys whose values always differ between two correct servers.
+/// Statistics whose values always differ between two correct servers.
 const NOT_COMPARED: [&str; 18] = [
     "pid",
     "version",
@@ -30,30 +30,30 @@ const NOT_COMPARED: [&str; 18] = [
     "os",
     "platform",
     "file",
-    // They depend on how often the harness checked whether a server runs, or has noticed that a
-    // client left.
+    // These depend on how often the harness checked that a server runs, and that it noticed a
+    // closed connection.
     "total-connections",
     "cmd-stats",
     "cmd-list-tube-used",
 ];
 
-/// Values in seconds. They are shown in tens, so that the start of a second does not matter. They
-/// never come near a border of tens during a sequence.
+/// Statistics in seconds. They are shown in tens of seconds, so that a difference of a second does
+/// not matter. During a sequence, no value comes near a multiple of ten.
 const SECONDS: [&str; 3] = ["time-left", "pause-time-left", "age"];
 
-/// A server, and what the harness knows about it.
+/// A server, and the state that the harness keeps about it.
 pub(crate) struct Side {
     wire: SocketWire,
     connections: Vec<ConnectionId>,
     unread: Vec<Vec<u8>>,
-    /// The harness uses it to check whether the server has handled all earlier requests.
+    /// The connection that shows when the server has handled all earlier requests.
     probe: ConnectionId,
-    /// Ids in the order in which the server dealt them.
+    /// The job ids, in the order in which the server assigned them.
     ids: Vec<u64>,
     _server: Server,
 }
 
-/// A reply with order numbers instead of ids, and without values that cannot be compared.
+/// A reply with order numbers instead of ids, and without the values that cannot be compared.
 pub(crate) type Reply = String;
 
 impl Side {
@@ -71,12 +71,12 @@ impl Side {
         self.wire.send(self.connections[connection], bytes)
     }
 
-    /// Returns when the server has handled all earlier requests.
+    /// Waits until the server has handled all earlier requests.
     pub(crate) fn settle(&mut self) -> Result<()> {
         self.probe_command("list-tube-used").map(drop)
     }
 
-    /// The next reply on a connection. `None` if there is none within the time limit.
+    /// The next reply on a connection. `None` if no reply comes within the time limit.
     pub(crate) fn reply(&mut self, connection: usize, wait_ms_max: u64) -> Result<Option<Reply>> {
         let deadline_ms = self.wire.now_ms() + wait_ms_max;
         loop {
@@ -94,7 +94,7 @@ impl Side {
         }
     }
 
-    /// Whether a whole reply has arrived.
+    /// True if a whole reply has arrived.
     pub(crate) fn has_reply(&mut self, connection: usize) -> Result<bool> {
         if let Received::Bytes(bytes) = self.wire.receive(self.connections[connection], 0) {
             self.unread[connection].extend(bytes);
@@ -102,7 +102,8 @@ impl Side {
         Ok(reply_length(&self.unread[connection])?.is_some())
     }
 
-    /// Closes the connection and connects again. Returns when the server has noticed both.
+    /// Closes the connection and connects again. Returns when the server has noticed the close and
+    /// the new connection.
     pub(crate) fn reconnect(&mut self, connection: usize) -> Result<()> {
         self.wire.close(self.connections[connection]);
         self.unread[connection].clear();
@@ -121,7 +122,7 @@ impl Side {
     }
 
     fn wait_until_connected(&mut self) -> Result<()> {
-        // The probe is a connection, too.
+        // The probe also counts as a connection.
         self.wait_for_connections(CONNECTIONS as u64 + 1)
     }
 
@@ -180,7 +181,7 @@ impl Side {
         };
         let mut lines: Vec<String> = block.lines().map(comparable_line).collect();
         lines.retain(|line| !line.is_empty());
-        // The order of a list is not defined. The order of keys has its own conformance cases.
+        // The order of a list is not defined. The order of keys has conformance cases of its own.
         lines.sort();
         lines.join(", ")
     }
@@ -192,11 +193,11 @@ impl Side {
 }
 
 fn in_tens(key: &str, value: &str) -> String {
-    // 999.9 s of 1,000 are shown as 999, and a tenth of a second later also as 999.
+    // A ttr of 1,000 s is shown as 990 as soon as it has begun: the value is already 999.
     value.parse::<i64>().map_or_else(|_| value.to_owned(), |s| format!("{key}: {}0", s / 10))
 }
 
-/// The length in bytes of the whole reply at the front of `bytes`. `None` while it is incomplete.
+/// The length of the reply at the front of `bytes`. `None` if the reply is incomplete.
 fn reply_length(bytes: &[u8]) -> Result<Option<usize>> {
     let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };
     let line = std::str::from_utf8(&bytes[..end])?;
@@ -210,12 +211,13 @@ fn reply_length(bytes: &[u8]) -> Result<Option<usize>> {
     Ok((bytes.len() >= length).then_some(length))
 }
 
-/// Job states by connection according to the replies, for references in steps.
+/// The jobs that each connection holds, by connection. The harness learns them from the replies,
+/// and steps refer to them.
 #[derive(Debug, Default)]
 pub(crate) struct Holders(BTreeMap<usize, Vec<usize>>);
 
 impl Holders {
-    /// Updates the states from a comparable reply on a connection.
+    /// Adds the job of a `RESERVED` reply to the connection's jobs.
     pub(crate) fn learn(&mut self, connection: usize, reply: &str) {
         if let Some(number) = reply.strip_prefix("RESERVED #") {
             let number: Option<usize> =
@@ -224,7 +226,7 @@ impl Holders {
         }
     }
 
-    /// Removes a job that this connection gave away.
+    /// Removes a job that this connection no longer holds.
     pub(crate) fn forget(&mut self, connection: usize, order_number: usize) {
         self.0.entry(connection).or_default().retain(|held| *held != order_number);
     }

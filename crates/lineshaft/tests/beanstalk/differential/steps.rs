@@ -1,6 +1,6 @@
-//! Random sequences of commands. A sequence depends only on its seed. It looks up the jobs that it
-//! refers to (held jobs, recent puts) while it runs, so a sequence without some of its steps is
-//! still valid.
+//! Random sequences of commands. A sequence depends only on its seed. Its steps refer to jobs as
+//! held or recent jobs, and look them up while the sequence runs. So a sequence without some of its
+//! steps is still valid.
 
 use std::fmt;
 
@@ -9,28 +9,29 @@ use testkit::rng::Rng;
 /// The number of connections.
 pub(crate) const CONNECTIONS: usize = 5;
 
-/// Steps of one sequence.
+/// Number of steps in one sequence.
 const STEPS: u64 = 300;
 
-/// Bodies are short, because the conformance cases test their lengths.
+/// Bodies are short. The conformance cases test long bodies.
 const BODY_BYTES_MAX: u64 = 40;
 
-/// The tubes of the sequences. `default` is one of them because only that tube is never destroyed.
+/// The tubes of the sequences. One is `default`, because only that tube is never destroyed.
 const TUBES: [&str; 4] = ["default", "a", "b", "c"];
 
-/// One action of one client.
+/// One step of a sequence: an action on one connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     /// Number of the connection.
     pub(crate) connection: usize,
     pub(crate) action: Action,
-    /// This step and the next one are sent in one packet if they are of the same connection.
+    /// If the next step is of the same connection, both steps are sent in one packet.
     pub(crate) with_next: bool,
 }
 
 impl Step {
-    /// Whether another step can follow in the same packet. Not after a pause, because the original
-    /// ends one a moment after its reply. Nor after a reserve, which can wait.
+    /// True if another step can follow in the same packet. It cannot follow a pause, because the
+    /// original ends a pause a moment after its reply. It cannot follow a reserve, because a
+    /// reserve can wait.
     pub(crate) fn goes_with_next(&self) -> bool {
         let line = match &self.action {
             Action::Line { text, .. } => text.as_str(),
@@ -41,10 +42,10 @@ impl Step {
     }
 }
 
-/// An action of a client.
+/// An action on a connection.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
-    /// Sends a line with one reply. `{job}` in it stands for the id.
+    /// Sends a line that gets one reply. `{job}` in the line stands for the job's id.
     Line { text: String, job: JobReference },
     /// Sends a put.
     Put { pri: u32, delay_s: u32, ttr_s: u32, body: String },
@@ -54,12 +55,12 @@ pub(crate) enum Action {
     Reconnect,
 }
 
-/// A job that the running step looks up.
+/// A job that a step looks up when it runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum JobReference {
-    /// One of the jobs that this connection holds. The number selects it.
+    /// A job that this connection holds. The number selects one of these jobs.
     Held(usize),
-    /// A recent job of any client: this many back from the last one.
+    /// A recent job of any client. 0 is the last job, 1 the job before it, and so on.
     Recent(usize),
     /// A job that never existed.
     Unknown,
@@ -78,7 +79,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// The sequence of a seed.
+/// The sequence for a seed.
 pub(crate) fn generate(seed: u64) -> Vec<Step> {
     let mut rng = Rng::new(seed);
     let mut steps = Vec::new();
@@ -118,7 +119,7 @@ fn action(rng: &mut Rng) -> Action {
 
 fn put(rng: &mut Rng) -> Action {
     let pri = *rng.pick(&[0, 1, 1, 5, 1023, 1024, u32::MAX]);
-    // No deadline comes during a sequence, because the test does not compare the two servers'
+    // No ttr or delay ends during a sequence, because the test does not compare the servers'
     // clocks.
     let ttr_s = *rng.pick(&[100, 1_000]);
     let delay_s = *rng.pick(&[0, 0, 0, 0, 1_000, 2_000]);
@@ -170,8 +171,9 @@ fn on_a_tube(rng: &mut Rng) -> Action {
     Action::Line { text, job: JobReference::Unknown }
 }
 
-/// Lines that the protocol refuses, or that only a lenient parser accepts. None consumes a body,
-/// waits or contains a single carriage return: in these cases the servers differ intentionally.
+/// Lines that the protocol refuses, or that only a lenient parser accepts. No line has a body,
+/// waits, or contains a carriage return without a line feed. The servers differ in these cases on
+/// purpose.
 fn wrong(rng: &mut Rng) -> Action {
     const LINES: [&str; 34] = [
         "",

@@ -1,4 +1,4 @@
-//! Compares the promises to clients with the jobs of a restarted server.
+//! Compares the clients' records with the jobs of a restarted server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -9,15 +9,16 @@ use testkit::client::Client;
 use super::model::{Command, Job, State};
 use super::worker::Worker;
 
-/// The id of a put without a reply is at most this far beyond the known ids.
+/// A put without a reply has an id that is at most this much larger than the known ids.
 const IDS_AHEAD: u64 = 300;
 
-/// What a server preserves in a restart.
+/// The changes that a server preserves in a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Promises {
     /// All acknowledged changes.
     All,
-    /// All but plain releases. The original does not log a plain release, so its priority is lost.
+    /// All acknowledged changes except plain releases. The original does not log a plain release,
+    /// so the new priority is lost.
     AllButPlainReleases,
 }
 
@@ -34,8 +35,8 @@ pub(crate) fn find_strays(server: SocketAddr, workers: &[Worker]) -> Result<Stra
     let last = known.last().copied().unwrap_or(0);
     let mut client = Client::connect(server)?;
     let mut strays = Strays::new();
-    // The id of a put without a reply is near the other ids of that moment. Earlier checks covered
-    // the older ones.
+    // The id of a put without a reply is near the other ids of that moment. Earlier checks found
+    // the jobs with lower ids.
     let first = last.saturating_sub(IDS_AHEAD * 4).max(1);
     for id in (first..=last + IDS_AHEAD).filter(|id| !known.contains(id)) {
         if let Some(job) = look(&mut client, id)? {
@@ -45,7 +46,7 @@ pub(crate) fn find_strays(server: SocketAddr, workers: &[Worker]) -> Result<Stra
     Ok(strays)
 }
 
-/// Checks one tube. Corrects the ledger if a command without a reply took effect.
+/// Checks one tube. If a command without a reply took effect, adds its effect to the ledger.
 pub(crate) fn check_worker(
     worker: &mut Worker,
     server: SocketAddr,
@@ -68,7 +69,8 @@ pub(crate) fn check_worker(
     check_counts(worker, &mut client)
 }
 
-/// Checks that deleted jobs do not come back. There are many, so the requests are sent in batches.
+/// Checks that no deleted job has come back. There are many deleted jobs, so the requests are sent
+/// in batches.
 fn check_ended(worker: &Worker, client: &mut Client) -> Result<()> {
     const BATCH: usize = 500;
     for batch in worker.ended.chunks(BATCH) {
@@ -82,7 +84,8 @@ fn check_ended(worker: &Worker, client: &mut Client) -> Result<()> {
     Ok(())
 }
 
-/// The possible states of a job: as promised, or as one of the commands without a reply left it.
+/// The allowed states of a job. Either no command without a reply took effect on it, or some of
+/// them did, in their order.
 fn allowed_states(job: &Job, id: u64, unanswered: &[Command]) -> Vec<Option<Job>> {
     let mut states = vec![Some(job.clone())];
     for command in unanswered.iter().filter(|command| command.id() == Some(id)) {
@@ -92,7 +95,7 @@ fn allowed_states(job: &Job, id: u64, unanswered: &[Command]) -> Vec<Option<Job>
     states
 }
 
-/// If a put without a reply took effect, its job is a normal job from now on.
+/// Adds the job of a put without a reply to the ledger, if the put took effect.
 fn adopt_strays(
     worker: &mut Worker,
     unanswered: &[Command],
@@ -109,8 +112,7 @@ fn adopt_strays(
     }
 }
 
-/// Checks that the tube has exactly the jobs of the ledger. This also finds a job that exists
-/// twice.
+/// Checks that the tube has exactly the jobs of the ledger, and no job twice.
 fn check_counts(worker: &Worker, client: &mut Client) -> Result<()> {
     if worker.jobs.is_empty() {
         return Ok(());

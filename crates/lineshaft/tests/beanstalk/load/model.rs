@@ -1,4 +1,4 @@
-//! What a client knows about one job, and how commands change that.
+//! The state of one job as its client knows it, and the effect of each command on it.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ impl State {
     }
 }
 
-/// The promised state of a job.
+/// The acknowledged state of a job.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) pri: u32,
@@ -39,13 +39,13 @@ impl fmt::Debug for Job {
     }
 }
 
-/// A command without a reply so far.
+/// A command that has no reply yet.
 #[derive(Debug, Clone)]
 pub(crate) enum Command {
     Put {
         job: Job,
     },
-    /// Takes a ready job. The next command of the batch gives it away.
+    /// Takes a ready job. The next command of the batch ends the lease.
     Take {
         id: u64,
     },
@@ -66,12 +66,12 @@ pub(crate) enum Command {
     },
 }
 
-/// So long that no job becomes due during a test.
+/// This delay is so long that no job becomes ready during a test.
 const DELAY_S: u32 = 100_000;
 const TTR_S: u32 = 100_000;
 
 impl Command {
-    /// The bytes to send.
+    /// The bytes of the command, as sent.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let delay_s = |delayed: bool| if delayed { DELAY_S } else { 0 };
         match self {
@@ -94,7 +94,7 @@ impl Command {
         }
     }
 
-    /// The first word of the only correct reply.
+    /// The first word of the only valid reply.
     pub(crate) fn reply(&self) -> &'static str {
         match self {
             Command::Put { .. } => "INSERTED",
@@ -106,7 +106,7 @@ impl Command {
         }
     }
 
-    /// The job that it names. A put has none yet.
+    /// The id of the job that the command names. A put has no id yet.
     pub(crate) fn id(&self) -> Option<u64> {
         match self {
             Command::Put { .. } => None,
@@ -118,7 +118,7 @@ impl Command {
         }
     }
 
-    /// The job after this command. `None` if it is gone.
+    /// The state of the job after this command. `None` if the job has ended.
     pub(crate) fn applied_to(&self, job: &Job) -> Option<Job> {
         let mut job = job.clone();
         match self {

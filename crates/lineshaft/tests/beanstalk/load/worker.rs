@@ -10,7 +10,7 @@ use testkit::rng::Rng;
 
 use super::model::{Command, Job, State};
 
-/// With this many jobs or more, a client deletes more than it puts.
+/// A client with this many jobs or more deletes more jobs than it puts.
 const JOBS_MANY: usize = 150;
 
 /// The approximate maximum of commands in a batch.
@@ -22,11 +22,11 @@ pub(crate) enum Stop {
     Wrong(anyhow::Error),
 }
 
-/// A client, and the promises it received.
+/// One client, with the changes that the server acknowledged to it.
 pub(crate) struct Worker {
     tube: String,
     rng: Rng,
-    /// Jobs that exist.
+    /// Jobs that exist, by id.
     pub(super) jobs: BTreeMap<u64, Job>,
     /// Jobs with an acknowledged delete.
     pub(super) ended: Vec<u64>,
@@ -95,7 +95,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Records the current state of a job. `None` means that it is gone.
+    /// Records the state of a job. `None` means that the job has ended.
     pub(super) fn now_is(&mut self, id: u64, job: Option<Job>) {
         if let Some(job) = job {
             self.jobs.insert(id, job);
@@ -105,7 +105,8 @@ impl Worker {
         }
     }
 
-    /// The next commands. Each job is changed at most once, or taken and given away.
+    /// Chooses the next commands. Each job is changed at most once. A take counts as one change
+    /// together with the command that ends its lease.
     fn batch(&mut self) -> Vec<Command> {
         let mut free: Vec<u64> = self.jobs.keys().copied().collect();
         let mut batch = Vec::new();

@@ -1,4 +1,4 @@
-//! A full disk, and how often the log is flushed.
+//! Tests a full disk, and how often the log is flushed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,15 @@ use testkit::{tools, wait};
 
 use crate::programs;
 
-/// The size of the full disk: some files of the log, and little time to fill it.
+/// The size of the full disk. It has room for some files of the log, and the test fills it quickly.
 const DISK: &str = "size=48m";
 
 /// A file system in memory. Dropping it unmounts it.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// Returns `None`, with a message, if the test cannot mount.
+    /// Mounts the disk. If the test has no permission to mount, prints a message and returns
+    /// `None`.
     fn new_or_skip() -> Result<Option<SmallDisk>> {
         if !tools::may_mount_or_skip(false) {
             return Ok(None);
@@ -39,16 +40,17 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // A lazy unmount, because after a failure the server can still exist for a moment.
+        // The unmount is lazy, because after a failed test the server can still run for a moment.
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
     }
 }
 
-/// The original leaves jobs in a state in which no client can get them, and shows a refused put.
+/// The original fails this test: it leaves jobs in a state in which no client can get them, and
+/// shows a job whose put it refused.
 #[test]
 fn a_full_disk_refuses_puts_and_nothing_else() -> Result<()> {
     puts_alone_are_refused(|folder| programs::lineshaft_as_beanstalkd().with(&["-b", folder]))?;
-    // With one I/O thread and with several.
+    // `serve` runs with one I/O thread and with several.
     IO_THREADS.into_iter().try_for_each(|threads| {
         puts_alone_are_refused(|folder| {
             programs::lineshaft_durable(folder).with_io_threads(threads)
@@ -93,7 +95,8 @@ fn puts_alone_are_refused(program: impl Fn(&str) -> Program) -> Result<()> {
     Ok(())
 }
 
-/// If the server needed room to start, no client could finish the jobs of a full disk.
+/// The server must start without free space. Otherwise no client could finish the jobs that fill
+/// the disk.
 #[test]
 fn a_server_starts_on_a_full_disk_and_its_jobs_can_be_finished() -> Result<()> {
     IO_THREADS.into_iter().try_for_each(all_jobs_can_be_finished)
@@ -111,7 +114,7 @@ fn all_jobs_can_be_finished(io_threads: usize) -> Result<()> {
         ids.push(id.parse::<u64>()?);
     }
     server.kill();
-    // Another process takes all of the remaining space.
+    // Another process uses all of the remaining space.
     let mut hog = std::fs::File::create(disk.path().join("hog"))?;
     for size in [1 << 20, 4096, 1] {
         while hog.write_all(&vec![0; size]).is_ok() {}
@@ -124,7 +127,7 @@ fn all_jobs_can_be_finished(io_threads: usize) -> Result<()> {
     wait_until_accepted(&mut client, b"there is room again")
 }
 
-/// Waits until the server accepts puts again. Space comes back without a restart, although not at
+/// Waits until the server accepts puts again. The server frees space without a restart, but not at
 /// once.
 fn wait_until_accepted(client: &mut Client, body: &[u8]) -> Result<()> {
     wait::until_ok("a put is accepted when nearly everything is deleted", || {
@@ -132,7 +135,7 @@ fn wait_until_accepted(client: &mut Client, body: &[u8]) -> Result<()> {
     })
 }
 
-/// A server whose flushes the test counts.
+/// A server under strace. The test counts its flushes.
 struct Traced {
     server: Server,
     trace: PathBuf,
@@ -140,7 +143,7 @@ struct Traced {
 }
 
 impl Traced {
-    /// Starts the server, and waits until its disk is quiet.
+    /// Starts the server, and waits until the start causes no more flushes.
     fn start_or_skip(flags: &[&str]) -> Result<Option<Traced>> {
         let Some(strace) = tools::find_or_skip("strace") else { return Ok(None) };
         let folder = tempfile::tempdir()?;
@@ -150,8 +153,8 @@ impl Traced {
         let (trace_path, data_path) =
             (trace.to_str().context("text")?, data.to_str().context("text")?);
         let lineshaft = programs::lineshaft_path();
-        // -D: the test's child is the server and not the tracer, so the test can end it like any
-        // other server.
+        // With -D, the test's child process is the server and not strace. So the test can end it
+        // like any other server.
         let calls = "trace=fsync,fdatasync,?rename,?renameat,?renameat2";
         let program =
             Program::like_beanstalkd(strace, &["-D", "-f", "-o", trace_path, "-e", calls])
@@ -159,7 +162,8 @@ impl Traced {
                 .with(&["-b", data_path])
                 .with(flags);
         let traced = Traced { server: program.start()?, trace, _folder: folder };
-        // The last disk operation of a start: a second file of the log gets its name, with a flush.
+        // The last disk operation of a start is the rename of the log's second file, and the flush
+        // after it.
         traced.wait_until("the start flushes no more", |text| {
             text.rsplit_once("0000000002.seg").is_some_and(|(_, later)| later.contains("sync("))
         })?;
@@ -170,7 +174,7 @@ impl Traced {
         Ok(std::fs::read_to_string(&self.trace)?)
     }
 
-    /// The number of flushes that began.
+    /// The number of flushes that have begun.
     fn flushes(&self) -> Result<usize> {
         Ok(flushes_in(&self.text()?))
     }
@@ -180,7 +184,7 @@ impl Traced {
             .with_context(|| format!("the trace: {:?}", self.text()))
     }
 
-    /// Makes twenty puts one after another. Returns the number of flushes and the time.
+    /// Makes twenty puts, one after the other. Returns the number of flushes and the time.
     fn put_some(&self) -> Result<(usize, Duration)> {
         let mut client = Client::connect(self.server.address())?;
         let (before, started) = (self.flushes()?, Instant::now());
@@ -203,7 +207,7 @@ fn interval_zero_flushes_before_every_reply() -> Result<()> {
     Ok(())
 }
 
-/// The original never flushes the last write.
+/// The original fails this test: it never flushes the last write.
 #[test]
 fn an_interval_flushes_the_last_writes() -> Result<()> {
     let Some(traced) = Traced::start_or_skip(&["-f", "200"])? else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Tests Lineshaft in the place of the original, in a folder that already has the original's log
-//! files.
+//! Tests Lineshaft as a replacement of the original, in a folder that already has log files of the
+//! original.
 
 use std::path::Path;
 
@@ -8,7 +8,8 @@ use testkit::client::Client;
 
 use crate::programs;
 
-/// Puts a job with the original, deletes it again if `delete` is set, and kills the server.
+/// Puts a job with the original. Deletes the job if `delete` is set. Then kills the original, so
+/// that its files stay.
 fn leave_files_of_the_original(folder: &Path, delete: bool) -> Result<bool> {
     let Some(original) = programs::reference() else { return Ok(false) };
     let server = original.with(&["-b".as_ref(), folder]).start()?;

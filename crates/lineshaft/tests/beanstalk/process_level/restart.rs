@@ -1,4 +1,4 @@
-//! Tests what a server with a log still has after it was killed.
+//! Tests the jobs that a server with a log has after it was killed and restarted.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use testkit::wait;
 use super::for_both;
 use crate::programs;
 
-/// A server with a log that a test can kill and start again.
+/// A server with a log. A test can kill it and start it again.
 struct Rig {
     program: Program,
     server: Option<Server>,
@@ -108,7 +108,7 @@ fn every_state_comes_back_as_it_should() -> Result<()> {
     })
 }
 
-/// The original forgets a plain release: its priority and its count.
+/// The original fails this test: it loses a plain release, both the priority and the count.
 #[test]
 fn a_plain_release_is_kept() -> Result<()> {
     let mut rig = Rig::lineshaft()?;
@@ -122,7 +122,8 @@ fn a_plain_release_is_kept() -> Result<()> {
     ensure_job(&mut client, id, "reserves", "1")
 }
 
-/// The original counts one more bury at every restart, and changes the order of buried jobs.
+/// The original fails this test: every restart counts one more bury, and changes the order of
+/// buried jobs.
 #[test]
 fn buried_jobs_keep_their_count_and_order() -> Result<()> {
     let mut rig = Rig::lineshaft()?;
@@ -144,7 +145,8 @@ fn buried_jobs_keep_their_count_and_order() -> Result<()> {
     ensure_job(&mut client, second, "state", "ready")
 }
 
-/// The original loses the largest jobs, and all jobs after them in the same file.
+/// The original fails this test: it loses the largest jobs, and all jobs after them in the same
+/// file.
 #[test]
 fn the_largest_jobs_are_kept() -> Result<()> {
     let mut rig = Rig::lineshaft()?;
@@ -160,7 +162,8 @@ fn the_largest_jobs_are_kept() -> Result<()> {
     Ok(())
 }
 
-/// The original deals ids a second time when the files that contained them are gone.
+/// The original fails this test: it uses ids a second time after the files with these ids are
+/// deleted.
 #[test]
 fn ids_are_never_given_out_twice() -> Result<()> {
     let mut rig = Rig::new(&programs::lineshaft_as_beanstalkd(), &["-s", "8192"])?;
@@ -199,7 +202,7 @@ fn a_log_works_without_flushing_and_with_every_interval() -> Result<()> {
             let mut rig = Rig::new(program, flags)?;
             let mut client = rig.client()?;
             let id = client.put(0, 0, 60, b"kept")?;
-            // A killed process loses no written data, flushed or not.
+            // A killed process loses no data that it has written, even without a flush.
             let mut client = rig.restart()?;
             ensure_job(&mut client, id, "state", "ready").with_context(|| format!("{flags:?}"))?;
         }

@@ -53,7 +53,7 @@ fn sigterm_ends_the_server_and_loses_nothing() -> Result<()> {
         let server = program.start()?;
         let id = Client::connect(server.address())?.put(3, 0, 60, b"kept")?;
         let finished = server.terminate()?;
-        // The signal kills the original. A clean end is as good for the sender of the signal.
+        // The signal kills the original. A clean exit is also allowed.
         let ended = finished.status.success() || ended_by(finished.status, Signal::TERM);
         ensure!(ended, "{}", finished.status);
 

@@ -1,4 +1,4 @@
-//! Sockets beyond the plain TCP listener, ends of connections, and very large bodies.
+//! Tests other sockets than the plain TCP listener, ends of connections, and very large bodies.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use testkit::{tools, wait};
 use super::for_both;
 use crate::programs;
 
-/// Does what systemd does: binds the socket, and starts the program with the socket as descriptor
+/// Starts the program as systemd does: binds the socket, and passes it to the program as descriptor
 /// 3.
 const INHERIT: &str = "\
 import os, socket, sys
@@ -63,7 +63,8 @@ fn a_unix_socket_is_served_and_replaced() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("socket");
         let program = program.clone().with(&["-l", &format!("unix:{}", path.display())]);
-        // The second server finds the socket file that the killed first one left.
+        // The first server is killed, so it leaves its socket file. The second server must replace
+        // the file.
         for _ in 0..2 {
             let server = program.start_unwatched()?;
             let mut stream = connect_unix(&path)?;

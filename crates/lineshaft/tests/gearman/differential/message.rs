@@ -1,5 +1,5 @@
-//! A server's messages, one at a time, in a form that can be compared: handles become numbers in
-//! the order of their first use.
+//! Reads a server's messages one by one, and changes them so that they can be compared: each handle
+//! becomes a number, in the order of first use.
 
 use testkit::conformance::gearman::packet::{HEADER_BYTES, Packet};
 use testkit::conformance::text::latin1_text;
@@ -50,16 +50,16 @@ pub(crate) struct Message {
     pub(crate) kind: Option<u32>,
     /// The order number of the first job in the message.
     pub(crate) job: Option<usize>,
-    /// The whole message, without parts that cannot be compared.
+    /// The whole message without the parts that cannot be compared.
     pub(crate) text: String,
 }
 
-/// Handles in the order in which the server dealt them.
+/// The handles, in the order in which the server assigned them.
 #[derive(Debug, Default)]
 pub(crate) struct Handles(Vec<String>);
 
 impl Handles {
-    /// The handle of the n-th job that got one.
+    /// The handle of the job with this order number.
     pub(crate) fn handle(&self, order_number: usize) -> &str {
         &self.0[order_number]
     }
@@ -73,14 +73,14 @@ impl Handles {
         self.0.iter().position(|known| known == handle)
     }
 
-    /// Converts a packet into a form that can be compared.
+    /// Converts a packet so that it can be compared.
     pub(crate) fn message(&mut self, packet: &Packet) -> Message {
         let mut body = latin1_text(&packet.body);
         if packet.kind == kind::JOB_CREATED && self.order_number(&body).is_none() {
             self.0.push(body.clone());
         }
         if packet.kind == kind::WORK_FAIL {
-            // The original puts a NUL byte after the handle in the message for an exception.
+            // For an exception, the original puts a NUL byte after the handle.
             body = body.trim_end_matches('\0').to_owned();
         }
         let names_a_job = matches!(
@@ -104,7 +104,7 @@ impl Handles {
         Message { kind: Some(packet.kind), job, text: text.trim_end().to_owned() }
     }
 
-    /// Converts a line into a form that can be compared. `None` if the line cannot be compared.
+    /// Converts a line so that it can be compared. Returns `None` if it cannot be compared.
     pub(crate) fn line(&self, line: &str) -> Option<Message> {
         let mut text = line.to_owned();
         if let Some((handle, rest)) = line.split_once('\t')
@@ -113,7 +113,7 @@ impl Handles {
             text = format!("#{number}\t{rest}");
         }
         if let Some((_descriptor, rest)) = line.split_once(" 127.0.0.1 ") {
-            // A connection without a name belongs to the harness, or only checked whether the
+            // A connection without a name is the harness's own connection, or only checked that the
             // server runs.
             if rest.starts_with("- :") {
                 return None;
@@ -124,15 +124,15 @@ impl Handles {
     }
 }
 
-/// The first message of the unread bytes.
+/// A whole message from the front of the unread bytes.
 #[derive(Debug)]
 pub(crate) enum Heard {
     Packet(Packet),
-    /// Without its line feed.
+    /// A line without its line feed.
     Line(String),
 }
 
-/// Takes one whole message off the front. `None` while it is incomplete.
+/// Removes one whole message from the front. Returns `None` if the message is incomplete.
 pub(crate) fn take(unread: &mut Vec<u8>) -> Option<Heard> {
     if *unread.first()? == 0 {
         assert!(unread.len() < HEADER_BYTES || unread[1..4] == *b"RES", "a server sent a request");

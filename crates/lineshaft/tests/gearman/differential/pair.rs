@@ -13,40 +13,40 @@ use super::message::{Message, kind};
 use super::side::Side;
 use super::steps::{Action, CONNECTIONS, JobReference, Step};
 
-/// A handle that no server deals.
+/// A handle that no server uses.
 const UNKNOWN_HANDLE: &str = "H:nobody:1";
 
-/// How much later than the other a server can send a message.
+/// The maximum delay of one server's message after the other server's message.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Two servers that get the same requests.
 pub(crate) struct Pair {
     original: Side,
     subject: Side,
-    /// By connection.
+    /// The record of each connection.
     known: Vec<Known>,
     transcript: Transcript,
 }
 
-/// The harness's knowledge of a connection, from its requests and replies.
+/// The harness's record of a connection, from its requests and replies.
 #[derive(Debug, Clone, Default)]
 struct Known {
-    /// The jobs that it works on, and perhaps some that it lost. That only reduces the variety of
-    /// the test.
+    /// The jobs that the connection works on. It can list jobs that the connection lost. That only
+    /// reduces the variety of the test.
     held: Vec<usize>,
-    /// The jobs whose outcome it waits for.
+    /// The jobs whose outcome the connection waits for.
     waits_for: BTreeSet<usize>,
-    /// It has sent `PRE_SLEEP`, and no grab since.
+    /// The connection has sent `PRE_SLEEP`, and no grab since then.
     asleep: bool,
-    /// It has received `NOOP`, and sent no grab since.
+    /// The connection has received `NOOP`, and has sent no grab since then.
     woken: bool,
-    /// The functions that it is registered for.
+    /// The functions that the connection is registered for.
     functions: BTreeSet<String>,
 }
 
 /// The effect of one step on one connection.
 enum Comparison {
-    /// All received messages, the same from both servers.
+    /// All received messages. Both servers sent the same ones.
     Same(Vec<Message>),
     Different(String),
 }
@@ -57,7 +57,8 @@ impl Pair {
         Pair { original, subject, known, transcript: Transcript::default() }
     }
 
-    /// Plays the steps. An error means that the harness failed, not that the servers differ.
+    /// Plays the steps. An error means that the harness failed. A difference between the servers is
+    /// not an error.
     pub(crate) fn play(mut self, steps: &[Step]) -> Result<Outcome> {
         for step in steps {
             if self.leads_where_they_differ_on_purpose(step) {
@@ -73,22 +74,24 @@ impl Pair {
         Ok(Outcome { difference: None, transcript: self.transcript })
     }
 
-    /// Whether the step leads to a known defect of the original.
+    /// True if the step would show a known defect of the original.
     fn leads_where_they_differ_on_purpose(&self, step: &Step) -> bool {
         let known = &self.known[step.connection];
         match &step.action {
-            // The original lists foreground jobs without a waiting client, and submits with the
-            // same key join them.
+            // The original still lists foreground jobs without a waiting client. Submits with the
+            // same key join these jobs.
             Action::Reconnect => !known.waits_for.is_empty(),
-            // The original does not wake a sleeper that registers for a function with waiting jobs.
-            // It also adds a second registration for a function that the worker already has.
+            // The original does not wake a sleeping worker that registers for a function with
+            // waiting jobs. If a worker registers twice for a function, the original keeps two
+            // registrations.
             Action::Packet { kind: kind::CAN_DO | kind::CAN_DO_TIMEOUT, arguments, .. } => {
                 known.asleep || known.functions.contains(&arguments[0])
             }
-            // The original does not wake a worker again that went back to sleep without a grab.
+            // If a worker was woken and goes back to sleep without a grab, the original does not
+            // wake it again.
             Action::Packet { kind: kind::PRE_SLEEP, .. } => known.woken,
-            // The original wakes a sleeper for the same job that it takes from it together with its
-            // function.
+            // If a sleeping worker gives up a function, the original takes away its jobs of that
+            // function. It then wakes the same worker for them.
             Action::Packet { kind: kind::CANT_DO | kind::RESET_ABILITIES, .. } => {
                 known.asleep && !known.held.is_empty()
             }
@@ -124,7 +127,7 @@ impl Pair {
         self.compare_the_others(connection)
     }
 
-    /// Compares the messages that a step of one connection caused on the others.
+    /// Compares the messages that a step of one connection caused on the other connections.
     fn compare_the_others(&mut self, acting: usize) -> Result<Option<String>> {
         for connection in (0..CONNECTIONS).filter(|connection| *connection != acting) {
             let original = self.original.exchange(connection, &[])?;
@@ -138,9 +141,9 @@ impl Pair {
         Ok(None)
     }
 
-    /// Compares the messages of a connection. If they differ, compares those of a moment later: the
-    /// effect of a packet on others, or on a worker that is its own client, can be sent after the
-    /// replies to later packets.
+    /// Compares the messages of a connection. If they differ, compares them again a moment later. A
+    /// server can send the effect of a packet after the replies to later packets. This is so for
+    /// effects on other connections, and on a worker that is its own client.
     fn compare(
         &mut self,
         connection: usize,
@@ -157,7 +160,7 @@ impl Pair {
             subject.extend(self.subject.exchange(connection, &[])?);
             Ok(false)
         };
-        // The check below shows whether they became the same.
+        // The comparison below also covers a timeout of this wait.
         wait::for_some(PATIENCE, || are_the_same().map(|same| same.then_some(())).transpose())
             .transpose()?;
         let (original_shown, subject_shown) = (shown(&original), shown(&subject));
@@ -230,7 +233,7 @@ impl Pair {
         }
     }
 
-    /// The job that an action names, by its order number.
+    /// Finds the job that an action refers to. Returns its order number.
     fn resolve(&self, connection: usize, action: &Action) -> Option<usize> {
         let (Action::Packet { job, .. } | Action::Line { job, .. }) = action else { return None };
         let recent = |back: usize| self.original.handles.count().checked_sub(back + 1);
@@ -245,7 +248,7 @@ impl Pair {
     }
 }
 
-/// A server sends a wake-up at some time after its cause, before or after a reply.
+/// Sorts wake-ups to the end, because a server can send a wake-up before or after a reply.
 fn in_comparable_order(messages: &mut [Message]) {
     messages.sort_by_key(|message| message.kind == Some(kind::NOOP));
 }
@@ -255,7 +258,8 @@ fn shown(messages: &[Message]) -> String {
     if texts.is_empty() { "nothing".to_owned() } else { texts.join(" / ") }
 }
 
-/// The bytes of an action for one of the servers.
+/// The bytes that an action sends to one of the servers. The two servers have different handles for
+/// the same job.
 fn bytes(action: &Action, side: &Side, order_number: Option<usize>) -> Vec<u8> {
     let handle = order_number.map_or(UNKNOWN_HANDLE, |number| side.handles.handle(number));
     let fill = |text: &String| latin1_bytes(&text.replace("{job}", handle));
@@ -265,7 +269,8 @@ fn bytes(action: &Action, side: &Side, order_number: Option<usize>) -> Vec<u8> {
             let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
             Packet::request(*kind, &arguments).bytes()
         }
-        // With a carriage return. Without it the original cuts the name of a created function.
+        // The line ends with a carriage return. Without it, the original cuts the name of a created
+        // function.
         Action::Line { text, .. } => [fill(text), b"\r\n".to_vec()].concat(),
         Action::Reconnect => Vec::new(),
     }

@@ -9,17 +9,17 @@ use testkit::process::Server;
 use super::message::{Handles, Heard, Message, kind, take};
 use super::steps::CONNECTIONS;
 
-/// How much later than the other a server can reply.
+/// The maximum delay of one server's reply after the other server's reply.
 const PATIENCE_MS: u64 = 5_000;
 
-/// A server, and what the harness knows about it.
+/// A server, and the state that the harness keeps about it.
 pub(crate) struct Side {
     wire: SocketWire,
     connections: Vec<Connection>,
-    /// The harness uses it to check whether the server has noticed that a connection ended.
+    /// The connection that shows when the server has noticed the end of another connection.
     probe: Connection,
     pub(crate) handles: Handles,
-    /// The number of echoes so far. Each has its own text.
+    /// The number of echoes so far. It makes the text of each echo unique.
     echoes: u64,
     _server: Server,
 }
@@ -27,8 +27,8 @@ pub(crate) struct Side {
 struct Connection {
     id: ConnectionId,
     unread: Vec<u8>,
-    /// How often this connection was opened again. It is part of the name by which the server lists
-    /// it.
+    /// How often this connection was opened again. It is a part of the connection's name in the
+    /// server's lists.
     generation: u32,
 }
 
@@ -48,7 +48,8 @@ impl Side {
         Ok(side)
     }
 
-    /// Sends bytes. Returns all messages on this connection until the server has handled them.
+    /// Sends bytes. Returns all messages that come on this connection until the server has handled
+    /// the bytes.
     pub(crate) fn exchange(&mut self, connection: usize, bytes: &[u8]) -> Result<Vec<Message>> {
         self.echoes += 1;
         let echo = format!("echo {}", self.echoes);
@@ -65,13 +66,14 @@ impl Side {
                 Heard::Line(line) => lines.extend(handles.line(&line)),
             }
         }
-        // Listings have no order.
+        // The lines of a listing have no order.
         lines.sort_by(|a: &Message, b| a.text.cmp(&b.text));
         packets.extend(lines);
         Ok(packets)
     }
 
-    /// Closes the connection and connects again. Returns when the server has noticed both.
+    /// Closes the connection and connects again. Returns when the server has noticed the close and
+    /// the new connection.
     pub(crate) fn reconnect(&mut self, connection: usize) -> Result<()> {
         let gone = name(connection, self.connections[connection].generation);
         self.wire.close(self.connections[connection].id);

@@ -1,6 +1,6 @@
-//! Random sequences of packets and admin commands. A sequence depends only on its seed. It looks up
-//! the jobs that it refers to (held jobs, recent submits) while it runs, so a sequence without some
-//! of its steps is still valid.
+//! Random sequences of packets and admin commands. A sequence depends only on its seed. Its steps
+//! refer to jobs as held or recent jobs, and look them up while the sequence runs. So a sequence
+//! without some of its steps is still valid.
 
 use std::fmt;
 
@@ -11,17 +11,17 @@ use super::message::kind;
 /// The number of connections.
 pub(crate) const CONNECTIONS: usize = 5;
 
-/// Steps of one sequence.
+/// Number of steps in one sequence.
 const STEPS: u64 = 300;
 
-/// Functions that get jobs.
+/// Functions with jobs.
 const FUNCTIONS: [&str; 3] = ["f0", "f1", "f2"];
 
-/// Functions that are only created and dropped, because the original orphans the jobs of a dropped
-/// function.
+/// Functions that are created and dropped, but get no jobs. When the original drops a function, it
+/// loses track of the function's jobs.
 const EMPTY_FUNCTIONS: [&str; 2] = ["empty0", "empty1"];
 
-/// One action of one client or worker.
+/// One step of a sequence: an action on one connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     /// Number of the connection.
@@ -29,23 +29,23 @@ pub(crate) struct Step {
     pub(crate) action: Action,
 }
 
-/// The action.
+/// An action on a connection.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
-    /// Sends a packet. `{job}` as an argument stands for the handle.
+    /// Sends a packet. `{job}` as an argument stands for the job's handle.
     Packet { kind: u32, arguments: Vec<String>, job: JobReference },
-    /// Sends a line. `{job}` in it stands for the handle.
+    /// Sends a line. `{job}` in the line stands for the job's handle.
     Line { text: String, job: JobReference },
     /// Closes the connection and connects again.
     Reconnect,
 }
 
-/// A job that the running step looks up.
+/// A job that a step looks up when it runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum JobReference {
-    /// One of the jobs that this connection works on. The number selects it.
+    /// A job that this connection works on. The number selects one of these jobs.
     Held(usize),
-    /// A recent job of any client: this many back from the last one.
+    /// A recent job of any client. 0 is the last job, 1 the job before it, and so on.
     Recent(usize),
     /// A job that never existed.
     Unknown,
@@ -63,7 +63,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// The sequence of a seed.
+/// The sequence for a seed.
 pub(crate) fn generate(seed: u64) -> Vec<Step> {
     let mut rng = Rng::new(seed);
     let mut steps = Vec::new();
@@ -110,9 +110,9 @@ fn submit(rng: &mut Rng) -> Action {
     ];
     let function = *rng.pick(&FUNCTIONS);
     let foreground = rng.one_in(2);
-    // The original loses a background submit that joins a foreground job, so the two kinds share no
-    // keys. Keys contain their function, because a status request by key returns the first job of
-    // any function.
+    // Foreground and background jobs share no keys: the original loses a background submit that
+    // joins a foreground job. A key also contains its function: a status request by key returns the
+    // first job with this key in any function.
     let class = if foreground { "fore" } else { "back" };
     let unique = match rng.below(8) {
         0..3 => String::new(),
@@ -126,7 +126,7 @@ fn submit(rng: &mut Rng) -> Action {
     let kind = *rng.pick(if foreground { &FOREGROUND[..] } else { &BACKGROUND[..] });
     match kind {
         kind::SUBMIT_JOB_EPOCH => packet(kind, &[function, &unique, due, &workload]),
-        // The original does not check the length of their keys.
+        // The original does not check the length of the keys of reduce jobs.
         kind::SUBMIT_REDUCE_JOB | kind::SUBMIT_REDUCE_JOB_BACKGROUND if unique.len() < 65 => {
             packet(kind, &[function, &unique, reducer, "", &workload])
         }
@@ -143,7 +143,7 @@ fn work(rng: &mut Rng) -> Action {
     match rng.below(36) {
         0..6 => packet(kind::CAN_DO, &[function]),
         6..8 => packet(kind::CAN_DO, &[*rng.pick(&EMPTY_FUNCTIONS)]),
-        // So long that no job reaches it.
+        // The valid timeouts are so long that no job reaches them.
         8 => packet(kind::CAN_DO_TIMEOUT, &[function, *rng.pick(&["600000", "0", "", "x"])]),
         9 => packet(kind::CANT_DO, &[*rng.pick(&["f0", "f1", "f2", "empty0", "nobody"])]),
         10 if rng.one_in(2) => packet(kind::RESET_ABILITIES, &[]),
@@ -207,7 +207,7 @@ fn administer(rng: &mut Rng) -> Action {
     Action::Line { text, job: JobReference::Unknown }
 }
 
-/// Invalid lines. None cancels a job, because the original keeps cancelled jobs in its listings.
+/// Invalid lines. No line cancels a job, because the original keeps cancelled jobs in its listings.
 fn wrong_line(rng: &mut Rng) -> Action {
     const LINES: [&str; 19] = [
         "",

@@ -1,7 +1,7 @@
-//! Plays the conformance cases with clients that the thrift compiler generated. They use thrift's
-//! own libraries, over each of their transports and protocols.
+//! Plays the conformance cases with clients that the thrift compiler generated. The clients use
+//! thrift's own libraries, with each of their transports and protocols.
 //!
-//! The programs are in `tests/clients/kestrel-thrift`; `scripts/install-test-tools.sh` installs the
+//! The programs are in `tests/clients/kestrel-thrift`. `scripts/install-test-tools.sh` installs the
 //! compiler and the libraries.
 
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use testkit::tools;
 
 use crate::programs::start_both;
 
-/// The compiler of service descriptions.
+/// The thrift compiler, which generates clients from a service description.
 const COMPILER: &str = "thrift";
 
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/kestrel-thrift")
 }
 
-/// Whether a program is installed. If it is not, the test is skipped.
+/// True if a program is installed. Otherwise the test is skipped.
 fn is_there(program: &str) -> bool {
     tools::find_or_skip(program).is_some()
 }
@@ -38,7 +38,8 @@ fn generate(language: &str, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a client against Lineshaft, in memory and with a log. The port is its last argument.
+/// Runs a client against Lineshaft, in memory and with a log. The client's last argument is the
+/// port.
 fn check(client: impl Fn() -> Command) -> Result<()> {
     for (name, server) in start_both(&["kestrel-thrift"], policies::CONFIGURATION)? {
         let port = server.address().port().to_string();

@@ -1,4 +1,4 @@
-//! A connection of a Gearman client or worker. The test chooses its packets.
+//! A Gearman connection on which the test sends and reads single packets.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -47,7 +47,7 @@ impl Connection {
         }
     }
 
-    /// Takes a job of this function as soon as there is one. Returns its handle.
+    /// Takes a job of this function, and waits until there is one. Returns its handle.
     pub(super) fn take(&mut self, function: &str) -> Vec<u8> {
         self.send(CAN_DO, &[function.as_bytes()]);
         let mut handle = Vec::new();

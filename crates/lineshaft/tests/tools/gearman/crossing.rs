@@ -1,5 +1,5 @@
-//! Tests both protocols of the tools on one server: a job put over one protocol is taken over the
-//! other.
+//! Tests both protocols of the tools on one server: one protocol puts a job, and the other one
+//! takes it.
 
 use super::{drain, start_worker, stop};
 use crate::{World, wait_until};
@@ -45,7 +45,7 @@ fn a_silent_command_loses_a_beanstalk_job_at_its_ttr_and_one_that_reports_keeps_
     worker.wait_for("done, but the server had dropped it or given it to another worker");
     wait_until("the job to be done again", || world.admin("status").starts_with("f\t0\t0\t1\n"));
     let output = stop(worker);
-    // With such a short ttr the job may have run once more.
+    // With this short ttr, the job may have run a second time.
     let summary = output.stderr.lines().last().unwrap_or_default();
     assert!(summary.starts_with("lineshaft: 1 job done, "), "{output:?}");
     assert!(summary.contains(" lost in "), "{output:?}");

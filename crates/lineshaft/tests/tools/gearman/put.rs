@@ -28,7 +28,7 @@ fn a_result_is_printed_as_it_is() {
 fn results_come_in_the_order_of_the_jobs() {
     for world in World::each_gearman() {
         let gate = world.path("gate");
-        // The first one ends after the last one.
+        // The first job ends only after the last job has ended.
         let command = format!(
             "read -r x; case $x in \
              first) while [ ! -e {gate} ]; do sleep 0.02; done;; last) touch {gate};; esac; \
@@ -91,7 +91,7 @@ fn data_warnings_and_exceptions_are_printed_when_they_come() {
 #[test]
 fn jobs_of_one_key_are_one_job() {
     for world in World::each_gearman() {
-        // There is no worker, so all are submitted before the first one ends.
+        // There is no worker. So all jobs are submitted before the first one ends.
         let put = world.start(&["put", "f", "--wait", "--unique", "-", "x", "y", "x"]);
         wait_until("the jobs", || world.admin("status").starts_with("f\t2\t0\t0\n"));
         let background = ["put", "f", "--protocol", "gearman", "--unique", "-", "--ids", "x"];

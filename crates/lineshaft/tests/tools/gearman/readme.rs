@@ -1,5 +1,5 @@
-//! Runs the commands of README's section about Gearman word for word: every client with every
-//! worker.
+//! Runs the commands of README's section about Gearman word for word, with every pair of a client
+//! and a worker.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use testkit::tools;
 
 use crate::{LINESHAFT, World, wait_until};
 
-/// The original's tool as Debian installs it.
+/// The original's command-line tool, as Debian installs it.
 const GEARMAN: &str = "/usr/bin/gearman";
 
 #[test]
@@ -40,8 +40,8 @@ fn the_commands_of_readme_count_its_lines() {
     }
 }
 
-/// A shell that runs a line unchanged. Only the address of the server is set outside of the line,
-/// because a test cannot use the common port.
+/// A shell that runs a line unchanged. Only the server's address is set outside of the line,
+/// because a test cannot use the usual port.
 fn shell(world: &World, line: &str) -> Command {
     let address = world.server().address();
     let (host, port) = (address.ip(), address.port());

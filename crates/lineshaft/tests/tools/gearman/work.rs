@@ -63,7 +63,7 @@ fn a_long_result_comes_in_pieces() {
         let mut client = Connection::open(&world);
         client.send(SUBMIT_JOB, &[b"f", b"", b"x"]);
         let (_, handle) = client.next();
-        // More than 16 MiB, which is the size of a piece.
+        // The result is longer than 16 MiB, the size of a piece.
         let command = "head -c 17000000 /dev/zero";
         let worker = start_worker(&world, &["f"], &[], command);
         let data_bytes = |body: Vec<u8>| body.len() - handle.len() - 1;
@@ -109,7 +109,7 @@ fn a_sleeping_worker_is_woken_and_commands_run_at_the_same_time() {
     for world in World::each_gearman() {
         let folder = world.path("started");
         std::fs::create_dir(&folder).unwrap();
-        // Each command waits until all three have begun.
+        // Each command waits until all three commands have begun.
         let command = format!(
             "touch {folder}/$$; while [ $(ls {folder} | wc -l) -lt 3 ]; do sleep 0.02; done; cat"
         );
@@ -138,7 +138,7 @@ fn the_first_ctrl_c_finishes_what_runs_and_the_second_gives_it_back() {
         wait_until("the other job", || world.admin("status").starts_with("f\t1\t0\t0\n"));
 
         let pid_file = world.path("pid");
-        // A child process of the command must end with it.
+        // A child process of the command must end together with the command.
         let command =
             format!("sleep 100 & echo $! > {pid_file}.new; mv {pid_file}.new {pid_file}; wait");
         let worker = start_worker(&world, &["f"], &[], &command);
@@ -194,7 +194,8 @@ fn an_idle_worker_connects_again() {
 
 #[test]
 fn a_job_that_the_server_forgot_counts_as_lost() {
-    // The original lets a worker continue with a cancelled job.
+    // With the original, a worker can continue and finish a cancelled job. So the test uses only
+    // Lineshaft.
     let world = World::lineshaft_gearman();
     let output = world.run_well(&["put", "--protocol", "gearman", "--ids", "f", "x"], b"");
     let handle = output.stdout.trim();
@@ -221,7 +222,7 @@ fn a_job_whose_result_cannot_be_delivered_is_tried_again_less_and_less_often() {
     world.server = Some(world.program.start().unwrap());
     put(&world, "f", &["x"]);
     let started = Instant::now();
-    // The server closes a connection that sends more.
+    // The server closes a connection that sends a longer packet.
     let worker = start_worker(&world, &["f"], &[], "head -c 10000 /dev/zero");
     let lost = || worker.printed("stderr").matches("could not report it to the server").count();
     wait_until("four attempts", || lost() >= 4);

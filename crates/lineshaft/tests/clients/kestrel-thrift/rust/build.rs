@@ -11,7 +11,8 @@ fn main() {
     assert!(status.expect("the thrift compiler is installed").success());
     let file = Path::new(&folder).join("kestrel.rs");
     let code = std::fs::read_to_string(&file).expect("it was just made");
-    // Attributes of a whole file are invalid in an included file. `main.rs` has them at the module.
+    // The generated file is included into `main.rs`, where attributes for a whole file are invalid.
+    // So `main.rs` has these attributes at the module.
     let lines = code.lines().filter(|line| !line.starts_with("#!["));
     std::fs::write(&file, lines.collect::<Vec<_>>().join("\n")).expect("the folder is ours");
 }

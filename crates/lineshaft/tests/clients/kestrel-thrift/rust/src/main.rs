@@ -1,4 +1,4 @@
-//! Plays the cases of `corpus/kestrel-thrift` through the generated Rust client: `client CASES PORT`.
+//! Plays the cases of `corpus/kestrel-thrift` with the generated Rust client: `client CASES PORT`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Shutdown, TcpStream};
@@ -42,7 +42,7 @@ type Outcome = thrift::Result<Returned>;
 const CASES_AT_ONCE: usize = 24;
 const LIMIT: Duration = Duration::from_secs(10);
 const SILENCE_MS: u64 = 50;
-/// The time in which the server notices that a client closed its connection.
+/// Within this time, the server notices that a client has closed its connection.
 const CLOSE_GRACE: Duration = Duration::from_millis(20);
 
 /// How a client encodes its messages.
@@ -62,7 +62,8 @@ enum Returned {
     Info(kestrel::QueueInfo),
 }
 
-/// A connection. A thread makes its calls, because the generated client waits for the reply.
+/// A connection. Its calls run on a thread of their own, because the generated client waits for
+/// each reply.
 struct Connection {
     calls: Sender<Call>,
     outcomes: Receiver<Outcome>,
@@ -70,7 +71,7 @@ struct Connection {
     called_at: Instant,
 }
 
-/// A call with its arguments. Arguments that the method does not have are ignored.
+/// A call with its arguments. A method ignores the arguments that it does not have.
 struct Call {
     method: String,
     queue: String,
@@ -134,7 +135,7 @@ fn client(stream: TcpStream, kind: Kind) -> thrift::Result<Client> {
             (Box::new(input), Box::new(TCompactOutputProtocol::new(write)))
         }
         protocol => {
-            // Replies always contain the version, even if the calls do not.
+            // Replies always contain the version, even if the calls do not contain it.
             let input = TBinaryInputProtocol::new(read, true);
             (Box::new(input), Box::new(TBinaryOutputProtocol::new(write, protocol == "binary")))
         }
@@ -193,13 +194,13 @@ impl Play {
     }
 
     fn step(&mut self, step: &Value) -> Result<(), String> {
-        // Sleeps: the case says that time passes.
+        // Sleeps: the case requires that time passes.
         thread::sleep(Duration::from_millis(step["sleep_ms"].as_u64().unwrap_or_default()));
         if let Some(name) = step["close"].as_str() {
             let connection = self.connections.remove(name).expect("it was opened");
             // This also ends a call that waits in its thread.
             connection.stream.shutdown(Shutdown::Both).map_err(|error| error.to_string())?;
-            // Sleeps: no reply tells when the server has noticed.
+            // Sleeps: the server sends no reply when it has noticed the close.
             thread::sleep(CLOSE_GRACE);
         }
         let Some(name) = step["on"].as_str() else { return Ok(()) };
@@ -332,7 +333,7 @@ fn main() {
     });
     let plays: Vec<(&Value, Kind)> =
         kinds.flat_map(|kind| cases.iter().map(move |case| (case, kind))).collect();
-    // Cases with a tag change what other cases use as well.
+    // Cases with a tag change state that other cases also use. So they run one at a time.
     let (shared, own): (Vec<_>, Vec<_>) =
         plays.into_iter().partition(|(case, _)| case.get("tags").is_some());
     let failures = [play_all(&own, port, CASES_AT_ONCE), play_all(&shared, port, 1)].concat();

@@ -1,4 +1,4 @@
-//! A job's whole life through the crate beanstalkc.
+//! A job's whole life, with the crate beanstalkc.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A job's life through the crate beanstalkd.
+//! A job's life, with the crate beanstalkd.
 
 use beanstalkd::Beanstalkd;
 

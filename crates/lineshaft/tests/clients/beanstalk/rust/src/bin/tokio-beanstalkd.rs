@@ -1,4 +1,4 @@
-//! A job's life through the crate tokio-beanstalkd: futures of 2018, in which every command
+//! A job's life, with the crate tokio-beanstalkd. It has the futures of 2018, and every command
 //! consumes the client.
 
 use futures::Future;
