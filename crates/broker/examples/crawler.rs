@@ -1,7 +1,8 @@
 //! A crawler's queue inside one program: `cargo run -p lineshaft-broker --example crawler`.
 //!
-//! Several readers open pages, follow their links, and confirm. One of them dies with a page in its
-//! hands, and another one gets that page. A second program part gets a copy of every page, by fan-out.
+//! Several readers open pages, follow their links, and confirm. One reader fails while it holds a
+//! page, and another reader gets that page. An indexer gets a copy of every page from a child
+//! queue.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -26,8 +27,8 @@ fn crawl(number: u32, queue: &mut Queue<'_>, seen: &Mutex<BTreeSet<String>>) -> 
             println!("reader 1 dies with {page} in its hands");
             return Ok(());
         }
-        // What a page leads to is on the disk before the page is done: a crash in between has it
-        // read twice, but never forgets it.
+        // The links of a page are on disk before the page is confirmed. After a crash in between,
+        // the page is read twice, but no link is lost.
         for link in links_of(&page) {
             queue.add(link.as_bytes(), Some(Duration::from_hours(1)))?;
         }
@@ -41,7 +42,7 @@ fn crawl(number: u32, queue: &mut Queue<'_>, seen: &Mutex<BTreeSet<String>>) -> 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::temp_dir().join("lineshaft-crawler-example");
     let store = Store::open(&folder)?;
-    // From now on this child gets all that is added to `pages`.
+    // From now on, this child gets a copy of each item that is added to `pages`.
     let mut index = store.queue("pages+index");
     index.peek(Wait::No)?;
     store.queue("pages").add(b"/", None)?;
@@ -50,11 +51,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::thread::scope(|scope| {
         for number in 1..=3 {
             let (store, seen) = (&store, &seen);
-            // The handle is closed when its reader ends: its items go back.
+            // When a reader ends, its handle is closed, and the items that it holds are given back.
             scope.spawn(move || crawl(number, &mut store.queue("pages"), seen));
         }
     });
-    // Had reader 1 been the only one left, its page would be here still.
+    // If reader 1 ended last, its page is still in the queue. This reads it.
     crawl(4, &mut store.queue("pages"), &seen)?;
     println!("{} pages were read", seen.lock().expect("no reader panics").len());
 

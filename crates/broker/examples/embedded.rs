@@ -1,6 +1,6 @@
 //! A durable work queue inside one program: `cargo run -p lineshaft-broker --example embedded`.
 //!
-//! Run it twice: what the first run left behind is there in the second.
+//! Run it twice: the second run finds the jobs that the first run left.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("put {id}: {name}");
     }
 
-    // Workers hold the items they took. A worker that dies gives them back.
+    // A worker holds the jobs that it took. If the worker fails, its jobs are given back.
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| -> Result<(), Error> {
             let mut session = store.session();

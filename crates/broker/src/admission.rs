@@ -1,5 +1,6 @@
-//! Admission of jobs: checked before the engine sees a job, in one place for all dialects. `memory`
-//! and `queue_limit` hold the limits besides those of the log.
+//! Admission of jobs. The broker checks all limits here before it passes a job to the engine, for
+//! all dialects. `memory` and `queue_limit` have the limits of memory and queues; the log has its
+//! own.
 
 pub(crate) mod memory;
 pub(crate) mod queue_limit;
@@ -20,42 +21,42 @@ pub enum PutRefusal {
     /// The body is larger than the queue's policy allows.
     #[error("the body is larger than the queue takes")]
     TooBig,
-    /// The log has no room for it. Finishing jobs makes room.
+    /// The log has no room for the job. Finishing jobs makes room.
     #[error("the log has no room")]
     LogFull,
     /// The limit of memory is reached: see [`crate::Broker::set_memory_limit`]. Finishing jobs
     /// makes room.
     #[error("the limit of memory is reached")]
     MemoryFull,
-    /// It would create a queue, but the limit of queues is reached: see
+    /// The put would create a queue, but the limit of queues is reached: see
     /// [`crate::Broker::set_queue_limit`].
     #[error("the limit of queues is reached")]
     NoNewQueue,
     /// The server's status refuses writes.
     #[error("the server's status refuses writes")]
     WritesBlocked,
-    /// The server drains: see [`crate::Broker::drain`].
+    /// The server refuses all puts since [`crate::Broker::drain`].
     #[error("the server drains and takes no new jobs")]
     Draining,
 }
 
 /// # Admission, before a request
 impl Turn<'_> {
-    /// Whether to collect a body of this length. If the limit of memory would refuse the job,
-    /// returns false and counts it as refused.
+    /// Whether to receive a body of this length. If the job would exceed the limit of memory,
+    /// returns false and counts the job as refused.
     pub fn admits_body(&self, body_bytes: usize) -> bool {
         self.shared.admits_body(&self.core, body_bytes)
     }
 
     /// Whether a client can refer to this queue. Returns false if that would create a queue beyond
-    /// the limit of queues or memory. Must be called before a queue is used, watched or created;
-    /// puts check it themselves.
+    /// the limit of queues or memory. Must be called before a queue is used, watched or created.
+    /// Puts do this check themselves.
     pub fn admits_queue(&self, name: &[u8]) -> bool {
         self.shared.admits_queue(&self.core, name)
     }
 
-    /// Whether a queue of items of this name exists or can be created. A queue has at most
-    /// [`engine::limits::CHILDREN_MAX`] fan-out children that rules do not name.
+    /// Whether a queue of items of this name exists or can be created. Clients can give a queue at
+    /// most [`engine::limits::CHILDREN_MAX`] children. Children that rules name do not count.
     pub fn admits_child(&self, queue: &[u8]) -> bool {
         self.core.engine.admits_child(queue)
     }
@@ -67,8 +68,8 @@ impl Turn<'_> {
 }
 
 impl Shared {
-    /// Checks a job with a body of this length before anything changes. `is_logged` says whether
-    /// the job goes to the log, and so needs room there.
+    /// Checks a job with a body of this length before anything changes. `is_logged` returns whether
+    /// the job is written to the log, and so needs room there.
     pub(crate) fn admit(
         &self,
         core: &Core,
@@ -91,7 +92,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether a body of this length fits into the limit of memory. Otherwise counts it as refused.
+    /// Whether a body of this length fits into the limit of memory. If it does not fit, counts the
+    /// job as refused.
     fn admits_body(&self, core: &Core, body_bytes: usize) -> bool {
         let has_memory = self.has_memory_for(core, body_bytes);
         if !has_memory {
@@ -106,10 +108,10 @@ impl Shared {
 }
 
 impl Core {
-    /// A queue's refusal of a job.
+    /// The answer if a queue refused a job.
     pub(crate) fn refusal<T>(&self, refused: Refused) -> Answer<Result<T, PutRefusal>> {
         match refused {
-            // Its jobs may have arrived just now, from any session.
+            // The jobs that fill the queue may not be durable yet, and can come from any session.
             Refused::QueueFull => Answer::new(Err(PutRefusal::QueueFull), self.ledger.after_all()),
             Refused::TooBig => Answer::at_once(Err(PutRefusal::TooBig)),
         }

@@ -8,11 +8,11 @@ use crate::Position;
 /// The answer to a request, or an event for a session, with the position that it depends on.
 ///
 /// A reply that is made from the value must not be sent before [`crate::Broker::released`] has
-/// reached `after`: pass it to [`crate::Outbox::reply`]. This applies to every value, denials
-/// included: a client may act on "not found", so the end of the job must be durable, too.
+/// reached `after`: pass it to [`crate::Outbox::reply`]. This applies to denials, too. A client can
+/// act on "not found", so the end of the job must be durable before the client gets that reply.
 ///
-/// Some requests can begin to wait. Then the value says so ([`crate::Take::Waiting`] and so on),
-/// there is nothing to reply yet, and an [`crate::Event`] will come.
+/// Some requests can begin to wait. Then the value is [`crate::Take::Waiting`] or a similar one.
+/// The dialect sends no reply yet, and an [`crate::Event`] will come.
 #[must_use = "the reply waits for the position"]
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Answer<T> {
@@ -45,7 +45,7 @@ pub enum Refusal {
     /// The job or queue does not exist, or the job has the wrong state or holder.
     #[error("not found")]
     NotFound,
-    /// The log has no room for it. Finishing jobs makes room.
+    /// The log has no room for the change. Finishing jobs makes room.
     #[error("the log has no room")]
     LogFull,
 }

@@ -30,8 +30,8 @@ impl BodyBuffer {
         count
     }
 
-    /// The whole body once its last byte has arrived, and how many bytes of the piece belong to it.
-    /// A body that arrives in one piece is not copied.
+    /// Adds a piece of the body. Returns how many of its bytes belong to the body, and the whole
+    /// body if its last byte has arrived. A body that arrives in one piece is not copied.
     pub fn complete<'a>(&mut self, stretch: &'a [u8]) -> (usize, Option<Cow<'a, [u8]>>) {
         if self.received.is_empty() && stretch.len() >= self.bytes {
             return (self.bytes, Some(Cow::Borrowed(&stretch[..self.bytes])));

@@ -1,4 +1,4 @@
-//! Opening and closing the broker, its lock, and its threads.
+//! Opens and closes the broker, and owns its lock and its threads.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -21,12 +21,12 @@ use crate::{Mailbox, Position, Turn};
 /// Longer bodies are rare: by default, the beanstalkd protocol refuses them.
 const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// If fewer ids than this are left, the server reads nothing from clients, because one round of all
-/// threads may need this many. The log raises its limit much earlier, so this happens only during a
-/// very long sync.
+/// If the log has reserved fewer unused ids than this, the server reads nothing from clients. One
+/// round of all I/O threads can use this many ids. The log normally reserves more ids much earlier,
+/// so this happens only during a very long sync.
 const NUMBERS_MARGIN: u64 = 1 << 18;
 
-/// A clock: milliseconds that never go back.
+/// A clock. It returns milliseconds that never decrease.
 pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
 
 /// Options of a durable broker.
@@ -38,14 +38,15 @@ pub struct Options {
     pub log: Settings,
     /// The setup of the engine.
     pub engine: EngineSetup,
-    /// The clock of the threads that write, sync and reclaim, moved by [`Broker::clock_step_ms`].
-    /// Without a clock there are no threads: the owner calls [`Broker::commit_step`],
-    /// [`Broker::prepare_step`] and [`Broker::reclaim_step`] itself, as the simulator does.
+    /// The clock of the broker's threads, which write, sync and reclaim. They add
+    /// [`Broker::clock_step_ms`] to its time. If this is `None`, the broker starts no threads. Then
+    /// the owner calls [`Broker::commit_step`], [`Broker::prepare_step`] and
+    /// [`Broker::reclaim_step`] itself, as the simulator does.
     pub clock: Option<Clock>,
 }
 
 impl Options {
-    /// Options without threads, with an engine for tests.
+    /// Options for tests: without threads, and with the engine's default setup.
     pub fn without_threads(disk: Arc<dyn Disk>, log: Settings) -> Self {
         Self { disk, log, engine: EngineSetup::default(), clock: None }
     }
@@ -68,10 +69,10 @@ pub enum BrokerError {
     /// The log could not be opened.
     #[error(transparent)]
     Log(#[from] OpenError),
-    /// The log was opened, but has content that this version does not know.
+    /// The log was opened, but this version cannot decode a job in it.
     #[error(transparent)]
     Meta(#[from] meta::UnknownMeta),
-    /// The log's content is contradictory.
+    /// The log's entries contradict each other.
     #[error(transparent)]
     Restore(#[from] engine::RestoreError),
     /// A thread could not be started.
@@ -92,15 +93,15 @@ pub(crate) struct Shared {
     draining: AtomicBool,
     pub(crate) memory: MemoryLimit,
     pub(crate) queue_limit: QueueLimit,
-    /// The next id of the engine, after the last turn.
+    /// The id that the engine assigns next, as of the end of the last turn.
     next_number: AtomicU64,
-    /// How far the first moment was ahead of the owner's clock.
+    /// The value of [`Broker::clock_step_ms`].
     clock_step_ms: AtomicI64,
     /// How long the server was stopped before the start, by the wall clock.
     stopped_ms: i64,
     has_threads: AtomicBool,
     threads: Mutex<Threads>,
-    /// Why the reclaim thread stopped, if it did.
+    /// The first error of reclaim, if any.
     reclaim_error: Mutex<Option<Arc<log::ReclaimError>>>,
 }
 
@@ -117,19 +118,21 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// Takes a lock whose data is never left half changed.
+/// Locks a mutex, even if a thread panicked while it held the lock. The data of these mutexes is
+/// never half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Broker {
-    /// A broker without a log: everything is in memory.
+    /// Creates a broker without a log. Its jobs are only in memory.
     pub fn memory(setup: EngineSetup, now: Millis) -> Self {
         Self::with(Core::new(setup, now), None, 0)
     }
 
-    /// Opens the log, and restores every job in it. `wall` is the wall clock; 0 means unknown, and
-    /// time continues where the log ends. The first moment is [`Broker::last_time`].
+    /// Opens the log, and restores every job in it. `wall` is the time of the wall clock. 0 means
+    /// that it is unknown; then the engine's time continues from the log's last time. The engine's
+    /// first moment is [`Broker::last_time`].
     pub fn open(options: Options, wall: Millis) -> Result<(Self, RecoveryReport), BrokerError> {
         let core = RefCell::new(Core::new(options.engine, Millis(0)));
         let mut stopped_ms = 0;
@@ -209,27 +212,28 @@ impl Broker {
         Ok(())
     }
 
-    /// Registers a mailbox for events. Its number is for [`Turn::open_session`].
+    /// Registers a mailbox for events, and returns its number for [`Turn::open_session`].
     pub fn add_mailbox(&self, mailbox: Arc<dyn Mailbox>) -> usize {
         let mut mailboxes = self.shared.mailboxes.write().unwrap_or_else(PoisonError::into_inner);
         mailboxes.push(mailbox);
         mailboxes.len() - 1
     }
 
-    /// Locks the broker for one batch of requests at this moment. Moments never go back. Due work
-    /// is done first, up to one slice.
+    /// Locks the broker for one batch of requests at the moment `now`. If `now` is before an
+    /// earlier turn's moment, the turn uses that moment. The turn first does due work, up to one
+    /// slice.
     pub fn turn(&self, now: Millis) -> Turn<'_> {
         self.shared.turn(now)
     }
 
-    /// The released position: replies that wait for positions up to this one can be sent.
+    /// The released position. Replies that wait for this position or an earlier one can be sent.
     pub fn released(&self) -> Position {
         self.shared.log.as_ref().map_or(Position::NONE, |log| Position::released(log))
     }
 
-    /// Whether the owner should read nothing from clients before the next [`Mailbox::released`].
-    /// Then the log is behind: more requests would only cost memory and latency, or use ids that
-    /// the log has not reserved yet.
+    /// Whether the log is behind. If it is, the owner should read nothing from clients before the
+    /// next [`Mailbox::released`]. More requests would only cost memory and latency, or use ids
+    /// that the log has not reserved yet.
     pub fn congested(&self) -> bool {
         let next_number = self.shared.next_number.load(Ordering::Relaxed);
         self.shared.log.as_ref().is_some_and(|log| {
@@ -239,41 +243,41 @@ impl Broker {
         })
     }
 
-    /// Whether requests that are held back should wait until the next [`Mailbox::released`]. The
-    /// log then has so much to write that other clients would notice the delay. In any case, a
-    /// caller can do one piece of work between two releases.
+    /// Whether the log has so much to write that other clients would notice the delay. If it has,
+    /// requests that the caller holds back should wait until the next [`Mailbox::released`]. Even
+    /// then, the caller can do one piece of work between two releases.
     pub fn has_backlog(&self) -> bool {
         self.shared.log.as_ref().is_some_and(|log| log.has_backlog())
     }
 
-    /// Why the log failed, if it did. Then nothing that was not durable before may be acknowledged,
-    /// and the process must end.
+    /// Why the log failed, if it has failed. After a failure, only changes that are already durable
+    /// may be acknowledged, and the process must end.
     pub fn failure(&self) -> Option<Failure> {
         self.shared.log.as_ref().and_then(|log| log.failure())
     }
 
-    /// Whether puts are refused because the disk is full, or the log has reached its limit. Small
-    /// ones may still fit.
+    /// Whether puts are refused because the disk is full, or because the log has reached its limit.
+    /// Small puts may still fit.
     pub fn is_full(&self) -> bool {
         let full = |log: &Arc<Log>| log.usage().short && !log.admits_put(USUAL_BODY_BYTES_MAX);
         self.shared.log.as_ref().is_some_and(full)
     }
 
-    /// The first error of the log with its oldest file, if any. If the file cannot be read, its
-    /// jobs are written again from memory; otherwise the log's size is no longer bounded. The
-    /// broker continues, but an operator should check.
+    /// The first error of reclaim, if any. If reclaim cannot read the oldest segment, it writes the
+    /// segment's jobs again from memory. After any other error, the log's size is no longer
+    /// bounded. The broker continues in both cases, but an operator should check the disk.
     pub fn reclaim_error(&self) -> Option<Arc<log::ReclaimError>> {
         lock(&self.shared.reclaim_error).clone()
     }
 
-    /// From now on, refuses puts that would exceed this many bytes; `None` means no limit. Existing
-    /// jobs stay, and can be taken and finished.
+    /// Sets the limit of memory in bytes; `None` means no limit. From now on, puts that would
+    /// exceed the limit are refused. Existing jobs stay, and can be taken and finished.
     pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
         self.shared.memory.set(limit_bytes);
     }
 
-    /// Adds memory of connections and their buffers to the account; negative if freed. It counts
-    /// like the memory of jobs.
+    /// Adds memory of connections and their buffers to the memory in use. `bytes` is negative if
+    /// memory was freed. The limit of memory includes these bytes.
     pub fn add_outside_bytes(&self, bytes: i64) {
         self.shared.memory.add_outside(bytes);
     }
@@ -283,43 +287,43 @@ impl Broker {
         self.shared.memory.memory()
     }
 
-    /// Limits the number of queues that clients can create; `None` means no limit. Queues from
-    /// policies and the log are always created.
+    /// Limits the number of queues; `None` means no limit. At the limit, requests of clients create
+    /// no further queue. Queues from policies and the log are always created.
     pub fn set_queue_limit(&self, most: Option<usize>) {
         self.shared.queue_limit.set(most);
     }
 
-    /// The limit of queues, and the number of refusals.
+    /// The limit of queues, and the number of refused requests.
     pub fn queue_usage(&self) -> QueueUsage {
         self.shared.queue_limit.usage()
     }
 
-    /// From now on, refuses puts, so that the server drains.
+    /// Refuses all puts from now on, so that workers can empty the queues.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Whether puts are refused.
+    /// Whether [`Broker::drain`] was called, so that all puts are refused.
     pub fn draining(&self) -> bool {
         self.shared.draining()
     }
 
-    /// The newest moment that the broker has seen, including before a restart. A clock must not
-    /// start earlier.
+    /// The latest moment of the broker, including moments before a restart. The owner's clock must
+    /// not start earlier.
     pub fn last_time(&self) -> Millis {
         self.shared.lock_core().engine.now()
     }
 
-    /// How many milliseconds the first moment was ahead of [`Options::clock`] when the log was
-    /// opened; negative if behind. An owner that takes turns by that clock must add this difference
-    /// to it. The broker's own threads do so.
+    /// How many milliseconds the engine's first moment was ahead of [`Options::clock`] when the log
+    /// was opened. The value is negative if it was behind. An owner that uses that clock for its
+    /// turns must add this difference to its time. The broker's own threads add it, too.
     pub fn clock_step_ms(&self) -> i64 {
         self.shared.clock_step_ms.load(Ordering::Relaxed)
     }
 
-    /// How long the server was stopped before the start, by the wall clock. If negative, or more
-    /// than [`STOP_MS_MAX`](crate::STOP_MS_MAX), the clock is wrong or was wrong before, and time
-    /// continued where the log ends.
+    /// How long the server was stopped before the start, by the wall clock. If the value is
+    /// negative or more than [`STOP_MS_MAX`](crate::STOP_MS_MAX), the wall clock is wrong or was
+    /// wrong earlier. Then the engine's time continued from the log's last time.
     pub fn stopped_ms(&self) -> i64 {
         self.shared.stopped_ms
     }
@@ -341,14 +345,14 @@ impl Broker {
         self.shared.log.as_ref().map_or(Ok(()), |log| log.prepare_step())
     }
 
-    /// Copies a slice of the oldest segment forward if reclaim is due, and returns whether it did.
-    /// For an owner without threads.
+    /// Copies a slice of the oldest segment forward if reclaim is due. Returns whether it copied a
+    /// slice. For an owner without threads.
     pub fn reclaim_step(&self, now: Millis) -> Result<bool, log::ReclaimError> {
         self.shared.reclaim_step(now)
     }
 
-    /// A clean stop: makes all appended records durable, and ends the threads. Later appends are
-    /// lost, so end all sessions before. Closing again does nothing.
+    /// Stops cleanly: makes all appended entries durable, and ends the threads. Later entries are
+    /// lost, so close all sessions before this call. A second call does nothing.
     pub fn close(&self, now: Millis) -> Result<(), Failure> {
         let closed = Threads { closed: true, ..Threads::default() };
         let threads = std::mem::replace(&mut *lock(&self.shared.threads), closed);
@@ -370,8 +374,9 @@ impl Broker {
 }
 
 impl Shared {
-    /// A panic during the engine's work leaves it half changed, and further replies could be false.
-    /// So a poisoned lock panics too, and the process ends.
+    /// Locks the engine and the ledger. Panics if another thread panicked while it held this lock.
+    /// That thread could have left the engine half changed, so further replies could be wrong. The
+    /// process must end.
     fn lock_core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().expect("the engine is whole: no panic happened while it was locked")
     }
@@ -384,8 +389,8 @@ impl Shared {
         turn
     }
 
-    /// Whether the log's thread is behind. (Without a thread, only the owner writes, and waiting
-    /// would not help.)
+    /// Whether the committer is behind. Returns false if the broker has no threads: then only the
+    /// owner writes, so it need not wait.
     pub(crate) fn writes_behind(&self) -> bool {
         let has_thread = self.has_threads.load(Ordering::Relaxed);
         has_thread
@@ -404,7 +409,8 @@ impl Shared {
         core.check_sample();
         self.memory.note_inside(core.memory_bytes());
         if let Some(log) = &self.log {
-            // This includes ids that no entry of the log has.
+            // Some ids have no entry in the log, such as the ids of jobs in memory. The log must
+            // reserve them, too.
             let next_number = core.engine.next_number();
             log.note_next_id(core.engine.now().0, next_number);
             self.next_number.store(next_number, Ordering::Relaxed);
@@ -450,7 +456,8 @@ impl Shared {
             Ok(true) if self.is_short() => Step::CopiedInHaste,
             Ok(true) => Step::Copied,
             Ok(false) => Step::Idle,
-            // The owner learns the error. If a file cannot be read, its jobs are still in memory.
+            // The broker continues, and `Broker::reclaim_error` reports the error. If a segment
+            // cannot be read, its jobs are still in memory.
             Err(error) => {
                 lock(&self.reclaim_error).get_or_insert_with(|| Arc::new(error));
                 Step::Idle
@@ -504,7 +511,7 @@ impl Core {
         Ok(())
     }
 
-    /// Ignores facts of newer versions.
+    /// Restores one fact from the log. Ignores facts of newer versions.
     fn restore_fact(&mut self, key: &[u8], value: &[u8]) -> Result<(), BrokerError> {
         if let Some((name, facts)) = meta::read_queue_fact(key, value) {
             self.engine.restore_queue(name, facts)?;

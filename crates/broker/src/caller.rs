@@ -1,4 +1,4 @@
-//! The requests of a session, for dialects. Each file in `caller/` has one group of them.
+//! The requests of a session, for dialects. Each file in `caller/` has one group of requests.
 
 mod clients;
 mod items;
@@ -18,11 +18,11 @@ use crate::{Answer, Position};
 pub use jobs::Peeked;
 pub use workers::Assignment;
 
-/// The requests of one session about jobs and queues. [`crate::Turn::caller`] makes it.
+/// The requests of one session about jobs and queues. [`crate::Turn::caller`] creates a `Caller`.
 ///
 /// Replies wait for the log: see [`Answer`].
 ///
-/// - The queues of the session: `use_queue`, `watch`, `ignore`, and what it uses and watches.
+/// - The queues of the session: `use_queue`, `used_queue`, `watch`, `ignore`, `watched`, `watches`.
 /// - Jobs, as in beanstalkd: `put`, `take`, `take_job`, `cancel_wait`, `finish`, `give_back`,
 ///   `bury`, `touch`, `kick`, `kick_job`, `peek`, `peek_used`.
 /// - Jobs with an outcome, as in Gearman. For their clients: `submit`, `cancel`. For their workers:
@@ -32,7 +32,7 @@ pub use workers::Assignment;
 ///   `give_back_item`, `hand_over`, `holds`.
 /// - Whole queues: `create_queue`, `limit_queue`, `pause`, `flush`, `flush_all`, `flush_expired`,
 ///   `drop_queue`, `remove_queue`.
-/// - Whether the limits leave room: `admits_watch`, `admits_worker`.
+/// - The limits of one session, before a request: `admits_watch`, `admits_worker`.
 #[derive(Debug)]
 pub struct Caller<'a> {
     pub(crate) shared: &'a Shared,
@@ -40,14 +40,15 @@ pub struct Caller<'a> {
     pub(crate) session: SessionId,
 }
 
-/// Whether this session holds this job, and it is in the log.
+/// Whether this session holds this job, and the job is in the log.
 fn holds_logged(engine: &Engine, session: SessionId, id: JobId) -> bool {
     engine.held(session, id).is_ok_and(|slot| engine.is_durable(slot))
 }
 
 impl Core {
-    /// Whether the log has no room for this many updates. `is_logged` says whether the request
-    /// would change something in the log; if not, the engine's own answer applies.
+    /// Whether the request must be refused because the log has no room for this many updates.
+    /// `is_logged` returns whether the request would write to the log. If it would not, the request
+    /// needs no room.
     pub(crate) fn lacks_room(&self, updates: u64, is_logged: impl FnOnce(&Engine) -> bool) -> bool {
         let log = self.ledger.log.as_ref();
         log.is_some_and(|log| !log.admits_updates(updates)) && is_logged(&self.engine)
@@ -61,7 +62,7 @@ impl Core {
         }
     }
 
-    /// The answer to a request that changed this job, or found that it could not.
+    /// The answer to a request that changes this job. `slot` is the changed job, or `NotFound`.
     pub(crate) fn changed<E: From<NotFound>>(
         &self,
         id: JobId,
@@ -71,7 +72,7 @@ impl Core {
         self.done(id, slot.map(|_| ()), slot.map_or(Position::NONE, after))
     }
 
-    /// The answer to a request about this job. If the request was done, its reply waits for
+    /// The answer to a request about this job. If the request succeeded, its reply waits for
     /// `after`.
     pub(crate) fn done<E: From<NotFound>>(
         &self,
@@ -85,7 +86,7 @@ impl Core {
         }
     }
 
-    /// Takes a job. `nothing` gives the position for the answer "no job".
+    /// Takes a job. `nothing` returns the position for the answer "no job".
     pub(crate) fn take(
         &mut self,
         session: SessionId,
@@ -106,7 +107,7 @@ impl Core {
         Answer::new(taken, after)
     }
 
-    /// The position for an answer about the queue of this name, which need not exist.
+    /// The position for an answer about the queue of this name, whether the queue exists or not.
     pub(crate) fn after_named(&self, name: &[u8]) -> Position {
         let queue = self.engine.queue_id(name);
         queue.map_or(self.ledger.after_gone(), |queue| self.ledger.after_queue(queue))

@@ -1,4 +1,4 @@
-//! Engine and log together, under the broker's lock.
+//! The engine and the ledger, under the broker's lock.
 
 use engine::{Effects, Engine, EngineSetup, JobSlot, Millis, SessionId, Totals};
 use log::{Current, Owner, Slot};
@@ -12,14 +12,14 @@ use crate::{Answer, Event, Position};
 
 /// In debug builds, a complete check runs once per this many turns.
 const CHECK_TURNS: u32 = 64;
-/// With more jobs, queues and sessions than this, there is no complete check.
+/// If there are more jobs, queues and sessions than this, the complete check is skipped.
 const CHECK_PARTS_MAX: u64 = 1000;
 
-/// The progress of writing the jobs of an unreadable segment again.
+/// The progress of a rescue, which writes the jobs of an unreadable segment again.
 #[derive(Debug, Default)]
 pub(crate) struct Rescue {
     pub(crate) segment: u32,
-    /// The next page of the table of locations.
+    /// The page of the table of locations that the next step reads.
     pub(crate) page: usize,
 }
 
@@ -29,14 +29,15 @@ pub(crate) struct Core {
     pub(crate) engine: Engine,
     pub(crate) effects: Effects,
     pub(crate) ledger: Ledger,
-    /// Events of this turn, for the mailbox that each session was opened with.
+    /// The events of this turn, each with the number of the session's mailbox and the session.
     pub(crate) outgoing: Vec<(u32, SessionId, Answer<Event>)>,
     /// How far the wall clock is ahead of the engine's time, according to the log.
     pub(crate) logged_ahead_ms: i64,
     pub(crate) rescue: Rescue,
-    /// The last alarm reported to the first mailbox.
+    /// The moment of the last alarm that was sent to the first mailbox. `None` if the next deadline
+    /// needs a new alarm.
     pub(crate) alarm: Option<Millis>,
-    /// Turns since everything was checked; counted in debug builds only.
+    /// Turns since the last complete check, counted in debug builds only.
     unchecked_turns: u32,
 }
 
@@ -59,8 +60,8 @@ impl Core {
         MemoryLimit::inside(&self.engine, self.ledger.locations.count())
     }
 
-    /// Logs how far the wall clock is ahead, if that has changed. Returns false if there is no
-    /// room.
+    /// Logs how far the wall clock is ahead of the engine's time, if that difference has changed
+    /// enough. Returns false if the log has no room.
     pub(crate) fn log_wall_clock(&mut self) -> bool {
         let ahead_ms = self.engine.wall_ahead_ms();
         if !is_news(ahead_ms, self.logged_ahead_ms) {
@@ -73,8 +74,8 @@ impl Core {
         is_logged
     }
 
-    /// Panics if the parts disagree. Called at the end of each turn. It compares only counts. In
-    /// debug builds it sometimes walks everything, if there is little to walk.
+    /// Panics if the engine and the ledger disagree. Called at the end of each turn, so it compares
+    /// only counts. In debug builds, every [`CHECK_TURNS`] turns, it also does the complete check.
     pub(crate) fn check_sample(&mut self) {
         self.ledger.check_counts(&self.engine);
         if !cfg!(debug_assertions) {
@@ -91,16 +92,16 @@ impl Core {
         }
     }
 
-    /// Walks everything, and panics if the parts disagree.
+    /// Checks the whole engine and ledger, and panics if they disagree.
     pub(crate) fn check_invariants(&self) {
         self.engine.check_invariants();
         self.ledger.check_invariants(&self.engine);
     }
 
-    /// Processes the output of the last request: writes records to the log, and turns engine events
-    /// into session events. Called after each request, because records name slots that the next
-    /// request may change. Returns the position for a reply that depends on all entries written for
-    /// the request, except counters.
+    /// Writes the records of the last request to the log, and turns the engine's events into events
+    /// for sessions. Must be called after each request, because records name slots, and the next
+    /// request may reuse a slot. Returns the position for a reply that depends on all entries of
+    /// the request except counters.
     pub(crate) fn apply_effects(&mut self) -> Position {
         self.ledger.begin();
         self.engine.note_children(&mut self.effects);
@@ -121,10 +122,10 @@ impl Core {
                 engine::Event::DeadlineSoon => (Event::DeadlineSoon, Position::NONE),
                 engine::Event::WorkToDo => (Event::WorkToDo, Position::NONE),
                 engine::Event::News { id, news, late } => {
-                    // Of a durable job's news, the log has only the end and the bury. For waiting
-                    // clients, both are the end. If this request ended the job, the entry was
-                    // written above. If the news is late, the entry was written by an earlier
-                    // request.
+                    // The log stores only two kinds of news: that a job ended, and that it was
+                    // buried. For clients that wait for the job, both are its end. If this request
+                    // ended the job, the loop above has written the entry. If the news is late, an
+                    // earlier request has written the entry.
                     let after = match (news.is_end(), late) {
                         (false, _) => Position::NONE,
                         (true, false) => self.ledger.last,
@@ -142,7 +143,7 @@ impl Core {
                     (Event::TimedOut, self.ledger.after_queue(queue))
                 }
                 engine::Event::NoItem(None) => (Event::TimedOut, self.ledger.after_removal()),
-                // The slices of a flush or removal changed jobs of any queues, over several turns.
+                // A flush or a removal has ended jobs of any queues, in slices over several turns.
                 engine::Event::Cleared => (Event::Cleared, self.ledger.after_all()),
             };
             self.outgoing.push((mailbox, session, Answer::new(event, after)));
@@ -151,7 +152,8 @@ impl Core {
     }
 }
 
-/// The broker's side of reclaim: the current state of copied jobs, and their new locations.
+/// The broker's part of reclaim. It gives the log the current state of each job to copy, and stores
+/// the job's new location.
 pub(crate) struct Mover<'a> {
     engine: &'a Engine,
     locations: &'a mut Locations,
@@ -185,7 +187,8 @@ impl Owner for Mover<'_> {
     fn moved(&mut self, old: Slot, new: Slot, id: u64, _position: log::Position) {
         let slot = self.slot(old, id).expect("the log moves what was just asked for");
         let location = self.locations.get_mut(slot).expect("its location was just found");
-        // The position for replies stays the same, because the copy comes after it.
+        // `after` does not change. Replies about the job wait for its older entry, not for this
+        // copy.
         location.log_slot = new;
     }
 }

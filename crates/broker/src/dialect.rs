@@ -1,17 +1,17 @@
-//! The interface between a dialect and the owner of its connection: bytes in, events in, replies
-//! out.
+//! The interface between a dialect and the owner of its connection. The owner passes bytes and
+//! events to the dialect, and the dialect appends replies.
 
 use crate::{Answer, Event, Outbox, Turn};
 
-/// The maximum number of reply bytes per call of [`Dialect::input`]. When it is reached, the call
-/// executes no further command. A small request can have a large reply, and a few bytes can hold
-/// many requests.
+/// After this many reply bytes, a call of [`Dialect::input`] executes no further command. This
+/// limit is necessary because a few bytes can contain many requests, and a small request can have a
+/// large reply.
 pub const INPUT_REPLIES_BYTES: usize = 64 * 1024;
 
 /// The result of [`Dialect::input`].
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Progress {
-    /// Number of bytes used.
+    /// Number of input bytes used.
     pub used: usize,
     /// True if the session can continue at once. It stopped only to let the owner send replies or
     /// serve others.
@@ -21,13 +21,13 @@ pub struct Progress {
 /// The result of a session's step: see [`take_steps`].
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// It used this many bytes. 0 means that it continued a command whose bytes were used before,
-    /// such as a list with one row per step.
+    /// The step used this many bytes. 0 means that it continued a command whose bytes an earlier
+    /// step used, such as a list with one row per step.
     Used(usize),
-    /// It needs more bytes or an event, or the session has ended.
+    /// The step needs more bytes or an event, or the session has ended.
     Stuck,
-    /// The slice of work is spent in the middle of a command, whose bytes are used. The next step
-    /// continues it.
+    /// The slice of work is spent in the middle of a command. The command's bytes are used, and the
+    /// next step continues the command.
     Unfinished,
 }
 
@@ -38,8 +38,8 @@ impl Step {
     }
 }
 
-/// Repeats `step` on the rest of `bytes` until it is stuck, the replies are long, or a slice of
-/// work is spent.
+/// Repeats `step` on the unused part of `bytes` until a step is stuck, the replies have
+/// [`INPUT_REPLIES_BYTES`], or the slice of work is spent.
 pub fn take_steps(
     bytes: &[u8],
     turn: &mut Turn<'_>,
@@ -59,8 +59,8 @@ pub fn take_steps(
     Progress { used, more: true }
 }
 
-/// The end of a session's input. The session first handles all bytes before it, including those
-/// that the owner keeps while the session waits. Then the session ends.
+/// Notes the end of a session's input. The session ends when it has used all bytes of the input.
+/// The owner can still keep some of these bytes while the session waits.
 #[derive(Debug, Default)]
 pub struct InputEnd {
     has_come: bool,
@@ -69,8 +69,9 @@ pub struct InputEnd {
 }
 
 impl InputEnd {
-    /// Adjusts the result of [`Dialect::input`] after the end of input. If the session is reading,
-    /// the rest is an incomplete command that never completes, so it counts as used.
+    /// Adjusts the result of each call of [`Dialect::input`]. After the end of input, the unused
+    /// bytes of a session that does not wait are an incomplete command. More bytes will never come,
+    /// so these bytes count as used.
     pub fn note(&mut self, presented: usize, steps: Progress, is_reading: bool) -> Progress {
         let is_cut_short = self.has_come && is_reading && !steps.more;
         let used = if is_cut_short { presented } else { steps.used };
@@ -81,7 +82,7 @@ impl InputEnd {
     /// Must be called in [`Dialect::end_of_input`].
     pub fn come(&mut self, is_reading: bool) {
         self.has_come = true;
-        // As in `note`.
+        // These bytes are an incomplete command, as in `note`.
         self.has_leftover &= !is_reading;
     }
 
@@ -90,7 +91,8 @@ impl InputEnd {
         self.has_come
     }
 
-    /// Whether all input is handled, except what the session waits for.
+    /// Whether the input has ended and all its bytes are used. The session can still wait for an
+    /// event.
     pub fn is_drained(&self) -> bool {
         self.has_come && !self.has_leftover
     }
@@ -98,27 +100,31 @@ impl InputEnd {
 
 /// One connection's side of a protocol, without I/O.
 ///
-/// The owner (the server, a test, the simulator) reads bytes, takes a [`Turn`] of the broker, and
-/// passes both. Replies are appended to the connection's [`Outbox`]. They are sent when the log has
-/// released the positions they wait for.
+/// The owner is the server, a test or the simulator. It reads bytes, takes a [`Turn`] of the
+/// broker, and passes both to the dialect. The dialect appends replies to the connection's
+/// [`Outbox`]. The owner sends each reply when the log has released the reply's position.
 pub trait Dialect: Send {
     /// Executes the commands in `bytes`, and returns how many bytes it used. The owner keeps the
-    /// rest and passes it again, followed by new bytes. Bytes are left if a command is incomplete
-    /// (less than the dialect's longest line), if the session waits for an event (see
-    /// `wants_input`), or if there is [`Progress::more`] to do: replies are long, or a slice of
-    /// work is spent. In the last case the owner does not wait for new bytes: it sends some replies
-    /// or serves others, then passes the rest, which may be empty.
+    /// other bytes and passes them again, followed by new bytes. There are three reasons to leave
+    /// bytes:
+    ///
+    /// - A command is incomplete. It is shorter than the dialect's longest line.
+    /// - The session waits for an event: see `wants_input`.
+    /// - [`Progress::more`] is true: the replies are long, or the slice of work is spent. Then the
+    ///   owner does not wait for new bytes. It sends some replies or serves other sessions, and
+    ///   passes the kept bytes again, even if there are none.
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress;
 
-    /// Handles an event that this session waited for. Bytes left before can then be passed to
-    /// `input` again.
+    /// Handles an event that this session waited for. After this, the owner can pass the kept bytes
+    /// to `input` again.
     fn event(&mut self, event: Answer<Event>, turn: &mut Turn<'_>, outbox: &mut Outbox);
 
-    /// The client has closed its sending side (half-close). Called once, after all its bytes were
-    /// passed to `input`. Bytes left because the session waits are passed again after it.
+    /// Handles a half-close: the client has closed its sending side. Called once, after the owner
+    /// has passed all of the client's bytes to `input`. Bytes that the owner keeps because the
+    /// session waits are passed again later.
     fn end_of_input(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox);
 
-    /// Whether the owner should read from the socket: not while a command of this session waits.
+    /// Whether the owner should read from the socket. False while a command of this session waits.
     fn wants_input(&self) -> bool;
 
     /// Bytes of memory for an incomplete command or reply, besides the owner's buffers.
@@ -128,15 +134,17 @@ pub trait Dialect: Send {
     /// left with the owner do not count.
     fn is_mid_request(&self) -> bool;
 
-    /// Whether to close the connection once its outbox is sent.
+    /// Whether to close the connection when its outbox is sent.
     fn finished(&self) -> bool;
 
-    /// The server is stopping, and all events were delivered: answer a command if it waits for an
-    /// event that will never come. Only called while the session is not `finished`.
+    /// Replies to a command that waits for an event, if there is one. The server calls this when it
+    /// stops and has delivered all events, so the event will never come. Only called while the
+    /// session is not `finished`.
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let _ = (turn, outbox);
     }
 
-    /// The connection is gone: give back the jobs it holds. Called exactly once, at the end.
+    /// Ends the session and gives back its jobs, because the connection is closed. Called exactly
+    /// once, as the last call.
     fn close(&mut self, turn: &mut Turn<'_>);
 }

@@ -16,11 +16,10 @@
 //! # }
 //! ```
 //!
-//! Delays, deadlines and waits use a clock that cannot be set. It stands still while the machine
-//! sleeps.
+//! Delays, deadlines and waits use a clock that nobody can set. It stops while the machine sleeps.
 
-// The only place below the server that reads a clock and waits: it is the edge for programs without
-// a server.
+// Below the server, only this module reads a clock and waits. A program that embeds the broker has
+// no server that could do it.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
@@ -194,7 +193,7 @@ impl Mailbox for EventInbox {
 }
 
 impl SharedClock {
-    /// The wall clock at the start, continued by the monotonic clock.
+    /// A clock that begins at the wall clock's time, and then follows the monotonic clock.
     fn start() -> Self {
         let start_ms = wall().0;
         let begun = Instant::now();
@@ -212,7 +211,7 @@ fn check_name(name: &[u8]) -> Result<&[u8], Error> {
     if name.len() > QUEUE_NAME_BYTES_MAX { Err(Error::NameTooLong(name.len())) } else { Ok(name) }
 }
 
-/// The hash seed comes from the standard library, which takes it from system randomness.
+/// The setup of the engine. The standard library draws the hash seed from system randomness.
 fn setup() -> EngineSetup {
     EngineSetup { hash_seed: RandomState::new().hash_one(0), ..EngineSetup::default() }
 }
@@ -237,7 +236,7 @@ impl Store {
         Self::over(broker, clock).map_err(|error| BrokerError::Thread(error).into())
     }
 
-    /// A store that ends with the process.
+    /// Creates a store without a folder. Its jobs are only in memory, and end with the process.
     pub fn in_memory() -> Self {
         let clock = SharedClock::start();
         let broker = Broker::memory(setup(), (clock.0)());
@@ -266,8 +265,8 @@ impl Store {
         Queue::new(self, session, name)
     }
 
-    /// Sets the policies: how much queues hold, how long items live, which queues get copies. They
-    /// are kept with the jobs.
+    /// Sets the policies: how much queues hold, how long items live, which queues get copies. The
+    /// store keeps the policies with the jobs.
     ///
     /// # Panics
     ///
@@ -312,7 +311,7 @@ impl Store {
         names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
     }
 
-    /// Statistics of such a queue, if it exists.
+    /// Statistics of a queue that [`Store::item_queues`] lists, if it exists.
     pub fn item_stats(&self, queue: &str) -> Option<ItemStats> {
         self.turn().item_stats(queue.as_bytes())
     }
@@ -340,7 +339,7 @@ impl Store {
         Ok(self.wait_released(peeked)??)
     }
 
-    /// A clean stop. Dropping the store also stops it, but cannot report an error.
+    /// Stops the store cleanly. Dropping the store also stops it, but cannot report an error.
     pub fn close(mut self) -> Result<(), Failure> {
         self.stop()
     }
@@ -360,7 +359,8 @@ impl Store {
         turn
     }
 
-    /// Waits until the log has caught up, so that a temporary lack of room does not refuse the put.
+    /// Waits until the log has caught up. Otherwise the next put could be refused for a temporary
+    /// lack of room.
     fn wait_while_congested(&self) {
         let mut guard = self.inbox.lock();
         while self.broker.congested() && self.broker.failure().is_none() {
@@ -414,7 +414,7 @@ fn wall() -> Millis {
     Millis(since_epoch.map_or(0, |since| since.as_millis() as u64))
 }
 
-/// Takes a turn whenever something is due.
+/// Takes a turn whenever the engine has due work.
 fn run_timer(broker: &Broker, clock: &SharedClock, inbox: &EventInbox) {
     let mut guard = inbox.lock();
     while !guard.closing {

@@ -1,19 +1,20 @@
-//! Events of the broker for sessions, and how they reach the owning thread.
+//! Events of the broker for sessions, and the mailboxes through which the owner of a session gets
+//! them.
 
 use engine::{Body, Handout, JobId, Millis, News, SessionId};
 
 use crate::Answer;
 
-/// Events that a session did not request in the same turn. A session waits for at most one thing at
-/// a time. News of jobs and wake-ups come in addition.
+/// An event for a session, such as the outcome of a request that began to wait. A session waits for
+/// at most one outcome at a time. News of jobs and wake-ups can come in addition.
 ///
-/// The engine has its own events, which name places in its tables. The broker uses these places to
-/// find the position of the [`Answer`] for the event. A dialect does not need them.
+/// The engine has another type for its events, which also name slots of its tables. From a slot,
+/// the broker finds the position for the event's [`Answer`]. Dialects do not need these slots.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A job for a waiting take, or an item for a waiting read. If a read takes its item for good,
-    /// the session first only holds the item. Confirm the lease, and reply with the position of
-    /// that answer.
+    /// A job for a waiting take, or an item for a waiting read. If the read takes its item for
+    /// good, the session only holds the item until the dialect confirms the lease. The reply must
+    /// then wait for the position of the confirmation's answer.
     Granted(Handout),
     /// The wait for a job or an item is over.
     TimedOut,
@@ -21,15 +22,15 @@ pub enum Event {
     DeadlineSoon,
     /// There may be a job for a sleeping worker.
     WorkToDo,
-    /// News of a job that the session watches. The session learns the end of a durable job when
-    /// that end is durable, too.
+    /// News of a job that the session watches. If the job is durable, a reply about its end waits
+    /// until that end is durable, too.
     News {
         /// The job.
         id: JobId,
         /// What happened.
         news: News,
     },
-    /// A long kick is done, with the number of jobs.
+    /// A long kick is done. It made this number of jobs ready.
     Kicked(u64),
     /// The item for a waiting peek.
     Peeked(Body),
@@ -39,11 +40,12 @@ pub enum Event {
     Reloaded,
 }
 
-/// The mailbox for events of one owner's sessions (an I/O thread, a test).
+/// The mailbox for the events of one owner's sessions. The owner is an I/O thread, for example.
 ///
-/// Called while the broker is locked: store the event, wake the owner, return.
+/// The broker can call these functions while it is locked. So they should only store the event and
+/// wake the owner.
 pub trait Mailbox: Send + Sync {
-    /// An event for a session that was opened with this mailbox.
+    /// Delivers an event for a session that was opened with this mailbox.
     fn deliver(&self, session: SessionId, event: Answer<Event>);
 
     /// The log has released more positions, so waiting replies can be sent.
@@ -54,7 +56,7 @@ pub trait Mailbox: Send + Sync {
         self.released();
     }
 
-    /// The engine needs [`crate::Turn::advance`] at this moment, which is earlier than the last one
-    /// reported. Only the first mailbox gets this.
+    /// The owner must call [`crate::Turn::advance`] at this moment, which is earlier than the last
+    /// reported moment. Only the first mailbox gets alarms.
     fn alarm(&self, at: Millis);
 }

@@ -1,7 +1,7 @@
 //! Writes the engine's records to the log, and computes the positions that replies wait for. A
 //! *denial* is a negative reply, such as "not found".
 //!
-//! `locations` has the jobs' places in the log, `meta` the encoding of their facts.
+//! `locations` stores where each job is in the log. `meta` encodes the facts of jobs.
 
 pub(crate) mod locations;
 pub(crate) mod meta;
@@ -19,23 +19,24 @@ use crate::Position;
 use crate::ledger::locations::{Location, Locations};
 use crate::ledger::meta::OptionalFields;
 
-/// Limit of jobs in one entry. A put makes one job in each of its queues, so a put into more queues
-/// takes several entries. Only a crash of the process can keep some of them and lose the others.
+/// Limit of jobs in one entry. A put creates one job in each queue of its route. If the route has
+/// more queues than this, the put needs several entries. Only a crash of the process can keep some
+/// of these entries and lose the others.
 const PUT_MANY_MAX: usize = 4096;
 
-/// Writes the engine's records to the log, and knows the position that each reply waits for.
+/// Writes the engine's records to the log, and computes the position that each reply waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// `None` if everything is in memory, so that no reply waits.
+    /// `None` if all jobs are only in memory. Then no reply waits.
     pub(crate) log: Option<Arc<Log>>,
     pub(crate) locations: Locations,
-    /// Per queue: the end of the last entry about it or its jobs.
+    /// For each queue, by its number: the end of the last entry about the queue or its jobs.
     queues: Vec<Position>,
-    /// The latest position of any queue that was removed. A client can create a queue of the same
-    /// name again. That queue may be empty only because of an entry that is not durable yet. So its
-    /// denials wait for this position.
+    /// The latest position of all removed queues. Denials about every queue wait for it, because a
+    /// client can create a removed queue again. The entries that removed the old queue's jobs may
+    /// not be durable yet. So a reply that the new queue is empty must wait for them.
     gone: Position,
-    /// The end of the last entry that ended a job, for denials about missing jobs.
+    /// The end of the last entry that ended a job. Denials about missing jobs wait for it.
     ended: Position,
     /// The end of the last entry of the current request.
     pub(crate) last: Position,
@@ -43,10 +44,11 @@ pub(crate) struct Ledger {
     latest: Position,
     /// The end of the last entry about policies or the status.
     facts: Position,
-    /// The number of jobs that ended in the request that put them.
+    /// The number of jobs that ended in the request that put them. The log gets no entry for such a
+    /// job. `write_finish` counts the job down again.
     unwritten: usize,
-    /// Jobs that left a queue and ended in the same request. They stay here until their end is
-    /// written.
+    /// Jobs that left a queue and ended in the same request, with that queue and its sync policy. A
+    /// job stays here until the entry about its end is written.
     left: Vec<(JobSlot, QueueId, Option<QueueSync>)>,
     /// Facts that are not in the log yet, because it had no room.
     unwritten_facts: UnwrittenFacts,
@@ -64,9 +66,9 @@ struct UnwrittenFacts {
     status: bool,
 }
 
-/// Sync requests of queues whose policy differs from the log's. The ledger passes them to the log
-/// at the end of the turn. Earlier, the committer could take a group that has only the turn's first
-/// entries, and the others would wait for a second group.
+/// Sync requests for queues whose policy differs from the log's setting. The ledger passes them to
+/// the log at the end of the turn. If it passed them earlier, the committer could write a group
+/// with only the turn's first entries. The turn's other entries would then wait for a second group.
 #[derive(Debug, Default)]
 struct SyncRequests {
     durable: Cell<u64>,
@@ -98,7 +100,7 @@ impl Ledger {
     }
 
     /// The position for a reply that depends on the entry that ends at `at`. `asked` is the sync
-    /// policy of the queue that the reply is about.
+    /// policy of the queue that the reply is about; `None` means the log's setting.
     fn rests_on(&self, at: log::Position, asked: Option<QueueSync>) -> Position {
         let Some(log) = self.log.as_ref().filter(|_| at.0 > 0) else { return Position::NONE };
         let log_is_strict = log.sync() == Sync::Always;
@@ -106,7 +108,8 @@ impl Ledger {
         match asked {
             None if log_is_strict => Position::durable(at),
             Some(QueueSync::Always) => {
-                // Most replies depend on entries that are already durable: they need no wake-up.
+                // Most replies depend on entries that are already durable. They need no sync
+                // request.
                 if !log_is_strict && at > log.durable() {
                     durable.set(durable.get().max(at.0));
                 }
@@ -121,8 +124,8 @@ impl Ledger {
         }
     }
 
-    /// Notes an appended entry about a queue with this policy. The policy may need an earlier sync
-    /// than the log's setting.
+    /// Requests a sync for an entry that was just appended, if the queue's policy needs it earlier
+    /// than the log's setting. `asked` is that policy.
     fn want_sync(&self, now_ms: u64, asked: Option<QueueSync>) {
         let Some(QueueSync::Every(millis)) = asked else { return };
         let is_later = match self.log.as_ref().map(|log| log.sync()) {
@@ -137,7 +140,7 @@ impl Ledger {
         }
     }
 
-    /// Writes facts that had no room before, if there is room now.
+    /// Writes the facts for which the log had no room before, if it has room now.
     pub(crate) fn write_owed(&mut self, engine: &Engine) {
         let UnwrittenFacts { queues, policies, status } = &self.unwritten_facts;
         let owes = *policies || *status || !queues.is_empty();
@@ -146,7 +149,7 @@ impl Ledger {
         }
         let UnwrittenFacts { queues, policies, status } = take(&mut self.unwritten_facts);
         for queue in queues {
-            // The queue may be gone, and its number reused.
+            // The queue may have been removed, and another queue may have its number now.
             if engine.has_queue(queue) && engine.queue_facts(queue).kept {
                 self.write(Record::QueueFacts(queue), engine);
             }
@@ -161,12 +164,12 @@ impl Ledger {
 
     pub(crate) fn write(&mut self, record: Record, engine: &Engine) {
         let Some(log) = &self.log else { return };
-        // No reply waits for counters, so they do not wake the committer. A sync for them would
-        // delay the finish that often follows a take.
+        // No reply waits for counters, so they do not wake the committer. If they did, the sync
+        // would delay the finish that often follows a take.
         self.appended |= !matches!(record, Record::Count(..) | Record::QueueGone(_));
         match record {
             Record::Put(slot, id) if !is_live(engine, slot, id) => self.unwritten += 1,
-            // Changes before the job's end need no entry.
+            // The job ended later in the same request, so its earlier changes need no entry.
             Record::Update(slot, id) | Record::Moved(slot, id) | Record::Count(slot, id)
                 if !is_live(engine, slot, id) => {}
             Record::Rerouted(slot, id, from, asked) if !is_live(engine, slot, id) => {
@@ -180,7 +183,8 @@ impl Ledger {
             Record::Update(slot, _) | Record::Moved(slot, _) => self.write_update(slot, engine),
             Record::Rerouted(slot, _, from, asked) => {
                 self.write_update(slot, engine);
-                // Denials about its old queue depend on that queue's policy.
+                // Denials about the job's old queue wait for this entry, by the policy of that
+                // queue.
                 if let Some(location) = self.locations.get(slot) {
                     self.want_sync(engine.now().0, asked);
                     self.note(from, self.rests_on(location.after, asked));
@@ -188,13 +192,14 @@ impl Ledger {
             }
             Record::Count(slot, _) => self.write_count(slot, engine),
             Record::Finish(slot, queue, asked) => self.write_finish(slot, queue, asked, engine),
-            // Policies and the status apply anyway, and are written when there is room.
+            // Policies and the status are already in force. They are written when the log has room.
             Record::Policies if !log.admits_update() => self.unwritten_facts.policies = true,
             Record::Status if !log.admits_update() => self.unwritten_facts.status = true,
             // The queue was removed in the same request.
             Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
-            // A put or a registration writes the fact that a queue is kept, and must not fail
-            // because of it. A request that sets limits was already refused if there is no room.
+            // A put or a registration can write this fact, because it makes the queue kept. It must
+            // not fail for that, so the fact is written later. A request that sets limits was
+            // already refused if the log has no room.
             Record::QueueFacts(queue) if !log.admits_update() => {
                 self.unwritten_facts.queues.insert(queue);
             }
@@ -272,8 +277,9 @@ impl Ledger {
         self.note_left(slot, end, engine);
     }
 
-    /// Notes the end of a job. Denials about queues that the job left in this request depend on its
-    /// end, because the log has no other entry about that.
+    /// Notes the position `end` for each queue that the ended job left in this request. Denials
+    /// about these queues wait for the entry of the job's end. The log has no other entry that
+    /// removes the job from these queues.
     fn note_left(&mut self, slot: JobSlot, end: log::Position, engine: &Engine) {
         if self.left.is_empty() {
             return;
@@ -290,8 +296,8 @@ impl Ledger {
         }
     }
 
-    /// Writes how far the wall clock is ahead of the log's time, and returns whether there was
-    /// room. No reply waits for it.
+    /// Writes how far the wall clock is ahead of the log's time. Returns whether the log had room.
+    /// No reply waits for this entry.
     pub(crate) fn write_clock(&mut self, offset_ms: i64, engine: &Engine) -> bool {
         let Some(log) = &self.log else { return true };
         if !log.admits_update() {
@@ -337,14 +343,14 @@ impl Ledger {
         }
     }
 
-    /// Panics if the numbers of logged jobs and locations cannot match, or if something of a
-    /// request is left over. Called at the end of each turn; costs almost nothing.
+    /// Panics if the number of locations cannot be the number of logged jobs, or if `unwritten` or
+    /// `left` is not empty. Called at the end of each turn, because it costs almost nothing.
     pub(crate) fn check_counts(&self, engine: &Engine) {
         if self.log.is_none() {
             return;
         }
         let Totals { ready, leased, delayed, buried, unlogged, .. } = engine.totals();
-        // The number of buried jobs in the log is unknown.
+        // The engine does not count how many of the buried jobs are in the log.
         let logged_max = ready + leased + delayed + buried - unlogged;
         let logged = logged_max.saturating_sub(buried)..=logged_max;
         let locations = self.locations.count();
@@ -352,7 +358,8 @@ impl Ledger {
         assert!(self.unwritten == 0 && self.left.is_empty(), "what a request writes is written");
     }
 
-    /// The same check, plus that exactly the logged jobs have a location.
+    /// Like `check_counts`. Also panics if a logged job has no location, or a location has no
+    /// logged job.
     pub(crate) fn check_invariants(&self, engine: &Engine) {
         if self.log.is_none() {
             return;
@@ -364,7 +371,7 @@ impl Ledger {
         assert_eq!(self.locations.slots().count() as u64, self.locations.count());
     }
 
-    /// Notes the end of the last entry about a queue that exists.
+    /// Notes that the last entry about an existing queue ends at `after`.
     fn note_queue(&mut self, queue: QueueId, after: log::Position, engine: &Engine) {
         let asked = engine.queue_sync(queue);
         self.want_sync(engine.now().0, asked);
@@ -402,7 +409,7 @@ impl Ledger {
         self.gone.max(self.ended)
     }
 
-    /// The position for an answer that can depend on anything.
+    /// The position for an answer that can depend on any entry so far.
     pub(crate) fn after_all(&self) -> Position {
         self.latest.max(self.last)
     }
@@ -415,8 +422,9 @@ impl Ledger {
     /// The position for a denial about this queue.
     pub(crate) fn after_queue(&self, queue: QueueId) -> Position {
         let last = self.queues.get(queue.0 as usize).copied().unwrap_or_default();
-        // A re-created queue may have another number, so every denial waits for `gone`. This costs
-        // at most the wait for the group being written.
+        // If a client creates a removed queue again, the new queue may get another number. So
+        // denials about every queue wait for `gone`. This costs at most the time to write the
+        // current group.
         last.max(self.gone)
     }
 
@@ -426,7 +434,8 @@ impl Ledger {
     }
 }
 
-/// Whether a record's job still exists: it may have ended in the same request, and its slot reused.
+/// Whether the job of a record still exists. It may have ended in the same request, and another job
+/// may have its slot now.
 fn is_live(engine: &Engine, slot: JobSlot, id: JobId) -> bool {
     engine.id_at(slot) == Some(id)
 }

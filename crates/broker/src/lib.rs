@@ -1,13 +1,13 @@
-//! The durable queue: engine and log joined, as a library.
+//! The durable queue as a library. It joins the engine and the log.
 //!
-//! All users share a [`Broker`]. A [`Turn`] locks it for one batch of requests, which sessions make
-//! through their [`Caller`]. The engine's records go into the log's open batch, and a committer
-//! thread writes and syncs batch after batch. Each [`Answer`] comes with the log [`Position`] that
-//! it depends on, and must not be sent before [`Broker::released`] has reached it. An [`Outbox`]
-//! ensures that for the replies of a connection.
+//! All users share one [`Broker`]. A [`Turn`] locks the broker for one batch of requests. Sessions
+//! make their requests through a [`Caller`]. The broker writes the engine's records into the log's
+//! open batch. A committer thread writes and syncs one batch after another. Each [`Answer`] depends
+//! on a log [`Position`], and must not be sent before [`Broker::released`] has reached that
+//! position. An [`Outbox`] keeps the replies of a connection until then.
 //!
-//! Below this crate, `engine` and `log` do not know each other. Above it, a [`Dialect`] turns the
-//! bytes of a protocol into requests, without I/O.
+//! This crate depends on `engine` and `log`, which do not depend on each other. Dialects depend on
+//! this crate. A [`Dialect`] turns the bytes of a protocol into requests, without I/O.
 
 mod admission;
 mod answer;

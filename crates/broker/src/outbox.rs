@@ -1,5 +1,5 @@
-//! The unsent replies of a connection, in order. Each waits until the log has released the position
-//! it depends on.
+//! The unsent replies of a connection, in order. Each reply waits until the log has released the
+//! reply's position.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use engine::Body;
 
 use crate::Position;
 
-/// Bodies from this size on are sent without copying.
+/// The outbox shares bodies of at least this size with the job, and copies smaller ones.
 const SHARED_BODY_BYTES_MIN: usize = 16 * 1024;
 
 /// A larger buffer is freed as soon as it is empty.
@@ -15,9 +15,9 @@ const KEPT_BUFFER_BYTES_MAX: usize = 16 * 1024;
 
 /// Replies of one connection, in order.
 ///
-/// A dialect appends; the owner of the socket sends from the front. Because order is kept, a reply
-/// without a position still waits for those before it. So a list of growing (start, position) pairs
-/// is enough.
+/// A dialect appends replies, and the owner of the socket sends from the front. Replies keep their
+/// order, so a reply without a position still waits for all replies before it. So the outbox needs
+/// only a list of starts and positions, and both grow along the list.
 #[derive(Debug, Default)]
 pub struct Outbox {
     chunks: VecDeque<Chunk>,
@@ -111,8 +111,8 @@ impl Outbox {
         }
     }
 
-    /// The next bytes to send, in one piece; empty if none can be sent. The caller then passes the
-    /// number of sent bytes to `advance`.
+    /// The next bytes that can be sent, in one piece; empty if none can be sent now. The caller
+    /// sends them, and passes the number of sent bytes to `advance`.
     pub fn sendable(&mut self, released: Position) -> &[u8] {
         self.drop_reached(released);
         let free = match self.holds.front() {
@@ -136,8 +136,8 @@ impl Outbox {
                     && self.sent >= KEPT_BUFFER_BYTES_MAX
                     && self.sent >= chunk_len / 2
                 {
-                    // Otherwise the buffer could grow forever, if a client always sends requests
-                    // ahead.
+                    // If a client always sends requests ahead, the buffer never becomes empty.
+                    // Without this, it would grow forever.
                     bytes.drain(..self.sent);
                     self.sent = 0;
                 }

@@ -1,10 +1,10 @@
 //! Positions that replies wait for.
 
-/// How far the log must be before a reply can be sent. Also how far the log is now.
+/// How far the log must be written before a reply can be sent. Also how far it is written now.
 ///
-/// A reply depends on entries of the log. Entries of one queue must be on stable storage, those of
-/// another only in the kernel, according to the queues' policies and the log's setting. A reply can
-/// depend on both.
+/// A reply depends on entries of the log. The policy of a queue, or the log's setting, says where
+/// its entries must be before the reply: on stable storage, or only in the kernel. A reply can
+/// depend on entries of both kinds.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Position {
     /// Everything up to here must be in the kernel.
@@ -24,19 +24,20 @@ impl Position {
         Self { written: at.0, durable: 0 }
     }
 
-    /// The same on stable storage.
+    /// The entry that ends here, and all before it, must be on stable storage.
     pub(crate) fn durable(at: log::Position) -> Self {
         Self { written: at.0, durable: at.0 }
     }
 
-    /// How far the log has come.
+    /// How far the log is written now.
     pub(crate) fn released(log: &log::Log) -> Self {
-        // The order matters: everything durable is also written.
+        // `durable` is read first, so that it cannot exceed `written`: everything durable is
+        // written.
         let durable = log.durable().0;
         Self { written: log.written().0.max(durable), durable }
     }
 
-    /// The position that needs both this and the other one.
+    /// The position that is reached when both positions are reached.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self { written: self.written.max(other.written), durable: self.durable.max(other.durable) }
@@ -47,8 +48,8 @@ impl Position {
         self.written <= released.written && self.durable <= released.durable
     }
 
-    /// The part of this position that a log at `released` has not reached. If it has reached
-    /// neither part, returns the durable one.
+    /// The part of this position that a log at `released` has not reached. If both parts are
+    /// missing, returns the durable one.
     pub fn missing(self, released: Self) -> Option<Missing> {
         if self.durable > released.durable {
             Some(Missing::Durable(self.durable))
@@ -67,7 +68,7 @@ impl Position {
         }
     }
 
-    /// The segment of the log that was written last.
+    /// The number of the segment that the log wrote last.
     pub fn written_segment(self) -> u32 {
         (self.written >> 32) as u32
     }

@@ -1,4 +1,4 @@
-//! The thread that bounds the log's size by copying live entries out of the oldest files.
+//! The reclaim thread. It bounds the log's size: it copies live entries out of the oldest segment.
 
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
@@ -17,17 +17,19 @@ pub(crate) struct Reclaimer {
 /// The result of one step.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Step {
-    /// There is nothing to do now, or it failed.
+    /// There is nothing to do now, or the step failed.
     Idle,
-    /// A slice was copied. Others get the lock, and the processor, for the same time.
+    /// A slice was copied. The thread now sleeps as long as the step took, so that other threads
+    /// get the lock and the processor.
     Copied,
-    /// A slice was copied on a full disk. Clients wait for the space that this frees.
+    /// A slice was copied, and the log lacks space. The thread does not sleep, because clients wait
+    /// for the space that reclaim frees.
     CopiedInHaste,
 }
 
 impl Reclaimer {
     /// Starts the thread. It calls `step` until there is nothing to do, and again after a pause. It
-    /// ends if `step` returns `None`. Each step takes the lock for one slice only.
+    /// ends if `step` returns `None`. Each step takes the broker's lock for one slice only.
     pub(crate) fn spawn(
         mut step: impl FnMut() -> Option<Step> + Send + 'static,
     ) -> std::io::Result<Self> {

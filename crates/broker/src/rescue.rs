@@ -1,5 +1,5 @@
-//! Writes the live jobs of an unreadable segment again from memory. While the server runs, a bad
-//! sector under old jobs loses no job, and the log does not grow for ever.
+//! Writes the live jobs of an unreadable segment again from memory. So a bad sector loses no job
+//! while the server runs. It also cannot stop reclaim, so the log does not grow forever.
 
 use log::{Log, ReclaimError};
 
@@ -9,7 +9,7 @@ use crate::core::{Core, Mover, Rescue};
 const STEP_BYTES_MAX: usize = 1 << 20;
 
 impl Core {
-    /// Writes some jobs of this segment again. Returns false if there is no room now.
+    /// Writes some jobs of this segment again. Returns false if the log has no room now.
     pub(crate) fn rescue_step(&mut self, log: &Log, segment: u32) -> Result<bool, ReclaimError> {
         if self.rescue.segment != segment {
             self.rescue = Rescue { segment, page: 0 };
@@ -33,7 +33,8 @@ impl Core {
             }
             written += body.len();
             if written > STEP_BYTES_MAX {
-                // The next step finds the rest of the page again.
+                // The next step reads this page again, and finds only the jobs that are still in
+                // the segment.
                 return Ok(true);
             }
         }

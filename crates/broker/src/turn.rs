@@ -1,8 +1,7 @@
-//! One turn of the broker: engine and log under their lock, at one moment, for one batch of
-//! requests.
+//! One turn of the broker: the locked broker, at one moment, for one batch of requests.
 //!
-//! This file has sessions and their events. The rest of a turn is in `turn/`, by group; the
-//! requests of a session are in `caller/`.
+//! This file has the requests about sessions and their events. Each file in `turn/` has another
+//! group of a turn's requests. `caller/` has the requests of a single session.
 
 mod listings;
 mod policies;
@@ -21,10 +20,11 @@ use crate::{Answer, Caller, Event};
 pub use listings::SubmittedJob;
 pub use statistics::LogStats;
 
-/// The locked broker. Take one per batch of requests; never hold it across an `await` or a system
-/// call. Dropping it passes the batch to the committer, and events to their mailboxes.
+/// The locked broker. Take one turn per batch of requests, and never hold it across an `await` or a
+/// system call. Dropping the turn passes its entries to the committer, and its events to their
+/// mailboxes.
 ///
-/// The requests of a session are in its [`Caller`]. The turn itself has all requests that need no
+/// A [`Caller`] has the requests of one session. The turn itself has all requests that need no
 /// session:
 ///
 /// - Sessions and their events: `caller`, `open_session`, `open_worker_session`,
@@ -46,18 +46,19 @@ pub struct Turn<'a> {
 
 /// # Sessions and their events
 impl Turn<'_> {
-    /// The requests of a session. It must be open and must not wait.
+    /// The requests of a session. The session must be open, and must not wait.
     pub fn caller(&mut self, session: SessionId) -> Caller<'_> {
         Caller { shared: self.shared, core: &mut self.core, session }
     }
 
-    /// Opens a session whose events go to this mailbox (its number from
-    /// [`crate::Broker::add_mailbox`]). It uses and watches the queue `default`.
+    /// Opens a session. The broker delivers its events to this mailbox, a number from
+    /// [`crate::Broker::add_mailbox`]. The session uses and watches the queue `default`.
     pub fn open_session(&mut self, mailbox: usize) -> SessionId {
         self.core.engine.open_session(mailbox as u32, ReturnOrder::KeepPlace)
     }
 
-    /// Opens a worker session. If it loses a job, the job goes behind all others of its priority.
+    /// Opens a session of a worker. If the session loses a job, the job is queued behind all other
+    /// jobs of its priority.
     pub fn open_worker_session(&mut self, mailbox: usize) -> SessionId {
         self.core.engine.open_session(mailbox as u32, ReturnOrder::ToTail)
     }
@@ -74,8 +75,8 @@ impl Turn<'_> {
         core.apply_effects();
     }
 
-    /// Takes the events of this turn for one mailbox. So the mailbox's owner, if it holds the turn,
-    /// gets them directly. The mailbox may have older events.
+    /// Takes this turn's events for one mailbox. If the mailbox's owner holds the turn, it gets
+    /// these events directly. The mailbox may still have older events.
     pub fn take_events(
         &mut self,
         mailbox: usize,
@@ -85,20 +86,21 @@ impl Turn<'_> {
         into.extend(own.map(|(_, session, event)| (session, event)));
     }
 
-    /// Notifies a session that its reload is done; the event leaves with this turn. Does nothing if
-    /// the session is gone.
+    /// Notifies a session that its reload is done. The event is delivered at the end of this turn.
+    /// Does nothing if the session is closed.
     pub fn tell_reloaded(&mut self, session: SessionId, reloaded: Answer<()>) {
         if let Some(mailbox) = self.core.engine.mailbox(session) {
             self.core.outgoing.push((mailbox, session, reloaded.map(|()| Event::Reloaded)));
         }
     }
 
-    /// Uses up a job id without a job.
+    /// Skips one job id: no job will have it.
     pub fn skip_job_id(&mut self) {
         self.core.engine.skip_id();
     }
 
-    /// Walks everything, and panics if the parts disagree; for tests and the simulator.
+    /// Checks the whole engine and ledger, and panics if they disagree. For tests and the
+    /// simulator.
     pub fn check_invariants(&self) {
         self.core.check_invariants();
     }
@@ -106,7 +108,7 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // After a panic, nothing may be reported that depends on a half-done request.
+        // A panic can leave a request half done. Then the turn must not pass on entries and events.
         if !std::thread::panicking() {
             self.shared.end_turn(&mut self.core);
         }

@@ -1,16 +1,19 @@
-//! The wall clock at a start. The engine's time never goes back, and steps of the wall clock do not
-//! move it. The engine knows how far the wall clock is ahead, and the log stores it.
-//! `docs/log-format.md` has the rule for a start, under Time.
+//! Computes the engine's first moment at a start, from the wall clock and the log. The engine's
+//! time never decreases, and does not change when somebody sets the wall clock. The engine and the
+//! log store how far the wall clock is ahead of the engine's time. The section Time of
+//! `docs/log-format.md` has the rule for a start.
 
 use engine::Millis;
 
-/// The longest believable stop by the wall clock: a year.
+/// The longest stop that the broker believes: a year. If the wall clock shows a longer stop, the
+/// clock is or was wrong.
 pub const STOP_MS_MAX: i64 = 366 * 24 * 3_600_000;
 
-/// The offset is logged after a change of this much. Two clocks always drift a little.
+/// The offset is logged only if it has changed by this much, because two clocks always drift a
+/// little.
 const CHANGE_MS: u64 = 1000;
 
-/// How the engine's time continues at a start.
+/// The engine's time at a start.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Start {
     /// How far the wall clock is ahead of `now`.
@@ -24,8 +27,8 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// `last` is the log's last time; 0 for a new log. `offset` is the logged offset. A wall clock
-    /// of 0 is unknown: time continues where the log ends.
+    /// `last` is the last time in the log, or 0 for a new log. `offset` is the logged offset. If
+    /// `wall` is 0, the wall clock is unknown, and time continues from `last`.
     pub(crate) fn new(wall: Millis, last: Millis, offset: Option<&[u8]>) -> Self {
         let logged_ms =
             offset.and_then(|bytes| bytes.try_into().ok()).map_or(0, i64::from_le_bytes);
@@ -42,7 +45,7 @@ impl Start {
     }
 }
 
-/// Whether the change of the offset must be logged.
+/// Whether the offset has changed so much that it must be logged.
 pub(crate) fn is_news(ahead_ms: i64, logged_ms: i64) -> bool {
     ahead_ms.abs_diff(logged_ms) >= CHANGE_MS
 }

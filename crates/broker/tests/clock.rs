@@ -1,5 +1,6 @@
-//! Tests a wall clock that was set while the queue was closed, or that is wrong at a start. Time
-//! must not stand still or jump, and a time of the wall clock must mean what that clock shows.
+//! Tests a wall clock that somebody set while the store was closed, or that is wrong at a start.
+//! The store's time must neither stop nor jump. A job that is due at a wall-clock time must be
+//! ready when the wall clock shows that time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,12 +15,12 @@ use lineshaft_broker::{
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// The wall clock when it is right, in 2026, and when it is wrong, in 2106 and in 1970.
+/// The right time of the wall clock, in 2026, and two wrong times, in 2106 and in 1970.
 const WALL: Millis = Millis(1_780_000_000_000);
 const FUTURE: Millis = Millis(4_300_000_000_000);
 const PAST: Millis = Millis(60_000);
 
-/// The time limit for an awaited event, which comes within milliseconds if the test passes.
+/// The time limit for an event. If the test passes, the event comes within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Creates a log in this folder whose last time is an hour from now.
@@ -56,7 +57,8 @@ fn a_wait_ends_in_time_although_the_clock_was_set_back() {
         let wait = Duration::from_millis(20);
         let begun = Instant::now();
         let nothing = store.session().take(&["q"], Wait::For(wait)).expect("no failure");
-        // The store's clock counts whole milliseconds, and the first one can be nearly over.
+        // The store's clock counts whole milliseconds. The first millisecond can be nearly over
+        // when the wait begins, so the wait can be up to 1 ms shorter.
         let waited = begun.elapsed() + Duration::from_millis(1);
         assert!(nothing.is_none() && waited >= wait, "{waited:?}");
     });
@@ -114,7 +116,7 @@ fn a_sync_that_a_policy_asks_for_is_not_late_although_the_clock_was_set_back() {
     broker.close(now).expect("the disk works");
 }
 
-/// A server that is started repeatedly, each time with the current wall clock.
+/// A server that the test starts repeatedly, each time with the current wall clock.
 struct Server {
     disk: log::FaultDisk,
     broker: Option<Broker>,
@@ -145,8 +147,8 @@ impl Server {
         self.broker.as_ref().expect("it was started")
     }
 
-    /// The time without a running server, in seconds. The log's last mark is written a little later
-    /// than the last entry.
+    /// How long no server ran, in whole seconds. The value is rounded, because the log writes its
+    /// last mark a little later than the last entry.
     fn stopped_s(&self) -> i64 {
         (self.broker().stopped_ms() + 500) / 1000
     }
@@ -214,7 +216,7 @@ impl Server {
         while self.broker().reclaim_step(self.now).expect("the log is whole") {}
     }
 
-    /// Takes an item and gives it back, so that the log gets it again.
+    /// Takes an item and gives it back, so that the log gets another entry about it.
     fn look_at_item(&self) {
         let mut turn = self.broker().turn(self.now);
         let session = turn.open_reader_session(0);
@@ -269,7 +271,7 @@ fn a_start_under_a_wrong_clock_moves_no_delay_and_the_next_one_is_right_again() 
         assert!(!(0..STOP_MS_MAX).contains(&stopped_ms), "this needs a warning");
         server.pass(0);
         assert_eq!((server.state(id), server.items(b"aging")), (Some(State::Delayed), 1));
-        // Wall-clock times refer to the clock that the server has.
+        // A wall-clock time refers to the server's wall clock, even if that clock is wrong.
         let soon = server.put_at(Millis(wrong.0 + 10_000));
         server.pass(9_999);
         assert_eq!(server.state(soon), Some(State::Delayed));
@@ -303,7 +305,7 @@ fn a_log_that_was_begun_under_a_wrong_clock_is_right_from_the_next_start_on() {
         let id = server.put(3 * 3600);
         server.start(WALL);
         assert_eq!(server.state(id), Some(State::Delayed));
-        // The server knows again how long none was running.
+        // With the right clock, the server computes correctly again how long no server ran.
         server.start(Millis(WALL.0 + HOUR_MS));
         assert_eq!(server.stopped_s(), 3600);
         assert_eq!(server.state(id), Some(State::Delayed));
@@ -333,7 +335,7 @@ fn a_repaired_log_has_the_time_of_the_old_one() {
     }
 }
 
-/// The wall clock is set by an hour, forward or back, while the server runs.
+/// Changes of the wall clock while the server runs: an hour forward, and an hour back.
 fn steps() -> [i64; 2] {
     [HOUR_MS as i64, -(HOUR_MS as i64)]
 }
@@ -357,13 +359,13 @@ fn a_step_of_the_wall_clock_moves_its_times_and_nothing_else() {
         };
         let (ready, still) = (Some(State::Ready), Some(State::Delayed));
         let held = Some(State::Leased);
-        // Times of the wall clock …
+        // Jobs and items that are due at a time of the wall clock.
         let by_wall = |is_over| if is_over { (ready, 0) } else { (still, 1) };
-        // … and times that elapse.
+        // Jobs and items that are due after a time span.
         let by_time = |is_over| if is_over { (ready, ready, 0) } else { (still, held, 1) };
         let mut passed_ms = 0;
         for at_ms in [left_ms.min(2 * HOUR_MS), left_ms.max(2 * HOUR_MS)] {
-            // An item lives to the end of its last millisecond.
+            // An item expires after the end of its last millisecond.
             for at_ms in [at_ms - 1, at_ms + 1] {
                 server.pass(at_ms - passed_ms);
                 passed_ms = at_ms;
@@ -400,7 +402,8 @@ fn after_a_restart_times_of_the_wall_clock_mean_what_it_shows_then() {
             server.pass(2);
             assert_eq!((server.state(given), server.items(b"items")), (Some(State::Ready), 0));
             if is_set_while_it_runs {
-                // Each start took a second, less the delay of the log's last mark.
+                // The server was stopped for a second before each start, minus the delay of the
+                // log's last mark.
                 let is_over = left_ms + 4000 > 2 * HOUR_MS;
                 let state = if is_over { State::Ready } else { State::Delayed };
                 assert_eq!(server.state(delayed), Some(state));
@@ -441,7 +444,7 @@ fn a_wall_clock_that_is_set_is_written_once_and_costs_memory_for_its_jobs_only()
     let before = written(&server);
     for second in 0..100 {
         server.pass(1000);
-        // The server reads the clocks a little late.
+        // The server reads the wall clock up to 2 ms after the engine's clock.
         server.set_wall(Millis(WALL.0 + (second + 1) * 1000 + second % 3));
     }
     assert_eq!(written(&server), before);

@@ -108,7 +108,7 @@ fn readers_and_lookers_wait_for_an_item_and_no_longer_than_they_said() {
     let begun = Instant::now();
     assert!(store.queue("q").peek(short).expect("no failure").is_none());
     assert!(store.queue("q").open(short).expect("no failure").is_none());
-    // The clock counts whole milliseconds, so each wait can end up to one early.
+    // The clock counts whole milliseconds, so each wait can end up to 1 ms early.
     assert!(begun.elapsed() >= Duration::from_millis(38), "{:?}", begun.elapsed());
     std::thread::scope(|scope| {
         let waiters_are = |count| {

@@ -1,4 +1,4 @@
-//! A store in a folder, closed and opened again.
+//! Tests a store in a folder that is closed and opened again.
 
 use std::path::Path;
 use std::process::Command;
@@ -50,7 +50,7 @@ fn jobs_are_there_when_the_store_is_opened_again() {
 
 /// The output of an example that creates its store below this folder.
 fn run_example(name: &str, temporary: &Path) -> String {
-    // Cargo builds examples together with the tests, in a folder beside theirs.
+    // Cargo builds the examples together with the tests, in a sibling of the tests' folder.
     let tests = std::env::current_exe().expect("the test has a path");
     let built = tests.ancestors().nth(2).expect("it lies in a folder of the target");
     let example = built.join("examples").join(name);

@@ -1,5 +1,5 @@
-//! Tests that items, policies and the status survive crashes. The log writes only when a test tells
-//! it to.
+//! Tests that items, policies and the status survive crashes. The log writes only when a test calls
+//! `commit_step`.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn new_disk() -> log::FaultDisk {
     log::FaultDisk::new(1, 64 << 20)
 }
 
-/// Loses power, with or without a sync before.
+/// Simulates a power failure, with or without a sync just before it, and opens the log again.
 fn crash(disk: &log::FaultDisk, broker: Broker, synced: bool, now: Millis) -> Broker {
     if synced {
         broker.commit_step(now).expect("the disk works");
@@ -157,8 +157,8 @@ fn every_crash_leaves_a_put_to_all_children_or_to_none() {
     assert!(partial > 0, "some crashes happen in between");
 }
 
-/// Puts ten items into a parent with two children, each in a group of its own, until the disk
-/// fails.
+/// Puts ten items into a parent with two children until the disk fails. Each item is in its own
+/// group.
 fn feed_children(disk: &log::FaultDisk) {
     let options = Options::without_threads(Arc::new(disk.clone()), log::Settings::default());
     let Ok((broker, _)) = Broker::open(options, NOW) else { return };
@@ -352,7 +352,7 @@ fn a_reply_that_need_only_be_written_does_not_wait_for_the_sync() {
     broker.commit_step(NOW).expect("the disk works");
     let weak = add(&mut broker.turn(NOW), "weak", "2");
     let strict = add(&mut broker.turn(NOW), "strict", "3");
-    // The next call writes, the one after it would sync.
+    // The next call of the disk writes. The call after it would sync, and fails.
     disk.fail_at(disk.calls() + 2);
     broker.commit_step(NOW).expect_err("the sync fails");
     assert!(weak.is_reached(broker.released()) && !strict.is_reached(broker.released()));
@@ -403,7 +403,7 @@ fn a_queue_is_empty_when_the_end_of_what_left_it_is_durable() {
         try_add(&mut broker.turn(NOW), queue, "x", expires).value.expect("there is room");
     }
     broker.commit_step(NOW).expect("the disk works");
-    // The item that arrives last drops the other one.
+    // Two items move to a queue for one item. The item that arrives last drops the other item.
     while broker.turn(later).advance() {}
     let mut turn = broker.turn(later);
     let session = turn.open_reader_session(0);

@@ -1,4 +1,4 @@
-//! Tests which position each reply waits for. The log writes only when a test tells it to.
+//! Tests which position each reply waits for. The log writes only when a test calls `commit_step`.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn a_denial_waits_for_the_end_of_a_queue_that_came_again() {
     let denied = turn.caller(session).pause(b"q", 9);
     denied.value.expect_err("nothing is there");
     assert!(finished.is_reached(denied.after), "a crash could bring the job back");
-    // Another queue takes its place in the tables.
+    // Another queue takes the removed queue's place in the tables.
     turn.caller(session).watch(b"other");
     turn.caller(session).use_queue(b"q");
     let kicked = turn.caller(session).kick(9);

@@ -1,5 +1,5 @@
-//! Random requests of all dialects over a log, then a crash. All durable jobs must exist again, in
-//! order.
+//! Makes random requests of all dialects on a broker with a log, and then crashes it. After
+//! recovery, all durable jobs must exist again, in order.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use lineshaft_broker::{
 };
 use proptest::prelude::*;
 
-/// The jobs of the last queue can be in memory only.
+/// The jobs of the last queue are only in memory if a rule says so.
 const QUEUES: [&str; 8] = ["default", "p", "p+a", "p+b", "old", "alias", "copy", "m"];
 const KEPT_QUEUES: usize = 7;
 
@@ -38,8 +38,8 @@ fn rules(number: u64) -> Rules {
             ["p*", "old", "copy"],
             [Setting::JobsMax(Some(1 + number % 3)), Setting::WhenFull(full)],
         ),
-        // The rule leaves out "m": after a crash, its jobs in memory are gone, so another job is
-        // the head and can expire.
+        // No rule for "m" lets jobs expire. A crash loses the queue's jobs in memory. Then another
+        // job is the head, and could expire.
         Rule::new(
             ["p", "default"],
             [Setting::AgeMax(Some(number)), Setting::ExpireTo(Some(name("old")))],
@@ -189,7 +189,8 @@ fn contents(broker: &Broker, now: Millis) -> Vec<(Vec<Vec<u8>>, u64, u64)> {
     while broker.turn(now).advance() {}
     let mut turn: Turn<'_> = broker.turn(now);
     turn.check_invariants();
-    // An alias hides the items of the queue with its name. Limits do not matter here.
+    // A queue with the name of an alias cannot be read, so this removes the aliases. It also
+    // removes the limits, which do not matter here.
     let _ = turn.set_policies(Rules::default());
     let session = turn.open_reader_session(0);
     let contents = QUEUES[..KEPT_QUEUES].iter().map(|queue| {

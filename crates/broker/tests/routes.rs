@@ -1,5 +1,5 @@
-//! Tests the effect of moves and copies on the log: they reserve room first, and replies wait for
-//! their entries.
+//! Tests moves and copies of jobs. Requests that cause them are refused if the log has no room.
+//! Replies wait for the entries of moves and copies.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn work(broker: &Broker, now: Millis) {
     }
 }
 
-/// Puts until the log has no room.
+/// Puts jobs until the log has no room.
 fn fill(broker: &Broker) {
     let session = broker.turn(NOW).open_session(0);
     let mut refused = 0;
@@ -104,7 +104,7 @@ fn copies_of_foreground_jobs_need_room() {
         let mut turn = broker.turn(NOW);
         let refused = turn.caller(session).submit(b"f", submit.clone()).value.err();
         assert_eq!(refused, Some(PutRefusal::LogFull));
-        // A queue without targets is in memory only.
+        // This foreground job has no copies in other queues, so it is only in memory.
         let id = turn.caller(session).submit(b"g", submit.clone()).value.expect("it takes no room");
         turn.caller(session)
             .take_registered(GrabOrder::NewestFirst)

@@ -1,4 +1,4 @@
-//! Tests a full disk. The log writes only when a test tells it to.
+//! Tests a full disk. The log writes only when a test calls `commit_step`.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn work_without_reclaim(broker: &Broker) {
     broker.prepare_step().expect("a full disk is no failure");
 }
 
-/// Puts delayed jobs until there is no room. Returns their number.
+/// Puts delayed jobs until the log has no room. Returns the number of these jobs.
 fn fill(broker: &Broker, session: SessionId) -> u64 {
     let job = NewJob { delay_s: 1000, ..NewJob::default() };
     let (mut puts, mut refusals) = (0, 0);
@@ -136,7 +136,7 @@ fn jobs_expire_while_the_disk_is_full_and_the_log_does_not_fail() {
         turn.item_stats(b"old").map(|stats| stats.items)
     };
     assert_eq!(moved(&broker), Some(adds));
-    // Jobs for which the log had no room expire again.
+    // The log had no room for some of the moves. After a restart, these jobs expire again.
     broker.close(later).expect("the disk works");
     drop(broker);
     disk.restart();
@@ -174,7 +174,7 @@ fn puts_in_memory_only_work_when_the_log_is_full() {
     let mut turn = broker.turn(NOW);
     let memory = Setting::Sync(Some(QueueSync::Memory));
     let _ = turn.set_policies(Rules(vec![Rule::new(["m*"], [memory])]));
-    // It is unknown whether a queue that does not exist yet feeds others.
+    // Creates the queue, because the broker cannot rule out that a missing queue has children.
     let _ = turn.caller(session).create_queue(b"f");
     let body = || vec![b'x'; 60_000].into();
     turn.caller(session).use_queue(b"m");
@@ -271,7 +271,7 @@ fn policies_and_a_status_for_which_there_was_no_room_are_written_later() {
     let broker = open();
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
-    // No segment becomes ready within a turn.
+    // Within one turn, no further segment becomes ready.
     while turn.caller(session).put(NewJob::default(), vec![b'x'; 60_000].into()).value.is_ok() {}
     let mut limit = 0;
     while turn.caller(session).limit_queue(b"default", [limit + 1, 0, 0]).value.is_ok() {

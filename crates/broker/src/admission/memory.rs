@@ -20,7 +20,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Whether puts are refused. Small ones may still fit.
+    /// Whether puts are refused. Small puts may still fit.
     pub fn is_full(&self) -> bool {
         self.limit_bytes
             .is_some_and(|limit| self.used_bytes + engine::job_bytes(USUAL_BODY_BYTES_MAX) > limit)
@@ -32,10 +32,10 @@ impl Memory {
 pub(crate) struct MemoryLimit {
     /// `u64::MAX`: no limit.
     limit_bytes: AtomicU64,
-    /// Bytes of engine and ledger after the last turn, for readers without a turn.
+    /// Bytes of engine and ledger after the last turn, for threads that do not hold the lock.
     inside_bytes: AtomicU64,
-    /// Bytes of connections. Several threads add their changes; in between, the sum can be slightly
-    /// off, and even negative.
+    /// Bytes of connections. Several threads add their changes at different moments. So the sum can
+    /// be slightly wrong for a moment, and even negative.
     outside_bytes: AtomicI64,
     refused: AtomicU64,
 }
@@ -78,7 +78,7 @@ impl MemoryLimit {
         }
     }
 
-    /// Whether a job with a body of this length fits, given `inside_bytes`.
+    /// Whether a job with a body of this length fits, if engine and ledger use `inside_bytes` now.
     pub(crate) fn admits(&self, inside_bytes: u64, body_bytes: usize) -> bool {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let wanted_bytes = engine::job_bytes(body_bytes) + LOCATION_BYTES;

@@ -14,7 +14,7 @@ impl Caller<'_> {
     ) -> Answer<Result<JobId, PutRefusal>> {
         let body_bytes = self.core.engine.submit_bytes(queue, &submit);
         let admitted = self.shared.admit(self.core, body_bytes, |engine| {
-            // A foreground job is not in the log, but the jobs that it feeds are.
+            // A foreground job is not in the log, but its copies in other queues are.
             if submit.foreground {
                 engine.feeds_others(queue)
             } else {
@@ -32,7 +32,8 @@ impl Caller<'_> {
         core.apply_effects();
         match submitted {
             Ok(id) => {
-                // Also for a joined job.
+                // A joined job was put by an earlier request, so the reply waits for that job's
+                // position, too.
                 let slot = core.engine.slot(id).ok();
                 let own = slot.map(|slot| core.ledger.after_job(&core.engine, slot));
                 Answer::new(Ok(id), own.unwrap_or_default().max(core.ledger.last))
@@ -41,12 +42,12 @@ impl Caller<'_> {
         }
     }
 
-    /// Cancels a job for an operator; its watchers learn that it failed.
+    /// Cancels a job for an operator. The job's watchers get the news that it failed.
     pub fn cancel(&mut self, id: JobId) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
         let cancelled = core.engine.cancel(id, &mut core.effects);
         core.apply_effects();
-        // The job does not exist now: either it was cancelled, or it did not exist before.
+        // The job is missing now: either this request cancelled it, or it was missing before.
         Answer::new(cancelled.map(|_| ()), core.ledger.after_ended())
     }
 }

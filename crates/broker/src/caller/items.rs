@@ -7,10 +7,10 @@ use crate::{Answer, Blocked, Caller, Position, PutRefusal};
 
 /// # Items of a queue that is read in order
 impl Caller<'_> {
-    /// Adds an item to a queue, and to all queues that this one feeds. It expires unread at
-    /// `expires`. Creates and keeps the queue if necessary; one that cannot be created
-    /// ([`crate::Turn::admits_child`]) counts as full. An item for an alias is tried at all
-    /// destinations, and counts as added if all of them accepted it.
+    /// Adds an item to all queues of the name's route. The item expires unread at `expires`. If the
+    /// queue does not exist, it is created and kept. A queue that cannot be created counts as full:
+    /// see [`crate::Turn::admits_child`]. An item for an alias is offered to all its queues, and
+    /// counts as added if all of them accepted it.
     pub fn add(
         &mut self,
         queue: &[u8],
@@ -37,10 +37,11 @@ impl Caller<'_> {
         }
     }
 
-    /// Reads the next item of a queue; [`Take::item`] has it. Creates and keeps the queue if
-    /// necessary, unless the name is an alias, or the limit of queues is reached: then it counts as
-    /// empty. A wait ends by [`crate::Event::Granted`], by [`crate::Event::Peeked`] for a peek, or
-    /// by [`crate::Event::TimedOut`].
+    /// Reads the next item of a queue. [`Take::item`] returns that item. If the queue does not
+    /// exist, it is created and kept. If the name is an alias, or the limit of queues is reached,
+    /// nothing is created, and the queue counts as empty. A wait ends with
+    /// [`crate::Event::Granted`], with [`crate::Event::Peeked`] for a peek, or with
+    /// [`crate::Event::TimedOut`].
     pub fn read(
         &mut self,
         queue: &[u8],
@@ -61,7 +62,8 @@ impl Caller<'_> {
         taken.map(Ok)
     }
 
-    /// Finishes the item of an open read. `NotFound`: the session holds no such open read.
+    /// Finishes the item of an open read. Returns `NotFound` if the session does not hold this
+    /// read.
     pub fn confirm(&mut self, lease: LeaseId) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
         let confirmed = core.engine.confirm(self.session, lease, &mut core.effects);
@@ -77,9 +79,9 @@ impl Caller<'_> {
         core.after_read(returned, after)
     }
 
-    /// Passes an open read to another session, one of [`crate::Turn::open_reader_session`]. The
-    /// item goes back automatically after this many milliseconds, or after the policy's
-    /// `open.timeout` if that is sooner. Both times count from now.
+    /// Passes an open read to another session. [`crate::Turn::open_reader_session`] must have
+    /// opened that session. The item is given back automatically after `limit_ms`, or after the
+    /// policy's `open.timeout` if that is sooner. Both times count from now.
     pub fn hand_over(
         &mut self,
         lease: LeaseId,
@@ -98,7 +100,8 @@ impl Caller<'_> {
 }
 
 impl Core {
-    /// The answer to a request about an open read, which waits for `after` if the read was open.
+    /// The answer to a request about an open read. If the read was open, the reply waits for
+    /// `after`.
     fn after_read(
         &self,
         done: Result<(), NotFound>,
@@ -106,7 +109,7 @@ impl Core {
     ) -> Answer<Result<(), NotFound>> {
         match done {
             Ok(()) => Answer::new(Ok(()), after),
-            // The item went back automatically, which is not logged, or it ended.
+            // Either the item was given back automatically, which is not logged, or the item ended.
             Err(NotFound) => Answer::new(Err(NotFound), self.ledger.after_ended()),
         }
     }

@@ -46,7 +46,8 @@ impl Caller<'_> {
     /// Takes this ready, delayed or buried job from any queue, even a paused one.
     pub fn take_job(&mut self, id: JobId) -> Answer<Result<Handout, Refusal>> {
         let core = &mut *self.core;
-        // The end of its buried or delayed state must be logged, and so needs room.
+        // If the job is buried or delayed, the log must store that this state ends. That needs
+        // room.
         if core.lacks_room(1, |engine| is_set_aside(engine, id)) {
             return Answer::at_once(Err(Refusal::LogFull));
         }
@@ -55,12 +56,13 @@ impl Caller<'_> {
         taken.map(|taken| taken.granted().ok_or(Refusal::NotFound))
     }
 
-    /// Ends the session's wait for a job or an item, and returns whether it waited. If so, its
-    /// event will not come.
+    /// Ends the session's wait for a job or an item, and returns whether the session waited. If it
+    /// waited, the event for this wait will not come.
     pub fn cancel_wait(&mut self) -> Answer<bool> {
         let core = &mut *self.core;
         let waited = core.engine.stop_waiting(self.session);
-        // A session that reads items watches nothing, so its queue is unknown here.
+        // A session that reads items watches no queue, so this function cannot see which queue it
+        // waited for. So the answer waits for all entries so far.
         Answer::new(waited, core.ledger.after_all())
     }
 
@@ -105,12 +107,12 @@ impl Caller<'_> {
         self.core.changed(id, touched)
     }
 
-    /// Kicks at most `max` jobs of the used queue, which makes them ready: buried jobs, or delayed
-    /// ones if no job is buried.
+    /// Makes at most `max` jobs of the used queue ready: buried jobs, or delayed jobs if none is
+    /// buried.
     pub fn kick(&mut self, max: u64) -> Answer<Result<Kick, Refusal>> {
         let core = &mut *self.core;
-        // Checks room for all jobs at once, although the kick runs in slices: later, a lack of room
-        // could not be reported.
+        // The kick runs in slices, and a later slice could not report a lack of room. So the room
+        // for all jobs is checked now.
         let used = core.engine.queue_stats(core.engine.used(self.session));
         let found = if used.buried > 0 { used.buried } else { used.delayed };
         let count = max.min(found);
@@ -138,7 +140,7 @@ impl Caller<'_> {
         core.changed(id, kicked)
     }
 
-    /// A job in any state.
+    /// Looks at a job in any state and any queue.
     pub fn peek(&self, id: JobId) -> Answer<Result<Peeked, NotFound>> {
         match self.core.engine.slot(id) {
             Ok(slot) => self.core.peeked(slot),
@@ -146,7 +148,8 @@ impl Caller<'_> {
         }
     }
 
-    /// The next ready, the soonest due or the longest buried job of the used queue.
+    /// Looks at the first job of the used queue in this state: the next ready one, the delayed one
+    /// that is due first, or the one that was buried first.
     pub fn peek_used(&self, state: State) -> Answer<Result<Peeked, NotFound>> {
         let core = &*self.core;
         match core.engine.first_used(self.session, state) {
@@ -158,7 +161,7 @@ impl Caller<'_> {
     }
 }
 
-/// Whether this job can be kicked, and is in the log.
+/// Whether this job is delayed or buried, and is in the log.
 fn is_set_aside(engine: &Engine, id: JobId) -> bool {
     engine.slot(id).is_ok_and(|slot| {
         let state = engine.facts(slot).state;

@@ -16,13 +16,13 @@ impl Caller<'_> {
         self.core.engine.queue_name(self.core.engine.used(self.session))
     }
 
-    /// Adds a queue to the watched queues, and returns their number.
+    /// Adds a queue to the watched queues, and returns the number of watched queues.
     pub fn watch(&mut self, name: &[u8]) -> usize {
         self.core.engine.watch(self.session, name)
     }
 
-    /// Removes a queue from the watched queues, if it is one of them, and returns their number;
-    /// `None` if it is the only one.
+    /// Removes a queue from the watched queues, if the session watches it. Returns the number of
+    /// watched queues, or `None` if the queue is the only one. The only one stays.
     pub fn ignore(&mut self, name: &[u8]) -> Option<usize> {
         let core = &mut *self.core;
         let count = core.engine.ignore(self.session, name, &mut core.effects);

@@ -7,7 +7,7 @@ use crate::{Answer, Caller, Refusal};
 
 /// # Whole queues
 impl Caller<'_> {
-    /// Creates and keeps a queue.
+    /// Creates a queue if it does not exist, and keeps it even while it is empty and unused.
     pub fn create_queue(&mut self, name: &[u8]) -> Answer<()> {
         let core = &mut *self.core;
         core.engine.create_queue(name, &mut core.effects);
@@ -38,7 +38,8 @@ impl Caller<'_> {
         }
     }
 
-    /// Removes a queue and its jobs. Returns `None` if it has workers or leased jobs.
+    /// Removes a queue and its jobs. If the queue has workers or leased jobs, does nothing and
+    /// returns `None`.
     pub fn drop_queue(&mut self, name: &[u8]) -> Answer<Result<Option<Clearing>, NotFound>> {
         let core = &mut *self.core;
         let dropped = core.engine.drop_queue(self.session, name, &mut core.effects);
@@ -78,8 +79,8 @@ impl Caller<'_> {
     }
 
     /// Ends expired items at the head of a queue, and returns their number. One call ends at most
-    /// 1,000 items, and at most the policy's `expire_sweep`. The others end soon. Returns `None` if
-    /// the queue does not exist.
+    /// 1,000 items, and at most the policy's `expire_sweep`. Timers end the others. Returns `None`
+    /// if the queue does not exist.
     pub fn flush_expired(&mut self, queue: &[u8]) -> Answer<Option<u64>> {
         let core = &mut *self.core;
         let count = core.engine.flush_expired(queue, &mut core.effects);
@@ -88,11 +89,11 @@ impl Caller<'_> {
 }
 
 impl Core {
-    /// Must be called after the request's effects were applied.
+    /// The answer to a flush or a removal. Must be called after the request's effects were applied.
     fn cleared(&self, clearing: Clearing) -> Answer<Clearing> {
         match clearing {
-            // A queue that others use stays. The log must also record that it is no longer a queue
-            // of items.
+            // A queue that other sessions use stays. Then the reply also waits for the entry that
+            // the queue is no longer a queue of items.
             Clearing::Done => {
                 Answer::new(clearing, self.ledger.last.max(self.ledger.after_removal()))
             }

@@ -43,7 +43,8 @@ impl Caller<'_> {
         more
     }
 
-    /// Takes the next job of the registered queues, if any. The worker is awake from now on.
+    /// Takes the next job of the registered queues, if any. If the worker was asleep, it is now
+    /// awake.
     pub fn take_registered(&mut self, order: GrabOrder) -> Answer<Option<Assignment<'_>>> {
         let core = &mut *self.core;
         let choice = Choice::Registered(order);
@@ -56,13 +57,13 @@ impl Caller<'_> {
         Answer::new(Some(Assignment { handout, queue, tags }), after)
     }
 
-    /// Puts a worker to sleep. Returns true if it sleeps, and [`crate::Event::WorkToDo`] will come;
-    /// false if there is work for it.
+    /// Puts a worker to sleep, if there is no job for it. Returns true if the worker sleeps now;
+    /// then [`crate::Event::WorkToDo`] will come.
     pub fn sleep(&mut self) -> bool {
         self.core.engine.sleep(self.session)
     }
 
-    /// Passes data or a warning from a job's worker to its watchers.
+    /// Passes data or a warning from a job's worker to the job's watchers.
     pub fn report(&mut self, id: JobId, news: &News) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
         let reported = core.engine.report(self.session, id, news, &mut core.effects);
@@ -70,7 +71,7 @@ impl Caller<'_> {
         core.done(id, reported, after)
     }
 
-    /// Stores a job's progress, and passes the worker's text to its watchers.
+    /// Stores a job's progress, and passes the worker's text to the job's watchers.
     pub fn progress(
         &mut self,
         id: JobId,
@@ -83,7 +84,7 @@ impl Caller<'_> {
         core.done(id, noted, after)
     }
 
-    /// Completes a worker's job; its watchers get `news`.
+    /// Completes a job that this worker holds. The job's watchers get `news`.
     pub fn complete(&mut self, id: JobId, news: &News) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
         let completed = core.engine.complete(self.session, id, news, &mut core.effects);
@@ -91,7 +92,8 @@ impl Caller<'_> {
         core.done(id, completed, after)
     }
 
-    /// Fails a worker's job: a submitted job ends, one of another dialect is buried.
+    /// Fails a job that this worker holds. A submitted job ends, and its watchers get `news`. A job
+    /// of another dialect is buried.
     pub fn fail(&mut self, id: JobId, news: &News) -> Answer<Result<(), Refusal>> {
         let core = &mut *self.core;
         let lacks_room = core.lacks_room(1, |engine| {

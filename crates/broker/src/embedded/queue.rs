@@ -1,4 +1,5 @@
-//! Items, as in Kestrel. A queue is read in order and reliably, and each item can expire.
+//! Items, as in Kestrel. Consumers read a queue in order. If a consumer fails, another one gets its
+//! item. Each item can expire.
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,11 +24,12 @@ use engine::{Body, LeaseId, Millis, ReadMode, SessionId, When};
 use super::{Error, Store, Wait, check_name};
 use crate::{Answer, Blocked, Event, Take};
 
-/// A handle on one queue of a [`Store`]. It holds the items that it opened. Closing or dropping it
-/// puts them back. Each thread has its own handle.
+/// A handle on one queue of a [`Store`]. The handle holds the items that it opened. Closing or
+/// dropping the handle puts them back. Each thread needs its own handle.
 ///
-/// The first call that adds or reads creates the queue. Its name can be that of a fan-out child
-/// (`pages+index`): from then on it gets everything added to the parent (`pages`).
+/// The first call that adds or reads creates the queue. A queue named `pages+index` is a child of
+/// the queue `pages`. From its creation on, the child gets a copy of each item that is added to
+/// `pages`.
 #[derive(Debug)]
 pub struct Queue<'a> {
     store: &'a Store,
@@ -56,7 +58,7 @@ impl<'a> Queue<'a> {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 
-    /// Adds an item, which is on stable storage when this returns. It expires unread after
+    /// Adds an item. When this returns, the item is on stable storage. It expires unread after
     /// `expires_in`.
     pub fn add(&mut self, body: &[u8], expires_in: Option<Duration>) -> Result<(), Error> {
         check_name(&self.name)?;
@@ -89,14 +91,15 @@ impl<'a> Queue<'a> {
         Ok(read.and_then(|(lease, body)| lease.map(|lease| Item { lease, body })))
     }
 
-    /// Finishes an item that this handle opened. [`Error::NotFound`] means that it already went
-    /// back, by the policy's `open.timeout`, or that its queue was removed.
+    /// Finishes an item that this handle opened. [`Error::NotFound`] means that the item was
+    /// already given back after the policy's `open.timeout`, or that its queue was removed.
     pub fn confirm(&mut self, item: &Item) -> Result<(), Error> {
         let confirmed = self.store.turn().caller(self.session).confirm(item.lease);
         Ok(self.store.wait_released(confirmed)??)
     }
 
-    /// Puts an item that this handle opened back to its old place. Errors as in [`Queue::confirm`].
+    /// Gives back an item that this handle opened. The item returns to its old place. Errors as in
+    /// [`Queue::confirm`].
     pub fn give_back(&mut self, item: Item) -> Result<(), Error> {
         let returned = self.store.turn().caller(self.session).give_back_item(item.lease);
         Ok(self.store.wait_released(returned)??)

@@ -6,12 +6,14 @@ use engine::{JobId, NewJob, SessionId, State};
 use super::{Error, Store, Wait, check_name};
 use crate::{Answer, Event, Kick, Peeked, Take, Turn};
 
-/// A user of a store, which holds the jobs that it took. Dropping it gives them back.
+/// A user of a store. A session holds the jobs that it took, and dropping the session gives them
+/// back.
 #[derive(Debug)]
 pub struct Session<'a> {
     pub(super) store: &'a Store,
     pub(super) id: SessionId,
-    /// The queues that `take` watches now, so that the same call again costs nothing.
+    /// The queues that this session watches now. If the next `take` names the same queues, it need
+    /// not change them.
     pub(super) watched: Vec<Vec<u8>>,
 }
 
@@ -25,7 +27,7 @@ pub struct Job {
 }
 
 impl Session<'_> {
-    /// Puts a job into a queue. It is on stable storage when this returns.
+    /// Puts a job into a queue. When this returns, the job is on stable storage.
     pub fn put(&mut self, queue: &str, job: NewJob, body: &[u8]) -> Result<JobId, Error> {
         let queue = check_name(queue.as_bytes())?;
         self.store.wait_while_congested();
@@ -85,7 +87,8 @@ impl Session<'_> {
         Ok(self.store.wait_released(touched)??)
     }
 
-    /// Makes up to `max` buried jobs of a queue ready; if none is buried, delayed jobs.
+    /// Makes up to `max` buried jobs of a queue ready, or delayed jobs if none is buried. Returns
+    /// the number of these jobs.
     pub fn kick(&mut self, queue: &str, max: u64) -> Result<u64, Error> {
         let queue = check_name(queue.as_bytes())?;
         let kick = {
@@ -105,7 +108,8 @@ impl Session<'_> {
         }
     }
 
-    /// The next ready, the soonest due or the longest buried job of a queue.
+    /// Looks at the first job of a queue in this state: the next ready one, the delayed one that is
+    /// due first, or the one that was buried first.
     pub fn peek(&mut self, queue: &str, state: State) -> Result<Peeked, Error> {
         let queue = check_name(queue.as_bytes())?;
         let peeked = {
@@ -117,7 +121,7 @@ impl Session<'_> {
     }
 }
 
-/// Makes a session take from these queues only; from `default` if there are none.
+/// Makes a session watch only these queues, or `default` if the list is empty.
 fn watch_only(turn: &mut Turn<'_>, session: SessionId, now: &mut Vec<Vec<u8>>, wanted: &[&str]) {
     let wanted = if wanted.is_empty() { &["default"] } else { wanted };
     if now.iter().map(Vec::as_slice).eq(wanted.iter().map(|queue| queue.as_bytes())) {

@@ -1,9 +1,10 @@
-//! Locations of jobs in the log: one for each slot of the engine's table of jobs.
+//! The locations of jobs in the log, by the jobs' slots in the engine's table.
 
 use engine::JobSlot;
 use log::{Position, Slot};
 
-/// Locations per page. The engine has as many jobs per page, so both tables shrink together.
+/// Locations per page. A page of the engine's table has the same number of jobs, so both tables
+/// shrink together.
 const PAGE_LEN: usize = 1024;
 
 /// A job's location.
@@ -74,7 +75,7 @@ impl Locations {
         self.pages.len()
     }
 
-    /// The jobs of a page that are in this segment.
+    /// The jobs of a page whose entries are in this segment.
     pub(crate) fn of_segment(&self, page: usize, segment: u32) -> Vec<JobSlot> {
         let locations = self.pages.get(page).into_iter().flatten();
         let locations = locations.flat_map(|page| page.locations.iter().enumerate());

@@ -1,7 +1,7 @@
-//! Encodes a job's facts in the log's metas, and decodes them.
+//! Encodes a job's facts as a meta of the log, and decodes metas.
 //!
-//! The log stores a meta's fixed part, and its options as bytes. The options begin with one byte
-//! that says which fields follow. Then come the fields in the order of the bits, little-endian. A
+//! The log stores a meta's fixed part, and its options as bytes. The first byte of the options has
+//! one bit for each field that follows. The fields are in the order of these bits, little-endian. A
 //! plain job has no options.
 
 use engine::{Counters, JobFacts, JobId, Millis, QueueFacts, State, Tags};
@@ -19,13 +19,13 @@ const WALL: u8 = 1 << 6;
 
 const COUNTERS_LEN: usize = 24;
 
-/// Longest key or reducer (spec gearman 1.2 ends at 64).
+/// Longest key or reducer in bytes. By spec gearman 1.2, 64 would be enough.
 const TAG_LEN_MAX: usize = 255;
 
 /// Longest options, with all fields.
 const OPTIONS_LEN_MAX: usize = 1 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8 + 8;
 
-/// A meta that this version cannot have written.
+/// The log has a job whose meta this version cannot decode.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "job {id} in the log has an unknown {what}; \
@@ -115,7 +115,7 @@ pub(crate) fn counters_bytes(counters: &Counters) -> [u8; COUNTERS_LEN] {
     bytes
 }
 
-/// The key of the log's fact about a queue begins with this. The queue's name follows.
+/// The key of the log's fact about a queue: this prefix, then the queue's name.
 const QUEUE_KEY: &[u8] = b"queue/";
 
 /// The key of the log's fact with the current policies.
@@ -148,7 +148,8 @@ pub(crate) fn queue_fact(name: &[u8], facts: QueueFacts) -> (Vec<u8>, Vec<u8>) {
     (key, value)
 }
 
-/// The queue of a fact and its content; `None` for facts of newer versions, which are ignored.
+/// Decodes the fact of a queue: the queue's name and its facts. Returns `None` for other facts, and
+/// for facts of newer versions.
 pub(crate) fn read_queue_fact<'a>(key: &'a [u8], value: &[u8]) -> Option<(&'a [u8], QueueFacts)> {
     let name = key.strip_prefix(QUEUE_KEY)?;
     let (&kept, rest) = value.split_first()?;
@@ -170,7 +171,8 @@ pub(crate) fn read_queue_fact<'a>(key: &'a [u8], value: &[u8]) -> Option<(&'a [u
     Some((name, facts))
 }
 
-/// Decodes the facts and tags of a meta. Newer counters replace the counters of the meta.
+/// Decodes the facts and tags of a meta. `newer` has counters from a later entry, which replace the
+/// counters of the meta.
 pub(crate) fn facts<'a>(
     meta: &Meta<'a>,
     newer: Option<&[u8]>,

@@ -1,4 +1,4 @@
-//! Lists of queues, jobs and registrations, row by row behind a cursor.
+//! Lists of queues, jobs and registrations. A cursor reads most lists row by row.
 
 use engine::{
     Body, Engine, JobCursor, JobId, JobSlot, NameCursor, QueueCursor, QueueId, SessionId, Tags,
@@ -32,25 +32,26 @@ impl Turn<'_> {
         self.core.engine.queue_name(queue)
     }
 
-    /// Names of all queues, oldest first. A full walk delays all clients: use it for the first few
-    /// names, in tests and in the simulator; otherwise use [`Turn::next_queue`].
+    /// Names of all queues, oldest queue first. Reading all names delays all clients, because the
+    /// turn holds the lock. Use it for the first few names, in tests and in the simulator.
+    /// Otherwise use [`Turn::next_queue`].
     pub fn queue_names(&self) -> impl Iterator<Item = &[u8]> {
         let engine = &self.core.engine;
         engine.queue_ids().map(|queue| engine.queue_name(queue))
     }
 
-    /// Moves the cursor to the next queue, from the oldest on, and returns it.
+    /// Moves the cursor to the next queue, oldest first, and returns that queue.
     pub fn next_queue(&mut self, cursor: &mut QueueCursor) -> Option<QueueId> {
         self.core.engine.next_queue(cursor)
     }
 
-    /// Queues whose names equal this one, ignoring ASCII case, oldest first.
+    /// Queues whose names equal this name, ignoring ASCII case, oldest first.
     pub fn queues_alike(&mut self, name: &[u8]) -> Vec<QueueId> {
         self.core.engine.queues_alike(name)
     }
 
     /// The sorted names of all aliases, and of all queues that a Kestrel client created or used.
-    /// Returns all names at once, for tests and for programs that embed the broker.
+    /// Returns all names at once, so it is only for tests and for programs that embed the broker.
     pub fn item_queues(&self) -> Vec<&[u8]> {
         self.core.engine.item_queues()
     }
@@ -60,7 +61,7 @@ impl Turn<'_> {
         self.core.engine.next_item_queue(cursor)
     }
 
-    /// Moves the cursor to the next submitted job, and returns it.
+    /// Moves the cursor to the next submitted job, and returns that job.
     pub fn next_submitted(&mut self, cursor: &mut JobCursor) -> Option<SubmittedJob<'_>> {
         let engine = &mut self.core.engine;
         let slot = engine.next_submitted(cursor)?;
@@ -85,8 +86,8 @@ impl Turn<'_> {
         engine.registrations(session).map(|queue| engine.queue_name(queue))
     }
 
-    /// Returns the session's next registration after this rank, newest first, as the queue's name
-    /// and the registration's rank. With `None` as the rank, returns the newest.
+    /// Returns a registration of the session: the queue's name and the registration's rank. With
+    /// `None`, this is the newest registration; with a rank, the next older one after that rank.
     pub fn next_registration(
         &mut self,
         session: SessionId,

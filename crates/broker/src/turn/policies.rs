@@ -17,7 +17,7 @@ impl Turn<'_> {
         self.core.engine.policies()
     }
 
-    /// Sets the rules for existing and later queues. They must have passed [`Rules::check`].
+    /// Sets the rules for existing and later queues. The rules must have passed [`Rules::check`].
     pub fn set_policies(&mut self, rules: Rules) -> Answer<()> {
         let core = &mut *self.core;
         core.engine.set_policies(rules, &mut core.effects);
@@ -25,18 +25,19 @@ impl Turn<'_> {
         Answer::new((), core.ledger.after_facts())
     }
 
-    /// Limit of open reads of this queue per connection.
+    /// The limit of open reads of this queue per connection.
     pub fn open_max(&self, queue: &[u8]) -> u32 {
         self.core.engine.open_max(queue)
     }
 
-    /// The status of the server, or the next one during a grace period.
+    /// The status of the server. During a grace period, this is already the next status.
     pub fn status(&self) -> Status {
         self.core.engine.status()
     }
 
-    /// Changes the status. A stricter one takes effect `grace_ms` later. Meanwhile an equal or
-    /// stricter one is ignored, and a looser one takes effect at once.
+    /// Changes the status. A stricter status takes effect after a grace period of `grace_ms`.
+    /// During that period, an equally strict or stricter status is ignored. A less strict status
+    /// takes effect at once.
     pub fn set_status(&mut self, status: Status, grace_ms: u64) -> Answer<()> {
         let core = &mut *self.core;
         core.engine.set_status(status, grace_ms, &mut core.effects);
@@ -59,7 +60,8 @@ impl Turn<'_> {
         self.core.engine.set_wake_max(wake_max);
     }
 
-    /// Sets after how many lost attempts submitted jobs fail; 0, the default, means never.
+    /// Sets the number of lost attempts after which a submitted job fails. 0, the default, means no
+    /// limit.
     pub fn set_attempts_max(&mut self, attempts_max: u32) {
         self.core.engine.set_attempts_max(attempts_max);
     }

@@ -12,7 +12,7 @@ use crate::{Answer, Turn};
 pub struct LogStats {
     /// The oldest segment that is still needed.
     pub oldest_segment: u32,
-    /// The current segment.
+    /// The segment that is being written.
     pub current_segment: u32,
     /// Entries copied forward by reclaim, in this process.
     pub records_copied: u64,
@@ -71,7 +71,7 @@ impl Turn<'_> {
         self.core.engine.queue_facts(queue)
     }
 
-    /// Whether the removal of a queue is in progress.
+    /// Whether this queue is being removed.
     pub fn is_being_removed(&self, queue: QueueId) -> bool {
         self.core.engine.is_being_removed(queue)
     }
@@ -86,7 +86,7 @@ impl Turn<'_> {
         self.core.engine.alias_stats(name)
     }
 
-    /// The status of a job.
+    /// The status of a job. The reply waits until the job, or its end, is durable.
     pub fn job_status(&self, id: JobId) -> Answer<Result<JobStatus, NotFound>> {
         Answer::new(self.core.engine.job_status(id), self.core.after_id(id))
     }

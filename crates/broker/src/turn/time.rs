@@ -11,22 +11,22 @@ impl Turn<'_> {
         self.core.engine.now()
     }
 
-    /// Reports what the wall clock showed at this moment. The owner of the clock calls it from time
-    /// to time. If the wall clock was set, the times of jobs that refer to the wall clock move, in
+    /// Reports that the wall clock showed `wall` at this moment. The owner of the clock calls this
+    /// regularly. If somebody set the wall clock, the engine moves the times that refer to it, in
     /// slices. Delays and deadlines do not change. Returns false if the log had no room; then call
-    /// it again later.
+    /// this again later.
     pub fn set_wall(&mut self, moment: Millis, wall: Millis) -> bool {
         self.core.engine.set_wall_ahead(wall.ahead_of(moment));
         self.core.log_wall_clock()
     }
 
-    /// The wall clock's time at this moment, as far as it is known.
+    /// The wall clock's time at this moment, computed from the last [`Turn::set_wall`].
     pub fn wall_at(&self, moment: Millis) -> Millis {
         self.core.engine.wall_at(moment)
     }
 
-    /// Does due work, up to one slice. Returns true if more is due: serve others, then take a new
-    /// turn and call this again.
+    /// Does due work, up to one slice. Returns true if more work is due. Then serve other sessions,
+    /// take a new turn, and call this again.
     pub fn advance(&mut self) -> bool {
         let core = &mut *self.core;
         core.alarm = None;
@@ -36,14 +36,14 @@ impl Turn<'_> {
         more
     }
 
-    /// Lets the end of this turn set the next alarm, after the last one has rung. The beginning of
-    /// the turn has already done a slice of the due work.
+    /// Makes the end of this turn set the next alarm, after the first mailbox has handled the last
+    /// one. The beginning of the turn has already done a slice of the due work.
     pub fn set_alarm_again(&mut self) {
         self.core.alarm = None;
     }
 
-    /// Does due work, if any, as the next turn would at its beginning. So statistics that are read
-    /// in the same turn as a change do not depend on where a turn ends.
+    /// Does due work, as each turn does at its beginning. Statistics then do not depend on whether
+    /// a new turn began since the last change.
     pub fn catch_up(&mut self) {
         let now = self.now();
         if self.next_deadline().is_some_and(|at| at <= now) {
@@ -61,8 +61,8 @@ impl Turn<'_> {
         self.core.engine.begin_slice();
     }
 
-    /// Whether to serve others before the next request. A long request that has begun continues in
-    /// a later slice.
+    /// Whether the slice is spent. If so, serve other sessions before the next request. A long
+    /// request that has begun continues in a later slice.
     pub fn slice_is_spent(&self) -> bool {
         self.core.engine.slice_is_spent()
     }
@@ -83,8 +83,8 @@ impl Turn<'_> {
         self.core.engine.has_pending_news()
     }
 
-    /// Sends a slice of this news. Returns true if more is left. The rest is delivered even if no
-    /// caller asks again.
+    /// Sends a slice of the pending news. Returns true if more news is left. A timer sends it later
+    /// if no caller does.
     pub fn send_more_news(&mut self) -> bool {
         let core = &mut *self.core;
         let is_left = core.engine.send_more_news(&mut core.effects);

@@ -1,22 +1,23 @@
-//! Makes a log folder from a script, with correct checksums. Random bytes rarely get past the
-//! checksums, and these tests check the code behind them. This file knows the format from
-//! `docs/log-format.md` alone.
+//! Makes a log folder from a script, with correct checksums. Random bytes rarely have correct
+//! checksums, so they do not reach the code after the checks. This file implements the format from
+//! `docs/log-format.md`, without code of the log.
 
 use crc32fast::Hasher;
 use log::FaultDisk;
 
-/// Small, so that a log of several segments is cheap.
+/// The segments are small, so that a log of several segments is cheap.
 const SEGMENT_BYTES: usize = 64 << 10;
 const SEGMENT_HEADER_BYTES: usize = 4096;
 const GROUP_HEADER_BYTES: usize = 56;
 const ENTRY_HEAD_BYTES: usize = 12;
-/// A log with more segments would test nothing new.
+/// The limit of segments. A log with more segments would test nothing new.
 const SEGMENTS_MAX: u32 = 8;
 
-/// The actions of bytes below `ENTRY`. The bytes behind such a byte are its arguments.
+/// A byte below `ENTRY` is an action: one of the following constants. The next bytes are its
+/// arguments.
 const END_GROUP: u8 = 0;
 const END_SEGMENT: u8 = 1;
-/// Toggles the durable position of groups: everything before the group, or only the older part.
+/// Toggles the durable position that groups name: the beginning of the group, or an older position.
 const TURN_DURABLE: u8 = 2;
 /// Flips bits of the finished segment. The arguments are two bytes of offset and one byte of bits.
 const FLIP: u8 = 3;
@@ -27,20 +28,20 @@ const SKIP_NUMBERS: u8 = 6;
 /// Cuts the finished segment to a length. The argument is two bytes.
 const CUT: u8 = 7;
 const BREAK_CHAIN: u8 = 8;
-/// Changes a byte of the segment's header, which its checksum covers. The arguments are an offset
-/// and a value.
+/// Changes a byte of the segment's header. The header's checksum covers the changed byte. The
+/// arguments are an offset and a value.
 const PATCH_HEADER: u8 = 9;
-/// Changes a byte of the next group's header, which its checksum covers. The arguments are an
-/// offset and a value.
+/// Changes a byte of the next group's header. The header's checksum covers the changed byte. The
+/// arguments are an offset and a value.
 const PATCH_GROUP: u8 = 10;
-/// The finished segment also exists as a spare file.
+/// Copies the finished segment to a spare file.
 const SPARE: u8 = 11;
 /// A byte from here on begins an entry. Its low half is the kind. Then come the count, two bytes of
 /// length, and the contents.
 const ENTRY: u8 = 16;
 
-/// Writes the folder that a script describes. The disk's own choices depend on the script's first
-/// byte.
+/// Writes the folder that a script describes. The first byte of the script is the seed of the
+/// disk's random choices.
 pub(crate) fn write(script: &[u8]) -> FaultDisk {
     let mut script = Script(script);
     let disk = FaultDisk::new(u64::from(script.byte()), 64 << 20);
@@ -80,7 +81,7 @@ pub(crate) fn write(script: &[u8]) -> FaultDisk {
     forge.disk
 }
 
-/// The unused bytes of a script. Bytes missing at its end are 0.
+/// The unused bytes of a script. After its end, a script returns bytes of 0.
 struct Script<'a>(&'a [u8]);
 
 impl<'a> Script<'a> {
@@ -147,7 +148,7 @@ impl Forge {
         0x1234_5678_9abc_def0 ^ u64::from(self.number)
     }
 
-    /// Adds an entry if it has room.
+    /// Adds an entry if the segment has room for it.
     fn add_entry(&mut self, kind: u8, count: u8, contents: &[u8]) {
         let len = ENTRY_HEAD_BYTES + contents.len();
         let taken = self.segment.len() + GROUP_HEADER_BYTES + self.entries.len();

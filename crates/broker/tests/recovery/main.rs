@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use script::{check, check_rules};
 
-/// OPEN: the log begins with segment 1, and ids below 100 are used up.
+/// The entry OPEN: the log begins with segment 1, and ids below 100 are used.
 fn opening() -> Vec<u8> {
     entry(1, 0, &[&[1, 0, 0, 0][..], &[100, 0, 0, 0, 0, 0, 0, 0]].concat())
 }
@@ -33,7 +33,7 @@ fn log_slot() -> impl Strategy<Value = Vec<u8>> {
     (0..6_u8, 1..3_u8).prop_map(|(index, segment)| vec![index, 0, 0, 0, segment, 0, 0, 0])
 }
 
-/// Entries that are often valid, so that they refer to each other.
+/// Entries with few different values, so that they often refer to each other and are valid.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let job = (1..99_u8, 0..2_u8, 1..5_u8);
     prop_oneof![

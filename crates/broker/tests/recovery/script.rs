@@ -1,6 +1,6 @@
-//! A start opens any log folder, or refuses it and names the file. A second start finds the same
-//! contents. A repair of a refused folder saves the jobs that it reports, and the result opens. The
-//! tests and the fuzz target share this file.
+//! Checks the start with any log folder. A start opens the folder, or refuses it and names a file.
+//! A second start finds the same contents. If the start refused the folder, a repair saves all jobs
+//! that it reports, and a start opens the result. The tests and the fuzz target share this file.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ struct Found {
 struct Job {
     id: u64,
     queue: Vec<u8>,
-    /// Priority, ttr, created, due, state.
+    /// The job's priority, ttr, creation time, due time and state.
     numbers: [u64; 5],
     options: Vec<u8>,
     counters: Option<Vec<u8>>,
@@ -40,7 +40,7 @@ pub(crate) fn check(script: &[u8]) {
     }
 }
 
-/// Any bytes are either rules or an error. Rules are written as they were read.
+/// Any bytes decode as rules, or are refused. Decoded rules encode to the same rules.
 pub(crate) fn check_rules(bytes: &[u8]) {
     let Some(rules) = Rules::decode(bytes) else { return };
     let encoded = rules.encode();
@@ -71,14 +71,14 @@ fn open_broker(disk: &FaultDisk) -> Result<(Broker, RecoveryReport), BrokerError
 fn check_opened(untouched: &FaultDisk, opened: &FaultDisk, found: &Found, report: &RecoveryReport) {
     assert_eq!(report.jobs, found.jobs.len() as u64);
     assert_eq!(report.facts, found.facts.len() as u64);
-    // Reading without a start gives the same result.
+    // Salvage, which reads without a start, finds the same contents.
     let mut salvaged = Found::default();
     let salvage = log::salvage(&untouched.fork(), &mut |one| salvaged.add(&one));
     let salvage = salvage.expect("what a start opens can be read");
     assert!(salvage.refusal.is_none() && salvage.losses.is_empty(), "{salvage:?}");
     assert_eq!(&salvaged, found);
-    // The log is the same when it is opened again: the start's writes were durable, and the other
-    // data is not needed.
+    // Opens the log again after a crash. It has the same contents, because all writes that a start
+    // needs are durable before the start returns.
     opened.crash();
     let (again, report_again) = open(opened).expect("what a start opened opens again");
     assert_eq!(&again, found);
