@@ -1,10 +1,8 @@
-//! The interface of a disk: one folder of files with positional reads and writes.
+//! The interface of a disk: one folder of files, with reads and writes at offsets.
 //!
-//! Two disks exist: [`crate::PosixDisk`] and the simulated one behind the feature `fault`. Names
-//! are plain file names inside the folder. Nothing here retries: after a failed sync, the content
-//! of the disk is unknown.
-//!
-//! `posix` is the real one, `fault` the simulated one.
+//! There are two disks: [`crate::PosixDisk`] in `posix`, and the simulated disk in `fault`, with
+//! the feature of this name. File names have no folder. A disk does not retry a failed call,
+//! because the disk's content is unknown after a failed sync.
 
 #[cfg(feature = "fault")]
 pub(crate) mod fault;
@@ -15,45 +13,46 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Room on the file system.
+/// The size of the file system, and its free room.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Space {
-    /// Bytes of the whole file system.
+    /// The size of the file system in bytes.
     pub capacity: u64,
-    /// Bytes that this process can still use.
+    /// The bytes that this process can still use.
     pub free: u64,
 }
 
 /// One folder that holds one log.
 pub trait Disk: Send + Sync + Debug {
-    /// The folder, for messages.
+    /// The folder's path, for messages.
     fn folder(&self) -> String;
     /// Locks the folder for this process until the disk is dropped. Returns false if another
-    /// process holds it.
+    /// process holds the lock.
     fn lock(&self) -> io::Result<bool>;
-    /// Names of all files.
+    /// The names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Makes a new, empty file.
+    /// Creates an empty file. Fails if the name exists.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Opens an existing file.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
-    /// Length in bytes, and how many names the file has.
+    /// The file's length in bytes, and the number of its names.
     fn look_at(&self, name: &str) -> io::Result<(u64, u64)> {
         let file = self.open(name)?;
         Ok((file.size()?, file.links()?))
     }
-    /// Renames a file, replacing a file of the new name. Durable after `sync_folder`.
+    /// Renames a file. If the new name exists, its file is replaced. The rename is durable after
+    /// `sync_folder`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a name. Durable after `sync_folder`.
+    /// Removes a name. The removal is durable after `sync_folder`.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Forces creations, renames and removals to the disk.
     fn sync_folder(&self) -> io::Result<()>;
-    /// Room left.
+    /// The size of the file system, and its free room.
     fn space(&self) -> io::Result<Space>;
-    /// Whether overwriting allocates new blocks (btrfs, zfs). Then zero-filling and recycling have
-    /// no advantage.
+    /// Whether the file system allocates new blocks for overwritten data, like btrfs and zfs. Then
+    /// it is no use to fill files with zeros, or to use them again.
     fn copies_on_write(&self) -> bool;
-    /// Lets others use the disk for a while. A simulated disk needs no rest.
+    /// Waits, so that other threads can use the disk. The simulated disk does not wait.
     fn rest(&self, _time: Duration) {}
     /// Random bits, for salts and log ids.
     fn random(&self) -> io::Result<u64>;
@@ -61,21 +60,22 @@ pub trait Disk: Send + Sync + Debug {
 
 /// One open file.
 pub trait DiskFile: Send + Sync + Debug {
-    /// Fills the buffer with bytes from an offset. Reads fewer bytes only at the end of the file.
+    /// Reads bytes from an offset into the buffer, and returns their number. The number is less
+    /// than the buffer's size only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// Writes all the bytes at an offset.
+    /// Writes all bytes at an offset.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Allocates the file up to this length on the disk. Unwritten parts read as zeros.
     fn allocate(&self, len: u64) -> io::Result<()>;
-    /// Cuts the file to this length. After a power failure it can still be longer.
+    /// Cuts the file to this length. After a power failure, the file can have its old length.
     fn shrink(&self, len: u64) -> io::Result<()>;
-    /// Forces the data to the disk, with the metadata that reading it needs.
+    /// Forces the data to the disk, and the metadata that a read needs.
     fn sync_data(&self) -> io::Result<()>;
     /// Forces data and metadata to the disk.
     fn sync_all(&self) -> io::Result<()>;
-    /// Length in bytes.
+    /// The length in bytes.
     fn size(&self) -> io::Result<u64>;
-    /// The number of names of this file. A file with two names belongs to a backup, and is never
-    /// written.
+    /// The number of names of this file. A backup holds a file with two names, so the log never
+    /// writes to such a file.
     fn links(&self) -> io::Result<u64>;
 }

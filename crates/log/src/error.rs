@@ -1,19 +1,19 @@
-//! Errors. A message says what happened and where, which data may be lost, and what the operator
-//! can do.
+//! The errors of the log. A message says what happened and where, which data may be lost, and how
+//! the operator can react.
 
 use std::io;
 use std::sync::Arc;
 
-/// Why a log could not be opened. Nothing was changed, unless the error says so.
+/// Why a log could not be opened. Except for `Failed`, the log's files were not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process uses the folder.
+    /// Another process holds the folder's lock.
     #[error("{folder} is locked by another process; stop that process, or use another folder")]
     Locked {
         /// The folder.
         folder: String,
     },
-    /// The system forbids access.
+    /// The operating system denied access.
     #[error(
         "no permission to {doing} in {folder}; give the server's user read and write access to it"
     )]
@@ -25,7 +25,7 @@ pub enum OpenError {
         /// The system's error.
         source: io::Error,
     },
-    /// No room for the first segments of a new log.
+    /// There is no room for the first segments of a new log.
     #[error(
         "no room in {folder} to {doing}; free some space ({needed} bytes are needed to start a new log), or \
          set a smaller segment size"
@@ -35,10 +35,10 @@ pub enum OpenError {
         folder: String,
         /// The failed operation.
         doing: String,
-        /// Bytes that a new log needs.
+        /// The number of bytes that a new log needs.
         needed: u64,
     },
-    /// A call failed.
+    /// A call to the operating system failed.
     #[error("cannot {doing} in {folder}: {source}")]
     Io {
         /// The folder.
@@ -48,7 +48,7 @@ pub enum OpenError {
         /// The system's error.
         source: io::Error,
     },
-    /// Another version wrote the log.
+    /// Another version of the program wrote the log.
     #[error(
         "{file} has log format {found}, this version reads format {known}; start the version that wrote it, \
          or move the folder aside to start empty"
@@ -56,9 +56,9 @@ pub enum OpenError {
     Format {
         /// The file.
         file: String,
-        /// The format of the file.
+        /// The format version of the file.
         found: u32,
-        /// The format that this version reads.
+        /// The format version that this program reads.
         known: u32,
     },
     /// The folder contains a segment of another log.
@@ -69,10 +69,10 @@ pub enum OpenError {
     ForeignLog {
         /// The file.
         file: String,
-        /// A file of the log that it was compared with.
+        /// Another file of the folder, with a different log id.
         other: String,
     },
-    /// A segment in the middle is gone.
+    /// A segment that the log needs is missing.
     #[error(
         "{file} is missing, though the log needs segments {first} to {last}; its jobs and finishes would be \
          lost. Put the file back, restore the folder from a copy, or save the rest into a new folder with \
@@ -81,12 +81,12 @@ pub enum OpenError {
     MissingSegment {
         /// The file.
         file: String,
-        /// Lowest segment that the log needs.
+        /// The lowest segment that the log needs.
         first: u32,
-        /// Highest segment.
+        /// The highest segment that the log needs.
         last: u32,
     },
-    /// Durable bytes have changed.
+    /// Bytes that were durable have changed.
     #[error(
         "{file} is damaged at offset {offset} ({what}), in the part of the log that was known to be durable; \
          everything after it is at stake, so the server does not start. Restore the folder from a copy, or \
@@ -95,12 +95,12 @@ pub enum OpenError {
     Damaged {
         /// The file.
         file: String,
-        /// Where the first bad structure starts.
+        /// The offset of the first bad structure.
         offset: u64,
         /// The bad structure.
         what: String,
     },
-    /// Recovery read the log, but could not make it ready to append.
+    /// Recovery read the log, but a write or sync failed when it made the log ready for appends.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
@@ -116,8 +116,9 @@ impl OpenError {
     }
 }
 
-/// A failed write or sync. It is final: the state of the disk is unknown, so the log publishes
-/// nothing more. The process must end without further acknowledgements, and recover from the log.
+/// A failed write or sync. Afterwards the state of the disk is unknown, so the log writes and
+/// publishes nothing more. The process must end without further acknowledgements. The next start
+/// recovers the log.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "cannot {doing} {file}: {source}; the state of the last writes is unknown, so the log accepts no more. \
@@ -137,13 +138,14 @@ impl Failure {
         Failure { doing, file: file.into(), source: Arc::new(source) }
     }
 
-    /// The disk is full.
+    /// Whether the disk is full.
     pub fn is_no_room(&self) -> bool {
         matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 }
 
-/// Why reclaim stopped. Service continues; the segment and all after it are kept.
+/// Why reclaim stopped. The log continues without reclaim. It keeps this segment and all later
+/// ones.
 #[derive(Debug, thiserror::Error)]
 pub enum ReclaimError {
     /// The segment cannot be read.
@@ -166,7 +168,7 @@ pub enum ReclaimError {
         /// The bad structure.
         what: String,
     },
-    /// A live slot without an owner: a bug.
+    /// The owner does not have the job of a live slot. This is a bug.
     #[error(
         "job {id} is live in {file} but has no owner; reclaim stops before it, so that no job is lost"
     )]

@@ -1,9 +1,9 @@
 //! The log's files.
 //!
-//! - `folder`: the files of the folder at a start, and its lock.
+//! - `folder`: reads the folder at a start, and locks it.
 //! - `pieces`: fills and removes large files without delaying commits.
-//! - `segments`: prepares files ahead, gives them to the committer, and gets them back from
-//!   reclaim.
+//! - `segments`: prepares files before they are needed, gives them to the committer, and reuses the
+//!   files of segments that reclaim gave up.
 
 pub(crate) mod folder;
 mod pieces;

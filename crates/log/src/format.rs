@@ -1,5 +1,5 @@
-//! Bytes of segment headers and group headers, and the seeds of the checksums. Little-endian
-//! throughout; `docs/log-format.md` has the tables.
+//! The bytes of segment headers and group headers, and the seeds of the checksums. All numbers are
+//! little-endian. `docs/log-format.md` has the tables.
 //!
 //! `entry` has the bytes of entries.
 
@@ -9,17 +9,17 @@ use crc32fast::Hasher;
 
 use crate::types::Position;
 
-/// First bytes of every segment.
+/// The first bytes of every segment.
 const SEGMENT_MAGIC: &[u8; 8] = b"LINESHFT";
-/// Version of the format.
+/// The version of the format.
 pub(crate) const FORMAT: u32 = 1;
-/// Bytes before the first group.
+/// Bytes of a segment's header. The first group follows.
 pub(crate) const HEADER_BYTES: u64 = 4096;
-/// Bytes of the header that its checksum covers.
+/// The number of bytes of a segment's header that its checksum covers.
 const HEADER_SUMMED: usize = 48;
-/// First bytes of every group: "LSGP".
+/// The first bytes of every group: "LSGP".
 pub(crate) const GROUP_MAGIC: u32 = 0x5047_534C;
-/// Bytes before a group's entries.
+/// Bytes of a group's header. The entries follow.
 pub(crate) const GROUP_HEADER_BYTES: usize = 56;
 
 pub(crate) fn get_u16(bytes: &[u8], at: usize) -> u16 {
@@ -39,8 +39,8 @@ pub(crate) fn padded(len: usize) -> usize {
     len.next_multiple_of(8)
 }
 
-/// Start value of a checksum. It depends on the segment file and the position, so that old bytes of
-/// the file, or bytes at the wrong place, fail the check.
+/// The start value of a checksum. It depends on the segment's salt and on the position. So old
+/// bytes of the file, and bytes at the wrong place, fail the check.
 pub(crate) fn seeded(salt: u64, position: u64) -> Hasher {
     let mixed =
         (salt ^ position.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
@@ -59,9 +59,9 @@ pub(crate) struct SegmentHeader {
 /// Why a segment header was not accepted.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum HeaderFault {
-    /// Not a header, or a damaged one.
+    /// The bytes are not a header, or the header is damaged.
     Damaged,
-    /// A header of another version of the format.
+    /// The header has this other version of the format.
     Format(u32),
 }
 
@@ -102,14 +102,14 @@ impl SegmentHeader {
     }
 }
 
-/// The header before the entries of one write.
+/// The header of a group.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct GroupHeader {
     pub(crate) crc: u32,
     /// Bytes of the entries.
     pub(crate) len: u32,
     pub(crate) count: u32,
-    /// Where the group itself starts.
+    /// The start of the group.
     pub(crate) position: Position,
     /// Everything before this position was durable when the group was written.
     pub(crate) durable: Position,
@@ -119,8 +119,8 @@ pub(crate) struct GroupHeader {
 }
 
 impl GroupHeader {
-    /// Writes the header into the first bytes of a group whose entries are in place, and returns
-    /// the crc.
+    /// Writes the header into the first bytes of a group, and returns the group's checksum. The
+    /// entries must already be in place.
     pub(crate) fn seal(mut self, group: &mut [u8], salt: u64) -> u32 {
         assert_eq!(group.len(), GROUP_HEADER_BYTES + self.len as usize, "len counts the entries");
         group[0..4].copy_from_slice(&GROUP_MAGIC.to_le_bytes());
@@ -139,7 +139,7 @@ impl GroupHeader {
         self.crc
     }
 
-    /// The header at the start of `bytes`, if an intact group of this segment is there.
+    /// The header at the start of `bytes`, if `bytes` begin with an intact group of this segment.
     pub(crate) fn check(bytes: &[u8], salt: u64, position: Position) -> Option<GroupHeader> {
         let header = GroupHeader::peek(bytes)?;
         let end = GROUP_HEADER_BYTES.checked_add(header.len as usize)?;
@@ -151,7 +151,7 @@ impl GroupHeader {
         (hasher.finalize() == header.crc).then_some(header)
     }
 
-    /// The header without any check.
+    /// The header at the start of `bytes`, without a check of the checksum and the position.
     pub(crate) fn peek(bytes: &[u8]) -> Option<GroupHeader> {
         if bytes.len() < GROUP_HEADER_BYTES || get_u32(bytes, 0) != GROUP_MAGIC {
             return None;
@@ -169,7 +169,7 @@ impl GroupHeader {
         (header.len.is_multiple_of(8) && get_u32(bytes, 44) == 0).then_some(header)
     }
 
-    /// Whether this group follows another one in the chain.
+    /// Whether this group follows `previous` in the chain.
     pub(crate) fn follows(&self, previous: &GroupHeader) -> bool {
         (self.previous_end, self.previous_crc) == (previous.end(), previous.crc)
     }

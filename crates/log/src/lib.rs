@@ -1,16 +1,16 @@
 //! The durable log: segments, group commit, recovery and reclaim.
 //!
-//! Its promise: after a crash, the log is a prefix of the log before the crash, and contains
-//! everything that was acknowledged. The log sees a job as a slot with a meta and a body, and a
-//! fact as a key with a value. Only the owner knows their meaning. `docs/log-format.md` has every
-//! byte and the rules of recovery.
+//! The promise: after a crash, the log is a prefix of the log before the crash, and contains
+//! everything that was acknowledged. To the log, a job is a slot with a meta and a body, and a fact
+//! is a key with a value. Only the owner interprets them. `docs/log-format.md` describes every byte
+//! and the rules of recovery.
 //!
 //! The callers:
 //!
 //! - The **owner** (the broker), under its own lock: [`Log::put`], [`Log::update`], [`Log::count`],
-//!   [`Log::finish`], [`Log::fact`], and **[`Log::wake`] once after each batch of them**. An append
-//!   does not wake the committer. Otherwise a group could begin with the first entry of a batch,
-//!   and the other entries would wait for two syncs.
+//!   [`Log::finish`], [`Log::fact`]. The owner must call **[`Log::wake`] once after each batch of
+//!   appends**. An append does not wake the committer. Otherwise the committer could write the
+//!   first entry of a batch alone, and the other entries would wait for two syncs.
 //! - The threads of a [`Committer`], or a simulator step by step: [`Log::commit_step`] and
 //!   [`Log::prepare_step`].
 //! - Reclaim: [`Log::reclaim_wanted`] and [`Log::reclaim_read`] without the owner's lock, then
@@ -22,7 +22,7 @@
 //! two disks).
 //!
 //! A [`Position`] is the end of an entry. The entry is written when [`Log::written`] has reached
-//! its position, and durable when [`Log::durable`] has.
+//! this position. It is durable when [`Log::durable`] has reached the position.
 
 mod disk;
 mod error;

@@ -1,16 +1,16 @@
-//! The live slots: one bit per slot, and one byte for its size. So the log knows how much of its
-//! files is live.
+//! The live slots: one bit per slot, and one byte for the size of its entry. With them, the log
+//! computes how many bytes of its files are live.
 
 use std::collections::VecDeque;
 
 use crate::types::Slot;
 
-/// Bytes that an index would need for each live slot. They count as live, because the documented
-/// limit of disk use includes them.
+/// The bytes that an index would need for each live slot. The files have no index, but these bytes
+/// count as live: the documented limit of disk use includes them.
 pub(crate) const INDEX_BYTES: u64 = 24;
 
-/// Returns the class of a size. Each power of two has eight classes. A class needs one byte, and is
-/// exact enough for a limit.
+/// Returns the class of a size. There are eight classes from one power of two to the next. A class
+/// fits into one byte, and is exact enough for the limit of disk use.
 fn class_of(size: u64) -> u8 {
     if size < 8 {
         return size as u8;
@@ -51,17 +51,17 @@ impl Liveness {
         Liveness { first, segments: VecDeque::new(), live_bytes: 0, live: 0 }
     }
 
-    /// The lowest segment that holds anything.
+    /// The lowest segment that is not given up.
     pub(crate) fn first(&self) -> u32 {
         self.first
     }
 
-    /// Bytes of live slots' entries, and of their index.
+    /// Bytes of the live slots, plus [`INDEX_BYTES`] for each of them.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live_bytes + self.live * INDEX_BYTES
     }
 
-    /// Bytes of live slots' entries.
+    /// Bytes of the live slots: each slot's share of its entry.
     pub(crate) fn entry_bytes(&self) -> u64 {
         self.live_bytes
     }
@@ -76,7 +76,7 @@ impl Liveness {
         self.segments.push_back(SegmentSlots::default());
     }
 
-    /// Forgets the lowest segment, in which nothing lives.
+    /// Removes the lowest segment. It must have no live slot.
     pub(crate) fn pop_segment(&mut self) {
         let gone = self.segments.pop_front().expect("the lowest segment is known");
         assert_eq!(gone.live, 0, "a segment with live slots is never given up");

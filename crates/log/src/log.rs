@@ -1,4 +1,4 @@
-//! The log's interface for its owner: append, query positions, check admission.
+//! The log's interface for its owner: append entries, read positions, check for room.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,20 +18,21 @@ use crate::write::commit::Commit;
 use crate::write::positions::Positions;
 use crate::write::sleeper::Sleeper;
 
-/// The maximum number of bytes of a request for one queue, without the body: name, meta, options, a
-/// group header.
+/// The maximum number of bytes that a request for one queue needs besides the body: name, meta,
+/// options and a group header.
 pub(crate) const REQUEST_OVERHEAD_BYTES: u64 = 16 << 10;
 
-/// The same for a put that reaches the maximum number of queues: 64 KiB of names, and 256 metas.
+/// The maximum number of bytes that a put into many queues needs besides the body: 64 KiB of names,
+/// and 256 metas.
 const ROUTED_OVERHEAD_BYTES: u64 = 96 << 10;
 
-/// Bytes of an update of a job that has all options, with keys of the usual length.
+/// Bytes of an UPDATE entry of a job that has all options, and keys of the usual length.
 const UPDATE_BYTES: u64 = 256;
 
-/// Reserve per job for its finish and its first copy.
+/// The reserve for each live job: for its finish and its first copy.
 const FINISH_RESERVE_BYTES: u64 = 16;
 
-/// Called after each change of `written`, `durable` or `failure`.
+/// A function that the log calls when `written`, `durable` or `failure` has changed.
 pub type OnProgress = Arc<dyn Fn() + Send + std::marker::Sync>;
 
 /// One log, shared by its owner and the committer.
@@ -42,11 +43,11 @@ pub struct Log {
     pub(crate) segments: Segments,
     pub(crate) cursor: Mutex<Cursor>,
     pub(crate) positions: Positions,
-    /// If the next id is above this one, the log requests a new limit.
+    /// If the owner's next id is above this id, the log appends a higher limit of ids.
     ids_asked_from: AtomicU64,
-    /// Ids below it can be used.
+    /// The owner can use ids below this limit. The entry with the limit is durable.
     id_limit: AtomicU64,
-    /// Limits that are not durable yet.
+    /// Limits of ids that are not durable yet, each with the end of its entry.
     id_pending: Mutex<Vec<(Position, u64)>>,
     pub(crate) failed: Mutex<Option<Failure>>,
     pub(crate) committer: Sleeper,
@@ -95,7 +96,7 @@ impl Log {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the open batch for an append, and notes the time.
+    /// Locks the open batch for an append, and notes the time for the next group.
     fn appending(&self, now_ms: u64) -> MutexGuard<'_, Open> {
         let mut open = self.open_batch();
         assert!(!open.closed, "nothing is appended after close");
@@ -103,7 +104,7 @@ impl Log {
         open
     }
 
-    /// Appends a new job. Returns its slot, and the position to wait for.
+    /// Appends a new job. Returns its slot, and the position that a reply must wait for.
     pub fn put(
         &self,
         now_ms: u64,
@@ -123,8 +124,9 @@ impl Log {
         (open.new_slot(bytes), position)
     }
 
-    /// Appends at most 65,535 new jobs that share a body (fan-out). They are one entry, so recovery
-    /// finds all of them or none. Pushes their slots to `slots` in the order of `jobs`.
+    /// Appends at most 65,535 new jobs that share a body, as for a queue with children. The jobs
+    /// are one entry, so recovery finds all of them or none. Pushes their slots to `slots` in the
+    /// order of `jobs`.
     pub fn put_many(
         &self,
         now_ms: u64,
@@ -150,7 +152,7 @@ impl Log {
         position
     }
 
-    /// Writes the whole meta of a job again.
+    /// Appends a job's new meta. It replaces the old meta.
     pub fn update(
         &self,
         now_ms: u64,
@@ -161,8 +163,8 @@ impl Log {
         let bytes = padded(ENTRY_HEAD_BYTES + 8 + META_BYTES + meta.options.len()) as u64;
         let mut open = self.appending(now_ms);
         assert!(open.live.is_live(slot), "only a live slot is updated: {slot:?}");
-        // The meta's options include the counters. Older counters must not follow them into the
-        // log.
+        // The meta's options include the newest counters. So older lazy counters must not be
+        // appended after this entry.
         open.lazy.remove(slot);
         open.room(bytes + name_bytes(queue.name));
         let number = open.queue(queue);
@@ -173,9 +175,9 @@ impl Log {
         })
     }
 
-    /// Writes all counters of a job again. No reply waits for them. The next group contains them,
-    /// at most a second later. The log drops them if the job is finished before, or if the disk is
-    /// full.
+    /// Replaces all counters of a job. No reply waits for them. They are written with the next
+    /// group, at most a second later. The log drops them if the job is finished before, or if the
+    /// disk is full.
     pub fn count(&self, now_ms: u64, slot: Slot, counters: &[u8]) {
         let mut open = self.appending(now_ms);
         assert!(open.live.is_live(slot), "only a live slot is counted: {slot:?}");
@@ -193,7 +195,8 @@ impl Log {
         self.finish_many(now_ms, &[slot])
     }
 
-    /// Ends at most 65,535 jobs with one entry, so recovery finds all ends or none.
+    /// Ends at most 65,535 jobs with one entry. So recovery finds that all of them ended, or that
+    /// none did.
     pub fn finish_many(&self, now_ms: u64, slots: &[Slot]) -> Position {
         let n = u16::try_from(slots.len()).expect("at most 65,535 jobs end together");
         let bytes = padded(ENTRY_HEAD_BYTES + 8 * slots.len()) as u64;
@@ -220,19 +223,19 @@ impl Log {
         open.append_fact(key, value)
     }
 
-    /// Notes that the queue number will mean another name from now on.
+    /// Notes that the owner will use this queue number for another name.
     pub fn forget_queue(&self, number: u32) {
         self.open_batch().forget_queue(number);
     }
 
-    /// Tells the committer that a batch of appends is complete. Cheap when it is awake.
+    /// Wakes the committer after a batch of appends. This call is cheap if the committer is awake.
     pub fn wake(&self) {
         self.committer.wake();
     }
 
-    /// Whether there is room for a put with a body of this length. The put must leave the reserve
-    /// for finishes and reclaim untouched, or the disk must have room to refill the reserve at
-    /// once. Must be called before the request changes anything.
+    /// Whether there is room for a put with a body of this length. There is room if the put needs
+    /// nothing of the reserve for finishes and reclaim, or if the disk has room to refill the
+    /// reserve now. The owner must call this function before the put changes anything.
     pub fn admits_put(&self, body_len: usize) -> bool {
         let bytes = body_len as u64 + REQUEST_OVERHEAD_BYTES;
         let segment = self.segments.segment_bytes;
@@ -241,7 +244,8 @@ impl Log {
             let left = self.available(&open).saturating_sub(open.cost(bytes));
             (left, self.put_reserve(&open), open.claimed_big_bytes)
         };
-        // A big entry gets a segment of its own size, created when its group is written.
+        // A big entry needs a segment of its own size. The committer creates this segment when it
+        // writes the entry.
         let has_room_for = |own: u64| {
             !self.segments.is_short() && self.segments.has_room_for(reserve + segment + big + own)
         };
@@ -249,9 +253,9 @@ impl Log {
         if bytes + REQUEST_OVERHEAD_BYTES > segment {
             return has_room_for(with_names);
         }
-        // An entry with the names of many queues can also be big. The names are unknown here. So a
-        // body that might not fit together with the longest names needs this room, too. (Smaller
-        // bodies always fit, except in segments of simulated size.)
+        // A smaller body can also make a big entry, together with the names of many queues. This
+        // function does not get the names, so it assumes the longest ones. A body of at most a
+        // quarter of a segment always fits with them, except in the small segments of simulations.
         let may_be_big = body_len as u64 > segment / 4 && with_names > segment;
         if may_be_big && !has_room_for(with_names) {
             return false;
@@ -259,14 +263,14 @@ impl Log {
         left >= reserve || left >= segment && has_room_for(0)
     }
 
-    /// Whether there is room for an update. It must leave the reserve for finishes and reclaim
-    /// untouched. But updates can use half a segment of the reserve that puts cannot use.
+    /// Whether there is room for an update. Updates can use half a segment of the reserve that puts
+    /// cannot use. The other part of the reserve is for finishes and reclaim.
     pub fn admits_update(&self) -> bool {
         self.admits_updates(1)
     }
 
-    /// The same for `n` updates of one request. They can also use disk room that is not allocated
-    /// yet.
+    /// Whether there is room for `n` updates of one request. Several updates can also use room of
+    /// the disk that is not allocated yet.
     pub fn admits_updates(&self, n: u64) -> bool {
         let more = n.saturating_sub(1).saturating_mul(UPDATE_BYTES);
         let (available, reserve) = {
@@ -281,37 +285,40 @@ impl Log {
                 && self.segments.has_room_for(needed)
     }
 
-    /// Whether the disk has room, but the helper prepares segments too slowly. Then clients should
-    /// be held back until `on_progress`. Otherwise the log would refuse their puts, as on a full
-    /// disk.
+    /// Whether the disk has room, but the helper does not prepare segments fast enough. Then the
+    /// owner should hold clients back until the log calls `on_progress`. Otherwise `admits_put`
+    /// would refuse their puts, as on a full disk.
     pub fn lags(&self) -> bool {
         let open = self.open_batch();
         let margin = LAG_MARGIN_BYTES.min(self.segments.segment_bytes / 8);
         !self.segments.is_short() && self.available(&open) < self.put_reserve(&open) + margin
     }
 
-    /// Bytes that are allocated and unclaimed.
+    /// Bytes that are allocated, and that the open batch does not use yet.
     pub(crate) fn available(&self, open: &Open) -> u64 {
         (self.segments.ahead_bytes() + open.remaining()).saturating_sub(open.claimed_bytes)
     }
 
-    /// The reserve that puts cannot use. It has a segment for reclaim's copies. It also has room
-    /// for finishes until they have made enough garbage, so that reclaim begins. A finish alone in
-    /// its group takes more bytes than the smallest job, and a job grows by 8 bytes at its first
-    /// copy. The reserve per job covers both.
+    /// The bytes of the reserve that puts cannot use. One segment is for reclaim's copies. The
+    /// other bytes are for finishes, because on a full disk, reclaim begins only after finishes
+    /// have made enough garbage.
+    ///
+    /// A finish can need more bytes than it makes garbage: it may be alone in its group, and its
+    /// job may be small. A job also grows by 8 bytes at its first copy. `FINISH_RESERVE_BYTES` for
+    /// each job covers both.
     pub(crate) fn put_reserve(&self, open: &Open) -> u64 {
         let segment = self.segments.segment_bytes;
         let finishes = open.live.live() * FINISH_RESERVE_BYTES + open.entry_bytes() / 64;
         segment + segment.max(segment / 2 + finishes)
     }
 
-    /// Ids below it can be used.
+    /// The limit of ids. The owner can use ids below it.
     pub fn id_limit(&self) -> u64 {
         self.id_limit.load(Ordering::Acquire)
     }
 
-    /// Must be called with the next id to assign. Raises the limit of ids in blocks, long before it
-    /// is reached. Cheap.
+    /// Raises the limit of ids in blocks, long before the owner reaches it. The owner must call
+    /// this function with the next id that it will assign. The call is usually cheap.
     pub fn note_next_id(&self, now_ms: u64, next: u64) {
         if next <= self.ids_asked_from.load(Ordering::Relaxed) {
             return;
@@ -330,7 +337,7 @@ impl Log {
         self.id_pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called when the log became durable up to here.
+    /// Raises `id_limit` to the limits that are now durable.
     pub(crate) fn publish_id_limit(&self, durable: Position) {
         self.id_pending().retain(|&(position, limit)| {
             if position <= durable {
@@ -340,65 +347,67 @@ impl Log {
         });
     }
 
-    /// Raises the limit to one that became durable while the log was opened.
+    /// Raises `id_limit` to a limit that became durable when the log was opened.
     pub(crate) fn raise_id_limit(&self, limit: u64) {
         self.id_limit.fetch_max(limit, Ordering::AcqRel);
     }
 
-    /// Everything up to here is in the kernel, and survives the end of this process.
+    /// The kernel has all bytes up to this position, so they survive the end of this process.
     pub fn written(&self) -> Position {
         Position(self.positions.written())
     }
 
-    /// Everything up to here is on stable storage.
+    /// All bytes up to this position are on stable storage.
     pub fn durable(&self) -> Position {
         Position(self.positions.durable())
     }
 
-    /// Requests that this becomes durable, whatever `sync` says.
+    /// Requests that the log becomes durable up to this position, with every setting of `sync`.
     pub fn want_durable(&self, position: Position) {
         self.positions.want_durable(position.0);
         self.wake();
     }
 
-    /// Requests a notification when this is written, even if `sync` is `Always`.
+    /// Requests a call of `on_progress` when the log is written up to this position. Without a
+    /// request and with `Sync::Always`, the log calls `on_progress` only after syncs.
     pub fn want_written(&self, position: Position) {
         self.positions.want_written(position.0);
     }
 
-    /// Requests that everything appended so far is synced no later than this time (milliseconds of
-    /// the log's time), whatever `sync` says. The caller must call [`Log::wake`] afterwards.
+    /// Requests that everything appended so far is synced at this time or earlier, with every
+    /// setting of `sync`. The time is in milliseconds of the log's time. The caller must call
+    /// [`Log::wake`] afterwards.
     pub fn want_sync_by(&self, at_ms: u64) {
         self.positions.want_sync_by(at_ms);
     }
 
-    /// When bytes are forced to the disk.
+    /// When the log syncs.
     pub fn sync(&self) -> Sync {
         self.sync
     }
 
-    /// Bytes appended and not yet taken by the committer.
+    /// Bytes that the committer has not taken yet.
     pub fn open_batch_bytes(&self) -> usize {
         self.open_batch().bytes()
     }
 
-    /// Clients should be held back while the open batch is larger.
+    /// While the open batch is larger than this, the owner should hold clients back.
     pub fn open_batch_bytes_max(&self) -> usize {
         OPEN_BATCH_BYTES_MAX.min(self.segments.segment_bytes / 4) as usize
     }
 
-    /// Whether writing the open batch takes longer than a sync of a few bytes. Then work that can
-    /// wait should wait.
+    /// Whether a write of the open batch takes longer than a sync of a few bytes. Then the owner
+    /// should delay work that is not urgent.
     pub fn has_backlog(&self) -> bool {
         self.open_batch_bytes() >= BACKLOG_BYTES.min(self.segments.segment_bytes / 16) as usize
     }
 
-    /// Why the log failed, if it did.
+    /// The failure after which the log stopped, if any.
     pub fn failure(&self) -> Option<Failure> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes the first failure and tells the owner.
+    /// Notes the first failure, and calls `on_progress`. Returns the first failure.
     pub(crate) fn fail(&self, failure: Failure) -> Failure {
         let first = {
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -433,20 +442,20 @@ impl Log {
 /// The disk use of a log, and counts of entries.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Usage {
-    /// The oldest segment that is still needed.
+    /// The oldest segment that the log still needs.
     pub first_segment: u32,
-    /// The segment that is appended to.
+    /// The segment that gets the next entry.
     pub last_segment: u32,
-    /// Entries appended since the log was opened.
+    /// The number of entries appended since the log was opened.
     pub entries: u64,
-    /// How many of them are reclaim's copies.
+    /// How many of `entries` are copies by reclaim.
     pub copies: u64,
-    /// Bytes of live entries, plus 24 each for an index.
+    /// Bytes of live entries, plus 24 bytes for each of them, as for an index.
     pub live_bytes: u64,
-    /// Bytes of the segments that hold the log, the last one included.
+    /// Bytes of the segments that hold the log, with the last one.
     pub data_bytes: u64,
-    /// Bytes of the segments prepared ahead and kept as reserve.
+    /// Bytes of the files that are allocated for later segments.
     pub ahead_bytes: u64,
-    /// The last attempt to fill up the reserve found no room.
+    /// True if the last attempt to fill the reserve found no room.
     pub short: bool,
 }

@@ -1,9 +1,10 @@
-//! Reclaim copies the live entries of the oldest segment to the end of the log, and then gives the
+//! Reclaim: copies the live entries of the oldest segment to the end of the log, and then gives the
 //! segment up.
 //!
-//! Reading needs no lock; copying happens under the owner's lock, in slices. Only the oldest
-//! segment can be given up: a later segment can contain the ends of older jobs. The TRIM comes
-//! after all copies. When the TRIM is durable, the copies are durable too, and the file is free.
+//! Reclaim reads a slice of the segment without the owner's lock, and then copies the slice under
+//! this lock. Only the oldest segment can be given up, because a later segment can contain entries
+//! that end jobs in older segments. The TRIM entry is appended after all copies. When the TRIM is
+//! durable, the copies are durable, too. Then the file can be used again.
 
 use std::sync::Arc;
 use std::sync::PoisonError;
@@ -20,35 +21,36 @@ use crate::settings::SLICE_BYTES;
 use crate::types::{Meta, Position, QueueRef, Slot};
 use crate::write::batch::{Open, fact_entry_bytes, name_bytes};
 
-/// The owner's current data of a job that is about to be copied.
+/// The owner's data of a job, for a copy of the job.
 #[derive(Copy, Clone, Debug)]
 pub struct Current<'a> {
-    /// Its current queue.
+    /// The job's current queue.
     pub queue: QueueRef<'a>,
-    /// Its current meta; a leased job is written as ready.
+    /// The job's current meta. The state of a leased job is *ready* here.
     pub meta: Meta<'a>,
 }
 
-/// The owner's side of a copy. The log calls it while it holds the appenders' lock, so it must not
-/// call the log.
+/// The functions of the owner that reclaim needs. Reclaim holds the appenders' lock during these
+/// calls, so the functions must not call the log.
 pub trait Owner {
-    /// The job's current queue and meta. Called only for live slots, possibly several times. `None`
-    /// means that the slot has no owner. This is a bug, and reclaim stops.
+    /// Returns the job's current queue and meta. Called only for live slots, possibly several times
+    /// for one slot. `None` means that the owner does not have this job. This is a bug, and reclaim
+    /// stops.
     fn current(&mut self, slot: Slot, id: u64) -> Option<Current<'_>>;
 
-    /// The job is at `new` from now on.
+    /// Notes that the job is now in the slot `new`. `position` is the end of the copy's entry.
     fn moved(&mut self, old: Slot, new: Slot, id: u64, position: Position);
 }
 
 /// An entry of a slice that had live slots when it was read.
 #[derive(Debug)]
 struct Candidate {
-    /// Its offset in the slice's bytes.
+    /// The entry's offset in the slice's bytes.
     start: usize,
     first_index: u32,
 }
 
-/// A piece of the oldest segment, read ahead.
+/// A piece of the oldest segment that was read but not copied yet.
 #[derive(Debug)]
 pub struct Slice {
     segment: u32,
@@ -56,18 +58,18 @@ pub struct Slice {
     candidates: Vec<Candidate>,
     /// Where the next slice begins.
     next: ReadPlace,
-    /// Nothing of the segment is left after it.
+    /// True if this is the last slice of the segment.
     last: bool,
     scanned_bytes: u64,
 }
 
-/// Where reading continues.
+/// The place in a segment where reclaim continues to read.
 #[derive(Copy, Clone, Debug, Default)]
 struct ReadPlace {
     offset: u64,
-    /// Bytes left of the current group's entries.
+    /// The bytes of the current group's entries from this place on.
     group_left: u64,
-    /// Index of the next slot.
+    /// The index of the next slot.
     next_index: u32,
 }
 
@@ -78,11 +80,11 @@ enum CopiedFacts {
     NoRoom,
 }
 
-/// The state when copying found too little room.
+/// The state of the log when a copy found too little room.
 #[derive(Copy, Clone, Debug)]
 struct Starved {
     available: u64,
-    /// Only facts were left in the oldest segment.
+    /// True if the oldest segment had no live jobs, only facts.
     dead: bool,
 }
 
@@ -92,28 +94,31 @@ pub(crate) struct Cursor {
     segment: u32,
     file: Option<(Arc<dyn DiskFile>, SegmentHeader)>,
     place: ReadPlace,
-    /// Reclaim found damage. It keeps this segment and all after it.
+    /// True if reclaim has stopped for good, because it found damage. Then the log keeps this
+    /// segment and all later ones.
     stopped: bool,
-    /// It stopped because this segment is unreadable; the owner may still have its live jobs.
+    /// The segment whose read failed, if reclaim stopped for that reason. The owner may still have
+    /// the bodies of the live jobs in it.
     unreadable: Option<u32>,
-    /// The number of bytes that reclaim can scan: 2.2 for each byte that clients appended. A slice
-    /// can make it negative. It does not grow above 0 while there is nothing to do.
+    /// The number of bytes that reclaim can scan. It grows by 2.2 for each byte that clients
+    /// append, but not above 0 while the log is small enough. A slice can make it negative.
     credit_bytes: i64,
     client_bytes_before: u64,
-    /// The last segment of the log and the bytes of garbage at the beginning of a pass that does
-    /// not wait for clients.
+    /// Set during an unpaced pass: a pass over the log that does not wait for clients. Contains the
+    /// last segment of the log and the bytes of garbage when the pass began.
     pass: Option<(u32, u64)>,
-    /// Set if the last such pass gained little: the smallest number of bytes of garbage since then.
-    /// This garbage is probably unused ends of segments.
+    /// Set if the last unpaced pass gained little. Contains the smallest number of bytes of garbage
+    /// since then. This garbage is probably unused ends of segments.
     rest_at: Option<u64>,
-    /// Set if copying stopped because too few bytes were available. Reclaim waits until more bytes
-    /// are available, or until no job is left to copy.
+    /// Set if reclaim stopped because there was too little room for a copy. Reclaim waits until
+    /// there is more room, or until the oldest segment has no live job.
     starved_at: Option<Starved>,
 }
 
 impl Cursor {
-    /// Whether a full pass that does not wait for clients probably gains `gain` bytes. It does if
-    /// the pass before it gained that much, or if the garbage has grown that much since then.
+    /// Whether an unpaced pass probably gains at least `gain` bytes. This is probable if the
+    /// previous pass gained this many bytes, or if the garbage has grown by this many bytes since
+    /// then.
     fn pass_helps(&mut self, first: u32, last: u32, garbage: u64, gain: u64) -> bool {
         if let Some(rest_at) = &mut self.rest_at {
             *rest_at = garbage.min(*rest_at);
@@ -139,11 +144,12 @@ impl Cursor {
 }
 
 impl Log {
-    /// Whether reclaim should run now. Normally the files must exceed 1.4 times the live bytes by a
-    /// segment, and reclaim must have scanned fewer than 2.2 bytes for each byte that clients
-    /// appended. If the log is much too big, or the disk is full, reclaim does not wait for
-    /// clients. Nor does it wait if nothing in the oldest segment is live, because giving it up
-    /// costs nothing.
+    /// Whether reclaim should run now. Normally, there are two conditions. The files must be larger
+    /// than 1.4 times the live bytes plus a segment. And reclaim must have scanned fewer than 2.2
+    /// bytes for each byte that clients appended.
+    ///
+    /// If the log is much too big, or the disk is full, reclaim does not wait for clients. If
+    /// nothing in the oldest segment is live, reclaim runs at once, because it has nothing to copy.
     pub fn reclaim_wanted(&self) -> bool {
         let open = self.open_batch();
         let dead = open.live.live_in(open.first) == 0;
@@ -163,8 +169,9 @@ impl Log {
         let data_bytes = self.segments.kept_bytes();
         let segment = self.segments.segment_bytes;
         let exceeds = |tenths: u64| data_bytes > live_bytes * tenths / 10 + segment;
-        // The disk has no index yet, so this number has none. On a full disk, only the bytes that a
-        // pass over the files can free count. The pass must begin before the reserve is used up.
+        // The bytes that a pass over all files can free. Unlike `live_bytes`, this number includes
+        // no index, because the files have none. On a full disk, it decides when a pass begins. The
+        // pass must begin before the reserve is used up.
         let garbage = data_bytes.saturating_sub(remaining + entry_bytes);
         let has_garbage = garbage > entry_bytes / 10 + segment / 2;
         let new_client_bytes = client_bytes - cursor.client_bytes_before;
@@ -183,8 +190,9 @@ impl Log {
         exceeds(14) && (dead || cursor.credit_bytes >= 0)
     }
 
-    /// Reads the next piece of the oldest segment. Must be called without the owner's lock. Returns
-    /// `None` if the log has only the current segment.
+    /// Reads the next slice of the oldest segment. The caller must not hold the owner's lock,
+    /// because the read can take long. Returns `None` if the log has only the current segment, or
+    /// if reclaim has stopped.
     pub fn reclaim_read(&self) -> Result<Option<Slice>, ReclaimError> {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, live) = {
@@ -219,14 +227,14 @@ impl Log {
         slice.map(Some)
     }
 
-    /// The oldest segment, if reclaim stopped because it is unreadable. An owner with the bodies of
-    /// its jobs can [write them again](Log::rescue).
+    /// The oldest segment, if reclaim stopped because it cannot read this segment. If the owner has
+    /// the bodies of the segment's live jobs, it can [write them again](Log::rescue).
     pub fn unreadable_segment(&self) -> Option<u32> {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner).unreadable
     }
 
     /// Writes a live job of the unreadable segment to the end of the log, with the owner's body.
-    /// Must be called under the owner's lock. Returns false if there is no room now.
+    /// The caller must hold the owner's lock. Returns false if there is no room now.
     pub fn rescue(
         &self,
         now_ms: u64,
@@ -245,8 +253,8 @@ impl Log {
         Ok(copied?.is_some())
     }
 
-    /// Ends the rescue of the unreadable segment. If no live job is left there, reclaim continues.
-    /// Otherwise it stops for good.
+    /// Ends the rescue of the unreadable segment. If the segment has no live jobs now, reclaim
+    /// continues. Otherwise reclaim has stopped for good.
     pub fn end_rescue(&self) {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let open = self.open_batch();
@@ -283,7 +291,7 @@ impl Log {
             let walk = Walk { segment, salt: header.salt, start, bytes: &bytes };
             let (candidates, next, last) = match walk.entries(cursor.place, self)? {
                 WalkResult::Through { candidates, next, last } => (candidates, next, last),
-                // A larger read would not return more.
+                // The file ends here, so a larger read would not return more bytes.
                 WalkResult::NeedsBytes(_) if (read as u64) < len => {
                     return Err(damaged(segment, start + read as u64, "the file ends"));
                 }
@@ -298,9 +306,9 @@ impl Log {
         }
     }
 
-    /// Copies the live entries of a slice to the end of the log. With the last slice of a segment,
-    /// also copies its live facts, and gives the segment up. Must be called under the owner's lock.
-    /// Returns the bytes appended.
+    /// Copies the live jobs of a slice to the end of the log. After the last slice of a segment,
+    /// also copies the segment's live facts, and gives the segment up. The caller must hold the
+    /// owner's lock. Returns the number of bytes appended.
     pub fn reclaim_copy(
         &self,
         now_ms: u64,
@@ -314,8 +322,8 @@ impl Log {
         }
         open.time_ms = open.time_ms.max(now_ms);
         let mut appended = 0;
-        // Space that a copy leaves unused at the end of a segment does not count as a client's.
-        // Otherwise the copies of reclaim would allow further copies.
+        // If a copy begins a new segment, the unused end of the old segment does not count as used
+        // by clients. Otherwise the copies of reclaim would allow reclaim to scan more.
         let client_bytes = open.client_bytes;
         cursor.starved_at = None;
         for candidate in &slice.candidates {
@@ -323,7 +331,8 @@ impl Log {
             open.client_bytes = client_bytes;
             match copied {
                 Ok(Some(bytes)) => appended += bytes,
-                // Entries copied so far will be dead when the slice is read again.
+                // There is no room. Reclaim will read this slice again, but then the entries copied
+                // so far have no live slots.
                 Ok(None) => {
                     let available = self.available(&open);
                     cursor.starved_at = Some(Starved { available, dead: false });
@@ -346,7 +355,7 @@ impl Log {
             appended += bytes;
             match copied {
                 CopiedFacts::All => appended += self.give_up(&mut open, slice.segment),
-                // The next slice continues with the other facts.
+                // The next slice copies the other facts.
                 CopiedFacts::Some => {}
                 CopiedFacts::NoRoom => {
                     let available = self.available(&open);
@@ -360,7 +369,8 @@ impl Log {
         Ok(appended)
     }
 
-    /// Copies live facts of a segment without live jobs. Copies at most a slice of bytes.
+    /// Copies live facts of a segment without live jobs, up to the size of a slice. Returns the
+    /// number of bytes appended.
     fn copy_facts(&self, open: &mut Open, segment: u32) -> (u64, CopiedFacts) {
         let mut appended = 0;
         while let Some((key, value)) = open.fact_in(segment) {
@@ -368,8 +378,8 @@ impl Log {
             if appended >= SLICE_BYTES {
                 return (appended, CopiedFacts::Some);
             }
-            // This leaves less room for finishes than other copies, because a whole segment becomes
-            // free.
+            // This copy may leave less room for finishes than copies of jobs, because afterwards a
+            // whole segment becomes free.
             if !self.has_room_to_copy(open, bytes, self.segments.segment_bytes / 16) {
                 return (appended, CopiedFacts::NoRoom);
             }
@@ -381,7 +391,8 @@ impl Log {
         (appended, CopiedFacts::All)
     }
 
-    /// Writes the TRIM of a segment without live entries; returns its bytes.
+    /// Gives up a segment without live entries. Appends the TRIM entry, and returns its size in
+    /// bytes.
     fn give_up(&self, open: &mut Open, segment: u32) -> u64 {
         open.room(24);
         open.first = segment + 1;
@@ -399,11 +410,11 @@ fn damaged(segment: u32, offset: u64, what: &str) -> ReclaimError {
     ReclaimError::Damaged { file: segment_name(segment), offset, what: what.to_owned() }
 }
 
-/// A walk over the entries of a piece of a segment.
+/// Finds the entries in a piece of a segment.
 struct Walk<'a> {
     segment: u32,
     salt: u64,
-    /// Offset of the first byte.
+    /// The offset of the piece in the segment.
     start: u64,
     bytes: &'a [u8],
 }
@@ -414,7 +425,7 @@ enum WalkResult {
         next: ReadPlace,
         last: bool,
     },
-    /// The piece has no complete entry. The walk needs this many bytes from the start.
+    /// The piece has no complete entry. It must have at least this many bytes.
     NeedsBytes(u64),
 }
 
@@ -431,7 +442,7 @@ impl Walk<'_> {
                         place.offset += GROUP_HEADER_BYTES as u64;
                         place.group_left = u64::from(group.len);
                     }
-                    // The piece ends inside a group's header. The next piece begins with that
+                    // The piece ends inside a group's header. The next slice begins with this
                     // header.
                     None if at > 0 && rest.len() < GROUP_HEADER_BYTES => {
                         return Ok(WalkResult::Through { candidates, next: place, last: false });
@@ -476,8 +487,8 @@ impl Walk<'_> {
 }
 
 impl Log {
-    /// Copies the live slots of one entry, with one body, and returns the number of bytes appended.
-    /// Returns `None` if there is not enough room, because some must be left for finishes.
+    /// Copies the live slots of one entry. Returns the number of bytes appended. Returns `None` if
+    /// the copy would leave too little room for finishes.
     fn copy_entry(
         &self,
         open: &mut Open,
@@ -504,8 +515,9 @@ impl Log {
         self.append_copy(open, &slots, body, owner)
     }
 
-    /// Appends live jobs again, with the owner's current data. The jobs share a body. Returns the
-    /// number of bytes appended, or `None` if there is no room.
+    /// Appends a COPY entry for live jobs that share a body. Uses the owner's current queue and
+    /// meta of each job. Returns the number of bytes appended, or `None` if there is too little
+    /// room.
     fn append_copy(
         &self,
         open: &mut Open,
@@ -541,7 +553,7 @@ impl Log {
         });
         for &(old, id) in slots {
             assert!(open.live.kill(old), "a copied slot lived");
-            // The copied meta has newer counters.
+            // The copied meta includes newer counters.
             open.lazy.remove(old);
             let new = open.new_slot(bytes / slots.len() as u64);
             owner.moved(old, new, id, position);
@@ -549,11 +561,11 @@ impl Log {
         Ok(Some(bytes))
     }
 
-    /// Whether there is room for an entry of this size, with this much left for finishes.
+    /// Whether there is room for a copy of `bytes` bytes, and `left` bytes remain for finishes.
     fn has_room_to_copy(&self, open: &Open, bytes: u64, left: u64) -> bool {
         let segment = self.segments.segment_bytes;
         if bytes + REQUEST_OVERHEAD_BYTES > segment {
-            // It gets a segment of its own size, and another one must follow.
+            // A big entry gets a segment of its own size. After it, the log needs another segment.
             let own = bytes + REQUEST_OVERHEAD_BYTES + segment;
             return self.segments.has_room_for(own + open.claimed_big_bytes);
         }

@@ -1,11 +1,11 @@
-//! Recovery: finds the end of the log, refuses damage, restores live entries, makes the log ready
-//! to append.
+//! Recovery: finds the end of the log, refuses damage, restores live entries, and makes the log
+//! ready for appends.
 //!
-//! The rules, in order, are in `docs/log-format.md`. Segments are read from the newest to the
-//! oldest, because a segment's end is in its successor, and an entry that ends a slot is never
-//! older than the slot.
+//! `docs/log-format.md` has the rules, in order. Recovery reads the segments from the newest to the
+//! oldest, for two reasons. The next segment says where a segment ends. And an entry that ends a
+//! slot is never older than the slot.
 //!
-//! `tail` finds the end of the log, `replay` reads its live entries.
+//! `tail` finds the end of the log. `replay` reads the live entries.
 
 pub(crate) mod replay;
 pub(crate) mod tail;
@@ -30,19 +30,20 @@ use crate::write::batch::{Head, ID_LIMIT_BYTES, Open};
 use crate::write::commit::Commit;
 
 /// The maximum number of segment bytes that recovery keeps in memory between its two passes. It
-/// reads the other segments again. Small in simulations, so that they read segments again, too.
+/// reads the other segments again in the second pass. The number is small in simulations, so that
+/// simulations test the second read, too.
 pub(crate) const KEPT_BYTES_MAX: u64 = if cfg!(feature = "fault") { 64 << 10 } else { 128 << 20 };
 
 /// Where the log continues.
 struct End {
     head: SegmentFile,
     position: Position,
-    /// End and checksum of the last group.
+    /// The end and the checksum of the last group.
     chain: (Position, u32),
 }
 
 impl Log {
-    /// Like [`Log::open_at`], at the moment `now_ms`.
+    /// Like [`Log::open_at`], but the caller gives the time directly.
     pub fn open(
         disk: Arc<dyn Disk>,
         settings: Settings,
@@ -52,9 +53,9 @@ impl Log {
         Self::open_at(disk, settings, &mut |_| now_ms, restore)
     }
 
-    /// Locks the folder and recovers. Calls `begin` once to get the time. Then calls `restore` once
-    /// per live job, in log order, and once per fact. Afterwards the log is ready to append. A new
-    /// folder becomes an empty log.
+    /// Locks the folder, and recovers the log in it. If the folder has no log, creates an empty
+    /// one. Calls `begin` once to get the time. Then calls `restore` once per live job, in log
+    /// order, and once per fact. The returned log is ready for appends.
     pub fn open_at(
         disk: Arc<dyn Disk>,
         settings: Settings,
@@ -112,8 +113,9 @@ impl Log {
     }
 }
 
-/// Size of segments prepared before the restart, if any. On a full disk they are the reserve. There
-/// is no room to replace them with segments of another size.
+/// The size of most of the files that were prepared before this start. `None`: there are no such
+/// files. On a full disk, these files must be the reserve, because there is no room for files of
+/// another size.
 fn prepared_bytes(
     disk: &dyn Disk,
     folder: &Folder,
@@ -121,7 +123,7 @@ fn prepared_bytes(
     void: &[&Found],
 ) -> Option<u64> {
     let is_whole = |size: &u64| *size >= SEGMENT_BYTES_MIN && size.is_multiple_of(4096);
-    // A segment for a single big entry is not part of the reserve.
+    // A file that was made for a single big entry is not part of the reserve.
     let is_usual = |size: &u64| kept.iter().any(|found| found.size() == *size);
     let spares = folder.spares.iter().filter_map(|name| Some(disk.look_at(name).ok()?.0));
     let void = void.iter().map(|found| found.size());
@@ -133,8 +135,9 @@ fn prepared_bytes(
     most.map(|(size, _)| *size)
 }
 
-/// Bytes after the durable position may be only in the kernel's cache. After a failed sync they
-/// look clean there. So recovery writes and syncs them again before anything depends on them.
+/// Makes the end of the log durable. The bytes after the durable position may be only in the
+/// kernel's cache. After a failed sync, the kernel treats them as written, so a sync alone would
+/// not help. So recovery writes these bytes again, and syncs them.
 fn secure_tail(last: &Found, tail: &Tail) -> Result<(), Failure> {
     let start = tail.durable.max(Position::new(tail.last, HEADER_BYTES)).offset();
     let end = tail.end.offset();
@@ -147,7 +150,7 @@ fn secure_tail(last: &Found, tail: &Tail) -> Result<(), Failure> {
     last.file.sync_data().map_err(|error| Failure::new("sync", &name, error))
 }
 
-/// Creates a log in a folder that has none.
+/// Creates a log in a folder without a log.
 fn create(
     disk: Arc<dyn Disk>,
     settings: &Settings,
@@ -181,8 +184,7 @@ fn create(
     Ok((log, RecoveryReport { next_id: 1, ..RecoveryReport::default() }))
 }
 
-/// Makes the log ready to append: its first group reserves ids, and is durable before anything else
-/// happens.
+/// Makes the log ready for appends. Writes and syncs a first group, which reserves ids.
 fn start(
     settings: &Settings,
     segments: Segments,

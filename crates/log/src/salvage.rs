@@ -1,6 +1,7 @@
-//! Reads a log without changing it, and writes the intact part of a damaged one into a new log.
+//! Reads a log without changing it, and writes the intact part of a damaged log into a new log.
 //!
-//! An intact log is read as at a start. `remains` reads a log that a start refuses, piece by piece.
+//! This module reads an intact log like a start. If a start would refuse the log, `remains` reads
+//! the log piece by piece.
 
 mod pieces;
 mod remains;
@@ -21,46 +22,48 @@ use crate::recovery::tail::Tail;
 use crate::settings::{Settings, Sync};
 use crate::types::{QueueRef, RecoveryReport, Restored};
 
-/// The time of entries that a repair writes before it knows the end time of the old log.
+/// The time of the entries that a repair writes. It writes them before it has read the end time of
+/// the old log.
 const START_MS: u64 = 0;
 
 /// The result of reading a log without changing it.
 #[derive(Debug, Default)]
 pub struct Salvage {
-    /// The report; for a damaged log, about its intact part.
+    /// The report of the recovery. For a damaged log, it is about the intact part.
     pub report: RecoveryReport,
-    /// Why a start refuses the log; `None` if it is intact.
+    /// Why a start refuses the log. `None`: the log is intact.
     pub refusal: Option<OpenError>,
-    /// Unreadable pieces, in log order. If a start refuses the log but there are no losses, all
-    /// existing entries are intact. Only empty room at a file's end is known to be missing.
+    /// The unreadable pieces, in log order. A start can refuse a log without losses. Then only
+    /// unused room at the end of a file is missing.
     pub losses: Vec<Loss>,
-    /// Jobs in `report` that may have been finished. A finish names one of several neighbouring
-    /// jobs, but it is unknown which one. In addition, each lost piece may have contained finishes
-    /// of any older job.
+    /// The number of restored jobs that may have been finished. After a gap, a finish can mean one
+    /// of several neighbouring jobs, and all of them are restored. This number does not count
+    /// finishes in lost pieces. Such a finish can be of any older job.
     pub doubtful_jobs: u64,
-    /// Jobs whose queue name was lost. They are in queues named `lost-queue-`, segment, `-` and
-    /// number.
+    /// The number of restored jobs whose queue name was lost. Their queue gets the name
+    /// `lost-queue-SEGMENT-NUMBER`.
     pub unnamed_jobs: u64,
 }
 
 /// A piece of a log that cannot be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Loss {
-    /// The file's path. If several files are missing, `to` and the last file's name follow.
+    /// The file's path. If several files are missing, the path of the first one, `to`, and the name
+    /// of the last one.
     pub file: String,
-    /// Where the piece starts.
+    /// The offset of the piece in the file.
     pub offset: u64,
-    /// Its bytes; 0 if unknown.
+    /// The size of the piece in bytes. 0: unknown.
     pub bytes: u64,
-    /// The maximum number of jobs that were written there; `None` if unknown.
+    /// The maximum number of jobs that were written in the piece. `None`: unknown.
     pub jobs_max: Option<u64>,
     /// The kind of damage.
     pub what: &'static str,
 }
 
-/// Locks the folder and reads its log as far as possible; calls `restore` like [`Log::open`].
-/// Changes nothing. Fails if the folder cannot be used, or if its files belong to several logs or
-/// to another version.
+/// Locks the folder, and reads as much of its log as possible. Calls `restore` like [`Log::open`].
+/// Changes no file. Fails if the folder cannot be read, or if its files belong to several logs or
+/// to another format version.
 pub fn salvage(
     disk: &dyn Disk,
     restore: &mut dyn FnMut(Restored<'_>),
@@ -69,8 +72,9 @@ pub fn salvage(
     read(disk, restore)
 }
 
-/// Writes all readable entries of a log on one disk into a new log on another, empty disk. The new
-/// log ends at the same time as the old one. The wall clock during the repair does not matter.
+/// Reads the log on the disk `from`, and writes all its readable jobs and facts into a new log on
+/// the empty disk `to`. The new log ends at the same log time as the old log, not at the time of
+/// the repair.
 pub fn repair(from: &dyn Disk, to: Arc<dyn Disk>) -> Result<Salvage, OpenError> {
     lock(from)?;
     let settings =
@@ -79,7 +83,7 @@ pub fn repair(from: &dyn Disk, to: Arc<dyn Disk>) -> Result<Salvage, OpenError> 
     let mut writer = Writer { log, queues: HashMap::new(), failure: None };
     let salvage = read(from, &mut |restored| writer.write(&restored))?;
     if writer.failure.is_none() && writer.log.usage().short {
-        // A log without room leaves out counters, and a server would refuse puts.
+        // Without a reserve, the new log may have dropped counters, and a server would refuse puts.
         let no_room = ErrorKind::StorageFull.into();
         writer.failure = Some(Failure::new("allocate", "a reserve for finishes", no_room));
     }
@@ -107,7 +111,7 @@ fn read(disk: &dyn Disk, restore: &mut dyn FnMut(Restored<'_>)) -> Result<Salvag
     }
 }
 
-/// Reads a log as a start does.
+/// Reads an intact log. Fails where a start would fail.
 fn read_whole(
     disk: &dyn Disk,
     restore: &mut dyn FnMut(Restored<'_>),
@@ -123,25 +127,26 @@ fn read_whole(
     Ok(RecoveryReport { cut_bytes: tail.cut_bytes, cut_groups: tail.cut_groups, ..replay.report() })
 }
 
-/// The size of the log's usual segments. A segment made for one big entry is larger.
+/// The size of the log's usual segments: the minimum, because a segment for one big entry is
+/// larger.
 fn usual_size(disk: &dyn Disk) -> Result<u64, OpenError> {
     let folder = disk.folder();
     let names =
         disk.list().map_err(|error| OpenError::from_io(&folder, "list the files", error))?;
     let mut header = vec![0; HEADER_BYTES as usize];
     let sizes = names.iter().filter_map(|name| segment_number(name)).filter_map(|number| {
-        // Unreadable files do not matter here.
+        // Ignore unreadable files. The other files have the same usual size.
         disk.open(&segment_name(number)).and_then(|file| file.read_at(&mut header, 0)).ok()?;
         SegmentHeader::decode(&header).ok().map(|header| header.size)
     });
     Ok(sizes.min().unwrap_or(Settings::default().segment_bytes))
 }
 
-/// Writes restored entries of one log into another.
+/// Writes restored jobs and facts into a new log.
 struct Writer {
     log: Log,
     queues: HashMap<Box<[u8]>, u32>,
-    /// Set after a failed write. Then nothing more is written.
+    /// Set after a failed write. After that, nothing more is written.
     failure: Option<Failure>,
 }
 
@@ -165,8 +170,8 @@ impl Writer {
             }
         }
         if self.log.open_batch_bytes() >= self.log.open_batch_bytes_max() {
-            // On a full disk, a step without a sync would keep unwritten groups, and the rest would
-            // pile up here.
+            // `commit_and_sync` fails on a full disk. A plain commit step would keep the unwritten
+            // groups, and all later entries would stay in memory.
             self.failure = self.log.commit_and_sync(START_MS).err();
         }
     }

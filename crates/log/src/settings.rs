@@ -1,28 +1,29 @@
-//! Settings of a log, and the bounds that are not settings.
+//! The settings of a log, and bounds that an operator cannot set.
 
 use std::time::Duration;
 
-/// When bytes are synced to the disk. It decides when a reply can be sent, never the order of the
-/// log.
+/// When the log syncs. This setting decides when a reply can be sent, but does not change the order
+/// of entries.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Sync {
-    /// After each group; replies are sent when it is durable.
+    /// After each group. A reply is sent when its entry is durable.
     Always,
-    /// At most this long after it was written; replies are sent when it is written.
+    /// At most this long after the write. A reply is sent when its entry is written.
     Every(Duration),
-    /// When the kernel decides; replies are sent when it is written.
+    /// Never, except on request: the kernel decides when to write to the disk. A reply is sent when
+    /// its entry is written.
     Never,
 }
 
 /// Settings of a log.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Size of a segment in bytes. The log lowers it to a sixteenth of the disk, but not below 256
-    /// KiB. Default 64 MiB.
+    /// The size of a segment in bytes. Default: 64 MiB. The log uses at most a sixteenth of the
+    /// disk or of `bytes_max`, but at least 256 KiB.
     pub segment_bytes: u64,
-    /// Limit of all files together; `None` means the size of the disk.
+    /// The maximum number of bytes of all files together. `None`: the size of the disk.
     pub bytes_max: Option<u64>,
-    /// Default: `Always`.
+    /// When the log syncs. Default: `Always`.
     pub sync: Sync,
 }
 
@@ -32,38 +33,40 @@ impl Default for Settings {
     }
 }
 
-/// The smallest segment. In smaller ones, headers and chains would take too large a part.
+/// The minimum size of a segment. In smaller segments, headers would take too large a part.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 256 << 10;
-/// The smallest segment of simulations. With small segments, a simulation rotates and reclaims more
-/// often in the same time.
+/// The minimum size of a segment in simulations. With small segments, a simulation begins and
+/// reclaims more segments in the same time.
 const SEGMENT_BYTES_MIN_SIMULATED: u64 = 64 << 10;
-/// The largest setting. An entry that is too big for a segment gets a segment of its own.
+/// The maximum value of `segment_bytes`. A segment for one big entry can be larger.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
-/// Ids are reserved in blocks of this many.
+/// The log reserves this many ids at a time.
 pub(crate) const ID_BLOCK: u64 = 1 << 20;
-/// The log reserves the next block while this many ids are left. If syncs are rare, a reservation
-/// takes long, and clients use ids in the meantime.
+/// When fewer reserved ids than this are left, the log reserves the next block. If syncs are rare,
+/// a reservation takes long, and clients use ids in the meantime.
 pub(crate) const IDS_AHEAD: u64 = 2 * ID_BLOCK;
-/// The highest possible limit of ids. A log with a higher one was not written by this program.
+/// The highest possible limit of ids. This program never writes a higher limit into a log.
 pub(crate) const ID_LIMIT_MAX: u64 = 1 << 62;
-/// The log writes a mark this long after the last sync, if it has written nothing else.
+/// The time between the last sync and a mark, if the log writes nothing else.
 pub(crate) const MARK_AFTER_MS: u64 = 100;
-/// If there was no room for a segment, the log tries again after this time.
+/// If there is no room for a segment, the log retries after this time.
 pub(crate) const RETRY_FULL_MS: u64 = 1000;
-/// COUNT entries alone wait at most this long for other entries.
+/// Lazy counters wait at most this long for other entries.
 pub(crate) const LAZY_MAX_MS: u64 = 1000;
-/// If there are more bytes of them than this, they are written at once, because they must not fill
-/// the open batch.
+/// If there are at least this many bytes of lazy counters, they are written at once, because they
+/// must not fill the open batch.
 pub(crate) const LAZY_BYTES_MAX: usize = 64 << 10;
-/// Reclaim reads, and copies under the lock, in slices of about this many bytes.
+/// Reclaim reads and copies slices of about this many bytes. The owner's lock is held while a slice
+/// is copied.
 pub(crate) const SLICE_BYTES: u64 = 256 << 10;
-/// Size of the open batch at which clients should be held back: a larger batch only adds latency.
+/// While the open batch is larger than this, the owner should hold clients back, because a larger
+/// batch only adds latency.
 pub(crate) const OPEN_BATCH_BYTES_MAX: u64 = 8 << 20;
-/// From this size on, the open batch is a backlog. A disk writes this many bytes in about the time
-/// of a sync of a few bytes.
+/// An open batch of at least this size is a backlog. A disk writes this many bytes in about the
+/// time of a sync of a few bytes.
 pub(crate) const BACKLOG_BYTES: u64 = 128 << 10;
-/// When [`crate::Log::lags`] holds clients back, the requests that were already received can still
-/// append this many bytes.
+/// When [`crate::Log::lags`] becomes true, this many bytes are left for requests that the server
+/// has already received.
 pub(crate) const LAG_MARGIN_BYTES: u64 = 4 << 20;
 
 impl Settings {

@@ -1,7 +1,7 @@
 //! Types of the log's public interface: positions, slots, metas, and restored entries.
 
-/// The end of an entry or group: `segment << 32 | offset`. `Position(0)` means that there is
-/// nothing to wait for.
+/// A place in the log: `segment << 32 | offset`. Usually the end of an entry or group.
+/// `Position(0)` means that there is nothing to wait for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash, Default)]
 pub struct Position(pub u64);
 
@@ -22,13 +22,13 @@ impl Position {
     }
 }
 
-/// The place of a job in the log. Later entries about the job name it. A copy by reclaim gives the
-/// job another slot.
+/// The place of a job in the log. Later entries about the job contain its slot. When reclaim copies
+/// the job, the job gets another slot.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub struct Slot {
-    /// The segment that holds the slot's entry.
+    /// The segment with the entry that made the slot.
     pub segment: u32,
-    /// Counted from 0 in each segment, in log order.
+    /// The number of the slot in its segment: from 0, in log order.
     pub index: u32,
 }
 
@@ -42,31 +42,34 @@ impl Slot {
     }
 }
 
-/// A reference to a queue. Call [`crate::Log::forget_queue`] before a number goes to another name.
+/// A reference to a queue. The owner must call [`crate::Log::forget_queue`] before it uses a number
+/// for another name.
 #[derive(Copy, Clone, Debug)]
 pub struct QueueRef<'a> {
-    /// The caller's small index of the queue. It does not change while the queue exists.
+    /// The owner's number of the queue. It should be small, because the log uses it as an index. It
+    /// does not change while the queue exists.
     pub number: u32,
-    /// Used only if the current segment does not have the number yet.
+    /// The queue's name. The log writes it only if the current segment has no NAME entry for the
+    /// queue yet.
     pub name: &'a [u8],
 }
 
-/// The facts of a job besides queue and body.
+/// All facts of a job, except its queue and body.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Meta<'a> {
-    /// From 1, never reused.
+    /// The job's number: from 1, never reused.
     pub id: u64,
-    /// 0 is the most urgent.
+    /// The priority. 0 is the most urgent.
     pub priority: u32,
     /// The time to run, in the caller's unit. The log does not interpret it.
     pub ttr: u32,
-    /// The log's time.
+    /// The time of the put, in milliseconds of the log's time.
     pub created_ms: u64,
-    /// The due time, as a time of the log; 0: none.
+    /// The due time, in milliseconds of the log's time. 0: none.
     pub due_ms: u64,
-    /// The caller's number for the job's state.
+    /// The owner's number for the job's state. The log does not interpret it.
     pub state: u8,
-    /// Opaque; at most 65,535 bytes.
+    /// At most 65,535 bytes that the log does not interpret.
     pub options: &'a [u8],
 }
 
@@ -75,26 +78,26 @@ pub struct Meta<'a> {
 pub enum Restored<'a> {
     /// A job that is not finished.
     Job {
-        /// Its slot, for later entries.
+        /// The job's slot. Later entries about the job need it.
         slot: Slot,
-        /// End of the entry that made the slot.
+        /// The end of the entry that made the slot.
         position: Position,
         /// The queue's name.
         queue: &'a [u8],
-        /// The newest whole meta.
+        /// The newest meta.
         meta: Meta<'a>,
-        /// Payload of the newest COUNT, if newer than `meta`.
+        /// The counters of the newest COUNT entry, if this entry is newer than `meta`.
         counters: Option<&'a [u8]>,
-        /// The body, as put.
+        /// The body.
         body: &'a [u8],
     },
-    /// The newest value of a key.
+    /// A fact: the newest value of a key.
     Fact {
         /// The key.
         key: &'a [u8],
-        /// Never empty: an empty value removes the fact.
+        /// The value. It is never empty, because an empty value removes the fact.
         value: &'a [u8],
-        /// End of its entry.
+        /// The start of the fact's entry.
         position: Position,
     },
 }
@@ -102,33 +105,33 @@ pub enum Restored<'a> {
 /// The report of a recovery.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RecoveryReport {
-    /// The first id that was certainly never used.
+    /// The lowest id above all ids that may have been used.
     pub next_id: u64,
-    /// Time of the newest group; 0 for a new log.
+    /// The time of the newest group. 0 for a new log.
     pub last_time_ms: u64,
-    /// Segments read.
+    /// The number of segments read.
     pub segments: u64,
-    /// Bytes of groups read.
+    /// The bytes of the groups read.
     pub bytes: u64,
-    /// Groups read.
+    /// The number of groups read.
     pub groups: u64,
-    /// Live jobs.
+    /// The number of live jobs.
     pub jobs: u64,
-    /// Live facts.
+    /// The number of live facts.
     pub facts: u64,
-    /// Bytes cut off at the end. They begin at the end of the chain of groups. They end with the
-    /// last intact group after the chain (or with the torn group, if its header is readable). They
-    /// were never acknowledged.
+    /// The number of bytes that recovery cut off after the end of the log. They were never
+    /// acknowledged. They begin at the end of the chain of groups. They end with the last intact
+    /// group after the chain, or with the torn group if its header is readable.
     pub cut_bytes: u64,
-    /// Whole groups in the bytes that were cut off.
+    /// The number of intact groups in the bytes that were cut off.
     pub cut_groups: u64,
 }
 
 /// The result of a [`crate::Log::commit_step`].
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Committed {
-    /// A group was written.
+    /// True if a group was written.
     pub wrote: bool,
-    /// A sync was made.
+    /// True if a sync was made.
     pub synced: bool,
 }

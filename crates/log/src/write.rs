@@ -1,11 +1,11 @@
-//! The path of an entry from an append to the disk.
+//! Writes entries: from the append to the sync of the disk.
 //!
-//! - `batch`: the open batch, into which entries are encoded. `lazy`: counters that no reply waits
-//!   for.
-//! - `commit`: one write and one sync for a group. `committer`: the threads that do it.
-//! - `positions`: how far the log is written and durable. `sleeper`: how the threads sleep and are
-//!   woken.
-//! - `primitives`: the atomics of the standard library, which the model checker replaces.
+//! - `batch`: the open batch. An append encodes its entry into this batch. `lazy`: counters that no
+//!   reply waits for.
+//! - `commit`: one write and one sync for a group. `committer`: the threads that call it.
+//! - `positions`: the positions up to which the log is written and durable. `sleeper`: lets a
+//!   thread sleep until it is woken.
+//! - `primitives`: imports from the standard library that a model checker replaces.
 
 pub(crate) mod batch;
 pub(crate) mod commit;

@@ -1,12 +1,14 @@
-//! The simulated disk: in memory, deterministic, and with the faults of a real one.
+//! The simulated disk: in memory, deterministic, and with the faults of a real disk.
 //!
-//! A write stays in the kernel's cache until a sync of its file, or until the kernel writes it
-//! back. A power failure keeps any subset of the unsynced 512-byte sectors. Each of them is whole.
-//! It has its current content, or the content before a write. It also keeps any subset of the
-//! unsynced changes to the folder. A failed sync leaves sectors that look clean and may not be on
-//! the disk. The disk counts calls that change something, so a test can crash or fail at each of
-//! them. It counts reads separately. The disk can fill up, and a test can flip bits. The disk does
-//! not model torn sectors, or latent faults that appear spontaneously.
+//! A write stays in the simulated kernel's cache until a sync of its file, or until the kernel
+//! writes it to the disk. A power failure keeps any subset of the unsynced 512-byte sectors. Each
+//! sector has its current content or an older content, never a mixture. A power failure also keeps
+//! any subset of the unsynced changes to the folder. After a failed sync, all sectors look clean,
+//! even those that are not on the disk.
+//!
+//! The disk counts the calls that change something. So a test can plan a crash or a failure at any
+//! of these calls. The disk counts reads separately. It can fill up, and a test can flip bits. It
+//! does not simulate torn sectors, or bits that change without a request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,29 +17,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskFile, Space};
 
-/// The size of a sector. A power failure never tears one.
+/// The size of a sector. A power failure never tears a sector.
 const SECTOR_BYTES: usize = 512;
 
-/// A disk in memory. Clones share it.
+/// A disk in memory. All clones use the same disk.
 #[derive(Clone, Debug)]
 pub struct FaultDisk(Arc<Mutex<State>>);
 
 /// The planned fault of a call.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Planned {
-    /// Power is lost in the middle of it.
+    /// The power fails in the middle of the call.
     Crash,
-    /// It fails (EIO), this once.
+    /// The call fails with EIO. Later calls succeed.
     Fail,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Inode {
-    /// The contents that a read returns.
+    /// The content in the kernel's cache: a read returns it.
     live: Vec<u8>,
-    /// The contents after a power failure.
+    /// The content on the disk: a file has it after a power failure.
     durable: Vec<u8>,
-    /// Sectors that the next sync writes.
+    /// The sectors that the next sync writes to the disk.
     dirty: BTreeSet<usize>,
 }
 
@@ -56,7 +58,8 @@ struct State {
     durable_names: BTreeMap<String, usize>,
     folder_changes: Vec<FolderChange>,
     locked: bool,
-    /// The number of crashes and restarts. Calls on a handle from an earlier life fail.
+    /// The number of crashes and restarts so far. Calls with a file that was opened in an earlier
+    /// life fail.
     life: u64,
     powered: bool,
     calls: u64,
@@ -84,7 +87,7 @@ fn eio() -> io::Error {
 }
 
 impl FaultDisk {
-    /// An empty disk with this capacity in bytes. All its choices come from the seed.
+    /// An empty disk with this capacity in bytes. All its random choices come from the seed.
     pub fn new(seed: u64, capacity: u64) -> FaultDisk {
         FaultDisk(Arc::new(Mutex::new(State {
             inodes: Vec::new(),
@@ -107,13 +110,13 @@ impl FaultDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An independent disk with the same contents and plans.
+    /// An independent disk with the same files and planned faults.
     #[must_use]
     pub fn fork(&self) -> FaultDisk {
         FaultDisk(Arc::new(Mutex::new(self.state().clone())))
     }
 
-    /// The number of changing calls so far.
+    /// The number of calls so far that change something.
     pub fn calls(&self) -> u64 {
         self.state().calls
     }
@@ -123,23 +126,23 @@ impl FaultDisk {
         self.state().reads
     }
 
-    /// Power fails in the middle of the call with this number (the first is 1). After that
-    /// everything fails, until `crash`.
+    /// Plans a power failure in the middle of a changing call: the call with this number, from 1.
+    /// Afterwards every call fails, until the test calls `crash`.
     pub fn crash_at(&self, call: u64) {
         self.state().planned = Some((call, Planned::Crash));
     }
 
-    /// The call with this number fails, once.
+    /// Plans a failure of the changing call with this number. Later calls succeed.
     pub fn fail_at(&self, call: u64) {
         self.state().planned = Some((call, Planned::Fail));
     }
 
-    /// The read with this number fails, once.
+    /// Plans a failure of the read with this number. Later reads succeed.
     pub fn fail_read_at(&self, read: u64) {
         self.fail_reads(read..read + 1);
     }
 
-    /// The reads with these numbers fail.
+    /// Plans a failure of the reads with these numbers.
     pub fn fail_reads(&self, reads: Range<u64>) {
         self.state().planned_reads = reads;
     }
@@ -156,12 +159,13 @@ impl FaultDisk {
         !self.state().powered
     }
 
-    /// Power fails and returns. The seed decides which unsynced sectors and folder changes survive.
+    /// The power fails and comes back. The seed decides which unsynced sectors and folder changes
+    /// survive.
     pub fn crash(&self) {
         self.state().crash();
     }
 
-    /// The process ends and another one starts. The kernel's cache stays.
+    /// The process ends, and another process starts. The kernel's cache stays as it is.
     pub fn restart(&self) {
         self.state().begin_life();
     }
@@ -176,7 +180,7 @@ impl FaultDisk {
         self.state().used()
     }
 
-    /// Names of all files.
+    /// The names of all files.
     pub fn names(&self) -> Vec<String> {
         self.state().names.keys().cloned().collect()
     }
@@ -187,7 +191,7 @@ impl FaultDisk {
         state.names.get(name).map(|&inode| state.inodes[inode].live.clone())
     }
 
-    /// Changes a file directly, in the cache and on the disk; creates it if necessary.
+    /// Replaces a file's bytes, in the cache and on the disk. Creates the file if necessary.
     pub fn set_bytes(&self, name: &str, bytes: Vec<u8>) {
         let mut state = self.state();
         let inode = Inode { live: bytes.clone(), durable: bytes, dirty: BTreeSet::new() };
@@ -209,7 +213,7 @@ impl FaultDisk {
         }
     }
 
-    /// Removes a file directly.
+    /// Removes a file, in the cache and on the disk.
     pub fn remove_file(&self, name: &str) {
         let mut state = self.state();
         state.names.remove(name);
@@ -253,7 +257,7 @@ impl State {
         inodes.iter().map(|&inode| self.inodes[inode].live.len() as u64).sum()
     }
 
-    /// Counts a changing call and returns its planned fault.
+    /// Counts a call that changes something, and returns its planned fault.
     fn call(&mut self) -> io::Result<Option<Planned>> {
         if !self.powered {
             return Err(power_is_off());
@@ -262,13 +266,14 @@ impl State {
         Ok(self.planned.take_if(|(call, _)| *call == self.calls).map(|(_, planned)| planned))
     }
 
-    /// Counts a read, which may be planned to fail.
+    /// Counts a read. Fails if a failure of this read is planned.
     fn read(&mut self) -> io::Result<()> {
         self.reads += 1;
         if self.planned_reads.contains(&self.reads) { Err(eio()) } else { Ok(()) }
     }
 
-    /// A call with simple faults: it fails, or happens partly.
+    /// Makes a changing call. A planned failure prevents the change. A planned crash prevents it in
+    /// half of the cases.
     fn simple_call(&mut self, apply: impl FnOnce(&mut State) -> io::Result<()>) -> io::Result<()> {
         match self.call()? {
             None => apply(self),
@@ -295,7 +300,7 @@ impl State {
         for index in 0..self.inodes.len() {
             self.crash_inode(index);
         }
-        // A journal keeps the order of changes. Other file systems may not.
+        // A file system with a journal keeps the order of changes. Others may not.
         let in_order = self.coin();
         let changes = std::mem::take(&mut self.folder_changes);
         let keep = self.random() as usize % (changes.len() + 1);
@@ -310,7 +315,7 @@ impl State {
 
     fn crash_inode(&mut self, index: usize) {
         let dirty = std::mem::take(&mut self.inodes[index].dirty);
-        // In half of the cases all sectors or none, otherwise any subset.
+        // In half of the cases, all or none of the sectors survive. Otherwise any subset survives.
         let mode = self.random() % 4;
         for sector in dirty {
             let keep = match mode {
@@ -328,7 +333,7 @@ impl State {
 }
 
 impl Inode {
-    /// One sector reaches the disk.
+    /// Writes one sector to the disk.
     fn write_back(&mut self, sector: usize) {
         let start = sector * SECTOR_BYTES;
         let end = (start + SECTOR_BYTES).min(self.live.len());
@@ -341,7 +346,7 @@ impl Inode {
         self.durable[start..end].copy_from_slice(&self.live[start..end]);
     }
 
-    /// Writes back sectors that are about to be overwritten.
+    /// Writes the dirty sectors between two offsets to the disk, before they are overwritten.
     fn write_back_dirty(&mut self, start: usize, end: usize) {
         let sectors = start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES);
         for sector in self.dirty.range(sectors).copied().collect::<Vec<_>>() {
@@ -492,7 +497,7 @@ impl FaultFile {
                 inode.durable.resize(len, 0);
                 Ok(())
             }
-            // From now on all sectors look clean, even those that were not written.
+            // The sync fails. Now all sectors look clean, even those that are not on the disk.
             Some(Planned::Fail) => Err(eio()),
             Some(Planned::Crash) => {
                 state.powered = false;
@@ -529,7 +534,7 @@ impl DiskFile for FaultFile {
         if inode.live.len() < end {
             inode.live.resize(end, 0);
         }
-        // A failed write may have written a part.
+        // A failed write writes half of the bytes.
         let written = if planned == Some(Planned::Fail) { bytes.len() / 2 } else { bytes.len() };
         inode.live[start..start + written].copy_from_slice(&bytes[..written]);
         inode.touch(start, start + written);
@@ -560,7 +565,8 @@ impl DiskFile for FaultFile {
     fn shrink(&self, len: u64) -> io::Result<()> {
         let inode = self.inode;
         self.state()?.simple_call(|state| {
-            // If power fails before a sync, the file has its old length again.
+            // This does not change `durable`. So if the power fails before a sync, the file has its
+            // old length again.
             let inode = &mut state.inodes[inode];
             inode.live.truncate(len as usize);
             inode.dirty.retain(|sector| ((sector * SECTOR_BYTES) as u64) < len);

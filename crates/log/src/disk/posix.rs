@@ -15,7 +15,7 @@ use crate::disk::{Disk, DiskFile, Space};
 const BTRFS_MAGIC: u64 = 0x9123_683E;
 const ZFS_MAGIC: u64 = 0x2FC1_2FC1;
 
-/// Only the server's user can read jobs.
+/// With these modes, only the server's user can read the files.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
@@ -25,23 +25,23 @@ pub struct PosixDisk {
     folder: PathBuf,
     /// The open folder, for syncs of the folder itself.
     handle: File,
-    /// The locked file; the kernel releases the lock at any end of the process.
+    /// The locked file. When the process ends for any reason, the kernel releases the lock.
     lock: Mutex<Option<File>>,
     copies_on_write: bool,
-    /// The disk changes nothing in the folder, and creates no lock file.
+    /// True if the disk must not change the folder. Then it creates no lock file.
     read_only: bool,
 }
 
 impl PosixDisk {
-    /// Uses the folder, and creates it and its parents if necessary. Only this user can read new
-    /// folders.
+    /// Uses the folder. If necessary, creates the folder and its parents. Only this user can read a
+    /// folder that is created here.
     pub fn new(folder: impl AsRef<Path>) -> io::Result<PosixDisk> {
         let folder = folder.as_ref().to_path_buf();
         create_folders(&folder, FOLDER_MODE)?;
         Self::existing(folder, false)
     }
 
-    /// Looks into a folder that exists, without changing anything in it.
+    /// Uses an existing folder without changing anything in it.
     pub fn read_only(folder: impl AsRef<Path>) -> io::Result<PosixDisk> {
         Self::existing(folder.as_ref().to_path_buf(), true)
     }
@@ -54,7 +54,8 @@ impl PosixDisk {
     }
 }
 
-/// Creates a folder whose name survives a power failure: each new name is synced in its parent.
+/// Creates a folder and its parents. Syncs the parent of each new folder, so that the folder
+/// survives a power failure.
 fn create_folders(folder: &Path, mode: u32) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -63,7 +64,7 @@ fn create_folders(folder: &Path, mode: u32) -> io::Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) | None => Path::new("."),
     };
-    // The parent is not private: others may have folders in it.
+    // The parent is not private, because other users may have folders in it.
     create_folders(parent, 0o777)?;
     match DirBuilder::new().mode(mode).create(folder) {
         Ok(()) => File::open(parent)?.sync_all(),
@@ -85,7 +86,7 @@ impl Disk for PosixDisk {
         }
         let file = match options.open(self.folder.join("lock")) {
             Ok(file) => file,
-            // Without a lock file no process has used the folder: it is a copy.
+            // Without a lock file, no process has used the folder. It is a copy of a log.
             Err(error) if self.read_only && error.kind() == io::ErrorKind::NotFound => {
                 return Ok(true);
             }
@@ -104,7 +105,7 @@ impl Disk for PosixDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
-            // A name that is not text is not ours.
+            // The log uses only names that are valid UTF-8, so ignore all others.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
             }
@@ -126,7 +127,7 @@ impl Disk for PosixDisk {
     }
 
     fn look_at(&self, name: &str) -> io::Result<(u64, u64)> {
-        // Works also when the process may open no more files.
+        // This call works even if the process has reached its limit of open files.
         let metadata = std::fs::metadata(self.folder.join(name))?;
         Ok((metadata.len(), metadata.nlink()))
     }
@@ -191,7 +192,7 @@ impl DiskFile for PosixFile {
     fn allocate(&self, len: u64) -> io::Result<()> {
         match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, len) {
             Ok(()) => Ok(()),
-            // If the file system cannot preallocate, zeros are written, which works as well.
+            // The file system cannot preallocate. Written zeros also allocate the file.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
                 let zeros = vec![0; 1 << 20];
                 let mut offset = self.size()?;

@@ -1,4 +1,4 @@
-//! The files of the folder: numbered segments with their headers, and spares.
+//! Reads the log's folder: which segments and spares it has, and the headers of the segments.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::error::OpenError;
 use crate::files::segments::{segment_name, segment_number};
 use crate::format::{FORMAT, HEADER_BYTES, HeaderFault, SegmentHeader};
 
-/// A numbered file.
+/// A segment's file, as found in the folder.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) number: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Found {
 pub(crate) struct Folder {
     pub(crate) name: String,
     pub(crate) segments: BTreeMap<u32, Found>,
-    /// Files that can be recycled.
+    /// The names of the spares.
     pub(crate) spares: Vec<String>,
 }
 
@@ -60,12 +60,12 @@ impl Folder {
     }
 }
 
-/// Whether the name is that of a spare file: `spare-` or `blank-` and a number. Other files are not
-/// ours.
+/// Whether a file is a spare: its name is `spare-` or `blank-` and a number. The log ignores other
+/// files.
 fn is_spare(name: &str) -> bool {
     let number = name.strip_prefix("spare-").or_else(|| name.strip_prefix("blank-"));
     number.is_some_and(|number| {
-        // Our numbers never get longer than this.
+        // The log never gives a spare a number with more digits.
         (1..=18).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
     })
 }
@@ -93,8 +93,8 @@ impl Found {
         OpenError::Damaged { file: self.path(), offset, what: what.into() }
     }
 
-    /// Returns the file's header. Fails if the header is damaged, of another format or of another
-    /// segment, or if the file is too short.
+    /// Returns the file's header. Fails if the header is damaged, has another format version or
+    /// another segment number, or if the file is too short.
     pub(crate) fn header(&self) -> Result<SegmentHeader, OpenError> {
         let header = self.header.map_err(|fault| match fault {
             HeaderFault::Damaged => self.damaged(0, "the segment's header"),
@@ -113,7 +113,7 @@ impl Found {
         Ok(header)
     }
 
-    /// Like `header`. Also fails if the file belongs to another log than `other`.
+    /// Like `header`, but also fails if this file and `other` belong to different logs.
     pub(crate) fn header_of_log(&self, other: &Found) -> Result<SegmentHeader, OpenError> {
         let header = self.header()?;
         if header.log_id != other.header()?.log_id {

@@ -1,15 +1,16 @@
-//! The segment files. This module prepares them ahead and gives them to the committer. It gets them
-//! back from reclaim, and uses them again.
+//! The segment files. This module prepares files before they are needed, and gives them to the
+//! committer. When reclaim has given up a segment, this module uses its file again.
 //!
 //! The background work prepares a segment in these steps:
 //!
-//! 1. Write zeros where the file was never written. Later writes only overwrite them, so their sync
-//!    touches no file-system metadata.
+//! 1. Write zeros where the file was never written. Later writes only overwrite these zeros. So the
+//!    sync of a later write changes no file-system metadata.
 //! 2. Write a header with a new number and salt.
 //! 3. Sync the file, rename it, and sync the folder.
 //!
-//! So a rotation is only a write. The log writes to one segment, the *head*. The files allocated
-//! beyond it are also the reserve: on a full disk, finishes and reclaim use them.
+//! So the committer needs only a write to begin a prepared segment. The committer writes to one
+//! segment at a time, the *head*. All files that are allocated for later segments are the reserve.
+//! On a full disk, the log writes finishes and reclaim's copies into the reserve.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -51,21 +52,23 @@ pub(crate) struct SegmentFile {
 struct Spare {
     name: String,
     size: u64,
-    /// Allocated but never written: it needs zeros first.
+    /// True if the file is allocated but was never written. Such a file needs zeros before it
+    /// becomes a segment.
     blank: bool,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The next segment, ready to be written.
+    /// The next segment, if it is ready.
     prepared: Option<SegmentFile>,
     spares: Vec<Spare>,
-    /// The file that will become the first segment of a new log.
+    /// The name of the spare that holds the first segment of a new log, until the segment gets its
+    /// number.
     unnamed: Option<String>,
     spare_counter: u64,
     /// The segment that the committer writes.
     head: u32,
-    /// Sizes of the numbered files up to the head.
+    /// The number and the size of each numbered file up to the head.
     sizes: BTreeMap<u32, u64>,
 }
 
@@ -77,33 +80,35 @@ pub(crate) struct Segments {
     pub(crate) segment_bytes: u64,
     bytes_max: Option<u64>,
     state: Mutex<State>,
-    /// Segments that reclaim gave up. A segment can be freed when the log is durable up to its
-    /// TRIM. No thread holds this lock during a call to the disk, because appenders need it.
+    /// Segments that reclaim gave up, each with the position of its TRIM entry. A segment can be
+    /// freed when the log is durable up to this position. No thread holds this lock during a call
+    /// to the disk, because appenders need the lock.
     trimmed: Mutex<Vec<(u32, Position)>>,
-    /// Allocated bytes beyond the head: prepared and spare.
+    /// Bytes of the prepared segment and of the spares.
     ahead_bytes: AtomicU64,
     /// Bytes of the numbered files up to the head.
     data_bytes: AtomicU64,
-    /// The last attempt to allocate found no room.
+    /// True if the last attempt to allocate a file found no room.
     short: AtomicBool,
-    /// The next segment is prepared.
+    /// True if the next segment is prepared.
     ready: AtomicBool,
-    /// A given-up segment could not be checked. It is retried like a full disk.
+    /// True if the file of a segment that was given up could not be checked. The background work
+    /// retries after the same time as on a full disk.
     stuck: AtomicBool,
-    /// The number of callers that wait for the lock of `state`. While callers wait, the background
-    /// work, which holds the lock, hurries.
+    /// The number of callers that wait for the lock of `state`. The background work holds this
+    /// lock, and does not rest while a caller waits.
     waiters: AtomicU32,
-    /// The background work is about to be stopped.
+    /// True if the background work is about to be stopped.
     stopping: AtomicBool,
 }
 
 /// Why a file could not be created.
 #[derive(Debug)]
 enum MakeError {
-    /// The log does not depend on the file yet. The file was removed, and the caller can try
-    /// another one.
+    /// The new file failed. The log does not need this file yet, so the file was removed. The
+    /// caller can try another file.
     Spoiled(Failure),
-    /// The folder itself failed.
+    /// The sync of the folder failed.
     Fatal(Failure),
 }
 
@@ -115,10 +120,10 @@ impl From<MakeError> for Failure {
     }
 }
 
-/// The goal of `Segments::prepare`.
+/// What `Segments::prepare` must reach, and what it can free.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Wanted {
-    /// The number of bytes that must be allocated beyond the head.
+    /// The number of bytes that must be allocated for segments after the head.
     pub(crate) ahead_bytes: u64,
     /// The log is durable up to here.
     pub(crate) durable: Position,
@@ -157,8 +162,8 @@ impl Segments {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic in another thread leaves the state usable: each change is complete before the
-        // next call.
+        // After a panic in another thread, the state is still usable: a thread completes each
+        // change of the state before it makes a call that can panic.
         self.waiters.fetch_add(1, Ordering::Relaxed);
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiters.fetch_sub(1, Ordering::Relaxed);
@@ -169,13 +174,13 @@ impl Segments {
         self.waiters.load(Ordering::Relaxed) > 0 || self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Notes whether the background work of this log is about to be stopped. If so, it does not
-    /// rest.
+    /// Notes whether the background work of this log is about to be stopped. If so, the work does
+    /// not rest.
     pub(crate) fn set_stopping(&self, stopping: bool) {
         self.stopping.store(stopping, Ordering::Relaxed);
     }
 
-    /// Takes over the numbered files that recovery found, with their sizes.
+    /// Stores the numbers and sizes of the segments that recovery found.
     pub(crate) fn adopt(&self, sizes: BTreeMap<u32, u64>) {
         let mut state = self.state();
         state.head = sizes.keys().next_back().copied().unwrap_or(0);
@@ -183,13 +188,13 @@ impl Segments {
         self.publish(&state);
     }
 
-    /// Reuses spares of an earlier run, and deletes those of another size.
+    /// Reuses the spares of an earlier run. Deletes spares that have another size.
     pub(crate) fn adopt_spares(&self, names: &[String]) -> Result<(), Failure> {
         let mut state = self.state();
         for name in names {
             let (kind, number) = name.split_once('-').unwrap_or((name, "0"));
             state.spare_counter = state.spare_counter.max(number.parse().unwrap_or(0));
-            // A file that we cannot write is not ours.
+            // A file that this process cannot open for writing does not belong to the log.
             let Ok(file) = self.disk.open(name) else { continue };
             let size = file.size().and_then(|size| Ok((size, file.links()?)));
             let size = size.map_err(|error| Failure::new("look at", name, error))?;
@@ -215,13 +220,13 @@ impl Segments {
         self.data_bytes.load(Ordering::Acquire)
     }
 
-    /// Like `data_bytes`, without the segments that were given up but are not freed yet.
+    /// Like `data_bytes`, but without the segments that reclaim gave up and that are not freed yet.
     pub(crate) fn kept_bytes(&self) -> u64 {
         let waiting = self.trimmed_list().len() as u64 * self.segment_bytes;
         self.data_bytes().saturating_sub(waiting)
     }
 
-    /// Whether the file system and the setting leave room for this many more bytes.
+    /// Whether the file system and the setting `bytes_max` leave room for this many more bytes.
     pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
         let taken = self.ahead_bytes() + self.data_bytes();
         self.bytes_max.is_none_or(|max| taken + bytes <= max)
@@ -242,12 +247,17 @@ impl Segments {
         self.disk.open(&segment_name(number))
     }
 
-    /// Makes the next segment of at least this size the head. Creates one at once if none is ready.
-    /// A segment that is larger than usual may use up the reserve: the log cannot write anything
-    /// else before it. Returns `None` if there is no room; the caller can retry.
+    /// Makes segment `number` the head. The segment has at least `size` bytes. If it is not
+    /// prepared, creates it now. Returns `None` if there is no room. The caller can retry.
     ///
-    /// `publish` takes the segment off `ahead_bytes`. `settle(publish)` must release the caller's
-    /// claim and call `publish`, both under one lock. So no appender subtracts these bytes twice.
+    /// A segment that is larger than usual is made for one big entry. If there is no other room for
+    /// such a segment, this function removes files of the reserve. The log can write nothing else
+    /// before the big entry.
+    ///
+    /// When the segment becomes the head, `ahead_bytes` must stop counting it, and its claim in the
+    /// open batch must end. An appender that saw only one of these two changes would compute a
+    /// wrong free room. So `settle` must make both changes under the lock of the open batch. It
+    /// makes the first change by a call of its argument.
     pub(crate) fn take(
         &self,
         number: u32,
@@ -259,7 +269,7 @@ impl Segments {
         let head = if let Some(ready) = ready {
             ready
         } else {
-            // If the prepared segment is too small, the rename below replaces it.
+            // If the prepared segment is too small, `make` replaces its file by a rename.
             let mut small = state.prepared.take();
             let needed = size.saturating_sub(self.ahead_bytes());
             let reserve_helps = size > self.segment_bytes && self.has_room_for(needed);
@@ -283,7 +293,7 @@ impl Segments {
         Ok(Some(head))
     }
 
-    /// Removes one file of the reserve to free its room. Returns false if there is none.
+    /// Removes one file of the reserve to free its room. Returns false if the reserve is empty.
     fn remove_ahead(
         &self,
         spares: &mut Vec<Spare>,
@@ -301,9 +311,8 @@ impl Segments {
         Ok(true)
     }
 
-    /// Takes the first segment of a new log. The file gets its number only when its first group is
-    /// durable (`name_first`). So a log never begins with a numbered file whose first group is
-    /// incomplete.
+    /// Makes the first segment of a new log the head. `name_first` gives the file its number when
+    /// its first group is durable. So a numbered first segment always has a complete first group.
     pub(crate) fn take_first(&self) -> Result<SegmentFile, Failure> {
         let mut state = self.state();
         let spare = match state.spares.pop() {
@@ -318,7 +327,7 @@ impl Segments {
         Ok(head)
     }
 
-    /// Gives the first segment its name.
+    /// Renames the file of the first segment to its number.
     pub(crate) fn name_first(&self) -> Result<(), Failure> {
         let Some(name) = self.state().unnamed.take() else { return Ok(()) };
         self.name(&name, 1)?;
@@ -330,11 +339,13 @@ impl Segments {
         renamed.map_err(|error| Failure::new("rename", spare, error))
     }
 
-    /// One step of the background work: fills the reserve, prepares the next segment, frees
-    /// segments. A full disk or a failed spare is not an error: a later call retries. Returns
-    /// whether there may be more to do at once. A step frees at most one segment that the reserve
-    /// does not need. Clients may be held back until the step ends, so it must be short. Compute
-    /// `wanted` again for each step.
+    /// Does one step of the background work: fills the reserve, prepares the next segment, frees
+    /// segments. Returns true if there may be more work now. A full disk or a failed spare is not
+    /// an error, because a later call retries.
+    ///
+    /// A step must be short, because clients may be held back until it ends. So a step frees at
+    /// most one segment that the reserve does not need. The caller must compute `wanted` again for
+    /// each step.
     pub(crate) fn prepare(
         &self,
         wanted: Wanted,
@@ -342,14 +353,16 @@ impl Segments {
     ) -> Result<bool, Failure> {
         let pace = |left| self.pace(left, head_left);
         let mut state = self.state();
-        // Moving a segment that was given up into the reserve takes almost no time.
+        // This loop can free several segments: it takes almost no time to move a segment into the
+        // reserve.
         while ahead_of(&state) < wanted.ahead_bytes && self.free_one(&mut state, wanted, &pace)? {}
         self.fill_reserve(&mut state, wanted.ahead_bytes);
         if state.prepared.is_some() {
             return self.free_one(&mut state, wanted, &pace);
         }
         if !state.spares.iter().any(|spare| !spare.blank) {
-            // A freed segment needs no zeros, so it is better than the blank files of the reserve.
+            // The file of a freed segment needs no zeros, so it is better than a blank file of the
+            // reserve.
             self.free_one(&mut state, wanted, &pace)?;
         }
         let next = state.head + 1;
@@ -366,9 +379,9 @@ impl Segments {
         Ok(true)
     }
 
-    /// The pace of this work while `left` bytes of a segment are not written yet. At a gentle pace,
-    /// the next segment is ready when the head is half full. If there is no time for that, this
-    /// work must fill the next segment faster than clients fill the head.
+    /// The pace of the background work when it must still write `left` bytes of the next segment.
+    /// The pace is gentle while the next segment can be ready before the head is half full.
+    /// Otherwise the background work must fill the next segment faster than clients fill the head.
     fn pace(&self, left: u64, head_left: &dyn Fn() -> u64) -> Pace {
         if self.is_urgent() {
             return Pace::Urgent;
@@ -384,7 +397,7 @@ impl Segments {
         }
     }
 
-    /// The quick part of `prepare`, without writes.
+    /// Does the quick part of `prepare`: allocates files, but writes no zeros.
     pub(crate) fn allocate_ahead(&self, ahead_bytes: u64) {
         self.fill_reserve(&mut self.state(), ahead_bytes);
     }
@@ -392,7 +405,7 @@ impl Segments {
     fn fill_reserve(&self, state: &mut State, ahead_bytes: u64) {
         let mut short = false;
         while ahead_of(state) < ahead_bytes {
-            // Probably no room; the next call retries.
+            // There is probably no room. The next call retries.
             let Ok(spare) = self.allocate(state, self.segment_bytes) else {
                 short = true;
                 break;
@@ -403,17 +416,17 @@ impl Segments {
         self.short.store(short, Ordering::Release);
     }
 
-    /// Notes a segment given up by an entry that ends at `trim`.
+    /// Notes that reclaim gave up a segment. The TRIM entry of this segment ends at `trim`.
     pub(crate) fn trimmed(&self, number: u32, trim: Position) {
         self.trimmed_list().push((number, trim));
     }
 
-    /// Whether a segment can be freed if the log is durable up to here.
+    /// Whether a segment can be freed when the log is durable up to this position.
     pub(crate) fn can_free(&self, durable: Position) -> bool {
         self.trimmed_list().first().is_some_and(|&(_, trim)| trim <= durable)
     }
 
-    /// Whether a segment that was given up could not be checked.
+    /// Whether the file of a segment that was given up could not be checked.
     pub(crate) fn is_stuck(&self) -> bool {
         self.stuck.load(Ordering::Acquire)
     }
@@ -428,8 +441,8 @@ impl Segments {
         self.data_bytes.store(state.sizes.values().sum(), Ordering::Release);
     }
 
-    /// Frees the oldest segment that was given up. Returns false if there is none, or if its file
-    /// cannot be checked.
+    /// Frees the oldest segment that reclaim gave up. Returns false if no segment can be freed now,
+    /// or if the file cannot be checked.
     fn free_one(
         &self,
         state: &mut State,
@@ -445,9 +458,9 @@ impl Segments {
         let enough = ahead_of(state) >= wanted.ahead_bytes;
         match self.disk.look_at(&name) {
             Ok(looks) => self.discard(state, &name, looks, enough, pace)?,
-            // Another program removed it.
+            // Another program removed the file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            // This can wait, because nothing depends on the file any more.
+            // The log does not need the file any more, so a later call can retry.
             Err(_) => {
                 self.stuck.store(true, Ordering::Release);
                 return Ok(false);
@@ -460,7 +473,8 @@ impl Segments {
         Ok(true)
     }
 
-    /// Turns an unneeded file into a spare, or removes it. The caller syncs the folder.
+    /// Turns a file that the log does not need into a spare, or removes it. The caller must sync
+    /// the folder afterwards.
     fn discard(
         &self,
         state: &mut State,
@@ -469,7 +483,8 @@ impl Segments {
         enough: bool,
         pace: &dyn Fn(u64) -> Pace,
     ) -> Result<(), Failure> {
-        // A file with a second link belongs to a backup, so only our name for it is removed.
+        // A backup holds a file with a second link. So this function removes only the log's name
+        // for it.
         if links != 1 {
             return self.disk.remove(name).map_err(|error| Failure::new("remove", name, error));
         }
@@ -482,13 +497,14 @@ impl Segments {
                 state.spares.push(unneeded);
                 return Ok(());
             }
-            // This file needs no zeros, so it replaces a blank file of the reserve.
+            // This file needs no zeros. So it replaces a blank file of the reserve, and the blank
+            // file is removed.
             if let Some(blank) = state.spares.iter_mut().find(|spare| spare.blank) {
                 std::mem::swap(blank, &mut unneeded);
             }
         }
-        // The file must lose its number durably before it is cut. Otherwise a power failure could
-        // leave a numbered file that is too short.
+        // The rename must be durable before the file is cut. Otherwise a power failure could leave
+        // a numbered file that is too short.
         self.sync_folder()?;
         let Spare { name, size, blank } = unneeded;
         // A blank file has no data in memory or on disk, so removing it is quick.
@@ -497,9 +513,9 @@ impl Segments {
         removed.map_err(|error| Failure::new("remove", &name, error))
     }
 
-    /// Discards the void numbered files that recovery found, from the highest number down. If a
-    /// number is higher than that of the log's last segment, its removal must be durable before the
-    /// next one: a gap would look like a lost segment.
+    /// Discards the numbered files that are not part of the log, from the highest number down.
+    /// Above the head, each removal must be durable before the next removal. Otherwise a power
+    /// failure could leave a gap between the numbers, and a gap looks like a lost segment.
     pub(crate) fn discard_void(&self, numbers: &[u32]) -> Result<(), Failure> {
         let mut state = self.state();
         let head = state.head;
@@ -518,7 +534,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes a segment file with a header and its number, and makes it durable.
+    /// Makes a durable segment file with a header and a number.
     fn make(
         &self,
         state: &mut State,
@@ -526,7 +542,7 @@ impl Segments {
         size: u64,
         pace: &dyn Fn(u64) -> Pace,
     ) -> Result<SegmentFile, MakeError> {
-        // Prefer a spare that was written before, because it needs no zeros.
+        // Prefer a spare that is not blank, because it needs no zeros.
         let fits = state.spares.iter().enumerate().filter(|(_, spare)| spare.size == size);
         let fit = fits.min_by_key(|(_, spare)| spare.blank).map(|(index, _)| index);
         let spare = match fit {
@@ -546,7 +562,7 @@ impl Segments {
         }
     }
 
-    /// Fills the file with zeros if necessary, writes the header, and syncs.
+    /// Fills a blank file with zeros, writes the header, and syncs the file.
     fn make_segment(
         &self,
         spare: &Spare,
@@ -567,7 +583,7 @@ impl Segments {
         Ok(SegmentFile { number, size: spare.size, salt, file })
     }
 
-    /// A new file, allocated but blank.
+    /// Creates a blank spare: a file that is allocated but not written.
     fn allocate(&self, state: &mut State, size: u64) -> Result<Spare, Failure> {
         let taken = ahead_of(state) + state.sizes.values().sum::<u64>();
         if self.bytes_max.is_some_and(|max| taken + size > max) {
@@ -588,7 +604,7 @@ impl Segments {
     }
 }
 
-/// Bytes allocated beyond the head.
+/// Bytes that are allocated for segments after the head.
 fn ahead_of(state: &State) -> u64 {
     let prepared = state.prepared.as_ref().map_or(0, |file| file.size);
     prepared + state.spares.iter().map(|spare| spare.size).sum::<u64>()

@@ -1,14 +1,15 @@
-//! Bytes of entries: written straight into the open batch, read by recovery and reclaim.
+//! The bytes of entries. Appends write them into the open batch. Recovery and reclaim read them.
 //!
-//! An entry is a head of 12 bytes (crc, length, kind, flags, n) and the content of its kind, padded
-//! to a multiple of 8. The committer fills in the checksum, outside the appenders' lock.
+//! An entry has a head of 12 bytes: checksum, length, kind, flags and a count. Its contents follow,
+//! padded to a multiple of 8 bytes. The committer writes the checksum later, without the appenders'
+//! lock.
 
 use crate::format::{get_u16, get_u32, get_u64, padded, seeded};
 use crate::types::{Meta, Slot};
 
-/// Bytes before the content of an entry.
+/// Bytes of an entry's head. The contents follow.
 pub(crate) const ENTRY_HEAD_BYTES: usize = 12;
-/// Bytes of a meta before its options.
+/// Bytes of a meta without its options.
 pub(crate) const META_BYTES: usize = 40;
 
 /// Kinds of entries. 8 is reserved for a flush of a whole queue.
@@ -27,7 +28,8 @@ pub(crate) enum EntryKind {
     Trim = 11,
 }
 
-/// Starts an entry at the end of a buffer; `finish_entry` completes it.
+/// Starts an entry at the end of a buffer, and returns its offset. `finish_entry` completes the
+/// entry.
 pub(crate) fn begin_entry(buffer: &mut Vec<u8>, kind: EntryKind, n: u16) -> usize {
     let start = buffer.len();
     let mut head = [0; ENTRY_HEAD_BYTES];
@@ -37,7 +39,7 @@ pub(crate) fn begin_entry(buffer: &mut Vec<u8>, kind: EntryKind, n: u16) -> usiz
     start
 }
 
-/// Writes the length and pads.
+/// Writes the length of the entry at `start`, and the padding.
 pub(crate) fn finish_entry(buffer: &mut Vec<u8>, start: usize) {
     let len = buffer.len() - start;
     buffer[start + 4..start + 8].copy_from_slice(&(len as u32).to_le_bytes());
@@ -60,7 +62,7 @@ pub(crate) fn write_meta(buffer: &mut Vec<u8>, queue: u32, meta: &Meta<'_>) {
     buffer.extend_from_slice(meta.options);
 }
 
-/// Fills in the checksums of all entries of one group. `position` is that of the first entry.
+/// Writes the checksums of all entries of one group. `position` is the position of the first entry.
 pub(crate) fn sum_entries(entries: &mut [u8], salt: u64, position: u64) {
     let mut at = 0;
     while at < entries.len() {
@@ -78,7 +80,7 @@ pub(crate) fn sum_entries(entries: &mut [u8], salt: u64, position: u64) {
 pub(crate) struct Entry<'a> {
     pub(crate) kind: EntryKind,
     pub(crate) n: u16,
-    /// The content of the entry.
+    /// The entry's contents, without padding.
     pub(crate) payload: &'a [u8],
     /// The entry's size in bytes, with head and padding.
     pub(crate) bytes: usize,
@@ -127,12 +129,12 @@ impl<'a> Entry<'a> {
         Ok(Entry { kind, n: get_u16(bytes, 10), payload, bytes: end })
     }
 
-    /// OPEN: lowest valid segment and id limit.
+    /// OPEN: the lowest segment that is not void, and the limit of ids.
     pub(crate) fn open(&self) -> Option<(u32, u64)> {
         (self.payload.len() == 12).then(|| (get_u32(self.payload, 0), get_u64(self.payload, 4)))
     }
 
-    /// NAME: number within the segment, and name.
+    /// NAME: the queue's number in this segment, and its name.
     pub(crate) fn name(&self) -> Option<(u32, &'a [u8])> {
         (self.payload.len() >= 4).then(|| (get_u32(self.payload, 0), &self.payload[4..]))
     }
@@ -156,7 +158,7 @@ impl<'a> Entry<'a> {
         Some(rest)
     }
 
-    /// UPDATE and COUNT: the slot that they are about, and the rest.
+    /// UPDATE and COUNT: the entry's slot, and the meta or the counters.
     pub(crate) fn split_slot(&self) -> Option<(Slot, &'a [u8])> {
         let (slot, rest) = self.payload.split_at_checked(8)?;
         Some((Slot::from_u64(get_u64(slot, 0)), rest))
@@ -169,18 +171,18 @@ impl<'a> Entry<'a> {
             .then(|| payload.chunks_exact(8).map(|raw| Slot::from_u64(get_u64(raw, 0))))
     }
 
-    /// FACT: key and value.
+    /// FACT: the key and the value.
     pub(crate) fn fact(&self) -> Option<(&'a [u8], &'a [u8])> {
         let (len, rest) = self.payload.split_at_checked(4)?;
         rest.split_at_checked(get_u32(len, 0) as usize)
     }
 
-    /// IDS: the limit.
+    /// IDS: the limit of ids.
     pub(crate) fn ids(&self) -> Option<u64> {
         (self.payload.len() == 8).then(|| get_u64(self.payload, 0))
     }
 
-    /// TRIM: the lowest valid segment.
+    /// TRIM: the lowest segment that is not void.
     pub(crate) fn trim(&self) -> Option<u32> {
         (self.payload.len() == 4).then(|| get_u32(self.payload, 0))
     }
@@ -189,14 +191,15 @@ impl<'a> Entry<'a> {
 /// One slot of a PUT or COPY.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct StoredSlot<'a> {
-    /// The slot that a COPY kills.
+    /// The slot that a COPY ends.
     pub(crate) replaces: Option<Slot>,
-    /// Number of the queue within the segment.
+    /// The queue's number in this segment.
     pub(crate) queue: u32,
     pub(crate) meta: Meta<'a>,
 }
 
-/// A meta, its queue's number and what follows.
+/// Reads a meta at the start of `bytes`. Returns the meta, its queue's number and the bytes after
+/// the meta.
 pub(crate) fn read_meta(bytes: &[u8]) -> Option<(Meta<'_>, u32, &[u8])> {
     let (fixed, rest) = bytes.split_at_checked(META_BYTES)?;
     let (options, rest) = rest.split_at_checked(usize::from(get_u16(fixed, 38)))?;

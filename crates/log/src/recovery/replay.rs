@@ -1,4 +1,4 @@
-//! Reads the log's segments, and finds the live entries.
+//! Reads the log's segments, and restores the live entries.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,12 +14,12 @@ use crate::settings::ID_LIMIT_MAX;
 use crate::types::{Position, RecoveryReport, Restored, Slot};
 use crate::write::lazy::SlotMap;
 
-/// The ended slots of a segment, as a growing bit set.
+/// The ended slots of a segment: a bit set that grows when needed.
 #[derive(Debug, Default)]
 struct Killed(Vec<u64>);
 
 impl Killed {
-    /// Returns false if the slot had ended before.
+    /// Notes that a slot has ended. Returns false if this was already noted.
     fn insert(&mut self, index: u32) -> bool {
         let (word, bit) = (index as usize / 64, 1 << (index % 64));
         if self.0.len() <= word {
@@ -34,32 +34,33 @@ impl Killed {
         self.0.get(index as usize / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    /// The index after the last ended slot.
+    /// The highest index of an ended slot, plus 1.
     fn end(&self) -> u32 {
         let last = self.0.iter().rposition(|&word| word != 0);
         last.map_or(0, |word| word as u32 * 64 + 64 - self.0[word].leading_zeros())
     }
 }
 
-/// One segment of the log, as replay knows it.
+/// The state of one segment during replay.
 #[derive(Debug, Default)]
 struct Segment<'a> {
     end: u64,
-    /// Its bytes up to `end`, if they are kept for the second pass.
+    /// The segment's bytes up to `end`, if replay keeps them for the second pass.
     bytes: Option<Cow<'a, [u8]>>,
     names: Vec<Box<[u8]>>,
     slots: u32,
     killed: Killed,
 }
 
-/// Later entries about a slot: places in the arena, with the entries' positions.
+/// The newest UPDATE and the newest COUNT of a slot: the entry's position, and the place of its
+/// contents in `Replay::arena`.
 #[derive(Debug, Default)]
 struct Change {
     update: Option<(Position, Range<usize>)>,
     count: Option<(Position, Range<usize>)>,
 }
 
-/// The newest value of a key; empty: removed.
+/// The newest value of a key. An empty value means that the fact was removed.
 #[derive(Debug)]
 pub(crate) struct Fact {
     position: Position,
@@ -68,16 +69,16 @@ pub(crate) struct Fact {
 
 pub(crate) type Facts = HashMap<Box<[u8]>, Fact>;
 
-/// Facts about a log before anything is restored.
+/// The time and the facts of a log. The owner gets them before the jobs are restored.
 #[derive(Copy, Clone, Debug)]
 pub struct Begin<'a> {
-    /// Time of the newest group; 0 for a new log.
+    /// The time of the newest group. 0 for a new log.
     pub last_time_ms: u64,
     pub(crate) facts: &'a Facts,
 }
 
 impl Begin<'_> {
-    /// The newest value of a key, if it has one.
+    /// The newest value of a key, if the key has a value.
     pub fn fact(&self, key: &[u8]) -> Option<&[u8]> {
         self.facts.get(key).map(|fact| &*fact.value).filter(|value| !value.is_empty())
     }
@@ -118,7 +119,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// The first id that was certainly never used.
+    /// The lowest id above all ids that may have been used.
     pub(crate) fn next_id(&self) -> u64 {
         self.id_limit.1.max(self.id_max + 1)
     }
@@ -127,7 +128,7 @@ impl<'a> Replay<'a> {
         self.time_ms
     }
 
-    /// The facts to report before jobs.
+    /// The argument for the owner's `begin` function.
     pub(crate) fn begin(&self) -> Begin<'_> {
         Begin { last_time_ms: self.time_ms, facts: &self.facts }
     }
@@ -137,7 +138,8 @@ impl<'a> Replay<'a> {
         self.segments.last().map_or(0, |segment| segment.names.len() as u32)
     }
 
-    /// The report, without the numbers of bytes and groups that were cut off.
+    /// The report of the recovery. The caller must add the numbers of bytes and groups that were
+    /// cut off.
     pub(crate) fn report(&self) -> RecoveryReport {
         RecoveryReport {
             next_id: self.next_id(),
@@ -147,7 +149,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Calls `each` with the segment, key and value of every live fact.
+    /// Calls `each` for every live fact, with the segment of its newest entry, its key and its
+    /// value.
     pub(crate) fn facts(&self, mut each: impl FnMut(u32, &[u8], &[u8])) {
         for (key, fact) in &self.facts {
             if !fact.value.is_empty() {
@@ -156,11 +159,11 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// First pass: reads and verifies all segments, and collects later entries about slots.
+    /// First pass: reads and verifies all segments. Collects the entries that end or change slots.
     pub(crate) fn read(&mut self) -> Result<(), OpenError> {
         let tail = self.tail;
         self.segments.resize_with((tail.last - tail.first + 1) as usize, Segment::default);
-        // The first group of the next segment. It says where this segment ends.
+        // The first group of the next segment. Its header says where this segment ends.
         let mut sealed: Option<GroupHeader> = None;
         for number in (tail.first..=tail.last).rev() {
             let found = &self.folder.segments[&number];
@@ -183,7 +186,7 @@ impl<'a> Replay<'a> {
             let segment = &mut self.segments[(number - tail.first) as usize];
             segment.end = end;
             if keeps {
-                // The tail is in memory anyway.
+                // The last segment is always kept, because `tail` has its bytes in memory anyway.
                 self.kept_bytes_left = self.kept_bytes_left.saturating_sub(bytes.len() as u64);
                 segment.bytes = Some(bytes);
             }
@@ -191,7 +194,8 @@ impl<'a> Replay<'a> {
         self.check_changes()
     }
 
-    /// Reads one segment, and returns its first group. All groups up to `end` must be intact.
+    /// Reads one segment, and returns its first group. Fails if a group before `end` is damaged.
+    /// `next` is the first group of the next segment.
     fn read_segment(
         &mut self,
         found: &Found,
@@ -342,8 +346,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Notes that an entry ends a slot. The slot's segment may not be read yet. Then the check that
-    /// the slot exists comes later.
+    /// Notes that an entry ends a slot. The slot's segment may not be read yet. So `read_segment`
+    /// checks later that the slot exists.
     fn kill(&mut self, slot: Slot, position: Position) -> Result<(), &'static str> {
         if slot.segment < self.tail.first {
             return Ok(());
@@ -353,7 +357,7 @@ impl<'a> Replay<'a> {
         segment.killed.insert(slot.index).then_some(()).ok_or("a job was ended twice")
     }
 
-    /// A slot must be older than the entry that names it.
+    /// Checks that a slot is older than the entry that names it.
     fn check_age(&self, slot: Slot, position: Position) -> Result<(), &'static str> {
         let here = position.segment();
         let slots = self.segments[(here - self.tail.first) as usize].slots;
@@ -361,7 +365,7 @@ impl<'a> Replay<'a> {
         older.then_some(()).ok_or("a job is named before it was written")
     }
 
-    /// The newest entry of its kind for a slot wins.
+    /// Notes an UPDATE or COUNT entry of a slot, if it is newer than the noted one.
     fn change(
         &mut self,
         slot: Slot,
@@ -385,7 +389,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Refuses entries about a slot that was never written.
+    /// Fails if an UPDATE or COUNT entry names a slot that was never written.
     fn check_changes(&self) -> Result<(), OpenError> {
         let first = self.tail.first;
         let stray = self
@@ -420,7 +424,7 @@ impl<'a> Replay<'a> {
         self.report.jobs = live.live();
         let mut facts: Vec<_> =
             self.facts.iter().filter(|(_, fact)| !fact.value.is_empty()).collect();
-        // The order of a hash map differs in every process.
+        // Sort the facts, because a hash map has a different order in every process.
         facts.sort_unstable_by_key(|(_, fact)| fact.position);
         self.report.facts = facts.len() as u64;
         for (key, fact) in facts {
@@ -429,7 +433,8 @@ impl<'a> Replay<'a> {
         Ok(live)
     }
 
-    /// `proven` means that the first pass verified these bytes; others are verified again.
+    /// Restores the live jobs of one segment. `proven` is true if the first pass verified these
+    /// very bytes. Otherwise the file was read again, so this function verifies each group.
     fn restore_segment(
         &self,
         number: u32,

@@ -1,5 +1,5 @@
-//! The end of the log: the last segment, the chain of its groups, and whether bytes after it were
-//! ever durable.
+//! Finds the end of the log: the last segment, and the chain of groups in it. Checks that no bytes
+//! after the end were ever durable.
 
 use crate::error::OpenError;
 use crate::files::folder::{Folder, Found};
@@ -8,28 +8,29 @@ use crate::format::entry::{Entry, EntryKind};
 use crate::format::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader, HEADER_BYTES, get_u32};
 use crate::types::Position;
 
-/// Recovery reads a segment that was prepared ahead in pieces of this many bytes. In simulations
-/// the pieces are small, because the segments are small.
+/// Recovery reads a prepared segment in pieces of this many bytes. In simulations the pieces are
+/// small, because the segments are small.
 const PIECE_BYTES: u64 = if cfg!(feature = "fault") { 20_000 } else { 1 << 20 };
 
 /// The result of finding the end of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
-    /// Lowest segment that is not void.
+    /// The lowest segment that is not void.
     pub(crate) first: u32,
     /// The segment in which the log ends.
     pub(crate) last: u32,
-    /// The last segment's file up to the log's end.
+    /// The bytes of the last segment up to the end of the log.
     pub(crate) bytes: Vec<u8>,
     /// The end of the log. New groups begin here.
     pub(crate) end: Position,
-    /// Up to here the log was certainly durable.
+    /// The log was certainly durable up to this position.
     pub(crate) durable: Position,
-    /// End and checksum of the last group.
+    /// The end of the log's last group. The next field has its checksum.
     pub(crate) previous_end: Position,
     pub(crate) previous_crc: u32,
-    /// The time of the last group. Groups left over from an earlier torn write are older. An
-    /// earlier start has reported them.
+    /// The time of the log's last group. An older group after the end was left over from an earlier
+    /// torn write. An earlier start has already reported such a group, so this start does not count
+    /// it.
     time_ms: u64,
     pub(crate) cut_bytes: u64,
     pub(crate) cut_groups: u64,
@@ -83,7 +84,7 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Looks for groups beyond the end of the chain in the last segment.
+    /// Looks for groups in the last segment after the end of the chain.
     fn look_beyond(&mut self, bytes: &[u8], salt: u64) {
         let start = self.end.offset();
         let torn = bytes.get(start as usize..).and_then(GroupHeader::peek);
@@ -94,7 +95,7 @@ impl Tail {
         self.cut_bytes += end.max(torn_end) - start;
     }
 
-    /// The same in a segment that was prepared ahead. It is read piece by piece, because it can be
+    /// Looks for groups in a prepared segment. Reads the segment piece by piece, because it can be
     /// large and is usually empty.
     fn look_at_prepared(&mut self, prepared: &Found, last: &Found) -> Result<(), OpenError> {
         let header = prepared.header_of_log(last)?;
@@ -121,8 +122,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Notes a whole group beyond the end. Returns the group's end, or `None` if the group was left
-    /// over from an earlier torn write.
+    /// Notes an intact group after the end of the log. Returns the group's end, or `None` if the
+    /// group was left over from an earlier torn write.
     fn note(&mut self, group: &GroupHeader) -> Option<u64> {
         self.durable = self.durable.max(group.durable);
         if group.time_ms < self.time_ms {
@@ -132,8 +133,8 @@ impl Tail {
         Some(group.end().offset())
     }
 
-    /// Notes every whole group from `start` on. Returns the end of the last group that was not left
-    /// over from an earlier torn write, or `start`.
+    /// Notes every intact group from `start` on. Returns the end of the last one, without those
+    /// that were left over from an earlier torn write. Returns `start` if there is no such group.
     fn search(&mut self, bytes: &[u8], salt: u64, number: u32, start: u64) -> u64 {
         let mut end = start;
         let places = (bytes.len() as u64).saturating_sub(GROUP_HEADER_BYTES as u64 - 1);
@@ -148,21 +149,22 @@ impl Tail {
     }
 }
 
-/// The whole group at an offset.
+/// The header of the group at an offset, if the group is intact.
 pub(crate) fn group_at(bytes: &[u8], salt: u64, number: u32, offset: u64) -> Option<GroupHeader> {
     let rest = bytes.get(offset as usize..)?;
     GroupHeader::check(rest, salt, Position::new(number, offset))
 }
 
-/// The highest segment whose first group is whole, and its bytes. At most two can be above it: one
-/// whose first group was being written, and one prepared ahead.
+/// The highest segment whose first group is intact, and its bytes. At most two files can have a
+/// higher number: a segment whose first group was being written at the crash, and a prepared
+/// segment.
 fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>), OpenError> {
     let from_above: Vec<&Found> = folder.segments.values().rev().take(3).collect();
     let highest = from_above[0];
     let mut above = highest.number;
     for &found in &from_above {
-        // Files get their header before their name. So a broken header is damage, and the file's
-        // content is unknown.
+        // A file gets its header before its number. So a broken header means that the file was
+        // damaged later.
         let header = found.header()?;
         if found.number + 1 < above {
             return Err(missing(folder, found.number + 1, found.number, highest.number));
@@ -173,13 +175,15 @@ fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>), OpenError> {
             return Ok((found, bytes));
         }
     }
-    // The first segment gets its name when its first group is durable. A later segment gets its
-    // name when the first group of the segment before it is durable.
+    // Without damage, one of these three segments has an intact first group. Segment 1 gets its
+    // number only when its first group is durable. A file gets a higher number N only when segment
+    // N - 2 is durable up to its end.
     let lowest = from_above[from_above.len() - 1];
     Err(lowest.damaged(HEADER_BYTES, "the first group"))
 }
 
-/// The greatest *first* in OPEN and TRIM entries; 0 if there is none.
+/// The greatest *first* (lowest segment that is not void) in OPEN and TRIM entries. 0: there is no
+/// such entry.
 fn first_in(mut entries: &[u8]) -> Result<u32, &'static str> {
     let mut first = 0;
     while !entries.is_empty() {
@@ -195,15 +199,16 @@ fn first_in(mut entries: &[u8]) -> Result<u32, &'static str> {
     Ok(first)
 }
 
-/// All files must be of one log, even void ones: a file of another log with a higher number would
-/// make everything below it void.
+/// Checks that all files belong to one log, even void files. Otherwise a file of another log with a
+/// higher number would make all segments of this log void.
 fn check_ids(folder: &Folder) -> Result<(), OpenError> {
     let mut headed = folder.segments.values().filter(|found| found.header().is_ok());
     let Some(highest) = headed.next_back() else { return Ok(()) };
     headed.try_for_each(|found| found.header_of_log(highest).map(|_| ()))
 }
 
-/// Every segment from the first on must exist, be whole, and be of this log.
+/// Checks that every segment from `first` to `last` exists, has an intact header and its full size,
+/// and belongs to this log.
 fn check_files(folder: &Folder, tail: &Tail) -> Result<(), OpenError> {
     let last = &folder.segments[&tail.last];
     for number in tail.first..=tail.last {

@@ -1,5 +1,5 @@
-//! Walks over a segment, damaged or not. It reports entries with a correct checksum; everything
-//! else is a gap.
+//! Divides a segment into pieces: groups and entries with a correct checksum, and gaps between
+//! them.
 
 use crc32fast::Hasher;
 
@@ -7,14 +7,14 @@ use crate::format::entry::{ENTRY_HEAD_BYTES, Entry, EntryKind, META_BYTES};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, get_u32, seeded};
 use crate::types::Position;
 
-/// The unit of loss on a disk.
+/// The size of a disk's sectors. A disk loses whole sectors.
 const SECTOR_BYTES: u64 = 512;
 
-/// Offset of an entry's length.
+/// The offset of the length in an entry's head.
 const LENGTH_AT: usize = 4;
-/// Offset of an entry's kind. Flags and count follow.
+/// The offset of the kind in an entry's head. Flags and count follow.
 const KIND_AT: usize = 8;
-/// Offset of an entry's flags, which are 0.
+/// The offset of the flags in an entry's head. The flags are 0.
 const FLAGS_AT: usize = 9;
 
 /// The bytes of one segment.
@@ -28,13 +28,13 @@ pub(super) struct Pages {
 /// A piece of a segment.
 #[derive(Debug)]
 pub(super) enum Piece<'a> {
-    /// The header of an intact group.
+    /// The header of an intact group. The group's entries are separate pieces.
     Group(GroupHeader),
-    /// The offset of an apparent header of a damaged group.
+    /// The offset of a header whose group has a wrong checksum.
     BrokenGroup(u64),
     /// An intact entry, and its position.
     Entry(Position, Entry<'a>),
-    /// Unreadable bytes, and the number of slots in them.
+    /// Bytes that cannot be read, and bounds of the number of slots in them.
     Gap { start: u64, end: u64, slots: Slots },
 }
 
@@ -46,36 +46,37 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// The possible number of slots in this many bytes.
+    /// The bounds for this many bytes with unknown content.
     fn up_to(bytes: usize) -> Self {
         Self { min: 0, max: (bytes / META_BYTES) as u64 }
     }
 }
 
-/// Data from all intact groups of a segment, at any offset.
+/// What the intact groups of a segment say about the segment. The groups can be at any offset, also
+/// after gaps.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Outline {
     /// The header of the segment's first group, if it can be read.
     pub(super) first: Option<GroupHeader>,
-    /// Whether that group is intact.
+    /// Whether the segment's first group is intact.
     pub(super) is_first_whole: bool,
-    /// End of the unbroken chain of groups. The chain starts at the first group, or at the last
-    /// group that says that everything before itself is durable. Such a group cannot be left over
-    /// from a torn write, because then something before it would be broken.
+    /// The end of the unbroken chain of groups. The chain starts at the first group, or at the last
+    /// group whose `durable` is its own position. Such a group is part of the log: when it was
+    /// written, everything before it was durable. So it was not left over from a torn write.
     pub(super) chain_end: u64,
-    /// End of the last intact group that is not older than a group before it. An older one would be
-    /// left over from a torn write.
+    /// The end of the last intact group, without groups left over from torn writes. A group was
+    /// left over if it is older than a group before it.
     pub(super) end: u64,
-    /// The number of such groups after the end of the chain.
+    /// The number of groups after `chain_end`, without groups left over from torn writes.
     pub(super) beyond: u64,
     /// The checksum of the group that ends at `end`.
     pub(super) crc: u32,
-    /// The greatest `durable` of all groups.
+    /// The greatest `durable` of all intact groups.
     pub(super) durable: Position,
 }
 
 impl Pages {
-    /// Looks for groups at every offset.
+    /// Looks for intact groups at every offset where a group can begin.
     pub(super) fn outline(&self) -> Outline {
         let mut outline =
             Outline { chain_end: HEADER_BYTES, end: HEADER_BYTES, ..Outline::default() };
@@ -106,10 +107,10 @@ impl Pages {
         outline
     }
 
-    /// Reports all pieces up to `end`, in order.
+    /// Calls `each` for all pieces up to `end`, in order. Joins neighbouring gaps.
     pub(super) fn walk<'a>(&'a self, end: u64, mut each: impl FnMut(Piece<'a>)) {
         let mut gap: Option<(u64, Slots)> = None;
-        // End of the last intact group. Only the header of another group can follow it.
+        // The end of the last intact group. A group's header must be at this offset.
         let mut group_end = HEADER_BYTES;
         let mut at = HEADER_BYTES;
         while at < end {
@@ -163,7 +164,7 @@ impl Pages {
         let next = next.min(end);
         let lost = &self.bytes[at as usize..next as usize];
         let slots = if at == group_end {
-            // A group's header, and perhaps bytes after it.
+            // The lost bytes begin with a group's header, which has no slots.
             Slots::up_to(lost.len().saturating_sub(GROUP_HEADER_BYTES))
         } else {
             self.slots(at, lost)
@@ -171,11 +172,12 @@ impl Pages {
         Piece::Gap { start: at, end: next, slots }
     }
 
-    /// The number of slots in the lost bytes before the next intact piece. Usually they were one
-    /// entry. The top of `remains` explains the cost of an unknown number.
+    /// The number of slots in the lost bytes at an offset. Usually these bytes were one entry. The
+    /// header of `remains.rs` says why an exact number matters.
     fn slots(&self, at: u64, lost: &[u8]) -> Slots {
         let Some((head, contents)) = lost.split_first_chunk() else { return Slots::default() };
-        // Contents are long, so their checksum is computed once.
+        // `fits` is called for many heads. The contents can be long, so compute their checksum only
+        // once.
         let mut contents_sum = Hasher::new();
         contents_sum.update(contents);
         let fits = |head: &[u8; ENTRY_HEAD_BYTES]| {
@@ -192,12 +194,12 @@ impl Pages {
         exact.map_or_else(|| Slots::up_to(lost.len()), |count| Slots { min: count, max: count })
     }
 
-    /// Whether there is a group header or an entry at an offset.
+    /// Whether a group's header or an intact entry is at an offset.
     fn is_good(&self, at: u64, end: u64) -> bool {
         self.group_header(at).is_some() || self.entry(at, end).is_some()
     }
 
-    /// The apparent header of the group at an offset.
+    /// The group's header at an offset, if the bytes look like one. The group may be damaged.
     fn group_header(&self, at: u64) -> Option<GroupHeader> {
         let header = self.bytes.get(at as usize..).and_then(GroupHeader::peek)?;
         (header.position == Position::new(self.number, at)).then_some(header)
@@ -210,7 +212,8 @@ impl Pages {
 
     fn entry(&self, at: u64, end: u64) -> Option<Entry<'_>> {
         let bytes = self.bytes.get(at as usize..end as usize)?;
-        // In a gap any bytes may look like a length, so compute few checksums.
+        // In a gap, any bytes may look like a length. Check the flags first, because a checksum
+        // takes long.
         if bytes.get(FLAGS_AT) != Some(&0) {
             return None;
         }
@@ -218,8 +221,8 @@ impl Pages {
     }
 }
 
-/// All possible originals of a broken head, for an entry of this size. Each has another length, or
-/// another byte after the length.
+/// All heads that the entry may have had before the damage. Each differs from the broken head in
+/// the length, or in one byte after the length. The length must fit the entry's size.
 fn repaired_heads(
     head: &[u8; ENTRY_HEAD_BYTES],
     entry_bytes: usize,
@@ -240,16 +243,17 @@ fn repaired_heads(
     lengths.chain(bytes)
 }
 
-/// The number of slots that the head of a broken entry states. A plausible head counts as intact.
-/// Then the damage is in the checksum or after the head.
+/// The number of slots according to the head of a broken entry. A plausible head counts as intact,
+/// because the damage can be in the checksum or in the contents.
 fn slots_stated(at: u64, lost: &[u8]) -> Option<u64> {
-    // If a sector begins at the kind, the kind and the count may be lost with that sector.
+    // If a sector begins at the kind, the kind and the count may be lost, although the length is
+    // intact.
     let is_split = (at + KIND_AT as u64).is_multiple_of(SECTOR_BYTES);
     let entry = Entry::parse(lost).ok().filter(|entry| entry.bytes == lost.len())?;
     if is_split || lost[FLAGS_AT] != 0 { None } else { slots_of(&entry) }
 }
 
-/// The number of slots of an entry, if its count is plausible.
+/// The number of slots that an entry makes, if its count `n` is plausible.
 fn slots_of(entry: &Entry<'_>) -> Option<u64> {
     match entry.kind {
         EntryKind::Put | EntryKind::Copy => {

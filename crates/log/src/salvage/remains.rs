@@ -1,9 +1,12 @@
 //! Reads the intact part of a log that a start refuses.
 //!
-//! It makes two passes, as a start does. But it reads each segment from its beginning, and
-//! continues after gaps. A loss must not cause further losses. A finish names a job by the index of
-//! its slot, and after a gap the indices are known only within bounds. A job counts as finished
-//! only if it certainly was. Otherwise it comes back, and may run twice.
+//! This module makes two passes, like a start. But it reads the segments from the oldest to the
+//! newest, and continues after gaps.
+//!
+//! A finish names a job by the index of its slot. After a gap, the index of a slot is known only
+//! within bounds: the gap may have had slots, too. A wrong index must not cause the loss of another
+//! job. So a job counts as finished only if it was certainly finished. Otherwise it is restored,
+//! and may run twice.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -21,58 +24,61 @@ use crate::format::{
 use crate::settings::{ID_BLOCK, ID_LIMIT_MAX};
 use crate::types::{Meta, Position, Restored, Slot};
 
-/// If the disk cannot read a file, it is read in pieces of this many bytes.
+/// If the disk cannot read a file in one read, this module reads pieces of this many bytes.
 const PIECE_BYTES: usize = 4096;
-/// The maximum number of bytes to read from a file of unknown size. A position cannot express more.
+/// The maximum number of bytes to read from a file whose header is lost. A position cannot have a
+/// higher offset.
 const FILE_BYTES_MAX: u64 = u32::MAX as u64;
-/// Bytes of the fields of a segment's header, with their checksum.
+/// Bytes of the fields of a segment's header, and of their checksum.
 const HEADER_FIELDS_BYTES: usize = 52;
-/// Offset of the salt in a segment's header.
+/// The offset of the salt in a segment's header.
 const SALT_AT: usize = 40;
-/// The reason in the report of a gap.
+/// The kind of damage in the report of a gap.
 const NOTHING_PROVED: &str = "no entry there passes its checksum";
-/// Limits of ids may be lost, so this many ids are skipped.
+/// The number of ids that are skipped, because entries with higher limits of ids may be lost.
 const IDS_SKIPPED: u64 = 16 * ID_BLOCK;
 
-/// Facts about a segment.
+/// The data of a segment that the first pass found.
 #[derive(Debug)]
 struct Segment {
     file: Arc<dyn DiskFile>,
     len: u64,
     salt: u64,
-    /// End of the log's bytes in it, as far as known.
+    /// The end of the log's bytes in the segment. A lower bound if the end is unknown.
     end: u64,
     names: HashMap<u32, Box<[u8]>>,
-    /// Slots found so far.
+    /// The number of slots found so far.
     slots: u32,
-    /// Indices of the slots that ended. They are exact, even after a gap.
+    /// The indices of the slots that other entries end. These indices are exact, because the
+    /// entries contain them.
     ended: Vec<u32>,
 }
 
-/// The newest value of something, and its position.
+/// The newest value so far, and the position of its entry.
 type Newest<T> = (Position, T);
 
 #[derive(Debug, Default)]
 struct Remains {
     folder: String,
     segments: BTreeMap<u32, Segment>,
-    /// The greatest first segment that an OPEN or TRIM entry names.
+    /// The greatest *first* (lowest segment that is not void) in OPEN and TRIM entries.
     first: u32,
-    /// The highest file that is certainly a segment: it has a valid header or an intact group.
+    /// The highest file that is certainly a segment, because it has a valid header or an intact
+    /// group.
     last: u32,
-    /// Position of each job's last copy.
+    /// The position of the last COPY entry of each job, by the job's id.
     copies: HashMap<u64, Position>,
     updates: HashMap<u64, Newest<Box<[u8]>>>,
     counts: HashMap<Slot, Newest<Box<[u8]>>>,
     facts: HashMap<Box<[u8]>, Newest<Box<[u8]>>>,
     next_id: u64,
-    /// The newest intact group so far.
+    /// The last intact group so far.
     previous: Option<GroupHeader>,
     losses: Vec<(Position, Loss)>,
     salvage: Salvage,
 }
 
-/// Reads the intact part. `refusal` is why a start refuses the log.
+/// Reads the intact part of the log. `refusal` is the error of a start with this log.
 pub(super) fn read(
     disk: &dyn Disk,
     refusal: OpenError,
@@ -94,7 +100,7 @@ pub(super) fn read(
     Ok(remains.finish(refusal))
 }
 
-/// The file's bytes; unreadable ones are zero.
+/// The file's bytes, with zeros in place of unreadable pieces.
 fn bytes_of(file: &dyn DiskFile, len: u64) -> Vec<u8> {
     let mut bytes = vec![0; len as usize];
     match file.read_at(&mut bytes, 0) {
@@ -110,7 +116,8 @@ fn bytes_of(file: &dyn DiskFile, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// Repairs a segment header with one wrong byte, or with wrong bytes after its fields.
+/// Repairs a segment header, if one byte of its fields is wrong, or if only bytes after the fields
+/// are wrong.
 fn repaired_header(page: &[u8]) -> Option<SegmentHeader> {
     let mut tried = vec![0; HEADER_BYTES as usize];
     tried[..HEADER_FIELDS_BYTES].copy_from_slice(page.get(..HEADER_FIELDS_BYTES)?);
@@ -127,8 +134,9 @@ fn repaired_header(page: &[u8]) -> Option<SegmentHeader> {
     None
 }
 
-/// The end of a segment, according to the first group of the next one. If that group is broken, one
-/// of the two fields in its header may still be correct.
+/// The end of a segment, according to the first group of the next segment. The group's header has
+/// two fields about the end: the position and the checksum. If the group is broken, one of them may
+/// still be correct.
 fn end_by_next(next: &Outline, number: u32, outline: Outline) -> Option<u64> {
     let first = next.first?;
     let stated = Some(first.previous_end).filter(|end| end.segment() == number);
@@ -156,7 +164,7 @@ impl Remains {
         self.losses.push((Position::new(number, start), loss));
     }
 
-    /// Opens all segments, and finds the end of each.
+    /// Opens all segments, and finds the end of each segment.
     fn find(&mut self, disk: &dyn Disk) -> Result<(), OpenError> {
         let fail = |doing: String, error| OpenError::from_io(&disk.folder(), doing, error);
         let names = disk.list().map_err(|error| fail("list the files".into(), error))?;
@@ -175,15 +183,15 @@ impl Remains {
                     return Err(OpenError::ForeignLog { file, other });
                 }
             }
-            // The salt is the only field of a lost header that is needed. The groups show whether
-            // it is correct.
+            // Without a valid header, this function needs only the salt. It takes the salt from the
+            // damaged header. If the salt is wrong, no group passes its checksum.
             let salt = || page.get(SALT_AT..SALT_AT + 8).map_or(0, |salt| get_u64(salt, 0));
             let header = header.filter(|header| header.number == number);
             let (size, salt) = header.map_or_else(
                 || (len.min(FILE_BYTES_MAX), salt()),
                 |header| (header.size, header.salt),
             );
-            // Bytes after this length do not belong to the log. There may be very many.
+            // Ignore bytes after the segment's size, because there may be very many.
             let len = len.min(size);
             let bytes = bytes_of(file.as_ref(), len);
             let outline = Pages { number, salt, bytes }.outline();
@@ -200,7 +208,7 @@ impl Remains {
         Ok(())
     }
 
-    /// A segment's header. `None`: it is lost and cannot be repaired.
+    /// A segment's header. `None`: the header is damaged and cannot be repaired.
     fn header(&mut self, number: u32, page: &[u8]) -> Result<Option<SegmentHeader>, OpenError> {
         match SegmentHeader::decode(page) {
             Ok(header) => Ok(Some(header)),
@@ -210,7 +218,8 @@ impl Remains {
             }
             Err(HeaderFault::Damaged) => {
                 let header = repaired_header(page);
-                // The salt may be lost with it. Then no checksum in the file can be verified.
+                // Without the header, the salt may be lost, too. Then no checksum in the file can
+                // be verified, and the number of lost jobs is unknown.
                 let jobs_max = header.map(|_| 0);
                 self.lose(number, (0, page.len() as u64), jobs_max, "the segment's header");
                 Ok(header)
@@ -218,8 +227,8 @@ impl Remains {
         }
     }
 
-    /// Finds the end of each segment. `outlines` has each file's length, its expected size and its
-    /// groups. The log was certainly durable up to `durable`, even if less is left.
+    /// Finds the end of each segment. `outlines` contains the length, the expected size and the
+    /// groups of each file. The log was once durable up to `durable`.
     fn find_ends(&mut self, outlines: &BTreeMap<u32, (u64, u64, Outline)>, durable: Position) {
         for (&number, &(len, size, outline)) in outlines {
             let next = number.checked_add(1).and_then(|next| outlines.get(&next));
@@ -248,7 +257,7 @@ impl Remains {
         }
     }
 
-    /// The bytes of a segment, and the end for a walk.
+    /// The bytes of a segment, and the end up to which they belong to the log.
     fn pages(&self, number: u32) -> (Pages, u64) {
         let segment = &self.segments[&number];
         let bytes = bytes_of(segment.file.as_ref(), segment.len);
@@ -256,10 +265,11 @@ impl Remains {
         (Pages { number, salt: segment.salt, bytes }, end)
     }
 
-    /// First pass.
+    /// First pass: reads a segment, and collects the entries that end or change slots.
     fn gather(&mut self, number: u32) {
         let (pages, end) = self.pages(number);
-        // Start of a broken group, as long as nothing else in it is broken.
+        // The offset of a broken group's header, while all entries after the header are intact.
+        // Then only the header is lost.
         let mut broken = None;
         pages.walk(end, |piece| match piece {
             Piece::BrokenGroup(at) => self.lose_header(number, broken.replace(at)),
@@ -286,7 +296,8 @@ impl Remains {
         self.lose_header(number, broken);
     }
 
-    /// A group left over from a torn write may be in the place of a lost one.
+    /// Reports a group that follows the previous group in place, but not in the chain. It may be
+    /// left over from a torn write, in the place of a lost group.
     fn check_chain(&mut self, group: &GroupHeader) {
         let at = group.position;
         if let Some(previous) = self.previous.replace(*group)
@@ -351,7 +362,8 @@ impl Remains {
         Some(())
     }
 
-    /// Ids below it may have been used.
+    /// Notes a limit of ids: ids below it may have been used. Returns `None` if the limit is
+    /// impossible.
     fn limit(&mut self, limit: u64) -> Option<()> {
         self.next_id = self.next_id.max(Some(limit).filter(|limit| *limit <= ID_LIMIT_MAX)?);
         Some(())
@@ -363,28 +375,28 @@ impl Remains {
     }
 
     fn end(&mut self, slot: Slot) {
-        // Void and missing segments have no jobs left to end.
+        // If the segment was not found, there is no job to end.
         if let Some(segment) = self.segments.get_mut(&slot.segment) {
             segment.ended.push(slot.index);
         }
     }
 
-    /// Second pass: restores the jobs of a segment that are, or may be, live.
+    /// Second pass: restores all jobs of a segment that may be live.
     fn restore(&mut self, number: u32, restore: &mut dyn FnMut(Restored<'_>)) {
         let (pages, end) = self.pages(number);
         let mut ended = std::mem::take(&mut self.segments.get_mut(&number).expect("found").ended);
         ended.sort_unstable();
         ended.dedup();
         let mut index: u32 = 0;
-        // Upper bound of lost slots beyond the known ones.
+        // The highest possible number of lost slots that `index` does not count.
         let mut lost_max = 0;
         pages.walk(end, |piece| match piece {
             Piece::Group(_) | Piece::BrokenGroup(_) => {}
             Piece::Gap { start, end, slots } => {
                 index = index.saturating_add(u32::try_from(slots.min).unwrap_or(u32::MAX));
                 lost_max += slots.max - slots.min;
-                // The first pass may have reported this gap, too. Or the disk could still read
-                // these bytes then.
+                // Report the gap again, because the disk may have read these bytes in the first
+                // pass. `finish` removes equal reports.
                 self.lose(number, (start, end), Some(slots.max), NOTHING_PROVED);
             }
             Piece::Entry(position, entry) => {
@@ -394,7 +406,7 @@ impl Remains {
                 let mut slots = Vec::new();
                 let body = entry.for_each_slot(|stored| slots.push(stored)).unwrap_or_default();
                 for stored in &slots {
-                    // The lowest possible index of the slot is `index`. This is the highest one.
+                    // The slot's index is at least `index`, and at most `highest`.
                     let highest = u64::from(index) + lost_max;
                     let from = ended.partition_point(|&ended| ended < index);
                     let to = ended.partition_point(|&ended| u64::from(ended) <= highest);
@@ -426,11 +438,11 @@ impl Remains {
         body: &[u8],
         restore: &mut dyn FnMut(Restored<'_>),
     ) {
-        // Compares the start of the update with the end of this entry, because the update may be
-        // the next entry in the same group.
+        // `at` is the start of the UPDATE entry, and `position` is the end of the job's entry. They
+        // are equal if the UPDATE is the next entry.
         let update = self.updates.get(&stored.meta.id).filter(|(at, _)| *at >= position);
         let count = self.counts.get(&slot).filter(|(at, _)| {
-            // With an uncertain number, the counters of another job would be applied.
+            // If the slot's index is uncertain, the counters may be those of another job.
             is_numbered && update.is_none_or(|(updated, _)| updated < at)
         });
         let (meta, queue, named_in): (Meta<'_>, u32, u32) = match update {
@@ -451,9 +463,10 @@ impl Remains {
 
     fn restore_facts(&mut self, restore: &mut dyn FnMut(Restored<'_>)) {
         let mut facts: Vec<_> = self.facts.iter().collect();
-        // Leaves out removed facts. A fact in a void segment was removed or written again later.
+        // Leave out removed facts, and facts in void segments: these were removed or written again
+        // later.
         facts.retain(|(_, (at, value))| !value.is_empty() && at.segment() >= self.first);
-        // The order of a hash map differs in every process.
+        // Sort the facts, because a hash map has a different order in every process.
         facts.sort_unstable_by_key(|(_, (position, _))| *position);
         self.salvage.report.facts = facts.len() as u64;
         for (key, (position, value)) in facts {
@@ -481,7 +494,7 @@ impl Remains {
         self.losses.sort_by_key(|(position, _)| *position);
         self.losses.dedup();
         self.salvage.losses = self.losses.into_iter().map(|(_, loss)| loss).collect();
-        // A start reserves a block of ids after it.
+        // A start must be able to reserve a block of ids after this id.
         let next_id_max = ID_LIMIT_MAX - ID_BLOCK;
         self.salvage.report.next_id = (self.next_id + IDS_SKIPPED).min(next_id_max);
         self.salvage.refusal = Some(refusal);

@@ -1,5 +1,5 @@
-//! The open batch. The log encodes each entry directly into the bytes of its group, so the entry
-//! has its position at once.
+//! The open batch: the entries that the committer has not taken yet. An append encodes its entry
+//! directly into the bytes of the next group. So the append can return the entry's position.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::write::lazy::LazyCounts;
 
 /// Bytes of an OPEN entry.
 const OPEN_BYTES: usize = 24;
-/// A larger buffer is freed, not reused. The limit leaves room for the unused capacity of a full
-/// open batch.
+/// A buffer with more capacity than this is not reused, but freed. The limit is twice the size of a
+/// full open batch, because a `Vec` can have twice the capacity that it needs.
 const RECYCLED_BYTES_MAX: usize = 2 * OPEN_BATCH_BYTES_MAX as usize;
 /// Bytes of an IDS entry.
 pub(crate) const ID_LIMIT_BYTES: u64 = 24;
-/// Reserved bytes at the end of each segment. Each start appends a group there. So the log can
-/// start a few times even if there is no room for another segment.
+/// Bytes at the end of each segment that only starts may use. Each start appends one group. So even
+/// if there is no room for another segment, the log can start a few times.
 const KEPT_FOR_STARTS: u64 = 1024;
-/// Bytes of the file up to the first entry after OPEN.
+/// The bytes of a segment before the first entry after OPEN.
 const SEGMENT_OVERHEAD: u64 = HEADER_BYTES + (GROUP_HEADER_BYTES + OPEN_BYTES) as u64;
 
-/// The maximum number of bytes of a NAME entry.
+/// Bytes of a NAME entry.
 pub(crate) fn name_bytes(name: &[u8]) -> u64 {
     padded(16 + name.len()) as u64
 }
@@ -34,14 +34,14 @@ pub(crate) fn fact_entry_bytes(key: &[u8], value: &[u8]) -> u64 {
     padded(ENTRY_HEAD_BYTES + 4 + key.len() + value.len()) as u64
 }
 
-/// A group that is not written yet. Its bytes begin with room for the header; the entries follow.
+/// A group that is not written yet. Its bytes begin with room for the header. The entries follow.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) segment: u32,
-    /// The minimum size of the segment. The log knows it before the committer takes the segment's
-    /// file.
+    /// The minimum size of the segment. The segment's file may not exist yet, because the committer
+    /// takes the file later.
     pub(crate) segment_size: u64,
-    /// Offset of the group.
+    /// The offset of the group in the segment.
     pub(crate) start: u64,
     pub(crate) count: u32,
     pub(crate) bytes: Vec<u8>,
@@ -57,64 +57,66 @@ impl Part {
     }
 }
 
-/// The newest value of a key, and where its entry is.
+/// The newest value of a fact's key, and the segment of its entry.
 #[derive(Debug)]
 pub(crate) struct FactPlace {
     pub(crate) segment: u32,
     pub(crate) value: Box<[u8]>,
 }
 
-/// All state of appending, behind the appenders' lock.
+/// All state that appends change. The appenders' lock (`Log::open`) protects it.
 #[derive(Debug)]
 pub(crate) struct Open {
-    /// Groups in segments that became full since the last commit.
+    /// Groups of segments that became full since the committer last took the batch.
     full: Vec<Part>,
     part: Part,
     segment_bytes: u64,
-    /// The index is the queue number. The value is the last segment with a NAME entry for the
-    /// queue, and the queue's number in that segment.
+    /// For each of the owner's queue numbers: the last segment with a NAME entry for the queue, and
+    /// the queue's number in that segment.
     names: Vec<(u32, u32)>,
     names_in_segment: u32,
-    /// An empty buffer for the next part. The log alternates between two buffers.
+    /// An empty buffer for the next part. The log uses two buffers in turn.
     recycled: Option<Vec<u8>>,
     pub(crate) lazy: LazyCounts,
     pub(crate) live: Liveness,
-    /// Not a hash table, because a growing hash table is rebuilt in one step. There can be as many
-    /// facts as queues.
+    /// The newest value of each key. This is not a hash table, because a growing hash table is
+    /// rebuilt in one step. That step would be long: there can be as many facts as queues.
     facts: BTreeMap<Arc<[u8]>, FactPlace>,
-    /// The keys of the facts in each segment. They are sorted, so that the order of a hash map does
-    /// not change the bytes of the log.
+    /// The keys of the facts in each segment. They are sorted, because reclaim copies facts in this
+    /// order. With the order of a hash map, the bytes of the log would differ from run to run.
     fact_keys: BTreeMap<u32, BTreeSet<Arc<[u8]>>>,
     fact_bytes: u64,
-    /// The lowest segment that is not void, according to the newest TRIM.
+    /// The lowest segment that is not void. The newest TRIM contains this number.
     pub(crate) first: u32,
-    /// The limit of ids. As soon as it is durable, recovery treats all ids below it as used.
+    /// The newest limit of ids in the log. When its entry is durable, recovery treats all ids below
+    /// the limit as used.
     pub(crate) id_limit: u64,
-    /// The newest time seen, in milliseconds of the log's time. It never goes back.
+    /// The newest time that an append got, in milliseconds of the log's time. This time never goes
+    /// back.
     pub(crate) time_ms: u64,
     /// The bytes that clients have used in the files: group headers, unused ends of segments, and
-    /// all entries except copies. This number sets the pace of reclaim.
+    /// all entries except copies. Reclaim may scan a number of bytes in proportion to this number.
     pub(crate) client_bytes: u64,
-    /// Bytes of segments of the usual size that were begun here, but that the committer has not
-    /// taken yet.
+    /// Bytes of segments that the open batch has begun, but that the committer has not taken yet.
+    /// Counts only segments of the usual size.
     pub(crate) claimed_bytes: u64,
-    /// The same for larger segments. Each of them is made for one big entry.
+    /// Like `claimed_bytes`, for larger segments. Each larger segment is made for one big entry.
     pub(crate) claimed_big_bytes: u64,
-    /// Entries appended since the log was opened.
+    /// The number of entries appended since the log was opened.
     pub(crate) entries: u64,
-    /// The number of reclaim's copies among `entries`.
+    /// How many of `entries` are copies by reclaim.
     pub(crate) copies: u64,
     pub(crate) closed: bool,
 }
 
-/// Where appending begins.
+/// Where appends begin after a start.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Head {
     pub(crate) segment: u32,
     pub(crate) segment_size: u64,
     pub(crate) offset: u64,
     pub(crate) id_limit: u64,
-    /// The number of NAME entries in the segment.
+    /// The number of NAME entries that the segment already has.
     pub(crate) names: u32,
     pub(crate) time_ms: u64,
 }
@@ -145,45 +147,45 @@ impl Open {
         }
     }
 
-    /// Bytes of live entries and of an index of them.
+    /// Bytes of live entries, plus `INDEX_BYTES` for each of them.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live.live_bytes() + self.fact_bytes + self.facts.len() as u64 * INDEX_BYTES
     }
 
-    /// Bytes of live entries in the files.
+    /// Bytes of live entries in the files, without an index.
     pub(crate) fn entry_bytes(&self) -> u64 {
         self.live.entry_bytes() + self.fact_bytes
     }
 
-    /// The segment that is being filled.
+    /// The segment that gets the next entry.
     pub(crate) fn segment(&self) -> u32 {
         self.part.segment
     }
 
-    /// Bytes left in the segment that is being filled.
+    /// Bytes left in the segment that gets the next entry.
     pub(crate) fn remaining(&self) -> u64 {
-        // The segment may have no room even for the header of the next group.
+        // The difference can be negative, because the segment may have no room for the header of
+        // the next group.
         self.part.segment_size.saturating_sub(self.part.start + self.part.bytes.len() as u64)
     }
 
-    /// Bytes waiting for the committer.
+    /// Bytes that wait for the committer.
     pub(crate) fn bytes(&self) -> usize {
         let full: usize = self.full.iter().map(|part| part.bytes.len()).sum();
         full + if self.part.is_empty() { 0 } else { self.part.bytes.len() } + self.lazy.bytes()
     }
 
-    /// Whether anything waits, apart from lazy counters.
+    /// Whether entries wait for the committer. Lazy counters are not entries yet.
     pub(crate) fn has_entries(&self) -> bool {
         !self.full.is_empty() || !self.part.is_empty()
     }
 
-    /// Makes sure that entries of this many bytes fit into the current segment; otherwise begins
-    /// the next one.
+    /// Begins the next segment if entries of this many bytes do not fit into the current segment.
     pub(crate) fn room(&mut self, bytes: u64) {
         self.room_to_the_end(bytes + KEPT_FOR_STARTS);
     }
 
-    /// Like `room`, for a start. A start can also use the bytes that are reserved for starts.
+    /// Like `room`, but can also use the bytes that are reserved for starts.
     pub(crate) fn room_to_the_end(&mut self, bytes: u64) {
         if self.remaining() < bytes {
             self.rotate(bytes);
@@ -214,7 +216,7 @@ impl Open {
         });
     }
 
-    /// The counter of claimed bytes for a segment of this size.
+    /// The counter of claimed bytes that counts a segment of this size.
     pub(crate) fn claimed(&mut self, size: u64) -> &mut u64 {
         if size > self.segment_bytes {
             &mut self.claimed_big_bytes
@@ -223,13 +225,14 @@ impl Open {
         }
     }
 
-    /// The bytes that an entry of this size uses. If it does not fit into the segment, they include
-    /// the segment's unused end.
+    /// The bytes that an entry of this size uses. If the entry does not fit into the current
+    /// segment, the result includes the segment's unused end.
     pub(crate) fn cost(&self, bytes: u64) -> u64 {
         bytes + if self.remaining() < bytes + KEPT_FOR_STARTS { self.remaining() } else { 0 }
     }
 
-    /// Appends one entry, and returns where it ends. The caller must make `room` for it first.
+    /// Appends one entry. `write` writes its contents. Returns the end of the entry. The caller
+    /// must make `room` for the entry first.
     pub(crate) fn append(
         &mut self,
         kind: EntryKind,
@@ -246,9 +249,9 @@ impl Open {
         self.part.end()
     }
 
-    /// Returns the queue's number in the current segment. Appends a NAME entry if the queue is new
-    /// there. The caller must first make `room` for the name and for the entry that uses the
-    /// number.
+    /// Returns the queue's number in the current segment. If the segment has no NAME entry for the
+    /// queue yet, appends one. The caller must first make `room` for the NAME entry and for the
+    /// entry that uses the number.
     pub(crate) fn queue(&mut self, queue: QueueRef<'_>) -> u32 {
         let index = queue.number as usize;
         match self.names.get(index) {
@@ -279,7 +282,8 @@ impl Open {
         }
     }
 
-    /// Appends a FACT, and remembers it. The caller must make `room` for it first.
+    /// Appends a FACT entry, and notes it with `remember_fact`. The caller must make `room` for the
+    /// entry first.
     pub(crate) fn append_fact(&mut self, key: &[u8], value: &[u8]) -> Position {
         let position = self.append(EntryKind::Fact, 0, |buffer| {
             buffer.extend_from_slice(&(key.len() as u32).to_le_bytes());
@@ -290,7 +294,7 @@ impl Open {
         position
     }
 
-    /// Notes that the newest value of a key is in this segment.
+    /// Notes that the newest entry of a key is in this segment. An empty value removes the key.
     pub(crate) fn remember_fact(&mut self, segment: u32, key: &[u8], value: &[u8]) {
         let known = self.facts.remove_entry(key).map(|(key, old)| {
             self.fact_bytes -= fact_entry_bytes(&key, &old.value);
@@ -310,25 +314,26 @@ impl Open {
         }
     }
 
-    /// The lowest key of a fact in this segment, and its value.
+    /// The lowest key whose newest entry is in this segment, and its value.
     pub(crate) fn fact_in(&self, segment: u32) -> Option<(&Arc<[u8]>, &[u8])> {
         let key = self.fact_keys.get(&segment)?.first()?;
         let place = self.facts.get(key).expect("each key of a segment is that of a fact");
         Some((key, &place.value))
     }
 
-    /// Appends an IDS entry, and returns where it ends. The caller must make `room` for it first.
+    /// Appends an IDS entry, and returns its end. The caller must make `room` for the entry first.
     pub(crate) fn append_id_limit(&mut self, limit: u64) -> Position {
         self.id_limit = limit;
         self.append(EntryKind::Ids, 0, |buffer| buffer.extend_from_slice(&limit.to_le_bytes()))
     }
 
-    /// Makes a live slot for the newest entry. `bytes` is the slot's share of the entry's bytes.
+    /// Makes a live slot for the entry that was appended last. `bytes` is the slot's share of the
+    /// entry's bytes.
     pub(crate) fn new_slot(&mut self, bytes: u64) -> Slot {
         Slot { segment: self.part.segment, index: self.live.push(bytes) }
     }
 
-    /// Appends the lazy counters of jobs that still live.
+    /// Appends a COUNT entry for each live job with lazy counters.
     pub(crate) fn flush_lazy(&mut self) {
         if self.lazy.is_empty() {
             return;
@@ -349,15 +354,15 @@ impl Open {
         self.lazy.clear();
     }
 
-    /// Takes all waiting entries, so that the committer writes them. If nothing waits and `mark` is
-    /// set, takes an empty group, provided that it fits into the segment.
+    /// Takes all waiting entries for the committer. If nothing waits and `mark` is true, takes an
+    /// empty group. If the empty group does not fit into the segment, takes nothing.
     pub(crate) fn take(&mut self, mark: bool) -> Vec<Part> {
         self.flush_lazy();
         let mut parts = std::mem::take(&mut self.full);
         let fits = self.part.end().offset() <= self.part.segment_size;
         let mark = mark && parts.is_empty() && fits;
         if self.part.is_empty() && mark {
-            // The log is idle: free the memory of a burst.
+            // The log is idle, so free the memory that a burst of entries needed.
             self.recycled = None;
         }
         if !self.part.is_empty() || mark {
@@ -370,7 +375,7 @@ impl Open {
         parts
     }
 
-    /// Returns a written buffer for reuse.
+    /// Keeps the buffer of a group that was written, for reuse.
     pub(crate) fn recycle(&mut self, mut bytes: Vec<u8>) {
         if self.recycled.is_none() && bytes.capacity() <= RECYCLED_BYTES_MAX {
             bytes.clear();

@@ -1,7 +1,8 @@
-//! Group commit: one write per group, and one sync for all entries that arrived during the sync
-//! before.
+//! Group commit: one write for each group, and one sync for all entries that arrived during the
+//! previous sync.
 //!
-//! A step takes the open batch, and never holds the appenders' lock while it writes or syncs.
+//! A step of the committer takes the open batch. While the step writes or syncs, it does not hold
+//! the appenders' lock, so other threads can append.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -16,33 +17,34 @@ use crate::settings::{LAG_MARGIN_BYTES, LAZY_MAX_MS, MARK_AFTER_MS, RETRY_FULL_M
 use crate::types::{Committed, Position};
 use crate::write::batch::{ID_LIMIT_BYTES, Part};
 
-/// State of the committer, behind the commit lock, which is held during writes and syncs.
+/// State of the committer. The commit lock (`Log::commit`) protects it. The committer holds this
+/// lock during writes and syncs.
 #[derive(Debug)]
 pub(crate) struct Commit {
     pub(crate) head: SegmentFile,
-    /// Groups whose segment could not be allocated. Until a retry succeeds, the committer writes
-    /// none of them, and takes no newer entries.
+    /// Groups that wait because their segment could not be allocated. Until a retry succeeds, the
+    /// committer writes none of these groups, and takes no newer entries.
     pub(crate) held: VecDeque<Part>,
-    /// The time of the next retry, in milliseconds of the log's time. If a segment becomes free,
-    /// the committer retries earlier.
+    /// The time of the next retry, in milliseconds of the log's time. 0: the last attempt
+    /// succeeded. If a segment becomes free, the committer retries earlier.
     pub(crate) retry_ms: u64,
-    /// The end of the newest group. The next group repeats it: this is the chain.
+    /// The end of the newest group. The next group's header repeats this position for the chain.
     pub(crate) previous_end: Position,
-    /// The checksum of the newest group. The next group repeats it, too.
+    /// The checksum of the newest group. The next group's header repeats it for the chain.
     pub(crate) previous_crc: u32,
     pub(crate) time_ms: u64,
-    /// The time when the oldest unsynced entries were written.
+    /// The time when the oldest entries that are not synced were written. `None`: all are synced.
     pub(crate) unsynced_since_ms: Option<u64>,
-    /// The time of a requested sync. It applies with any sync setting of the log.
+    /// The latest time for a requested sync. A request applies with every sync setting of the log.
     pub(crate) sync_by_ms: Option<u64>,
     pub(crate) synced_ms: u64,
-    /// True if a written group reports the newest sync as `durable`, or if the log has no room for
-    /// such a group.
+    /// True if no mark is needed: a group written after the newest sync contains the durable
+    /// position, or the segment has no room for a mark.
     pub(crate) marked: bool,
 }
 
 impl Commit {
-    /// When the next mark is due, if nothing else is written before.
+    /// The time when the committer must write a mark, if it writes nothing else before.
     fn mark_due(&self) -> Option<u64> {
         let needed = !self.marked && self.unsynced_since_ms.is_none();
         needed.then_some(self.synced_ms + MARK_AFTER_MS)
@@ -50,9 +52,9 @@ impl Commit {
 }
 
 impl Log {
-    /// Writes waiting entries, makes a sync if one is due, and publishes the new positions. If
-    /// nothing waits, writes a mark when one is due. The committer thread calls this in a loop; a
-    /// simulator calls it directly.
+    /// Writes the waiting entries, syncs if it is time for a sync, and publishes the new positions.
+    /// If no entry waits, writes a mark when it is time for a mark. The committer thread calls this
+    /// function in a loop. A simulator calls it directly.
     pub fn commit_step(&self, now_ms: u64) -> Result<Committed, Failure> {
         let mut commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
         self.step(&mut commit, now_ms, false).map_err(|failure| self.fail(failure))
@@ -71,16 +73,16 @@ impl Log {
             let mark = commit.mark_due().is_some_and(|due_ms| due_ms <= now_ms);
             commit.time_ms = commit.time_ms.max(open.time_ms).max(now_ms);
             commit.held.extend(open.take(mark));
-            // The segment may have no room for a mark. Then the mark is not retried, because the
-            // retries would never end.
+            // If the segment has no room for a mark, `take` returned nothing. Then the committer
+            // does not retry the mark, because the retries would never end.
             commit.marked |= mark && commit.held.is_empty();
             drop(open);
             self.write_held(commit, now_ms, sync)?;
         }
         let mut done = Committed { wrote: commit.previous_end > end, synced: false };
         if done.wrote {
-            // Under `Always`, most replies wait for the sync. Only requested positions need a
-            // notification now.
+            // With `Always`, most replies wait for the sync. So a notification is needed now only
+            // if a thread has requested one for a position that this step wrote.
             let is_awaited = self.positions.note_written(commit.previous_end.0);
             if self.sync != Sync::Always || is_awaited {
                 self.progress();
@@ -99,7 +101,7 @@ impl Log {
     }
 
     /// Writes the groups that were taken from the open batch. If there is no room for a segment,
-    /// holds the remaining groups. With `now`, a lack of room is a failure.
+    /// keeps the remaining groups in `held`. If `now` is true, fails instead.
     fn write_held(&self, commit: &mut Commit, now_ms: u64, now: bool) -> Result<(), Failure> {
         while let Some(part) = commit.held.pop_front() {
             if part.segment == commit.head.number || self.rotate(commit, &part, now_ms, now)? {
@@ -116,8 +118,8 @@ impl Log {
         Ok(())
     }
 
-    /// Rotates to the segment of this group. Returns false if no segment could be allocated, or the
-    /// retry time has not come. With `now`, the retry time is ignored.
+    /// Makes this group's segment the head. Returns false if the segment could not be allocated, or
+    /// if it is too early for a retry. If `now` is true, retries at once.
     fn rotate(
         &self,
         commit: &mut Commit,
@@ -126,15 +128,15 @@ impl Log {
         now: bool,
     ) -> Result<bool, Failure> {
         let was_held = commit.retry_ms > 0;
-        // A prepared segment is too small for a big group.
+        // A big group needs a segment of its own size, so a prepared segment does not help.
         let is_big = part.segment_size > self.segments.segment_bytes;
         let waits = now_ms < commit.retry_ms && !now;
         if waits && (is_big || self.segments.ahead_bytes() == 0) {
             return Ok(false);
         }
         if !was_held {
-            // Sync this segment before the next one is used: recovery accepts a torn write only in
-            // the last segment.
+            // Sync the current segment before the next one is used, because recovery accepts a torn
+            // write only in the last segment.
             self.sync_head(commit, now_ms)?;
         }
         let head = self.segments.take(part.segment, part.segment_size, |publish| {
@@ -145,7 +147,8 @@ impl Log {
         let Some(head) = head else {
             commit.retry_ms = now_ms + RETRY_FULL_MS;
             if !was_held {
-                // Publishes the synced position, even if this step does not reach its own sync.
+                // `sync_head` above moved the durable position. Report it now, because this step
+                // may not sync again.
                 self.progress();
             }
             self.wake_helper_if_short();
@@ -158,8 +161,8 @@ impl Log {
         Ok(true)
     }
 
-    /// If space is short, wakes the helper. Otherwise the helper could sleep without a time limit
-    /// and never retry.
+    /// Wakes the helper if the last attempt to allocate found no room. Otherwise the helper could
+    /// sleep without a time limit, and would never retry.
     fn wake_helper_if_short(&self) {
         if self.segments.is_short() {
             self.helper.wake();
@@ -193,7 +196,7 @@ impl Log {
         commit.previous_end = part.end();
         commit.previous_crc = crc;
         if part.count == 0 {
-            // Its buffer is freed, because the log is idle.
+            // A mark is written while the log is idle. So its buffer is freed, not reused.
             commit.marked = true;
         } else {
             commit.unsynced_since_ms.get_or_insert(now_ms);
@@ -202,7 +205,8 @@ impl Log {
         Ok(())
     }
 
-    /// Syncs the head segment. After that, everything written is durable.
+    /// Syncs the head segment. Afterwards, everything written is durable, because earlier segments
+    /// were synced before.
     fn sync_head(&self, commit: &mut Commit, now_ms: u64) -> Result<(), Failure> {
         let file = &commit.head.file;
         file.sync_data()
@@ -216,7 +220,8 @@ impl Log {
         Ok(())
     }
 
-    /// When the next sync is due, in milliseconds of the log's time. 0: at once.
+    /// The time of the next sync, in milliseconds of the log's time. 0: now. `None`: no sync is
+    /// needed.
     fn sync_due(&self, commit: &Commit) -> Option<u64> {
         let since_ms = commit.unsynced_since_ms?;
         let due_ms = match self.sync {
@@ -228,8 +233,8 @@ impl Log {
         [due_ms, commit.sync_by_ms].into_iter().flatten().min()
     }
 
-    /// The time when `commit_step` must be called next, in milliseconds of the log's time. 0: at
-    /// once. `None`: only after the next append.
+    /// The time when `commit_step` must be called next, in milliseconds of the log's time. 0: now.
+    /// `None`: only after the next append or request.
     pub fn next_step_ms(&self) -> Option<u64> {
         let commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
         if !commit.held.is_empty() {
@@ -239,7 +244,8 @@ impl Log {
             let open = self.open_batch();
             (open.has_entries(), open.lazy.since_ms())
         };
-        // A request that came after the step's own check needs another step.
+        // A step reads requests for a sync only once. So a request that came later needs another
+        // step.
         if entries || self.positions.wants_sync() {
             return Some(0);
         }
@@ -247,14 +253,14 @@ impl Log {
         [lazy_due_ms, self.sync_due(&commit), commit.mark_due()].into_iter().flatten().min()
     }
 
-    /// Background work: frees segments, prepares the next one, fills the reserve. Must be called
-    /// again after a second if `usage().short`.
+    /// Does the background work: frees segments, prepares the next segment, fills the reserve. If
+    /// `usage().short` is true, the caller must call this function again after a second.
     pub fn prepare_step(&self) -> Result<(), Failure> {
         while self.prepare_once()? {}
         Ok(())
     }
 
-    /// Does one step of `prepare_step`. Returns true if there may be more to do at once.
+    /// Does one step of `prepare_step`. Returns true if there may be more work now.
     pub(crate) fn prepare_once(&self) -> Result<bool, Failure> {
         if let Some(failure) = self.failure() {
             return Err(failure);
@@ -264,12 +270,12 @@ impl Log {
         prepared.map_err(|failure| self.fail(failure))
     }
 
-    /// The part of the head that clients can still fill before they are held back ([`Log::lags`]),
-    /// in thousandths. The next segment must be ready by then.
+    /// The part of the head that clients can fill before they are held back ([`Log::lags`]), in
+    /// thousandths. The next segment must be ready before clients have filled this part.
     fn head_left(&self) -> u64 {
         let open = self.open_batch();
         if open.claimed_bytes + open.claimed_big_bytes > 0 {
-            // Groups wait for the next segment already.
+            // The open batch has already begun the next segment, so the next segment is needed now.
             return 0;
         }
         let segment = self.segments.segment_bytes;
@@ -277,19 +283,20 @@ impl Log {
         open.remaining().saturating_sub(margin) * THOUSAND / (segment - margin).max(1)
     }
 
-    /// A step that ends with a sync.
+    /// Makes a step that ends with a sync.
     pub(crate) fn commit_and_sync(&self, now_ms: u64) -> Result<(), Failure> {
         let mut commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
         self.step(&mut commit, now_ms, true).map_err(|failure| self.fail(failure))?;
         Ok(())
     }
 
-    /// Fills up the reserve without making the next segment ready: quick enough for the start.
+    /// Allocates the reserve, but does not prepare the next segment. So this function is quick
+    /// enough for a start.
     pub(crate) fn allocate_reserve(&self) {
         self.segments.allocate_ahead(self.ahead_wanted());
     }
 
-    /// Whether `prepare_step` has work now.
+    /// Whether the helper has work now.
     pub(crate) fn prepare_wanted(&self) -> bool {
         let lacks =
             || !self.segments.is_ready() || self.segments.ahead_bytes() < self.ahead_wanted();
@@ -298,14 +305,15 @@ impl Log {
         !is_stuck && self.segments.can_free(self.durable()) || !is_short && lacks()
     }
 
-    /// Whether `prepare_step` must be called again after a while: it found no room, or a segment
-    /// that it could not check.
+    /// Whether the helper must retry later: it found no room, or could not check the file of a
+    /// segment that reclaim gave up.
     pub(crate) fn prepare_later(&self) -> bool {
         self.segments.is_short() || self.segments.is_stuck()
     }
 
-    /// The bytes to have allocated beyond the head: the reserve, and one more segment when the head
-    /// is half full. So the reserve is still complete after the next rotation.
+    /// The number of bytes that must be allocated for segments after the head: the reserve, the
+    /// segments that the open batch has begun, and one more segment when the head is half full. So
+    /// the reserve is still complete after the log begins the next segment.
     fn ahead_wanted(&self) -> u64 {
         let open = self.open_batch();
         let segment = self.segments.segment_bytes;
@@ -314,8 +322,8 @@ impl Log {
         reserve + open.claimed_bytes + if head_is_half_full { segment } else { 0 }
     }
 
-    /// Clean stop: writes the exact next id, so that ids continue without a gap, and a final synced
-    /// mark. Nothing may be appended afterwards.
+    /// Stops the log cleanly. Writes the exact next id, so that ids continue without a gap after a
+    /// start. Then writes a final mark and syncs it. Nothing may be appended afterwards.
     pub fn close(&self, now_ms: u64, next_id: u64) -> Result<(), Failure> {
         {
             let mut open = self.open_batch();

@@ -1,6 +1,6 @@
-//! The two threads of a log. One writes and syncs; the other prepares and frees segments. So
-//! filling a file with zeros delays a commit only if the commit needs the next segment before it is
-//! ready.
+//! The two threads of a log. One thread writes and syncs. The other one, the *helper*, prepares and
+//! frees segments. To fill a file with zeros takes long. With two threads, this delays a commit
+//! only if the commit needs a segment that is not ready yet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +12,14 @@ use crate::settings::RETRY_FULL_MS;
 
 /// The time between two retries on a full disk.
 const RETRY_FULL: Duration = Duration::from_millis(RETRY_FULL_MS);
-/// The longest sleep. If the clock stood still, the thread checks it again after this time.
+/// The longest sleep of the commit thread. Even if the clock stops, the thread reads it again after
+/// this time.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// The clock of the caller: milliseconds of the log's time, which never goes back.
+/// The caller's clock. It returns milliseconds of the log's time, and never goes back.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// The running threads; they end with `stop`, or when this is dropped.
+/// The running threads. They end when `stop` is called or when this value is dropped.
 #[derive(Debug)]
 pub struct Committer {
     log: Arc<Log>,
@@ -27,15 +28,16 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// Starts both threads. They call `on_progress` after each change of `written`, `durable` or
-    /// `failure`. At that time they hold no lock that an appender needs. `on_progress` must be
+    /// Starts both threads. They call `on_progress` when `written`, `durable` or `failure` has
+    /// changed. During the call, they hold no lock that an appender needs. `on_progress` must be
     /// quick.
     pub fn spawn(
         log: Arc<Log>,
         clock: Clock,
         on_progress: OnProgress,
     ) -> std::io::Result<Committer> {
-        // A log has one committer. A second one would keep the listener of the first one.
+        // A log has one committer. If the owner starts a second one, the log keeps the first
+        // `on_progress`.
         let _ = log.on_progress.set(on_progress);
         log.segments.set_stopping(false);
         let stop = Arc::new(AtomicBool::new(false));
@@ -53,7 +55,8 @@ impl Committer {
         Ok(committer)
     }
 
-    /// Writes the rest, and joins both threads. For a clean stop call [`Log::close`] afterwards.
+    /// Writes all waiting entries, and joins both threads. For a clean stop, call [`Log::close`]
+    /// afterwards.
     pub fn stop(mut self) {
         self.end();
     }
@@ -65,7 +68,7 @@ impl Committer {
             sleeper.wake_to_stop();
         }
         for thread in self.threads.drain(..) {
-            // The panic hook has already reported a panic there.
+            // If the thread panicked, the panic hook has already reported the panic.
             let _ = thread.join();
         }
     }
@@ -82,7 +85,8 @@ fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
     loop {
         let stopping = stop.load(Ordering::SeqCst);
         if log.commit_step(clock()).is_err() || stopping {
-            // After a failure the log writes nothing more. The owner already knows the failure.
+            // After a failure, the log writes nothing more. `fail` has already reported the failure
+            // to the owner.
             return;
         }
         log.committer.sleep(stop, || {
@@ -101,7 +105,7 @@ fn prepare_loop(log: &Log, stop: &AtomicBool) {
         if log.prepare_once().is_err() {
             return;
         }
-        // Clients and the committer may be waiting for the segment that is ready now.
+        // Clients and the committer may wait for a segment. `prepare_once` may have made one ready.
         log.wake();
         log.progress();
         log.helper.sleep(stop, || match () {

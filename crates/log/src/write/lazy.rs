@@ -1,5 +1,5 @@
-//! Counters that no reply waits for. The log keeps them until the next group, and drops them if the
-//! job is finished before.
+//! Lazy counters: no reply waits until they are in the log. They stay in memory until the next
+//! group is written. If the job is finished before, they are dropped.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,7 +7,8 @@ use std::ops::Range;
 
 use crate::types::Slot;
 
-/// A hasher for slots. Clients cannot choose slots, so a multiplication spreads them well enough.
+/// A hasher for slots. It only needs a multiplication, because clients cannot choose slots that
+/// have equal hashes.
 #[derive(Debug, Default)]
 pub(crate) struct SlotHasher(u64);
 
@@ -32,17 +33,17 @@ impl Hasher for SlotHasher {
     }
 }
 
-/// A map by slot that is never iterated.
+/// A map with slots as keys. No code iterates over it, so its order cannot change any result.
 pub(crate) type SlotMap<T> = HashMap<Slot, T, BuildHasherDefault<SlotHasher>>;
 
-/// Newest counters per slot, in the order in which the slots were first counted.
+/// The newest counters of each slot, in the order in which the slots got their first counters.
 #[derive(Debug, Default)]
 pub(crate) struct LazyCounts {
     places: SlotMap<u32>,
     /// `None`: the counters were dropped.
     items: Vec<Option<(Slot, Range<usize>)>>,
     bytes: Vec<u8>,
-    /// The time when the oldest counters came, in milliseconds of the log's time.
+    /// The time when the oldest of these counters were set, in milliseconds of the log's time.
     since_ms: u64,
 }
 
@@ -55,7 +56,7 @@ impl LazyCounts {
         self.bytes.len()
     }
 
-    /// When the oldest counters came. `None`: there are none.
+    /// The time when the oldest counters were set. `None`: there are no counters.
     pub(crate) fn since_ms(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.since_ms)
     }
@@ -77,8 +78,8 @@ impl LazyCounts {
         }
     }
 
-    /// Drops the counters of a slot. The slot has ended, or the log got its whole meta, which
-    /// includes counters.
+    /// Drops the counters of a slot. Called when the slot has ended, or when the log got an entry
+    /// with the job's whole meta. The meta includes newer counters.
     pub(crate) fn remove(&mut self, slot: Slot) {
         if !self.places.is_empty()
             && let Some(place) = self.places.remove(&slot)

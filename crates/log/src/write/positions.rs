@@ -1,20 +1,24 @@
-//! The written and the durable position of the log, and the positions that other threads request.
+//! The written position and the durable position of the log, and the requests of other threads.
 //!
-//! Only the committer moves the written and the durable position. Another thread makes a request
-//! and wakes the committer. Or it first registers for a notification, and then reads the positions.
+//! Only the committer changes the written and the durable position. A thread that needs a sync
+//! makes a request, and wakes the committer. A thread that waits for a written position first
+//! requests a notification, and then reads the written position.
 
 use super::primitives::{AtomicU64, Ordering, fence};
 
-/// Positions and requests: see the module.
+/// Positions and requests: see the comment of the module.
 #[derive(Debug)]
 pub(crate) struct Positions {
     written: AtomicU64,
     durable: AtomicU64,
-    /// The highest position that must become durable by request, with any sync setting of the log.
+    /// The highest position for which a thread requested that it becomes durable. This request
+    /// applies with every sync setting of the log.
     wanted_durable: AtomicU64,
-    /// The highest position for which a notification is requested when it is written.
+    /// The highest position for which a thread requested a notification. The notification is sent
+    /// when the position is written.
     wanted_written: AtomicU64,
-    /// The requested time of a sync, in milliseconds of the log's time.
+    /// The latest time for a requested sync, in milliseconds of the log's time. `u64::MAX`: no
+    /// request.
     wanted_sync_by_ms: AtomicU64,
 }
 
@@ -37,54 +41,55 @@ impl Positions {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Notes that everything up to here is written. Returns true if a requested position was not
-    /// written before.
+    /// Notes that the log is written up to `end`. Returns true if this call may have reached a
+    /// position for which a notification was requested.
     pub(crate) fn note_written(&self, end: u64) -> bool {
         let before = self.written.load(Ordering::Relaxed);
         self.written.store(end, Ordering::Release);
-        // The requesting thread first stores its request, then reads the written position. This
-        // thread first stores the written position, then reads the request. So at least one of the
-        // two sees the other's store.
+        // The requesting thread first stores its request, then reads the written position. The
+        // committer first stores the written position, then reads the request. The fences keep this
+        // order. So the committer sees the request, or the requesting thread sees the new position.
         fence(Ordering::SeqCst);
         self.wanted_written.load(Ordering::Relaxed) > before
     }
 
-    /// Notes that everything up to here is durable, and written.
+    /// Notes that the log is written and durable up to `end`.
     pub(crate) fn note_durable(&self, end: u64) {
         self.written.store(end, Ordering::Release);
         self.durable.store(end, Ordering::Release);
     }
 
-    /// Requests that this becomes durable. The caller must wake the committer.
+    /// Requests that the log becomes durable up to this position. The caller must wake the
+    /// committer afterwards.
     pub(crate) fn want_durable(&self, position: u64) {
         self.wanted_durable.fetch_max(position, Ordering::Release);
     }
 
-    /// Whether the log is not yet durable up to the requested position.
+    /// Whether the committer must sync because of such a request.
     pub(crate) fn wants_durable(&self) -> bool {
         self.wanted_durable.load(Ordering::Acquire) > self.durable.load(Ordering::Relaxed)
     }
 
-    /// Requests a notification when this is written. The caller must read the written position
-    /// after this call.
+    /// Requests a notification when the log is written up to this position. The caller must read
+    /// the written position after this call, because it may already be there.
     pub(crate) fn want_written(&self, position: u64) {
         self.wanted_written.fetch_max(position, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
-    /// Requests that everything appended so far is synced no later than this time. The caller must
-    /// wake the committer.
+    /// Requests that everything appended so far is synced at this time or earlier. The caller must
+    /// wake the committer afterwards.
     pub(crate) fn want_sync_by(&self, at_ms: u64) {
         self.wanted_sync_by_ms.fetch_min(at_ms, Ordering::Release);
     }
 
-    /// Takes the requested time of a sync.
+    /// Returns the time of a requested sync, and removes the request.
     pub(crate) fn take_sync_by(&self) -> Option<u64> {
         let at_ms = self.wanted_sync_by_ms.swap(u64::MAX, Ordering::AcqRel);
         (at_ms != u64::MAX).then_some(at_ms)
     }
 
-    /// Whether a request for a sync is pending.
+    /// Whether a request from `want_sync_by` waits for the committer.
     pub(crate) fn wants_sync(&self) -> bool {
         self.wanted_sync_by_ms.load(Ordering::Acquire) != u64::MAX
     }

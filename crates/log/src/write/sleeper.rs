@@ -1,15 +1,16 @@
-//! A thread that sleeps when there is no work, and can be woken cheaply.
+//! Lets a thread sleep while it has no work. Other threads can wake it cheaply.
 //!
-//! A producer first adds work, then checks whether the sleeper sleeps. The sleeper first announces
-//! its sleep, then checks for work. Both have a fence between their two steps. So the producer sees
-//! the sleep, or the sleeper sees the work.
+//! The *sleeper* is the thread that sleeps. A *producer* is a thread that adds work for it. A
+//! producer first adds work, then reads `asleep`. The sleeper first sets `asleep`, then checks for
+//! work. Both threads have a fence between their two steps. So the producer sees `asleep`, or the
+//! sleeper sees the work.
 
 use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::primitives::{AtomicBool, Mutex, Ordering, Thread, current, fence, park, park_timeout};
 
-/// See the module.
+/// A sleeper: see the comment of the module.
 #[derive(Debug)]
 pub(crate) struct Sleeper {
     asleep: AtomicBool,
@@ -23,14 +24,14 @@ impl Default for Sleeper {
 }
 
 impl Sleeper {
-    /// Registers this thread as the sleeper. Before that, other threads cannot wake it, and need
-    /// not.
+    /// Registers the calling thread as the sleeper. Before this call, `wake` has no effect. It need
+    /// not have one, because the thread does not sleep yet.
     pub(crate) fn register(&self) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         *thread = Some(current());
     }
 
-    /// Wakes the sleeper for work.
+    /// Wakes the sleeper, because there is work.
     pub(crate) fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
@@ -38,7 +39,7 @@ impl Sleeper {
         }
     }
 
-    /// Wakes the sleeper to check `stop`, which is already set.
+    /// Wakes the sleeper so that it checks `stop`. The caller has already set `stop`.
     pub(crate) fn wake_to_stop(&self) {
         self.asleep.store(false, Ordering::Release);
         self.unpark();
@@ -51,8 +52,8 @@ impl Sleeper {
         }
     }
 
-    /// Announces the sleep, then calls `busy`, which returns `None` if there is work. Otherwise
-    /// sleeps for at most the returned time.
+    /// Sets `asleep`, then calls `busy`. If there is work, `busy` returns `None`, and this function
+    /// returns at once. Otherwise it sleeps for at most the time that `busy` returned.
     pub(crate) fn sleep(&self, stop: &AtomicBool, busy: impl FnOnce() -> Option<Duration>) {
         self.asleep.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
