@@ -1,6 +1,8 @@
-//! Measures the log: appending, finishing, committing and restarting. Prints one line for each.
+//! Measures appends, finishes, commits and a restart of a log. Prints one line for each
+//! measurement.
 //!
-//! `cargo run -p lineshaft-log --example speed -- FOLDER [JOBS]`; the folder must be empty and is not removed.
+//! Run it with `cargo run -p lineshaft-log --example speed -- FOLDER [JOBS]`. The folder must be
+//! empty. It is not removed afterwards.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -34,7 +36,7 @@ fn main() {
     let mut appending = std::time::Duration::ZERO;
     let mut slots = Vec::new();
     for id in 1..=jobs {
-        // Batches of 1600: 50 connections with 32 requests each.
+        // A batch has 1600 jobs, as from 50 connections with 32 requests each.
         if id % 1600 == 1 {
             log.wake();
             while log.open_batch_bytes() > log.open_batch_bytes_max() || log.lags() {

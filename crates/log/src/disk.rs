@@ -75,7 +75,7 @@ pub trait DiskFile: Send + Sync + Debug {
     fn sync_all(&self) -> io::Result<()>;
     /// The length in bytes.
     fn size(&self) -> io::Result<u64>;
-    /// The number of names of this file. A backup holds a file with two names, so the log never
-    /// writes to such a file.
+    /// The number of names of this file. A file with two names is part of a backup, so the log
+    /// never writes to it.
     fn links(&self) -> io::Result<u64>;
 }

@@ -94,8 +94,8 @@ pub(crate) struct Cursor {
     segment: u32,
     file: Option<(Arc<dyn DiskFile>, SegmentHeader)>,
     place: ReadPlace,
-    /// True if reclaim has stopped for good, because it found damage. Then the log keeps this
-    /// segment and all later ones.
+    /// True if reclaim has stopped because it found damage. Then the log keeps this segment and all
+    /// later segments.
     stopped: bool,
     /// The segment whose read failed, if reclaim stopped for that reason. The owner may still have
     /// the bodies of the live jobs in it.
@@ -170,8 +170,8 @@ impl Log {
         let segment = self.segments.segment_bytes;
         let exceeds = |tenths: u64| data_bytes > live_bytes * tenths / 10 + segment;
         // The bytes that a pass over all files can free. Unlike `live_bytes`, this number includes
-        // no index, because the files have none. On a full disk, it decides when a pass begins. The
-        // pass must begin before the reserve is used up.
+        // no index, because the files have none. On a full disk, this number decides when a pass
+        // begins, because a pass must begin before the reserve is used up.
         let garbage = data_bytes.saturating_sub(remaining + entry_bytes);
         let has_garbage = garbage > entry_bytes / 10 + segment / 2;
         let new_client_bytes = client_bytes - cursor.client_bytes_before;

@@ -1,9 +1,9 @@
 //! Recovery: finds the end of the log, refuses damage, restores live entries, and makes the log
 //! ready for appends.
 //!
-//! `docs/log-format.md` has the rules, in order. Recovery reads the segments from the newest to the
-//! oldest, for two reasons. The next segment says where a segment ends. And an entry that ends a
-//! slot is never older than the slot.
+//! `docs/log-format.md` lists the rules in their order. Recovery reads the segments from the newest
+//! to the oldest, for two reasons. The first group of a segment says where the segment before it
+//! ends. And an entry that ends a slot is never older than the slot.
 //!
 //! `tail` finds the end of the log. `replay` reads the live entries.
 

@@ -30,7 +30,7 @@ fn settings() -> Settings {
 
 type Facts = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Opens the folder. Also returns the jobs, the facts and the next id.
+/// Opens the log in a folder. Also returns its jobs, its facts and the next id.
 fn open(folder: &std::path::Path) -> (Log, Vec<Job>, Facts, u64) {
     let disk = Arc::new(PosixDisk::new(folder).unwrap());
     let (mut jobs, mut facts) = (Vec::new(), Vec::new());
@@ -97,7 +97,8 @@ fn appended_jobs_come_back() {
     assert_eq!(open(folder.path()).3, 77);
 }
 
-/// A sync for a new limit can take seconds. Near the limit, the server reads nothing from clients.
+/// A sync for a new limit of ids can take seconds. If the server comes near the limit, it does not
+/// read from clients.
 #[test]
 fn ids_are_reserved_long_before_they_are_dealt() {
     let settings = Settings { sync: Sync::Never, ..settings() };
@@ -121,15 +122,15 @@ fn a_mark_without_room_is_not_waited_for() {
     let (log, ..) = open(folder.path());
     log.put(1000, QUEUE, &meta(1), b"");
     log.commit_step(1000).unwrap();
-    // The next group, and the groups of a few starts, leave 24 bytes of the segment. A header does
-    // not fit into them.
+    // After the next group and the groups of 13 starts, 24 bytes of the segment are left. A mark
+    // needs 56 bytes, so it does not fit.
     let starts = 13;
     let entry_len = (256 << 10) - log.durable().offset() as usize - 56 - 24 - starts * 80;
     log.put(1000, QUEUE, &meta(2), &vec![0; entry_len - 12 - 40 - 3]);
     log.commit_step(1000).unwrap();
     let mut log = Some(log);
     for _ in 0..starts {
-        // Only one can be open.
+        // Close the log first, because only one log can hold the lock of the folder.
         drop(log.take());
         log = Some(open(folder.path()).0);
     }
@@ -149,7 +150,8 @@ fn a_wish_for_a_sync_that_comes_after_the_write_is_not_overlooked() {
     let (log, _) = Log::open(disk, settings, 1000, &mut |_| ()).unwrap();
     let (_, position) = log.put(1000, QUEUE, &meta(1), b"");
     log.commit_step(1000).unwrap();
-    // The committer wrote the entry before the end of the turn that made it.
+    // The committer has written the entry before the owner requests the sync, because the owner's
+    // turn is not over yet.
     log.want_sync_by(1050);
     assert_eq!(log.next_step_ms(), Some(0), "the committer would sleep");
     log.commit_step(1001).unwrap();

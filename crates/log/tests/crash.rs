@@ -1,6 +1,6 @@
-//! Random workloads with power failures, restarts and failing calls, at every call to the disk.
+//! Random workloads with power failures, restarts and failures at any call to the disk.
 //!
-//! A failing seed prints the command that replays it.
+//! If a seed fails, the test prints the command that repeats the failure.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -22,7 +22,7 @@ fn sync_of(seed: u64) -> Sync {
     }
 }
 
-/// The seeds to run: those of the environment, or `count` of them.
+/// The seeds to run: the seed in the environment variable, or all seeds below `count`.
 fn seeds(count: u64) -> Vec<u64> {
     match std::env::var("LINESHAFT_SEED") {
         Ok(seed) => vec![seed.parse().unwrap()],
@@ -41,8 +41,8 @@ fn for_each_seed(test: &str, count: u64, run: impl Fn(u64)) {
     }
 }
 
-/// Opens the log. A planned fault may happen during recovery itself; a power failure then loses
-/// what was written but not durable.
+/// Opens the log, until this works. A planned fault may happen during recovery. If the power fails
+/// then, entries that were written but not durable are lost.
 fn open_until_it_works(world: &mut World, mut acknowledged: Position, random: &mut Random) {
     let durable = world.log.durable();
     for attempt in 0.. {
@@ -87,7 +87,8 @@ fn acknowledged_jobs_survive_power_failures() {
                     break;
                 }
             }
-            // Ends the machine or only the process. After a kill, everything written remains.
+            // Stop the machine, or only the process. If only the process stops, everything written
+            // survives.
             let killed = !world.disk.has_crashed() && random.one_in(3);
             let acknowledged = if killed { world.log.written() } else { world.log.durable() };
             if killed {
@@ -127,8 +128,8 @@ fn a_period_loses_no_more_than_itself() {
 
 #[test]
 fn an_id_limit_counts_only_when_it_is_durable() {
-    // A step writes two segments, and the id limit is in the second one. If any call fails, ids
-    // must wait.
+    // The step writes into two segments. The limit of ids is in the second segment. If any write or
+    // sync fails, the new ids must not be used.
     let mut failures = 0;
     for call in 1..10 {
         let disk = FaultDisk::new(1, DISK_BYTES);
@@ -141,7 +142,7 @@ fn an_id_limit_counts_only_when_it_is_durable() {
         let limit = world.log.id_limit();
         world.log.note_next_id(world.now_ms, limit);
         world.disk.fail_at(world.disk.calls() + call);
-        // If a spare cannot be created, nothing else stops.
+        // If only the creation of a spare fails, the log does not fail.
         let failed = world.log.commit_step(world.now_ms).is_err();
         assert_eq!(failed, world.log.id_limit() == limit, "call {call}");
         failures += u32::from(failed);
@@ -149,7 +150,8 @@ fn an_id_limit_counts_only_when_it_is_durable() {
     assert!(failures >= 4, "two writes and two syncs");
 }
 
-/// A failed write or sync is final: nothing is published, written or retried afterwards.
+/// Checks that a failed write or sync is final: afterwards the log publishes, writes and retries
+/// nothing.
 fn check_that_it_stays_failed(world: &mut World) {
     let before =
         (world.log.written(), world.log.durable(), world.log.id_limit(), world.disk.calls());
@@ -199,7 +201,8 @@ fn every_call_may_be_the_last() {
                     |disk: &FaultDisk| if crash { disk.crash_at(call) } else { disk.fail_at(call) };
                 let Ok(mut world) = run(&plan) else { continue };
                 let (durable, written) = (world.log.durable(), world.log.written());
-                // After a failed sync, the process can start again with the same cache.
+                // After a failed sync, only the process may have ended. Then the kernel's cache is
+                // the same.
                 if crash || call % 2 == 0 {
                     world.disk.crash();
                 } else {
@@ -207,7 +210,8 @@ fn every_call_may_be_the_last() {
                 }
                 let acknowledged = if crash || call % 2 == 0 { durable } else { written };
                 world.reopen(acknowledged).unwrap_or_else(|error| panic!("call {call}: {error}"));
-                // Once more: recovery itself must rely only on durable bytes.
+                // Crash and open the log once more: everything that recovery used must be durable
+                // now.
                 let durable = world.log.durable();
                 world.disk.crash();
                 world.reopen(durable).unwrap_or_else(|error| panic!("call {call}, again: {error}"));

@@ -1,6 +1,6 @@
-//! Damages a small log in every way. Either the log recovers exactly, or it refuses to start. It
-//! can cut off only the last group as a torn write, and only if nothing proves that the group was
-//! durable.
+//! Damages small logs in many ways. Recovery restores the whole log, or refuses the log. It may cut
+//! off only the last group, as a torn write. It may do so only if nothing proves that this group
+//! was durable.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -28,7 +28,7 @@ fn plain_meta(id: u64) -> Meta<'static> {
     }
 }
 
-/// A log with every kind of entry.
+/// A small log with every kind of entry.
 struct Small {
     disk: FaultDisk,
     /// The state before the last group.
@@ -37,7 +37,7 @@ struct Small {
     whole: State,
     /// The start of the last group with entries.
     last_group: usize,
-    /// The durable position according to later groups.
+    /// The durable position in the header of the last group with entries.
     durable: usize,
     /// The end of the log.
     end: usize,
@@ -92,7 +92,8 @@ fn small(closed: bool) -> Small {
 }
 
 impl Small {
-    /// Opens a changed copy. Returns true if recovery cut off the last group.
+    /// Changes a copy of the disk, and opens the log on it. Returns true if recovery cut off the
+    /// last group.
     fn outcome(&self, what: &str, change: impl FnOnce(&FaultDisk)) -> Result<bool, OpenError> {
         let disk = self.disk.fork();
         change(&disk);
@@ -127,7 +128,8 @@ fn every_flipped_bit_is_seen() {
                 match result {
                     Ok(false) => assert!(byte >= small.durable, "{what}: was not seen"),
                     Ok(true) => {
-                        // The mark before the group proves no more than the group itself.
+                        // Nothing proves that the last group was durable, or the mark before it. So
+                        // damage to the mark can also cut off the group.
                         let in_last = (small.durable..small.end).contains(&byte);
                         assert!(in_last && !closed, "{what}: more than a torn write was cut");
                     }
@@ -141,9 +143,9 @@ fn every_flipped_bit_is_seen() {
     }
 }
 
-/// A log of three or more segments after some reclaim: it has copies, jobs that share a body, and a
-/// TRIM. Returns it with its live contents, the numbers of its segments, and the end of the last
-/// one.
+/// Makes a log of at least three segments, in which reclaim has worked. It has copies, jobs that
+/// share a body, and a TRIM. Returns its disk, its live contents, the numbers of its segments, and
+/// the end of the last segment.
 fn reclaimed() -> (FaultDisk, State, std::ops::RangeInclusive<u32>, usize) {
     let disk = FaultDisk::new(8, 64 << 20);
     let settings = Settings { segment_bytes: 64 << 10, ..settings(Sync::Always) };
@@ -168,14 +170,15 @@ fn damage_to_any_segment_is_seen() {
     assert_eq!(open(&disk.fork()).unwrap().1.state, whole);
     let name = |number: u32| format!("{number:010}.seg");
     for number in segments.clone() {
-        // The first group of the next segment says where a sealed segment ends.
+        // The first group of the next segment says where this segment ends.
         let (end, proven) = match disk.bytes(&name(number + 1)) {
             Some(next) if number < *segments.end() => {
                 let at = HEADER_BYTES + 32;
                 let end = u32::from_le_bytes(next[at..at + 4].try_into().unwrap()) as usize;
                 (end, end)
             }
-            // Recovery can cut off the final mark as a torn write: it contains nothing.
+            // If the final mark is damaged, recovery can cut it off as a torn write. This loses
+            // nothing, because a mark has no entries.
             _ => (last_end, last_end - 56),
         };
         let header = (0..64).chain((64..HEADER_BYTES).step_by(89));
@@ -214,7 +217,8 @@ fn damage_to_any_segment_is_seen() {
 fn a_tail_lost_at_any_byte_is_cut_or_refused() {
     let small = small(false);
     for at in HEADER_BYTES..=small.end {
-        // A write that never reached the disk, or bytes lost in the middle.
+        // Zeros from `durable` on are like a write that did not reach the disk. Zeros before
+        // `durable` end before the last group. Its header proves that these bytes were durable.
         let end = if at < small.durable { small.last_group } else { usize::MAX };
         let what = format!("zeros from {at}");
         let result = small.with_bytes(&what, |bytes| {
@@ -222,7 +226,7 @@ fn a_tail_lost_at_any_byte_is_cut_or_refused() {
             bytes[at..end].fill(0);
         });
         match result {
-            // The last bytes of an entry may be padding, which is always zero.
+            // The last bytes of an entry may be padding, so they may have been zeros before.
             Ok(cut) => assert!(at + 8 > small.durable && (cut || at + 8 > small.end), "{what}"),
             Err(error) => {
                 assert!(matches!(error, OpenError::Damaged { .. }), "{what}: {error}");
@@ -240,7 +244,7 @@ fn a_tail_lost_at_any_byte_is_cut_or_refused() {
 #[test]
 fn misplaced_bytes_are_seen() {
     let small = small(true);
-    // Writes every piece 8, 64 or 512 bytes away from its place, over other bytes.
+    // Copy every piece to a place 8, 64 or 512 bytes away, over other bytes.
     for from in (HEADER_BYTES..small.end).step_by(8) {
         for distance in [8_usize, 64, 512] {
             for to in [from + distance, from.saturating_sub(distance)] {
@@ -261,7 +265,7 @@ fn misplaced_bytes_are_seen() {
             }
         }
     }
-    // A segment under another number.
+    // Copy the segment to a file with another number.
     let result = small.outcome("doubled", |disk| {
         disk.set_bytes("0000000002.seg", disk.bytes(FIRST).unwrap());
     });
@@ -279,7 +283,7 @@ fn a_stale_sector_is_seen() {
         log.commit_step(1000).unwrap();
     }
     log.close(1000, 60).unwrap();
-    // No later group proves anything about the sector of the final mark.
+    // The sector of the final mark is left out, because no later group proves that it was durable.
     let last_sector = (log.written().offset() as usize - 56) / 512;
     disk.restart();
     for sector in HEADER_BYTES / 512..last_sector {
@@ -308,7 +312,7 @@ fn a_group_left_over_beyond_a_torn_one_never_counts() {
     let put = |id: u64| log.put(1000, QUEUE, &plain_meta(id), b"a body").0;
     let slots: Vec<Slot> = (1..4).map(put).collect();
     log.commit_step(1000).unwrap();
-    // Two groups without a sync: the first is torn, the second reached the disk.
+    // Write two groups without a sync. The first group is torn, the second one reached the disk.
     log.finish(1000, slots[0]);
     let start = log.written().offset() as usize;
     log.commit_step(1000).unwrap();
@@ -321,12 +325,12 @@ fn a_group_left_over_beyond_a_torn_one_never_counts() {
     disk.set_bytes(FIRST, bytes);
     let (log, found) = recover(&disk, settings(Sync::Never), 2000).unwrap();
     assert_eq!((found.state.jobs.len(), found.report.cut_groups), (3, 1));
-    // What recovery appended ends exactly where the second group starts.
+    // The group that recovery appended ends exactly where the second group starts.
     assert_eq!(log.written().offset() as usize, end);
     disk.crash();
     let (_, again) = recover(&disk, settings(Sync::Never), 3000).unwrap();
     assert_eq!(again.state, found.state);
-    // It is still there, but recovery reports it only once.
+    // The second group is still in the file, but recovery does not report it again.
     assert_eq!((again.report.cut_groups, again.report.cut_bytes), (0, 0));
 }
 
@@ -344,7 +348,7 @@ fn recovery_twice_gives_the_same() {
         assert_eq!((&one.state, &one.places), (&three.state, &three.places));
         assert!(three.report.next_id > one.report.next_id, "ids go on");
         assert_eq!(one.report.next_id, small.next_id);
-        // Time never decreases over a restart, even under a wrong clock.
+        // The log's time does not go back at a restart, even if the clock is wrong.
         assert_eq!(one.report.last_time_ms, if closed { 1202 } else { 1101 });
         assert_eq!(one.report.next_id == 9, closed);
     }
@@ -354,7 +358,7 @@ fn recovery_twice_gives_the_same() {
 fn bytes_that_change_between_the_passes_are_seen() {
     let (disk, whole, segments, _) = reclaimed();
     let (first, next) = (*segments.start(), format!("{:010}.seg", segments.start() + 1));
-    // If there are more segments than recovery keeps in memory, it reads the older ones twice.
+    // Recovery does not keep all segments in memory, so it reads the older segments twice.
     for byte in (HEADER_BYTES..60_000).step_by(997) {
         let disk = disk.fork();
         let mut restored = 0;

@@ -1,4 +1,4 @@
-//! On a full disk, jobs can be finished one by one in any order, and the log can be opened at every
+//! On a full disk, jobs can be finished one by one, in any order. The log can also be opened at any
 //! moment.
 #![allow(clippy::unwrap_used)]
 
@@ -71,7 +71,8 @@ impl Crowd {
         Crowd { disk, log, places, now_ms: 1 }
     }
 
-    /// One round of the log's threads.
+    /// Does the work of the log's threads once: a commit, the background work, and a slice of
+    /// reclaim.
     fn work(&mut self) {
         self.commit();
         if self.log.reclaim_wanted()
@@ -87,7 +88,7 @@ impl Crowd {
         self.log.prepare_step().expect("a full disk is no failure");
     }
 
-    /// Puts jobs, many with one sync, until there is no more room. The oldest segment also holds a
+    /// Puts jobs until there is no more room. Many puts share a sync. The oldest segment also has a
     /// fact.
     fn fill(&mut self, body: &[u8]) {
         self.log.fact(self.now_ms, b"key", b"value");
@@ -106,7 +107,7 @@ impl Crowd {
         }
     }
 
-    /// Puts one job, even if there is no room.
+    /// Puts one job without a check for room.
     fn put(&mut self, id: u64, body_bytes: u64) -> Position {
         let body = vec![7; body_bytes as usize];
         let (slot, position) = self.log.put(self.now_ms, QUEUE, &meta(id), &body);
@@ -115,7 +116,7 @@ impl Crowd {
         position
     }
 
-    /// Updates jobs, each with a sync of its own, until there is no room for another update.
+    /// Updates jobs until there is no room for another update. Each update has its own sync.
     fn update(&mut self) {
         let mut ids: Vec<u64> = self.places.0.keys().copied().collect();
         ids.sort_unstable();
@@ -139,7 +140,7 @@ impl Crowd {
         }
     }
 
-    /// Power fails on a copy of the disk. The same jobs must be there.
+    /// Lets the power fail on a copy of the disk, and checks that a start finds the same jobs.
     fn check_start(&self) {
         let disk = self.disk.fork();
         disk.crash();
@@ -184,7 +185,7 @@ fn fill_and_finish(segments: u64, body_bytes: usize, order: Order, updates: bool
     assert!(crowd.log.admits_put(body_bytes), "there is room again: {:?}", crowd.log.usage());
 }
 
-/// A full disk whose reserve another program removed.
+/// A copy of a full disk. Another program has removed the reserve, and has used its room.
 fn without_reserve(disk: &FaultDisk) -> FaultDisk {
     let disk = disk.fork();
     disk.crash();
@@ -203,7 +204,8 @@ fn a_start_needs_no_room() {
     crowd.fill(&[7; 20]);
     for id in 1..=2000 {
         crowd.finish(id, false);
-        // A start could fail at the end of a segment.
+        // Check each start near the end of a segment, because a start could fail there. Check some
+        // other starts, too.
         if crowd.log.written().offset() < SEGMENT - 3000 && id % 50 != 0 {
             continue;
         }
@@ -219,14 +221,14 @@ fn a_start_needs_no_room() {
 
 #[test]
 fn the_reserve_outlives_a_start_with_another_size_of_segments() {
-    // A sixteenth of the limit is a segment.
+    // The size of a segment is a sixteenth of the limit, so a new limit changes it.
     for (before, after) in [(8 << 20, 4 << 20), (4 << 20, 8 << 20)] {
         let settings = |bytes_max| Settings {
             segment_bytes: 1 << 20,
             bytes_max: Some(bytes_max),
             ..settings(Sync::Always)
         };
-        // A higher limit does not make the disk larger.
+        // The disk has the size of the first limit, and does not grow with a higher limit.
         let disk = FaultDisk::new(1, before);
         let (log, places) = open(&disk, 1, settings(before));
         let mut crowd = Crowd { disk, log, places, now_ms: 1 };
@@ -254,7 +256,7 @@ fn a_file_for_a_large_job_does_not_set_the_size_of_segments() {
     let mut crowd = Crowd { disk, log, places, now_ms: 1 };
     crowd.fill(&[7; 1000]);
     let reserve = crowd.log.usage().ahead_bytes;
-    // Power failed while the file was created.
+    // A file for a large job is left over: the power failed when the file was created.
     crowd.disk.set_bytes("blank-99", vec![0; 5 * segment as usize]);
     crowd.disk.set_capacity(crowd.disk.used());
     crowd.disk.crash();
@@ -269,7 +271,7 @@ fn a_file_for_a_large_job_alone_does_not_set_it_either() {
     let settings = Settings { segment_bytes: segment, ..settings(Sync::Always) };
     let disk = FaultDisk::new(1, 64 * segment);
     drop(open(&disk, 1, settings.clone()));
-    // Power failed before the reserve existed.
+    // The power failed before the log created the reserve.
     for name in disk.names().iter().filter(|name| *name != "0000000001.seg") {
         disk.remove_file(name);
     }
@@ -284,7 +286,7 @@ fn a_file_for_a_large_job_alone_does_not_set_it_either() {
 
 #[test]
 fn reclaim_rests_when_it_has_nothing_to_gain() {
-    // Copying cannot free the unused bytes at the ends of segments.
+    // With these sizes, segments have unused bytes at their ends. Copies cannot free these bytes.
     for body_bytes in [9_000, 12_000, 25_000, 30_000, 40_000, 50_000] {
         let mut crowd = Crowd::new(DISK);
         crowd.fill(&vec![7; body_bytes]);
@@ -307,7 +309,8 @@ fn a_fact_in_the_oldest_segment_does_not_stop_reclaim() {
     while crowd.log.admits_put(3000) {
         crowd.put(ids.next().unwrap(), 3000);
     }
-    // Updates, which need no permission, use up the reserve until it is too small to copy jobs.
+    // Facts are appended without a check for room. They use up the reserve, until it is too small
+    // for copies of jobs.
     let room =
         |crowd: &Crowd| crowd.log.usage().ahead_bytes + SEGMENT - crowd.log.written().offset();
     while room(&crowd) > SEGMENT / 4 {
@@ -334,7 +337,7 @@ fn the_reserve_gives_way_to_a_segment_that_is_larger() {
     crowd.work();
     let ahead = crowd.log.usage().ahead_bytes;
     assert!(ahead >= 2 * SEGMENT);
-    // Another program takes the room for which a large job was admitted.
+    // After the log has admitted a large job, another program uses the room.
     crowd.disk.set_capacity(crowd.disk.used());
     let position = crowd.put(1, ahead - SEGMENT / 2);
     assert!(crowd.log.durable() >= position, "{:?}", crowd.log.usage());
@@ -364,7 +367,7 @@ fn entries_without_room_wait_for_it() {
     let mut finishes = Vec::new();
     let mut ids: Vec<u64> = crowd.places.0.keys().copied().collect();
     ids.sort_unstable();
-    // Not from the oldest segment, because reclaim would give it up.
+    // Finish only the newer jobs. Without live jobs in the oldest segment, reclaim would free it.
     for id in ids.split_off(ids.len() / 2) {
         let slot = crowd.places.0.remove(&id).unwrap();
         finishes.push(crowd.log.finish(crowd.now_ms, slot));

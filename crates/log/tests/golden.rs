@@ -1,9 +1,9 @@
-//! The format must not change by accident. Today's code reads a stored log correctly, and the same
-//! calls write the same bytes.
+//! Checks that the log's format does not change by accident. The code must read a stored log
+//! correctly, and must write the same bytes for the same calls.
 //!
-//! `corpus/log/format-1` has the segments without the zeros at their ends, and a list of their live
-//! contents. If you change the format on purpose, keep that folder, because new versions must still
-//! read it, and add another one.
+//! The folder `corpus/log/format-1` has the segments of the stored log, without the zeros at their
+//! ends, and a list of the live contents. If you change the format on purpose, add another folder.
+//! Keep this one, because new versions must still read format 1.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -17,7 +17,7 @@ use lineshaft_log::{
     Current, FaultDisk, Log, Meta, Owner, Position, QueueRef, Restored, Settings, Slot, Sync,
 };
 
-/// The header of a segment: see docs/log-format.md.
+/// Bytes of a segment's header: see docs/log-format.md.
 const HEADER_BYTES: usize = 4096;
 const SEGMENT_BYTES: usize = 64 << 10;
 /// A moment in November 2023.
@@ -38,7 +38,7 @@ fn meta(id: u64, state: u8, due_ms: u64, options: &[u8]) -> Meta<'_> {
     Meta { id, priority, ttr, created_ms: BEGIN_MS + id, due_ms, state, options }
 }
 
-/// The slots of jobs. In this test reclaim finds all jobs in one queue, buried.
+/// The slots of jobs. When reclaim asks, all jobs are buried in one queue.
 struct Places(BTreeMap<u64, Slot>);
 
 impl Owner for Places {
@@ -51,7 +51,7 @@ impl Owner for Places {
     }
 }
 
-/// Writes every kind of entry, some of them into a segment that reclaim gives up.
+/// Writes every kind of entry. Reclaim gives up one of the segments.
 fn write(disk: &FaultDisk) {
     let mut now_ms = BEGIN_MS;
     let (log, _) = Log::open(Arc::new(disk.clone()), settings(), now_ms, &mut |_| ()).unwrap();
@@ -99,8 +99,8 @@ fn write(disk: &FaultDisk) {
     log.close(now_ms, 41).unwrap();
 }
 
-/// The segments of a disk, without the zeros at their ends. The last one is prepared, and no group
-/// is in it yet: behind its header there may be old data of the file.
+/// The segments of a disk, without the zeros at their ends. The last segment is prepared, and has
+/// no group yet. After its header, the file may have old data.
 fn segments(disk: &FaultDisk) -> BTreeMap<String, Vec<u8>> {
     let mut numbered = disk.names();
     numbered.retain(|name| name.starts_with('0'));
@@ -119,7 +119,7 @@ fn segments(disk: &FaultDisk) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// The segments that the repository keeps.
+/// The stored segments in the repository.
 fn kept_segments() -> BTreeMap<String, Vec<u8>> {
     let files = std::fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
     files
@@ -131,7 +131,7 @@ fn kept_segments() -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// The live contents, one line each.
+/// The live contents, with one line for each job and fact.
 fn listing(disk: &FaultDisk) -> String {
     let mut lines = String::new();
     let mut line = |restored: Restored<'_>| match restored {
@@ -188,7 +188,7 @@ fn the_same_calls_write_the_same_bytes() {
     let disk = written();
     let (written, kept) = (segments(&disk), kept_segments());
     if let Some(name) = first_difference(&written, &kept) {
-        // For a deliberate change of the format only.
+        // Write the new segments aside. They help only if the format was changed on purpose.
         let aside = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("written-log");
         std::fs::create_dir_all(&aside).unwrap();
         for (name, bytes) in &written {

@@ -1,5 +1,5 @@
-//! Copies damaged logs. The copy contains everything undamaged, and the report names everything
-//! that is missing.
+//! Repairs damaged logs. The new log contains everything that is intact, and the report contains
+//! everything that is missing.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -15,7 +15,7 @@ use lineshaft_log::{
 
 const CAPACITY: u64 = 64 << 20;
 const HEADER_BYTES: u64 = 4096;
-/// An update with one byte of options.
+/// Bytes of an UPDATE entry with one byte of options.
 const UPDATE_BYTES: u64 = 64;
 const QUEUES: [QueueRef<'static>; 2] =
     [QueueRef { number: 0, name: b"mails" }, QueueRef { number: 1, name: b"other" }];
@@ -36,13 +36,13 @@ fn meta(id: u64) -> Meta<'static> {
     }
 }
 
-/// Copies the intact part, and opens the copy.
+/// Restarts, repairs the log into a copy, and opens the copy.
 fn repaired(disk: &FaultDisk) -> (Salvage, Recovered) {
     disk.restart();
     copied(disk).unwrap()
 }
 
-/// Like `repaired`, without a restart. A restart would end all planned faults.
+/// Like `repaired`, but without a restart, because a restart removes all planned faults.
 fn copied(disk: &FaultDisk) -> Result<(Salvage, Recovered), OpenError> {
     let names = disk.names();
     let copy = FaultDisk::new(77, CAPACITY);
@@ -54,13 +54,14 @@ fn copied(disk: &FaultDisk) -> Result<(Salvage, Recovered), OpenError> {
     Ok((salvage, found))
 }
 
-/// The reported bound of lost jobs among these.
+/// The maximum number of lost jobs, according to the report. If a loss has no bound, counts the
+/// jobs of `places` in its files.
 fn lost_max(salvage: &Salvage, places: &BTreeMap<u64, Slot>) -> u64 {
     let jobs_max = |loss: &Loss| loss.jobs_max.unwrap_or_else(|| jobs_in(loss, places));
     salvage.losses.iter().map(jobs_max).sum()
 }
 
-/// The number of these jobs in the files of a loss.
+/// The number of jobs of `places` in the files of a loss.
 fn jobs_in(loss: &Loss, places: &BTreeMap<u64, Slot>) -> u64 {
     let number = |file: &str| file[file.len() - 14..file.len() - 4].parse::<u32>().unwrap();
     let (first, last) = loss.file.split_once(" to ").unwrap_or((&loss.file, &loss.file));
@@ -89,12 +90,12 @@ fn the_copy_of_a_whole_log_holds_the_same() {
     }
 }
 
-/// Several segments with jobs of all ages. Every third job was finished at once, every fifth was
-/// updated.
+/// A log of several segments with jobs of all ages. Every third put was followed by a finish, every
+/// fifth by an update.
 struct Old {
     disk: FaultDisk,
     whole: Recovered,
-    /// Where each segment's groups end.
+    /// The end of the last group with entries in each segment.
     ends: Vec<u64>,
 }
 
@@ -134,8 +135,8 @@ impl Old {
         format!("{:010}.seg", index + 1)
     }
 
-    /// Repairs a changed copy, and compares it with the original. Returns how many jobs are
-    /// missing, and how many came back although they were finished.
+    /// Changes a copy of the disk, repairs it, and compares the result with the original. Also
+    /// returns the number of jobs that are missing, and the number of finished jobs that came back.
     fn check(&self, what: &str, change: impl FnOnce(&FaultDisk)) -> (Salvage, usize, usize) {
         let disk = self.disk.fork();
         change(&disk);
@@ -154,8 +155,7 @@ impl Old {
             }
         }
         let places = &self.whole.places;
-        // If the loss in a file has no bound, all jobs of that file may be lost, and those of the
-        // one before it.
+        // If a loss has no bound, the updates of all jobs in the file may be lost.
         let updates_max = |loss: &Loss| match loss.jobs_max {
             None => jobs_in(loss, places) + 1,
             Some(_) => loss.bytes / UPDATE_BYTES,
@@ -189,10 +189,11 @@ fn one_flipped_byte_costs_one_entry() {
             assert!(loss.file.ends_with(&Old::name(index)), "{what}");
             assert!((loss.offset..loss.offset + loss.bytes).contains(&at), "{what}: {loss:?}");
             assert!(missing <= 1, "{what}: {missing} lost");
-            // The finishes of one entry are lost. All other finishes still name their jobs
-            // correctly.
+            // Only finishes in the lost entry are lost. So at most one job for each 8 bytes came
+            // back.
             assert!(back as u64 * 8 <= loss.bytes, "{what}: {back} came back");
-            // A lost sector leaves the same bytes only if it begins before the kind of the entry.
+            // The flipped byte can look like a lost sector that begins at the entry's kind. Only
+            // then is the number of lost slots unknown.
             let is_split = (loss.offset + 8).is_multiple_of(512);
             assert!(salvage.doubtful_jobs == 0 || is_split, "{what}: {salvage:?}");
         }
@@ -215,7 +216,7 @@ fn lost_sectors_and_tails_cost_what_they_held() {
             });
             assert!(missing <= 3, "{what}: {missing} lost");
             for loss in &salvage.losses {
-                // Only the first sector says where the segment before it ends.
+                // The first sector also says where the previous segment ends.
                 let is_end = at as u64 == HEADER_BYTES && loss.bytes == 0;
                 assert!(loss.jobs_max.is_some_and(|max| max < 40) || is_end, "{what}: {loss:?}");
             }
@@ -236,7 +237,7 @@ fn lost_sectors_and_tails_cost_what_they_held() {
 fn a_broken_header_costs_nothing_and_a_missing_file_its_jobs() {
     let old = old();
     for index in 0..old.ends.len() {
-        // All its fields, their checksum, and the zeros after them.
+        // Flip a bit in all fields, in their checksum, and in the zeros after them.
         for at in (0..52).chain([3000]) {
             let what = format!("header of segment {} byte {at}", index + 1);
             let (salvage, missing, back) =
@@ -261,8 +262,8 @@ fn a_broken_header_costs_nothing_and_a_missing_file_its_jobs() {
     }
 }
 
-/// A log of 20 groups with a job each, and the starts of the groups. The process was killed, so
-/// nothing proves that the last sync happened.
+/// Makes a log of 20 groups with one job each. Also returns the starts of the groups. The process
+/// was killed, so no later group proves that the last sync happened.
 fn killed(sync: Sync) -> (FaultDisk, Vec<u64>) {
     let disk = FaultDisk::new(5, CAPACITY);
     let (log, _) = recover(&disk, Settings { sync, ..settings() }, 1000).unwrap();
@@ -334,7 +335,8 @@ fn a_group_that_does_not_follow_is_reported() {
     }
     log.commit_step(1001).unwrap();
     disk.restart();
-    // Two runs continue from the same bytes. Both finish a job in a group at the same position.
+    // Two runs continue from the same bytes. Each run writes a group with a finish at the same
+    // position. The runs finish different jobs.
     let life = |finished: u64| {
         let disk = disk.fork();
         let (log, found) = recover(&disk, settings(), 1100).unwrap();
@@ -369,7 +371,8 @@ fn a_group_that_was_cut_does_not_come_back_for_its_time() {
     log.commit_step(1001).unwrap();
     let (slot, _) = log.put(1001, QUEUES[0], &meta(1), b"body");
     log.commit_step(1001).unwrap();
-    // The clock is far ahead when power fails. The put is torn, the finish after it is not.
+    // The clock is far ahead when the power fails. The put's group is torn. The next group, with a
+    // finish, is intact.
     let torn = log.written().offset();
     log.put(9000, QUEUES[0], &meta(2), &[2; 5000]);
     log.commit_step(9000).unwrap();
@@ -377,8 +380,8 @@ fn a_group_that_was_cut_does_not_come_back_for_its_time() {
     log.commit_step(9001).unwrap();
     disk.restart();
     disk.flip_bit(&Old::name(0), (torn + 200) * 8);
-    // Then the clock is right again. The next job does not fit the segment, and later an older
-    // segment is damaged.
+    // After the start, the clock is right again. The next job does not fit into the first segment,
+    // so it begins a second one. Later the first segment is damaged.
     let (log, found) = recover(&disk, settings(), 1100).unwrap();
     assert_eq!((found.state.jobs.len(), found.report.cut_groups), (2, 1));
     log.put(1101, QUEUES[0], &meta(3), &vec![3; 60_000]);
@@ -447,7 +450,8 @@ fn random_logs_lose_no_more_than_is_reported() {
             world.step().unwrap();
         }
         world.log.commit_step(world.now_ms).unwrap();
-        // After a kill of the process, only the last group can look like a torn one.
+        // After a kill of the process, damage to the last group looks like a torn write. So if the
+        // log is not closed, the test flips only bits before `safe`.
         let safe = world.log.written();
         if is_closed {
             world.log.close(world.now_ms, world.ids_spent).unwrap();
@@ -508,7 +512,7 @@ fn facts_of_a_void_segment_stay_away() {
         world.log.prepare_step().unwrap();
     }
     world.log.close(world.now_ms, world.ids_spent).unwrap();
-    // The file was not removed in time, but the next one was.
+    // The file of the first segment came back, but not that of the second segment.
     disk.set_bytes(&Old::name(0), first);
     disk.flip_bit(&Old::name(2), (HEADER_BYTES + 200) * 8);
     let (salvage, copy) = repaired(&disk);

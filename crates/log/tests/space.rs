@@ -1,4 +1,4 @@
-//! Reclaim keeps the log small. A full disk stops only puts.
+//! Reclaim keeps the log small. On a full disk, only puts are refused.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -8,7 +8,7 @@ use lineshaft_log::{FaultDisk, Settings, Sync};
 
 const SEGMENT: u64 = 256 << 10;
 
-/// Runs the log until it has nothing to do, and checks the bound.
+/// Lets the log work until it has nothing to do. Fails if this takes too long.
 fn settle(world: &mut World) {
     for _ in 0..10_000 {
         world.log.commit_step(world.now_ms).unwrap();
@@ -20,7 +20,7 @@ fn settle(world: &mut World) {
     panic!("reclaim never ends");
 }
 
-/// Bytes of all segments that were ever used.
+/// Bytes of all segments that the log has ever written.
 fn used(world: &World) -> u64 {
     let written = world.log.written();
     u64::from(written.segment()) * SEGMENT + written.offset()
@@ -35,8 +35,8 @@ fn check_bound(world: &World, when: &str) {
 
 #[test]
 fn files_stay_near_what_lives() {
-    // The number of jobs that stay, the largest body, and the maximum of bytes written per byte of
-    // clients.
+    // The number of jobs that stay, the size of the largest body, and the maximum ratio of bytes
+    // written to bytes of clients.
     let cases = [(0, 1000, 1.1), (2000, 1000, 2.5), (300, 8000, 2.5), (100, 20_000, 2.5)];
     for (backlog, body_bytes_max, ratio_max) in cases {
         let disk = FaultDisk::new(5, 1 << 30);
@@ -50,10 +50,10 @@ fn files_stay_near_what_lives() {
         let before = used(&world);
         let mut client_bytes = 0;
         for n in 0..300_000_000 / (body_bytes_max * 10) {
-            // A static backlog with fast traffic: each new job is put and finished at once.
+            // The backlog stays, and each new job is finished at once.
             assert!(world.put(), "a put was refused on a disk that is not full");
             let job = world.state.jobs.values().next_back().unwrap();
-            // Put, finish, and their group's header.
+            // Bytes of the put, of the finish, and of their group's header.
             client_bytes += (12 + 40 + job.options.len() + job.body.len() + 24 + 56) as u64;
             world.finish_newest();
             if n % 4 == 0 {
@@ -118,8 +118,8 @@ fn any_mixture_stays_in_bounds() {
 
 #[test]
 fn reclaim_of_jobs_as_large_as_segments_comes_to_rest() {
-    // Each large job needs a segment of its own, and the small ones between them leave the next one
-    // nearly empty. The unused bytes after a copy must not cause more copies.
+    // Each large job needs a segment of its own. The small jobs between two large jobs leave a
+    // segment nearly empty. The unused bytes after a copy must not cause more copies.
     for seed in 0..10 {
         let disk = FaultDisk::new(seed, 1 << 30);
         let mut world = World::new(seed, disk, settings(Sync::Never)).unwrap();
@@ -171,7 +171,8 @@ fn a_full_disk_refuses_puts_and_heals() {
             }
             assert!(world.disk.used() <= 4 << 20, "seed {seed}");
             assert!(world.state.jobs.len() > 3, "seed {seed}: nothing fits");
-            // Each finish alone in its group is the worst use of the reserve.
+            // Write each finish in a group of its own, because this needs the most bytes of the
+            // reserve.
             let mut random = Random(seed + round);
             let keep = random.below(10) as usize;
             if round == 1 {

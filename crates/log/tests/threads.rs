@@ -1,4 +1,4 @@
-//! The committer's threads on the real disk.
+//! Tests the committer's threads, mostly on the real disk.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::mpsc;
@@ -36,7 +36,7 @@ fn run_on(disk: Arc<dyn Disk>, sync: Sync) -> Running {
         Arc::clone(&log),
         Arc::new(move || 1 + start.elapsed().as_millis() as u64),
         Arc::new(move || {
-            // At the end the receiver is gone.
+            // The receiver may already be dropped at the end of the test.
             let _ = tell.lock().unwrap().send(());
         }),
     )
@@ -50,7 +50,7 @@ impl Running {
         let limit = Instant::now() + WAIT;
         while !until(&self.log) {
             assert!(Instant::now() < limit, "nothing happened: {:?}", self.log);
-            // The helper's work causes no notification, so the test also checks after a while.
+            // Not all work of the helper causes a notification, so check again after 50 ms.
             let _ = self.progress.recv_timeout(Duration::from_millis(50));
         }
     }
@@ -103,7 +103,8 @@ fn a_full_disk_is_not_asked_for_room_after_each_commit() {
         running.log.wake();
         running.wait(|log| log.durable() >= position);
     }
-    // A write and a sync each, and sometimes a mark or another check for room.
+    // Each finish needs a write and a sync. Sometimes there is also a mark, or another check for
+    // room.
     let calls = disk.calls() - calls;
     assert!(calls < 3 * finishes as u64, "{calls} calls for {finishes} finishes");
 }
@@ -114,7 +115,7 @@ fn a_shortage_that_a_rotation_finds_ends_when_there_is_room() {
     let running = run_on(Arc::new(disk.clone()), Sync::Always);
     running.wait(|_| disk.names().contains(&"0000000002.seg".to_owned()));
     disk.set_capacity(disk.used());
-    // More than a segment in one batch: no step sees the head half full.
+    // The batch has more bytes than a segment. So no step of the helper sees a half full head.
     let body = vec![1; 100 << 10];
     let [.., last] = [1, 2, 3].map(|id| running.log.put(1, QUEUE, &meta(id), &body).1);
     running.log.wake();
@@ -132,7 +133,7 @@ fn a_count_alone_is_written_within_a_second_or_two() {
     running.wait(|log| log.durable() >= position);
     running.log.count(1, slot, b"taken once");
     running.log.wake();
-    // A mark may come first, but a mark is not synced.
+    // The log may write a mark of 56 bytes first, but does not sync it.
     running.wait(|log| log.durable().0 > position.0 + 56);
 }
 

@@ -70,8 +70,8 @@ pub(super) fn remove_in_pieces(
     size: u64,
     pace: &dyn Fn(u64) -> Pace,
 ) -> io::Result<()> {
-    // A file that cannot be opened or cut is removed in one piece. A backup holds a file with a
-    // second name, so such a file must keep its bytes.
+    // A file that cannot be opened or cut is removed in one piece. A file with a second name is
+    // part of a backup, so it must keep its bytes.
     if let Ok(file) = disk.open(name)
         && file.links().is_ok_and(|links| links == 1)
     {

@@ -251,13 +251,13 @@ impl Segments {
     /// prepared, creates it now. Returns `None` if there is no room. The caller can retry.
     ///
     /// A segment that is larger than usual is made for one big entry. If there is no other room for
-    /// such a segment, this function removes files of the reserve. The log can write nothing else
-    /// before the big entry.
+    /// such a segment, this function removes files of the reserve. They would be of no use now,
+    /// because the log can write nothing else before the big entry.
     ///
-    /// When the segment becomes the head, `ahead_bytes` must stop counting it, and its claim in the
-    /// open batch must end. An appender that saw only one of these two changes would compute a
-    /// wrong free room. So `settle` must make both changes under the lock of the open batch. It
-    /// makes the first change by a call of its argument.
+    /// When the segment becomes the head, `ahead_bytes` no longer counts it, and the open batch no
+    /// longer claims it. Appenders compute the free room from both numbers, so they must see both
+    /// changes or none. `settle` gets a function that updates `ahead_bytes`. It must hold the lock
+    /// of the open batch while it calls this function and ends the claim.
     pub(crate) fn take(
         &self,
         number: u32,
@@ -483,8 +483,8 @@ impl Segments {
         enough: bool,
         pace: &dyn Fn(u64) -> Pace,
     ) -> Result<(), Failure> {
-        // A backup holds a file with a second link. So this function removes only the log's name
-        // for it.
+        // A file with a second link is part of a backup. So only the log's name of the file is
+        // removed.
         if links != 1 {
             return self.disk.remove(name).map_err(|error| Failure::new("remove", name, error));
         }

@@ -25,7 +25,7 @@ pub(crate) struct Tail {
     pub(crate) end: Position,
     /// The log was certainly durable up to this position.
     pub(crate) durable: Position,
-    /// The end of the log's last group. The next field has its checksum.
+    /// The end of the log's last group. The next field is the checksum of this group.
     pub(crate) previous_end: Position,
     pub(crate) previous_crc: u32,
     /// The time of the log's last group. An older group after the end was left over from an earlier
@@ -133,8 +133,8 @@ impl Tail {
         Some(group.end().offset())
     }
 
-    /// Notes every intact group from `start` on. Returns the end of the last one, without those
-    /// that were left over from an earlier torn write. Returns `start` if there is no such group.
+    /// Notes every intact group from `start` on. Returns the end of the last of these groups, or
+    /// `start`. For this result, ignores groups that were left over from an earlier torn write.
     fn search(&mut self, bytes: &[u8], salt: u64, number: u32, start: u64) -> u64 {
         let mut end = start;
         let places = (bytes.len() as u64).saturating_sub(GROUP_HEADER_BYTES as u64 - 1);
@@ -175,9 +175,9 @@ fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>), OpenError> {
             return Ok((found, bytes));
         }
     }
-    // Without damage, one of these three segments has an intact first group. Segment 1 gets its
-    // number only when its first group is durable. A file gets a higher number N only when segment
-    // N - 2 is durable up to its end.
+    // Without damage, one of these segments has an intact first group. Segment 1 gets its number
+    // only when its first group is durable. A file gets a higher number N only when segment N - 2
+    // is durable up to its end.
     let lowest = from_above[from_above.len() - 1];
     Err(lowest.damaged(HEADER_BYTES, "the first group"))
 }

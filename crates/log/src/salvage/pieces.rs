@@ -52,8 +52,7 @@ impl Slots {
     }
 }
 
-/// What the intact groups of a segment say about the segment. The groups can be at any offset, also
-/// after gaps.
+/// Data about a segment from its intact groups. The groups can be at any offset, also after gaps.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Outline {
     /// The header of the segment's first group, if it can be read.

@@ -44,7 +44,7 @@ struct Segment {
     file: Arc<dyn DiskFile>,
     len: u64,
     salt: u64,
-    /// The end of the log's bytes in the segment. A lower bound if the end is unknown.
+    /// The end of the log's bytes in the segment, as far as it is known.
     end: u64,
     names: HashMap<u32, Box<[u8]>>,
     /// The number of slots found so far.

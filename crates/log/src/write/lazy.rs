@@ -33,7 +33,7 @@ impl Hasher for SlotHasher {
     }
 }
 
-/// A map with slots as keys. No code iterates over it, so its order cannot change any result.
+/// A map with slots as keys. Its hasher has no random seed, so its order is the same in every run.
 pub(crate) type SlotMap<T> = HashMap<Slot, T, BuildHasherDefault<SlotHasher>>;
 
 /// The newest counters of each slot, in the order in which the slots got their first counters.

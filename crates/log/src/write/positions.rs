@@ -65,7 +65,7 @@ impl Positions {
         self.wanted_durable.fetch_max(position, Ordering::Release);
     }
 
-    /// Whether the committer must sync because of such a request.
+    /// Whether the committer must sync because of a request from `want_durable`.
     pub(crate) fn wants_durable(&self) -> bool {
         self.wanted_durable.load(Ordering::Acquire) > self.durable.load(Ordering::Relaxed)
     }

@@ -24,8 +24,8 @@ impl Default for Sleeper {
 }
 
 impl Sleeper {
-    /// Registers the calling thread as the sleeper. Before this call, `wake` has no effect. It need
-    /// not have one, because the thread does not sleep yet.
+    /// Registers the calling thread as the sleeper. Before this call, `wake` does nothing. This is
+    /// harmless, because the thread does not sleep yet.
     pub(crate) fn register(&self) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         *thread = Some(current());
@@ -53,7 +53,7 @@ impl Sleeper {
     }
 
     /// Sets `asleep`, then calls `busy`. If there is work, `busy` returns `None`, and this function
-    /// returns at once. Otherwise it sleeps for at most the time that `busy` returned.
+    /// returns at once. Otherwise this function sleeps for at most the time that `busy` returned.
     pub(crate) fn sleep(&self, stop: &AtomicBool, busy: impl FnOnce() -> Option<Duration>) {
         self.asleep.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);

@@ -1,7 +1,7 @@
-//! A workload over the log on the simulated disk, and the model to compare it with.
+//! A random workload for the log on the simulated disk, and a model of the expected state.
 //!
-//! The model keeps every appended change with the position where it ends. After a crash the
-//! recovered state must be the model's after some prefix of the changes. That prefix must contain
+//! The model stores every appended change, with the end of its entry. After a crash, the recovered
+//! state must be the model's state after some prefix of these changes. The prefix must contain
 //! everything that was acknowledged.
 #![allow(dead_code, unreachable_pub, missing_debug_implementations, clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use lineshaft_log::{
     Settings, Slot, Sync,
 };
 
-/// Splitmix64.
+/// A random number generator: Splitmix64.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
@@ -108,7 +108,7 @@ pub fn settings(sync: Sync) -> Settings {
     Settings { segment_bytes: 256 << 10, bytes_max: None, sync }
 }
 
-/// Opens a disk and collects the live jobs and facts.
+/// Opens the log on a disk, and collects its live jobs and facts.
 pub fn recover(
     disk: &FaultDisk,
     settings: Settings,
@@ -145,7 +145,7 @@ pub fn recover(
     Ok((log, found))
 }
 
-/// The owner of the log's jobs: names queues by number and follows copies.
+/// The owner of the log's jobs: gives queues their numbers, and notes the new slots of copied jobs.
 struct Book<'a> {
     state: &'a State,
     places: &'a mut BTreeMap<u64, Slot>,
@@ -177,28 +177,29 @@ pub struct World {
     pub random: Random,
     pub settings: Settings,
     pub now_ms: u64,
-    /// The state with all changes.
+    /// The expected state after all changes.
     pub state: State,
     places: BTreeMap<u64, Slot>,
-    /// The state at the last recovery, and all changes since.
+    /// The state at the last recovery. The next field has all changes since then.
     base: State,
     changes: Vec<(Position, Change)>,
-    /// All counters of a job since its last whole meta.
+    /// All counters that each job got since its last meta.
     counters: BTreeMap<u64, Vec<Vec<u8>>>,
     numbers: Vec<Vec<u8>>,
     next_id: u64,
-    /// One more than the highest id that left the process.
+    /// The highest id that left the process, plus 1.
     pub ids_spent: u64,
     /// The length of the largest body in bytes.
     pub body_bytes_max: u64,
-    /// The number of jobs to aim for.
+    /// If there are more jobs than this, the workload makes no puts.
     pub jobs_aim: usize,
-    /// Only single puts, and no body much larger than the others.
+    /// True if the workload makes only single puts, and no body that is much larger than the
+    /// others.
     pub plain: bool,
 }
 
 impl World {
-    /// Opens a new disk. Returns an error if a planned crash or failure happened.
+    /// Creates a log on a new disk. Returns an error if a planned crash or failure happened.
     pub fn new(seed: u64, disk: FaultDisk, settings: Settings) -> Result<World, OpenError> {
         let (log, found) = recover(&disk, settings.clone(), 1_000_000)?;
         let numbers = (0..6).map(|n| vec![b'a' + n; 1 + n as usize * 3]).collect();
@@ -231,7 +232,7 @@ impl World {
         if self.state.jobs.is_empty() {
             return None;
         }
-        // Often the oldest job, as a queue would take it.
+        // Often choose the oldest job, like a take from a queue.
         let n = match self.random.below(3) {
             0 => 0,
             _ => self.random.below(self.state.jobs.len() as u64),
@@ -359,7 +360,8 @@ impl World {
         self.note(position, Change::Fact(key, value));
     }
 
-    /// Some ids go to jobs that are never logged. The number of a queue goes to another name.
+    /// Skips some ids, as if jobs that are not durable had got them. Gives a queue's number to
+    /// another name.
     fn renumber(&mut self) {
         self.next_id += self.random.below(400_000);
         self.log.note_next_id(self.now_ms, self.next_id);
@@ -379,7 +381,7 @@ impl World {
         }
     }
 
-    /// One slice of reclaim. It may fail.
+    /// Reads and copies one slice of reclaim. This may fail.
     pub fn reclaim_once(&mut self) {
         if let Ok(Some(slice)) = self.log.reclaim_read() {
             let mut book =
@@ -388,7 +390,8 @@ impl World {
         }
     }
 
-    /// One slice of reclaim, if there is one. Returns true if it did anything.
+    /// Reads and copies one slice of reclaim, if there is one. Returns true if this changed
+    /// anything.
     pub fn reclaim(&mut self) -> bool {
         match self.log.reclaim_read() {
             Ok(Some(slice)) => {
@@ -405,7 +408,7 @@ impl World {
         }
     }
 
-    /// One random action. Returns an error if the log failed.
+    /// Makes one random action. Returns an error if the log failed.
     pub fn step(&mut self) -> Result<(), ()> {
         let crowded = self.state.jobs.len() > self.jobs_aim;
         match self.random.below(32) {
@@ -432,9 +435,9 @@ impl World {
         Ok(())
     }
 
-    /// Opens the log again after a crash or a restart, and compares with the model. `acknowledged`
-    /// is the last acknowledged position; after a mere restart of the process it is the last
-    /// written one.
+    /// Opens the log again after a crash or a restart, and compares it with the model.
+    /// `acknowledged` is the last acknowledged position. After a restart of only the process, it is
+    /// the last written position.
     pub fn reopen(&mut self, acknowledged: Position) -> Result<(), OpenError> {
         self.now_ms += 1;
         let (log, found) = recover(&self.disk, self.settings.clone(), self.now_ms)?;
@@ -449,13 +452,14 @@ impl World {
         Ok(())
     }
 
-    /// The recovered state must be the model's at some prefix, and no id may appear twice.
+    /// Checks that the recovered state is the model's state after some prefix of the changes, and
+    /// that no used id can be used again.
     pub fn check(&self, found: &Recovered, acknowledged: Position) {
         assert!(found.report.next_id >= self.ids_spent, "ids could be dealt twice");
         for (id, counters) in &found.counters {
             let known = self.counters.get(id).is_some_and(|known| known.contains(counters));
-            // After the loss of an update, the counters before it come back. The model does not
-            // include them.
+            // If an update is lost, the job has the counters from before the update. The model does
+            // not include these.
             let updated = self
                 .changes
                 .iter()
