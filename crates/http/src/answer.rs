@@ -1,4 +1,4 @@
-//! Requests, responses, and the sites that serve them.
+//! Requests and responses, and the trait of a site, which turns a request into a response.
 
 use std::pin::Pin;
 
@@ -7,26 +7,26 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use origin::{Claims, Rejection};
 
-/// The head of a request. Its extensions contain the [`origin::Gate`] that it came through. Bodies
-/// are not read, because no page needs them.
+/// The head of a request. Its extensions contain the [`origin::Gate`] of its listener. The server
+/// does not read bodies of requests, because no page needs them.
 pub type Request = hyper::Request<()>;
 
 /// A complete response.
 pub type Answer = Response<Bytes>;
 
-/// The type of plain text.
+/// The content type of plain text.
 pub const TEXT: &str = "text/plain; charset=utf-8";
-/// The type of a page.
+/// The content type of a page.
 pub const HTML: &str = "text/html; charset=utf-8";
 
-/// Work to await before the response.
+/// Work that must end before the response is sent.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A response, now or after some work.
+/// A response, to send now or after some work.
 pub enum Reply {
     /// The response is ready.
     Now(Answer),
-    /// The response follows when the work is done.
+    /// The response is sent when the work is done.
     After(Work, Answer),
 }
 
@@ -55,15 +55,16 @@ impl Reply {
 
 /// A site that is served at an address.
 pub trait Site: Send + Sync {
-    /// Answers one request. It must not wait for anything but a turn of the broker, because all
-    /// connections share one thread. Longer work is awaited with the reply.
+    /// Answers one request. All connections share one thread, so this may wait only for a turn of
+    /// the broker. For longer work, return [`Reply::After`].
     fn reply(&self, request: &Request) -> Reply;
 
     /// Called once a second, for timed work.
     fn tick(&self) {}
 }
 
-/// A response of this type. It forbids caching, because the next response can differ.
+/// Creates a response with this content type. It forbids caching, because the next response can
+/// differ.
 pub fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(body.into());
     *answer.status_mut() = status;
@@ -78,12 +79,12 @@ pub fn only_looks(request: &Request) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-/// What the headers say about the client.
+/// The headers that show where a request comes from.
 pub fn claims(headers: &HeaderMap) -> Claims<'_> {
     Claims::of(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
 }
 
-/// The response to a foreign request.
+/// The response to a request that [`origin`] rejects.
 pub fn forbidden(why: Rejection) -> Answer {
     answer(StatusCode::FORBIDDEN, TEXT, format!("refused: {why}\n"))
 }

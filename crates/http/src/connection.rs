@@ -17,21 +17,21 @@ use crate::answer::{Reply, Request, Site, claims, forbidden};
 use crate::stall::Stalling;
 use crate::unread::Unread;
 
-/// Longest request head, and the limit of unsent bytes besides one response.
+/// Longest head of a request. Also the limit of unsent bytes in addition to one response.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Limit of headers in a request.
 const HEADERS_MAX: usize = 64;
 /// Time limit for a head to arrive, and for an idle connection.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// Time limit for the first byte of a new connection. It is shorter than the others, because
-/// connections are few, and silent ones should not keep others out.
+/// Time limit for the first byte of a new connection. It is shorter than the other limits: the
+/// number of connections is small, and silent clients must not use them all up.
 const SILENCE_TIME_MAX: Duration = Duration::from_secs(2);
-/// How long a client can read nothing of a response.
+/// Time limit for a client that has a response to read and reads nothing.
 const STALL_TIME_MAX: Duration = Duration::from_secs(10);
-/// Age limit of a connection. It also ends clients that read byte by byte.
+/// Age limit of a connection. It also ends connections of clients that read very slowly.
 const AGE_MAX: Duration = Duration::from_mins(5);
 
-/// Serves one connection to its end. A fault of the client ends only this connection.
+/// Serves one connection to its end. An error of the client ends only this connection.
 ///
 /// `note_request` is called for each request. All connections of a site share one `unread`.
 pub async fn serve<S>(
@@ -61,7 +61,8 @@ pub async fn serve<S>(
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(socket, service);
     let mut connection = pin!(connection);
-    // Its errors come from the client: garbage, silence, or a broken socket.
+    // All errors of the connection come from the client: garbage, silence, or a broken socket. So
+    // they are ignored.
     let is_over = tokio::time::timeout(AGE_MAX, connection.as_mut()).await.is_ok();
     if !is_over {
         connection.as_mut().graceful_shutdown();
@@ -78,8 +79,8 @@ fn reply(site: &dyn Site, gate: &Gate, request: hyper::Request<Incoming>) -> Rep
     site.reply(&Request::from_parts(head, ()))
 }
 
-/// Adds headers for browsers: the type is exact (`nosniff`), and no page of another site can embed
-/// the response.
+/// Adds headers for browsers. With `nosniff`, browsers use the given content type. The other
+/// headers keep pages of other sites from embedding the response.
 fn mark<B>(answer: &mut Response<B>) {
     use hyper::header::{
         CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -142,7 +143,7 @@ mod tests {
         });
         assert!(silent <= SILENCE_TIME_MAX + Duration::from_secs(1), "{silent:?}");
         let slow = run(1, |mut peer| async move {
-            // Not silent, so the limit is longer.
+            // The client has sent a byte, so the longer limit applies.
             for byte in b"GET / HTTP/1.1\r\nHost: somebody-who-has-time\r\n\r\n" {
                 if peer.write_all(&[*byte]).await.is_err() {
                     return;

@@ -1,4 +1,4 @@
-//! The text form in which Prometheus reads metrics (version 0.0.4).
+//! Writes metrics in the text format of Prometheus, version 0.0.4.
 //!
 //! The format is simple, and the server already has every number. A registry of typed metrics would
 //! store each number twice.
@@ -11,9 +11,9 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 /// The kind of a metric.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum MetricType {
-    /// Only grows, from 0 at the start of the process.
+    /// A number that starts at 0 with the process and only grows.
     Counter,
-    /// Goes up and down.
+    /// A number that can grow and shrink.
     Gauge,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Exposition {
 }
 
 impl Exposition {
-    /// Begins a metric; its samples follow.
+    /// Begins a metric. The caller then adds its samples.
     pub(crate) fn metric(&mut self, name: &'static str, kind: MetricType, help: &str) -> &mut Self {
         let kind = match kind {
             MetricType::Counter => "counter",
@@ -36,7 +36,7 @@ impl Exposition {
         self
     }
 
-    /// A metric with one sample.
+    /// Writes a metric with one sample.
     pub(crate) fn number(
         &mut self,
         name: &'static str,
@@ -47,7 +47,7 @@ impl Exposition {
         self.metric(name, kind, help).sample(&[], value);
     }
 
-    /// One sample of the current metric.
+    /// Writes one sample of the current metric.
     pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
         self.push(self.name);
         let mut separator = '{';

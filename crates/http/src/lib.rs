@@ -1,12 +1,12 @@
-//! HTTP: sites, connections that serve them, and the server's own site with health and metrics.
+//! HTTP: sites, the connections that serve them, and the server's own site with health and metrics.
 //!
 //! A [`Site`] turns a request into a response. It reads the broker and the facts that the server
-//! gives it, and never waits. [`serve`] speaks HTTP/1 on one connection, with limits on sizes and
-//! time. The server owns sockets, threads and the clock. Kestrel's admin commands are a site of
-//! their own, in `crates/kestrel-admin`.
+//! gives it. It waits only for a turn of the broker. [`serve`] speaks HTTP/1 on one connection,
+//! with limits on sizes and time. The server owns sockets, threads and the clock. Kestrel's admin
+//! commands are another site, in `crates/kestrel-admin`.
 //!
-//! - `answer`: requests and responses. `connection`, `stall`: one connection. `unread`: responses
-//!   not read yet.
+//! - `answer`: requests and responses. `connection`, `stall`: one connection. `unread`: the limit
+//!   of responses that clients have not read yet.
 //! - `overview`: health and metrics. `metrics`, `exposition`: the numbers, and their text format
 //!   for Prometheus.
 

@@ -1,4 +1,4 @@
-//! Metrics: collected in a short turn of the broker, formatted after it.
+//! Collects metrics in a short turn of the broker, and formats them after the turn.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::exposition::MetricType::{Counter, Gauge};
 
 /// The label of all queues without a label of their own.
 const OTHER: &str = "other";
-/// A queue with a longer name counts as `other`: names can have 8 KiB, and each appears in many
+/// A queue with a longer name counts as `other`. A name can have 8 KiB, and each label is in many
 /// lines.
 const LABEL_NAME_BYTES_MAX: usize = 256;
 
@@ -18,25 +18,25 @@ const LABEL_NAME_BYTES_MAX: usize = 256;
 pub struct ProcessFacts {
     /// Open connections of all protocols, without those for HTTP.
     pub connections: u64,
-    /// Limit of open connections.
+    /// The limit of open connections.
     pub connections_max: u64,
-    /// Connections closed at once, because their address had too many.
+    /// Connections that the server closed at once because their address had too many.
     pub refused_per_address: u64,
     /// Connections closed because the client sent HTTP or TLS to a port that does not speak it.
     pub refused_wrong_protocol: u64,
-    /// Time for which I/O threads held the broker so far, in nanoseconds.
+    /// Sum of the times for which I/O threads held the broker's lock, in nanoseconds.
     pub turns_ns: u64,
     /// Processor time used so far, in microseconds.
     pub processor_us: u64,
     /// Memory in use; 0 if unknown.
     pub resident_bytes: u64,
-    /// Processors that it can use.
+    /// The number of processors that the process can use.
     pub processors: u64,
     /// The server is stopping.
     pub is_stopping: bool,
 }
 
-/// The numbers that need a turn of the broker.
+/// The numbers that a turn of the broker reads.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     totals: Totals,
@@ -48,8 +48,8 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Reads only the totals and the oldest `queues_max` queues, so other queues cost nothing. The
-    /// oldest change least, so labels stay stable.
+    /// Reads only the totals and the oldest `queues_max` queues, so other queues cost no time. The
+    /// oldest queues are chosen because they seldom disappear, so the labels seldom change.
     pub(crate) fn of(turn: &Turn<'_>, queues_max: usize) -> Gathered {
         let names = turn.queue_names().take(queues_max);
         let queues = names.filter_map(|name| Some((label(name)?, turn.queue_stats(name)?)));
@@ -79,8 +79,8 @@ impl Gathered {
     }
 }
 
-/// The label of a queue, or `None` if it counts as `other`. Different names have different labels:
-/// bytes that are not UTF-8 become `\xff`, and a backslash is doubled.
+/// The label of a queue, or `None` if it counts as `other`. Different names have different labels.
+/// A byte that is not UTF-8 becomes `\x` and its hexadecimal value. A backslash is doubled.
 fn label(name: &[u8]) -> Option<String> {
     if name.len() > LABEL_NAME_BYTES_MAX || name == OTHER.as_bytes() {
         return None;
@@ -100,7 +100,7 @@ pub(crate) struct Identity<'a> {
     pub(crate) started: Millis,
 }
 
-/// All facts besides the broker's numbers.
+/// Facts from the broker that need no turn, and whether the server is ready.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Health {
     pub(crate) is_ready: bool,
@@ -109,7 +109,7 @@ pub(crate) struct Health {
     pub(crate) queues: QueueUsage,
 }
 
-/// The whole page.
+/// The whole metrics page.
 pub(crate) fn render(
     gathered: &Gathered,
     identity: Identity<'_>,

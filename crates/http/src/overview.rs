@@ -19,7 +19,7 @@ const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Lineshaft</title>
 pub struct Overview {
     /// The broker to report on.
     pub broker: Broker,
-    /// Its time.
+    /// The engine's clock.
     pub clock: Clock,
     /// Version of the server.
     pub version: &'static str,
@@ -38,8 +38,8 @@ impl std::fmt::Debug for Overview {
 }
 
 impl Overview {
-    /// Why the server is not ready, if so. A full log is no reason: workers must still reach the
-    /// server to finish jobs and make room.
+    /// Why the server is not ready; `None` if it is ready. With a full log it is ready, because
+    /// workers must reach the server to finish jobs, which makes room.
     fn unready(&self) -> Option<String> {
         if let Some(failure) = self.broker.failure() {
             return Some(format!("the log failed: {failure}"));
@@ -55,8 +55,8 @@ impl Overview {
             .then(|| "the status is quiescent".to_owned())
     }
 
-    /// Getting a turn shows that the broker is not stuck. If it is stuck, there is no response, and
-    /// the probe times out.
+    /// Takes a turn, because that proves that the broker is not stuck. If it is stuck, the server
+    /// does not respond, and the probe times out.
     fn live(&self) -> Answer {
         drop(self.broker.turn((self.clock)()));
         answer(StatusCode::OK, TEXT, "live\n")

@@ -8,21 +8,22 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A socket whose writes fail if the client reads nothing for some time. Without this limit, an
-/// unread response would stay in memory until the connection is too old. Its reads fail if the
-/// client sends nothing for some time after it connected, so that silent connections do not keep
-/// others out.
+/// A socket with two time limits. If the client reads nothing for some time, writes fail. Without
+/// this limit, an unread response would stay in memory until the connection is too old. If the
+/// client sends nothing for some time after it connected, reads fail. Without this limit, silent
+/// connections could use up all connections.
 pub(crate) struct Stalling<S> {
     socket: S,
     limit: Duration,
-    /// Runs until the first byte arrives.
+    /// The timer of the first byte. `None` after that byte has arrived.
     silence: Option<Pin<Box<Sleep>>>,
-    /// Runs while a write waits.
+    /// The timer of a write. `None` while no write waits.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Stalling<S> {
-    /// The client can read nothing for `limit`, and send nothing at first for `silence`.
+    /// `limit` is the time limit for a client that reads nothing. `silence` is the time limit for
+    /// its first byte.
     pub(crate) fn new(socket: S, limit: Duration, silence: Duration) -> Self {
         Self { socket, limit, silence: Some(Box::pin(sleep(silence))), timer: None }
     }
@@ -40,7 +41,7 @@ impl<S> Stalling<S> {
         let limit = self.limit;
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
         ready!(timer.as_mut().poll(context));
-        // If polled again after the failure, it waits again.
+        // If the write is polled again after the error, it waits again.
         timer.as_mut().reset(Instant::now() + limit);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }

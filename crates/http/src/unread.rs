@@ -1,4 +1,5 @@
-//! Responses that clients have not read yet: the limit of their bytes, and how they are sent.
+//! Responses that clients have not read yet. This file limits their bytes, and sends them in
+//! pieces.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,15 +15,15 @@ use crate::answer::{Answer, TEXT, answer};
 
 /// Memory limit for the unread long responses of one site.
 const BYTES_MAX: usize = 32 << 20;
-/// Responses are sent in pieces of this size. Shorter responses are not counted, because
-/// connections are few.
+/// Responses are sent in pieces of this size. Shorter responses are not counted: the number of
+/// connections is small, so they need little memory.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Bytes of long responses that the clients of one site have not read yet.
 #[derive(Clone, Debug)]
 pub struct Unread {
     bytes: Arc<AtomicUsize>,
-    /// Its memory account includes the bytes.
+    /// The memory in use that this broker counts includes the bytes.
     broker: Broker,
 }
 
@@ -32,7 +33,7 @@ impl Unread {
         Unread { bytes: Arc::default(), broker }
     }
 
-    /// The response, or a refusal if it would exceed the limit.
+    /// Returns the response, or an error response if this one would exceed the limit.
     pub(crate) fn admit(&self, asked_for: Answer) -> Response<Pieces> {
         let len = asked_for.body().len();
         if len <= PIECE_BYTES || self.bytes.load(Ordering::Relaxed) + len <= BYTES_MAX {
@@ -50,7 +51,7 @@ impl Unread {
     }
 }
 
-/// The body of a response. Its memory counts for as long as it exists.
+/// The body of a response. Its bytes count as unread until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     rest: Bytes,
@@ -71,7 +72,8 @@ impl Body for Pieces {
         }
         let piece = self.rest.len().min(PIECE_BYTES);
         let piece = self.rest.split_to(piece);
-        // A copy, so that a piece in a socket's queue does not keep the whole response alive.
+        // Copies the piece. Otherwise a piece in a socket's queue would keep the whole response in
+        // memory.
         let piece = if self.counted > 0 { Bytes::copy_from_slice(&piece) } else { piece };
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

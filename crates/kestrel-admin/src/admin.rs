@@ -24,10 +24,10 @@ use crate::{date, report};
 
 const JSON: &str = "application/json";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
-/// Monitoring checks for this header.
+/// Kestrel sends this header, and monitoring checks for it.
 const VERSION_HEADER: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-ostrich-version"), HeaderValue::from_static("8.2.9"));
-/// Limit of a namespace's length, because names are kept for a while.
+/// Limit of the length of a namespace, because the history keeps its name.
 const NAMESPACE_BYTES_MAX: usize = 256;
 
 /// The index page, for people.
@@ -39,16 +39,17 @@ const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Kestrel's admin c
     <li><a href=\"/graph_data\">/graph_data</a>\n\
     <li>by POST: /reload, /quiesce, /shutdown\n</ul></html>\n";
 
-/// Actions that a request can ask for, and only the owner of the process can do.
+/// Actions that a request can cause, but only the owner of the process can execute.
 pub trait Controls: Send + Sync {
-    /// Reads the configuration again. The work ends when that is done.
+    /// Reads the configuration again. The returned work ends when the reload is done.
     fn reload(&self) -> Work;
 
-    /// Stops the server in 100 ms. Returns at once.
+    /// Stops the server after 100 ms. Returns at once.
     fn shut_down(&self);
 }
 
-/// Which requests can change something. A request from a page of another site never can.
+/// Which requests can change something. A request from a page of another site can never change
+/// anything.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Permissions {
     /// GET works like POST.
@@ -72,21 +73,21 @@ pub struct ServerInfo {
     pub started: Millis,
 }
 
-/// The surroundings of a [`KestrelAdmin`].
+/// The arguments of [`KestrelAdmin::new`].
 pub struct AdminSetup {
     /// The queues.
     pub broker: Broker,
     /// The engine's time.
     pub clock: Clock,
-    /// Facts that do not change.
+    /// Facts about the server that do not change.
     pub info: ServerInfo,
     /// Actions that clients can request.
     pub permissions: Permissions,
-    /// Returns the current numbers of Kestrel's clients.
+    /// Returns the current numbers of all Kestrel sessions.
     pub served: Box<dyn Fn() -> Served + Send + Sync>,
     /// Returns the current numbers of the process.
     pub process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
-    /// Carries out actions.
+    /// Executes the actions.
     pub controls: Box<dyn Controls>,
 }
 
@@ -99,7 +100,7 @@ pub struct KestrelAdmin {
     served: Box<dyn Fn() -> Served + Send + Sync>,
     process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
     controls: Box<dyn Controls>,
-    /// Only the thread that serves this site uses it.
+    /// Only the thread that serves this site locks this mutex.
     history: Mutex<History>,
 }
 
@@ -119,7 +120,7 @@ impl std::fmt::Debug for KestrelAdmin {
 enum Outcome {
     Stats(Snapshot),
     Value(Value),
-    /// The command is done when the work is.
+    /// The command is done when this work is done.
     Begun(Work),
 }
 
@@ -127,7 +128,8 @@ enum Outcome {
 #[derive(Debug, Eq, PartialEq)]
 enum CommandError {
     NoSuchCommand,
-    /// A page of another site may have caused the request.
+    /// The gate rejected the request, for example because a page of another site may have caused
+    /// it.
     Rejected(Rejection),
     /// The method cannot change anything.
     MethodNotAllowed,
@@ -137,7 +139,7 @@ enum CommandError {
 }
 
 impl KestrelAdmin {
-    /// A site with these surroundings.
+    /// Creates the site.
     pub fn new(setup: AdminSetup) -> KestrelAdmin {
         let AdminSetup { broker, clock, info, permissions, served, process, controls } = setup;
         let history = Mutex::default();
@@ -149,7 +151,7 @@ impl KestrelAdmin {
         let process = (self.process)();
         snapshot.labels.insert("version", self.info.version.clone());
         snapshot.gauges.extend([
-            // There is no JVM here, but these numbers still have a meaning.
+            // Lineshaft has no JVM, but it can report these numbers of its own process.
             ("jvm_uptime", now.since(self.info.started) as f64),
             ("jvm_start_time", self.info.started.0 as f64),
             ("jvm_heap_used", process.resident_bytes as f64),
@@ -158,7 +160,8 @@ impl KestrelAdmin {
         snapshot
     }
 
-    /// Records numbers whose time has come, and forgets those that no client requests any more.
+    /// Records the numbers of periods and minutes that are over. Drops numbers that no client
+    /// requests any more.
     fn remember(&self) {
         let now = (self.clock)();
         let mut history = self.history();
@@ -182,7 +185,7 @@ impl KestrelAdmin {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the history within its limit, and updates the memory account.
+    /// Keeps the history within its limit, and reports the change of its memory to the broker.
     fn trim_history(&self) {
         let grown_bytes = self.history().trim();
         if grown_bytes != 0 {
@@ -226,8 +229,8 @@ impl KestrelAdmin {
         Ok(Outcome::Value(value))
     }
 
-    /// `filtered` leaves nothing out: there are no filters here. In the original, filters were
-    /// code.
+    /// The numbers that the parameters select. The parameter `filtered` has no effect. In Kestrel,
+    /// filters are code, and Lineshaft has none.
     fn stats(&self, parameters: &Parameters, request: &Request) -> Result<Snapshot, CommandError> {
         let (period, name) = (parameters.get("period"), parameters.get("namespace"));
         let remembers = match check_remembering(request) {
@@ -312,11 +315,11 @@ impl KestrelAdmin {
         let result = callback(&parameters, &claims)
             .and_then(|callback| Ok((callback, self.execute(&command, &parameters, request)?)));
         let written = |kind: &'static str, mut text: String, callback: Option<&str>| {
-            // A long text can wait for its reader, and only its length is counted, not its
-            // capacity.
+            // A long text can wait in memory for its client. Only its length is counted, so it must
+            // not have more capacity.
             text.shrink_to_fit();
-            // Browsers run only responses of a script type. So a page of another site cannot run
-            // this one.
+            // Browsers run only responses of a script type. So only a page of this site gets that
+            // type.
             let is_script = callback.is_some() && kind == JSON && claims.is_same_origin();
             answer(StatusCode::OK, if is_script { SCRIPT } else { kind }, text)
         };
@@ -347,13 +350,13 @@ impl KestrelAdmin {
     }
 }
 
-/// The gate that the request came through.
+/// The gate of the listener that received the request.
 fn gate(request: &Request) -> Result<&Gate, CommandError> {
     request.extensions().get::<Gate>().ok_or(CommandError::StopNotAllowed)
 }
 
-/// Refuses to remember numbers for a request that a page of another site may have caused. It could
-/// use up, or evict, the numbers of others.
+/// Rejects a request that would record numbers, if a page of another site may have caused it. Such
+/// a page could change or evict the recorded numbers of other clients.
 fn check_remembering(request: &Request) -> Result<(), CommandError> {
     claims(request.headers()).check_no_page(only_looks(request)).map_err(CommandError::Rejected)
 }
@@ -379,8 +382,8 @@ fn refused(error: CommandError) -> Answer {
     }
 }
 
-/// The callback function that the request names, if any. Refused to a script of another site, which
-/// could read what its function gets.
+/// The name of the callback function in the request, if any. A page of another site gets an error
+/// instead, because its function could read the numbers.
 fn callback<'a>(
     parameters: &'a Parameters,
     claims: &Claims<'_>,
@@ -405,7 +408,7 @@ fn callback<'a>(
 
 impl Site for KestrelAdmin {
     fn reply(&self, request: &Request) -> Reply {
-        // The original ignores the method, and some scripts use POST.
+        // Kestrel ignores the method, and some scripts use POST for commands that only read.
         let is_posted = *request.method() == Method::POST;
         let mut reply = if only_looks(request) || is_posted {
             self.answer(request)

@@ -6,13 +6,14 @@ use broker::Millis;
 
 use crate::snapshot::{Counts, Snapshot};
 
-/// Limit of watched periods. The one that was requested longest ago is evicted.
+/// Limit of watched periods. At the limit, the period that was requested longest ago is evicted.
 const PERIODS_MAX: usize = 9;
-/// A period is dropped if no client requests it for this many of its lengths.
+/// A period is dropped if no client requests it for this many times its length.
 const LENGTHS_MAX: u64 = 10;
 /// The longest period.
 pub(crate) const PERIOD_S_MAX: u64 = 86_400;
-/// Limit of namespaces. The one that requested longest ago is evicted.
+/// Limit of namespaces. Beyond the limit, the namespace whose last request was longest ago is
+/// evicted.
 const NAMESPACES_MAX: usize = 32;
 
 /// Numbers of earlier moments, per period and namespace.
@@ -27,9 +28,9 @@ pub(crate) struct Changes {
 struct Period {
     /// When the current period ends.
     ends: Millis,
-    /// The numbers when it began.
+    /// The numbers at the beginning of the current period.
     base: Counts,
-    /// What changed in the period before.
+    /// The changes in the period before the current one.
     latched: Counts,
     requested: Millis,
 }
@@ -42,8 +43,8 @@ struct Namespace {
 }
 
 impl Changes {
-    /// Forgets periods that no client requests any more. Returns whether another one is over, so
-    /// that [`Changes::advance`] is needed.
+    /// Drops periods that no client requests any more. Returns whether one of the other periods is
+    /// over. Then the caller must call [`Changes::advance`].
     pub(crate) fn is_due(&mut self, now: Millis) -> bool {
         let is_wanted = |seconds: &u64, period: &mut Period| {
             now.since(period.requested) <= seconds * 1_000 * LENGTHS_MAX
@@ -52,20 +53,21 @@ impl Changes {
         self.periods.values().any(|period| period.ends <= now)
     }
 
-    /// Latches the changes of the periods that are over.
+    /// Stores the changes of each period that is over, and begins the next period.
     pub(crate) fn advance(&mut self, now: Millis, snapshot: &Snapshot) {
         for (seconds, period) in self.periods.iter_mut().filter(|(_, period)| period.ends <= now) {
             period.latched = snapshot.since(&period.base).counts();
             period.base = snapshot.counts();
-            // A missed period is not caught up: its changes are part of the one latched now.
+            // If whole periods were missed, their changes become part of the period that is stored
+            // now.
             let length_ms = seconds * 1_000;
             let late_ms = now.since(period.ends) % length_ms;
             period.ends = Millis(now.0 - late_ms + length_ms);
         }
     }
 
-    /// The changes in the last whole period of this length; none if no period is over since the
-    /// first request. Other numbers are current.
+    /// The changes in the last whole period of this length. Before the end of the first period, all
+    /// changes are 0. Numbers without changes, such as gauges, are current.
     pub(crate) fn in_period(&mut self, now: Millis, seconds: u64, snapshot: &Snapshot) -> Snapshot {
         if !self.periods.contains_key(&seconds) {
             if self.periods.len() == PERIODS_MAX
@@ -80,7 +82,8 @@ impl Changes {
         snapshot.with_changes(&period.latched)
     }
 
-    /// The changes since the last request of this namespace; the first time, since the start.
+    /// The changes since the last request of this namespace. For its first request, the changes
+    /// since the start of the server.
     pub(crate) fn for_namespace(
         &mut self,
         now: Millis,
@@ -105,8 +108,8 @@ impl Changes {
         periods.chain(self.namespaces.values().map(|namespace| &namespace.seen))
     }
 
-    /// Forgets the period or namespace that was requested longest ago. Returns whether there was
-    /// one.
+    /// Drops the period or namespace that was requested longest ago. Returns false if there is
+    /// none.
     pub(crate) fn forget_oldest(&mut self) -> bool {
         let (period, namespace) = (self.oldest_period(), self.oldest_namespace());
         let requested_earlier = |(requested, _): &(Millis, u64)| {
@@ -164,7 +167,7 @@ mod tests {
         snapshot
     }
 
-    /// A period requested at the first moment, with the counter present.
+    /// A period that a client requested at the first moment, when the counter had this value.
     fn watching(seconds: u64, value: u64) -> Changes {
         let mut changes = Changes::default();
         changes.in_period(at(0), seconds, &counted(value));

@@ -24,8 +24,8 @@ impl Command {
     pub(crate) fn read(path: &str) -> Command {
         let path = percent_decode_str(path).decode_utf8_lossy();
         let path = path.trim_start_matches('/');
-        // A queue name can contain slashes and dots. So the format is only at the end of the
-        // command.
+        // A queue name after the command can contain slashes and dots. So only the end of the
+        // command can name the format.
         let (name, rest) = match path.split_once('/') {
             Some((name, rest)) => (name, Some(rest.to_owned())),
             None => (path, None),

@@ -7,7 +7,7 @@ const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// The date as the original writes it, in UTC: `Thu Jan 01 00:00:00 UTC 1970`.
+/// The date in UTC, in Kestrel's format: `Thu Jan 01 00:00:00 UTC 1970`.
 pub(crate) fn written(moment: Millis) -> String {
     let seconds = moment.0 / 1_000;
     let (mut days, second) = (seconds / DAY_S, seconds % DAY_S);
@@ -36,7 +36,7 @@ fn days_of(year: u64) -> u64 {
     if is_leap(year) { 366 } else { 365 }
 }
 
-/// The first month is 0.
+/// Number of days in a month. January is month 0.
 fn days_in(month: usize, year: u64) -> u64 {
     match month {
         1 if is_leap(year) => 29,

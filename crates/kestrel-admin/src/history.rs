@@ -15,25 +15,26 @@ pub(crate) const BYTES_MAX: u64 = if cfg!(test) { 3 << 19 } else { 32 << 20 };
 pub(crate) struct History {
     pub(crate) changes: Changes,
     pub(crate) series: Option<Series>,
-    /// The memory use reported last.
+    /// The memory use at the last call of `trim`.
     told_bytes: u64,
 }
 
 impl History {
-    /// The series. They begin now if they have not yet.
+    /// The series. If there are none yet, they begin now.
     pub(crate) fn series(&mut self, now: Millis, snapshot: impl FnOnce() -> Snapshot) -> &Series {
         let series = self.series.get_or_insert_with(|| Series::new(now, &snapshot()));
         series.note_question(now);
         series
     }
 
-    /// Shares the list of queue names with the recorded numbers, if it is the same.
+    /// If the snapshot has the same list of queue names as recorded numbers, makes it share their
+    /// list.
     pub(crate) fn share_names(&self, snapshot: &mut Snapshot) {
         snapshot.share_names(self.remembered());
     }
 
-    /// Enforces the limit, evicting what was requested longest ago. Returns by how many bytes the
-    /// memory use has grown since the last call.
+    /// Enforces the limit of memory: evicts periods and namespaces that were requested longest ago.
+    /// Returns the growth of the memory use since the last call, in bytes.
     pub(crate) fn trim(&mut self) -> i64 {
         let mut bytes = self.bytes();
         while bytes > BYTES_MAX && self.changes.forget_oldest() {

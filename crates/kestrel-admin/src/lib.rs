@@ -1,9 +1,9 @@
 //! Kestrel's admin commands over HTTP, for its monitoring (spec kestrel 7.3).
 //!
-//! - `admin`: the commands, and who can use them. `command`: parses a request.
+//! - `admin`: the commands, and which requests can use them. `command`: parses a request.
 //! - `snapshot`: all numbers at one moment. `name_list`: many names in little memory.
-//! - `history`: numbers of earlier moments. `changes`: changes since then. `series`: a value per
-//!   minute.
+//! - `history`: numbers of earlier moments. `changes`: changes since those moments. `series`: one
+//!   value per minute.
 //! - `report`: JSON, and text for people. `date`: dates as text.
 
 mod admin;

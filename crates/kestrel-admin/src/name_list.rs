@@ -1,6 +1,6 @@
-//! Many names in little memory: for queues and series.
+//! A list of many names in little memory, for queues and series.
 
-/// Sorted unique names, stored in one piece.
+/// Sorted unique names, stored as one text.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct NameList {
     text: Box<str>,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::snapshot::Snapshot;
 
-/// The numbers, written as one object.
+/// All numbers, to write as one JSON object.
 #[derive(Serialize)]
 pub(crate) struct Stats<'a> {
     counters: Counters<'a>,
@@ -15,7 +15,8 @@ pub(crate) struct Stats<'a> {
     metrics: Metrics<'a>,
 }
 
-/// A section of the numbers. Names of queues' numbers are built only when they are written.
+/// A section of the numbers. The names of a queue's numbers are built only when they are written,
+/// to save memory.
 struct Counters<'a>(&'a Snapshot);
 struct Gauges<'a>(&'a Snapshot);
 struct Metrics<'a>(&'a Snapshot);
@@ -30,7 +31,7 @@ impl<'a> Stats<'a> {
         }
     }
 
-    /// Each section sorted, with rows indented by two spaces.
+    /// Writes the sections as text. The rows of a section are sorted and indented by two spaces.
     pub(crate) fn as_text(&self) -> String {
         let sections = [
             ("counters", lines(self.counters.rows())),
@@ -94,7 +95,8 @@ impl Serialize for Metrics<'_> {
     }
 }
 
-/// A number, without decimals if it is whole. The cast restores the value that means "no limit".
+/// A number in JSON, without decimals if it is whole. As a float, the value for "no limit" is 1 too
+/// large, and the cast corrects it.
 pub(crate) fn number(value: f64) -> Value {
     if value.fract() == 0.0 { json!(value as i64) } else { json!(value) }
 }
@@ -122,7 +124,7 @@ fn distribution(measured: Option<&Histogram<u64>>) -> Value {
     })
 }
 
-/// A line of JSON, wrapped in the callback function if there is one.
+/// Writes a line of JSON. If there is a callback, the line is a call of that function.
 pub(crate) fn as_json(value: &impl Serialize, callback: Option<&str>) -> String {
     let text =
         serde_json::to_string(value).expect("all keys are texts, and nothing fails to be written");
@@ -132,7 +134,7 @@ pub(crate) fn as_json(value: &impl Serialize, callback: Option<&str>) -> String 
     }
 }
 
-/// Like `as_json`, but wraps a value that is not an object into one.
+/// Like `as_json`, but puts a value that is not an object into an object.
 pub(crate) fn as_object(value: &Value, callback: Option<&str>) -> String {
     match value {
         Value::Object(_) => as_json(value, callback),
@@ -140,7 +142,7 @@ pub(crate) fn as_object(value: &Value, callback: Option<&str>) -> String {
     }
 }
 
-/// Text: one line per key of an object.
+/// Writes a value as text. An object has one line per key.
 pub(crate) fn as_text(value: &Value) -> String {
     let Value::Object(rows) = value else { return format!("{}\n", plain(value)) };
     let mut text = String::new();

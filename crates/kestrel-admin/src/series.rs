@@ -8,10 +8,10 @@ use crate::snapshot::{Counts, Snapshot};
 /// Number of values in a series.
 const POINTS: usize = 60;
 const MINUTE_MS: u64 = 60_000;
-/// Limit of series; each takes half a kilobyte. The server's own come first, then those of queues:
-/// counters by name, then gauges.
+/// Limit of series. Each series takes half a kilobyte. If there are more numbers, those of the
+/// server come first, then the queues' counters by name, then the queues' gauges.
 const SERIES_MAX: usize = 10_000;
-/// Limit of their names' bytes: queue names can be long.
+/// Limit of the bytes of all names, because queue names can be long.
 const NAMES_BYTES_MAX: usize = 1 << 20;
 
 /// All series.
@@ -24,12 +24,12 @@ pub(crate) struct Series {
     /// When numbers were last requested.
     asked: Millis,
     names: NameList,
-    /// The values of each of them.
+    /// The values of each series, in the order of the names.
     values: Vec<[f64; POINTS]>,
 }
 
 impl Series {
-    /// Begins with one value each, as if everything was 0 before.
+    /// Begins all series with one value each. All values before it are 0.
     pub(crate) fn new(now: Millis, snapshot: &Snapshot) -> Series {
         let seen = snapshot.counts();
         let unchanged = snapshot.since(&seen);
@@ -44,24 +44,25 @@ impl Series {
         self.asked = now;
     }
 
-    /// Whether the last request was so long ago that no value of that time is left.
+    /// Whether the last request was so long ago that no series has a value from that time.
     pub(crate) fn is_forgotten(&self, now: Millis) -> bool {
         now.since(self.asked) > POINTS as u64 * MINUTE_MS
     }
 
-    /// Whether a minute is over, so that [`Series::advance`] is needed.
+    /// Whether a minute is over, so that the caller must call [`Series::advance`].
     pub(crate) fn is_due(&self, now: Millis) -> bool {
         now.since(self.latest) >= MINUTE_MS
     }
 
     /// Adds a value to each series: the growth of a counter, the value of a gauge, the mean of a
-    /// metric. A series whose number is gone is removed.
+    /// metric. Removes a series if its number does not exist any more.
     pub(crate) fn advance(&mut self, now: Millis, snapshot: &Snapshot) {
         let minutes = now.since(self.latest) / MINUTE_MS;
         self.latest = Millis(self.latest.0 + minutes * MINUTE_MS);
         let changed = snapshot.since(&self.seen);
         self.seen = snapshot.counts();
-        // Missed minutes stay empty. More than an hour of them counts as one hour.
+        // Missed minutes get the value 0. More than an hour of them needs no more values than one
+        // hour.
         for _ in 1..minutes.min(POINTS as u64) {
             self.values.iter_mut().for_each(|values| shift(values, 0.0));
         }
@@ -100,7 +101,7 @@ impl Series {
         }
     }
 
-    /// The recorded numbers besides the series themselves.
+    /// The numbers of the last minute, which are recorded in addition to the series.
     pub(crate) fn remembered(&self) -> &Counts {
         &self.seen
     }
@@ -110,7 +111,7 @@ impl Series {
         self.names.bytes() + size_of_val(&*self.values) as u64
     }
 
-    /// The names of all.
+    /// The names of all series.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.names.iter()
     }

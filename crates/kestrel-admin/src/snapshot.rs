@@ -1,5 +1,5 @@
-//! All numbers of Kestrel's statistics at one moment, with the names for monitoring (spec kestrel
-//! 7.3).
+//! All numbers of Kestrel's statistics at one moment, under the names that monitoring expects (spec
+//! kestrel 7.3).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,16 +12,17 @@ use crate::name_list::NameList;
 
 /// Number of queues read in one turn of the broker.
 const QUEUES_PER_TURN: usize = 64;
-/// Limit of queues shown. Each takes 200 bytes of memory during a request, and 100 for each
-/// recorded moment.
+/// Limit of queues in a snapshot. Each queue takes 200 bytes of memory during a request, and 100
+/// bytes for each recorded moment.
 pub(crate) const QUEUES_MAX: usize = if cfg!(test) { 100 } else { 10_000 };
-/// Limit of their names' bytes: each name is written with each number.
+/// Limit of the bytes of all queue names, because a queue's name is written with each of its
+/// numbers.
 const NAMES_BYTES_MAX: usize = 1 << 20;
-/// What the original shows for a queue without a limit of items or bytes.
+/// Kestrel shows these values for a queue without a limit of items or bytes.
 const NO_ITEMS_MAX: u64 = 2_147_483_647;
 const NO_BYTES_MAX: u64 = 9_223_372_036_854_775_807;
 
-/// The server's metrics, shown even if they have no values.
+/// The server's metrics. They are shown even if they have no values.
 const METRICS: [&str; 7] = [
     "delivery_latency_msec",
     "fsync_delay_usec",
@@ -31,7 +32,8 @@ const METRICS: [&str; 7] = [
     "item_fsync_delay_usec",
     "set_latency_usec",
 ];
-/// The original's metrics of each queue. None of them is measured here.
+/// Kestrel's metrics of each queue. Lineshaft shows them without values, because it measures none
+/// of them.
 const QUEUE_METRICS: [&str; 12] = [
     "delivery_latency_msec",
     "fill_readbehind_usec",
@@ -75,7 +77,7 @@ const QUEUE_GAUGES: [&str; 11] = [
 ];
 /// The counters of an alias: `put_bytes` and `put_items`.
 const ALIAS_COUNTERS: Range<usize> = 7..9;
-/// Rough memory of the server's own counters and metrics.
+/// Approximate memory of the server's own counters and metrics in one recorded moment.
 const SERVER_BYTES: u64 = 2_000;
 
 /// Counters and metrics of all Kestrel sessions since the start.
@@ -95,29 +97,29 @@ pub(crate) type Measured = Option<Arc<Histogram<u64>>>;
 /// All numbers at one moment, or their changes between two moments.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
-    // Those of the server.
+    // The numbers of the server.
     pub(crate) counters: BTreeMap<&'static str, u64>,
     pub(crate) gauges: BTreeMap<&'static str, f64>,
     pub(crate) labels: BTreeMap<&'static str, String>,
     pub(crate) metrics: BTreeMap<&'static str, Measured>,
-    /// The names of queues and aliases. There may be many.
+    /// The names of queues and aliases.
     names: Arc<NameList>,
-    /// The numbers of each of them.
+    /// The numbers of each queue and alias, in the order of `names`.
     queues: Vec<Queue>,
 }
 
-/// The counters of one queue, in the order of their names above.
+/// The counters of one queue, in the order of `QUEUE_COUNTERS`.
 type QueueCounters = [u64; QUEUE_COUNTERS.len()];
 
 /// The numbers of one queue.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Queue {
     counters: QueueCounters,
-    /// In the order of their names above. An alias has none.
+    /// In the order of `QUEUE_GAUGES`. An alias has no gauges.
     gauges: Option<[u64; QUEUE_GAUGES.len()]>,
 }
 
-/// The numbers recorded of a moment: only those that grow.
+/// The numbers that are recorded for one moment: only numbers that grow.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     counters: BTreeMap<&'static str, u64>,
@@ -128,8 +130,9 @@ pub(crate) struct Counts {
 }
 
 impl Snapshot {
-    /// Reads everything, except queues beyond the limits. It takes one turn for the totals, and one
-    /// for each group of queues, so that other clients get their turns in between.
+    /// Reads all numbers, except those of queues beyond the limits. It takes one turn of the broker
+    /// for the totals, and one turn for each group of queues. Between these turns, other clients
+    /// get theirs.
     pub(crate) fn take(broker: &Broker, clock: &Clock, served: &Served) -> Snapshot {
         let mut snapshot = Snapshot::default();
         let (totals, status) = {
@@ -143,7 +146,8 @@ impl Snapshot {
             if found.is_empty() {
                 break;
             }
-            // The rest of the round delays only threads on the same processor, so yield to them first.
+            // The rest of the loop does not hold the broker. It delays only threads on the same
+            // processor, so yield to them first.
             std::thread::yield_now();
             for (name, queue) in found {
                 names_bytes += name.len();
@@ -181,7 +185,7 @@ impl Snapshot {
         self.gauges.extend([
             ("items", items as f64),
             ("bytes", bytes as f64),
-            // No memory is reserved for a queue.
+            // Lineshaft reserves no memory for queues.
             ("reserved_memory_ratio", 0.0),
             ("status/readable", f64::from(u8::from(reads))),
             ("status/writeable", f64::from(u8::from(writes))),
@@ -205,7 +209,7 @@ impl Snapshot {
         }
     }
 
-    /// Shares the list of queue names with a recorded moment that has the same, so that it takes
+    /// If a recorded moment has the same list of queue names, shares its list. So the list takes
     /// memory only once.
     pub(crate) fn share_names<'a>(&mut self, mut remembered: impl Iterator<Item = &'a Counts>) {
         if let Some(same) = remembered.find(|counts| counts.names == self.names) {
@@ -213,8 +217,8 @@ impl Snapshot {
         }
     }
 
-    /// These numbers, with counters and metrics as changes since an earlier moment. A counter that
-    /// restarted meanwhile changed by its whole value.
+    /// These numbers, but counters and metrics as changes since an earlier moment. If a counter
+    /// restarted in between, its change is its whole value.
     pub(crate) fn since(&self, earlier: &Counts) -> Snapshot {
         let mut changed = self.clone();
         for (name, now) in &mut changed.counters {
@@ -233,7 +237,7 @@ impl Snapshot {
         changed
     }
 
-    /// These numbers, with counters and metrics from `changed`, or 0.
+    /// These numbers, but counters and metrics from `changed`. Those missing in `changed` are 0.
     pub(crate) fn with_changes(&self, changed: &Counts) -> Snapshot {
         let mut shown = self.since(&self.counts());
         shown.counters.extend(changed.counters.iter().map(|(name, value)| (*name, *value)));
@@ -244,7 +248,7 @@ impl Snapshot {
         shown
     }
 
-    /// Counters of queues, with their whole names.
+    /// Counters of queues, by names such as `q/mail/put_items`.
     pub(crate) fn queue_counters(&self) -> impl Iterator<Item = (String, u64)> {
         self.by_name().flat_map(|(queue, numbers)| {
             let named = QUEUE_COUNTERS.iter().zip(&numbers.counters);
@@ -254,7 +258,7 @@ impl Snapshot {
         })
     }
 
-    /// Gauges of queues, with their whole names.
+    /// Gauges of queues, by names such as `q/mail/age_msec`.
     pub(crate) fn queue_gauges(&self) -> impl Iterator<Item = (String, f64)> {
         self.by_name().flat_map(|(queue, numbers)| {
             let named = QUEUE_GAUGES.iter().zip(numbers.gauges.iter().flatten());
@@ -278,7 +282,7 @@ impl Counts {
         self.queues.get(self.names.find(name)?)
     }
 
-    /// Memory of all of these in bytes. A shared list of names counts once.
+    /// Memory of all these moments in bytes. A shared list of names counts once.
     pub(crate) fn bytes_of<'a>(all: impl Iterator<Item = &'a Counts>) -> u64 {
         let (mut bytes, mut lists) = (0, BTreeMap::new());
         for counts in all {
@@ -293,7 +297,7 @@ impl Counts {
 }
 
 impl Queue {
-    /// `created`: the time of creation by the wall clock.
+    /// The numbers of a queue. `created` is the time of its creation by the wall clock.
     fn of_items(stats: &ItemStats, created: Millis) -> Queue {
         Queue {
             counters: [
@@ -302,7 +306,8 @@ impl Queue {
                 stats.expired,
                 stats.hits,
                 stats.misses,
-                // All queues share one log, and all items are in memory.
+                // `journal_rewrites` and `journal_rotations` are 0, because all queues share one
+                // log.
                 0,
                 0,
                 stats.put_bytes,
@@ -333,7 +338,7 @@ impl Queue {
         Queue { counters, gauges: None }
     }
 
-    /// Which counters it has.
+    /// The indices of the counters that the queue or alias has.
     fn shown_counters(&self) -> Range<usize> {
         if self.gauges.is_some() { 0..QUEUE_COUNTERS.len() } else { ALIAS_COUNTERS }
     }
@@ -344,8 +349,8 @@ impl Queue {
     }
 }
 
-/// The next queues and aliases after the cursor; none at the end. Nothing is formatted here,
-/// because the broker is locked.
+/// Reads the next queues and aliases after the cursor. Returns none at the end. The broker is
+/// locked, so this does not format anything.
 fn look(turn: &mut Turn<'_>, cursor: &mut NameCursor) -> Vec<(Vec<u8>, Queue)> {
     let mut found = Vec::with_capacity(QUEUES_PER_TURN);
     while found.len() < QUEUES_PER_TURN
@@ -366,7 +371,7 @@ fn path(queue: &str, name: &str) -> String {
     format!("q/{queue}/{name}")
 }
 
-/// The growth of a counter. If it is less than before, it restarted.
+/// The growth of a counter. If its value is less than before, the counter restarted.
 fn grown(now: u64, before: Option<u64>) -> u64 {
     now.checked_sub(before.unwrap_or(0)).unwrap_or(now)
 }
@@ -376,7 +381,7 @@ fn difference(now: &Arc<Histogram<u64>>, before: Option<&Histogram<u64>>) -> Arc
     let mut difference = Histogram::clone(now);
     match difference.subtract(before) {
         Ok(()) => Arc::new(difference),
-        // It has fewer values than before, so it restarted.
+        // The histogram has fewer values than before, so it restarted.
         Err(_) => now.clone(),
     }
 }

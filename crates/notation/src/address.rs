@@ -1,5 +1,5 @@
-//! Addresses: where a server listens ([`ListenAddress`]), and which server a tool connects to
-//! ([`ServerName`]). Names of hosts are resolved later.
+//! Addresses. A server listens at a [`ListenAddress`], and a tool connects to a [`ServerName`].
+//! This module does not resolve the names of hosts.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,21 +13,21 @@ const UNIX_PREFIX: &str = "unix:";
 /// The prefix of an address whose clients speak TLS.
 const TLS_PREFIX: &str = "tls:";
 
-/// A place to listen at or to connect to.
+/// An address to listen at or to connect to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Address {
     /// A host and a port.
     Tcp {
         /// Name, IPv4 address, or IPv6 address without brackets.
         host: String,
-        /// Port number. A server that listens at port 0 gets a free port from the system.
+        /// Port number. If a server listens at port 0, the system chooses a free port.
         port: u16,
     },
     /// A unix stream socket.
     Unix(PathBuf),
 }
 
-/// An address of a listener: `HOST:PORT` or `unix:PATH`, with `tls:` before it for TLS.
+/// An address of a listener: `HOST:PORT` or `unix:PATH`. If clients speak TLS, `tls:` is before it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ListenAddress {
     /// Where to listen.
@@ -62,16 +62,16 @@ pub enum AddressError {
     /// Not a number of 0 to 65535.
     #[error("`{0}` is not a port; a port is a number from 0 to 65535")]
     Port(String),
-    /// Only brackets separate an IPv6 address from its port.
+    /// An IPv6 address with a port is not in brackets.
     #[error("`{0}`: put an IPv6 address into brackets, like [::1]:11300")]
     Brackets(String),
     /// The path is too long for the system.
     #[error("the socket path `{0}` is longer than {UNIX_PATH_BYTES_MAX} bytes")]
     UnixPathTooLong(String),
-    /// `unix:` alone.
+    /// The path after `unix:` is missing.
     #[error("`unix:` needs the path of a socket")]
     UnixPathMissing,
-    /// `off` beside an address.
+    /// `off` together with an address.
     #[error("`off` cannot be combined with an address")]
     OffAndMore,
     /// `tls:` in the name of a server.
@@ -118,7 +118,7 @@ impl ListenAddress {
 }
 
 impl ServerName {
-    /// The server's address, where the port is this one if the user named none.
+    /// The server's address. If the user named no port, it has the default port.
     pub fn address(&self, default_port: u16) -> Address {
         match self {
             ServerName::Unix(path) => Address::Unix(path.clone()),
@@ -140,8 +140,8 @@ impl FromStr for ServerName {
     }
 }
 
-/// Reads `unix:PATH`, `HOST`, `HOST:PORT`, `[IPV6]`, `[IPV6]:PORT` or `IPV6`. `malformed` makes the
-/// error for everything else.
+/// Reads `unix:PATH`, `HOST`, `HOST:PORT`, `[IPV6]`, `[IPV6]:PORT` or `IPV6`. `malformed` creates
+/// the error for any other text.
 fn parse_unix_or_host(
     text: &str,
     malformed: fn(String) -> AddressError,
@@ -159,7 +159,7 @@ fn parse_unix_or_host(
         (host, port)
     } else {
         match text.rsplit_once(':') {
-            // Several colons without brackets are an IPv6 address, which then has no port.
+            // Several colons without brackets are an IPv6 address without a port.
             Some((host, _)) if host.contains(':') => (text, None),
             Some((host, port)) => (host, Some(port)),
             None => (text, None),
@@ -183,7 +183,8 @@ fn parse_unix_path(path: &str) -> Result<PathBuf, AddressError> {
     Ok(PathBuf::from(path))
 }
 
-/// Reads the addresses of a listener: each text is an address, or the only one is `off`.
+/// Reads the addresses of a listener. Each text is an address, or there is one text, which is
+/// `off`.
 pub fn parse_listeners(texts: &[&str]) -> Result<Vec<ListenAddress>, AddressError> {
     match texts {
         ["off"] => Ok(Vec::new()),

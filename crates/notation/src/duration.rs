@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// If a unit begins like another one, the longer comes first (`ms` before `m`).
+/// The first unit that fits is used, so `ms` is before `m`.
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
@@ -26,7 +26,8 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads a time in whole seconds, the unit of the beanstalkd protocol. A number alone is seconds.
+/// Reads a time in whole seconds, the unit of the beanstalkd protocol. A number without a unit
+/// means seconds.
 pub fn parse_seconds(text: &str) -> Result<u32, String> {
     if let Ok(seconds) = text.parse() {
         return Ok(seconds);
@@ -40,7 +41,7 @@ pub fn parse_seconds(text: &str) -> Result<u32, String> {
         .map_err(|_| format!("`{text}` is too long: at most {} seconds", u32::MAX))
 }
 
-/// Writes a time in the largest unit that divides it. [`parse`] reads it.
+/// Writes a time as a whole number in the largest possible unit. [`parse`] can read the result.
 pub fn format(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let (name, unit) = UNITS

@@ -1,4 +1,4 @@
-//! The default port of each protocol: the original's, if it has one.
+//! The default port of each protocol. It is the port of the original server, if there is one.
 
 /// beanstalkd's protocol.
 pub const BEANSTALK: u16 = 11300;

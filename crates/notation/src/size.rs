@@ -2,7 +2,7 @@
 
 use std::num::{IntErrorKind, ParseIntError};
 
-/// If a unit ends like another one, the longer comes first (`KiB` before `B`).
+/// The first unit that fits is used, so `KiB` is before `B`.
 const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -15,7 +15,7 @@ const UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// The units that this module writes.
+/// The first units of the table are binary. This module writes only these.
 const BINARY_UNITS: usize = 4;
 
 /// Reads a size: a number of bytes, or a number and a unit.
@@ -30,7 +30,8 @@ pub fn parse(text: &str) -> Result<u64, String> {
     number.checked_mul(unit).ok_or_else(too_large)
 }
 
-/// Writes a size in the largest binary unit that divides it. [`parse`] reads it.
+/// Writes a size as a whole number in the largest possible binary unit. [`parse`] can read the
+/// result.
 pub fn format(bytes: u64) -> String {
     let unit = UNITS[..BINARY_UNITS]
         .iter()

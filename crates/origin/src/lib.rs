@@ -1,12 +1,17 @@
-//! Whether an HTTP request comes from a client that means it, or from a page of another site that a browser
-//! shows.
+//! Decides whether an HTTP request may come from a page of another site that a browser shows. Such
+//! a page must not control the server of the person who looks at it.
 //!
-//! Browsers tell in several ways, and none of them always: `Sec-Fetch-Site` is sent to this machine's own addresses
-//! and to secure ones only, `Origin` with everything but GET and HEAD, and `Referer` as the page wants it. A page
-//! may also give its own name the address of this server (DNS rebinding). The browser takes the two for one site
-//! then, and only the name in `Host` tells that it is not ours. Scripts and tools send none of the first three.
+//! Browsers report the page in three headers, but each of them can be missing:
 //!
-//! The rules are the same for every protocol over HTTP, whichever parser reads it.
+//! - `Sec-Fetch-Site`: browsers send it only to secure addresses and to their own machine.
+//! - `Origin`: browsers omit it for GET and HEAD.
+//! - `Referer`: the page decides whether the browser sends it.
+//!
+//! Scripts and tools send none of these headers. An attacker can also point the name of a page to
+//! this server's address (DNS rebinding). Then the browser treats the page and the server as one
+//! site. Only the `Host` header shows that the name is not a name of this server.
+//!
+//! The rules are the same for every protocol over HTTP, with any HTTP parser.
 
 mod names;
 
@@ -14,19 +19,21 @@ use std::sync::Arc;
 
 pub use names::Names;
 
-/// What a request says about where it comes from.
+/// The headers of a request that show where it comes from.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Claims<'a> {
     host: Option<&'a [u8]>,
     site: Option<&'a [u8]>,
     origin: Option<&'a [u8]>,
     referer: Option<&'a [u8]>,
-    /// The name of the program is that of a browser. All browsers begin it alike, for historical reasons.
+    /// Whether `User-Agent` is that of a browser. For historical reasons, it begins with `Mozilla/`
+    /// in all browsers.
     is_browser: bool,
 }
 
 impl<'a> Claims<'a> {
-    /// Reads the headers that matter; their names may be in any case. Of those that come twice the last one counts.
+    /// Reads the relevant headers. Their names can be in any case. If a header is repeated, the
+    /// last one counts.
     pub fn of<N: AsRef<str>>(headers: impl IntoIterator<Item = (N, &'a [u8])>) -> Claims<'a> {
         let mut claims = Claims::default();
         for (name, value) in headers {
@@ -46,20 +53,21 @@ impl<'a> Claims<'a> {
         claims
     }
 
-    /// Whether the browser says that a page of this very server asks.
+    /// Whether the browser reports that a page of this server sent the request.
     pub fn is_same_origin(&self) -> bool {
         self.site == Some(b"same-origin") && self.is_unsuspicious()
     }
 
-    /// Whether no header says that a page of another site asks.
+    /// True if no header shows that a page of another site sent the request.
     pub fn is_unsuspicious(&self) -> bool {
         matches!(self.site, None | Some(b"none" | b"same-origin"))
             && self.is_absent_or_ours(self.origin)
             && self.is_absent_or_ours(self.referer)
     }
 
-    /// Whether no page of another site can be behind it. A page can have a browser send a GET without any header that
-    /// says so, but the headers that say the opposite are not in its hands.
+    /// Returns an error if a page of another site may have sent the request. A page can make a
+    /// browser send a GET without any of the three headers. But a page cannot forge headers that
+    /// report this server as the origin.
     pub fn check_no_page(&self, is_get: bool) -> Result<(), Rejection> {
         let is_silent = self.site.is_none() && self.origin.is_none() && self.referer.is_none();
         if !self.is_unsuspicious() {
@@ -71,7 +79,7 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// Whether an address of a page is not there, or has the name by which we are called.
+    /// True if the page's address is missing, or has the same host and port as the `Host` header.
     fn is_absent_or_ours(&self, page: Option<&[u8]>) -> bool {
         let Some(page) = page else { return true };
         let authority = std::str::from_utf8(page).ok().and_then(|page| {
@@ -83,25 +91,25 @@ impl<'a> Claims<'a> {
             .is_some_and(|(authority, host)| authority.as_bytes().eq_ignore_ascii_case(host))
     }
 
-    /// Whether it has a mark that only browsers leave.
+    /// Whether the request has a header that only browsers send.
     fn is_from_browser(&self) -> bool {
         self.is_browser || self.site.is_some() || self.origin.is_some() || self.referer.is_some()
     }
 }
 
-/// From where a listener can be reached.
+/// Which clients can reach a listener.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Reach {
-    /// From this machine, by TCP.
+    /// Clients on this machine, over TCP.
     Loopback,
-    /// From this machine, by a unix socket: by no browser.
+    /// Clients on this machine, over a unix socket. Browsers cannot use it.
     Unix,
-    /// From others, too.
+    /// Clients on other machines, too.
     Network,
 }
 
 impl Reach {
-    /// Whether only this machine can reach it.
+    /// Whether only clients on this machine can reach the listener.
     pub fn is_local(self) -> bool {
         match self {
             Reach::Loopback | Reach::Unix => true,
@@ -113,11 +121,12 @@ impl Reach {
 /// Why a request is refused.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Rejection {
-    /// The server is called by a name that it does not have.
+    /// The `Host` header is not a name of this server.
     UnknownHost,
-    /// A page of another site has led a browser here.
+    /// A page of another site made a browser send the request.
     CrossSite,
-    /// A browser asks by GET, which a page can have it do without leaving a mark.
+    /// A browser sent a GET. A page of another site can cause such a request without any header
+    /// that shows it.
     BrowserGet,
 }
 
@@ -133,19 +142,20 @@ impl std::fmt::Display for Rejection {
     }
 }
 
-/// Who may do what at one listener.
+/// Decides which requests are allowed at one listener.
 #[derive(Clone, Debug)]
 pub struct Gate {
     /// The server's names.
     pub names: Arc<Names>,
-    /// From where the listener can be reached.
+    /// Which clients can reach the listener.
     pub reach: Reach,
 }
 
 impl Gate {
-    /// Whether the client may look at something. Where only this machine can connect, it calls the server by one of
-    /// its names. Elsewhere monitoring may call it by any name, unless names are listed: it need not know all of them.
-    /// A browser never may, because the name may be that of a page.
+    /// Whether the client may read. At a loopback listener, the `Host` header must be a name of the
+    /// server. At other listeners, monitoring may use any name, because the server may not know all
+    /// of its names. This ends if the operator lists names. A browser must always use a name of the
+    /// server, because another name can belong to a page of an attacker.
     pub fn may_read(&self, claims: &Claims<'_>) -> Result<(), Rejection> {
         let any_name = match self.reach {
             Reach::Loopback => false,
@@ -154,13 +164,13 @@ impl Gate {
         if any_name { Ok(()) } else { self.check_name(claims) }
     }
 
-    /// Whether the client may submit a job. It may call the server by the names by which it may look.
+    /// Whether the client may submit a job. The `Host` header must pass the check of `may_read`.
     pub fn may_submit(&self, claims: &Claims<'_>, is_get: bool) -> Result<(), Rejection> {
         self.may_read(claims)?;
         check_site(claims, is_get)
     }
 
-    /// Whether the client may order the server about.
+    /// Whether the client may control the server, for example stop it.
     pub fn may_control(&self, claims: &Claims<'_>, is_get: bool) -> Result<(), Rejection> {
         self.check_name(claims)?;
         check_site(claims, is_get)
@@ -259,7 +269,8 @@ mod tests {
                 );
             }
         }
-        // A page can have a picture fetched without a mark but this one.
+        // A page can make a browser fetch a picture with `User-Agent` as the only header of a
+        // browser.
         let picture = claims(&[HOST, BROWSER]);
         assert_eq!(picture.check_no_page(true), Err(Rejection::BrowserGet));
         assert_eq!(picture.check_no_page(false), Ok(()));
@@ -287,7 +298,7 @@ mod tests {
             let gate = gate(reach, &[]);
             assert_eq!(gate.may_control(&plain, false), Err(Rejection::UnknownHost));
             assert_eq!(gate.may_submit(&rebound, false), Err(Rejection::UnknownHost));
-            // One mark of a browser is enough.
+            // One header of a browser is enough.
             let same_origin = ("Sec-Fetch-Site", "same-origin");
             for mark in [BROWSER, origin, ("Referer", "http://evil.example:2223/"), same_origin] {
                 let marked = claims(&[("Host", "evil.example:2223"), mark]);
@@ -297,7 +308,7 @@ mod tests {
                     "{reach:?} {mark:?}"
                 );
             }
-            // A program in a cluster calls the server by the name of a service.
+            // A program in a cluster uses the name of a service.
             let may_read = gate.may_read(&plain);
             assert_eq!(may_read.is_err(), reach == Reach::Loopback, "{reach:?}");
             assert_eq!(gate.may_submit(&plain, true), may_read);

@@ -1,9 +1,9 @@
-//! The names by which a server may be called.
+//! The host names under which clients may address the server.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What `Host` may say. Every IP address is allowed, because DNS cannot change what an address
-/// means. `localhost` is allowed as well.
+/// The names that a `Host` header may contain. Every IP address is allowed, because DNS rebinding
+/// works only with names. `localhost` is allowed, too.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     own: Vec<String>,
@@ -11,17 +11,17 @@ pub struct Names {
 }
 
 impl Names {
-    /// The server has its `own` names, and those that its operator `listed`.
+    /// `own` are the server's own names. `listed` are the names that its operator configured.
     pub fn new(own: impl IntoIterator<Item = String>, listed: Vec<String>) -> Names {
         Names { own: own.into_iter().collect(), listed }
     }
 
-    /// Whether the operator has said what the names are.
+    /// Whether the operator configured any names.
     pub(crate) fn are_listed(&self) -> bool {
         !self.listed.is_empty()
     }
 
-    /// Whether the name in a `Host` header is one of them, whatever the port.
+    /// Whether the value of a `Host` header is an allowed name, with any port or none.
     pub(crate) fn contain(&self, host: &[u8]) -> bool {
         let Ok(host) = std::str::from_utf8(host) else { return false };
         if let Some((address, port)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']'))
@@ -37,7 +37,7 @@ impl Names {
     }
 }
 
-/// Whether this is the end of an authority: nothing, or a colon and a number.
+/// Whether this text after a host is empty, or a colon and a number.
 fn is_port(text: &str) -> bool {
     text.is_empty()
         || text

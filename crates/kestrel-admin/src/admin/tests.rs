@@ -11,7 +11,7 @@ use origin::{Names, Reach};
 use super::*;
 use crate::{history, snapshot};
 
-/// Actions on the server.
+/// Counts the actions that requests caused.
 #[derive(Debug, Default)]
 struct Seen {
     reloads: AtomicU64,
@@ -86,7 +86,7 @@ impl World {
         World { admin, gate: Gate { names, reach }, now_ms, gets, seen, broker }
     }
 
-    /// Advances time by this many seconds, with a tick each second.
+    /// Advances the time by this many seconds, with a tick each second.
     fn pass(&self, seconds: u64) {
         for _ in 0..seconds {
             self.now_ms.fetch_add(1_000, Ordering::Relaxed);
@@ -190,8 +190,8 @@ fn get_changes_something_where_it_is_allowed_and_not_for_browsers() {
     assert_eq!(world.ask("/shutdown.txt"), (200, "ok\n".to_owned()));
     assert_eq!(world.ask("/reload.txt"), (200, "ok\n".to_owned()));
     assert_eq!(world.ask_with(Request::head("/shutdown").body(()).unwrap()).0, 405);
-    // The request of a picture with `referrerpolicy="no-referrer"`, at an address that other
-    // machines can reach.
+    // A page of another site has a picture with `referrerpolicy="no-referrer"`. The address of the
+    // picture is this server's, at a listener that other machines can reach.
     let picture = Request::get("/shutdown").header("Host", "192.0.2.1:2223");
     let picture = picture.header("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)");
     assert_eq!(world.ask_with(picture.body(()).unwrap()).0, 403);
@@ -239,7 +239,8 @@ fn a_script_of_another_site_learns_nothing() {
         assert_eq!(status, 403);
         assert!(!text.contains("counters"), "{text}");
     }
-    // Browsers that do not say where they come from do not run it, because of its type.
+    // A browser that does not report the page's site does not run the response, because its type is
+    // not a script.
     let (status, kind, text) = ask(None);
     assert_eq!((status, kind.as_str(), &text[..2]), (200, "application/json", "f("));
     let (status, kind, _) = ask(Some("same-origin"));
@@ -280,8 +281,8 @@ fn a_page_of_another_site_uses_up_and_forgets_nothing() {
                 assert_eq!(page(&format!("/stats.json?period={number}"), name, value), 403);
             }
         }
-        // At an address that other machines can reach, a picture can be fetched without any of
-        // these marks.
+        // At a listener that other machines can reach, a browser can fetch a picture without any of
+        // these headers.
         let browser = ("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)");
         assert_eq!(page("/stats.json?namespace=mon", browser.0, browser.1), 403);
         assert_eq!(page("/stats.json?period=60", browser.0, browser.1), 403);

@@ -1,5 +1,5 @@
-//! Random requests to Kestrel's admin commands, put together from meaningful parts, and the corpus
-//! of the fuzz target.
+//! Tests Kestrel's admin commands with random requests, made of meaningful parts, and with the
+//! corpus of the fuzz target.
 
 mod script;
 

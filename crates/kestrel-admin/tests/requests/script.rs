@@ -1,6 +1,6 @@
-//! Sends any head of a request to Kestrel's admin commands, at every kind of listener. It must get
-//! a well-formed answer, and change nothing without permission. The test and the fuzz target share
-//! this file.
+//! Sends any head of a request to Kestrel's admin commands, at every kind of listener. The answer
+//! must be well-formed, and a request without permission must change nothing. The test and the fuzz
+//! target share this file.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use origin::{Claims, Gate, Names, Reach};
 const OWN_NAME: &str = "machine";
 const NOW: Millis = Millis(1_700_000_000_000);
 
-/// Sends the request of a script: the lines of a head.
+/// Sends the request in a script, which has the lines of a request's head.
 pub(crate) fn check(script: &[u8]) {
     for reach in [Reach::Loopback, Reach::Unix, Reach::Network] {
         for by_get in [false, true] {
@@ -26,7 +26,7 @@ pub(crate) fn check(script: &[u8]) {
     }
 }
 
-/// A request line and headers. Returns `None` if no server would accept it as a request.
+/// Parses a request line and headers. Returns `None` if they are not a valid request.
 fn read(script: &[u8]) -> Option<Request> {
     let mut lines = script.split(|byte| *byte == b'\n');
     let mut words = lines.next()?.split(|byte| *byte == b' ');
@@ -116,7 +116,7 @@ impl World {
         assert_eq!(self.ask(&request), status, "{request:?}");
     }
 
-    /// The status of a well-formed answer.
+    /// Sends a request, checks that the answer is well-formed, and returns its status.
     fn ask(&self, request: &Request) -> u16 {
         let (Reply::Now(answer) | Reply::After(_, answer)) = self.site.reply(request);
         let status = answer.status().as_u16();
@@ -131,7 +131,7 @@ impl World {
     }
 }
 
-/// The longest allowed `Host`.
+/// Whether a `Host` header may be allowed. This check is independent of the code under test.
 fn is_our_name(host: &[u8]) -> bool {
     let Ok(host) = str::from_utf8(host) else { return false };
     let has_port = |end: &str| end.bytes().all(|byte| byte.is_ascii_digit());
