@@ -1,4 +1,5 @@
-//! Queue operations of a memcache or text connection: fetching, waiting, and its open reads.
+//! The queue operations of a memcache or text connection: it puts items, fetches them, waits for
+//! them, and has open reads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,30 +13,30 @@ use crate::counters::Counters;
 use crate::latency::{Measure, Watch};
 use crate::server::{Refusals, Server};
 
-/// The position for a reply that depends on nothing in the log.
+/// The position for a reply that needs nothing from the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
-/// The broker's side of a connection.
+/// A connection, as a session of the broker.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: SessionId,
     pub(crate) server: Arc<Server>,
     refusals: Refusals,
-    /// Open reads by queue, oldest first. An open read that timed out, or whose queue was removed,
-    /// keeps its place: a later close was meant for it, and must not end the next one. The policy
-    /// limits their number per queue.
+    /// The open reads of each queue, oldest first. The policy limits their number per queue. An
+    /// open read stays here after it has timed out, or after its queue was removed. The reason: the
+    /// client's next close is for this read, and must not finish the item of a later read.
     open: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
-    /// An event will end a fetch.
+    /// A fetch waits for an event.
     waits: bool,
-    /// Measures the last fetch.
+    /// Measures the time of the last fetch.
     watch: Watch,
-    /// The connection can stop the server and set its status.
+    /// True if the connection can stop the server and set its status.
     pub(crate) may_control: bool,
-    /// The broker's session is closed. Nothing more is read or answered.
+    /// The broker's session is closed. The connection reads and answers nothing more.
     ended: bool,
 }
 
-/// What a fetch does with the item.
+/// How a fetch reads the item.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum FetchMode {
     Take,
@@ -46,9 +47,9 @@ pub(crate) enum FetchMode {
 /// The outcome of a fetch.
 #[derive(Debug)]
 pub(crate) enum Fetched {
-    /// An item; the reply waits for the position.
+    /// An item. The reply waits for the position.
     Item(Body, Position),
-    /// No item, and no wait.
+    /// No item, and the fetch does not wait.
     Nothing(Position),
     /// The session waits for an event.
     Waiting,
@@ -74,12 +75,12 @@ impl Client {
         self.server.counters()
     }
 
-    /// Whether set, delete and flush are refused on this connection.
+    /// True if this connection cannot set, delete or flush now.
     pub(crate) fn is_refused_writes(&self, turn: &Turn<'_>) -> bool {
         self.refusals.writes(turn)
     }
 
-    /// Whether get, peek and monitor are refused on this connection.
+    /// True if this connection cannot get, peek or monitor now.
     pub(crate) fn is_refused_reads(&self, turn: &Turn<'_>) -> bool {
         self.refusals.reads(turn)
     }
@@ -101,7 +102,7 @@ impl Client {
         added
     }
 
-    /// Fetches the next item of a queue.
+    /// Fetches the next item of a queue, or begins to wait for one.
     pub(crate) fn fetch(
         &mut self,
         queue: &[u8],
@@ -134,7 +135,7 @@ impl Client {
         }
     }
 
-    /// Handles the end of a fetch's wait.
+    /// Handles the event that ends a fetch's wait.
     pub(crate) fn resume(
         &mut self,
         queue: &[u8],
@@ -167,7 +168,8 @@ impl Client {
         }
     }
 
-    /// Handles an event that arrived after the session ended. Its item has already gone back.
+    /// Handles an event that arrived after the session ended. The broker has already given its item
+    /// back.
     pub(crate) fn note_late(&self, event: &Event) {
         if let Event::Granted(_) = event {
             self.counters().cmd_get_open_dropped.add_one();
@@ -197,20 +199,20 @@ impl Client {
         Fetched::Nothing(after)
     }
 
-    /// Number of reads of this queue that the connection opened and did not close.
+    /// Number of open reads of this queue. A read that timed out counts until the client closes it.
     pub(crate) fn open_count(&self, queue: &[u8]) -> usize {
         self.open.get(queue).map_or(0, VecDeque::len)
     }
 
-    /// Whether the connection has reached the limit of open reads.
+    /// True if the connection has reached this queue's limit of open reads.
     pub(crate) fn is_open_full(&self, queue: &[u8], turn: &Turn<'_>) -> bool {
-        // One open read is always allowed, so most requests need not look at the policy.
+        // Every policy allows one open read, so most requests do not have to look up the policy.
         let open = self.open_count(queue);
         open > 0 && open >= turn.open_max(queue) as usize
     }
 
-    /// Finishes the items of the oldest open reads, and returns the position for the reply. Reads
-    /// that already went back count, but their items stay.
+    /// Finishes the items of the oldest open reads, and returns the position for the reply. A read
+    /// that timed out counts, but its item is not finished.
     pub(crate) fn close_oldest(
         &mut self,
         queue: &[u8],
@@ -222,7 +224,7 @@ impl Client {
             .fold(AT_ONCE, Position::max)
     }
 
-    /// Puts the item of the oldest open read back.
+    /// Gives back the item of the oldest open read.
     pub(crate) fn abort_oldest(&mut self, queue: &[u8], turn: &mut Turn<'_>) -> Position {
         self.forget_oldest(queue, 1)
             .map(|lease| turn.caller(self.id).give_back_item(lease).after)
@@ -247,7 +249,8 @@ impl Client {
         self.ended
     }
 
-    /// Closes the session in the broker, once. Open reads go back.
+    /// Closes the session in the broker, if it is still open. The broker gives back the items of
+    /// its open reads.
     pub(crate) fn end(&mut self, turn: &mut Turn<'_>) {
         if !self.ended {
             self.ended = true;
@@ -261,7 +264,7 @@ impl Client {
     }
 }
 
-/// How long to wait for an item, from the client's timeout.
+/// The time to wait for an item, from the client's timeout.
 pub(crate) fn patience(timeout_ms: i32) -> Patience {
     Patience::of_millis(u64::try_from(timeout_ms).unwrap_or(0))
 }

@@ -1,10 +1,10 @@
-//! Counters of all Kestrel sessions since the start, over all ports.
+//! Counters of all Kestrel sessions on all ports since the start.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that all sessions of a server change.
+/// A counter that all sessions of a server change.
 ///
-/// Relaxed ordering: no code draws conclusions from one count about another.
+/// It uses relaxed ordering, because no code compares the counters with each other.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
@@ -27,30 +27,30 @@ impl Count {
     }
 }
 
-/// Commands and their outcomes, and the connections that sent them (spec kestrel 7.1, 7.3).
+/// Counters of commands, their outcomes, and connections (spec kestrel 7.1, 7.3).
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Open connections.
     pub connections: Count,
     /// Connections since the start.
     pub connections_total: Count,
-    /// Fetches, including open and waiting ones, but not a close or an abort alone.
+    /// Fetches. Open reads and waits count; a close or an abort alone does not.
     pub cmd_get: Count,
     /// Items that clients tried to add.
     pub cmd_set: Count,
     /// Peeks at a head.
     pub cmd_peek: Count,
-    /// MONITOR, and thrift's `get`.
+    /// `MONITOR` requests, and thrift's `get` calls.
     pub cmd_monitor: Count,
-    /// Items that these looked for.
+    /// How often these requests looked for an item.
     pub cmd_monitor_get: Count,
-    /// Lookups of any command that found an item.
+    /// How often any command found an item.
     pub get_hits: Count,
-    /// Lookups of any command that found no item.
+    /// How often any command found no item.
     pub get_misses: Count,
-    /// Items for a waiting client that was gone; they went back.
+    /// Items for a client that was gone when they came. They were given back.
     pub cmd_get_open_dropped: Count,
-    /// Waits that ended because the client was gone.
+    /// Waits that ended because the client disconnected.
     pub waiters_aborted: Count,
     /// Bytes of requests.
     pub bytes_read: Count,

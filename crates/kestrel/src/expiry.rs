@@ -1,13 +1,14 @@
-//! When an item expires, from its client's expiry.
+//! Converts a client's expiry into the time when an item expires.
 
 use broker::{Millis, When};
 
-/// Expiries from here on are seconds since 1970, smaller ones seconds from now (spec kestrel 0).
+/// An expiry from this number on is in seconds since 1970. A smaller expiry is in seconds from now
+/// (spec kestrel 0).
 // COMPAT(kestrel): memcached's limit is 30 days; cases mc-expiry-999999-relative,
 // mc-expiry-absolute-past.
 const ABSOLUTE_FROM_S: i32 = 1_000_000;
 
-/// The expiry of a `SET`, in seconds. `None` means never.
+/// Converts the expiry of a `SET`, in seconds. `None` means that the item never expires.
 pub(crate) fn of_seconds(seconds: i32, now: Millis) -> Option<When> {
     match seconds {
         0 => None,
@@ -16,13 +17,13 @@ pub(crate) fn of_seconds(seconds: i32, now: Millis) -> Option<When> {
     }
 }
 
-/// The expiry of a text `put`, in milliseconds from now.
-// COMPAT(kestrel): 0 is now, not never; case tx-put-expiry-zero-is-now.
+/// Converts the expiry of a text `put`, in milliseconds from now.
+// COMPAT(kestrel): 0 means now, and not never; case tx-put-expiry-zero-is-now.
 pub(crate) fn of_millis(millis: i32, now: Millis) -> When {
     later(i64::from(millis), now)
 }
 
-/// The time this many milliseconds after (or before) now.
+/// The time this many milliseconds after now, or before now if negative.
 fn later(millis: i64, now: Millis) -> When {
     When::At(Millis(now.0.saturating_add_signed(millis)))
 }

@@ -1,5 +1,4 @@
-//! Latencies of memcache and text commands, and of thrift puts, for the statistics of Kestrel's
-//! admin service.
+//! Latencies of memcache and text commands, and of thrift puts. Kestrel's admin service shows them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,16 +6,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use broker::Millis;
 use hdrhistogram::Histogram;
 
-/// Longer times count as this: an hour, in microseconds.
+/// The largest value: an hour, in microseconds. A longer time counts as an hour.
 const LONGEST: u64 = 3_600_000_000;
-/// Values have an error of one percent.
+/// Values have an error of at most one percent.
 const DIGITS: u8 = 2;
 
-/// Number of commands measured among those that begin in the same millisecond.
+/// Number of measured commands in a millisecond. Further commands that begin in the same
+/// millisecond are only counted.
 const MEASURED_PER_MOMENT: u64 = 16;
 
-/// Latencies since the start. A command ends when its reply is ready; the reply of a set may still
-/// wait for the disk.
+/// Latencies since the start. A command ends when its reply is ready. The reply of a set may still
+/// have to wait for the disk.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     /// Microseconds to add an item.
@@ -25,7 +25,7 @@ pub struct Latencies {
     pub hit_us: Histogram<u64>,
     /// Microseconds of a fetch that found no item and did not wait.
     pub miss_us: Histogram<u64>,
-    /// Milliseconds of a wait that timed out.
+    /// Milliseconds of a wait that ended without an item.
     pub timeout_ms: Histogram<u64>,
 }
 
@@ -46,25 +46,27 @@ pub(crate) enum Measure {
     Timeout,
 }
 
-/// A command being executed.
+/// The measurement of a running command.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Watch {
-    /// Measuring is off.
+    /// Measurements are turned off.
     Off,
-    /// It is not measured: it counts with the latency of the next measured one.
+    /// The command is only counted. It is later added to the statistics with the latency of the
+    /// next measured command.
     Counted,
-    /// It began at this time of the stopwatch, in microseconds.
+    /// The command is measured. It began at this time of the stopwatch, in microseconds.
     Since(u64),
 }
 
-/// Latencies of all sessions. They change only during a turn of the broker, so the lock hardly ever
-/// waits.
+/// Latencies of all sessions. They change only during a turn of the broker, so the lock is almost
+/// always free.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     latencies: Mutex<Latencies>,
-    /// Commands that were only counted, since the last measured one.
+    /// For each measure, the number of commands that were only counted since the last measured
+    /// command.
     counted: [AtomicU64; 4],
-    /// The millisecond of the last command, and how many began in it.
+    /// The millisecond in which the last command began.
     moment: AtomicU64,
     in_moment: AtomicU64,
 }
@@ -81,8 +83,8 @@ impl Latencies {
 }
 
 impl Measured {
-    /// Whether a command that begins now is only counted. Reading the clock twice is a tenth of a
-    /// command's cost when clients send many at once; then a sample is enough.
+    /// True if a command that begins now is only counted. If clients send many commands at once,
+    /// two reads of the clock are a tenth of a command's cost. A sample is then enough.
     pub(crate) fn only_counts(&self, now: Millis) -> bool {
         if self.moment.swap(now.0, Ordering::Relaxed) != now.0 {
             self.in_moment.store(0, Ordering::Relaxed);
@@ -90,12 +92,12 @@ impl Measured {
         self.in_moment.fetch_add(1, Ordering::Relaxed) >= MEASURED_PER_MOMENT
     }
 
-    /// Counts a command without measuring it.
+    /// Counts a command that is not measured.
     pub(crate) fn count(&self, measure: Measure) {
         self.counted[measure as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records a measured command.
+    /// Records the time of a measured command.
     pub(crate) fn note(&self, measure: Measure, value: u64) {
         let counted = self.counted[measure as usize].swap(0, Ordering::Relaxed);
         self.lock().of(measure).saturating_record_n(value, 1 + counted);

@@ -1,18 +1,18 @@
-//! Kestrel's dialects: bytes to requests and outcomes to bytes, without I/O.
+//! Kestrel's dialects. They turn bytes into requests and outcomes into bytes, without I/O.
 //!
 //! A session is one connection: a [`MemcacheSession`], a [`TextSession`] or a [`ThriftSession`].
-//! The owner of the socket passes it the received bytes and a turn of the broker. Replies go to the
-//! connection's outbox.
+//! The socket's owner gives it the received bytes and a turn of the broker. The session writes its
+//! replies into the connection's outbox.
 //!
-//! - `memcache`, `text`, `thrift`: one dialect each.
-//! - `line`: framing. `name`, `expiry`, `status`: parsing of words.
-//! - `session`, `client`, `monitor`: the connection, fetching, waiting and open reads, shared by
-//!   memcache and text.
+//! - `memcache`, `text`, `thrift`: the three dialects.
+//! - `line`: lines and their words. `name`, `expiry`, `status`: parse single words.
+//! - `session`, `client`, `monitor`: the parts of memcache and text connections that are the same:
+//!   requests, fetches, waits and open reads.
 //! - `stats`: the output of `STATS` and similar commands.
 //! - `server`, `counters`, `latency`: state that all sessions of a process share, over all of
 //!   Kestrel's ports.
 //!
-//! It knows no clock, socket, file or thread, and no other dialect.
+//! This crate uses no clock, socket, file or thread, and no other dialect.
 
 mod client;
 mod counters;

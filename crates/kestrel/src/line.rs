@@ -1,26 +1,27 @@
-//! Lines: where a line ends, its words, and numbers. Memcache and text share these rules.
+//! Finds the end of a line, splits it into words, and parses numbers. Memcache and text have the
+//! same rules.
 
-/// Longest line in bytes, line feed included. The original has no limit. This is enough for a `get`
-/// with thousands of keys.
+/// Longest line in bytes, including the line feed. The original has no limit. This limit is enough
+/// for a `get` with thousands of keys.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// What the received bytes begin with.
+/// The front of the received bytes.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Line<'a> {
-    /// A line; this is its text without its end.
+    /// A whole line. `text` is the line without its end.
     Complete {
         text: &'a [u8],
-        /// Its bytes with the end.
+        /// Length of the line including its end.
         bytes: usize,
     },
     /// The beginning of a line.
     Incomplete,
-    /// The beginning of a line that is longer than any request.
+    /// The beginning of a line that is longer than the limit.
     TooLong,
 }
 
-/// Looks for a line at the front of `bytes`. A line feed ends it. A carriage return right before
-/// that is not part of the line.
+/// Looks for a line at the front of `bytes`. A line feed ends the line. A carriage return right
+/// before the line feed is not part of the text.
 pub(crate) fn first_line(bytes: &[u8]) -> Line<'_> {
     let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     match memchr::memchr(b'\n', window) {
@@ -30,13 +31,13 @@ pub(crate) fn first_line(bytes: &[u8]) -> Line<'_> {
     }
 }
 
-/// A line without the carriage return at its end, if there is one.
+/// Removes the carriage return at the end of a line, if there is one.
 pub(crate) fn without_cr(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Splits a line at single spaces. Empty words count, except at the end: a trailing space is
-/// harmless, but a double space shifts all following words.
+/// Splits a line at each space. An empty word counts as a word, except at the end. So a double
+/// space shifts the words after it, and a space at the end is ignored.
 pub(crate) fn words(line: &[u8]) -> Vec<&[u8]> {
     let mut words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     while words.last().is_some_and(|word| word.is_empty()) {
@@ -45,7 +46,7 @@ pub(crate) fn words(line: &[u8]) -> Vec<&[u8]> {
     words
 }
 
-/// A signed number of 32 bits in decimal digits.
+/// Parses a signed decimal number of 32 bits.
 pub(crate) fn number(word: &[u8]) -> Option<i32> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }

@@ -1,5 +1,5 @@
-//! Replies about all queues of items, or about many named ones. They go row by row straight into
-//! the outbox, from a cursor that the session keeps between slices of work.
+//! Replies about all queues of items, or about many named queues. They are written into the outbox
+//! row by row. The session keeps a cursor between slices of work.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,16 @@ use broker::{NameCursor, Outbox, Position, SessionId, Turn};
 use crate::server::Server;
 use crate::stats::{Block, queue_rows, server_rows};
 
-/// Units of work to write the numbers of a queue, in addition to those to find it.
+/// Units of work to write the numbers of a queue. The units to find the queue are additional.
 const QUEUE_UNITS: usize = 8;
 
 const END: &[u8] = b"END\r\n";
 
-/// An operation over queues, and its position.
+/// An operation over queues, and how far it is.
 #[derive(Debug)]
 pub(crate) enum Listing {
-    /// `STATS`, first part: adds up items and bytes of all queues, which come first in the reply.
+    /// `STATS`, first part: adds up the items and bytes of all queues. The sums are at the
+    /// beginning of the reply.
     Sums {
         /// The next queue to add.
         cursor: NameCursor,
@@ -25,22 +26,22 @@ pub(crate) enum Listing {
         /// Bytes so far.
         bytes: u64,
     },
-    /// `STATS`, second part: the queues.
+    /// `STATS`, second part: writes the numbers of each queue.
     Stats(NameCursor),
     /// `DUMP_STATS` or `DUMP_CONFIG`.
     Blocks {
-        /// What to print about each queue.
+        /// The kind of the block for each queue.
         block: Block,
         /// The queues.
         names: Names,
-        /// No queue was printed yet.
+        /// True if no queue was printed yet.
         is_empty: bool,
     },
     /// `FLUSH_ALL_EXPIRED`.
     FlushExpired {
         /// The next queue to check.
         cursor: NameCursor,
-        /// Items that ended so far.
+        /// Number of items that have expired so far.
         count: u64,
         /// The position that the reply waits for.
         after: Position,
@@ -50,19 +51,20 @@ pub(crate) enum Listing {
 /// The queues to print.
 #[derive(Debug)]
 pub(crate) enum Names {
-    /// All queues of items, and aliases.
+    /// All queues of items, and all aliases.
     All(NameCursor),
-    /// The queues that the request names, each once.
+    /// The queues that the request names. Each queue is listed once.
     Named(std::vec::IntoIter<Box<[u8]>>),
 }
 
 impl Names {
-    /// All queues, if none is named.
+    /// The named queues, or all queues if none is named.
     pub(crate) fn new(named: &[&[u8]]) -> Self {
         if named.is_empty() {
             return Self::All(NameCursor::default());
         }
-        // A short line must not cause thousands of copies of a queue's numbers.
+        // A short line can repeat a name. It must not cause thousands of copies of a queue's
+        // numbers.
         let mut seen = BTreeSet::new();
         let names = named.iter().filter(|name| seen.insert(**name));
         Self::Named(names.map(|name| Box::from(*name)).collect::<Vec<_>>().into_iter())
@@ -70,22 +72,22 @@ impl Names {
 }
 
 impl Listing {
-    /// `STATS`.
+    /// Starts a `STATS`.
     pub(crate) fn stats() -> Self {
         Self::Sums { cursor: NameCursor::default(), items: 0, bytes: 0 }
     }
 
-    /// `DUMP_STATS` or `DUMP_CONFIG`.
+    /// Starts a `DUMP_STATS` or a `DUMP_CONFIG`.
     pub(crate) fn blocks(block: Block, named: &[&[u8]]) -> Self {
         Self::Blocks { block, names: Names::new(named), is_empty: true }
     }
 
-    /// `FLUSH_ALL_EXPIRED`.
+    /// Starts a `FLUSH_ALL_EXPIRED`.
     pub(crate) fn flush_expired() -> Self {
         Self::FlushExpired { cursor: NameCursor::default(), count: 0, after: Position::NONE }
     }
 
-    /// Handles the next queue. Returns `None` at the end.
+    /// Handles the next queue. Returns `None` after the last one.
     pub(crate) fn step(
         mut self,
         session: SessionId,
@@ -123,8 +125,8 @@ impl Listing {
                     }
                 };
                 let Some(name) = next else {
-                    // COMPAT(kestrel): the blocks are joined as if there were at least one, so
-                    // without a queue the reply has an empty line; case mc-dump-stats-of-nothing.
+                    // COMPAT(kestrel): the blocks are joined as if there were at least one block.
+                    // So a reply without a queue has an empty line; case mc-dump-stats-of-nothing.
                     let text: &[u8] = if *is_empty { b"\r\nEND\r\n" } else { END };
                     outbox.reply(turn.after_all(), text);
                     return None;
@@ -146,7 +148,7 @@ impl Listing {
         Some(self)
     }
 
-    /// Bytes of memory it uses.
+    /// Number of bytes of memory that the listing uses.
     pub(crate) fn buffered_bytes(&self) -> usize {
         match self {
             Self::Blocks { names: Names::Named(names), .. } => {

@@ -1,5 +1,5 @@
-//! `MONITOR`: a client takes items as they come, until a deadline or a number of items (spec
-//! kestrel 1.7). The number and bytes of items are limited, because all of them may come in one
+//! `MONITOR`: a client takes each item when it comes, until a deadline or a number of items (spec
+//! kestrel 1.7). The number and the bytes of items are limited, because all items may come in one
 //! turn of the broker.
 
 use broker::{Answer, Body, Event, Millis, Patience, Position, Turn};
@@ -12,22 +12,22 @@ use crate::server::{ITEM_BYTES, ITEMS_AT_ONCE_MAX, ITEMS_BYTES_MAX};
 pub(crate) struct Monitor {
     queue: Box<[u8]>,
     deadline: Millis,
-    /// Number of items left; `None` means no limit.
+    /// Number of items that it can still take. `None` means no limit.
     left: Option<u64>,
-    /// Number of items that it can still take before it waits for one.
+    /// Number of items that it can still take in this turn, before the next wait.
     left_at_once: usize,
-    /// Number of bytes left; the last item can exceed it.
+    /// Number of bytes that it can still take. The last item can exceed this number.
     left_bytes: usize,
-    /// The position for all replies, because reads were closed before.
+    /// The position that all replies wait for, because the request first closed reads.
     after: Position,
 }
 
 /// The next step of a monitor.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// An item, now an open read.
+    /// An item. Its read is now open.
     Item(Body, Position),
-    /// The end.
+    /// The end of the request.
     End(Position),
     /// The session waits for an event.
     Waiting,
@@ -45,7 +45,7 @@ impl Monitor {
         &self.queue
     }
 
-    /// Looks for the next item.
+    /// Fetches the next item, or begins to wait for one.
     pub(crate) fn next(&mut self, client: &mut Client, turn: &mut Turn<'_>) -> Next {
         let left_ms = self.deadline.0.saturating_sub(turn.now().0);
         let is_over = self.left == Some(0)
@@ -63,7 +63,7 @@ impl Monitor {
         self.follow(fetched)
     }
 
-    /// Handles the end of the wait for the next item.
+    /// Handles the event that ends the wait for the next item.
     pub(crate) fn resume(
         &mut self,
         event: Answer<Event>,

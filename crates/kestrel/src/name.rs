@@ -2,18 +2,18 @@
 
 use broker::Turn;
 
-/// Longest name in bytes: the engine's limit.
+/// Longest name in bytes. This is the engine's limit.
 const NAME_BYTES_MAX: usize = 8180;
 
-/// Bytes that Kestrel forbids in queue names, because it named journal files after queues.
+/// Bytes that Kestrel forbids in queue names. It used the names for its journal files.
 const FORBIDDEN: &[u8] = b"/.~";
 
-/// Bytes that no name can have, because they end a line or a word.
+/// Bytes that no name can have in a line, because they end the line or the word.
 const NOT_IN_LINES: &[u8] = b" \r\n";
 
-/// Whether a request that would create the queue can use this name. It can always use the name of
-/// an existing alias or queue, if the name fits into a line. The number of fan-out children of a
-/// queue is limited.
+/// True if a request that can create the queue can use this name. If the queue or an alias already
+/// exists, its name can also have forbidden bytes. A child is refused if its parent already has the
+/// maximum of fan-out children.
 pub(crate) fn is_usable(name: &[u8], turn: &Turn<'_>) -> bool {
     let has_any = |bytes: &[u8]| name.iter().any(|byte| bytes.contains(byte));
     let is_there = || turn.queue_stats(name).is_some() || turn.alias_stats(name).is_some();
@@ -23,7 +23,7 @@ pub(crate) fn is_usable(name: &[u8], turn: &Turn<'_>) -> bool {
         && turn.admits_child(name)
 }
 
-/// Whether any queue can have this name.
+/// True if the name has a length that a queue's name can have.
 pub(crate) fn is_possible(name: &[u8]) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len())
 }

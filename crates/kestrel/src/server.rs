@@ -1,4 +1,5 @@
-//! State that all sessions of a process share: options, counters, and actions of the owner.
+//! State that all sessions of a process share: options, counters, and the actions of the process's
+//! owner.
 
 use std::sync::Arc;
 
@@ -12,33 +13,35 @@ use crate::thrift::Holder;
 /// Default limit of an item in bytes.
 pub const ITEM_BYTES_MAX_DEFAULT: u32 = 64 << 20;
 
-/// Limit of bytes that one request fetches; the last item can exceed it.
+/// Limit of bytes that one request fetches. The last item can exceed it.
 pub(crate) const ITEMS_BYTES_MAX: usize = 8 << 20;
 
-/// Limit of items that one request fetches in one turn; then the request ends.
+/// Limit of items that one request fetches in one turn. The request ends when it reaches the limit.
 pub(crate) const ITEMS_AT_ONCE_MAX: usize = 1000;
 
-/// Overhead of an item in the reply and in memory, in bytes.
+/// Memory for each item of a reply in addition to its body, in bytes.
 pub(crate) const ITEM_BYTES: usize = 64;
 
-/// What a server reports about itself, and how it behaves. The broker's policies hold what differs
-/// between queues.
+/// Options of the whole server. Options of single queues are in the broker's policies.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// The reply to `VERSION`. Its first number must not be 0, because libmemcached refuses that.
+    /// The reply to `VERSION`. Its first number must not be 0, because libmemcached refuses such a
+    /// version.
     pub version: String,
     /// When the process started, in the broker's time.
     pub started: Millis,
-    /// Limit of an item in bytes; a larger one ends its connection. Also the limit of a thrift
-    /// frame.
+    /// Limit of an item in bytes. A larger item closes its connection. The limit also applies to a
+    /// thrift frame.
     pub item_bytes_max: u32,
-    /// The default durability of a put, shown by `DUMP_CONFIG`.
+    /// The default durability of a put. `DUMP_CONFIG` shows it.
     pub sync: QueueSync,
     /// Delay before a stricter status takes effect, in milliseconds (`statusChangeGracePeriod`).
     pub status_grace_ms: u64,
-    /// A connection cannot write if more than this number are open when it comes.
+    /// If more than this number of connections are open when a new one arrives, the new one cannot
+    /// write.
     pub refuse_writes_above: Option<u32>,
-    /// A connection cannot read if more than this number are open when it comes.
+    /// If more than this number of connections are open when a new one arrives, the new one cannot
+    /// read.
     pub refuse_reads_above: Option<u32>,
 }
 
@@ -56,18 +59,19 @@ impl Default for ServerOptions {
     }
 }
 
-/// Actions that a client can ask for, and only the owner of the process can do.
+/// Actions that a client can request, but that only the owner of the process can do.
 pub trait Controls: Send + Sync + std::fmt::Debug {
-    /// Starts a reload of the policies. It does not run in this turn, which must not wait for a
-    /// file. The session gets an event at its end, by [`Turn::tell_reloaded`]. If the policies are
-    /// wrong, nothing changes, the server logs the reason, and the session still gets the event.
+    /// Starts a reload of the policies. The reload does not run in this turn, because a turn must
+    /// not wait for a file. When it ends, the owner sends the session an event with
+    /// [`Turn::tell_reloaded`]. If the new policies are wrong, nothing changes and the server logs
+    /// the reason. The session still gets the event.
     fn reload(&self, session: SessionId, turn: &mut Turn<'_>);
 
-    /// Stops the server in 100 ms. Returns at once.
+    /// Stops the server after 100 ms. Returns at once.
     fn shut_down(&self);
 
-    /// Microseconds of a monotonic clock, to measure latencies. `None` means that nothing is
-    /// measured.
+    /// The microseconds of a monotonic clock, to measure latencies. `None` turns the measurements
+    /// off.
     fn stopwatch_us(&self) -> Option<u64> {
         None
     }
@@ -80,35 +84,36 @@ pub struct Server {
     pub(crate) controls: Box<dyn Controls>,
     counters: Counters,
     measured: Measured,
-    /// Latencies are measured.
+    /// True if latencies are measured.
     is_measured: bool,
-    /// Holds the open reads of all thrift connections.
+    /// The session that holds the open reads of all thrift connections.
     pub(crate) thrift_holder: Holder,
 }
 
-/// What a connection cannot do for its whole life, because too many were open when it came.
+/// The requests that a connection can never use, because too many connections were open when it
+/// arrived.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Refusals {
-    /// Set, delete, flush.
+    /// True for set, delete and flush.
     writes: bool,
-    /// Get, peek, monitor.
+    /// True for get, peek and monitor.
     reads: bool,
 }
 
 impl Refusals {
-    /// Whether set, delete and flush are refused now.
+    /// True if the connection cannot set, delete or flush now.
     pub(crate) fn writes(self, turn: &Turn<'_>) -> bool {
         self.writes || turn.writes_blocked()
     }
 
-    /// Whether get, peek and monitor are refused now.
+    /// True if the connection cannot get, peek or monitor now.
     pub(crate) fn reads(self, turn: &Turn<'_>) -> bool {
         self.reads || turn.reads_blocked()
     }
 }
 
 impl Server {
-    /// A server without connections so far.
+    /// A server that has no connections yet.
     pub fn new(options: ServerOptions, controls: Box<dyn Controls>) -> Arc<Self> {
         let thrift_holder = Holder::default();
         let is_measured = controls.stopwatch_us().is_some();
@@ -127,12 +132,12 @@ impl Server {
         &self.counters
     }
 
-    /// The latencies since the start, if they are measured.
+    /// The latencies since the start. They are empty if latencies are not measured.
     pub fn latencies(&self) -> Latencies {
         self.measured.get()
     }
 
-    /// Notes the beginning of a command.
+    /// Begins the measurement of a command.
     pub(crate) fn begin(&self, now: Millis) -> Watch {
         if self.is_measured && self.measured.only_counts(now) {
             return Watch::Counted;
@@ -140,13 +145,13 @@ impl Server {
         self.begin_wait()
     }
 
-    /// Notes the beginning of a wait, which is always measured.
+    /// Begins the measurement of a wait. Waits are always measured, and never only counted.
     pub(crate) fn begin_wait(&self) -> Watch {
         let began = self.is_measured.then(|| self.controls.stopwatch_us()).flatten();
         began.map_or(Watch::Off, Watch::Since)
     }
 
-    /// Notes the end of a command or wait.
+    /// Ends the measurement of a command or a wait.
     pub(crate) fn note(&self, watch: Watch, measure: Measure) {
         match watch {
             Watch::Off => {}
@@ -167,21 +172,21 @@ impl Server {
         &self.options
     }
 
-    /// Counts a fetch that found nothing.
+    /// Counts a fetch that found no item.
     pub(crate) fn count_miss(&self, queue: &[u8], turn: &Turn<'_>) {
-        // An alias has no items, so it cannot have misses.
+        // An alias has no items, so a fetch from it is not a miss.
         if turn.alias_stats(queue).is_none() {
             self.counters.get_misses.add_one();
         }
     }
 
-    /// Counts bytes from and to a client.
+    /// Counts bytes that a client sent, and bytes for a client.
     pub(crate) fn count_bytes(&self, read: usize, written: usize) {
         self.counters.bytes_read.add(read as u64);
         self.counters.bytes_written.add(written as u64);
     }
 
-    /// Counts a new connection on any port.
+    /// Counts a new connection on any port. Returns the requests that it can never use.
     pub(crate) fn enter(&self) -> Refusals {
         self.counters.connections.add_one();
         self.counters.connections_total.add_one();

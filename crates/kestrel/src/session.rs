@@ -1,5 +1,5 @@
-//! A memcache or text connection: what it waits for, how it continues, and how it ends. The dialect
-//! interprets the bytes.
+//! The part that memcache and text connections share: they wait, continue and end in the same way.
+//! The dialect interprets the bytes.
 
 use std::mem;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::listing::Listing;
 use crate::monitor::{Monitor, Next};
 use crate::server::Server;
 
-/// A dialect of lines. A value says what the connection reads next.
+/// A dialect of lines. Its value is the part of the input that the connection reads next.
 pub trait LineDialect: std::fmt::Debug + Default + Send {
     /// The reply if there is no item.
     const NONE: &'static [u8];
 
-    /// The reply if the server stops before a long operation ends.
+    /// The reply to a long operation that has not ended when the server stops.
     const STOPPING: &'static [u8];
 
     /// Handles one line, one piece of data, or one slice of a list.
@@ -30,47 +30,48 @@ pub trait LineDialect: std::fmt::Debug + Default + Send {
         outbox: &mut Outbox,
     ) -> Step;
 
-    /// Bytes of memory for an incomplete request.
+    /// Number of bytes of memory for an incomplete request.
     fn buffered_bytes(&self) -> usize;
 
-    /// Whether part of a request has arrived.
+    /// True if a part of a request has arrived.
     fn is_mid_request(&self) -> bool;
 
     /// Replies with an item.
     fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &Body);
 }
 
-/// A connection that speaks a dialect of lines, without I/O.
+/// One connection of a dialect of lines, without I/O.
 #[derive(Debug)]
 pub struct LineSession<D> {
     pub(crate) client: Client,
     pub(crate) reading: D,
     waiting: Waiting,
-    /// An operation over queues, row by row. Later requests wait.
+    /// The running operation over queues, if there is one. Later requests wait until it ends.
     listing: Option<Listing>,
     input_end: InputEnd,
 }
 
-/// What the session waits for. Meanwhile it reads no request.
+/// The event that the session waits for. Meanwhile it reads no request.
 #[derive(Debug)]
 enum Waiting {
     Nothing,
-    /// An item. The reply also waits for the position, because reads were closed before.
+    /// An item. The reply also waits for the position `after`, because the request first closed
+    /// reads.
     Item {
         queue: Box<[u8]>,
         how: FetchMode,
         after: Position,
-        /// A short wait until expired items are gone. It is immediate unless the broker pauses
-        /// chores because the log is behind.
+        /// True if the session only waits until expired items are removed. This wait ends at once,
+        /// except while the broker pauses chores because the log is behind.
         is_brief: bool,
     },
     Monitor(Monitor),
-    /// The end of a flush, a removal or a reload, with its reply.
+    /// The end of a flush, a removal or a reload, and the reply to it.
     Work(&'static [u8]),
 }
 
 impl<D: LineDialect> LineSession<D> {
-    /// A new connection. Its events go to `mailbox`.
+    /// Makes a new connection. The broker sends its events to `mailbox`.
     pub fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         Self {
             client: Client::new(server, turn, mailbox),
@@ -81,14 +82,14 @@ impl<D: LineDialect> LineSession<D> {
         }
     }
 
-    /// The same connection, but it cannot stop the server or set its status.
+    /// Makes this connection unable to stop the server or set its status.
     #[must_use]
     pub fn without_control(mut self) -> Self {
         self.client.may_control = false;
         self
     }
 
-    /// Its id in the broker, to which events are addressed.
+    /// The session's id in the broker. Events are sent to it.
     pub fn id(&self) -> SessionId {
         self.client.id
     }
@@ -99,12 +100,12 @@ impl<D: LineDialect> LineSession<D> {
             && !self.client.is_ended()
     }
 
-    /// Starts an operation over queues, which the next steps continue.
+    /// Starts an operation over queues. The next steps continue it.
     pub(crate) fn list(&mut self, listing: Listing) {
         self.listing = Some(listing);
     }
 
-    /// Fetches an item and replies, or waits for one. The reply also waits for `after`.
+    /// Fetches an item and replies with it, or waits for an item. The reply also waits for `after`.
     pub(crate) fn fetch(
         &mut self,
         queue: &[u8],
@@ -124,7 +125,7 @@ impl<D: LineDialect> LineSession<D> {
         }
     }
 
-    /// Sends items until it has to wait.
+    /// Sends items until the monitor ends or has to wait.
     pub(crate) fn monitor(
         &mut self,
         mut monitor: Monitor,
@@ -155,7 +156,7 @@ impl<D: LineDialect> LineSession<D> {
         }
     }
 
-    /// Replies `done` to a flush, or to the removal of a queue, when it is done.
+    /// Replies with `done` when the flush, or the removal of a queue, has ended.
     pub(crate) fn answer_clearing(
         &mut self,
         clearing: Answer<Clearing>,
@@ -168,7 +169,7 @@ impl<D: LineDialect> LineSession<D> {
         }
     }
 
-    /// Waits for the event that ends a long operation, then replies `done`.
+    /// Waits for the event that ends a long operation. The reply is then `done`.
     pub(crate) fn wait_for_work(&mut self, done: &'static [u8]) {
         self.waiting = Waiting::Work(done);
     }
@@ -195,8 +196,9 @@ impl<D: LineDialect> LineSession<D> {
         }
     }
 
-    /// The client closed its sending side, which counts as a disconnect: ends the session once
-    /// everything before is handled. A client that waits for an item gets no reply.
+    /// Ends the session if the client has closed its sending side and all earlier requests are
+    /// handled. The closed side counts as a disconnect. So a client that waits for an item gets no
+    /// reply.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         let is_drained = match self.waiting {
             Waiting::Nothing => self.input_end.is_drained(),
@@ -222,7 +224,8 @@ impl<D: LineDialect> Dialect for LineSession<D> {
             } else {
                 return Step::Stuck;
             };
-            // After each step, so that statistics do not depend on how the bytes were split.
+            // The bytes are counted after each step, so that the statistics do not depend on how
+            // the bytes were split.
             let count = if let Step::Used(count) = step { count } else { 0 };
             self.client.server.count_bytes(count, outbox.len() - unsent);
             step
@@ -269,7 +272,7 @@ impl<D: LineDialect> Dialect for LineSession<D> {
             outbox.reply(Position::NONE, D::STOPPING);
             return self.client.end(turn);
         }
-        // Ends the wait for an item.
+        // This ends a wait for an item.
         let waited = turn.caller(self.client.id).cancel_wait();
         if waited.value {
             self.event(waited.map(|_| Event::TimedOut), turn, outbox);

@@ -1,4 +1,5 @@
-//! Lines of the memcache dialect's `STATS`, `DUMP_STATS` and `DUMP_CONFIG` (spec kestrel 7).
+//! Writes the lines of `STATS`, `DUMP_STATS` and `DUMP_CONFIG` in the memcache dialect (spec
+//! kestrel 7).
 
 use std::io::Write as _;
 
@@ -7,19 +8,20 @@ use broker::{AliasStats, ItemStats, Turn};
 
 use crate::server::Server;
 
-/// What the original prints if there is no limit, for items and for bytes.
+/// The number of items that the original prints if there is no limit, and the number of bytes.
 const NO_ITEMS_MAX: u64 = 2_147_483_647;
 const NO_BYTES_MAX: u64 = 9_223_372_036_854_775_807;
 
-/// Overhead of an item in the original's journal, in bytes.
+/// Bytes of an item in the original's journal in addition to its body.
 const JOURNAL_BYTES_PER_ITEM: u64 = 21;
 
-/// The size of the items in a file of their own. All queues share one log here.
+/// The size that the items would have in a journal of their own. Here all queues share one log, so
+/// no such file exists.
 pub(crate) fn journal_bytes(stats: &ItemStats) -> u64 {
     stats.bytes + JOURNAL_BYTES_PER_ITEM * stats.items
 }
 
-/// Enough for the lines of a queue with a typical name.
+/// Room for the lines of a queue with a usual name.
 const ROWS_BYTES_USUAL: usize = 1024;
 
 /// A key and its value.
@@ -41,7 +43,7 @@ impl Value {
     }
 }
 
-/// The lines of the server's own numbers. `items` and `bytes` are sums over all queues.
+/// Writes the server's own lines. `items` and `bytes` are the sums over all queues.
 pub(crate) fn server_rows(server: &Server, items: u64, bytes: u64, turn: &Turn<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     for (key, value) in of_server(server, items, bytes, turn) {
@@ -50,7 +52,7 @@ pub(crate) fn server_rows(server: &Server, items: u64, bytes: u64, turn: &Turn<'
     text
 }
 
-/// The lines of a queue's numbers.
+/// Writes the lines of one queue.
 pub(crate) fn queue_rows(name: &[u8], turn: &Turn<'_>) -> Vec<u8> {
     let mut text = Vec::with_capacity(ROWS_BYTES_USUAL);
     for (key, value) in of_queue(name, turn) {
@@ -63,18 +65,18 @@ pub(crate) fn queue_rows(name: &[u8], turn: &Turn<'_>) -> Vec<u8> {
     text
 }
 
-/// What a block prints about a queue.
+/// The kind of a block about a queue.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Block {
-    /// Numbers.
+    /// The numbers of the queue.
     Stats,
-    /// Its policy, in the format of the original's first versions. Settings without a counterpart
-    /// are shown as unlimited.
+    /// The policy of the queue, in the format of the original's first versions. A setting that does
+    /// not exist in Lineshaft is shown as unlimited.
     Config,
 }
 
 impl Block {
-    /// The block of one queue.
+    /// Writes the block of one queue.
     pub(crate) fn text(self, name: &[u8], server: &Server, turn: &Turn<'_>) -> Vec<u8> {
         let rows = match self {
             Self::Stats => of_queue(name, turn),
@@ -88,7 +90,7 @@ impl Block {
         text.extend_from_slice(name);
         text.extend_from_slice(b"' {\r\n");
         if rows.is_empty() {
-            // COMPAT(kestrel): the lines are joined as if there were at least one; case
+            // COMPAT(kestrel): the lines are joined as if there were at least one line; case
             // mc-dump-stats-missing.
             text.extend_from_slice(b"  \r\n");
         }
@@ -132,7 +134,7 @@ fn of_server(
         ("curr_items", items.to_string()),
         ("total_items", totals.puts.to_string()),
         ("bytes", bytes.to_string()),
-        // No memory is reserved for a queue.
+        // Lineshaft reserves no memory for a queue.
         ("reserved_memory_ratio", "0.000".to_owned()),
     ];
     rows.extend(numbers.map(|(key, number)| (key, number.to_string())));
@@ -190,7 +192,7 @@ fn of_policy(policy: &Policy, server_sync: QueueSync) -> Vec<Row> {
     let numbers = [
         ("max_items", policy.jobs_max.unwrap_or(NO_ITEMS_MAX)),
         ("max_size", policy.bytes_max.unwrap_or(NO_BYTES_MAX)),
-        // Seconds; 0: none.
+        // In seconds; 0 means no limit.
         ("max_age", policy.age_max_ms.map_or(0, |millis| millis.div_ceil(1_000))),
         ("max_journal_size", NO_BYTES_MAX),
         ("max_memory_size", NO_BYTES_MAX),

@@ -2,12 +2,12 @@
 
 use broker::Status;
 
-/// Why a word is not a status that a client can set.
+/// The reason why a client cannot set a status.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum NoStatus {
-    /// There is no status of this name.
+    /// No status has this name.
     Unknown,
-    /// A stopping server has this status. Clients cannot set it.
+    /// Only a stopping server has this status.
     Forbidden,
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn name(status: Status) -> &'static str {
     }
 }
 
-/// The status of this name, in any case.
+/// Parses the name of a status in upper or lower case.
 pub(crate) fn parse(word: &[u8]) -> Result<Status, NoStatus> {
     match &word.to_ascii_uppercase()[..] {
         b"UP" => Ok(Status::Up),

@@ -60,7 +60,7 @@ impl MemcacheSession {
         }
     }
 
-    /// Executes a set with complete data.
+    /// Executes a set after all of its data has arrived.
     pub(crate) fn set(
         &mut self,
         queue: &[u8],
@@ -124,8 +124,8 @@ impl MemcacheSession {
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        // COMPAT(kestrel): as for FLUSH_EXPIRED, the original closes silently. This is not a
-        // SERVER_ERROR, because clients retry after that; case
+        // COMPAT(kestrel): the original closes the connection silently, as for FLUSH_EXPIRED. The
+        // reply here is no SERVER_ERROR, because clients would retry; case
         // mc-status-blocks-monitor-and-flush-expired.
         if self.client.is_refused_reads(turn) || !is_usable(queue, turn) {
             return self.fail(AT_ONCE, reply::CLIENT_ERROR, turn, outbox);

@@ -1,4 +1,4 @@
-//! The memcache dialect. `request` parses lines, `session` reads the bytes, `commands` executes
+//! The memcache dialect. `session` reads the bytes, `request` parses lines, `commands` executes
 //! requests, and `reply` formats replies.
 
 mod commands;

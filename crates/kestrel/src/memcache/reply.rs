@@ -10,13 +10,13 @@ pub(crate) const FLUSHED_ALL: &[u8] = b"Flushed all queues.\r\n";
 pub(crate) const RELOADED: &[u8] = b"Reloaded config.\r\n";
 pub(crate) const ERROR: &[u8] = b"ERROR\r\n";
 pub(crate) const CLIENT_ERROR: &[u8] = b"CLIENT_ERROR\r\n";
-/// The original has no such refusal, so no client depends on its text.
+/// The original has no such error, so no client depends on its text.
 pub(crate) const NOT_ALLOWED: &[u8] = b"CLIENT_ERROR not allowed here; see kestrel.control\r\n";
 pub(crate) const SERVER_ERROR: &[u8] = b"SERVER_ERROR\r\n";
 
-/// A block with one item.
-// COMPAT(kestrel): flags are not kept, and the name is printed without the options of the request;
-// cases mc-flags-not-kept, mc-open-close.
+/// Replies with one item.
+// COMPAT(kestrel): the reply's flags are always 0. The name in the reply does not contain the
+// options of the request; cases mc-flags-not-kept, mc-open-close.
 pub(crate) fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &Body) {
     outbox.reply(after, b"VALUE ");
     outbox.reply(after, queue);

@@ -2,12 +2,12 @@
 
 use crate::line::{number, words};
 
-/// A parsed request; its queues are not checked yet.
+/// A parsed request. Its queue names are not checked yet.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Request<'a> {
-    /// Data follows.
+    /// The data of the set follows the line.
     Set(Set<'a>),
-    /// A memcached command that Kestrel lacks, with the number of its data bytes.
+    /// A memcached command that Kestrel does not support. Its data bytes follow the line.
     Refused {
         data_bytes: u32,
     },
@@ -15,7 +15,8 @@ pub(crate) enum Request<'a> {
     Monitor {
         queue: &'a [u8],
         seconds: i32,
-        /// Limit of items. `None`: the limit of open reads; negative: no own limit.
+        /// Limit of items. `None` means the queue's limit of open reads. A negative number means no
+        /// limit of its own.
         max: Option<i32>,
     },
     Confirm {
@@ -28,11 +29,11 @@ pub(crate) enum Request<'a> {
     FlushExpired(&'a [u8]),
     FlushAllExpired,
     Stats,
-    /// The queues; all queues if empty.
+    /// The named queues. An empty list means all queues.
     DumpStats(Vec<&'a [u8]>),
     DumpConfig(Vec<&'a [u8]>),
     Version,
-    /// `None` queries the status.
+    /// `None` asks for the status; `Some` sets it.
     Status(Option<&'a [u8]>),
     Reload,
     Shutdown,
@@ -43,16 +44,16 @@ pub(crate) enum Request<'a> {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Set<'a> {
     pub(crate) queue: &'a [u8],
-    /// The expiry, or the mistake in the line, which is reported after the data.
+    /// The expiry, or the mistake in the line. The mistake is reported after the data.
     pub(crate) verdict: Result<i32, Malformed>,
     pub(crate) data_bytes: u32,
 }
 
-/// A name and its options.
+/// A queue name with its options.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Get<'a> {
     pub(crate) queue: &'a [u8],
-    /// Milliseconds to wait; no wait if not positive.
+    /// Milliseconds to wait. The request does not wait if this is 0 or negative.
     pub(crate) timeout_ms: i32,
     pub(crate) open: bool,
     pub(crate) close: bool,
@@ -60,21 +61,22 @@ pub(crate) struct Get<'a> {
     pub(crate) peek: bool,
 }
 
-/// A malformed line. The reply is always `CLIENT_ERROR`.
+/// A malformed line. The reply to it is always `CLIENT_ERROR`.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Malformed {
-    /// The connection continues.
+    /// The connection stays open after the error.
     Harmless,
-    /// The connection is closed. In some of these cases the original closes it silently. An error
-    /// helps to find the reason, and no known client depends on the silence.
+    /// The error closes the connection. In some of these cases the original closes it without a
+    /// reply. The reply helps users to find the reason, and no known client depends on the missing
+    /// reply.
     Fatal,
 }
 
-/// Commands whose line is followed by data.
+/// The commands that have data after their line.
 const WITH_DATA: [&[u8]; 6] = [b"set", b"add", b"replace", b"append", b"prepend", b"cas"];
 
 impl<'a> Request<'a> {
-    /// Reads a line, without its end.
+    /// Parses a line without its end.
     pub(crate) fn parse(line: &'a [u8]) -> Result<Self, Malformed> {
         let words = words(line);
         let Some((command, arguments)) = words.split_first() else { return Err(Malformed::Fatal) };
@@ -82,8 +84,8 @@ impl<'a> Request<'a> {
         if WITH_DATA.contains(&command) {
             return with_data(command, arguments);
         }
-        // COMPAT(kestrel): further words are ignored: only the first of several keys counts, and
-        // there is no `noreply`; cases mc-extra-keys-ignored, mc-noreply-ignored,
+        // COMPAT(kestrel): further words are ignored. So only the first of several keys counts, and
+        // `noreply` has no effect; cases mc-extra-keys-ignored, mc-noreply-ignored,
         // mc-delete-extra-word.
         let name = arguments.first().copied().ok_or(Malformed::Harmless);
         Ok(match command {
@@ -115,7 +117,8 @@ fn with_data<'a>(command: &[u8], arguments: &[&'a [u8]]) -> Result<Request<'a>, 
     if command != b"set" {
         return Ok(Request::Refused { data_bytes });
     }
-    // Flags are checked first, because only a mistake in the flags leaves the connection open.
+    // The flags are checked first, because the connection stays open only after a mistake in the
+    // flags.
     let verdict = number(flags)
         .ok_or(Malformed::Harmless)
         .and_then(|_| number(expiry).ok_or(Malformed::Fatal));
@@ -134,11 +137,12 @@ fn confirm<'a>(arguments: &[&'a [u8]]) -> Result<Request<'a>, Malformed> {
 }
 
 impl<'a> Get<'a> {
-    /// Reads `name/option/…`. Unknown options are ignored, and the last `t=` counts.
+    /// Parses `name/option/…`. Unknown options are ignored. If there are several `t=`, the last
+    /// counts.
     fn parse(key: &'a [u8]) -> Result<Self, Malformed> {
         let mut pieces = key.split(|byte| *byte == b'/');
         let queue = pieces.next().unwrap_or_default();
-        // COMPAT(kestrel): a key of only slashes does not end the connection; case
+        // COMPAT(kestrel): a key that consists only of slashes does not close the connection; case
         // mc-get-slash-only.
         if !key.is_empty() && key.iter().all(|byte| *byte == b'/') {
             return Err(Malformed::Harmless);
@@ -246,7 +250,7 @@ mod tests {
         assert_eq!(set("set q -1 -7 5 noreply "), (queue(), Ok(-7), 5));
         assert_eq!(set("set q 4294967295 abc 3"), (queue(), Err(Malformed::Harmless), 3));
         assert_eq!(set("set q 0 4102444800 3"), (queue(), Err(Malformed::Fatal), 3));
-        // A double space shifts all words.
+        // A double space shifts all words after it.
         assert_eq!(set("set  q 0 0 5"), (Vec::new(), Err(Malformed::Harmless), 0));
         assert_eq!(parse("cas q 0 0 5 1"), Ok(Request::Refused { data_bytes: 5 }));
     }

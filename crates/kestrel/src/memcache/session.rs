@@ -1,4 +1,4 @@
-//! Which bytes a connection reads next: lines, and the data of sets.
+//! Reads the bytes of a memcache connection: lines, and the data of sets.
 
 use broker::{Body, BodyBuffer, Outbox, Position, Step, Turn};
 
@@ -12,14 +12,14 @@ use crate::session::{LineDialect, LineSession};
 /// The first byte of a request of memcached's binary protocol.
 const BINARY_MAGIC: u8 = 0x80;
 
-/// Bytes after the data.
-// COMPAT(kestrel): they are skipped without a check; case mc-data-trailer-not-checked.
+/// Number of bytes after the data.
+// COMPAT(kestrel): these bytes are skipped without a check; case mc-data-trailer-not-checked.
 const TRAILER_BYTES: usize = 2;
 
-/// One connection that speaks the memcache dialect, without I/O.
+/// One connection of the memcache dialect, without I/O.
 pub type MemcacheSession = LineSession<Memcache>;
 
-/// The memcache dialect: what the connection reads next.
+/// The part of the input that a memcache connection reads next.
 #[derive(Debug, Default)]
 pub struct Memcache(Reading);
 
@@ -28,15 +28,17 @@ enum Reading {
     /// A line.
     #[default]
     Line,
-    /// The data of a set, and its trailer.
+    /// The data of a set, with its trailer.
     Data(PendingSet),
-    /// Skips this many more data bytes of a command that will be refused.
+    /// The data of an unsupported command. This number of bytes is still skipped, and the command
+    /// is then refused.
     Refused(usize),
-    /// Skips this many more data bytes that exceed the memory limit, then answers the set.
+    /// The data of a set that exceeds the memory limit. This number of bytes is still skipped, and
+    /// the set is then answered.
     NotStored(usize),
 }
 
-/// A set whose data is still arriving.
+/// A set whose data has not arrived completely.
 #[derive(Debug)]
 struct PendingSet {
     queue: Vec<u8>,
@@ -57,8 +59,8 @@ impl LineDialect for Memcache {
     ) -> Step {
         Step::used_or_stuck(match &mut session.reading.0 {
             Reading::Line if bytes.first() == Some(&BINARY_MAGIC) => {
-                // In the original such a client waits for ever. No reply would be understood, so
-                // the connection closes.
+                // In the original, such a client waits for ever. The client could not understand
+                // any reply, so the connection is closed.
                 session.client.end(turn);
                 0
             }
@@ -130,8 +132,9 @@ impl MemcacheSession {
         bytes
     }
 
-    /// Handles the line of a set. Its data is collected, or skipped if it exceeds the memory limit.
-    /// Other mistakes of the line take precedence.
+    /// Handles the line of a set. If the memory limit allows the data, it is collected; otherwise
+    /// it is skipped. All other mistakes of the line are reported in preference to the memory
+    /// limit.
     fn begin_set(&mut self, set: &Set<'_>, turn: &mut Turn<'_>) {
         let data_bytes = set.data_bytes as usize;
         let is_usable = set.verdict.is_ok()
@@ -167,7 +170,7 @@ impl MemcacheSession {
         }
     }
 
-    /// Replies with an error that ends the connection.
+    /// Replies with an error, and closes the connection.
     pub(crate) fn fail(
         &mut self,
         after: Position,

@@ -1,15 +1,17 @@
-//! The items after a line that ends with a colon: one per line, until an empty line.
+//! The items after a line that ends with a colon. Each item is one line, and an empty line ends the
+//! list.
 
 use crate::line::without_cr;
 
-/// A list that is still arriving. Each byte is checked only once, however long an item is.
+/// A list of items that has not arrived completely. Each byte is searched only once, even if an
+/// item is long.
 #[derive(Debug, Default)]
 pub(crate) struct ItemList {
-    /// Complete items, each followed by a line feed, and the beginning of the next one.
+    /// Complete items, each with a line feed, and then the beginning of the next item.
     bytes: Vec<u8>,
-    /// Where the next item begins.
+    /// The offset at which the next received item begins.
     line_start: usize,
-    /// Where the next item to take out of a complete list begins.
+    /// The offset of the next item that [`Self::take_item`] returns.
     taken: usize,
 }
 
@@ -23,7 +25,7 @@ pub(crate) enum Progress {
 }
 
 impl ItemList {
-    /// Adds the bytes that belong to the list.
+    /// Adds bytes, up to the end of the list.
     pub(crate) fn gather(&mut self, stretch: &[u8]) -> Progress {
         let mut used = 0;
         while let Some(line_feed) = memchr::memchr(b'\n', &stretch[used..]) {
@@ -42,18 +44,18 @@ impl ItemList {
         Progress::GoesOn
     }
 
-    /// Bytes of the items so far, including line feeds. A carriage return at the end does not
-    /// count, because it may be part of a line end.
+    /// Number of bytes of the items so far, including line feeds. A carriage return at the end does
+    /// not count, because it can be a part of a line end.
     pub(crate) fn bytes(&self) -> usize {
         self.line_start + without_cr(&self.bytes[self.line_start..]).len()
     }
 
-    /// Bytes of memory for the items.
+    /// Number of bytes of memory for the items.
     pub(crate) fn buffered_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// The next item of a complete list.
+    /// Returns the next item of a complete list.
     pub(crate) fn take_item(&mut self) -> Option<&[u8]> {
         let rest = &self.bytes[self.taken..];
         let item = &rest[..memchr::memchr(b'\n', rest)?];

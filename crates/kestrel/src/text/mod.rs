@@ -1,5 +1,5 @@
-//! The text dialect. `request` parses lines, `items` collects the lines of a list, `session` reads
-//! the bytes, `commands` executes requests, and `reply` answers them.
+//! The text dialect. `session` reads the bytes, `request` parses lines, `items` collects the lines
+//! of a list, `commands` executes requests, and `reply` formats replies.
 
 mod commands;
 mod items;

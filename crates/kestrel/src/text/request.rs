@@ -2,7 +2,7 @@
 
 use crate::line::{number, words};
 
-/// A parsed request; its queues are not checked yet.
+/// A parsed request. Its queue names are not checked yet.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Request {
     Put {
@@ -28,12 +28,12 @@ pub(crate) enum Request {
     },
     Flush(Vec<u8>),
     Delete(Vec<u8>),
-    /// `None` queries the status.
+    /// `None` asks for the status; `Some` sets it.
     Status(Option<Vec<u8>>),
     Version,
     Shutdown,
     Quit,
-    /// The error text of the reply. The connection continues.
+    /// A mistake. This text is the error reply, and the connection stays open.
     Wrong(Vec<u8>),
 }
 
@@ -42,10 +42,11 @@ const TIMEOUT_REQUIRED: &str = "Queue name & timeout required.";
 const COUNT_REQUIRED: &str = "Queue name & count required.";
 const WRONG_EXPIRY: &str = "Error parsing expiration time.";
 const WRONG_TIMEOUT: &str = "Error parsing timeout.";
-/// The original closes silently, also for a wrong timeout of a monitor.
+/// In this case the original closes the connection without a reply. It does the same for a monitor
+/// with a wrong timeout.
 const WRONG_COUNT: &str = "Error parsing count.";
 
-/// Parses a line, without its end and without the colon before items.
+/// Parses a line without its end, and without the colon that announces items.
 pub(crate) fn parse(line: &[u8]) -> Request {
     let words = words(line);
     let (command, arguments) = words.split_first().map_or((&[][..], &[][..]), |(c, a)| (*c, a));
@@ -90,7 +91,7 @@ fn name(arguments: &[&[u8]]) -> Result<Vec<u8>, &'static str> {
     }
 }
 
-/// The optional number after the name.
+/// Parses the optional number after the name.
 fn optional(arguments: &[&[u8]], wrong: &'static str) -> Result<Option<i32>, &'static str> {
     arguments.get(1).map(|word| number(word).ok_or(wrong)).transpose()
 }

@@ -1,4 +1,4 @@
-//! Which bytes a connection reads next: lines, and lists of items.
+//! Reads the bytes of a text connection: lines, and lists of items.
 
 use std::mem;
 
@@ -11,10 +11,10 @@ use crate::client::AT_ONCE;
 use crate::line::{Line, first_line};
 use crate::session::{LineDialect, LineSession};
 
-/// One connection that speaks the text dialect, without I/O.
+/// One connection of the text dialect, without I/O.
 pub type TextSession = LineSession<Text>;
 
-/// The text dialect: what the connection reads next.
+/// The part of the input that a text connection reads next.
 #[derive(Debug, Default)]
 pub struct Text(Reading);
 
@@ -23,13 +23,13 @@ enum Reading {
     /// A line.
     #[default]
     Line,
-    /// The items of a request.
+    /// The items of this request.
     Items(Request, ItemList),
-    /// Nothing, until the items of a put are stored.
+    /// Nothing: the items of a put are being stored.
     Storing(Storing),
 }
 
-/// A put that stores its items slice by slice.
+/// A put whose items are stored slice by slice.
 #[derive(Debug)]
 pub(super) struct Storing {
     pub(super) queue: Vec<u8>,
@@ -90,7 +90,7 @@ impl TextSession {
             }
         };
         match text.strip_suffix(b":") {
-            // Any command can have items, but only a put uses them.
+            // Any command can have items after it. All commands except put ignore them.
             Some(text) => self.reading.0 = Reading::Items(parse(text), ItemList::default()),
             None => self.execute(parse(text), ItemList::default(), turn, outbox),
         }
@@ -112,12 +112,13 @@ impl TextSession {
         count
     }
 
-    /// Starts to store items in the next step.
+    /// Prepares the next steps to store these items.
     pub(super) fn begin_storing(&mut self, storing: Storing) {
         self.reading.0 = Reading::Storing(storing);
     }
 
-    /// Stores a slice of items. It skips refused items and tries the others.
+    /// Stores items until the slice of work is spent. If an item is refused, it still tries the
+    /// next item.
     fn store(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) -> Step {
         let Reading::Storing(storing) = &mut self.reading.0 else { return Step::Stuck };
         while let Some(item) = storing.items.take_item() {

@@ -1,4 +1,4 @@
-//! `get`: collects items until it has enough, or the time is over.
+//! `get`: collects items until it has enough of them, or its time is over.
 
 use broker::{
     Answer, Blocked, Body, Handout, LeaseId, Millis, Outbox, Patience, Position, ReadMode,
@@ -19,9 +19,10 @@ pub(super) struct Collect {
     to: ReplyTo,
     queue: Box<[u8]>,
     items_max: usize,
-    /// When the wait ends; `None` means no wait.
+    /// When the wait ends. `None` means that the call does not wait.
     deadline: Option<Millis>,
-    /// When unconfirmed items go back; `None` means that the reads are not open.
+    /// Time after which unconfirmed items are given back. `None` means that the items are finished
+    /// at once, and not read openly.
     auto_abort_ms: Option<u64>,
     items: Vec<Collected>,
     items_bytes: usize,
@@ -32,7 +33,7 @@ pub(super) struct Collect {
 /// An item of the reply.
 #[derive(Debug)]
 struct Collected {
-    /// `None` if it is already finished.
+    /// The lease of the item. `None` if the item is already finished.
     lease: Option<LeaseId>,
     body: Body,
 }
@@ -44,7 +45,7 @@ impl Collect {
         Self {
             to,
             queue: arguments.queue.into(),
-            // A negative number is no limit, as with MONITOR.
+            // A negative number means no limit, as with MONITOR.
             items_max: usize::try_from(arguments.items_max)
                 .map_or(ITEMS_AT_ONCE_MAX, |max| max.min(ITEMS_AT_ONCE_MAX)),
             deadline: wait_ms.map(|millis| Millis(turn.now().0 + millis)),
@@ -55,12 +56,13 @@ impl Collect {
         }
     }
 
-    /// Number of its items.
+    /// Number of collected items.
     pub(super) fn items_count(&self) -> u64 {
         self.items.len() as u64
     }
 
-    /// Whether it waits for new items, and not only for expired items to go.
+    /// True if the call waits for new items. False if it waits only until expired items are
+    /// removed.
     pub(super) fn is_patient(&self) -> bool {
         self.deadline.is_some()
     }
@@ -69,16 +71,16 @@ impl Collect {
         self.items.len() >= self.items_max || self.items_bytes >= ITEMS_BYTES_MAX
     }
 
-    /// Drops items that it no longer holds, because a limit of the queue took them back, or the
-    /// queue ended.
+    /// Removes items whose lease has ended: a limit of the queue gave them back, or the queue was
+    /// removed.
     fn drop_lost(&mut self, holder: SessionId, turn: &mut Turn<'_>) {
         let caller = turn.caller(holder);
         self.items.retain(|item| item.lease.is_none_or(|lease| caller.holds(lease)));
         self.items_bytes = self.items.iter().map(Collected::cost_bytes).sum();
     }
 
-    /// Without a deadline it can wait for expired items to go, but only if it has no items: those
-    /// it has are already finished.
+    /// A call without a deadline can wait until expired items are removed. It waits only if it has
+    /// no items, because its items would already be finished.
     fn patience(&self, now: Millis) -> Patience {
         match self.deadline {
             Some(deadline) => Patience::of_millis(deadline.0.saturating_sub(now.0)),
@@ -87,8 +89,8 @@ impl Collect {
         }
     }
 
-    /// Items are held until the reply, because the client may disconnect before. The exception is a
-    /// reply in the same turn.
+    /// If the reply is sent in this turn, items are finished at once. Otherwise the connection
+    /// holds them until the reply, because the client may disconnect before it.
     fn how(&self) -> ReadMode {
         let is_answered_now = self.items_max == 1 || self.deadline.is_none();
         if self.auto_abort_ms.is_none() && is_answered_now {
@@ -113,8 +115,8 @@ impl Collected {
 }
 
 impl ThriftSession {
-    /// The session that holds open reads of all connections after the reply. Before that, the
-    /// connection holds them, and they go back when it ends.
+    /// The session that holds the open reads of all connections after the reply. Before the reply,
+    /// the connection holds its items. If it ends, they are given back.
     pub(super) fn holder(&self, turn: &mut Turn<'_>) -> SessionId {
         self.server.thrift_holder.session(turn, self.mailbox)
     }
@@ -133,7 +135,7 @@ impl ThriftSession {
         Ok(())
     }
 
-    /// Takes the available items, then waits or replies.
+    /// Takes the available items. Then waits or replies.
     fn collect(&mut self, mut collect: Collect, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let open_max = turn.open_max(&collect.queue);
         while self.may_take(&mut collect, open_max, turn) {
@@ -161,8 +163,8 @@ impl ThriftSession {
         self.answer_get(collect, turn, outbox);
     }
 
-    /// Whether the reply can hold another item. Ended reads are removed only when the limit is
-    /// reached.
+    /// True if the call can take another item. Ended reads are removed from the counts only when a
+    /// limit is reached.
     fn may_take(&mut self, collect: &mut Collect, open_max: u32, turn: &mut Turn<'_>) -> bool {
         let holder = self.holder(turn);
         if collect.is_full() {
@@ -174,13 +176,13 @@ impl ThriftSession {
         !collect.is_full() && !self.is_open_full(collect, open_max)
     }
 
-    /// Whether the connection has reached the limit of open reads of the queue.
+    /// True if the connection has reached this queue's limit of open reads.
     fn is_open_full(&self, collect: &Collect, open_max: u32) -> bool {
         let new = if collect.auto_abort_ms.is_some() { collect.items.len() } else { 0 };
         self.open_reads.count(&collect.queue) + new >= open_max as usize
     }
 
-    /// Handles a new item.
+    /// Handles an item that the call waited for.
     pub(super) fn granted(
         &mut self,
         mut collect: Collect,
@@ -194,7 +196,7 @@ impl ThriftSession {
         self.collect(collect, turn, outbox);
     }
 
-    /// Handles the end of the wait.
+    /// Handles the end of the time to wait.
     pub(super) fn timed_out(
         &mut self,
         mut collect: Collect,
@@ -226,7 +228,7 @@ impl ThriftSession {
         reply.send(collect.after, outbox);
     }
 
-    /// Finishes the items that the client gets for good.
+    /// Finishes the items of a call without open reads.
     fn finish_items(&self, collect: &mut Collect, turn: &mut Turn<'_>) {
         let Collect { items, after, .. } = collect;
         items.retain_mut(|item| {
@@ -237,7 +239,8 @@ impl ThriftSession {
         });
     }
 
-    /// Hands over the open reads, which outlive the connection for a time.
+    /// Gives the open reads to the common holder. They remain open after the connection ends, for
+    /// `limit_ms` at most.
     fn hand_over_items(&mut self, collect: &mut Collect, limit_ms: u64, turn: &mut Turn<'_>) {
         let holder = self.holder(turn);
         collect.items.retain(|item| {

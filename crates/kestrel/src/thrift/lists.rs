@@ -1,5 +1,5 @@
-//! Calls with a list: items to put, and ids of open reads. A list can be long, so it is handled in
-//! slices of work.
+//! Calls with a list of items to put, or of ids of open reads. A list can be long, so it is handled
+//! in slices of work.
 
 use broker::{Answer, Body, LeaseId, Millis, Outbox, Position, SessionId, Step, Turn, When};
 
@@ -12,7 +12,7 @@ use super::writer::ReplyTo;
 use crate::client::AT_ONCE;
 use crate::latency::Measure;
 
-/// A call with a list, and its progress. The message with the list is kept beside it.
+/// A call with a list, and how far it is. The message with the list is stored separately.
 #[derive(Debug)]
 pub(super) struct ListCall {
     pub(super) to: ReplyTo,
@@ -23,13 +23,13 @@ pub(super) struct ListCall {
     next: usize,
     /// Number of values left.
     left: usize,
-    /// Number of items stored, confirmed or put back.
+    /// Number of items that were stored, confirmed or given back.
     done: i32,
     /// The position that the reply waits for.
     after: Position,
 }
 
-/// The operation on each value.
+/// The operation for each value.
 #[derive(Debug)]
 enum Act {
     Put { queue: Box<[u8]>, expires: Option<When> },
@@ -38,7 +38,7 @@ enum Act {
 }
 
 impl ListCall {
-    /// Starts a call. `values` are in a message of `message_bytes` bytes.
+    /// Starts a call. `values` is a part of a message of `message_bytes` bytes.
     fn new(
         to: ReplyTo,
         method: Method,
@@ -56,7 +56,7 @@ impl ListCall {
 }
 
 impl ThriftSession {
-    /// Stores items up to the first one refused. The client sees how many are left.
+    /// Stores items until one is refused. The reply is the number of stored items.
     pub(super) fn put(
         &self,
         to: ReplyTo,
@@ -76,8 +76,8 @@ impl ThriftSession {
         Ok(call)
     }
 
-    /// Confirms open reads, or puts them back, whichever connection opened them. Replies with their
-    /// number.
+    /// Confirms open reads, or gives their items back. Any connection may have opened them. The
+    /// reply is the number of reads that were still open.
     pub(super) fn close_reads(
         &self,
         to: ReplyTo,
@@ -92,7 +92,7 @@ impl ThriftSession {
         ListCall::new(to, method, act, arguments.set, (Type::I64, message_bytes))
     }
 
-    /// Continues a list in this message. Returns true if it is not done.
+    /// Continues a list in this message. Returns true if the list has more values.
     pub(super) fn take_from_list(
         &self,
         call: &mut ListCall,
@@ -115,7 +115,8 @@ impl ThriftSession {
         false
     }
 
-    /// Handles the next value. Returns `None` if there is no further one, or a put was refused.
+    /// Handles the next value. Returns `None` if the list has no valid further value, or a put was
+    /// refused.
     fn deal_with_next(
         &self,
         call: &mut ListCall,
@@ -147,7 +148,7 @@ impl ThriftSession {
         Some(())
     }
 
-    /// Handles the next slice of the session's list.
+    /// Handles the next slice of the list.
     pub(super) fn go_on_with_list(
         &mut self,
         mut call: ListCall,

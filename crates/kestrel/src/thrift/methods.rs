@@ -1,5 +1,4 @@
-//! Executes each method (spec kestrel 8). `get` is in `collect`, and methods with lists are in
-//! `lists`.
+//! Executes each method (spec kestrel 8). `get` is in `collect`. Methods with lists are in `lists`.
 
 use broker::{Answer, Blocked, Clearing, Outbox, Patience, Position, ReadMode, Status, Take, Turn};
 
@@ -24,7 +23,7 @@ pub(super) enum Failed {
 }
 
 impl ThriftSession {
-    /// Executes a call. A call with a list only begins here.
+    /// Executes a call. If the call has a list, only begins it and returns it.
     pub(super) fn execute(
         &mut self,
         to: ReplyTo,
@@ -77,12 +76,12 @@ impl ThriftSession {
         None
     }
 
-    /// Checks whether this connection can write now.
+    /// Fails if this connection cannot write now.
     pub(super) fn check_writes(&self, turn: &Turn<'_>) -> Result<(), Failed> {
         if self.refusals.writes(turn) { Err(Failed::StatusForbids) } else { Ok(()) }
     }
 
-    /// Checks whether this connection can read now.
+    /// Fails if this connection cannot read now.
     pub(super) fn check_reads(&self, turn: &Turn<'_>) -> Result<(), Failed> {
         if self.refusals.reads(turn) { Err(Failed::StatusForbids) } else { Ok(()) }
     }
@@ -105,7 +104,7 @@ impl ThriftSession {
             Some(_) => counters.get_hits.add_one(),
             None => self.server.count_miss(queue, turn),
         }
-        // An alias hides a queue of its name.
+        // If an alias has the name of a queue, requests cannot reach the queue.
         let is_alias = turn.alias_stats(queue).is_some();
         let stats = turn.item_stats(queue).filter(|_| !is_alias).unwrap_or_default();
         let after = after.max(turn.after_named(queue));
@@ -178,12 +177,12 @@ impl ThriftSession {
     }
 }
 
-/// Checks the name in a call that would create the queue.
+/// Checks the queue name of a call that can create the queue.
 pub(super) fn check_name(queue: &[u8], turn: &Turn<'_>) -> Result<(), Failed> {
     if name::is_usable(queue, turn) { Ok(()) } else { Err(Failed::IllegalName) }
 }
 
-/// The number of a status in the service's description; 0 for others.
+/// The number of a status in the service's description.
 fn status_number(status: Status) -> i32 {
     match status {
         Status::WriteAvoid => 0,
@@ -193,12 +192,12 @@ fn status_number(status: Status) -> i32 {
     }
 }
 
-/// Replies to a call without a result.
+/// Replies to a call that has no result.
 fn answer(to: ReplyTo, method: Method, after: Position, outbox: &mut Outbox) {
     Reply::result(to, method.name().as_bytes()).send(after, outbox);
 }
 
-/// Replies to a call with a number.
+/// Replies to a call with this number.
 pub(super) fn answer_i32(to: ReplyTo, method: Method, number: Answer<i32>, outbox: &mut Outbox) {
     let mut reply = Reply::result(to, method.name().as_bytes());
     reply.field(0, Written::I32);
@@ -206,7 +205,7 @@ pub(super) fn answer_i32(to: ReplyTo, method: Method, number: Answer<i32>, outbo
     reply.send(number.after, outbox);
 }
 
-/// Replies that a call failed.
+/// Replies that a call has failed.
 pub(super) fn fail(to: ReplyTo, method: Method, failed: Failed, outbox: &mut Outbox) {
     let name = method.name();
     let exception = match failed {

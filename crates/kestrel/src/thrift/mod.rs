@@ -1,11 +1,13 @@
 //! The thrift dialect (spec kestrel 8): calls and replies of the service `Kestrel`.
 //!
-//! - `receiver`: messages, with or without frames. `walker`: where a value ends.
-//! - `types`, `reader`, `writer`: values in the binary and the compact protocol.
+//! - `receiver`: splits the received bytes into messages, with or without frames. `walker`: finds
+//!   the end of a value.
+//! - `types`, `reader`, `writer`: read and write values in the binary and the compact protocol.
 //! - `request`: methods and their arguments.
-//! - `session`: the next message, waiting, and the end of a connection. `methods`: executes each
+//! - `session`: reads the next message, waits, and ends a connection. `methods`: executes each
 //!   method.
-//! - `collect`: a `get`, which can wait. `open_reads`: who holds open reads.
+//! - `collect`: a `get`, which can wait. `open_reads`: the holder of all open reads, and their
+//!   counts. `lists`: calls with long lists.
 
 mod collect;
 mod lists;

@@ -1,44 +1,47 @@
-//! Open reads: their holders, and how many each connection has opened.
+//! The common holder of all open reads, and the number of reads that each connection has opened.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use broker::{LeaseId, SessionId, Turn};
 
-/// Pruning begins at twice the number left last time, but not below this.
+/// Smallest number of reads at which the lists are pruned. After each pruning, the next one begins
+/// at twice the number of reads that are left.
 const PRUNED_FROM_MIN: usize = 64;
 
-/// The broker's session that holds the open reads of all thrift connections: any connection can
-/// confirm them, and they outlive the one that opened them.
+/// The session of the broker that holds the open reads of all thrift connections. So any connection
+/// can confirm a read, and a read stays open after its connection ends.
 #[derive(Debug, Default)]
 pub(crate) struct Holder(Mutex<Option<SessionId>>);
 
-/// The reads that a connection opened and that may still be open, by queue.
+/// For each queue, the reads that a connection opened. Some of them may have ended.
 #[derive(Debug, Default)]
 pub(crate) struct OpenReads {
     by_queue: BTreeMap<Box<[u8]>, Vec<LeaseId>>,
     /// Number of reads in the lists.
     count: usize,
-    /// The number at which the lists are pruned.
+    /// The number of reads at which the lists are pruned next.
     pruned_from: usize,
 }
 
 impl Holder {
-    /// The session. It is opened when first needed, and stays open as long as the process.
+    /// Returns the session. It is opened at the first use, and stays open until the process ends.
     pub(crate) fn session(&self, turn: &mut Turn<'_>, mailbox: usize) -> SessionId {
-        // Used only during a turn of the broker, so the lock never waits.
+        // The lock is used only during a turn of the broker. The broker's lock allows one turn at a
+        // time, so this lock never waits.
         let mut session = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *session.get_or_insert_with(|| turn.open_reader_session(mailbox))
     }
 }
 
 impl OpenReads {
-    /// Upper bound of open reads of this queue: some may have ended since the last pruning.
+    /// An upper bound of the open reads of this queue. Some reads may have ended since the last
+    /// pruning.
     pub(crate) fn count(&self, queue: &[u8]) -> usize {
         self.by_queue.get(queue).map_or(0, Vec::len)
     }
 
-    /// Removes reads of this queue that `holder` no longer holds.
+    /// Removes this queue's reads that have ended: `holder` does not hold them any more.
     pub(crate) fn forget_ended(&mut self, queue: &[u8], holder: SessionId, turn: &mut Turn<'_>) {
         if let Some(leases) = self.by_queue.get_mut(queue) {
             let before = leases.len();
@@ -49,7 +52,7 @@ impl OpenReads {
         }
     }
 
-    /// Adds an opened read.
+    /// Adds a read that was just opened.
     pub(crate) fn add(
         &mut self,
         queue: &[u8],
@@ -67,7 +70,7 @@ impl OpenReads {
         }
     }
 
-    /// Removes reads that are no longer open.
+    /// Removes all reads that have ended.
     fn prune(&mut self, holder: SessionId, turn: &mut Turn<'_>) {
         turn.count_work(self.count);
         let caller = turn.caller(holder);

@@ -1,35 +1,35 @@
-//! Reads thrift's values from bytes, in both protocols. It never trusts a length before the bytes
-//! have arrived.
+//! Reads thrift's values from bytes in both protocols. A length in a message is not trusted: no
+//! memory is reserved before the bytes have arrived.
 
 use super::types::{Protocol, Type};
 
-/// Longest name of a method; no service has such a long one.
+/// Longest name of a method. All real services have shorter names.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// The first bytes of a call with a version in the binary protocol, and of a call in the compact
-/// protocol. An old-style call begins with the length of a name.
+/// The first bytes of two kinds of calls: with a version in the binary protocol, and in the compact
+/// protocol. An old-style call of the binary protocol begins with the length of a name.
 const STRICT_VERSION: u32 = 0x8001_0000;
 pub(crate) const STRICT_FIRST_BYTE: u8 = 0x80;
 pub(crate) const COMPACT_FIRST_BYTE: u8 = 0x82;
 const COMPACT_VERSION: u8 = 1;
 
-/// Why a value cannot be read.
+/// The reason why a value cannot be read.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Broken {
     /// More bytes are needed.
     Incomplete,
-    /// More bytes would not help.
+    /// The bytes are invalid, and more bytes would not change that.
     Malformed,
 }
 
-/// Whether a message wants a reply.
+/// The kind of a message.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum MessageKind {
     /// A call with a reply.
     Call,
     /// A call without a reply.
     Oneway,
-    /// A reply, which only clients receive.
+    /// A reply. Only clients receive replies.
     Other,
 }
 
@@ -38,22 +38,22 @@ pub(crate) enum MessageKind {
 pub(crate) struct Head<'a> {
     pub(crate) protocol: Protocol,
     pub(crate) kind: MessageKind,
-    /// The method.
+    /// The name of the method.
     pub(crate) name: &'a [u8],
-    /// The client's number of the call.
+    /// The number that the client gave to the call. The reply repeats it.
     pub(crate) sequence: i32,
 }
 
 /// The values of a complete list or set.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Values<'a> {
-    /// Before the first value.
+    /// A reader at the first value.
     pub(super) reader: Reader<'a>,
     pub(super) kind: Type,
     pub(super) count: usize,
 }
 
-/// Reads from the front of some bytes.
+/// A reader at the front of some bytes.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Reader<'a> {
     pub(super) protocol: Protocol,
@@ -61,7 +61,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Reads the head of a message. The reader is then at its arguments.
+    /// Reads the head of a message. The returned reader is at the arguments.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<(Self, Reader<'a>), Broken> {
         let first = *bytes.first().ok_or(Broken::Incomplete)?;
         let protocol =
@@ -99,8 +99,8 @@ impl<'a> Head<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// A reader at the values, and their number, if they have this type. An empty list has any
-    /// type.
+    /// Returns a reader at the first value, and the number of values. Fails if they have another
+    /// type. An empty list fits every type.
     pub(crate) fn of(self, kind: Type) -> Result<(Reader<'a>, usize), Broken> {
         let fits = self.count == 0 || self.kind == kind;
         if fits { Ok((self.reader, self.count)) } else { Err(Broken::Malformed) }
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
         Err(Broken::Malformed)
     }
 
-    /// A number whose last bit is the sign.
+    /// Reads a number whose lowest bit is the sign.
     fn zigzag(&mut self) -> Result<i64, Broken> {
         let number = self.varint()?;
         Ok((number >> 1) as i64 ^ -((number & 1) as i64))
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number of bytes or values, as claimed by the message.
+    /// Reads a number of bytes or values. The message may have fewer of them.
     pub(crate) fn count(&mut self) -> Result<usize, Broken> {
         let count = match self.protocol {
             Protocol::Binary => i64::from(self.i32()?),
@@ -196,8 +196,8 @@ impl<'a> Reader<'a> {
         self.protocol.type_of(code).ok_or(Broken::Malformed)
     }
 
-    /// The number and type of the next field of a struct, after the one with the number `last`;
-    /// `None` at its end.
+    /// Reads the head of the next field of a struct: its number and type. `last` is the number of
+    /// the field before it. Returns `None` at the end of the struct.
     pub(crate) fn field(&mut self, last: &mut i16) -> Result<Option<(i16, Type)>, Broken> {
         let [head] = self.array()?;
         if head == 0 {
@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
         Ok(Some((*last, kind)))
     }
 
-    /// The type and number of the values of a list or set.
+    /// Reads the type and the number of the values of a list or set.
     pub(crate) fn list_head(&mut self) -> Result<(Type, usize), Broken> {
         let [head] = self.array()?;
         let (code, count) = match (self.protocol, head >> 4) {
@@ -228,12 +228,12 @@ impl<'a> Reader<'a> {
             (Protocol::Compact, 15) => (head & 0x0f, self.count()?),
             (Protocol::Compact, count) => (head & 0x0f, usize::from(count)),
         };
-        // Some writers give an empty list no type.
+        // Some clients write no type for an empty list.
         let kind = if count == 0 { Type::Byte } else { self.type_of(code)? };
         Ok((kind, count))
     }
 
-    /// The types of keys and values of a map, and their number.
+    /// Reads the types of the keys and values of a map, and their number.
     pub(crate) fn map_head(&mut self) -> Result<(Type, Type, usize), Broken> {
         let (key, value, count) = match self.protocol {
             Protocol::Binary => {

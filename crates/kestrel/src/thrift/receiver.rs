@@ -7,33 +7,33 @@ use broker::BodyBuffer;
 use super::reader::{Broken, COMPACT_FIRST_BYTE, STRICT_FIRST_BYTE};
 use super::walker::Walker;
 
-/// Bytes of the length before a frame.
+/// Size of a frame's length, which is before the frame.
 const FRAME_HEAD_BYTES: usize = 4;
 
-/// Number of bytes that show whether there are frames.
+/// Number of bytes that are enough to decide whether a message has a frame.
 const TELLTALE_BYTES: usize = FRAME_HEAD_BYTES + 1;
 
 /// The result of receiving bytes.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Received<'a> {
-    /// Handles a complete message.
+    /// A complete message.
     Message {
         message: Cow<'a, [u8]>,
-        /// Whether it was in a frame; the reply then has a frame, too.
+        /// True if the message was in a frame. The reply then has a frame, too.
         framed: bool,
         /// Number of bytes used.
         used: usize,
     },
-    /// This many bytes were used; more must arrive.
+    /// This number of bytes was used. More bytes must arrive.
     More(usize),
-    /// No further message is possible.
+    /// The bytes are invalid, so no further message can be read.
     Broken,
 }
 
 /// The state of receiving a message.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    /// Longest message.
+    /// Length of the longest message.
     bytes_max: usize,
     stage: Stage,
 }
@@ -44,7 +44,7 @@ enum Stage {
     Start,
     /// In a frame.
     Frame(BodyBuffer),
-    /// In a message without a frame, up to the longest message.
+    /// In a message without a frame. Its buffer is at most as long as the longest message.
     Bare(Walker, BodyBuffer),
 }
 
@@ -53,7 +53,7 @@ impl Receiver {
         Self { bytes_max, stage: Stage::Start }
     }
 
-    /// Bytes of memory for an incomplete message.
+    /// Number of bytes of memory for an incomplete message.
     pub(crate) fn buffered_bytes(&self) -> usize {
         match &self.stage {
             Stage::Start => 0,
@@ -61,7 +61,7 @@ impl Receiver {
         }
     }
 
-    /// Whether part of a message has arrived.
+    /// True if a part of a message has arrived.
     pub(crate) fn is_mid_message(&self) -> bool {
         match self.stage {
             Stage::Frame(_) | Stage::Bare(..) => true,
@@ -69,7 +69,7 @@ impl Receiver {
         }
     }
 
-    /// Handles a message or a part of it.
+    /// Receives a message or a part of it.
     pub(crate) fn receive<'a>(&mut self, bytes: &'a [u8]) -> Received<'a> {
         match &mut self.stage {
             Stage::Start => self.start(bytes),
@@ -99,9 +99,10 @@ impl Receiver {
         }
     }
 
-    /// The first byte of a message names its protocol, and no acceptable frame length begins with
-    /// that byte. Old-style messages also begin with a length, that of the name. There the next
-    /// byte decides: it is a letter, or the beginning of the message in the frame.
+    /// Decides whether the message has a frame. The first byte of a message without a frame shows
+    /// its protocol, and no valid length of a frame begins with such a byte. An old-style message
+    /// without a frame begins with the length of the method's name. Then the fifth byte decides: it
+    /// is a letter of the name, or the first byte of the message in the frame.
     fn start<'a>(&mut self, bytes: &'a [u8]) -> Received<'a> {
         match bytes {
             [STRICT_FIRST_BYTE | COMPACT_FIRST_BYTE, ..] => self.start_bare(bytes),

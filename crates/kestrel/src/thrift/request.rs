@@ -1,4 +1,4 @@
-//! Parses calls: the methods of the service and their arguments.
+//! Parses calls: the methods of the service, and their arguments.
 
 use super::reader::{Broken, Reader, Values};
 use super::types::Type;
@@ -19,9 +19,9 @@ pub(crate) enum Method {
     GetVersion,
 }
 
-/// The arguments of a call. All methods share this type, because arguments of the same number and
-/// type mean the same. An argument of another type is ignored like an unknown one. A missing
-/// argument has the default of the service's description.
+/// The arguments of a call. All methods share this type, because arguments with the same number and
+/// type have the same meaning. An argument of another type is ignored like an unknown argument. A
+/// missing argument has the default from the service's description.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Arguments<'a> {
     /// 1: the queue.
@@ -32,11 +32,11 @@ pub(crate) struct Arguments<'a> {
     pub(crate) list: Option<Values<'a>>,
     /// 2: ids of open reads.
     pub(crate) set: Option<Values<'a>>,
-    /// 2: how many items to get.
+    /// 2: the largest number of items to get.
     pub(crate) items_max: i32,
-    /// 3: expiry of items, or time to wait for them, in milliseconds.
+    /// 3: expiry of the items, or time to wait for items, in milliseconds.
     pub(crate) time_ms: i32,
-    /// 4: when open items go back, in milliseconds.
+    /// 4: time after which open items are given back, in milliseconds.
     pub(crate) auto_abort_ms: i32,
 }
 

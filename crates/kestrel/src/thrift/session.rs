@@ -1,4 +1,4 @@
-//! One connection: which call is next, what it waits for, and how it ends.
+//! One thrift connection: it reads the next call, waits and ends.
 
 use std::borrow::Cow;
 use std::mem;
@@ -20,7 +20,7 @@ use crate::Server;
 use crate::client::AT_ONCE;
 use crate::server::Refusals;
 
-/// One connection that speaks thrift, without I/O.
+/// One connection of the thrift dialect, without I/O.
 #[derive(Debug)]
 pub struct ThriftSession {
     pub(super) id: SessionId,
@@ -28,29 +28,29 @@ pub struct ThriftSession {
     pub(super) mailbox: usize,
     pub(super) refusals: Refusals,
     pub(super) open_reads: OpenReads,
-    /// The connection can set the server's status.
+    /// True if the connection can set the server's status.
     pub(super) may_control: bool,
     receiver: Receiver,
     pub(super) waiting: Waiting,
     input_end: InputEnd,
-    /// The broker's session is closed. Nothing more is read or answered.
+    /// The broker's session is closed. The connection reads and answers nothing more.
     ended: bool,
 }
 
-/// What the session waits for. Meanwhile it reads no call.
+/// The event that the session waits for. Meanwhile it reads no call.
 #[derive(Debug)]
 pub(super) enum Waiting {
     Nothing,
-    /// For an item of a `get`.
+    /// An item for a `get`.
     Item(Collect),
-    /// For the end of a flush or a removal.
+    /// The end of a flush or a removal.
     Clearing(ReplyTo, Method),
-    /// Nothing: it continues a list in this message.
+    /// No event: the session continues the list in this message.
     List(ListCall, Vec<u8>),
 }
 
 impl ThriftSession {
-    /// A new connection. Its events go to `mailbox`.
+    /// Makes a new connection. The broker sends its events to `mailbox`.
     pub fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         let refusals = server.enter();
         Self {
@@ -67,14 +67,14 @@ impl ThriftSession {
         }
     }
 
-    /// The same connection, but it cannot set the server's status.
+    /// Makes this connection unable to set the server's status.
     #[must_use]
     pub fn without_control(mut self) -> Self {
         self.may_control = false;
         self
     }
 
-    /// Its id in the broker, to which events are addressed.
+    /// The session's id in the broker. Events are sent to it.
     pub fn id(&self) -> SessionId {
         self.id
     }
@@ -83,8 +83,8 @@ impl ThriftSession {
         !self.ended && matches!(self.waiting, Waiting::Nothing)
     }
 
-    /// Handles one message or a piece of it, and returns the number of bytes used. 0 means that
-    /// more bytes must arrive first, or that the session has ended.
+    /// Handles one message or a part of it. Returns the number of bytes used. 0 means that more
+    /// bytes must arrive first, or that the session has ended.
     fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         match self.receiver.receive(bytes) {
             Received::Message { message, framed, used } => {
@@ -107,7 +107,7 @@ impl ThriftSession {
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        // Without a head, a reply has nothing to refer to.
+        // Without a head, the number of the call is unknown, so no reply is possible.
         let Ok((head, arguments)) = Head::read(&message) else { return self.end(turn) };
         let Head { protocol, kind, name, sequence } = head;
         let to = ReplyTo { framed, protocol, sequence, oneway: kind == MessageKind::Oneway };
@@ -138,9 +138,9 @@ impl ThriftSession {
         }
     }
 
-    /// The client closed its sending side: ends the session once everything before is handled.
-    /// Thrift clients never close only one side, so this one is gone, and no client would get the
-    /// items of a waiting `get`.
+    /// Ends the session if the client has closed its sending side and all earlier calls are
+    /// handled. Thrift clients never close only one side, so this client has disconnected. A `get`
+    /// that still waits is not answered, because no client would receive its items.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         let is_drained = match &self.waiting {
             Waiting::Nothing => self.input_end.is_drained(),
@@ -152,8 +152,9 @@ impl ThriftSession {
         }
     }
 
-    /// Closes the session in the broker, once. Items of a waiting `get` go back. Open reads after
-    /// their reply belong to another session, and stay.
+    /// Closes the session in the broker, if it is still open. The broker gives back the items of a
+    /// waiting `get`. The open reads of answered calls belong to another session, so they stay
+    /// open.
     fn end(&mut self, turn: &mut Turn<'_>) {
         if self.ended {
             return;
@@ -248,7 +249,7 @@ impl Dialect for ThriftSession {
             fail(to, method, Failed::Stopping, outbox);
             return self.end(turn);
         }
-        // Ends the wait for an item.
+        // This ends a wait for an item.
         let waited = turn.caller(self.id).cancel_wait();
         if waited.value {
             self.event(waited.map(|_| Event::TimedOut), turn, outbox);

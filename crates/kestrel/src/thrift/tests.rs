@@ -1,4 +1,4 @@
-//! Calls and replies as bytes: frames made by thrift's own library, and the effect of broken ones.
+//! Tests the bytes of calls and replies: frames from thrift's own library, and broken frames.
 
 use std::borrow::Cow;
 
@@ -31,7 +31,7 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
 }
 
-/// The only message in `bytes`.
+/// Returns the only message in `bytes`.
 fn message(bytes: &[u8]) -> Vec<u8> {
     match Receiver::new(BYTES_MAX).receive(bytes) {
         Received::Message { message, used, .. } if used == bytes.len() => message.into_owned(),
@@ -62,7 +62,7 @@ fn items_of<'a>(arguments: &Arguments<'a>) -> Result<Vec<&'a [u8]>, Broken> {
     (0..count).map(|_| reader.bytes()).collect()
 }
 
-/// The numbers of open reads of a call.
+/// The ids of open reads in a call.
 fn ids_of(arguments: &Arguments<'_>) -> Result<Vec<i64>, Broken> {
     let Some(set) = arguments.set else { return Ok(Vec::new()) };
     let (mut reader, count) = set.of(Type::I64)?;
@@ -140,7 +140,8 @@ fn a_call_of_the_old_style_is_answered_like_a_new_one() {
 
 #[test]
 fn unknown_values_are_ignored() {
-    // A struct with a map, a list of sets, and values of fixed size; then the queue.
+    // The unknown argument is a struct with a map, a list of sets, and values of fixed size. The
+    // queue follows it.
     let unknown = "0c0009 \
         0d0001 0b 0f 00000001 00000001 6b 08 00000002 00000001 00000002 \
         0f0002 0e 00000002 03 00000003 010203 02 00000000 \
@@ -150,7 +151,7 @@ fn unknown_values_are_ignored() {
     let bytes = unhex(&call);
     let (_, reader) = Head::read(&bytes).unwrap();
     assert_eq!(Arguments::read(reader).unwrap().queue, b"qq");
-    // Without a frame, the walker finds the end.
+    // The message has no frame, so the walker must find its end.
     assert_eq!(message(&bytes), bytes);
 
     let compact = "822100 0178 9c \
@@ -179,15 +180,15 @@ fn nesting_has_a_limit() {
 
 #[test]
 fn a_false_length_allocates_nothing() {
-    // A frame that is too long, and an empty one.
+    // These lengths of frames are too long, or 0.
     for lie in ["7fffffff 80010001", "00001001 80010001", "00000000 80010001", "81000000 00"] {
         assert_eq!(Receiver::new(BYTES_MAX).receive(&unhex(lie)), Received::Broken, "{lie}");
     }
-    // Long, but allowed: memory grows only with the received bytes.
+    // This length is allowed, but memory must grow only with the received bytes.
     let mut receiver = Receiver::new(64 << 20);
     assert_eq!(receiver.receive(&unhex("03000000 80010001")), Received::More(8));
     assert!(receiver.buffered_bytes() <= 8);
-    // Lengths inside a message: of a string, a list, a list of lists, a name.
+    // These lengths in a message are false: of a string, a list, a list of lists, a name.
     for lie in [
         "0b0001 7fffffff 71",
         "0b0001 ffffffff 71",
@@ -217,7 +218,7 @@ fn a_list_of_other_values_is_malformed_unless_it_is_empty() {
         ("0f0002 08 00000000 00", true),
         ("0f0002 00 00000000 00", true),
         ("0e0002 0b 00000001 00000000 00", false),
-        // A set in place of a list is an unknown argument.
+        // The argument must be a list. A set is an unknown argument.
         ("0e0002 0a 00000001 0000000000000000 00", true),
     ] {
         let call = unhex(&format!("80010001 00000003 707574 00000001 {list}"));
@@ -228,7 +229,8 @@ fn a_list_of_other_values_is_malformed_unless_it_is_empty() {
     }
 }
 
-/// All messages in `bytes`, and whether more can follow.
+/// Splits `bytes` into pieces of these lengths. Returns all messages, and whether more messages can
+/// follow.
 fn cut(bytes: &[u8], lengths: &[usize]) -> (Vec<(Vec<u8>, bool)>, bool) {
     let mut receiver = Receiver::new(300);
     let (mut messages, mut unread, mut rest) = (Vec::new(), Vec::new(), bytes);
@@ -268,7 +270,7 @@ fn piece_of_a_stream() -> impl Strategy<Value = Vec<u8>> {
     whole.extend([old, framed_old]);
     prop_oneof![
         20 => prop::sample::select(whole.clone()),
-        // One byte of it is changed.
+        // This changes one byte of a message.
         2 => (prop::sample::select(whole), any::<prop::sample::Index>(), any::<u8>())
             .prop_map(|(mut bytes, place, byte)| {
                 let place = place.index(bytes.len());

@@ -1,4 +1,4 @@
-//! Thrift's encodings: the two protocols, and their codes of types.
+//! Thrift's encodings: the two protocols, and their codes for types.
 
 /// The encoding of values.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -28,11 +28,11 @@ pub(crate) enum Type {
     Double,
     /// A string or binary.
     Bytes,
-    /// Fields up to the end mark.
+    /// Fields, and an end mark.
     Struct,
     /// Pairs of a key and a value.
     Map,
-    /// Values, each once.
+    /// Values without duplicates.
     Set,
     /// Values in order.
     List,
@@ -41,7 +41,7 @@ pub(crate) enum Type {
 }
 
 impl Protocol {
-    /// The type with this code in the head of a list, set or map.
+    /// The type that this code has in the head of a list, set or map.
     pub(crate) fn type_of(self, code: u8) -> Option<Type> {
         Some(match (self, code) {
             (Self::Binary, 2) | (Self::Compact, 1 | 2) => Type::Bool,
@@ -95,7 +95,7 @@ impl Protocol {
     }
 }
 
-/// The types of this server's replies.
+/// The types that this server's replies contain.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Written {
     I32,

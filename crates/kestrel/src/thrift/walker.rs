@@ -1,54 +1,54 @@
-//! Finds the end of a value or message of any depth, without recursion. It continues where it
-//! stopped when more bytes arrive.
+//! Finds the end of a value or a message without recursion, at any depth up to a limit. When more
+//! bytes arrive, it continues at the place where it stopped.
 
 use super::reader::{Broken, Head, Reader, Values};
 use super::types::{Protocol, Type};
 
-/// Limit of nesting: more than any service needs, and little memory.
+/// Limit of the depth. It is more than any service needs, and costs little memory.
 const DEPTH_MAX: usize = 64;
 
-/// The state of the walk. Passed bytes are not read again, so a message that arrives byte by byte
-/// costs no more than one that arrives at once.
+/// The state of a walk. No byte is read twice. So a message that arrives byte by byte costs no more
+/// work than a message that arrives at once.
 #[derive(Debug)]
 pub(crate) struct Walker {
     protocol: Protocol,
-    /// Number of bytes passed.
+    /// Number of bytes that the walk has passed.
     at: usize,
-    /// The open parts, innermost last.
+    /// The parts that the walk has not passed completely. The innermost part is last.
     open: Vec<Open>,
 }
 
-/// A part that is not passed yet.
+/// A part that the walk has not passed completely.
 #[derive(Copy, Clone, Debug)]
 enum Open {
     /// A whole message.
     Message,
     /// A whole value.
     Value(Type),
-    /// Fields, until there are no more.
+    /// The fields of a struct, up to the end mark.
     Fields,
-    /// This many values.
+    /// This number of values of one type.
     Values(Type, usize),
-    /// This many pairs.
+    /// This number of pairs of a key and a value.
     Pairs(Type, Type, usize),
-    /// This many bytes.
+    /// This number of bytes.
     Bytes(usize),
 }
 
 impl Walker {
-    /// A walk to the end of a message that begins at the first byte.
+    /// Starts a walk to the end of a message. The message begins at the first byte.
     pub(crate) fn of_message() -> Self {
-        // The head sets the protocol.
+        // The protocol is a guess, and the head of the message sets it.
         Self { protocol: Protocol::Binary, at: 0, open: vec![Open::Message] }
     }
 
-    /// A walk to the end of a value.
+    /// Starts a walk to the end of a value.
     pub(crate) fn of_value(protocol: Protocol, kind: Type) -> Self {
         Self { protocol, at: 0, open: vec![Open::Value(kind)] }
     }
 
-    /// Returns where the end is. `bytes` are all bytes from the beginning: those of earlier calls,
-    /// and new ones.
+    /// Returns the offset of the end. `bytes` are all bytes from the beginning of the walk,
+    /// including those of earlier calls.
     pub(crate) fn walk(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
         while let Some(open) = self.open.pop() {
             let rest = &bytes[self.at..];
@@ -66,8 +66,8 @@ impl Walker {
         Ok(self.at)
     }
 
-    /// Passes one piece of the innermost part, and keeps the rest open. Returns the number of bytes
-    /// passed.
+    /// Passes one piece of the innermost part, and pushes the remaining pieces onto `open`. Returns
+    /// the number of bytes passed.
     fn step(&mut self, open: Open, rest: &[u8]) -> Result<usize, Broken> {
         let mut reader = Reader::new(self.protocol, rest);
         match open {
@@ -113,7 +113,8 @@ impl Walker {
             Type::Struct => self.open.push(Open::Fields),
             Type::List | Type::Set => {
                 let (kind, count) = reader.list_head()?;
-                // A false number of values must not be counted down one by one.
+                // A message can claim a huge number of values. Values of a fixed size are passed in
+                // one step, so a false number costs no time.
                 self.open.push(match self.protocol.fixed_bytes(kind) {
                     Some(bytes) => Open::Bytes(bytes * count),
                     None => Open::Values(kind, count),
@@ -123,7 +124,8 @@ impl Walker {
                 let (key, value, count) = reader.map_head()?;
                 self.open.push(Open::Pairs(key, value, count));
             }
-            // Numbers of the compact protocol; other types have a fixed size.
+            // These are numbers of the compact protocol. All other types in this list have a fixed
+            // size, which is handled above.
             Type::I16
             | Type::I32
             | Type::I64
@@ -140,7 +142,7 @@ impl Walker {
 }
 
 impl<'a> Reader<'a> {
-    /// A complete list or set, to be read later.
+    /// Reads a complete list or set. The caller reads its values later.
     pub(crate) fn values(&mut self) -> Result<Values<'a>, Broken> {
         let mut inside = *self;
         self.skip(Type::List)?;

@@ -1,10 +1,10 @@
-//! Writes replies, in both protocols.
+//! Writes replies in both protocols.
 
 use broker::{Body, Outbox, Position};
 
 use super::types::{Protocol, Written};
 
-/// Why a call failed: the codes of thrift's application exception.
+/// The reason why a call failed: a code of thrift's application exception.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Failure {
     UnknownMethod = 1,
@@ -13,34 +13,35 @@ pub(crate) enum Failure {
     ProtocolError = 7,
 }
 
-/// Where and how to send the reply to a call.
+/// How to send the reply to a call.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct ReplyTo {
     pub(crate) framed: bool,
     pub(crate) protocol: Protocol,
     pub(crate) sequence: i32,
-    /// The client wants no reply.
+    /// True if the client wants no reply.
     pub(crate) oneway: bool,
 }
 
-/// A reply being written.
+/// A reply that is being written.
 #[derive(Debug)]
 pub(crate) struct Reply {
     to: ReplyTo,
     bytes: Vec<u8>,
-    /// Bodies, and their offsets in `bytes`.
+    /// The bodies in the reply, and their offsets in `bytes`.
     bodies: Vec<(usize, Body)>,
-    /// The last field's number: the compact protocol writes the difference from it.
+    /// The number of the last field. The compact protocol writes only the difference between two
+    /// field numbers.
     last_field: i16,
 }
 
 impl Reply {
-    /// The reply to a call; the caller then writes its result.
+    /// Begins the reply to a call. The caller then writes the result.
     pub(crate) fn result(to: ReplyTo, name: &[u8]) -> Self {
         Self::begin(to, name, 2)
     }
 
-    /// The reply that a call failed.
+    /// Makes the reply to a call that failed.
     pub(crate) fn failure(to: ReplyTo, name: &[u8], failure: Failure, message: &str) -> Self {
         let mut reply = Self::begin(to, name, 3);
         reply.field(1, Written::Bytes);
@@ -67,7 +68,7 @@ impl Reply {
         reply
     }
 
-    /// Begins a field; its value follows.
+    /// Begins a field. The caller then writes its value.
     pub(crate) fn field(&mut self, number: i16, kind: Written) {
         let code = self.to.protocol.code_of(kind);
         match self.to.protocol {
@@ -88,7 +89,7 @@ impl Reply {
         self.last_field = number;
     }
 
-    /// The beginning of a list of structs.
+    /// Begins a list of structs. The caller then writes the structs.
     pub(crate) fn list_of_structs(&mut self, count: usize) {
         let code = self.to.protocol.code_of(Written::Struct);
         match (self.to.protocol, count) {
@@ -104,7 +105,7 @@ impl Reply {
         }
     }
 
-    /// A value that is a struct.
+    /// Writes a value that is a struct.
     pub(crate) fn structure(&mut self, write_fields: impl FnOnce(&mut Self)) {
         let outer = std::mem::take(&mut self.last_field);
         write_fields(self);
@@ -135,7 +136,7 @@ impl Reply {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Writes a body without copying it.
+    /// Adds a body without copying it.
     pub(crate) fn body(&mut self, body: Body) {
         self.count(body.len());
         self.bodies.push((self.bytes.len(), body));
@@ -160,8 +161,8 @@ impl Reply {
         self.bytes.push(number as u8);
     }
 
-    /// Passes the reply to the outbox, which sends it once the log has released `after`. A oneway
-    /// call gets no reply.
+    /// Moves the reply into the outbox. The outbox sends it when the log has released the position
+    /// `after`. A oneway call gets no reply.
     pub(crate) fn send(mut self, after: Position, outbox: &mut Outbox) {
         if self.to.oneway {
             return;

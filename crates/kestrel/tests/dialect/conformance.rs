@@ -34,7 +34,7 @@ fn play(file: &str, open: impl Fn() -> world::World) {
     outcome.assert_all_passed("the dialects");
 }
 
-/// With a log on a simulated disk, which is written after every step.
+/// A world with a log on a simulated disk. The log is written after every step.
 fn durable() -> world::World {
     let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
     let options = Options::without_threads(disk, log::Settings::default());

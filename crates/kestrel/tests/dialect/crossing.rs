@@ -1,5 +1,5 @@
-//! Tests items that go from Kestrel's dialects to the others and back. Sessions of all three share
-//! one broker.
+//! Tests items that move from Kestrel's dialects to the other dialects and back. The sessions of
+//! all dialects share one broker.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ const WORK_COMPLETE: u32 = 13;
 const GET_STATUS: u32 = 15;
 const PRE_SLEEP: u32 = 4;
 
-/// A client of Kestrel's, one of beanstalkd's that uses and watches the queue `q`, and one of Gearman's.
+/// Three clients of the same world: of Kestrel, of beanstalkd, and of Gearman. The beanstalkd
+/// client uses and watches the queue `q`.
 struct Clients {
     world: World,
     kestrel: usize,
@@ -52,7 +53,7 @@ impl Clients {
         assert_eq!(self.world.say(self.tube, sent), wanted);
     }
 
-    /// Sends a packet. Bars separate the arguments, also in the expected reply.
+    /// Sends a packet, and compares the reply. Bars separate the arguments in both.
     #[track_caller]
     fn gearman(&mut self, kind: u32, arguments: &str, wanted: &str) {
         let arguments: Vec<&[u8]> = arguments.split('|').map(str::as_bytes).collect();
@@ -61,7 +62,7 @@ impl Clients {
         self.hears(wanted);
     }
 
-    /// What came to the Gearman client in the meantime.
+    /// Compares the packets that the Gearman client has received meanwhile.
     #[track_caller]
     fn hears(&mut self, wanted: &str) {
         let mut unread = self.world.take_received(self.worker);
@@ -150,7 +151,7 @@ fn an_open_read_of_a_job_ends_it_or_gives_it_back() {
     clients.kestrel("get q\r\n", "VALUE q 0 1\r\na\r\nEND\r\n");
 }
 
-/// The ttr of a job's put applies to an open read as well (the read itself has none).
+/// A put's ttr also applies to an open read of the job. The read itself has no time limit.
 #[test]
 fn an_open_read_of_a_job_ends_with_the_ttr_of_the_job() {
     let mut clients = Clients::new();
@@ -204,7 +205,7 @@ fn children_are_consumed_by_workers_of_other_dialects_at_once() {
     clients.beanstalk("watch q+tube\r\nignore q\r\n", "WATCHING 3\r\nWATCHING 2\r\n");
     clients.gearman(CAN_DO, "q+work", "");
     clients.kestrel("set q 0 0 1\r\na\r\n", "STORED\r\n");
-    // Puts of the other dialects feed the children as well.
+    // Puts of the other dialects are also copied to the children.
     clients.beanstalk("put 1024 0 60 1\r\nb\r\n", "INSERTED 6\r\n");
     clients.beanstalk("reserve-with-timeout 0\r\n", "RESERVED 1 1\r\na\r\n");
     clients.gearman(GRAB_JOB, "", "11 H:vm:2|q+work|a");
@@ -216,7 +217,7 @@ fn children_are_consumed_by_workers_of_other_dialects_at_once() {
     clients.kestrel("get q\r\n", "VALUE q 0 1\r\nb\r\nEND\r\n");
 }
 
-/// A tube or function whose name happens to have a `+` is no child.
+/// A queue of beanstalkd or Gearman is not a child, even if its name has a `+`.
 #[test]
 fn only_a_queue_of_items_is_a_child() {
     let mut clients = Clients::new();
@@ -236,7 +237,7 @@ fn each_dialect_says_that_a_queue_is_full_in_its_own_words() {
     clients.kestrel("set q 0 0 1\r\na\r\n", "NOT_STORED\r\n");
     clients.beanstalk("put 0 0 60 1\r\na\r\n", "DRAINING\r\n");
     clients.gearman(SUBMIT_JOB_BG, "q||a", "19 QUEUE_ERROR|Job queue is full");
-    // A returning item counts, but the queue never refuses it.
+    // An item that is given back counts for the limit, but the queue never refuses it.
     clients
         .kestrel("get q/open\r\nset q 0 0 1\r\na\r\n", "VALUE q 0 5\r\nabcde\r\nEND\r\nSTORED\r\n");
     clients.kestrel("get q/abort\r\n", "END\r\n");
@@ -316,7 +317,7 @@ fn a_removed_queue_ends_jobs_of_all_dialects() {
     clients.hears("14 H:vm:2");
     clients.beanstalk("delete 1\r\n", "NOT_FOUND\r\n");
     clients.beanstalk("delete 3\r\n", "NOT_FOUND\r\n");
-    // Tubes exist while a client uses them, and so do Gearman's registrations.
+    // The tube still exists, because a client uses it. Gearman's registrations also keep a queue.
     clients.beanstalk("put 5 0 60 1\r\nd\r\n", "INSERTED 4\r\n");
     clients.kestrel("get q\r\n", "VALUE q 0 1\r\nd\r\nEND\r\n");
 }

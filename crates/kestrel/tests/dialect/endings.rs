@@ -1,8 +1,8 @@
-//! Tests connections that end, or whose server stops, during a long command.
+//! Tests connections that end during a long command, or whose server stops during it.
 
 use crate::world::World;
 
-/// Items of more than one slice of the engine.
+/// A number of items that needs more than one slice of work.
 const MANY: usize = 2500;
 
 fn world_of_many() -> World {
@@ -37,7 +37,8 @@ fn a_long_flush_is_answered_after_the_last_byte_with_what_is_behind_it() {
     let client = world.connect_text();
     world.send_first(client, b"flush q\nversion\nget q 1000\nversion\n");
     world.half_close(client);
-    // The server runs no command behind a wait for an item, because no client would get the result.
+    // The session does not run the commands that follow a wait for an item. The client has closed
+    // its side, so it would not get their results.
     assert_eq!(world.take_received(client), b"+0\n:2.4.1\n");
     assert!(world.has_ended(client));
 }
@@ -104,7 +105,7 @@ fn data_is_refused_before_it_is_gathered_if_there_is_no_memory_for_it() {
     }
     assert_eq!(world.say(client, "\nset q 0 0 1\r\nx\r\n"), "NOT_STORED\r\nSTORED\r\n");
     assert_eq!(world.broker.memory_usage().refused, 1);
-    // Other errors are reported as always.
+    // All other errors are reported as without the memory limit.
     let broken = format!("set q x 0 1000000\r\n{}\r\n", "x".repeat(1_000_000));
     assert_eq!(world.say(client, &broken), "CLIENT_ERROR\r\n");
 }

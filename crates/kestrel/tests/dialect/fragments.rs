@@ -1,14 +1,15 @@
-//! Kestrel's side of the conversations that run in whole pieces and in fragments. The property test
-//! and the fuzz targets share this file.
+//! Plays Kestrel's conversations in whole pieces and in fragments. The property test and the fuzz
+//! targets share this file.
 
 use testkit::dialect::fragments::{Stage, check};
 
 use crate::world::{World, options};
 
-/// The longest line. Beyond it the server keeps nothing for a client that does not wait.
+/// The longest line. If a client does not wait, the session keeps no more bytes of it than one
+/// line.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Small, so that a test can send data that is too long.
+/// This limit is small, so that a test can exceed it.
 const ITEM_BYTES_MAX: u32 = 300;
 
 pub(crate) fn check_memcache(script: &[u8]) {
@@ -42,7 +43,7 @@ impl<const SPEAKS_TEXT: bool> Stage for Small<SPEAKS_TEXT> {
         if SPEAKS_TEXT { self.0.connect_text() } else { self.0.connect_memcache() }
     }
 
-    /// The line, and the bytes of data or items that are collected so far.
+    /// The line, and the bytes of data or items that were collected before.
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
         let collected_max = 2 * (ITEM_BYTES_MAX as usize + LINE_BYTES_MAX);
         let waits = self.0.waits(connection);

@@ -1,19 +1,19 @@
-//! Commands over all queues are complete and in order, although the server runs them in slices and
-//! serves others in between.
+//! Tests commands over all queues. Their replies must be complete and in order, although the server
+//! runs these commands in slices and serves other clients between the slices.
 
 use testkit::dialect::world::World as Inner;
 
 use crate::world::{World, options};
 
-/// A slice has so little work that each queue takes one.
+/// A slice with this little work handles only one queue.
 const SLICE_UNITS: u32 = 3;
 
 fn world() -> World {
     World::over(Inner::with_slices(SLICE_UNITS), options())
 }
 
-/// Sends lines, and serves other clients after each slice. Returns the whole output, and the number
-/// of slices.
+/// Sends lines, and calls `others` after each slice. Returns the whole output, and the number of
+/// slices.
 fn ask(
     world: &mut World,
     client: usize,
@@ -32,7 +32,7 @@ fn ask(
     (String::from_utf8(text).expect("tests list text"), slices)
 }
 
-/// In the list, these numbers are between names that stay.
+/// Creates queues that stay, and queues that tests remove. In the list, their names alternate.
 fn fill(world: &mut World, client: usize) {
     for number in (0..30).rev() {
         for queue in ["stays", "goes"] {
@@ -103,7 +103,7 @@ fn expired_items_are_flushed_in_all_queues_while_queues_come_and_go() {
     let (client, other) = (world.connect_memcache(), world.connect_memcache());
     world.say(client, "reload\r\n");
     for number in 0..30 {
-        // Their policy lets these queues expire one item at a time, once a second.
+        // The policy for these names removes expired items slowly: one item per second and queue.
         let set = format!("set kt_sweep{number:02} 0 1 1\r\nx\r\n");
         world.say(client, &set.repeat(3));
     }
@@ -146,7 +146,7 @@ fn a_list_that_the_servers_end_cuts_short_ends_in_an_error() {
     assert!(world.has_ended(client));
 }
 
-/// A turn may or may not end between the two commands.
+/// A turn of the broker may end between the two commands, or may not.
 #[test]
 fn numbers_count_no_item_that_expired_behind_one_just_taken() {
     let mut world = World::new();

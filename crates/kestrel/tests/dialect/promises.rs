@@ -1,4 +1,5 @@
-//! Tests what replies wait for, what a crash leaves, and what only the owner of a server sees.
+//! Tests the positions that replies wait for, the state after a crash, and events for the owner of
+//! a server.
 
 use std::sync::{Arc, Mutex};
 
@@ -26,7 +27,7 @@ impl Mailbox for Events {
     fn alarm(&self, _at: Millis) {}
 }
 
-/// A broker with a log that is written when the test says so.
+/// A broker with a log. The log is written only when the test requests it.
 struct Process {
     broker: Broker,
     server: Arc<Server>,
@@ -60,7 +61,7 @@ impl Process {
         self.broker.commit_step(NOW).expect("the disk works");
     }
 
-    /// Sends, and returns what may leave at once.
+    /// Sends bytes. Returns the output that can be sent at once.
     fn ask(&self, client: &mut Client, bytes: &str) -> String {
         let mut turn = self.broker.turn(NOW);
         let used = client.session.input(bytes.as_bytes(), &mut turn, &mut client.outbox).used;
@@ -69,7 +70,7 @@ impl Process {
         self.sent(client)
     }
 
-    /// The output that can leave after all events.
+    /// Handles all events. Returns the output that can then be sent.
     fn sent(&self, client: &mut Client) -> String {
         let id = client.session.id();
         let mut events = self.events.0.lock().expect("no holder panics");
@@ -99,8 +100,8 @@ fn replies_wait_until_their_facts_are_durable() {
     process.commit();
     assert_eq!(process.sent(&mut producer), "STORED\r\n");
     assert_eq!(process.sent(&mut consumer), value("x"));
-    // The reply waits until the end of the item is durable, and so does the reply to a read that
-    // takes one at once.
+    // The reply waits until the end of the item is durable. The reply to a `get` without `open`
+    // waits for the same reason.
     assert_eq!(process.ask(&mut consumer, "get q/close\r\n"), "");
     process.commit();
     assert_eq!(process.sent(&mut consumer), "END\r\n");
@@ -198,7 +199,7 @@ fn an_open_read_that_runs_out_while_its_holder_waits_goes_back() {
     assert_eq!(world.say(other, "get q/open\r\n"), value("x"));
     world.advance(1_499);
     assert_eq!(world.say(holder, ""), "END\r\n");
-    // The close was for the read that the server gave back, so it ends nothing.
+    // The first close is for the read that the server gave back. So it does not finish an item.
     assert_eq!(world.say(holder, "get q/open\r\nget q/close\r\n"), value("y") + "END\r\n");
     assert_eq!(world.say(holder, "get q/close\r\nget q/close\r\n"), "END\r\nEND\r\n");
     world.close(other);

@@ -1,4 +1,4 @@
-//! Random conversations and the fuzzer's corpus get the same replies however they are cut.
+//! Random conversations, and the fuzzer's corpus, must get the same replies for any fragments.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -17,7 +17,8 @@ fn options() -> impl Strategy<Value = String> {
         .prop_map(|options| options.iter().fold(String::new(), |all, option| all + "/" + option))
 }
 
-/// Valid and nearly valid lines. Their numbers are small, so that they refer to each other.
+/// Valid and nearly valid lines. There are only a few names and numbers, so that the lines refer to
+/// each other's items.
 fn memcache_command() -> impl Strategy<Value = Vec<u8>> {
     let verb = select(vec!["delete", "flush", "flush_expired", "dump_stats", "dump_config"]);
     let line = prop_oneof![
@@ -85,7 +86,8 @@ proptest! {
     }
 }
 
-/// The corpora of the fuzz targets, which have the same bodies; see `fuzz/README.md`.
+/// The corpora of the fuzz targets. The fuzz targets call the same functions as this test; see
+/// `fuzz/README.md`.
 #[test]
 fn the_fuzz_corpora_get_the_same_replies_in_any_fragments() {
     check_corpus("kestrel_memcache", 4, check_memcache);

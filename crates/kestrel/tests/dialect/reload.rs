@@ -1,4 +1,4 @@
-//! Tests `RELOAD`, whose reply waits until the owner of the process has reloaded.
+//! Tests `RELOAD`. Its reply must wait until the owner of the process has reloaded the policies.
 
 use crate::world::World;
 

@@ -1,4 +1,4 @@
-//! A server of Kestrel's memcache and text dialects in this thread, on simulated time.
+//! A server with Kestrel's memcache and text dialects, in this thread and on simulated time.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use lineshaft_kestrel::{Controls, MemcacheSession, Server, ServerOptions, TextSe
 use testkit::conformance::policies::rules;
 use testkit::dialect::world;
 
-/// A world whose connections speak Kestrel's line protocols.
+/// A world whose connections speak memcache or text.
 pub(crate) struct World {
     inner: world::World,
     server: Arc<Server>,
-    /// How often a client requested the end of the server.
+    /// How often a client requested that the server stops.
     shutdowns: Arc<AtomicU32>,
 }
 
-/// A server whose policies, after a reload, are those of the tests.
+/// The actions of the process's owner. A reload sets the tests' policies.
 #[derive(Debug)]
 struct TestControls {
     shutdowns: Arc<AtomicU32>,
@@ -60,7 +60,7 @@ impl World {
         connect_text(&self.server, &mut self.inner)
     }
 
-    /// Sends on a new memcache connection, and returns the immediate reply.
+    /// Sends bytes on a new memcache connection. Returns the immediate reply.
     pub(crate) fn ask_once(&mut self, bytes: &str) -> String {
         let client = self.connect_memcache();
         self.say(client, bytes)
@@ -74,7 +74,7 @@ impl World {
         &self.server
     }
 
-    /// Splits the world into itself and the server.
+    /// Returns the inner world and the server.
     pub(crate) fn into_parts(self) -> (world::World, Arc<Server>) {
         (self.inner, self.server)
     }

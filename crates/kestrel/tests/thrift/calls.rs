@@ -1,4 +1,4 @@
-//! Calls of the service and their replies, for tests that are not tables.
+//! Calls and their replies, for tests that are not in the form of cases.
 
 use testkit::dialect::world::World;
 
@@ -19,7 +19,7 @@ pub(crate) fn confirm(ids: &[i64]) -> Vec<u8> {
     call(FRAMED, "confirm", &[(1, name("")), (2, Value::Numbers(ids.to_vec()))])
 }
 
-/// A call whose only argument is a queue.
+/// A call that has a queue as its only argument.
 pub(crate) fn about(method: &str, queue: &str) -> Vec<u8> {
     call(FRAMED, method, &[(1, name(queue))])
 }
@@ -28,7 +28,8 @@ fn name(queue: &str) -> Value {
     Value::Bytes(queue.into())
 }
 
-/// The received replies in short form: `put 1`, `get x y`, `confirm 1`, `flush_queue`, `put !6`.
+/// Shows the received replies in short form: `put 1`, `get x y`, `confirm 1`, `flush_queue`, `put
+/// !6`.
 pub(crate) fn shown(mut bytes: Vec<u8>) -> String {
     let mut replies = Vec::new();
     while let Some(reply) = take_reply(FRAMED, &mut bytes) {
@@ -56,7 +57,7 @@ fn shown_reply(reply: &Reply) -> String {
     words.join(" ")
 }
 
-/// The numbers of the open reads in the reply to a `get`.
+/// The ids of the open reads in the reply to a `get`.
 pub(crate) fn ids(mut bytes: Vec<u8>) -> Vec<i64> {
     let reply = take_reply(FRAMED, &mut bytes).expect("it is complete");
     let Some((0, Value::Structs(items))) = reply.fields.into_iter().next() else {
@@ -69,7 +70,7 @@ pub(crate) fn ids(mut bytes: Vec<u8>) -> Vec<i64> {
     items.into_iter().map(id).collect()
 }
 
-/// Sends a call, and compares the replies so far.
+/// Sends a call. Returns the replies so far in short form.
 pub(crate) fn ask(world: &mut World, client: usize, call: &[u8]) -> String {
     shown(world.ask(client, call))
 }

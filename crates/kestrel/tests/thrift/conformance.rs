@@ -1,5 +1,5 @@
 //! Plays the conformance cases against the dialect in this process, on simulated time, in all
-//! styles.
+//! styles of encoding.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Tests what replies wait for and what a crash leaves. The log is on a simulated disk and writes
-//! only when a test tells it to.
+//! Tests the positions that replies wait for, and the state after a crash. The log is on a
+//! simulated disk, and is written only when a test requests it.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn replies_wait_for_the_disk_and_open_reads_come_back_after_a_crash() {
     assert_eq!(ask(&mut world, a, &confirm(&open[1..2])), "");
     world.commit();
     assert_eq!(shown(world.take_received(a)), "confirm 1");
-    // This one gets no answer before the crash.
+    // This put gets no reply before the crash.
     assert_eq!(ask(&mut world, a, &put("q", &[b"5"])), "");
 
     drop((world, server));

@@ -1,5 +1,5 @@
-//! The same conversation in whole pieces and in fragments must get the same replies. The property
-//! test and the fuzz target share this file.
+//! Plays the same conversation in whole pieces and in fragments. The replies must be the same. The
+//! property test and the fuzz target share this file.
 
 use std::sync::Arc;
 
@@ -10,10 +10,11 @@ use testkit::dialect::world::World;
 use crate::world::{connect, server};
 use testkit::conformance::policies::rules;
 
-/// Small, so that a test can send calls that are too long.
+/// This limit is small, so that a test can exceed it.
 const CALL_BYTES_MAX: u32 = 10_000;
 
-/// Longer than any time that a client can give: those have 31 bits.
+/// This time is longer than any time that a client can request: 31 bits of milliseconds are less
+/// than 25 days.
 const MONTH_MS: u64 = 31 * 24 * 3_600_000;
 
 struct Thrift {
@@ -45,14 +46,15 @@ impl Stage for Thrift {
     }
 
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
-        // Bytes that arrive while a call waits stay with the owner of the connection.
+        // If a call waits, the owner of the connection keeps the bytes that arrive meanwhile. They
+        // can be many.
         let waits = self.world.waits(connection);
         (!waits).then_some((CALL_BYTES_MAX as usize).min(2 * sent_bytes))
     }
 
     fn come_to_rest(&mut self) -> u64 {
         self.world.advance(MONTH_MS);
-        // Holds the open reads of all connections.
+        // One session remains: the common holder of all open reads.
         1
     }
 }

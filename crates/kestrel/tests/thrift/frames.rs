@@ -1,4 +1,4 @@
-//! Tests whole frames byte for byte, as thrift's own library makes them (spec kestrel 8).
+//! Tests whole frames byte for byte. Thrift's own library made these frames (spec kestrel 8).
 
 use lineshaft_kestrel::ServerOptions;
 use testkit::dialect::world::World;
@@ -48,7 +48,7 @@ fn frames_of_the_reference_library() {
     let reply = "00000018 80010002 0000000b 666c7573685f7175657565 00000001 00";
     check(&mut world, client, flush, reply);
 
-    // `zz` is an unknown method: an exception of the type 1.
+    // `zz` is an unknown method. The reply is an exception of type 1.
     let reply = world.ask(client, &unhex("0000000f 80010001 00000002 7a7a 00000001 00"));
     let text = "Invalid method name: 'zz'";
     let head = format!("800100 03 00000002 7a7a 00000001 0b0001 {:08x}", text.len());
@@ -99,7 +99,7 @@ fn malformed_arguments_get_an_error_and_the_connection_continues() {
     let reply = world.ask(client, &lie);
     assert_eq!(reply[4..8], unhex("80010003"));
     assert_eq!(reply[reply.len() - 5..], unhex("00000007 00"));
-    // Bytes that cannot be a call get an exception, too.
+    // Bytes that are not a valid call also get an exception.
     let reply = world.ask(client, &unhex("0000000f 80010002 00000002 7a7a 00000001 00"));
     assert_eq!(reply[reply.len() - 5..], unhex("00000002 00"));
     let version = "00000018 80010001 0000000b 6765745f76657273696f6e 00000001 00";

@@ -1,4 +1,4 @@
-//! Random conversations get the same replies however they are cut.
+//! Random conversations must get the same replies for any fragments.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,7 +9,8 @@ use testkit::dialect::scripts::{noise, script};
 use crate::fragments::check_script;
 use testkit::conformance::thrift::codec::{CALL, ONEWAY, STYLES, Style, Value, message};
 
-/// Valid and nearly valid calls, with few names, so that they refer to each other.
+/// Valid and nearly valid calls. There are only a few names, so that the calls refer to each
+/// other's items.
 fn calls() -> impl Strategy<Value = Vec<u8>> {
     let queue = || {
         let names = ["q", "r", "r+c", "kt_max1", "kt_open2", "kt_alias", "kt_dest1", "a/b", ""];
@@ -48,7 +49,7 @@ fn styles() -> impl Strategy<Value = Style> {
     select(STYLES.to_vec())
 }
 
-/// Calls, of which some have a wrong byte.
+/// Calls. A few of them have one wrong byte.
 fn input() -> impl Strategy<Value = Vec<u8>> {
     let broken = (calls(), any::<prop::sample::Index>(), any::<u8>());
     let broken = broken.prop_map(|(mut call, place, byte)| {
@@ -73,7 +74,8 @@ proptest! {
     }
 }
 
-/// The corpus of the fuzz target, which has the same body; see `fuzz/README.md`.
+/// The corpus of the fuzz target. The fuzz target calls the same function as this test; see
+/// `fuzz/README.md`.
 #[test]
 fn the_fuzz_corpus_gets_the_same_replies_in_any_fragments() {
     check_corpus("kestrel_thrift", 8, check_script);

@@ -1,5 +1,5 @@
-//! Tests what a table of calls cannot express: pipelines, clients that disconnect at the worst
-//! moment, limits.
+//! Tests that a table of calls cannot express: pipelines, clients that disconnect at the worst
+//! moment, and limits.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ fn an_item_that_came_for_a_client_that_is_gone_goes_back_at_once() {
         let clients = [(); 3].map(|()| connect(&server, &mut world));
         assert_eq!(ask(&mut world, clients[0], &get("q", 2, 60_000, auto_abort_ms)), "");
         assert_eq!(ask(&mut world, clients[1], &put("q", &[b"1"])), "put 1");
-        // Two grants: the session already got the event of one, and not yet that of the other.
+        // There are two grants. The session has got the event of the first grant, but not of the
+        // second one.
         world.send_first(clients[1], &put("q", &[b"2"]));
         world.close(clients[0]);
         assert_eq!(shown(world.take_received(clients[1])), "put 1");
@@ -93,7 +94,7 @@ fn a_get_that_does_not_wait_gets_what_stands_behind_many_expired_items() {
     }
 }
 
-/// Adds more items than one request sweeps away when they have expired.
+/// Adds so many items that one request cannot remove all of them when they have expired.
 fn add_many(world: &World, expires: Option<When>) {
     let mut turn = world.broker.turn(world.now);
     let session = turn.open_reader_session(0);
@@ -189,7 +190,7 @@ fn an_item_that_a_limit_took_back_is_not_in_the_reply() {
         ask(&mut world, clients[1], &put("q", &[b"1"]));
         assert_eq!(ask(&mut world, clients[0], &get("q", 2, 1_000, auto_abort_ms)), "");
         world.advance(600);
-        // The item returned to the session that waits, which still gets one item.
+        // The item was given back to the session that waits. Its call still gets one item.
         assert_eq!(shown(world.take_received(clients[0])), "");
         assert_eq!(ask(&mut world, clients[1], &about("delete_queue", "q")), "delete_queue");
         assert_eq!(shown(world.take_received(clients[0])), "get");
@@ -209,7 +210,8 @@ fn all_of_kestrels_dialects_see_the_same_items() {
     assert_eq!(ask(&mut world, thrift, &get("q", 1, 60_000, 0)), "");
     assert_eq!(world.ask(memcache, b"set q 0 0 1\r\n2\r\n"), b"STORED\r\n");
     assert_eq!(shown(world.take_received(thrift)), "get 2");
-    // One session does not see the open read of another, but sees its end.
+    // A session cannot get the item of another session's open read. But after the read is
+    // confirmed, the item is also gone for it.
     world.send(memcache, b"set q 0 0 1\r\n3\r\n");
     let open = ids(world.ask(thrift, &get("q", 1, 0, 60_000)));
     world.take_received(memcache);
