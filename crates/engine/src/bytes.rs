@@ -1,19 +1,22 @@
-//! The memory account: the bytes that the allocator hands out for jobs, queues and sessions.
+//! The memory account: an estimate of the bytes that the allocator hands out for jobs, queues and
+//! sessions.
 //!
-//! Each of the three tables keeps its own part. The table adds and subtracts at each change, so
-//! reading the account costs nothing. The sizes of values are the basis of the estimate. A test of
-//! the whole program compares the sum with the real memory of the process. If one put leaves copies
-//! of a body in several queues, each copy counts in full: after a restart each copy has its own
-//! bytes.
+//! Each of the three tables keeps its own sum and updates it at each change. So reading the account
+//! costs almost nothing. The estimate comes from the sizes of the values. A test of the whole
+//! program compares the account with the real memory of the process. If one put makes jobs in
+//! several queues, these jobs share one body. But the account counts the body once per job, because
+//! after a restart each job has its own bytes.
 
-/// An entry of [`crate::collections::Ordered`]: a key of 16 bytes, a place, and its share of the
-/// unused space.
+/// The bytes of an entry of [`crate::collections::Ordered`]: a key of 16 bytes, a place, and a
+/// share of the unused memory.
 pub(crate) const LIST_ENTRY_BYTES: u64 = 26;
 
 /// The bytes that the allocator hands out for a request of this many bytes. Up to 128 bytes, the
-/// allocator's sizes are 16 bytes apart. Above that, each doubling has four sizes.
+/// allocator has a size every 16 bytes. Above 128 bytes, it has four sizes from each power of two
+/// to the next.
 pub fn allocated_bytes(bytes: usize) -> u64 {
-    // The step between sizes is a quarter of the next lower power of two, but at least 16.
+    // The step from one size to the next is a quarter of the next lower power of two, but at least
+    // 16.
     let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);
     let step = 1 << doubling.saturating_sub(2).max(4);
     bytes.next_multiple_of(step) as u64

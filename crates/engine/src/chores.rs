@@ -1,5 +1,5 @@
-//! Chores: operations that touch many jobs, and their progress. The engine does a chore in slices,
-//! and chores take turns. So no client waits for a whole chore.
+//! Chores: operations on many jobs, and their progress. The engine does a chore in slices, and the
+//! chores take turns. So other clients never wait for a whole chore.
 
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
@@ -13,9 +13,9 @@ use crate::sessions::ReturnOrder;
 #[derive(Debug, Default)]
 pub(crate) struct ChoreLine {
     line: VecDeque<Chore>,
-    /// Chores are held: see [`crate::Engine::hold_chores`].
+    /// No chore continues while this is true: see [`crate::Engine::hold_chores`].
     is_held: bool,
-    /// Timers used up the last slice. The next slice begins with a chore.
+    /// The last slice was spent on timers, so the next slice begins with a chore.
     pub(crate) comes_first: bool,
 }
 
@@ -28,12 +28,12 @@ impl ChoreLine {
         self.line.iter()
     }
 
-    /// Adds a chore behind all others, even one that has begun.
+    /// Adds a chore to the end of the line. The chore can be new, or one that has done a slice.
     pub(crate) fn push(&mut self, chore: Chore) {
         self.line.push_back(chore);
     }
 
-    /// Takes out the chore that has waited longest.
+    /// Removes the first chore of the line: the one that has waited longest.
     pub(crate) fn pop(&mut self) -> Option<Chore> {
         self.line.pop_front()
     }
@@ -50,38 +50,38 @@ impl ChoreLine {
 /// A chore and its progress.
 #[derive(Debug)]
 pub(crate) enum Chore {
-    /// Gives back the jobs that a closed session held. First the jobs move from `leases` to `held`.
-    /// Then `held` yields them in the order of their return.
+    /// Gives back the jobs that a closed session held. First the chore moves the jobs from `leases`
+    /// to `held`, which sorts them. Then it gives back the jobs of `held` in their order.
     Return { leases: Ordered<(Millis, u64)>, held: BinaryHeap<Held>, return_order: ReturnOrder },
-    /// Gives back jobs that a worker can no longer do.
+    /// Gives back jobs of a worker that has removed its registration for their queues.
     ReturnHeld(ReturnHeld),
-    /// Removes the registrations of a session that has ended, then the session.
+    /// Removes the registrations of a session that ends, and then the session.
     Close { session: SessionId },
     /// Removes a closed session from the watchers of these queues.
     Leave { watched: Vec<QueueId> },
     /// Removes a closed session from the watchers of these jobs.
     Detach { watcher: SessionId, watching: BTreeMap<JobId, u32> },
-    /// Flushes many jobs, or many queues.
+    /// Flushes a queue with many jobs, or many queues.
     Flush { session: SessionId, work: FlushWork },
-    /// Removes a queue of many jobs.
+    /// Removes a queue with many jobs.
     Remove { session: SessionId, work: RemovalWork },
-    /// Kicks many jobs.
+    /// Kicks many jobs of a queue.
     Kick { session: SessionId, queue: QueueId, buried: bool, left: u64, kicked: u64 },
 }
 
-/// The jobs of a worker that go back.
+/// The jobs of a worker that the chore gives back.
 #[derive(Debug)]
 pub(crate) struct ReturnHeld {
     pub(crate) worker: SessionId,
-    /// The jobs of this queue go back.
+    /// The chore gives back the jobs of this queue.
     pub(crate) queue: QueueId,
-    /// The jobs of all queues with a higher number go back, too.
+    /// The chore also gives back the jobs of all queues with higher numbers.
     pub(crate) all_behind: bool,
-    /// Only jobs that were handed out before this lease go back.
+    /// The chore gives back only jobs whose lease is older than this one.
     pub(crate) before: LeaseId,
 }
 
-/// A leased job, in the order in which such jobs go back.
+/// A leased job. The heap of [`Chore::Return`] yields the highest value first.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub(crate) struct Held {
     number: u64,
@@ -92,11 +92,12 @@ pub(crate) struct Held {
 /// The progress of a flush.
 #[derive(Debug)]
 pub(crate) struct FlushWork {
-    /// After this queue, the flush continues with the next queue by name.
+    /// After the queue `queue`, the flush continues with the next queue by name.
     pub(crate) all: bool,
     pub(crate) queue: Name,
-    /// The number of ready jobs that the flush still has to end. It starts as the number of ready
-    /// jobs when the queue's turn came, so the flush need not end jobs that are put meanwhile.
+    /// The number of ready jobs that the flush must still end. It starts as the number of ready
+    /// jobs when the flush comes to the queue. So the flush does not also end a job for each put
+    /// during the flush.
     pub(crate) left: u64,
 }
 
@@ -104,39 +105,41 @@ pub(crate) struct FlushWork {
 #[derive(Debug)]
 pub(crate) struct RemovalWork {
     queue: QueueId,
-    /// The removal keeps jobs from this number on, because they were put later.
+    /// The removal ends only jobs below this number. Jobs from this number on were put later.
     end: JobId,
-    /// The removal keeps sessions with tickets from this one on, because they came later.
+    /// The removal ends only the waits of sessions with tickets below this one. Other sessions
+    /// began to wait later.
     tickets_end: u64,
     pub(crate) next: Next,
 }
 
-/// The place where the removal looks for the next job. The queue hands out no job during its
-/// removal. So no old job moves to a place that the removal has passed.
+/// The place at which the removal continues. During the removal, the queue hands out no job. So an
+/// old job cannot move to a place that the removal has already visited.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Among waiting sessions, from this ticket on.
+    /// Among the waiting sessions, from this ticket on.
     Waiting(u64),
-    /// Among leased jobs, from this place of the table of all jobs on: leased jobs have no list of
-    /// their own.
+    /// Among the leased jobs, from this place on. It is a place in the table of all jobs, because
+    /// leased jobs have no list of their own.
     Leased(u32),
-    /// In the queue's lists, from this key on.
+    /// In the queue's list of buried jobs, from this key on. The next two variants are the same for
+    /// the other lists.
     Buried(u64),
     Delayed((Millis, u64)),
     Ready(ReadyKey),
 }
 
 impl Chore {
-    /// Gives back the jobs that a session held when it closed.
+    /// Makes the chore that gives back the jobs of a closed session.
     pub(crate) fn return_of(leases: Ordered<(Millis, u64)>, return_order: ReturnOrder) -> Self {
         Self::Return { leases, held: BinaryHeap::new(), return_order }
     }
 }
 
 impl Held {
-    /// If jobs keep their place, the oldest lease goes back first: waiters get the jobs in the
-    /// order of the earlier hand-outs. If jobs go to the tail, the newest lease goes back first
-    /// (spec gearman 4.3).
+    /// If jobs keep their place, the job with the oldest lease is given back first. So waiters get
+    /// the jobs in the order of the old leases. If jobs move to the tail, the job with the newest
+    /// lease is given back first (spec gearman 4.3).
     pub(crate) fn new(lease: LeaseId, slot: JobSlot, return_order: ReturnOrder) -> Self {
         let number = match return_order {
             ReturnOrder::KeepPlace => !lease.0,
@@ -147,7 +150,8 @@ impl Held {
 }
 
 impl RemovalWork {
-    /// Removes what exists now: jobs below `end`, and sessions with tickets below `tickets_end`.
+    /// Begins a removal. It ends jobs below `end`, and waits of sessions with tickets below
+    /// `tickets_end`.
     pub(crate) fn new(queue: QueueId, end: JobId, tickets_end: u64) -> Self {
         Self { queue, end, tickets_end, next: Next::Waiting(0) }
     }
@@ -156,17 +160,17 @@ impl RemovalWork {
         self.queue
     }
 
-    /// Whether a job existed when the removal began.
+    /// Whether the job existed when the removal began.
     pub(crate) fn covers(&self, job: JobId) -> bool {
         job < self.end
     }
 
-    /// Whether a session waited when the removal began.
+    /// Whether the session with this ticket waited when the removal began.
     pub(crate) fn covers_ticket(&self, ticket: u64) -> bool {
         ticket < self.tickets_end
     }
 
-    /// The next job in the lists of the queue. Moves past this job.
+    /// The next job in the lists of the queue. Moves `next` behind this job.
     pub(crate) fn next_of_lists(&mut self, queue: &Queue) -> Option<JobSlot> {
         loop {
             match &mut self.next {

@@ -1,4 +1,5 @@
-//! The data structures below the tables. Each has an interface of a few functions.
+//! The data structures that the engine's tables consist of. Each has an interface of a few
+//! functions.
 
 mod index;
 mod ordered;

@@ -1,113 +1,118 @@
-//! The outputs of the engine besides return values: records for the log, events for sessions.
+//! The outputs of the engine besides return values: records for the log and events for sessions.
 
 use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
 use crate::jobs::Body;
 use crate::policy::QueueSync;
 
 /// A fact that must last. The caller must process the records of a request in order, and before the
-/// next request: a record names a place in the engine, and the caller reads the job's facts there.
-/// A record also has the job's number. The job can end later in the same request, and another job
-/// can get its place.
+/// next request. The reason: a record has the place of a job instead of its facts, and the caller
+/// reads the facts from that place. A record also has the job's number, because the job can end
+/// later in the same request. Then another job can get the place.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Record {
-    /// A new job: all of [`crate::Engine::facts`] and its body.
+    /// A new job. The log needs its [`crate::Engine::facts`] and its body.
     Put(JobSlot, JobId),
     /// Several new jobs that share a body. The log must keep all of them or none.
     PutMany(Box<[(JobSlot, JobId)]>),
-    /// A job's facts changed (given back, buried, kicked, or taken while it was set aside).
+    /// A job's facts changed: the job was given back, buried or kicked, or a client took it while
+    /// it was delayed or buried.
     Update(JobSlot, JobId),
-    /// A job moved behind all others of its priority because its holder lost it. No client asked
-    /// for this, so there is no request to refuse. If the log has no room for all facts, the
-    /// counters are enough.
+    /// A holder lost a job, and the job moved behind all others of its priority. No client
+    /// requested this move, so the server cannot refuse it. If the log has no room for all facts of
+    /// the job, its counters are enough.
     Moved(JobSlot, JobId),
-    /// A job moved from this queue to another one, because the policy of this queue asked for it.
-    /// As for `Moved`, the counters are enough if the log has no room.
+    /// A job expired in this queue and moved to another one, because the policy of this queue has
+    /// `expire_to`. The last field is the sync of this queue. If the log has no room for all facts
+    /// of the job, its counters are enough.
     Rerouted(JobSlot, JobId, QueueId, Option<QueueSync>),
-    /// Only a job's counters changed (taken, timed out). No client waits until this is durable.
+    /// Only a job's counters changed, because the job was taken or timed out. No client waits until
+    /// this record is durable.
     Count(JobSlot, JobId),
-    /// The facts of a queue, apart from its jobs, changed: [`crate::Engine::queue_facts`].
+    /// The facts of a queue changed. [`crate::Engine::queue_facts`] returns them.
     QueueFacts(QueueId),
-    /// The queue of this name has no facts any more. The queue itself may be gone.
+    /// The queue of this name has no facts any more. The queue itself may have vanished.
     QueueDropped(QueueId, Box<[u8]>),
-    /// A job of this queue ended. The last field is the sync of the queue. The next record can use
-    /// the job's place again. If the job was put in the same request, the log does not know it yet.
+    /// A job of this queue ended. The last field is the sync of the queue. The next record can be
+    /// about another job at the same place. If the job was put in the same request, the log does
+    /// not have it yet.
     Finish(JobSlot, QueueId, Option<QueueSync>),
-    /// A queue vanished, and another queue can get its number. This is not for the log, but for
-    /// tables beside it.
+    /// A queue vanished, and another queue can get its number. The log does not need this record.
+    /// The caller needs it for its own tables of queues.
     QueueGone(QueueId),
-    /// New policies are in force: [`crate::Engine::policies`].
+    /// New policies are in force. [`crate::Engine::policies`] returns them.
     Policies,
-    /// The status changed: [`crate::Engine::status`].
+    /// The status changed. [`crate::Engine::status`] returns it.
     Status,
 }
 
 /// A message to a session that waited.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The session gets a job.
+    /// The session got a job.
     Granted(Handout),
-    /// The session has waited as long as it wanted.
+    /// The time limit of the session's wait is over.
     TimedOut,
     /// A job that the session holds is close to its deadline.
     DeadlineSoon,
-    /// The session was asleep, and a job that it can take is ready.
+    /// The session was asleep, and is woken because it can take a ready job.
     WorkToDo,
-    /// News of a job that the session watches.
+    /// News of a job whose outcome the session waits for.
     News {
         /// The job.
         id: JobId,
-        /// What happened.
+        /// The news.
         news: News,
-        /// The news comes from an earlier request: other watchers got it first.
+        /// The news is from an earlier request. Other watchers of the job got it at once.
         late: bool,
     },
-    /// The session's long kick is done: this many jobs of this queue were kicked.
+    /// The session's long kick is done. It kicked this many jobs of this queue.
     Kicked(QueueId, u64),
-    /// A job that the session wanted to peek at.
+    /// The job that the session waited to peek at.
     Peeked {
         /// The job's place.
         job: JobSlot,
         /// The job's bytes.
         body: Body,
     },
-    /// The session's wait for a job of this one queue is over. `None`: the queue was removed.
+    /// The session waited for a job of this one queue, and the wait ended without a job. `None`:
+    /// the queue was removed.
     NoItem(Option<QueueId>),
-    /// The session's long flush, or its removal of a queue, is done.
+    /// The session's long flush, or its long removal of a queue, is done.
     Cleared,
 }
 
 /// A job that was handed out to a session.
 #[derive(Clone, Debug)]
 pub struct Handout {
-    /// Its place in the engine.
+    /// The job's place in the engine's table.
     pub job: JobSlot,
-    /// Its number.
+    /// The job's number.
     pub id: JobId,
     /// The number of the lease.
     pub lease: LeaseId,
-    /// Its bytes.
+    /// The job's bytes.
     pub body: Body,
 }
 
-/// News of a job for its watchers.
+/// News of a job for its watchers, the sessions that wait for its outcome.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum News {
     /// A part of the result.
     Data(Body),
     /// A warning.
     Warning(Body),
-    /// Progress, in the worker's own words.
+    /// Progress, in a format of the worker.
     Progress(Body),
-    /// The end: the result.
+    /// The job is done, with this result.
     Complete(Body),
-    /// The end: the job failed.
+    /// The job failed.
     Fail,
-    /// The end: the job failed for this reason.
+    /// The job failed for this reason.
     Exception(Body),
 }
 
 impl News {
-    /// The end: the job is done, with an empty result.
+    /// The news that the job is done, with an empty result.
     pub(crate) fn done() -> Self {
         Self::Complete(Body::from(Vec::new()))
     }
@@ -124,8 +129,8 @@ impl News {
 /// Outputs of the engine. The caller collects them over one or more requests.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// For the log, in order.
+    /// The records for the log, in order.
     pub records: Vec<Record>,
-    /// For sessions, in order.
+    /// The events for sessions, in order.
     pub events: Vec<(SessionId, Event)>,
 }

@@ -1,7 +1,8 @@
 //! The state machine: its tables, and the requests that change jobs.
 //!
-//! All of it is deterministic. The caller sets the time with [`Engine::set_time`]; the engine reads
-//! no clock. It looks keys up in hash maps, but never iterates over them.
+//! The state machine is deterministic. The caller sets the time with [`Engine::set_time`], and the
+//! engine reads no clock. The engine looks up keys in hash maps, but never iterates over a hash
+//! map.
 
 mod advance;
 mod check;
@@ -44,19 +45,19 @@ use crate::tally::Tally;
 use crate::timers::Timers;
 use crate::wall::WallClock;
 
-/// The job does not exist, or it does not have the state or the holder that the request needs.
+/// The job does not exist, or its state or its holder does not fit the request.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("no such job for this request")]
 pub struct NotFound;
 
-/// The parameters of a new engine, apart from the time and the first number.
+/// The parameters of a new engine, apart from the time and the first job id.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct EngineSetup {
-    /// Seeds the hashes of names and keys. A server draws the seed at random, so that clients
-    /// cannot choose names with equal hashes. Replay and simulation can use any seed, because
-    /// nothing that a client sees depends on it.
+    /// The seed for the hashes of names and keys. A server draws the seed at random, so that
+    /// clients cannot choose names with equal hashes. Replay and simulation can use any seed,
+    /// because no reply depends on the seed.
     pub hash_seed: u64,
-    /// Limits. A simulation makes them small.
+    /// The limits. A simulation sets small limits.
     pub limits: Limits,
 }
 
@@ -77,7 +78,8 @@ pub struct Engine {
 
     rules: InForce,
     server_status: ServerStatus,
-    /// A change of the rules or of the status must still be applied to some queues.
+    /// The walk that applies a change of the rules or of the status to each queue. `None`: every
+    /// queue has the change.
     walk: Option<Walk>,
     attempts_max: u32,
     wake_max: u32,
@@ -86,8 +88,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An empty engine at this moment. Ids and lease numbers start at `first_id`, which must be
-    /// above all numbers of earlier engines over the same log (1 for a new log).
+    /// Makes an empty engine at this moment. Job ids and lease numbers start at `first_id`. It must
+    /// be above all numbers that earlier engines used with the same log. For a new log it is 1.
     pub fn new(setup: EngineSetup, now: Millis, first_id: u64) -> Self {
         let hash = NameHash::new(setup.hash_seed);
         let mut engine = Self {
@@ -112,31 +114,31 @@ impl Engine {
         engine
     }
 
-    /// The moment at which requests run.
+    /// The present moment for all requests, as [`Engine::set_time`] set it.
     pub fn now(&self) -> Millis {
         self.now
     }
 
-    /// Advances the time. Time never goes back: an earlier moment is ignored.
+    /// Advances the time. Ignores a moment before the present one, because time never goes back.
     pub fn set_time(&mut self, now: Millis) {
         self.now = self.now.max(now);
     }
 
-    /// Units of work done since the engine was made. Each job, list entry, waiter, watcher or queue
+    /// The units of work since the engine was made. Each job, list entry, waiter, watcher or queue
     /// that the engine reads or changes is a unit.
     pub fn work_done(&self) -> u64 {
         self.meter.done()
     }
 
-    /// Units of the longest slice of work so far. The bound is two slices of
-    /// [`Limits::slice_units`] plus [`crate::limits::INDIVISIBLE_UNITS_MAX`], provided that the
-    /// caller begins a slice before each piece of input, each event and each end of a session.
+    /// The units of the longest slice of work so far. The caller must begin a slice before each
+    /// piece of input, each event and each end of a session. Then the longest slice has at most two
+    /// times [`Limits::slice_units`] plus [`crate::limits::INDIVISIBLE_UNITS_MAX`].
     pub fn longest_slice(&self) -> u64 {
         self.meter.longest_slice()
     }
 
-    /// Counts this many units of work that the caller does in this slice, such as rows that it
-    /// writes.
+    /// Counts this many units of work of the caller in this slice. For example, the caller writes
+    /// rows of a listing.
     pub fn count_work(&mut self, units: usize) {
         self.meter.count(units);
     }
@@ -146,20 +148,20 @@ impl Engine {
         self.meter.begin_slice();
     }
 
-    /// Whether the slice of work is spent. Then the caller should serve others before it begins
-    /// another request, and long requests continue in a later slice.
+    /// Whether the slice of work is spent. If it is, the caller should serve other connections
+    /// before it begins the next request. Long requests continue in a later slice.
     pub fn slice_is_spent(&self) -> bool {
         self.meter.is_spent()
     }
 
-    /// The next number for a job or a lease. All numbers from here on are unused.
+    /// A number from which on no number was ever used for a job or a lease.
     pub fn next_number(&self) -> u64 {
         self.jobs.next_id().max(self.sessions.next_lease().0)
     }
 
     // --- Jobs in their lists ---
 
-    /// Records a fact about a job, if the job is a logged one.
+    /// Pushes a record about a job, if the job is in the log.
     fn note(&self, record: fn(JobSlot, JobId) -> Record, slot: JobSlot, effects: &mut Effects) {
         let job = &self.jobs[slot];
         if job.is_logged() {
@@ -196,7 +198,7 @@ impl Engine {
 
     // --- Tables ---
 
-    /// The place of a job.
+    /// The place of the job with this number.
     pub fn slot(&self, id: JobId) -> Result<JobSlot, NotFound> {
         self.jobs.find(id).ok_or(NotFound)
     }

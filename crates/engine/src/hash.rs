@@ -1,20 +1,20 @@
 //! The hash of names and keys that clients choose.
 //!
-//! The hash is seeded, so that clients cannot find names with equal hashes and slow down look-ups.
-//! Nothing that a client sees depends on the seed: the engine looks keys up in hash tables, but
-//! never iterates over them.
+//! The hash depends on a seed. Without the seed, a client cannot find names with equal hashes,
+//! which would slow down look-ups. No reply depends on the seed: the engine looks up keys in hash
+//! tables, but never iterates over a hash table.
 
 use std::hash::Hasher;
 
 use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
 
-/// Hashes names and keys. Two values with the same seed give the same hashes.
+/// Hashes names and keys. The same seed gives the same hashes.
 #[derive(Clone, Debug)]
 pub(crate) struct NameHash {
     seed: u64,
-    /// Derived from the same seed. With the public constants of foldhash, clients could build names
-    /// whose hash does not depend on `seed`.
+    /// Constants for foldhash, made from the same seed. With the public constants of foldhash,
+    /// clients could build names whose hash does not depend on the seed.
     shared: SharedSeed,
 }
 
@@ -36,7 +36,8 @@ mod tests {
 
     #[test]
     fn names_that_collide_under_one_seed_do_not_under_another() {
-        // The first half cancels a public constant of foldhash, which gave all such names one hash.
+        // The first half of these names cancels a public constant of foldhash. With this constant,
+        // all these names would have the same hash.
         let name = |number: u64| {
             let mut name = vec![0x4E, 0xEC, 0x98, 0xFA, 0x2E, 0x08, 0x89, 0x6C];
             name.extend(number.to_le_bytes());

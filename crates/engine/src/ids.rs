@@ -1,4 +1,4 @@
-//! The numbers of jobs, sessions, queues and leases, and moments in time.
+//! The types for the numbers of jobs, sessions, queues and leases, and for moments in time.
 
 use std::fmt;
 
@@ -17,32 +17,33 @@ macro_rules! number {
 }
 
 number! {
-    /// A job's number: ascending from 1, and never given to a second job. Below 2^53, so that
-    /// JavaScript clients read it exactly.
+    /// A job's number. Numbers ascend from 1, and no two jobs get the same number. They are below
+    /// 2^53, so that JavaScript clients read them exactly.
     JobId(u64)
 }
 number! {
-    /// A connection, or another user of the engine. A number is used again after 2^32 other
-    /// sessions at the earliest.
+    /// The number of a session: a connection, or another user of the engine. At least 2^32 other
+    /// sessions get a number before a number is used again.
     SessionId(u64)
 }
 number! {
-    /// The place of a queue in the engine's table. Valid while the queue exists. Another queue can
-    /// get the number after the queue has vanished.
+    /// The place of a queue in the engine's table. It is valid while the queue exists. After the
+    /// queue has vanished, another queue can get the place.
     QueueId(u32)
 }
 number! {
-    /// The place of a job in the engine's table. Valid while the job exists. Afterwards another job
-    /// can get it.
+    /// The place of a job in the engine's table. It is valid while the job exists. After the job
+    /// has ended, another job can get the place.
     JobSlot(u32)
 }
 number! {
-    /// The number of one hand-out of a job to one holder. Never dealt twice.
+    /// The number of one lease: one hand-out of a job to one holder. No two leases get the same
+    /// number.
     LeaseId(u64)
 }
 number! {
-    /// A moment, in milliseconds. The engine's time started with the wall clock and never goes
-    /// back. A step of the wall clock does not change it.
+    /// A moment, in milliseconds. The engine's time was equal to the wall clock at the start, and
+    /// never goes back. A later step of the wall clock does not change the engine's time.
     Millis(u64)
 }
 

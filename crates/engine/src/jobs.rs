@@ -1,7 +1,7 @@
 //! Jobs: the table of all jobs, and the indexes and counts that depend on them.
 //!
-//! [`Jobs`] owns every job. Only `Jobs` changes what an index or a count depends on: a job's state,
-//! its kind, its key, its queue. The lists of a queue belong to the queue: see [`crate::queues`].
+//! [`Jobs`] owns every job. Only `Jobs` changes the fields that an index or a count depends on: a
+//! job's state, its kind, its key and its queue. The lists of jobs are in [`crate::queues`].
 
 mod bytes;
 mod counts;
@@ -27,22 +27,22 @@ pub(crate) use facts::JobKind;
 pub use facts::{Body, Counters, JobFacts, JobStatus, NewJob, State, Tags};
 pub(crate) use job::{Job, Lease};
 
-/// All jobs. See the module.
+/// The table of all jobs: see the module.
 #[derive(Debug)]
 pub(crate) struct Jobs {
     slab: Slab<Job>,
     ids: IdIndex,
     next_id: u64,
     next_buried: u64,
-    /// Jobs that a submit can join. A buried job cannot be joined.
+    /// The jobs that a submit can join, by key. A submit cannot join a buried job.
     keys: Keys,
     /// Jobs that were submitted for their outcome.
     submitted: BTreeSet<JobSlot>,
-    /// Times of the wall clock. **Invariant**: each of these jobs either expires at its time, or
-    /// has no expiry, is delayed, and is due at its time.
+    /// Jobs with a time of the wall clock. **Invariant**: a job that expires has its expiry at this
+    /// time. A job that does not expire is delayed, and is due at this time.
     wall_times: BTreeMap<JobSlot, Millis>,
     counts: Counts,
-    /// Jobs that are not in the log, except buried ones.
+    /// The number of jobs that are only in memory, without buried jobs.
     unlogged: u64,
     bytes: u64,
 }
@@ -81,7 +81,7 @@ impl Jobs {
 
     // --- Numbers ---
 
-    /// The next number that is dealt.
+    /// The number of the next job.
     pub(crate) fn next_id(&self) -> u64 {
         self.next_id
     }
@@ -93,18 +93,19 @@ impl Jobs {
         JobId(id)
     }
 
-    /// Numbers below this were dealt before.
+    /// Makes sure that new jobs get numbers from `next` on. Lower numbers may have been used
+    /// before.
     pub(crate) fn raise_id(&mut self, next: u64) {
         self.next_id = self.next_id.max(next);
     }
 
-    /// Reserves the numbers of a job from the log, so that they are not dealt again.
+    /// Marks all numbers of a job from the log as used, so that no new job gets them.
     pub(crate) fn use_numbers(&mut self, job: &Job) {
         self.raise_id(job.id().0.max(job.order()) + 1);
         self.next_buried = self.next_buried.max(job.buried_order() + 1);
     }
 
-    /// Jobs by state.
+    /// The number of all jobs by state.
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -113,7 +114,7 @@ impl Jobs {
         self.unlogged
     }
 
-    /// The memory that jobs take.
+    /// The memory of all jobs, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes + self.wall_times.len() as u64 * bytes::WALL_TIME_BYTES
     }
@@ -125,12 +126,12 @@ impl Jobs {
         self.ids.get(id.0).map(JobSlot)
     }
 
-    /// The job at this place, if the place has one.
+    /// The job at this place. `None`: the place is free.
     pub(crate) fn get(&self, slot: JobSlot) -> Option<&Job> {
         self.slab.get(slot.0)
     }
 
-    /// All jobs are at places below this.
+    /// All jobs have places below this one.
     pub(crate) fn end(&self) -> u32 {
         self.slab.end()
     }
@@ -139,7 +140,8 @@ impl Jobs {
         self.slab.iter().map(|(place, job)| (JobSlot(place), job))
     }
 
-    /// Adds a job whose number was dealt, or [used](Jobs::use_numbers) before.
+    /// Adds a job. Its number must come from [`Jobs::deal_id`], or [`Jobs::use_numbers`] must have
+    /// marked it as used.
     #[inline]
     pub(crate) fn insert(&mut self, job: Job) -> JobSlot {
         let (id, is_submitted) = (job.id(), job.is_submitted());
@@ -175,7 +177,7 @@ impl Jobs {
         job
     }
 
-    /// Corrects the memory account after a change of the optional parts of a job.
+    /// Updates the memory account after a change of the optional parts of a job.
     pub(crate) fn recharge(&mut self, slot: JobSlot) {
         let job = &mut self[slot];
         let units = bytes::extra_units(job);
@@ -184,7 +186,7 @@ impl Jobs {
         self.bytes -= bytes::of_units(before);
     }
 
-    // --- Changes that indexes and counts depend on ---
+    // --- Changes to fields that indexes and counts depend on ---
 
     /// Sets the state of a job. The caller updates the lists and the counts of its queue.
     #[inline]
@@ -208,14 +210,14 @@ impl Jobs {
         self.recharge(slot);
     }
 
-    /// Gives the last place among the buried jobs to a job that is about to be buried.
+    /// Gives a job the last place among the buried jobs. The caller buries it next.
     pub(crate) fn deal_buried_order(&mut self, slot: JobSlot) {
         let order = self.next_buried;
         self.next_buried += 1;
         self[slot].set_buried_order(order);
     }
 
-    /// Sets how long a job lives. The caller pushes the records.
+    /// Sets how long a job exists. The caller pushes the records.
     pub(crate) fn set_kind(&mut self, slot: JobSlot, kind: JobKind) {
         let job = &mut self[slot];
         let was_unlogged = job.is_unlogged();
@@ -231,7 +233,7 @@ impl Jobs {
         self.recharge(slot);
     }
 
-    /// Moves a job that is in no list to the tail of another queue, as if it were put there now.
+    /// Moves a job to another queue, as if a client put it there now. The job must be in no list.
     pub(crate) fn set_queue(&mut self, slot: JobSlot, queue: QueueId, now: Millis) {
         let order = self.deal_id();
         let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
@@ -242,7 +244,7 @@ impl Jobs {
         self.recharge(slot);
     }
 
-    /// Gives a job that is in no list the last place among the jobs of its priority.
+    /// Gives a job the last place among the jobs of its priority. The job must be in no list.
     pub(crate) fn move_to_tail(&mut self, slot: JobSlot) {
         let order = self.deal_id();
         self[slot].set_order(order);
@@ -250,8 +252,8 @@ impl Jobs {
 
     // --- Keys ---
 
-    /// The jobs of a queue that may have the same key, oldest first. A submit can join those for
-    /// which [`Jobs::is_same`] is true.
+    /// The jobs of a queue that may have this key, oldest first. The index compares only hashes, so
+    /// the caller must check each job with [`Jobs::is_same`].
     pub(crate) fn with_key_in(
         &self,
         queue: QueueId,
@@ -261,43 +263,45 @@ impl Jobs {
         self.keys.with_key_in(queue, unique, body).filter_map(|id| self.find(id))
     }
 
-    /// Whether a submit with this key and body is for the same work as a job.
+    /// Whether a submit with this key and body can join a job.
     pub(crate) fn is_same(&self, slot: JobSlot, unique: &[u8], body: &[u8]) -> bool {
         keys::is_same(&self[slot], unique, body)
     }
 
-    /// Jobs of any queue that may have this key.
+    /// The jobs of all queues that may have this key. The index compares only hashes.
     pub(crate) fn with_key(&self, unique: &[u8]) -> impl Iterator<Item = &Job> {
         self.keys.with_key(unique).filter_map(|id| self.find(id)).map(|slot| &self[slot])
     }
 
     // --- Submitted jobs ---
 
-    /// All submitted jobs, from this place on.
+    /// All jobs that were submitted for their outcome, from this place on.
     pub(crate) fn submitted_from(&self, slot: JobSlot) -> impl Iterator<Item = JobSlot> {
         self.submitted.range(slot..).copied()
     }
 
-    // --- Jobs that go by the wall clock ---
+    // --- Jobs with a time of the wall clock ---
 
-    /// Whether any job goes by the wall clock.
+    /// Whether any job is due or expires at a time of the wall clock.
     pub(crate) fn go_by_wall(&self) -> bool {
         !self.wall_times.is_empty()
     }
 
-    /// The time of the wall clock at which a job expires or is due.
+    /// The time of the wall clock at which a job expires or is due. `None`: it has no such time.
     pub(crate) fn wall_time(&self, slot: JobSlot) -> Option<Millis> {
         if self[slot].may_go_by_wall() { self.wall_times.get(&slot).copied() } else { None }
     }
 
-    /// Sets the time of the wall clock that a job goes by, if it can go by it.
+    /// Sets the time of the wall clock at which a job expires or is due. Ignores a job that neither
+    /// expires nor is delayed.
     pub(crate) fn set_wall_time(&mut self, slot: JobSlot, wall: Millis) {
         if self[slot].may_go_by_wall() {
             self.wall_times.insert(slot, wall);
         }
     }
 
-    /// The next job behind this one that goes by the wall clock, and its time.
+    /// The next job with a time of the wall clock, and this time. The search begins behind the
+    /// place `behind`.
     pub(crate) fn next_by_wall(&self, behind: Option<JobSlot>) -> Option<(JobSlot, Millis)> {
         let rest = (behind.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         self.wall_times.range(rest).next().map(|(slot, wall)| (*slot, *wall))
@@ -305,7 +309,7 @@ impl Jobs {
 
     // --- Checks ---
 
-    /// Walks all jobs, and panics if an index, a count or the account disagrees with them.
+    /// Walks all jobs. Panics if an index, a count or the memory account disagrees with the jobs.
     pub(crate) fn check_invariants(&self) {
         let mut counts = Counts::default();
         let (mut keyed, mut unlogged, mut bytes) = (0, 0, 0);

@@ -1,19 +1,20 @@
 //! The queue engine: jobs, queues, leases, waiters and time, as a deterministic state machine.
 //!
-//! Inputs are requests and the time. Outputs are return values, [`Record`]s (facts that must last)
-//! and [`Event`]s (messages to sessions that waited). The engine has no clock, no threads, no I/O
-//! and no randomness. So the same requests at the same moments always give the same result:
-//! simulation, replay and replication depend on this.
+//! Inputs are requests and the time. Outputs are return values, [`Record`]s and [`Event`]s. A
+//! record is a fact that must last. An event is a message to a session that waited. The engine has
+//! no clock, no threads, no I/O and no randomness. So the same requests at the same moments always
+//! give the same result. Simulation, replay and replication depend on this.
 //!
-//! The engine knows nothing of protocols. A tube of beanstalkd, a function of Gearman and a queue
-//! of Kestrel are a *queue*. A job, an item and a message are a *job*.
+//! The engine does not depend on any protocol. A tube of beanstalkd, a function of Gearman and a
+//! queue of Kestrel are a *queue*. A job, an item and a message are a *job*.
 //!
-//! **Invariants**: A job is in exactly one list (ready, delayed, buried) or is held by exactly one
-//! session. A queue that can hand out jobs does not have both ready jobs and waiters, unless its
-//! timer is due now. Then the next look at the queue serves the waiters. No operation takes time in
-//! proportion to the number of jobs, queues or sessions, except for what a request names: new
-//! policies and a new status concern all queues. Listings go row by row, behind a cursor.
-//! [`Engine::check_invariants`] checks the rest.
+//! **Invariants**: Either a job is in exactly one list, or exactly one session holds it. The lists
+//! are ready, delayed and buried. If a queue can hand out jobs and has ready jobs, it has no
+//! waiters. The only exception: the queue's timer is due now, and will serve the waiters. No
+//! operation takes time in proportion to the number of jobs, queues or sessions. The only
+//! exceptions are requests that concern all queues, such as new policies or a new status. A listing
+//! reads one row at a time, with a cursor. [`Engine::check_invariants`] checks the invariants
+//! between the tables.
 
 mod bytes;
 mod chores;

@@ -1,82 +1,86 @@
 //! All limits of the engine.
 
-/// Limits that the caller can set. A simulation sets small values: then a few jobs reach a limit
-/// that takes thousands of jobs in a server.
+/// Limits that the caller can set. A simulation sets small limits, so that a few jobs reach them.
+/// In a server, thousands of jobs are needed.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Limits {
     /// Units of work in a slice: see [`crate::Engine::slice_is_spent`]. When the slice is spent,
-    /// the engine begins no further step, but finishes a step that cannot be divided.
+    /// the engine begins no further step. But it finishes the current step if that step is
+    /// indivisible.
     pub slice_units: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        // About a quarter of a millisecond if each unit is a queue that is in no cache, otherwise
-        // less.
+        // These units take at most about a quarter of a millisecond. They take that long if each
+        // unit is a queue that is in no cache of the processor.
         Self { slice_units: 300 }
     }
 }
 
-/// Maximum length of a queue's name in bytes: the length that Gearman's packets can carry. Each
-/// dialect checks its own limit, which is shorter.
+/// Maximum length of a queue's name in bytes. Gearman's packets cannot hold a longer name. Each
+/// dialect also checks a shorter limit of its own.
 pub const QUEUE_NAME_BYTES_MAX: usize = 8180;
 
-/// Maximum units of work that an indivisible step can cost beyond a slice. Such a step is a put
-/// into a queue with the maximum number of children and their waiters, or the end of a wait in all
-/// queues that a session can watch.
+/// Maximum units of work that an indivisible step can cost beyond a slice. There are two such
+/// steps. One is a put into a queue with the maximum number of children, each with waiters. The
+/// other is the end of a session's wait in all the queues that a session can watch.
 pub const INDIVISIBLE_UNITS_MAX: u64 = 30_000;
 
-/// Bytes of a body that count as one unit of work.
+/// This many bytes of a body count as one unit of work.
 pub const UNIT_BODY_BYTES: usize = 4096;
 
-/// Comparisons of numbers, one after the other, that count as one unit of work.
+/// This many cheap comparisons in a loop count as one unit of work.
 pub const UNIT_COMPARISONS: usize = 64;
 
-/// Maximum number of expired jobs at the head of a queue that a put ends, and maximum number of
-/// jobs that it drops to make room. So a put does little extra work. Timers end the other expired
-/// jobs, and a queue reaches a lowered limit in steps.
+/// Maximum number of expired jobs that a put ends at the head of a queue. It is also the maximum
+/// number of jobs that a put drops to make room. So a put does little extra work. Timers end the
+/// other expired jobs. If a policy lowers the limit of a queue, several puts together shrink the
+/// queue to the new limit.
 pub const PUT_ENDS_MAX: usize = 2;
 
-/// Maximum number of fan-out children that clients can give one parent. A put to the parent takes
-/// time and room in proportion to them.
+/// Maximum number of fan-out children that clients can give one parent. The time and the memory of
+/// a put to the parent grow with the number of children.
 pub const CHILDREN_MAX: usize = 256;
 
-/// Maximum bytes of the names of all these children of one parent. The log writes the names with
-/// the put.
+/// Maximum total bytes of the names of these children. The log writes all these names with each put
+/// to the parent.
 pub const CHILD_NAMES_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum number of names, equal apart from the case of letters, that one case-insensitive look-up
-/// considers. There are few, unless a client makes them on purpose.
+/// Maximum number of names that one case-insensitive look-up compares. All of them are equal apart
+/// from the case of letters. There are only few such names, except if a client makes them on
+/// purpose.
 pub const ALIKE_MAX: usize = 1000;
 
-/// Maximum number of attachments of one session to one job. The session gets all news of the job
-/// once per attachment.
+/// Maximum number of attachments of one session to one job. For each attachment, the session gets
+/// all news of the job once.
 pub const ATTACHMENTS_MAX: u32 = 1000;
 
-/// Maximum number of attachments of all sessions to one job. Each piece of its result goes to all
-/// of them.
+/// Maximum number of attachments of all sessions to one job. The engine sends each piece of the
+/// job's result once per attachment.
 pub const WATCHERS_MAX: usize = 10_000;
 
-/// Maximum number of watchers that get a job's news at once. If there are more, they get it in
-/// slices.
+/// Maximum number of watchers that get a job's news at once. If a job has more watchers, they get
+/// the news in slices.
 pub const NOTIFIED_AT_ONCE_MAX: usize = 64;
 
 /// Maximum number of queues that one worker can register for.
 pub const REGISTRATIONS_MAX: usize = 10_000;
 
-/// Maximum number of unfinished jobs with one key, each in its own queue, that a look-up by key
-/// alone considers.
+/// Maximum number of unfinished jobs that a look-up by key alone compares. The jobs have the same
+/// key, and each is in another queue.
 pub const SAME_KEY_MAX: usize = 1000;
 
-/// Milliseconds until the next sweep of a queue that had more expired jobs than its policy lets one
-/// sweep remove.
+/// Milliseconds from a sweep that removed the maximum number of expired jobs to the next sweep of
+/// the same queue. The queue's policy sets the maximum.
 pub const SWEEP_REST_MS: u64 = 1000;
 
-/// Milliseconds until a queue continues to serve its waiters, if one slice could not serve all.
+/// Milliseconds until a queue continues to serve its waiters, if one slice could not serve all of
+/// them.
 pub const SERVING_REST_MS: u64 = 1;
 
-/// Milliseconds until the engine looks at held chores again.
+/// Milliseconds until the engine checks again whether its chores are still held.
 pub const HELD_CHORES_REST_MS: u64 = 5;
 
-/// The maximum job id: JavaScript reads integers exactly up to this.
+/// The maximum job id. JavaScript represents all integers up to this one exactly.
 pub const JOB_ID_MAX: u64 = (1 << 53) - 1;

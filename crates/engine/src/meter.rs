@@ -1,33 +1,35 @@
 //! The work meter counts the cost of requests, and reports when a slice of work is spent.
 //!
-//! A unit is one job, list entry, waiter, watcher or queue that the engine reads or changes. It
-//! takes well under a microsecond. Work is done in slices, and a slice is a number of units. An
-//! operation that takes more than a few units checks the meter in between, stops when the slice is
-//! spent, and continues in a later slice. So no request delays the others for long, however much is
-//! stored.
+//! A unit is one job, list entry, waiter, watcher or queue that the engine reads or changes. A unit
+//! takes well under a microsecond. The engine works in slices of a fixed number of units. An
+//! operation that needs more than a few units checks the meter again and again. When the slice is
+//! spent, the operation stops, and continues in a later slice. So a request never delays other
+//! requests for long, even if the engine has very many jobs.
 //!
-//! The meter serves two callers. The owner of a connection begins a *slice* for a piece of input,
-//! an event or the end of a session, and begins no further request when the slice is spent. A
-//! *request* that can be divided, and a step of a chore, each have their own slice: so their
-//! immediate result does not depend on earlier requests. Therefore the owner's slice can be longer
-//! than one slice of units, but never longer than two plus one indivisible step: see
-//! [`crate::limits::INDIVISIBLE_UNITS_MAX`].
+//! The meter measures two kinds of slices. The owner of a connection begins a *slice* for a piece
+//! of input, an event or the end of a session. It begins no further request when the slice is
+//! spent. A divisible *request*, or a step of a chore, gets a full slice of its own inside the
+//! owner's slice. So its immediate result does not depend on earlier requests. Therefore the
+//! owner's slice can be longer than one slice of units. It is at most two slices plus one
+//! indivisible step: see [`crate::limits::INDIVISIBLE_UNITS_MAX`].
 
 use std::cell::Cell;
 
-/// Maximum cost of a job's change of state, unless sessions wait for it in many queues.
+/// Maximum units that a job's change of state costs. It can cost more only if the session that gets
+/// the job waits in many queues.
 const JOB_UNITS: u32 = 4;
 
-/// Counts units of work. See the module.
+/// Counts units of work: see the module.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// Units since the engine was made. (It is a cell, because requests that change nothing count
-    /// units, too.)
+    /// Units since the engine was made. The field is a cell, because requests with a shared
+    /// reference to the engine count units, too.
     done: Cell<u64>,
-    /// `None` before the first slice: the restore at a start belongs to no slice.
+    /// The value of `done` when the current slice began. `None` before the first slice: the restore
+    /// from the log at a start is in no slice.
     slice_began: Option<u64>,
     slice_end: u64,
-    /// The current request stops when `done` reaches this.
+    /// The current request stops when `done` reaches this value.
     request_end: u64,
     slice_units: u32,
     /// Units of the longest slice that has ended.
@@ -47,12 +49,12 @@ impl Meter {
         }
     }
 
-    /// Counts this many units of work, done or about to be done.
+    /// Counts this many units of work, before or after the work itself.
     pub(crate) fn count(&self, units: usize) {
         self.done.set(self.done.get() + units as u64);
     }
 
-    /// Begins a slice, and ends the one before.
+    /// Ends the current slice and begins a new one.
     pub(crate) fn begin_slice(&mut self) {
         self.longest = self.longest_slice();
         self.slice_began = Some(self.done());
@@ -60,12 +62,12 @@ impl Meter {
         self.request_end = self.slice_end;
     }
 
-    /// Whether the slice is spent: then the caller must begin nothing more in it.
+    /// Whether the slice is spent. If it is, the caller must not begin more work in this slice.
     pub(crate) fn is_spent(&self) -> bool {
         self.done() >= self.slice_end
     }
 
-    /// Begins a request that can be divided, or a step of a chore.
+    /// Begins a divisible request, or a step of a chore.
     pub(crate) fn begin_request(&mut self) {
         self.request_end = self.done() + u64::from(self.slice_units);
     }
@@ -75,9 +77,9 @@ impl Meter {
         self.done() >= self.request_end
     }
 
-    /// Maximum number of jobs in one step of a chore. Few jobs cost more than `JOB_UNITS` units. So
-    /// this number usually ends a step, whatever its jobs cost. If the jobs do cost more, the meter
-    /// ends the step.
+    /// Maximum number of jobs in one step of a chore. Most jobs cost at most `JOB_UNITS` units. So
+    /// most steps end at this number of jobs, and not at a number of units. If the jobs cost more,
+    /// the meter ends the step.
     pub(crate) fn step_jobs(&self) -> u32 {
         (self.slice_units / JOB_UNITS).max(1)
     }

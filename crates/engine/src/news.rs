@@ -1,7 +1,8 @@
-//! News of jobs that some watchers do not have yet. There is one line for all jobs, so that each
-//! watcher gets its news in the order of the events.
+//! News of jobs that some watchers do not have yet. All jobs share one line, so that each watcher
+//! gets all its news in the right order.
 //!
-//! The line is nearly always empty: few jobs have more watchers than can get the news at once.
+//! The line is nearly always empty, because most jobs have few watchers, which get the news at
+//! once.
 
 use std::collections::VecDeque;
 
@@ -12,18 +13,19 @@ use crate::ids::{JobId, Millis, SessionId};
 #[derive(Debug, Default)]
 pub(crate) struct NewsQueue {
     line: VecDeque<PendingNews>,
-    /// Set while the line is not empty. [`crate::timers::Timers`] changes it.
+    /// When the engine sends the next slice of news. Set only while the line is not empty. Only
+    /// [`crate::timers::Timers`] changes this moment.
     pub(crate) timer: Option<Millis>,
 }
 
-/// News that some watchers do not have yet.
+/// News of one job that some watchers do not have yet.
 #[derive(Debug)]
 pub(crate) struct PendingNews {
     id: JobId,
     news: News,
-    /// The sessions that watched the job when the news came.
+    /// The sessions that watched the job when the news was new, once per attachment.
     watchers: Vec<SessionId>,
-    /// The number of watchers that have the news.
+    /// The number of entries of `watchers` that have got the news.
     notified: usize,
 }
 
@@ -32,7 +34,7 @@ impl PendingNews {
         Self { id, news, watchers, notified: 0 }
     }
 
-    /// The job.
+    /// The number of the job.
     pub(crate) fn id(&self) -> JobId {
         self.id
     }
@@ -41,15 +43,16 @@ impl PendingNews {
         &self.news
     }
 
-    /// The next watcher, which counts as notified from now on. `None`: all watchers have the news.
+    /// The next watcher without the news. From now on it counts as notified. `None`: all watchers
+    /// have the news.
     pub(crate) fn next(&mut self) -> Option<SessionId> {
         let watcher = self.watchers.get(self.notified)?;
         self.notified += 1;
         Some(*watcher)
     }
 
-    /// The watchers that do not have the news yet. If the job has ended, they watch it until they
-    /// get the news.
+    /// The sessions that still watch a job that has ended, because they do not have the last news
+    /// yet. Empty for other news.
     pub(crate) fn watchers_left(&self) -> &[SessionId] {
         if self.news.is_end() { &self.watchers[self.notified..] } else { &[] }
     }
@@ -69,12 +72,12 @@ impl NewsQueue {
         self.line.push_back(news);
     }
 
-    /// Takes out the first news of the line.
+    /// Removes the first news from the line.
     pub(crate) fn pop(&mut self) -> Option<PendingNews> {
         self.line.pop_front()
     }
 
-    /// Puts news back to the front of the line, because some watchers do not have it yet.
+    /// Puts news back at the front of the line, because some watchers do not have it yet.
     pub(crate) fn put_back(&mut self, news: PendingNews) {
         self.line.push_front(news);
     }

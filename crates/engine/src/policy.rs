@@ -1,8 +1,9 @@
-//! Policies: an operator's settings for queues, by pattern of the queue's name, in the order of a
-//! file.
+//! Policies: an operator's settings for queues. They come from a file of rules, and a rule applies
+//! to queues whose names match its patterns.
 //!
-//! These are pure values and know no queue. [`Rules`] are the content of the file. A [`Policy`] is
-//! the result of the rules for one name. The engine applies policies.
+//! The types here are pure values and refer to no queue. [`Rules`] are the content of the file. A
+//! [`Policy`] is the result of the rules for one name. Other modules of the engine apply policies
+//! to queues.
 
 mod check;
 mod codec;
@@ -17,71 +18,76 @@ pub use pattern::Pattern;
 
 use std::mem::discriminant;
 
-/// Maximum number of open reads of one session on a queue, unless a policy says otherwise.
+/// Maximum number of open reads of one session on a queue, if no policy sets it.
 pub const OPEN_MAX_DEFAULT: u32 = 100;
 
 /// The name of a queue, as bytes.
 pub type Name = Box<[u8]>;
 
-/// The policy of one queue. The default is the policy of a queue to which no rule applies.
+/// The policy of one queue. A queue without a matching rule has the default policy.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Policy {
-    /// The queue is full at this number of ready jobs.
+    /// With this number of ready jobs, the queue is full.
     pub jobs_max: Option<u64>,
-    /// The queue is full at this many bytes of ready bodies. The check comes before a put, so one
-    /// body can exceed the limit.
+    /// With this many bytes of bodies of ready jobs, the queue is full. The check is before a put,
+    /// so the last body can exceed the limit.
     pub bytes_max: Option<u64>,
-    /// A larger body is refused. A body of this size is accepted.
+    /// Maximum size of a body. The queue refuses a larger body.
     pub item_bytes_max: Option<u64>,
-    /// A ready job ends when it is older than this.
+    /// A ready job expires when it is older than this.
     pub age_max_ms: Option<u64>,
-    /// The fate of a put when the queue is full.
+    /// The result of a put into a full queue.
     pub when_full: WhenFull,
-    /// The queue that expired jobs move to. `None`: they end.
+    /// The queue to which expired jobs move. `None`: expired jobs end.
     pub expire_to: Option<Name>,
     /// Maximum number of expired jobs that one sweep removes.
     pub expire_sweep: Option<u32>,
-    /// An empty queue is removed when it is older than this.
+    /// The engine removes an empty and unused queue that is older than this.
     pub idle_ms: Option<u64>,
     /// Maximum number of open reads of one session on the queue.
     pub open_max: u32,
-    /// An open read is given back after this time.
+    /// The lease of an open read ends after this time, and the item is given back.
     pub open_timeout_ms: Option<u64>,
-    /// Puts feed only the children.
+    /// A put into this queue goes only to its children and copies. The queue itself stores no job.
     pub fanout_only: bool,
-    /// How durable a put is when it is acknowledged. `None`: as in other queues of the server.
+    /// How durable a put is when the server acknowledges it. `None`: the setting of the whole
+    /// server applies.
     pub sync: Option<QueueSync>,
-    /// If not empty, the name is an alias and not a queue: a put goes to each of these queues.
+    /// If this is not empty, the name is an alias and not a queue. A put under this name goes to
+    /// each of these queues.
     pub alias: Box<[Name]>,
-    /// A put goes to each of these queues, too.
+    /// A put into this queue also goes to each of these queues.
     pub copy_to: Box<[Name]>,
 }
 
-/// The fate of a put when the queue is full.
+/// The result of a put into a full queue.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum WhenFull {
-    /// The put is refused.
+    /// The queue refuses the put.
     #[default]
     Refuse,
-    /// The oldest of the least urgent ready jobs ends, until there is room.
+    /// The queue ends ready jobs until it has room: the least urgent job first, and the oldest
+    /// first among jobs of one priority.
     DropOldest,
 }
 
-/// How durable a put is when it is acknowledged.
+/// How durable a put is when the server acknowledges it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum QueueSync {
-    /// The put is on stable storage.
+    /// The log has written and synced the put: it is on stable storage.
     Always,
-    /// The put is in the kernel, and on stable storage at most this many milliseconds later.
+    /// The log has written the put. The put is on stable storage at most this many milliseconds
+    /// later.
     Every(u64),
-    /// The put is in the kernel.
+    /// The log has written the put. The operating system brings it to stable storage at some later
+    /// time.
     Never,
-    /// The put is in memory only: such jobs end with the process.
+    /// The put is only in memory. The job ends with the process.
     Memory,
 }
 
-/// One setting with its value. `None` states the default explicitly, so that a specific rule can
-/// undo a general rule.
+/// One setting with its value. A value of `None` sets the default again, so that a specific rule
+/// can undo a general one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Setting {
     /// See [`Policy::jobs_max`].
@@ -119,26 +125,29 @@ pub enum Setting {
 pub struct RuleSetting {
     /// The setting.
     pub setting: Setting,
-    /// The line in the file, from 1. 0: not from a file.
+    /// The line in the file, counted from 1. 0: the setting does not come from a file.
     pub line: u32,
 }
 
 /// Settings for all queues whose name matches one of the patterns.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rule {
-    /// The rule applies to names that match at least one of these.
+    /// The rule applies to each name that matches at least one of these patterns.
     pub patterns: Vec<Pattern>,
     /// If two settings have the same key, the later one wins.
     pub settings: Vec<RuleSetting>,
-    /// The line in the file where the rule begins, from 1. 0: not from a file.
+    /// The line in the file where the rule begins, counted from 1. 0: the rule does not come from a
+    /// file.
     pub line: u32,
 }
 
-/// All rules, in the order of the file. For each setting, the last matching rule that has it wins.
+/// All rules, in the order of the file. If several matching rules have the same setting, the last
+/// of them wins.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rules(pub Vec<Rule>);
 
-/// The name of the parent, if the name is that of a fan-out child: the part before the first `+`.
+/// The part of a name before the first `+`: the name of the parent, if the queue is a fan-out
+/// child. `None`: the name has no `+`.
 pub fn parent_name(name: &[u8]) -> Option<&[u8]> {
     let end = name.iter().position(|&byte| byte == b'+')?;
     Some(&name[..end])
@@ -207,7 +216,7 @@ impl Policy {
 }
 
 impl Setting {
-    /// Its key in the configuration.
+    /// The key of the setting in the configuration.
     pub fn key(&self) -> &'static str {
         match self {
             Setting::JobsMax(_) => "limits.jobs",
@@ -227,8 +236,9 @@ impl Setting {
         }
     }
 
-    /// Whether a child inherits this from its parent. A child does not inherit a setting that sends
-    /// the parent's puts to other queues. Otherwise each child would send these puts there again.
+    /// Whether a child inherits this setting from its parent. A setting that sends the parent's
+    /// puts to other queues is not inherited. Otherwise each child would send the parent's puts to
+    /// these queues again.
     fn is_inherited(&self) -> bool {
         !matches!(self, Setting::FanoutOnly(_) | Setting::Alias(_) | Setting::CopyTo(_))
     }
@@ -255,9 +265,10 @@ impl Rule {
 }
 
 impl Rules {
-    /// The policy of the queue of this name. A fan-out child inherits the policy of its parent,
-    /// except where the parent's puts go. Rules that match the child's own name, but not the
-    /// parent's, override it.
+    /// The policy of the queue of this name. If the queue is a fan-out child, `child_of` is its
+    /// parent, and the child inherits the parent's settings. The child does not inherit the
+    /// settings that send puts to other queues. Rules that match the child's name but not the
+    /// parent's name override inherited settings.
     pub fn resolve(&self, name: &[u8], child_of: Option<&[u8]>) -> Policy {
         let mut policy = Policy::default();
         for asked in self.asked(name, child_of) {
@@ -266,8 +277,8 @@ impl Rules {
         policy
     }
 
-    /// All settings of the queue of this name, as in [`Policy::settings`], each with the line of
-    /// its rule. `None`: no rule sets it.
+    /// All settings of the queue of this name, in the order of [`Policy::settings`]. Each has the
+    /// line in the file that sets it. `None`: no rule sets it.
     pub fn resolve_with_origins(
         &self,
         name: &[u8],
@@ -281,14 +292,14 @@ impl Rules {
         })
     }
 
-    /// The names that patterns without wildcards spell out. A policy makes these queues. Names can
-    /// repeat.
+    /// All patterns without wildcards: each is the name of one queue. The operator chose these
+    /// names, so they do not count towards the limits for clients. A name can occur more than once.
     pub fn literal_names(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().flat_map(|rule| &rule.patterns).filter_map(Pattern::literal)
     }
 
-    /// The settings that the rules have for a name. If several have the same key, the last one
-    /// wins.
+    /// The settings that the rules have for a name, inherited ones first. If two settings have the
+    /// same key, the later one wins.
     fn asked<'a>(
         &'a self,
         name: &'a [u8],

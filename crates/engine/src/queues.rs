@@ -1,7 +1,7 @@
 //! Queues: the table of all queues, by number, name, age and kind, and the lists of each queue.
 //!
-//! [`Queues`] owns every queue. Only `Queues` changes a queue's lists and counts, and the indexes
-//! that depend on them. All of them agree after each call.
+//! [`Queues`] owns every queue. Only `Queues` changes a queue's lists, and the indexes that depend
+//! on the lists. After each call, the lists and the indexes agree.
 
 mod bytes;
 mod extension;
@@ -28,27 +28,28 @@ pub(crate) use walk::Walk;
 /// The name of the queue that always exists (spec beanstalkd 6).
 pub const DEFAULT_QUEUE: &[u8] = b"default";
 
-/// All queues. See the module.
+/// The table of all queues: see the module.
 #[derive(Debug)]
 pub(crate) struct Queues {
     slab: Slab<Queue>,
     hash: NameHash,
     names: NameTable,
-    /// By age, oldest first.
+    /// All queues by age rank, oldest first.
     by_age: BTreeMap<u64, QueueId>,
     next_age_rank: u64,
-    /// Queues with capital letters in their names, by the hash of the lower-case name and by age.
+    /// Queues with capital letters in their names, by the hash of the name in lower case and by the
+    /// age rank.
     cased: BTreeMap<(u64, u64), QueueId>,
     /// Queues that have both ready jobs and workers.
     supplying: BTreeSet<QueueId>,
     /// The number of queues that have an [`Extension`].
     extensions: usize,
-    /// Queues of items.
+    /// Queues of items, by name.
     of_items: BTreeMap<Name, QueueId>,
-    /// Children by the name of their parent. The parent need not exist.
+    /// The children, by the name of their parent. There can be children without an existing parent.
     families: BTreeMap<Name, BTreeSet<QueueId>>,
-    /// Queues that became children, or were kept, without a client's request. The log must still
-    /// learn of them.
+    /// Queues that became children, or that are kept from now on, as a side effect of a request or
+    /// a rule. The log does not have these facts yet.
     unlogged_children: Vec<QueueId>,
     bytes: u64,
 }
@@ -115,8 +116,7 @@ impl Queues {
         })
     }
 
-    /// Adds a queue. No queue of this name must exist. The new queue may be the parent of existing
-    /// queues.
+    /// Adds a queue with a new name. The queue can become the parent of existing queues.
     pub(crate) fn insert(&mut self, name: &[u8], now: Millis) -> QueueId {
         let age_rank = self.next_age_rank;
         self.next_age_rank += 1;
@@ -136,7 +136,7 @@ impl Queues {
         id
     }
 
-    /// Removes a queue that nothing keeps in existence. The caller disarms its timer.
+    /// Removes a queue that is not wanted any more. The caller disarms the queue's timer.
     pub(crate) fn remove(&mut self, id: QueueId) -> Queue {
         self.unmark(id);
         let queue = self.slab.remove(id.0).expect("a queue that was just looked at");
@@ -152,7 +152,7 @@ impl Queues {
 
     // --- By age and by name ---
 
-    /// The oldest queue with at least this age rank, and its age rank.
+    /// The oldest queue whose age rank is at least `from`, and its age rank.
     pub(crate) fn next_by_age(&self, from: u64) -> Option<(u64, QueueId)> {
         self.by_age.range(from..).next().map(|(age_rank, id)| (*age_rank, *id))
     }
@@ -163,7 +163,7 @@ impl Queues {
     }
 
     /// The queues whose names equal this one, apart from the case of ASCII letters, oldest first.
-    /// If there are very many, the list has only some of them.
+    /// The list has only some of the queues if there are more than [`ALIKE_MAX`].
     pub(crate) fn in_any_case(&self, name: &[u8]) -> Vec<QueueId> {
         let folded = name.to_ascii_lowercase();
         let hash = self.hash.of(&folded);
@@ -175,8 +175,8 @@ impl Queues {
         alike
     }
 
-    /// The place of a queue in the index for [`Queues::in_any_case`]. A name without capital
-    /// letters has none: its own hash finds it.
+    /// The place of a queue in the index `cased`. `None`: the name has no capital letters. The
+    /// table of names is enough to find such a queue.
     fn cased_place(&self, name: &[u8], age_rank: u64) -> Option<(u64, u64)> {
         let is_cased = name.iter().any(u8::is_ascii_uppercase);
         is_cased.then(|| (self.hash.of(&name.to_ascii_lowercase()), age_rank))
@@ -211,13 +211,14 @@ impl Queues {
         if queue.workers() > 0 && queue.ready().is_empty() {
             self.supplying.remove(&job.queue());
         }
-        // The next job may expire sooner.
+        // The job that is the new head may expire sooner than the old head.
         queue.extension().is_some()
     }
 
     // --- Workers ---
 
-    /// Adds a registration of a worker for a queue. `is_new`: the worker was not registered for it.
+    /// Adds a registration of a worker for a queue. `is_new`: the worker was not registered for
+    /// this queue before.
     pub(crate) fn add_worker(&mut self, id: QueueId, is_new: bool) {
         let queue = &mut self[id];
         queue.add_workers(u32::from(is_new));
@@ -226,7 +227,8 @@ impl Queues {
         }
     }
 
-    /// Removes a registration of a worker. Returns whether it was the last one.
+    /// Removes a registration of a worker for a queue. Returns whether it was the last one of this
+    /// queue.
     pub(crate) fn remove_worker(&mut self, id: QueueId) -> bool {
         let queue = &mut self[id];
         queue.remove_worker();
@@ -249,7 +251,7 @@ impl Queues {
         self.extensions > 0
     }
 
-    /// Sets whether the queue exists without jobs or users. Returns the old value.
+    /// Sets whether the queue stays in existence without jobs or users. Returns the old value.
     pub(crate) fn set_kept(&mut self, id: QueueId, kept: bool) -> bool {
         let was_kept = self[id].set_kept(kept);
         self.bytes += if kept { bytes::KEPT_BYTES } else { 0 };
@@ -271,7 +273,7 @@ impl Queues {
         self.ensure_extension(id, now).set_policy(policy);
     }
 
-    /// Marks a queue as a queue of items, and keeps it.
+    /// Marks a queue as a queue of items. Keeps the queue in existence.
     pub(crate) fn mark_items(&mut self, id: QueueId, now: Millis) {
         let name: Name = self[id].name().into();
         self.of_items.insert(name, id);
@@ -279,8 +281,9 @@ impl Queues {
         self.set_kept(id, true);
     }
 
-    /// Makes a queue whose name has a `+` a child, which gets its parent's puts, and keeps it: a
-    /// child that vanished when unused would miss puts. Returns false if the name has no `+`.
+    /// Makes a queue a child, so that it gets its parent's puts. Also keeps the queue in existence,
+    /// because a child that vanished would miss puts. Returns false if the name of the queue has no
+    /// `+` that follows a parent's name.
     pub(crate) fn link_child(&mut self, id: QueueId, now: Millis) -> bool {
         let Some(parent) = parent_of(self[id].name()).map(Name::from) else { return false };
         let was_child = self.ensure_extension(id, now).set_child(true);
@@ -295,18 +298,18 @@ impl Queues {
         true
     }
 
-    /// Removes this new child from the list for the log, because the caller records it itself.
+    /// Removes a new child from `unlogged_children`, because the caller pushes the record itself.
     pub(crate) fn forget_unlogged_child(&mut self, id: QueueId) {
         self.unlogged_children.pop_if(|last| *last == id);
     }
 
-    /// Takes the list of queues that became children, or were kept, since the last call. The caller
-    /// must record them for the log.
+    /// Returns and clears the list of queues that became children or are kept since the last call.
+    /// The caller must push their records.
     pub(crate) fn take_unlogged_children(&mut self) -> Vec<QueueId> {
         std::mem::take(&mut self.unlogged_children)
     }
 
-    /// Unmarks a queue as a queue of items and as a child.
+    /// Removes the marks of a queue: that it is a queue of items, and that it is a child.
     pub(crate) fn unmark(&mut self, id: QueueId) {
         let queue = self.slab.get_mut(id.0).expect("a queue that was just looked at");
         let Some((was_marked, was_child)) = queue.unmark() else { return };
@@ -324,7 +327,8 @@ impl Queues {
         }
     }
 
-    /// The queues of items by name, behind this name or from the first one on.
+    /// The queues of items in the order of their names, from the first name behind `name`. `None`:
+    /// all of them.
     pub(crate) fn items_behind(
         &self,
         name: Option<&[u8]>,
@@ -334,14 +338,15 @@ impl Queues {
         behind.map(|(name, id)| (&**name, *id))
     }
 
-    /// The children of the queue of this name. The queue itself need not exist.
+    /// The children of the queue of this name. They can exist without their parent.
     pub(crate) fn children(&self, parent: &[u8]) -> Option<&BTreeSet<QueueId>> {
         self.families.get(parent)
     }
 
     // --- Checks ---
 
-    /// Walks all queues, and panics if an index, a count or the account disagrees with them.
+    /// Walks all queues. Panics if an index, a count or the memory account disagrees with the
+    /// queues.
     pub(crate) fn check_invariants(&self) {
         assert_eq!(self.names.len(), self.len());
         assert_eq!(self.by_age.len(), self.len());

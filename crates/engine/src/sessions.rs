@@ -1,8 +1,8 @@
-//! Sessions: the table of all sessions, what each uses, watches, holds and waits for, and the
-//! numbers of leases and of places in lines.
+//! Sessions: the table of all sessions, and the numbers of leases and tickets. A ticket is a place
+//! in a line of waiting sessions.
 //!
-//! [`Sessions`] owns every session. Only `Sessions` changes what the count of waiting sessions and
-//! the memory account depend on.
+//! [`Sessions`] owns every session. Only `Sessions` changes the fields of a session that the count
+//! of waiting sessions or the memory account depends on.
 
 mod session;
 mod worker;
@@ -17,30 +17,32 @@ pub(crate) use session::{ClosedSession, NEVER, Session, Waiting};
 pub use session::{ReadMode, ReturnOrder};
 pub(crate) use worker::{Registration, RemovedRegistration, Worker};
 
-/// The bytes of a session.
+/// The bytes of a session without its lists.
 const SESSION_BYTES: u64 = size_of::<Session>() as u64;
-/// A watched queue: an entry in the session's list, and in the queue's line while the session
-/// waits. Both grow by doubling, so the error of this estimate is up to a fifth.
+/// The bytes of a watched queue: an entry in the session's list, and an entry in the queue's line
+/// while the session waits. Both lists double their size when they grow. So the estimate can be
+/// wrong by up to a fifth.
 const WATCH_BYTES: u64 = 26;
-/// An attachment: the job has the session in a list, and the session has the job.
+/// The bytes of an attachment: an entry in the job's list of watchers, and an entry in the
+/// session's list of jobs.
 const JOIN_BYTES: u64 = 48;
-/// A registration of a worker: the session has it by rank and by queue, and the queue has the
-/// worker in a list.
+/// The bytes of a registration of a worker: two entries in the session's tables, by rank and by
+/// queue, and one entry in the queue's list of sleepers.
 const REGISTRATION_BYTES: u64 = 112;
 
-/// All sessions. See the module.
+/// The table of all sessions: see the module.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     slab: Slab<Session>,
     next_generation: u32,
     next_ticket: u64,
     next_lease: u64,
-    /// Sessions that wait for a job.
+    /// The number of sessions that wait for a job.
     waiting: u64,
     bytes: u64,
 }
 
-/// The place and the generation of a session number.
+/// Splits the number of a session into its place and its generation.
 fn split(session: SessionId) -> (u32, u32) {
     (session.0 as u32, (session.0 >> 32) as u32)
 }
@@ -49,7 +51,7 @@ fn number(place: u32, session: &Session) -> SessionId {
     SessionId(u64::from(session.generation()) << 32 | u64::from(place))
 }
 
-/// All bytes that the account has for a session.
+/// The bytes of a session in the memory account.
 fn bytes_of(session: &Session) -> u64 {
     let joins: u64 = session.watching().values().map(|count| u64::from(*count)).sum();
     let registrations = session.worker().map_or(0, Worker::len);
@@ -76,7 +78,7 @@ impl IndexMut<SessionId> for Sessions {
 }
 
 impl Sessions {
-    /// Leases are numbered from this number on.
+    /// Makes an empty table. The first lease gets this number.
     pub(crate) fn new(first_lease: u64) -> Self {
         Self {
             slab: Slab::default(),
@@ -94,7 +96,7 @@ impl Sessions {
         self.slab.len()
     }
 
-    /// The memory that sessions take.
+    /// The memory of all sessions, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -107,7 +109,8 @@ impl Sessions {
         queue: QueueId,
     ) -> SessionId {
         let generation = self.next_generation;
-        // After 2^32 sessions the generations repeat, mostly at other places.
+        // After 2^32 sessions, the generations start again. Most sessions of the same generation
+        // are at other places.
         self.next_generation = self.next_generation.checked_add(1).unwrap_or(1);
         let session = Session::new(generation, mailbox, return_order, queue);
         self.bytes += bytes_of(&session);
@@ -115,7 +118,7 @@ impl Sessions {
         SessionId(u64::from(generation) << 32 | u64::from(place))
     }
 
-    /// Removes a session that does not wait. The caller disarms its timer.
+    /// Removes a session. The session must not wait, and the caller disarms its timer.
     pub(crate) fn remove(&mut self, session: SessionId) -> Option<Session> {
         self.find(session)?;
         let closed = self.slab.remove(Self::place_of(session))?;
@@ -142,21 +145,21 @@ impl Sessions {
         number(place, self.slab.get(place).expect("lines and timers name open sessions"))
     }
 
-    /// The place of a session, which lines and timers use as its name.
+    /// The place of a session. Lines and timers store this place instead of the number.
     pub(crate) fn place_of(session: SessionId) -> u32 {
         split(session).0
     }
 
     // --- Numbers ---
 
-    /// Deals a ticket: a place in a line, behind all others.
+    /// Returns a new ticket: a place in a line, behind all earlier tickets.
     pub(crate) fn deal_ticket(&mut self) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         ticket
     }
 
-    /// The next ticket that is dealt.
+    /// The number of the next ticket.
     pub(crate) fn next_ticket(&self) -> u64 {
         self.next_ticket
     }
@@ -167,12 +170,13 @@ impl Sessions {
         LeaseId(lease)
     }
 
-    /// The next lease that is dealt.
+    /// The number of the next lease.
     pub(crate) fn next_lease(&self) -> LeaseId {
         LeaseId(self.next_lease)
     }
 
-    /// Leases below this number were dealt before.
+    /// Makes sure that new leases get numbers from `next` on. Lower numbers may have been used
+    /// before.
     pub(crate) fn raise_lease(&mut self, next: u64) {
         self.next_lease = self.next_lease.max(next);
     }
@@ -191,24 +195,25 @@ impl Sessions {
         debug_assert!(before.is_none(), "a session waits for one thing at a time");
     }
 
-    /// Ends the wait of a session. Returns what it waited for.
+    /// Ends the wait of a session, and returns it. `None`: the session did not wait. The caller
+    /// updates the lines.
     pub(crate) fn end_wait(&mut self, session: SessionId) -> Option<Waiting> {
         let waiting = self[session].set_waiting(None)?;
         self.waiting -= u64::from(waiting.is_for_job());
         Some(waiting)
     }
 
-    // --- Changes that the account depends on ---
+    // --- Changes that the memory account depends on ---
 
-    /// Adds a queue to those that a session takes from. Returns whether the session did not watch
-    /// it before.
+    /// Adds a queue to the watched queues of a session. Returns false if the session watches it
+    /// already.
     pub(crate) fn watch(&mut self, session: SessionId, queue: QueueId) -> bool {
         let is_new = self[session].watch(queue);
         self.bytes += if is_new { WATCH_BYTES } else { 0 };
         is_new
     }
 
-    /// Removes a queue from those that a session takes from. Returns whether the session watched
+    /// Removes a queue from the watched queues of a session. Returns whether the session watched
     /// it.
     pub(crate) fn ignore(&mut self, session: SessionId, queue: QueueId) -> bool {
         let was_watched = self[session].ignore(queue);
@@ -216,26 +221,26 @@ impl Sessions {
         was_watched
     }
 
-    /// Attaches a session to a job once more: the session waits for the outcome.
+    /// Adds an attachment of a session to a job: the session waits for the job's outcome.
     pub(crate) fn join(&mut self, session: SessionId, job: JobId) {
         self[session].join(job);
         self.bytes += JOIN_BYTES;
     }
 
-    /// Detaches a session from a job whose outcome came.
+    /// Removes all attachments of a session to a job, because the session got the outcome.
     pub(crate) fn part(&mut self, session: SessionId, job: JobId) {
         let joins = self.find_mut(session).map_or(0, |session| session.part(job));
         self.bytes -= u64::from(joins) * JOIN_BYTES;
     }
 
-    /// Registers a session for jobs of this queue. Returns whether it was not registered before.
+    /// Registers a session as a worker for a queue. Returns whether the registration is new.
     pub(crate) fn register(&mut self, session: SessionId, registration: Registration) -> bool {
         let is_new = self[session].ensure_worker().register(registration);
         self.bytes += if is_new { REGISTRATION_BYTES } else { 0 };
         is_new
     }
 
-    /// Removes the registration of a session for this queue, if it has one.
+    /// Removes the registration of a session for this queue. `None`: the session has none.
     pub(crate) fn unregister(
         &mut self,
         session: SessionId,
@@ -248,7 +253,7 @@ impl Sessions {
 
     // --- Checks ---
 
-    /// Walks all sessions, and panics if a count or the account disagrees with them.
+    /// Walks all sessions. Panics if a count or the memory account disagrees with the sessions.
     pub(crate) fn check_invariants(&self) {
         let (mut waiting, mut bytes) = (0, 0);
         for (_, session) in self.iter() {

@@ -2,23 +2,24 @@
 
 use crate::ids::Millis;
 
-/// The rights of clients, from the least to the most strict status.
+/// The status of the server, which limits the rights of clients. The strictest status is the last.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Ord, PartialOrd)]
 #[repr(u8)]
 pub enum Status {
-    /// Everything.
+    /// Clients can read and write.
     #[default]
     Up = 1,
-    /// Everything, but a client that can choose should write to another server.
+    /// Clients can read and write. But a client that can choose between servers should write to
+    /// another one.
     WriteAvoid = 2,
-    /// No writes.
+    /// Clients can only read.
     ReadOnly = 3,
-    /// Neither reads nor writes.
+    /// Clients cannot read or write.
     Quiescent = 4,
 }
 
 impl Status {
-    /// The status of this number, as `status as u8` gives it.
+    /// The status whose `status as u8` is this number.
     pub fn from_number(number: u8) -> Option<Self> {
         [Self::Up, Self::WriteAvoid, Self::ReadOnly, Self::Quiescent]
             .into_iter()
@@ -32,10 +33,11 @@ pub(crate) struct ServerStatus {
     /// The status that was requested last.
     requested: Status,
     in_force: Status,
-    /// When `requested` comes into force, if it is not in force yet.
+    /// When `requested` comes into force. `None`: it is in force.
     changes_at: Option<Millis>,
-    /// Queues of this age rank and younger ones refuse reads. These are no queues, or all queues.
-    /// After reads were allowed again, they are the queues that the walk has not visited yet.
+    /// The queues from this age rank on refuse reads. `u64::MAX`: no queue. 0: all queues. Other
+    /// values occur only after reads were allowed again. A walk over all queues then raises the
+    /// value step by step.
     blocked_from: u64,
 }
 
@@ -69,8 +71,9 @@ impl ServerStatus {
         age_rank >= self.blocked_from
     }
 
-    /// Requests a status. Returns whether this changes anything. While a stricter status is about
-    /// to come into force, an even stricter one is ignored.
+    /// Requests a status. Returns false if the request is ignored. The request of the same status
+    /// is ignored. If a requested status is not in force yet, the request of an even stricter
+    /// status is ignored, too.
     pub(crate) fn request(&mut self, status: Status) -> bool {
         let is_ignored =
             status == self.requested || self.changes_at.is_some() && status > self.requested;
@@ -80,7 +83,8 @@ impl ServerStatus {
         !is_ignored
     }
 
-    /// When the status changes next. [`crate::timers::Timers`] changes it.
+    /// When the requested status comes into force. Only [`crate::timers::Timers`] changes this
+    /// moment.
     pub(crate) fn timer(&self) -> Option<Millis> {
         self.changes_at
     }
@@ -89,8 +93,8 @@ impl ServerStatus {
         &mut self.changes_at
     }
 
-    /// Puts the requested status in force. Queues that refused reads continue to refuse them until
-    /// [`ServerStatus::unblock`].
+    /// Puts the requested status in force. If it blocks reads, all queues refuse reads at once. If
+    /// it allows reads again, queues still refuse reads until [`ServerStatus::unblock`].
     pub(crate) fn enforce(&mut self) {
         self.in_force = self.requested;
         self.changes_at = None;
@@ -99,7 +103,7 @@ impl ServerStatus {
         }
     }
 
-    /// Lets queues of lower age ranks than this one serve again. `None`: all queues.
+    /// Lets the queues with age ranks below this one serve reads again. `None`: all queues.
     pub(crate) fn unblock(&mut self, below: Option<u64>) {
         self.blocked_from = below.unwrap_or(u64::MAX);
     }

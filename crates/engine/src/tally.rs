@@ -1,6 +1,6 @@
-//! Counters of events in this process.
+//! Counters of events, for statistics.
 
-/// Counts of events since the engine was made.
+/// Counts events since the process made the engine.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) puts: u64,

@@ -1,38 +1,39 @@
-//! The table of timers: which owner the engine looks at next, and when.
+//! The table of timers. It says which queue or session the engine looks at next, and when.
 //!
-//! An owner has at most one timer, and keeps its moment itself. The functions here get `timer`, the
-//! owner's field, and change it together with the table. **Invariant**: an entry of the table is at
-//! the moment that its owner keeps.
+//! The owner of a timer is usually a queue or a session. An owner has at most one timer, and stores
+//! the moment of its timer in a field. The functions here get this field as `timer`, and change it
+//! together with the table. **Invariant**: an entry of the table and the field of its owner have
+//! the same moment.
 
 use crate::collections::Ordered;
 use crate::ids::Millis;
 
-/// The owner of a timer. A queue or session has at most one timer, at or before its next change. If
-/// the change moves to a later moment, the timer stays. Then the engine looks at the owner once
-/// without need.
+/// The owner of a timer. The timer of a queue or session is never later than its next change. If
+/// the next change moves to a later moment, the timer keeps its moment. Then the engine looks at
+/// the owner once too early, and finds no change.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub(crate) enum TimerKey {
-    /// The place of a queue.
+    /// The queue at this place of the table of queues.
     Queue(u32),
-    /// The place of a session.
+    /// The session at this place of the table of sessions.
     Session(u32),
-    /// The status: a requested change comes into force.
+    /// The server's status, when a requested change comes into force.
     Status,
-    /// The place of a queue that had more to do than one slice of work allows. It continues behind
-    /// all other timers that were due at that moment.
+    /// A queue that needed more than one slice of work. It continues after all other owners that
+    /// were due at the same moment.
     QueueAgain(u32),
-    /// The same for a session.
+    /// The same as `QueueAgain`, for a session.
     SessionAgain(u32),
-    /// News that some watchers of its job do not have yet.
+    /// News of a job that some watchers do not have yet.
     News,
-    /// The walk over all queues.
+    /// The walk over all queues, for new policies or a new status.
     Walk,
-    /// Rescheduling of jobs that go by the wall clock, after a step of that clock.
+    /// The rescheduling of jobs after a step of the wall clock.
     Rescheduling,
 }
 
 impl TimerKey {
-    /// The key under which the owner continues behind others.
+    /// The key for an owner that continues after all other due owners.
     fn again(self) -> Self {
         match self {
             Self::Queue(place) | Self::QueueAgain(place) => Self::QueueAgain(place),
@@ -45,8 +46,8 @@ impl TimerKey {
     }
 }
 
-/// The table. Entries are in the order of their moments. At the same moment, they are in the order
-/// of their keys.
+/// The table of timers. Its entries are in the order of their moments. Entries of the same moment
+/// are in the order of their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     entries: Ordered<(Millis, TimerKey)>,
@@ -58,7 +59,8 @@ impl Timers {
         self.entries.first().map(|((at, _), _)| at)
     }
 
-    /// Takes out the first entry that is due by now. The caller clears the owner's field.
+    /// Removes the first entry that is due by now, and returns its key. The caller clears the
+    /// owner's field.
     pub(crate) fn pop_due(&mut self, now: Millis) -> Option<TimerKey> {
         let ((at, key), _) = self.entries.first()?;
         if at > now {
@@ -68,12 +70,12 @@ impl Timers {
         Some(key)
     }
 
-    /// Sets a timer to this moment, unless it is at an earlier one.
+    /// Sets a timer to this moment. If the timer has an earlier moment, it stays as it is.
     pub(crate) fn arm(&mut self, timer: &mut Option<Millis>, moment: Millis, key: TimerKey) {
         match *timer {
             Some(at) if at <= moment => return,
-            // An entry that continues behind others is due, and must not move in front of them
-            // again.
+            // The entry has the key of an owner that continues after others. It must not move in
+            // front of them.
             Some(at) if self.entries.remove((at, key)).is_none() => return,
             Some(_) | None => {}
         }
@@ -81,14 +83,14 @@ impl Timers {
         *timer = Some(moment);
     }
 
-    /// Moves a timer to this moment, behind all others that are due then.
+    /// Sets a timer to the present moment, behind all other timers of this moment.
     pub(crate) fn arm_behind(&mut self, timer: &mut Option<Millis>, now: Millis, key: TimerKey) {
         self.disarm(timer, key);
         self.entries.insert((now, key.again()), 0);
         *timer = Some(now);
     }
 
-    /// Removes a timer, if it is set.
+    /// Removes a timer if it is set.
     pub(crate) fn disarm(&mut self, timer: &mut Option<Millis>, key: TimerKey) {
         if let Some(at) = timer.take()
             && self.entries.remove((at, key)).is_none()

@@ -1,43 +1,44 @@
-//! The wall clock: clients can give a time of the wall clock at which a job is due or expires.
+//! The wall clock. A client can give a time of the wall clock at which a job is due or expires.
 //!
-//! The engine's time never goes back. The wall clock can be set at any moment. The owner of the
-//! clock tells the engine how far the wall clock is ahead.
+//! The engine's time never goes back, but an operator can set the wall clock at any moment. The
+//! engine's caller sets the difference between the two clocks with
+//! [`crate::Engine::set_wall_ahead`].
 
 use crate::ids::{JobSlot, Millis};
 
-/// A move of the wall clock by this much against the engine's time is a step. Smaller moves count
-/// as drift.
+/// Milliseconds. If the difference between the wall clock and the engine's time changes by at least
+/// this much, it is a step. A smaller change is drift.
 pub(crate) const STEP_MS: u64 = 1000;
 
-/// When a job is due, or when it expires.
+/// The time at which a job is due or expires.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum When {
-    /// At this moment, regardless of the wall clock.
+    /// This moment of the engine's time.
     At(Millis),
-    /// When the wall clock shows this time.
+    /// The moment when the wall clock shows this time.
     Wall(Millis),
 }
 
-/// The wall clock, as the engine knows it.
+/// The difference between the two clocks, and the progress of the rescheduling of jobs.
 #[derive(Debug, Default)]
 pub(crate) struct WallClock {
-    /// How far the wall clock is ahead of the engine's time.
+    /// The wall clock minus the engine's time.
     ahead_ms: i64,
-    /// The value of `ahead_ms` at the last rescheduling of jobs.
+    /// The value of `ahead_ms` at the last step. The moments of jobs were computed with this value.
     aimed_ms: i64,
     rescheduling: Option<Rescheduling>,
 }
 
-/// The rescheduling of jobs that go by the wall clock.
+/// The progress of the rescheduling of jobs with a time of the wall clock.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Rescheduling {
-    /// The last job that was rescheduled.
+    /// The place of the last job that was rescheduled.
     pub(crate) done: Option<JobSlot>,
     pub(crate) timer: Option<Millis>,
 }
 
 impl When {
-    /// The time of the wall clock, if this is one.
+    /// The time of the wall clock. `None`: this is a moment of the engine's time.
     pub(crate) fn wall(self) -> Option<Millis> {
         match self {
             Self::At(_) => None,
@@ -51,8 +52,8 @@ impl WallClock {
         self.ahead_ms
     }
 
-    /// Sets how far the wall clock is ahead. Returns whether this is a step, so that jobs must be
-    /// rescheduled.
+    /// Sets how far the wall clock is ahead of the engine's time. Returns whether this is a step.
+    /// After a step, the caller must reschedule jobs.
     pub(crate) fn set_ahead(&mut self, ahead_ms: i64) -> bool {
         self.ahead_ms = ahead_ms;
         let was_set = ahead_ms.abs_diff(self.aimed_ms) >= STEP_MS;
@@ -62,7 +63,7 @@ impl WallClock {
         was_set
     }
 
-    /// The progress of the rescheduling, while there is one.
+    /// The progress of the rescheduling. `None`: no rescheduling is in progress.
     pub(crate) fn rescheduling(&mut self) -> &mut Option<Rescheduling> {
         &mut self.rescheduling
     }
@@ -75,19 +76,20 @@ impl WallClock {
         self.rescheduling.and_then(|rescheduling| rescheduling.timer)
     }
 
-    /// The time that the wall clock shows at this moment, by the current difference between the two
-    /// clocks.
+    /// The time that the wall clock shows at this moment. Assumes that the present difference
+    /// between the two clocks does not change.
     pub(crate) fn at(&self, moment: Millis) -> Millis {
         Millis(moment.0.saturating_add_signed(self.ahead_ms))
     }
 
-    /// The moment of `when`, by the current difference between the two clocks.
+    /// The moment of `when` in the engine's time. Assumes that the present difference between the
+    /// two clocks does not change.
     pub(crate) fn moment_of(&self, when: When) -> Millis {
         match when {
             When::At(moment) => moment,
             When::Wall(wall) => {
                 let moment = wall.0.saturating_add_signed(self.ahead_ms.saturating_neg());
-                // The largest moment means "never", so the result must be smaller.
+                // `u64::MAX` means "never", so the result must be smaller.
                 Millis(moment.min(i64::MAX as u64))
             }
         }

@@ -1,11 +1,13 @@
-//! Maps a job's id to its place. Ids are dense and ascending, so pages of places beat a hash map.
+//! Maps a job's id to its place. Ids are ascending and most of them are in use, so pages of places
+//! are better than a hash map.
 
 use std::collections::BTreeMap;
 
-/// Ids per page.
+/// The number of ids per page.
 const PAGE_LEN: u64 = 4096;
 
-/// A page with fewer jobs than this is a list, so that a few old jobs do not keep 16 KiB each.
+/// A page becomes a list when it has fewer jobs than this. Otherwise each page with a few old jobs
+/// would keep 16 KiB.
 const SPARSE_BELOW: usize = 64;
 
 /// Maps ids to places.
@@ -17,9 +19,9 @@ pub(crate) struct IdIndex {
 
 #[derive(Debug)]
 enum Page {
-    /// Sorted by id.
+    /// Pairs of the id within the page and the place, sorted by id.
     Sparse(Vec<(u16, u32)>),
-    /// Place + 1 by id; 0 means that the id has no place.
+    /// The place plus 1, indexed by the id within the page. 0: the id has no place.
     Dense { places: Vec<u32>, live: usize },
 }
 

@@ -1,8 +1,10 @@
-//! An ordered map in short runs: for ready, delayed and buried jobs, waiters and timers.
+//! An ordered map that stores its entries in short runs. The engine uses it for ready, delayed and
+//! buried jobs, waiters and timers.
 //!
-//! A `BTreeMap` that is filled in ascending order leaves its nodes half empty. It takes close to 40
-//! bytes for an entry of 20. Here, runs of up to 64 entries fill up completely, and a `BTreeMap`
-//! finds the run. This takes about 25 bytes per entry, and taking the first entry is cheap.
+//! If keys arrive in ascending order, the nodes of a `BTreeMap` stay half empty. Then an entry of
+//! 20 bytes takes almost 40 bytes. Here, a run has up to 64 entries and fills up completely. A
+//! `BTreeMap` finds the run of a key. This takes about 25 bytes per entry, and removing the first
+//! entry is cheap.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,22 +12,24 @@ use super::prefetch::prefetch;
 
 /// Maximum number of entries in a run.
 const RUN_LEN_MAX: usize = 64;
-/// A run with fewer entries than this is joined with a neighbour, if possible.
+/// If a run has fewer entries than this after a removal, the map tries to join it with the next
+/// run.
 const RUN_LEN_LOW: usize = 16;
-/// Two runs are joined if they have at most this many entries together.
+/// The map joins two runs only if they have at most this many entries together.
 const RUN_LEN_JOINED_MAX: usize = 48;
 
-/// Keys in order, each with the place of its value.
+/// An ordered map from keys to places.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Ordered<K> {
-    /// The first field, because most maps are empty and an empty map needs no other field.
+    /// The number of entries. This is the first field in memory. Most maps are empty, and for an
+    /// empty map no other field is read.
     len: usize,
-    /// The run with the highest keys. Most keys arrive in ascending order and most queues are
-    /// short: then this is the only run. It is empty only if the map is empty.
+    /// The run with the highest keys. It is the only run of most maps, because most queues are
+    /// short and most keys arrive in ascending order. It is empty only if the map is empty.
     last: VecDeque<(K, u32)>,
-    /// The lower runs. The key of a run, its fence, is at most the first key of the run and above
-    /// every key of the run before.
+    /// The other runs, with lower keys. A run is found by its *fence*, a key. The fence is not
+    /// above the first key of the run, and above every key of the run before it.
     runs: BTreeMap<K, VecDeque<(K, u32)>>,
 }
 
@@ -54,7 +58,7 @@ impl<K: Ord + Copy> Ordered<K> {
         self.runs.first_key_value().and_then(|(_, run)| run.front().copied())
     }
 
-    /// Prefetches the memory that the next key needs if it is above all others.
+    /// Prefetches the memory that an insert of a new highest key needs.
     pub(crate) fn prefetch_end(&self) {
         if let Some(last) = self.last.back() {
             prefetch(last);
@@ -65,7 +69,7 @@ impl<K: Ord + Copy> Ordered<K> {
         self.last.back().copied()
     }
 
-    /// Whether the map has this key. Fast if all keys are lower.
+    /// Whether the map has this key. This is fast if the key is above all keys of the map.
     pub(crate) fn contains(&self, key: K) -> bool {
         self.last().is_some_and(|(last, _)| last >= key)
             && self.first_from(key).is_some_and(|(first, _)| first == key)
@@ -124,7 +128,7 @@ impl<K: Ord + Copy> Ordered<K> {
         }
     }
 
-    /// Adds a key that belongs to one of the lower runs.
+    /// Adds a key that belongs to a run in `runs`.
     fn insert_below(&mut self, key: K, place: u32) {
         let fence = self.fence_for(key);
         let run = self.runs.get_mut(&fence).expect("the fence was just found");
@@ -136,8 +140,8 @@ impl<K: Ord + Copy> Ordered<K> {
         }
     }
 
-    /// The fence of the lower run to which `key` belongs. A key below all fences lowers the first
-    /// fence.
+    /// The fence of the run in `runs` to which `key` belongs. If `key` is below all fences, it
+    /// becomes the new fence of the first run.
     fn fence_for(&mut self, key: K) -> K {
         if let Some((&fence, _)) = self.runs.range(..=key).next_back() {
             return fence;
@@ -171,14 +175,16 @@ impl<K: Ord + Copy> Ordered<K> {
         Some(place)
     }
 
-    /// Frees memory, so that many queues that were busy once do not keep a full run each.
+    /// Frees the memory of an empty map. Otherwise each queue that was busy once would keep the
+    /// memory of a full run.
     fn give_back_room(&mut self) {
         if self.len == 0 && self.last.capacity() > RUN_LEN_LOW {
             self.last = VecDeque::new();
         }
     }
 
-    /// Joins short runs, so that a few remaining entries do not keep a run each.
+    /// Joins a short run with the next run. Otherwise a few entries could keep the memory of many
+    /// runs.
     fn join_with_next(&mut self, fence: K) {
         let mut pair = self.runs.range_mut(fence..);
         let Some((_, run)) = pair.next() else { return };

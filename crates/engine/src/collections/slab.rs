@@ -1,22 +1,23 @@
-//! A table of values in pages. Places stay valid, growth copies nothing, and empty pages are freed.
+//! A table of values in pages. A value never changes its place. Growth copies no full page, and the
+//! table frees empty pages.
 
 use std::collections::BTreeSet;
 
-/// Values per page. A page of jobs then takes 64 to 72 KiB: large enough to be cheap, and small
-/// enough that a shrinking backlog frees memory early.
+/// The number of values per page. A page of jobs takes 64 to 72 KiB. This is large enough to make
+/// pages cheap. It is small enough to free memory early when the number of jobs shrinks.
 const PAGE_LEN: usize = 1024;
 
-/// Marks the end of a page's list of free places.
+/// The end of a page's list of free places.
 const NO_PLACE: u16 = u16::MAX;
 
-/// Values at stable places. New values fill the lowest page that has room, so a table that shrank
-/// gathers its values at the front.
+/// Values at places that do not change. A new value gets a place in the lowest page that has room.
+/// So if a table has become smaller, new values fill the pages at the front.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     pages: Vec<Option<Page<T>>>,
-    /// Numbers of the pages that exist and have room.
+    /// The numbers of existing pages that have room.
     roomy: BTreeSet<u32>,
-    /// Numbers of the pages that do not exist, below `pages.len()`.
+    /// The numbers below `pages.len()` without a page.
     missing: BTreeSet<u32>,
     len: usize,
 }
@@ -49,7 +50,7 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// All values are at places below this.
+    /// All values have places below this one.
     pub(crate) fn end(&self) -> u32 {
         (self.pages.len() * PAGE_LEN) as u32
     }
@@ -103,8 +104,8 @@ impl<T> Slab<T> {
         let value = page.remove(inside)?;
         self.len -= 1;
         let number = page_number as u32;
-        // The first page stays, so that a table whose length moves around zero does not allocate
-        // each time.
+        // The first page stays, even if it is empty. Otherwise a table with 0 or 1 values in turn
+        // would allocate again and again.
         if page.live == 0 && number != 0 {
             self.pages[page_number] = None;
             self.roomy.remove(&number);
@@ -115,7 +116,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Every value with its place, in the order of places.
+    /// All values with their places, in the order of places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.pages.iter().enumerate().flat_map(|(number, page)| {
             page.iter().flat_map(|page| page.places.iter().enumerate()).filter_map(
@@ -133,8 +134,7 @@ impl<T> Page<T> {
         self.live += 1;
         if self.free == NO_PLACE {
             if self.places.capacity() == self.places.len() {
-                // A table of a few values stays small. A table that fills a page gets the whole
-                // page.
+                // A page grows in steps, so that a table with a few values needs little memory.
                 let more = (self.places.len() * 3).clamp(8, PAGE_LEN - self.places.len());
                 self.places.reserve_exact(more);
             }

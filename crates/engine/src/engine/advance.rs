@@ -1,4 +1,5 @@
-//! Changes that the passing of time causes: due jobs, deadlines, timeouts of waits, ends of pauses.
+//! Changes that happen at a moment, without a request: due jobs, deadlines, timeouts of waits, ends
+//! of pauses.
 
 use super::Engine;
 use crate::effects::{Effects, Event};
@@ -10,8 +11,8 @@ use crate::sessions::{Sessions, Waiting};
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// The moment at which the caller should call [`Engine::advance`] next. It is possible that
-    /// nothing is due then.
+    /// The moment at which the caller should call [`Engine::advance`] next. Sometimes there is no
+    /// work at this moment.
     pub fn next_deadline(&self) -> Option<Millis> {
         let timer = self.timers.next();
         if self.chores.is_empty() {
@@ -22,8 +23,8 @@ impl Engine {
         Some(timer.map_or(chore, |timer| timer.min(chore)))
     }
 
-    /// Does one slice of the work that is due by now. Returns true if more is due: the caller can
-    /// serve others before the next call.
+    /// Does one slice of the work that is due by now. Returns true if more work is due. The caller
+    /// can serve other connections before the next call.
     pub fn advance(&mut self, effects: &mut Effects) -> bool {
         self.meter.begin_slice();
         if self.chores.comes_first && !self.chores.is_held() {
@@ -48,7 +49,8 @@ impl Engine {
             }
         }
         if self.meter.request_is_spent() {
-            // An endless series of timers must not hold up chores.
+            // Timers have spent the slice. The next slice begins with a chore, so that timers
+            // cannot stop all chores.
             self.chores.comes_first = true;
         } else if !self.chores.is_held() {
             self.do_a_chore(effects);
@@ -60,7 +62,7 @@ impl Engine {
         let id = QueueId(place);
         let now = self.now;
         *self.queues[id].timer_mut() = None;
-        // This hold keeps the queue in existence if its last job ends.
+        // Keep the queue in existence in this function, even if its last job ends.
         self.queues[id].hold();
         if self.queues[id].extension().is_some() {
             self.sweep_in_time(id, effects);
@@ -97,7 +99,7 @@ impl Engine {
             let Some(slot) = self.sessions[id].first_overdue(now) else { break };
             self.time_out(slot, effects);
         }
-        // A job that just came back to its queue may have ended the wait.
+        // One of these jobs may have gone to this session itself, and then the wait is over.
         let session = &self.sessions[id];
         if let Some(Waiting::Job { until, .. }) = session.waiting() {
             let soon = session.margin_begins().is_some_and(|margin| margin <= now);
@@ -111,9 +113,9 @@ impl Engine {
         self.arm_session_behind(id);
     }
 
-    /// Ends the wait of a session for an item if the time of the wait is over. The wait continues
-    /// while the queue serves its waiters in slices. It also continues while expired jobs are still
-    /// in front, because their sweep rests or continues in a later slice.
+    /// Ends the wait of a session for an item if its time limit is over. In two cases the wait
+    /// continues. The queue serves its waiters in slices, and this session may still get an item.
+    /// Or the head has expired, and the sweep of the expired jobs continues later.
     fn end_item_wait(&mut self, id: SessionId, effects: &mut Effects) {
         let now = self.now;
         let Some(Waiting::Item { until, queue, .. }) = self.sessions[id].waiting() else { return };
@@ -137,20 +139,20 @@ impl Engine {
         effects.events.push((id, Event::NoItem(Some(queue))));
     }
 
-    /// The ttr of a leased job is over: the job is ready again.
+    /// Ends the lease of a job at its deadline.
     fn time_out(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.jobs[slot].count(|counters| &mut counters.timeouts);
         self.tally.timeouts += 1;
         self.lose_lease(slot, effects);
     }
 
-    /// Sets the timer of a queue to its next moment.
+    /// Sets the timer of a queue to the moment of its next change.
     pub(super) fn arm_queue(&mut self, id: QueueId) {
         let Some(moment) = self.next_moment_of(&self.queues[id]) else { return };
         self.timers.arm(self.queues[id].timer_mut(), moment, TimerKey::Queue(id.0));
     }
 
-    /// The next moment at which a queue changes without a request.
+    /// The moment of the next change of a queue without a request.
     pub(super) fn next_moment_of(&self, queue: &Queue) -> Option<Millis> {
         let plain = queue.next_moment();
         if queue.extension().is_none() {
@@ -160,7 +162,7 @@ impl Engine {
         [plain, self.next_expiry(queue), queue.idle_ends(), owed].into_iter().flatten().min()
     }
 
-    /// Sets the timer of a session to its next moment.
+    /// Sets the timer of a session to the moment of its next change.
     pub(super) fn arm_session(&mut self, id: SessionId) {
         let session = &mut self.sessions[id];
         let Some(moment) = session.next_moment() else { return };
@@ -168,8 +170,8 @@ impl Engine {
         self.timers.arm(session.timer_mut(), moment, key);
     }
 
-    /// Sets the timer of a queue that the engine has just looked at. If that used up the slice and
-    /// more is due in the queue, the rest continues behind all other due timers.
+    /// Sets the timer of a queue that the engine has just looked at. If the slice is spent and the
+    /// queue has more work now, the queue continues after all other due timers.
     fn arm_queue_behind(&mut self, id: QueueId) {
         let now = self.now;
         let moment = self.next_moment_of(&self.queues[id]);
@@ -179,8 +181,8 @@ impl Engine {
         self.timers.arm_behind(self.queues[id].timer_mut(), now, TimerKey::Queue(id.0));
     }
 
-    /// Sets the timer of a session that the engine has just looked at. If more is due there, the
-    /// rest continues behind all other due timers.
+    /// Sets the timer of a session that the engine has just looked at. If the session has more work
+    /// now, it continues after all other due timers.
     fn arm_session_behind(&mut self, id: SessionId) {
         let now = self.now;
         let session = &mut self.sessions[id];

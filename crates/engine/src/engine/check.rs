@@ -1,5 +1,5 @@
-//! Checks the invariants by walking all of the engine, for tests and the simulator. Each part
-//! checks itself; this module checks the invariants between the parts.
+//! Checks the invariants by a walk over all tables, for tests and the simulator. Each table checks
+//! its own invariants. This module checks the invariants between the tables.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use crate::sessions::{Sessions, Waiting, Worker};
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// Walks all tables and panics if the parts disagree. Takes time in proportion to all jobs.
+    /// Walks all tables. Panics if they disagree. Takes time in proportion to the number of jobs,
+    /// queues and sessions.
     pub fn check_invariants(&self) {
         self.jobs.check_invariants();
         self.queues.check_invariants();
@@ -27,7 +28,7 @@ impl Engine {
         self.check_wall();
     }
 
-    /// The table has each timer at the moment that its owner keeps.
+    /// Checks that each timer has the same moment in the table and in the field of its owner.
     fn check_timers(&self) {
         for (at, key) in self.timers.iter() {
             let held = match key {
@@ -46,19 +47,20 @@ impl Engine {
         }
     }
 
-    /// The places of all logged jobs, for a comparison with the log. Walks all jobs.
+    /// The places of all jobs in the log, for a comparison with the log. Walks all jobs.
     pub fn logged_slots(&self) -> impl Iterator<Item = JobSlot> {
         self.jobs.iter().filter(|(_, job)| job.is_logged()).map(|(slot, _)| slot)
     }
 
-    /// A job that can expire is in a queue with an extension, which a sweep looks at.
+    /// Checks that a job that can expire is in a queue with an extension. A sweep looks only at
+    /// queues with extensions.
     fn check_expiry(&self) {
         let mut expiring = self.jobs.iter().filter(|(_, job)| job.expires().is_some());
         assert!(expiring.all(|(_, job)| self.queues[job.queue()].extension().is_some()));
     }
 
-    /// The lists and counts of queues agree with the jobs, and no session waits for a job that it
-    /// could get.
+    /// Checks that the lists and counts of queues agree with the jobs. Also checks that no session
+    /// waits while its queue could hand out a job.
     fn check_queues(&self) {
         let mut total = Counts::default();
         for (id, queue) in self.queues.iter() {
@@ -104,7 +106,7 @@ impl Engine {
         }
     }
 
-    /// Sessions agree with the jobs that they hold and with the lines that they wait in.
+    /// Checks that the sessions agree with the leased jobs and with the lines of queues.
     fn check_sessions(&self) {
         let (mut leased, mut places_in_lines) = (0, 0);
         for (id, session) in self.sessions.iter() {
@@ -143,8 +145,8 @@ impl Engine {
         }
     }
 
-    /// The reference counts of queues agree with the sessions and requests that keep them in
-    /// existence.
+    /// Checks that the reference counts of queues agree with the sessions and requests that keep
+    /// queues in existence.
     fn check_references(&self) {
         let mut wanted: BTreeMap<QueueId, [u32; 4]> = BTreeMap::new();
         for (_, session) in self.sessions.iter() {
@@ -180,7 +182,7 @@ impl Engine {
         assert!(wanted.is_empty(), "what is referred to exists");
     }
 
-    /// Jobs and sessions agree on the watchers of each job.
+    /// Checks that jobs and sessions agree on the watchers of each job.
     fn check_watchers(&self) {
         let mut watched: BTreeMap<(SessionId, JobId), u32> = BTreeMap::new();
         for (_, job) in self.jobs.iter() {
@@ -188,7 +190,7 @@ impl Engine {
                 *watched.entry((*watcher, job.id())).or_default() += 1;
             }
         }
-        // The watchers of a job that has ended stay until all of them got the news.
+        // A session stays a watcher of a job that has ended until it gets the last news.
         for pending in self.news_queue.iter() {
             for watcher in pending.watchers_left() {
                 *watched.entry((*watcher, pending.id())).or_default() += 1;
@@ -218,8 +220,8 @@ impl Engine {
         }
     }
 
-    /// Workers and queues agree on the sleepers of each queue, and no worker sleeps while it has
-    /// work.
+    /// Checks that workers and queues agree on the sleepers of each queue. Also checks that no
+    /// worker sleeps while it has work.
     fn check_workers(&self) {
         let mut listed = 0;
         for (id, session) in self.sessions.iter() {
@@ -234,8 +236,8 @@ impl Engine {
             }
             let has_work = |queue: QueueId| {
                 let queue = &self.queues[queue];
-                // An expired head wakes no sleeper. The job behind it wakes sleepers when the head
-                // is gone.
+                // An expired head wakes no sleeper. After it has ended, the next job wakes
+                // sleepers.
                 self.head(queue).is_some()
                     && queue.pause().is_none()
                     && !self.has_unserved_waiters(queue)

@@ -1,8 +1,11 @@
-//! Expiry: a job expires at its own moment, or at the age that the queue's policy allows.
+//! Expiry: a job expires at the moment that its client gave, or when it is older than its queue's
+//! policy allows. The earlier moment counts.
 //!
-//! The engine looks only at the head of a queue, on each request for the head and when the head's
-//! time comes (spec kestrel 3.2). An expired job behind a job that lives longer stays until it is
-//! the head.
+//! The head of a queue is its next ready job. The engine checks only the head for expiry: at each
+//! request for the head, and by a timer when the head expires (spec kestrel 3.2). An expired job
+//! behind a head that has not expired stays in the queue until it is the head. A *sweep* ends the
+//! expired jobs at the head of a queue, one after the other. If a sweep reaches its limit, it
+//! *rests*: the queue's timer continues it later.
 
 use super::Engine;
 use crate::effects::{Effects, News, Record};
@@ -12,7 +15,7 @@ use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
 use crate::queues::Queue;
 
 impl Engine {
-    /// The last moment at which the engine hands out the job.
+    /// The last moment at which the engine hands out the job. `None`: the job does not expire.
     fn ends_after(&self, slot: JobSlot) -> Option<Millis> {
         let job = &self.jobs[slot];
         let age_max = self.policy_of(job.queue()).and_then(|policy| policy.age_max_ms);
@@ -24,14 +27,14 @@ impl Engine {
         self.ends_after(slot).is_some_and(|last| last < self.now)
     }
 
-    /// Whether the next job of a queue has expired.
+    /// Whether the head of a queue has expired.
     pub(super) fn head_is_expired(&self, queue: &Queue) -> bool {
-        // A queue in which jobs can expire has an extension.
+        // Only a queue with an extension can have jobs that expire.
         queue.extension().is_some() && queue.first_ready().is_some_and(|slot| self.is_expired(slot))
     }
 
-    /// The moment at which the head of a queue expires. If the sweep of the queue rests until a
-    /// later moment, that later moment.
+    /// The moment at which the queue's timer must look at the head for expiry. This is the moment
+    /// at which the head expires, or the end of the sweep's rest if that is later.
     pub(super) fn next_expiry(&self, queue: &Queue) -> Option<Millis> {
         let extension = queue.extension()?;
         let (_, slot) = queue.ready().first()?;
@@ -39,15 +42,16 @@ impl Engine {
         Some(Millis(last.0.saturating_add(1)).max(extension.sweep_rests_until))
     }
 
-    /// The moment at which the sweep of a queue continues. `None`: it does not rest in front of an
-    /// expired head.
+    /// The moment at which the sweep of a queue continues. `None`: the sweep does not rest, or the
+    /// head has not expired.
     pub(super) fn sweep_rest_ends(&self, queue: &Queue) -> Option<Millis> {
         let rest_ends = queue.extension()?.sweep_rests_until;
         (rest_ends > self.now && self.head_is_expired(queue)).then_some(rest_ends)
     }
 
-    /// True if a ready job and a waiter face each other. This happens when an expired head was
-    /// removed, but not by a sweep: only a sweep serves waiters.
+    /// True if the queue has a ready job, and a waiter or sleeper that could have it. This happens
+    /// when an expired head left the queue, but no sweep removed it. Only a sweep serves the
+    /// waiters afterwards.
     pub(super) fn has_unserved_waiters(&self, queue: &Queue) -> bool {
         let is_awaited =
             !queue.waiters().is_empty() || self.wake_max == 0 && !queue.sleepers().is_empty();
@@ -58,17 +62,18 @@ impl Engine {
             && !self.head_is_expired(queue)
     }
 
-    /// Ends expired jobs at the head of a queue before a request looks at it. One request ends a
-    /// limited number of them. If more have expired, the head is still an expired job afterwards.
+    /// Sweeps a queue before a request looks at the head. The slice of work limits this sweep. If
+    /// more jobs have expired, the head is still an expired job afterwards.
     pub(super) fn sweep_head(&mut self, id: QueueId, effects: &mut Effects) {
         self.sweep(id, usize::MAX, effects);
     }
 
-    /// Ends up to `max` expired jobs at the head of a queue, and returns their number. The queue
-    /// must not vanish meanwhile. The sweep stops after one slice of work, but not before it has
-    /// ended as many expired jobs as a put may end: the result of a put must not depend on the work
-    /// for other puts of the same request. If no expired job is left in front, waiting sessions get
-    /// their jobs before the session that asks.
+    /// Ends up to `max` expired jobs at the head of a queue, and returns their number. Another
+    /// reference must keep the queue in existence during the sweep. The sweep stops when the slice
+    /// of work is spent. But it always ends up to [`PUT_ENDS_MAX`] jobs first, so that the result
+    /// of a put does not depend on other work of the same request. If the head has not expired
+    /// afterwards, the waiters get their jobs at once. So they get them before the session whose
+    /// request caused the sweep.
     pub(super) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
         if !self.head_is_expired(&self.queues[id]) {
             if self.has_unserved_waiters(&self.queues[id]) {
@@ -90,18 +95,19 @@ impl Engine {
         count
     }
 
-    /// Releases a queue that was held during a sweep, and serves the queue's waiters if it can.
+    /// Ends the hold of a queue after a sweep. Before that, serves the queue's waiters if the queue
+    /// is not paused.
     fn release_swept(&mut self, id: QueueId, effects: &mut Effects) {
         if !self.queues[id].is_paused() {
-            // A session may have waited for the job behind them.
+            // A session may wait for a job that was behind the expired ones.
             self.serve_waiters(id, effects);
         }
         self.queues[id].release();
         self.arm_queue(id);
     }
 
-    /// Ends a ready job that a client asks for, anywhere in its queue, if the job has expired.
-    /// Returns whether it had expired.
+    /// Ends a ready job if it has expired, at any place in its queue. The caller needs this job for
+    /// a client. Returns whether the job had expired.
     pub(super) fn expire_if_due(&mut self, slot: JobSlot, effects: &mut Effects) -> bool {
         let id = self.jobs[slot].queue();
         if self.queues[id].extension().is_none() || !self.is_expired(slot) {
@@ -114,22 +120,25 @@ impl Engine {
         true
     }
 
-    /// The maximum number of expired jobs that one sweep of a queue removes.
+    /// The maximum number of expired jobs that one sweep of a queue ends. It comes from the policy
+    /// of the queue.
     pub(super) fn sweep_max(&self, id: QueueId) -> usize {
         let sweep = self.policy_of(id).and_then(|policy| policy.expire_sweep);
-        // At least one: otherwise the timer would be due again at once, without end.
+        // A sweep must end at least one job. Otherwise the head would stay, and the timer would be
+        // due again and again.
         sweep.map_or(usize::MAX, |sweep| (sweep as usize).max(1))
     }
 
-    /// The timer of a queue is due. Ends expired jobs, as many as one sweep and the slice of work
-    /// allow.
+    /// Sweeps a queue, because its timer is due. The policy of the queue and the slice of work
+    /// limit the sweep.
     pub(super) fn sweep_in_time(&mut self, id: QueueId, effects: &mut Effects) {
         let Some(extension) = self.queues[id].extension() else { return };
         if extension.sweep_rests_until > self.now {
             return;
         }
         if self.chores.is_held() {
-            // The broker pauses chores while the log is behind. Expired jobs wait, too.
+            // The broker holds chores while the log has too many unwritten bytes. The end of an
+            // expired job appends to the log, too. So expired jobs also wait.
             let rest = Millis(self.now.0.saturating_add(HELD_CHORES_REST_MS));
             if let Some(extension) = self.queues[id].extension_mut() {
                 extension.sweep_rests_until = rest;
@@ -140,7 +149,7 @@ impl Engine {
         let count = self.sweep(id, sweep_max, effects);
         let rest = Millis(self.now.0.saturating_add(SWEEP_REST_MS));
         if count == sweep_max
-            // If a session waits for the job behind the expired ones, the sweep takes no rest.
+            // A session waits for the job behind the expired jobs: then the sweep does not rest.
             && self.queues[id].waiters().is_empty()
             && let Some(extension) = self.queues[id].extension_mut()
         {
@@ -148,8 +157,8 @@ impl Engine {
         }
     }
 
-    /// A session begins to wait for a job of a queue: the sweep of the expired jobs in front takes
-    /// no rest.
+    /// Ends the rest of a sweep, because a session begins to wait for a job behind the expired jobs
+    /// of this queue.
     pub(super) fn resume_sweep(&mut self, id: QueueId) {
         if let Some(extension) = self.queues[id].extension_mut() {
             extension.sweep_rests_until = Millis(0);
@@ -157,7 +166,8 @@ impl Engine {
         }
     }
 
-    /// A ready job has expired: it ends, or it moves to the queue that its policy names.
+    /// Ends a ready job that has expired, or moves it to another queue, as the policy of its queue
+    /// says.
     pub(super) fn expire(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.meter.count(1);
         let from = self.jobs[slot].queue();
@@ -179,15 +189,15 @@ impl Engine {
         }
     }
 
-    /// Moves a ready job to the tail of another queue, as if it were put there now. The children
-    /// and copies of that queue do not get it.
+    /// Moves a ready job to another queue, as if a client put it there now. The job gets a new
+    /// order number. The children and copies of the new queue do not get the job.
     fn reroute(&mut self, slot: JobSlot, to: QueueId, effects: &mut Effects) {
         self.remove_from_list(slot);
         let job = &self.jobs[slot];
         let (from, was, share) = (job.queue(), job.kind(), job.counted());
         let body_bytes = job.body().len();
-        // If the job was not in the log, it does not enter the log in the new queue either: no
-        // request has checked that the log has room for its body.
+        // A job that was only in memory stays only in memory. The log may have no room for its
+        // body, because no request has checked this.
         let kind = if was == JobKind::Logged { self.kind_in(to) } else { was };
         self.jobs.set_kind(slot, kind);
         self.jobs.set_queue(slot, to, self.now);
@@ -209,8 +219,9 @@ impl Engine {
         self.drop_if_unwanted(from, effects);
     }
 
-    /// Ends expired jobs at the head of a queue, up to the limits of one sweep of its policy and of
-    /// one request. Returns their number. Timers end the others. `None`: the queue does not exist.
+    /// Sweeps a queue on a client's request. The policy of the queue and the slice of work limit
+    /// the sweep. Returns the number of jobs that it ended. A timer continues with the other
+    /// expired jobs. `None`: the queue does not exist.
     pub fn flush_expired(&mut self, name: &[u8], effects: &mut Effects) -> Option<u64> {
         self.meter.begin_request();
         let id = self.queue_id(name)?;

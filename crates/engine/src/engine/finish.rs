@@ -1,4 +1,4 @@
-//! Finishing: a job ends, successfully or not, and its watchers get the news.
+//! Finishing: a job ends, with success or with an error, and its watchers get the news.
 
 use super::{Engine, NotFound};
 use crate::effects::{Effects, News, Record};
@@ -6,7 +6,8 @@ use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
 use crate::jobs::State;
 
 impl Engine {
-    /// Ends a job that has no holder, or that this session holds. Returns the queue of the job.
+    /// Finishes a job that this session holds, or that no session holds. Returns the queue of the
+    /// job.
     pub fn finish(
         &mut self,
         session: SessionId,
@@ -19,12 +20,13 @@ impl Engine {
             return Err(NotFound);
         }
         let queue = self.jobs[slot].queue();
-        // If another dialect deletes a watched job, its watchers learn that the job is done.
+        // A client of another dialect can finish a job that has watchers. The watchers get the news
+        // that the job is done.
         self.finish_job(slot, &News::done(), effects);
         Ok(queue)
     }
 
-    /// The worker is done with a job that it holds. The job's watchers get `news`.
+    /// Finishes a job that this worker holds. The job's watchers get `news`.
     pub fn complete(
         &mut self,
         session: SessionId,
@@ -37,7 +39,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the item of an open read.
+    /// Finishes the item of an open read.
     pub fn confirm(
         &mut self,
         holder: SessionId,
@@ -49,8 +51,9 @@ impl Engine {
         Ok(())
     }
 
-    /// The worker failed at a job that it holds. A job that was submitted for its outcome ends. A
-    /// job that another dialect put is buried, as the workers of that dialect would do.
+    /// A worker reports that a job that it holds has failed. A job that was submitted for its
+    /// outcome ends. A job from another dialect is buried, because a worker of beanstalkd would
+    /// also bury a failed job.
     pub fn fail(
         &mut self,
         session: SessionId,
@@ -69,7 +72,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a job of any state on an operator's request. Its watchers learn that it failed.
+    /// Ends a job of any state on an operator's request. The job's watchers get the news that it
+    /// failed.
     pub fn cancel(&mut self, id: JobId, effects: &mut Effects) -> Result<QueueId, NotFound> {
         let slot = self.slot(id)?;
         let queue = self.jobs[slot].queue();
@@ -77,15 +81,15 @@ impl Engine {
         Ok(queue)
     }
 
-    /// Ends a job on request, successfully or not, with news for its watchers. Every finish ends
-    /// here.
+    /// Ends a job on a request, and sends the last news to its watchers. Every finish uses this
+    /// function.
     pub(super) fn finish_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
         self.queues[self.jobs[slot].queue()].count_finish();
         self.end_job(slot, news, effects);
     }
 
-    /// Ends a job with news for its watchers. The caller processes records before events, so it
-    /// knows the position that the news must wait for.
+    /// Ends a job, and sends the last news to its watchers. The caller of the engine processes all
+    /// records before the events. So it has the log position that the news must wait for.
     pub(super) fn end_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
         self.send_last_news(slot, news, effects);
         self.remove_job(slot, effects);

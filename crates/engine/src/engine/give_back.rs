@@ -1,4 +1,5 @@
-//! Giving back: a leased job returns to its queue, or is set aside until a client makes it ready.
+//! Giving back: a leased job returns to its queue, or its holder buries it. Also has the kick of
+//! one job.
 
 use super::{Engine, NotFound};
 use crate::effects::{Effects, News, Record};
@@ -7,7 +8,7 @@ use crate::jobs::State;
 
 impl Engine {
     /// Gives back a job that this session holds. The job becomes ready, or delayed if `delay_s` is
-    /// not 0. It keeps its place among jobs of its priority.
+    /// not 0. It keeps its place among the jobs of its priority.
     pub fn give_back(
         &mut self,
         session: SessionId,
@@ -38,8 +39,9 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Puts the item of an open read back to its place at the head. The item ends instead if it has
-    /// used up its attempts, or if it has no watcher left and was promised to no client.
+    /// Gives back the item of an open read. The item gets its old place in the queue back. The item
+    /// ends instead if it has used up its attempts. It also ends if no session waits for its
+    /// outcome, and no put or background submit needs it.
     pub fn give_back_item(
         &mut self,
         holder: SessionId,
@@ -61,7 +63,8 @@ impl Engine {
     ) -> Result<JobSlot, NotFound> {
         let slot = self.held(session, id)?;
         self.tally.buries += 1;
-        // If another dialect buries a watched job, its watchers learn that it failed.
+        // A worker of another dialect can bury a job that has watchers. The watchers get the news
+        // that the job failed.
         self.send_last_news(slot, &News::Fail, effects);
         if self.jobs[slot].is_abandoned() {
             self.remove_job(slot, effects);
@@ -90,7 +93,7 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Makes a job ready. The caller has just taken the job out of the delayed or buried list.
+    /// Makes a delayed or buried job ready. The caller has already removed it from its list.
     pub(super) fn kick_delisted(&mut self, slot: JobSlot, effects: &mut Effects) {
         let job = &mut self.jobs[slot];
         job.set_due(self.now);

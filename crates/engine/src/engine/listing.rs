@@ -1,9 +1,9 @@
 //! Listings by cursor: all queues by age, submitted jobs by place, queues of items by name.
 //!
-//! A cursor is a place in an index that keeps its order. Each step finds the next entry behind the
-//! cursor. So a listing can pause after any row for any time, and holds nothing in memory. An entry
-//! that exists during the whole listing appears exactly once. An entry that is added or removed
-//! meanwhile may or may not appear.
+//! A cursor is a place in an index whose order does not change. Each step finds the next entry
+//! behind the cursor. So a listing can pause after any row for any time, and needs no memory for
+//! other rows. An entry that exists during the whole listing appears exactly once. An entry that is
+//! added or removed during the listing can appear or not.
 
 use super::Engine;
 use crate::ids::{JobSlot, QueueId};
@@ -24,14 +24,14 @@ pub struct JobCursor {
 /// first name.
 #[derive(Clone, Debug, Default)]
 pub struct NameCursor {
-    /// The name of the last row. The buffer is reused, because one allocation per row would be
-    /// expensive.
+    /// The name of the last row. All rows use the same buffer, because one allocation per row would
+    /// be expensive.
     name: Vec<u8>,
     has_begun: bool,
 }
 
 impl Engine {
-    /// The queue behind the cursor. Moves the cursor there.
+    /// Returns the queue behind the cursor, and moves the cursor to this queue.
     pub fn next_queue(&mut self, cursor: &mut QueueCursor) -> Option<QueueId> {
         self.meter.count(1);
         let (age_rank, queue) = self.queues.next_by_age(cursor.next_age_rank)?;
@@ -39,16 +39,17 @@ impl Engine {
         Some(queue)
     }
 
-    /// The submitted job behind the cursor. Moves the cursor there.
+    /// Returns the submitted job behind the cursor, and moves the cursor to this job.
     pub fn next_submitted(&mut self, cursor: &mut JobCursor) -> Option<JobSlot> {
         self.meter.count(1);
         let slot = self.jobs.submitted_from(JobSlot(cursor.next_slot)).next()?;
-        // No overflow: every place is below the highest number, which means "none".
+        // This cannot overflow, because every place is below `u32::MAX`.
         cursor.next_slot = slot.0 + 1;
         Some(slot)
     }
 
-    /// The name of the queue of items, or of the alias, behind the cursor. Moves the cursor there.
+    /// Returns the next name behind the cursor, and moves the cursor to this name. It is the name
+    /// of a queue of items or of an alias.
     pub fn next_item_queue<'c>(&mut self, cursor: &'c mut NameCursor) -> Option<&'c [u8]> {
         self.meter.count(1);
         let behind = cursor.has_begun.then_some(&cursor.name[..]);
@@ -63,7 +64,7 @@ impl Engine {
     }
 
     /// The queues whose names equal this one, apart from the case of ASCII letters, oldest first.
-    /// If there are very many, the list has only some of them.
+    /// The list has only some of the queues if there are more than [`crate::limits::ALIKE_MAX`].
     pub fn queues_alike(&mut self, name: &[u8]) -> Vec<QueueId> {
         let alike = self.queues.in_any_case(name);
         self.meter.count(alike.len() + 1);

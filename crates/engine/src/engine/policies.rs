@@ -1,5 +1,5 @@
-//! The policies and marks of queues: the policy that the rules give to each queue, which queues are
-//! queues of items, and which queues are children.
+//! The policies and marks of queues. The rules give each queue its policy. A mark says that a queue
+//! is a queue of items, or a child.
 
 use super::Engine;
 use crate::effects::{Effects, Record};
@@ -13,18 +13,18 @@ impl Engine {
         self.queues.ensure_extension(id, self.now)
     }
 
-    /// The policy of a queue. `None`: the rules set nothing for it.
+    /// The policy of a queue. `None`: the queue has no extension, and so it has the default policy.
     pub(super) fn policy_of(&self, id: QueueId) -> Option<&Policy> {
         self.queues[id].extension().map(Extension::policy)
     }
 
-    /// Gives a queue the policy that the rules have for it.
+    /// Gives a queue its policy, as the rules in force say.
     pub(super) fn resolve(&mut self, id: QueueId) {
         let queue = &self.queues[id];
         let (name, parent) = (queue.name(), parent_of(queue.name()));
         let is_child = queue.extension().is_some_and(Extension::child);
         if !is_child && parent.is_some() && self.rules.is_named(name) {
-            // `link_child` calls this function again.
+            // The queue becomes a child now. `link_child` calls this function again.
             return self.link_child(id);
         }
         let policy = self.rules.resolve(name, parent.filter(|_| is_child));
@@ -34,7 +34,7 @@ impl Engine {
         }
     }
 
-    /// Marks a queue as a queue of items, and keeps it.
+    /// Marks a queue as a queue of items, and keeps it in existence.
     pub(super) fn mark(&mut self, id: QueueId) {
         self.queues.mark_items(id, self.now);
         let queue = &self.queues[id];
@@ -42,11 +42,12 @@ impl Engine {
             self.link_child(id);
             self.queues.forget_unlogged_child(id);
         }
-        // A queue that is kept can be idle.
+        // The queue can be removed as idle, so it may need a timer.
         self.arm_queue(id);
     }
 
-    /// The queue that a client of Kestrel refers to. Makes, marks and keeps the queue if necessary.
+    /// The queue of items of this name. If necessary, makes the queue, marks it as a queue of items
+    /// and keeps it in existence.
     pub(super) fn item_queue(&mut self, name: &[u8], effects: &mut Effects) -> QueueId {
         let id = self.queue_or_create(name);
         if !self.queues[id].extension().is_some_and(Extension::items) {
@@ -65,8 +66,9 @@ impl Engine {
         }
     }
 
-    /// Whether a client can refer to a queue of items of this name. It cannot if this would create
-    /// a child of a parent that already has as many children as clients can give it.
+    /// Whether a client may use a queue of items of this name. False if the queue would be a new
+    /// child of a parent that already has the maximum number of children from clients: see
+    /// [`CHILDREN_MAX`].
     pub fn admits_child(&self, name: &[u8]) -> bool {
         let Some(parent) = parent_of(name) else { return true };
         let Some(family) = self.queues.children(parent) else { return true };
@@ -82,8 +84,8 @@ impl Engine {
         count < CHILDREN_MAX && bytes <= CHILD_NAMES_BYTES_MAX
     }
 
-    /// Records the facts of queues that a request made or kept as a side effect. The caller must
-    /// call this after each request.
+    /// Pushes the records of queues that became children, or are kept in existence, as a side
+    /// effect of a request. The caller must call this after each request.
     pub fn note_children(&mut self, effects: &mut Effects) {
         for id in self.queues.take_unlogged_children() {
             if self.has_queue(id) && self.queues[id].is_kept() {
@@ -92,12 +94,12 @@ impl Engine {
         }
     }
 
-    /// Whether a queue has this number.
+    /// Whether there is a queue with this number.
     pub fn has_queue(&self, id: QueueId) -> bool {
         self.queues.get(id).is_some()
     }
 
-    /// The destinations of puts to this name, if it is an alias.
+    /// The destinations of an alias. `None`: the name is not an alias.
     pub(super) fn alias(&self, name: &[u8]) -> Option<Box<[Name]>> {
         if !self.rules.have_aliases() {
             return None;
@@ -109,8 +111,7 @@ impl Engine {
         destinations.filter(|destinations| !destinations.is_empty())
     }
 
-    /// The policy of the queue of this name. If the queue does not exist, the policy that it would
-    /// have.
+    /// The policy of the queue of this name. The queue need not exist.
     pub fn policy(&self, name: &[u8]) -> Policy {
         match self.queue_id(name) {
             Some(id) => self.policy_of(id).cloned().unwrap_or_default(),
@@ -118,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// How many open reads one connection can have on the queue of this name.
+    /// The maximum number of open reads of one connection on the queue of this name.
     pub fn open_max(&self, name: &[u8]) -> u32 {
         match self.queue_id(name) {
             Some(id) => self.policy_of(id).map_or(OPEN_MAX_DEFAULT, |policy| policy.open_max),
@@ -131,7 +132,8 @@ impl Engine {
         self.rules.rules()
     }
 
-    /// Puts these rules in force. New queues get them at once, existing queues get them in slices.
+    /// Puts these rules in force. New queues get their policies at once. Existing queues get their
+    /// policies in slices.
     pub fn set_policies(&mut self, rules: Rules, effects: &mut Effects) {
         if rules == *self.rules.rules() {
             return;
@@ -141,7 +143,7 @@ impl Engine {
         self.walk_queues(true, false, effects);
     }
 
-    /// Puts the rules from the log in force.
+    /// Puts the rules from the log in force for all queues at once. Only for a start.
     pub fn restore_policies(&mut self, rules: Rules) {
         self.replace_rules(rules);
         let queues: Vec<QueueId> = self.queue_ids().collect();

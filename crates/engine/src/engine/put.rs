@@ -1,4 +1,4 @@
-//! Putting: a job enters a queue, and all queues that this queue feeds.
+//! Putting: a job enters a queue, and all other queues on the route of the put.
 
 mod route;
 mod submit;
@@ -16,11 +16,11 @@ use crate::queues::Extension;
 use crate::wall::When;
 use route::Routed;
 
-/// The priority of an item: a producer of items does not give one.
+/// The priority of every item, because a client that adds an item does not give a priority.
 const PRIORITY: u32 = 1024;
 
 impl Engine {
-    /// Puts a job into the queue that this session uses, and into all queues that this queue feeds.
+    /// Puts a job into the queue that this session uses, and into all other queues on the route.
     /// Returns the job's number.
     pub fn put(
         &mut self,
@@ -44,8 +44,9 @@ impl Engine {
         self.put_into(queue, draft, effects)
     }
 
-    /// Adds an item to the queue of this name, and to all queues that it feeds. Makes, marks and
-    /// keeps the queue. The caller must check [`Engine::admits_child`] first.
+    /// Adds an item to the queue of this name, and to all other queues on the route. If necessary,
+    /// makes the queue, marks it as a queue of items and keeps it in existence. The caller must
+    /// check [`Engine::admits_child`] first.
     pub fn add(
         &mut self,
         name: &[u8],
@@ -75,12 +76,12 @@ impl Engine {
         routed.refused.map_or(Ok(()), Err)
     }
 
-    /// Skips a number: no job gets it.
+    /// Skips one job number, so that no job gets it.
     pub fn skip_id(&mut self) {
         self.jobs.deal_id();
     }
 
-    /// Puts a job into a queue, and into all queues that it feeds. Returns the job's number.
+    /// Puts a job into a queue, and into all other queues on the route. Returns the job's number.
     #[inline]
     fn put_into(
         &mut self,
@@ -103,7 +104,8 @@ impl Engine {
         }
     }
 
-    /// Puts a job into one queue, which has room for it. Returns the job's number.
+    /// Puts a job into one queue. The caller has checked that the queue has room. Returns the job's
+    /// number.
     #[inline]
     fn put_one(
         &mut self,
@@ -112,7 +114,7 @@ impl Engine {
         kind: JobKind,
         effects: &mut Effects,
     ) -> JobId {
-        // The number that the job will get. Cheaper than a look at the job.
+        // The job will get this number. Reading it from the job would cost another memory access.
         let id = JobId(self.jobs.next_id());
         let slot = self.insert_job(queue, draft, kind);
         self.note(Record::Put, slot, effects);
@@ -120,9 +122,9 @@ impl Engine {
         id
     }
 
-    /// The number for the reply. It is the number of the job in the requested queue, or else of a
-    /// job in a queue that this one fed. If the put was accepted but no queue kept it, the number
-    /// belongs to no job.
+    /// The job number for the reply to a put along a route. It is the number of the job in the
+    /// requested queue, or else of the first job on the route. If the put was accepted but no queue
+    /// stored a job, it is a new number that no job gets.
     pub(super) fn answer(&mut self, routed: &Routed) -> Result<JobId, Refused> {
         match (routed.refused, routed.requested.or(routed.first)) {
             (Some(refused), _) => Err(refused),
@@ -131,7 +133,7 @@ impl Engine {
         }
     }
 
-    /// Adds a new job to the tables and counts it. The job is in no list yet.
+    /// Makes a job, adds it to the tables, and counts the put. The job is in no list yet.
     #[inline]
     pub(super) fn insert_job(&mut self, queue: QueueId, draft: Draft, kind: JobKind) -> JobSlot {
         let body_bytes = draft.body.len();
@@ -148,15 +150,15 @@ impl Engine {
         slot
     }
 
-    /// Adds a new job to the tables, but not to a list of its queue.
+    /// Adds a job to the tables, but not to a list of its queue.
     pub(super) fn add_job(&mut self, job: Job) -> JobSlot {
         self.meter.count(1 + job.body().len() / UNIT_BODY_BYTES);
         self.queues[job.queue()].count_in(job.counted());
         self.jobs.insert(job)
     }
 
-    /// Delivers or lists a new job, or delays it until it is due. If a new item has already expired
-    /// and is the head of its queue, this call removes it.
+    /// Hands a new job to a waiter, or adds it to a list of its queue. If a new item has already
+    /// expired and is the head of its queue, it ends at once.
     pub(super) fn list_new_job(&mut self, slot: JobSlot, effects: &mut Effects) {
         let job = &self.jobs[slot];
         match job.state() {
@@ -170,7 +172,7 @@ impl Engine {
         }
     }
 
-    /// The kind of the jobs that are put into this queue: how long they live.
+    /// The kind of jobs that are put into this queue, as its policy says.
     pub(super) fn kind_in(&self, queue: QueueId) -> JobKind {
         match self.policy_of(queue).and_then(|policy| policy.sync) {
             Some(QueueSync::Memory) => JobKind::Memory,

@@ -1,4 +1,4 @@
-//! Queues: making, keeping, pausing and dropping them.
+//! Requests that make, keep, pause, limit and drop queues.
 
 use super::{Engine, NotFound};
 use crate::effects::{Effects, Record};
@@ -8,7 +8,7 @@ use crate::queues::{Pause, PauseReason};
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// Holds back a queue's ready jobs for this many seconds. 0 ends a pause.
+    /// Pauses a queue: holds back its ready jobs for this many seconds. 0 ends a pause.
     pub fn pause(
         &mut self,
         name: &[u8],
@@ -33,22 +33,23 @@ impl Engine {
         Ok(())
     }
 
-    /// The queue of this name, if it exists.
+    /// The number of the queue of this name, if it exists.
     pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
         self.queues.find(name)
     }
 
-    /// How many queues exist.
+    /// The number of queues.
     pub fn queue_count(&self) -> usize {
         self.queues.len()
     }
 
-    /// Whether a request that names this queue would make it.
+    /// Whether a request with this name would make a queue.
     pub fn would_make_queue(&self, name: &[u8]) -> bool {
         self.queue_id(name).is_none() && self.alias(name).is_none()
     }
 
-    /// Keeps the queue in existence until it is dropped.
+    /// Keeps the queue in existence without jobs or users, until a request or its policy removes
+    /// it.
     pub(super) fn keep(&mut self, id: QueueId, effects: &mut Effects) {
         if !self.queues.set_kept(id, true) {
             self.arm_queue(id);
@@ -67,7 +68,7 @@ impl Engine {
         id
     }
 
-    /// Removes a queue if nothing keeps it in existence.
+    /// Removes a queue if nothing keeps it in existence any more.
     pub(super) fn drop_if_unwanted(&mut self, id: QueueId, effects: &mut Effects) {
         let queue = &self.queues[id];
         if queue.is_wanted() {
@@ -89,8 +90,8 @@ impl Engine {
         self.keep(queue, effects);
     }
 
-    /// Sets the limits of a queue: the number of unfinished jobs at which it refuses a submit of
-    /// each [`crate::Band`].
+    /// Sets the limits of unfinished jobs of a queue, one for each [`crate::Band`]. At its limit,
+    /// the queue refuses submits of this band. 0 for no limit.
     pub fn limit_queue(
         &mut self,
         name: &[u8],
@@ -99,8 +100,8 @@ impl Engine {
     ) -> Result<(), NotFound> {
         let queue = self.queue_id(name).ok_or(NotFound)?;
         self.queues[queue].set_limits(limits);
-        // The log keeps limits. If the queue could vanish, a restart would bring back a queue with
-        // nothing but its limits.
+        // The log keeps the limits. If the queue could vanish, a restart would make it again from
+        // its limits alone.
         if limits != [0; 3] {
             self.queues.set_kept(queue, true);
         }

@@ -1,4 +1,4 @@
-//! Restores jobs from the log before the first session opens.
+//! Restores jobs and queues from the log, before the first session opens.
 
 use super::Engine;
 use crate::ids::{JobSlot, Millis};
@@ -8,21 +8,21 @@ use crate::queues::QueueFacts;
 use crate::queues::parent_of;
 use crate::wall::When;
 
-/// The log holds impossible facts: another program wrote it.
+/// The log has impossible facts. Probably another program wrote it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RestoreError {
-    /// The log holds a job twice.
+    /// The log has two jobs with this number.
     #[error("the log holds job {0} twice")]
     Duplicate(u64),
-    /// Two jobs have the same place in the list of their queue.
+    /// Two jobs have the same place in a list of their queue. The number is that of the second job.
     #[error(
         "the log holds two jobs at one place, the second is {0}; did another program write it?"
     )]
     SamePlace(u64),
-    /// The number of a job, or of its place in a queue, is above all numbers that the engine deals.
+    /// A job id or an order number is above the maximum.
     #[error("the log holds the number {0}, which is too high; did another program write it?")]
     Number(u64),
-    /// A queue's name has this many bytes, which is above the limit.
+    /// A queue's name has this many bytes, and is too long.
     #[error(
         "the log holds a queue's name of {0} bytes, which is too long; did another program write it?"
     )]
@@ -38,7 +38,7 @@ fn check_name(name: &[u8]) -> Result<(), RestoreError> {
 }
 
 impl Engine {
-    /// Restores a job from the log. A delayed job whose time has passed becomes ready.
+    /// Restores a job from the log. A delayed job whose due time has passed becomes ready.
     pub fn restore(
         &mut self,
         queue: &[u8],
@@ -79,8 +79,8 @@ impl Engine {
         Ok(slot)
     }
 
-    /// When a job is due and when it expires. If the job goes by the wall clock, the present wall
-    /// clock decides.
+    /// The due time and the expiry of a job. If the facts have a time of the wall clock, it is
+    /// converted with the present wall clock.
     fn moments(&self, facts: &JobFacts) -> (Millis, Option<Millis>) {
         let moment = facts.wall.map(|wall| self.wall.moment_of(When::Wall(wall)));
         match (facts.expires, facts.state) {
@@ -90,8 +90,9 @@ impl Engine {
         }
     }
 
-    /// Restores a queue from the log, after its jobs. A queue that has no jobs and is not kept had
-    /// ended before: its facts are ignored.
+    /// Restores the facts of a queue from the log. The caller must restore the queue's jobs first.
+    /// If a queue has no jobs and is not kept in existence, it had already vanished, and its facts
+    /// are ignored.
     pub fn restore_queue(&mut self, name: &[u8], facts: QueueFacts) -> Result<(), RestoreError> {
         check_name(name)?;
         let is_kept = facts.kept || facts.child && parent_of(name).is_some();
@@ -115,7 +116,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Numbers below this were dealt by an earlier engine.
+    /// Makes sure that new jobs and leases get numbers from `next` on. An earlier engine may have
+    /// used lower numbers.
     pub fn raise_numbers(&mut self, next: u64) -> Result<(), RestoreError> {
         check_number(next)?;
         self.jobs.raise_id(next);

@@ -1,9 +1,9 @@
-//! Results: sessions that wait for the outcome of jobs, progress, and the end.
+//! Results: sessions that wait for the outcomes of jobs, and the news that these sessions get.
 //!
-//! Gearman's foreground jobs have *watchers*. Every other job (every put, every background submit)
-//! was promised to outlive its client. A watched job can become such a job, but not the other way
-//! round. A job that was promised to no client and has lost its last watcher ends: at once if it is
-//! not leased, otherwise when its holder loses it, gives it back or buries it.
+//! Gearman's foreground jobs have *watchers*: sessions that wait for the outcome. A foreground job
+//! ends when it has lost its last watcher. If it is leased then, it ends when its holder loses it,
+//! gives it back or buries it. Every other job can outlive its client. A background submit can join
+//! a foreground job. Then this job can also outlive its client, and this never changes back.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,18 @@ use crate::limits::UNIT_COMPARISONS;
 /// The progress of a job towards its outcome.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct WorkProgress {
-    /// The job is leased.
+    /// Whether the job is leased.
     pub running: bool,
-    /// The last progress that the worker reported.
+    /// The last progress that the worker reported: the part that is done.
     pub numerator: u32,
-    /// The whole, of which `numerator` is a part.
+    /// The last progress that the worker reported: the whole work.
     pub denominator: u32,
-    /// The number of watchers. A session that attached twice counts twice.
+    /// The number of watchers. A session with two attachments counts twice.
     pub watchers: usize,
 }
 
 impl Engine {
-    /// Attaches a watcher to a job.
+    /// Adds an attachment of a session to a job.
     pub(super) fn attach(&mut self, slot: JobSlot, watcher: SessionId) {
         self.meter.count(1);
         let id = self.jobs[slot].id();
@@ -36,9 +36,9 @@ impl Engine {
         self.sessions.join(watcher, id);
     }
 
-    /// Removes a session that has ended from the watchers of some of these jobs. Returns true if
-    /// others are left: until their turn comes, those jobs send news to a session that no longer
-    /// exists.
+    /// Removes a closed session from the watchers of these jobs, as many as one slice of work
+    /// allows. Returns true if jobs are left. Until the next slice, the engine can still send news
+    /// of the jobs that are left to the closed session.
     pub(super) fn detach_slice(
         &mut self,
         watcher: SessionId,
@@ -56,7 +56,8 @@ impl Engine {
             let Ok(slot) = self.slot(id) else { continue };
             let compared = self.jobs[slot].remove_watcher(watcher);
             self.meter.count(compared / UNIT_COMPARISONS);
-            // No watcher is left, so the job ends. A leased job stays with its worker.
+            // The last watcher of the job has left, so the job ends. A leased job stays with its
+            // worker.
             let job = &self.jobs[slot];
             if job.is_abandoned() && job.state() != State::Leased {
                 self.remove_job(slot, effects);
@@ -65,7 +66,7 @@ impl Engine {
         false
     }
 
-    /// Sends data or a warning of the worker to all watchers.
+    /// Sends data or a warning from the worker to all watchers of a job.
     pub fn report(
         &mut self,
         session: SessionId,
@@ -79,7 +80,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Records progress, and sends the worker's own words to all watchers.
+    /// Stores the progress of a job, and sends the worker's text about it to all watchers.
     pub fn progress(
         &mut self,
         session: SessionId,
@@ -96,7 +97,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Restarts the ttr when the worker reports, if the ttr came with the put.
+    /// Restarts the ttr of a job, because its worker has reported. Only a put can give a ttr to a
+    /// job, so a submitted job does not change.
     fn extend(&mut self, slot: JobSlot) {
         if self.jobs[slot].ttr_s() > 0 {
             self.renew_deadline(slot);
@@ -115,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// Submitted jobs end after this many failed attempts. 0 for no limit.
+    /// Sets the number of failed attempts after which a submitted job ends. 0 for no limit.
     pub fn set_attempts_max(&mut self, attempts_max: u32) {
         self.attempts_max = attempts_max;
     }

@@ -10,8 +10,8 @@ use crate::sessions::{ClosedSession, ReturnOrder, Session, Sessions, Waiting};
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// Opens a session that uses and watches the queue `default`. `mailbox` is the caller's own
-    /// mark: see [`Engine::mailbox`].
+    /// Opens a session that uses and watches the queue `default`. [`Engine::mailbox`] returns
+    /// `mailbox` again. The engine only stores it.
     pub fn open_session(&mut self, mailbox: u32, return_order: ReturnOrder) -> SessionId {
         self.meter.count(1);
         let default = self.queue_or_create(DEFAULT_QUEUE);
@@ -21,8 +21,8 @@ impl Engine {
         self.sessions.open(mailbox, return_order, default)
     }
 
-    /// Opens a session that reads jobs of queues by name and holds them by lease. It watches no
-    /// queue.
+    /// Opens a session that takes jobs from queues by name, and names its held jobs by their
+    /// leases. The session watches no queue.
     pub fn open_reader(&mut self, mailbox: u32) -> SessionId {
         let session = self.open_session(mailbox, ReturnOrder::KeepPlace);
         self.sessions[session].hold_by_lease();
@@ -32,8 +32,9 @@ impl Engine {
         session
     }
 
-    /// Ends a session. It stops waiting, its leased jobs are given back, and its queues vanish if
-    /// nothing else keeps them. The counters of the jobs do not change (spec beanstalkd 4).
+    /// Ends a session: ends its wait, gives back its jobs, and lets go of its queues. A queue
+    /// vanishes if nothing else keeps it in existence. The jobs count this neither as a release nor
+    /// as a timeout (spec beanstalkd 4).
     pub fn close_session(&mut self, session: SessionId, effects: &mut Effects) {
         self.meter.begin_request();
         self.meter.count(1);
@@ -41,8 +42,8 @@ impl Engine {
         self.begin(Chore::Close { session }, effects);
     }
 
-    /// Does one slice of the end of a session. Returns true if work is left. The session keeps its
-    /// number until its registrations are gone.
+    /// Does one slice of the end of a session. Returns true if work is left. The session stays in
+    /// the table until all its registrations are removed.
     pub(super) fn close_slice(&mut self, session: SessionId, effects: &mut Effects) -> bool {
         if self.retire_worker(session, effects) {
             return true;
@@ -52,8 +53,8 @@ impl Engine {
         self.timers.disarm(closed.timer_mut(), TimerKey::Session(place));
         let (used, return_order) = (closed.used(), closed.return_order());
         let ClosedSession { watching, leases, mut watched } = closed.into_closed();
-        // The queues of the session stay until its jobs are back: the jobs can end, and then
-        // nothing else may keep the queues.
+        // Let go of the queues only after the jobs are given back. A job can end instead, and then
+        // only this session may keep its queue in existence.
         self.begin(Chore::Detach { watcher: session, watching }, effects);
         self.begin(Chore::return_of(leases, return_order), effects);
         self.queues[used].release();
@@ -63,8 +64,8 @@ impl Engine {
         false
     }
 
-    /// Removes a closed session from the watchers of its queues, the last queue first. Returns true
-    /// if queues are left.
+    /// Removes a closed session from the watchers of its queues, as many as one slice of work
+    /// allows. Begins with the last queue of the list. Returns true if queues are left.
     pub(super) fn leave_slice(
         &mut self,
         watched: &mut Vec<QueueId>,
@@ -82,12 +83,12 @@ impl Engine {
         false
     }
 
-    /// The mailbox of the session, while the session is open.
+    /// The mailbox number that the caller gave for this session. `None`: the session is closed.
     pub fn mailbox(&self, session: SessionId) -> Option<u32> {
         self.sessions.find(session).map(Session::mailbox)
     }
 
-    /// From now on, this session puts into this queue, kicks in it and peeks at it.
+    /// Makes this session use this queue. Its later puts, kicks and peeks are about this queue.
     pub fn use_queue(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
         self.meter.count(1);
         let next = self.queue_or_create(name);
@@ -104,8 +105,7 @@ impl Engine {
         self.sessions[session].used()
     }
 
-    /// Adds a queue to those that this session takes from. Returns the new number of watched
-    /// queues.
+    /// Adds a queue to the watched queues of this session. Returns their new number.
     pub fn watch(&mut self, session: SessionId, name: &[u8]) -> usize {
         debug_assert!(!self.is_waiting(session));
         let queue = self.queue_or_create(name);
@@ -116,9 +116,9 @@ impl Engine {
         self.watched(session).len()
     }
 
-    /// Removes a queue from those that this session takes from. Returns the new number of watched
-    /// queues, or `None` if this is the only one. A queue that the session does not watch changes
-    /// nothing.
+    /// Removes a queue from the watched queues of this session. Returns their new number. If this
+    /// is the only watched queue, it stays, and the result is `None`. If the session does not watch
+    /// the queue, nothing changes.
     pub fn ignore(
         &mut self,
         session: SessionId,
@@ -142,7 +142,7 @@ impl Engine {
         Some(count - 1)
     }
 
-    /// The queues that this session takes from, in the order of watching.
+    /// The watched queues of this session, in the order of watching.
     pub fn watched(&self, session: SessionId) -> &[QueueId] {
         self.sessions[session].watched()
     }
@@ -157,8 +157,8 @@ impl Engine {
         self.sessions[session].waiting().is_some()
     }
 
-    /// Ends the session's wait for a job, if it has one: the session gets no event. Returns whether
-    /// it waited.
+    /// Ends the session's wait for a job without an event. Returns false if the session does not
+    /// wait for a job.
     pub fn stop_waiting(&mut self, session: SessionId) -> bool {
         match self.sessions[session].waiting() {
             Some(Waiting::Job { .. } | Waiting::Item { .. }) => {}

@@ -1,4 +1,4 @@
-//! Long operations, done in slices: chores, which take turns, and operations with timers of their
+//! Long operations, done in slices. Chores take turns. The other operations have timers of their
 //! own.
 
 mod chores;

@@ -1,4 +1,4 @@
-//! Reading without changes: jobs, queues and statistics.
+//! Requests that only read: facts of jobs and queues, and statistics.
 
 use super::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
@@ -12,15 +12,15 @@ use crate::sessions::NEVER;
 pub struct QueueStats {
     /// Ready jobs with a priority below 1024.
     pub urgent: u64,
-    /// Jobs that wait for a taker.
+    /// Ready jobs.
     pub ready: u64,
     /// Leased jobs.
     pub leased: u64,
-    /// Jobs that wait for their due time.
+    /// Delayed jobs.
     pub delayed: u64,
     /// Buried jobs.
     pub buried: u64,
-    /// Jobs put into this queue since it was made, in this process.
+    /// Jobs put into this queue since the process made the queue.
     pub puts: u64,
     /// Sessions that use the queue.
     pub users: u64,
@@ -28,19 +28,19 @@ pub struct QueueStats {
     pub watchers: u64,
     /// Sessions that wait for jobs of the queue.
     pub waiters: u64,
-    /// Jobs finished on request, or ended by the worker that held them.
+    /// Jobs that a request finished, or that the worker that held them ended.
     pub finishes: u64,
-    /// Ready and delayed jobs by [`crate::Band`].
+    /// Ready and delayed jobs, one number for each [`crate::Band`].
     pub bands: [u64; 3],
-    /// Registrations of workers.
+    /// Registrations of workers for the queue.
     pub workers: u64,
-    /// Times that the queue was paused.
+    /// Pauses of the queue that clients requested.
     pub pauses: u64,
-    /// Seconds of the present pause, as requested, else 0.
+    /// The requested length of the present pause in seconds. 0 if the queue is not paused.
     pub pause_s: u32,
-    /// Milliseconds left of the present pause, else 0.
+    /// Milliseconds until the present pause ends. 0 if the queue is not paused.
     pub pause_left_ms: u64,
-    /// Milliseconds since the next ready job was put. 0 if no job is ready.
+    /// Milliseconds since the put of the next ready job. 0 if no job is ready.
     pub head_age_ms: u64,
     /// Bytes of the bodies of ready jobs.
     pub ready_bytes: u64,
@@ -51,11 +51,11 @@ pub struct QueueStats {
 pub struct Totals {
     /// Ready jobs with a priority below 1024.
     pub urgent: u64,
-    /// Jobs that wait for a taker.
+    /// Ready jobs.
     pub ready: u64,
     /// Leased jobs.
     pub leased: u64,
-    /// Jobs that wait for their due time.
+    /// Delayed jobs.
     pub delayed: u64,
     /// Buried jobs.
     pub buried: u64,
@@ -65,27 +65,27 @@ pub struct Totals {
     pub sessions: u64,
     /// Sessions that wait for a job.
     pub waiting_sessions: u64,
-    /// Jobs that are neither finished nor buried, and would be lost with the process.
+    /// Unfinished jobs that are only in memory, without buried jobs.
     pub unlogged: u64,
-    /// Jobs put in this process.
+    /// Jobs put since the process started.
     pub puts: u64,
-    /// Times that a job was handed out in this process.
+    /// Hand-outs of jobs since the process started.
     pub takes: u64,
-    /// Times that a holder gave a job back on purpose in this process.
+    /// Jobs that their holders gave back on purpose, since the process started.
     pub releases: u64,
-    /// Times that a holder buried a job in this process.
+    /// Jobs that their holders buried, since the process started.
     pub buries: u64,
-    /// Jobs that ended in this process, for any reason.
+    /// Jobs that ended since the process started, for any reason.
     pub ends: u64,
     /// Bytes of the bodies of ready jobs.
     pub ready_bytes: u64,
-    /// Queues of items made in this process.
+    /// Queues of items that the process has made.
     pub item_queue_creates: u64,
-    /// Queues of items removed in this process, idle ones included.
+    /// Queues of items that the process has removed, including idle queues.
     pub item_queue_deletes: u64,
-    /// Queues removed in this process because they were idle.
+    /// Queues that the process has removed because they were idle.
     pub idle_queue_deletes: u64,
-    /// Times that a ttr ran out in this process.
+    /// Leases that ended at their deadline, since the process started.
     pub timeouts: u64,
 }
 
@@ -95,12 +95,13 @@ impl Engine {
         self.jobs[slot].facts(self.jobs.wall_time(slot))
     }
 
-    /// The tags of a job that was submitted for its outcome, as the log keeps them.
+    /// The tags of a job that was submitted for its outcome, as the log keeps them. Other jobs have
+    /// no tags.
     pub fn tags(&self, slot: JobSlot) -> Option<Tags<'_>> {
         self.jobs[slot].tags()
     }
 
-    /// Whether a job is in the log.
+    /// Whether the log keeps a job.
     pub fn is_durable(&self, slot: JobSlot) -> bool {
         self.jobs[slot].is_logged()
     }
@@ -122,8 +123,9 @@ impl Engine {
         }
     }
 
-    /// All jobs that were submitted for their outcome, by their places, for tests and the
-    /// simulator. They have their own index, because there may be millions of other jobs.
+    /// All jobs that were submitted for their outcome, in the order of their places. For tests and
+    /// the simulator. These jobs have an index of their own, because there can be millions of other
+    /// jobs.
     pub fn submitted_jobs(&self) -> impl Iterator<Item = JobSlot> {
         self.jobs.submitted_from(JobSlot(0))
     }
@@ -143,7 +145,7 @@ impl Engine {
         self.jobs.get(slot).map(Job::id)
     }
 
-    /// The sync that a queue's policy asks for. `None`: the policy does not say.
+    /// The sync that a queue's policy sets. `None`: the policy does not set it.
     pub fn queue_sync(&self, queue: QueueId) -> Option<QueueSync> {
         self.queues.get(queue)?.extension()?.policy().sync
     }
@@ -153,7 +155,7 @@ impl Engine {
         self.jobs[slot].id()
     }
 
-    /// The status of a job of any state.
+    /// The present facts and the queue of a job.
     pub fn job_status(&self, id: JobId) -> Result<JobStatus, NotFound> {
         let slot = self.slot(id)?;
         let job = &self.jobs[slot];
@@ -166,9 +168,10 @@ impl Engine {
         })
     }
 
-    /// The first job of this state in the queue that the session uses: the next ready job (even if
-    /// the queue is paused), the job due soonest, or the job buried longest. Leased jobs have no
-    /// first.
+    /// The first job of this state in the queue that the session uses. For ready jobs it is the
+    /// next job, even if the queue is paused. For delayed jobs it is the job with the earliest due
+    /// time. For buried jobs it is the job that was buried first. Leased jobs have no order, so the
+    /// result is an error.
     pub fn first_used(&self, session: SessionId, state: State) -> Result<JobSlot, NotFound> {
         let queue = &self.queues[self.used(session)];
         let first = match state {
@@ -185,8 +188,8 @@ impl Engine {
         self.queues[queue].name()
     }
 
-    /// All queues, oldest first. A walk to the end takes time in proportion to their number: only
-    /// operations on all queues may do this.
+    /// All queues, oldest first. A loop over all of them takes time in proportion to their number.
+    /// So only an operation on all queues may use this.
     pub fn queue_ids(&self) -> impl Iterator<Item = QueueId> {
         self.queues.ids()
     }
@@ -221,7 +224,7 @@ impl Engine {
         }
     }
 
-    /// Bytes of memory that jobs, queues and sessions take.
+    /// Bytes of memory that jobs, queues and sessions use.
     pub fn memory_bytes(&self) -> u64 {
         self.jobs.bytes() + self.queues.bytes() + self.sessions.bytes()
     }

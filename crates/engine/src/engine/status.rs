@@ -1,4 +1,4 @@
-//! Changing the server's status.
+//! The server's status: requests that read or change it.
 
 use super::Engine;
 use crate::effects::{Effects, Record};
@@ -13,14 +13,16 @@ impl Engine {
         self.server_status.requested()
     }
 
-    /// Whether the status in force refuses reads. Then takes find nothing.
+    /// Whether the status in force refuses reads. If it does, takes find no job.
     pub fn reads_blocked(&self) -> bool {
         self.server_status.reads_blocked()
     }
 
-    /// Whether takes find nothing in this queue because of the status. Runs at every take.
+    /// Whether takes find no job in this queue because of the status. Every take calls this
+    /// function.
     pub(super) fn is_blocked(&self, queue: &Queue) -> bool {
-        // Normally no queue is blocked, and this reads nothing of the queue.
+        // Normally no queue is blocked. Then `&&` stops early, and this reads no memory of the
+        // queue.
         self.server_status.blocks_some() && self.server_status.blocks(queue.age_rank())
     }
 
@@ -29,9 +31,9 @@ impl Engine {
         self.server_status.writes_blocked()
     }
 
-    /// Changes the status. A stricter status comes into force after the grace period, and until
-    /// then an equally strict or stricter one is ignored. A less strict status comes into force at
-    /// once (spec kestrel 2).
+    /// Requests a new status. A stricter status comes into force after the grace period. A request
+    /// during this period is ignored if it has the same or an even stricter status. A less strict
+    /// status comes into force at once (spec kestrel 2).
     pub fn set_status(&mut self, status: Status, grace_ms: u64, effects: &mut Effects) {
         let before = self.server_status.requested();
         if !self.server_status.request(status) {

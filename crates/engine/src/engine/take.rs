@@ -1,5 +1,5 @@
-//! Taking: one request for all ways to choose a job. The session gets a job, waits, or gets
-//! nothing.
+//! Taking: one request for all dialects and for all ways to choose a job. The session gets a job,
+//! begins to wait, or gets nothing.
 
 mod choice;
 mod items;
@@ -18,13 +18,13 @@ use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::jobs::{Body, State};
 use crate::sessions::{NEVER, ReadMode, Sessions, Waiting, Worker};
 
-/// How long a take may wait.
+/// The maximum time that a take waits for a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Patience {
     /// The take does not wait.
     None,
-    /// The take waits only while expired jobs in front are swept away. Only [`Choice::Queue`] can
-    /// wait like this. With another choice the take does not wait.
+    /// The take waits only until a sweep has ended the expired jobs at the head of the queue. This
+    /// works only with [`Choice::Queue`]. With another choice the take does not wait.
     UntilSwept,
     /// The take waits for this many milliseconds.
     Millis(u64),
@@ -33,7 +33,7 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// Patience of this many milliseconds. 0 gives [`Patience::UntilSwept`].
+    /// The patience for a time limit in milliseconds. 0 gives [`Patience::UntilSwept`].
     pub fn of_millis(millis: u64) -> Self {
         if millis == 0 { Self::UntilSwept } else { Self::Millis(millis) }
     }
@@ -46,31 +46,33 @@ pub enum Take {
     Granted(Handout),
     /// The session took and finished an item.
     Finished {
-        /// Its number.
+        /// The item's number.
         id: JobId,
-        /// Its bytes.
+        /// The item's bytes.
         body: Body,
     },
     /// The session peeked at an item.
     Peeked {
-        /// Its place.
+        /// The item's place.
         job: JobSlot,
-        /// Its number.
+        /// The item's number.
         id: JobId,
-        /// Its bytes.
+        /// The item's bytes.
         body: Body,
     },
-    /// No job was found, and the session does not wait. For [`Choice::Queue`], the value is the
-    /// queue. An alias has no value, because it never has a job.
+    /// The take found no job, and the session does not wait. With [`Choice::Queue`], the value is
+    /// the queue. `None` if the name is an alias, because an alias has no jobs.
     Nothing(Option<QueueId>),
-    /// No job was found, and a job that the session holds is within a second of its deadline.
+    /// The take found no job, and the deadline of a job that the session holds is less than a
+    /// second away.
     DeadlineSoon,
     /// The session waits. An [`crate::Event`] follows.
     Waiting,
 }
 
 impl Take {
-    /// The item that a take of one queue found: its bytes, and its lease if the session holds it.
+    /// The item that a take from one queue found: its bytes, and the lease if the session holds the
+    /// item.
     pub fn item(self) -> Option<(Option<LeaseId>, Body)> {
         match self {
             Self::Granted(Handout { lease, body, .. }) => Some((Some(lease), body)),
@@ -79,7 +81,7 @@ impl Take {
         }
     }
 
-    /// The job, if the session got one at once.
+    /// The job that the session got at once, if any.
     pub fn granted(self) -> Option<Handout> {
         match self {
             Self::Granted(handout) => Some(handout),
@@ -95,8 +97,8 @@ impl Take {
 impl Engine {
     /// Takes a job for a session. Only [`Choice::Watched`] and [`Choice::Queue`] can wait.
     ///
-    /// With [`Patience::UntilSwept`], the session waits only if more jobs have expired in front of
-    /// the queue than one request can end. The wait lasts until these jobs are gone.
+    /// With [`Patience::UntilSwept`], the session waits only if more jobs have expired at the head
+    /// of the queue than one request can end. The wait lasts until a timer has ended these jobs.
     pub fn take(
         &mut self,
         session: SessionId,
@@ -149,9 +151,9 @@ impl Engine {
         self.sessions[session].return_watched(watched);
     }
 
-    /// Takes a job for a worker, which is awake from now on. A job of one queue may have woken the
-    /// worker. If the worker gets a job of another queue, other sleepers of the first queue are
-    /// woken instead.
+    /// Takes a job for a worker. The worker is awake from now on. If a job of one queue woke the
+    /// worker, but it gets a job of another queue, the engine wakes other sleepers of the first
+    /// queue.
     fn take_registered(
         &mut self,
         session: SessionId,
@@ -168,8 +170,8 @@ impl Engine {
                 break found;
             }
             if self.meter.request_is_spent() {
-                // The request has done enough work. When the worker wants to sleep, it will learn
-                // that there is more.
+                // The slice of work is spent, so the worker gets no job now. Its next sleep will
+                // fail, because there is still work.
                 if let Some(worker) = self.sessions[session].worker_mut() {
                     worker.look_again(woken_for);
                 }
@@ -222,8 +224,8 @@ impl Engine {
                 ReadMode::Finish => self.read_out(slot, effects),
             };
         }
-        // More jobs have expired in front than one request may end. They must be gone before the
-        // take ends.
+        // More jobs have expired at the head than one request can end. The take waits until a timer
+        // has ended them.
         let waits_for_sweep =
             patience == Patience::UntilSwept && self.head_is_expired(&self.queues[queue]);
         let until = if waits_for_sweep { Some(self.now) } else { self.patience_ends(patience) };
@@ -249,14 +251,14 @@ impl Engine {
         self.remove_from_list(slot);
         let handout = self.lease(slot, session, None, effects);
         if state != State::Ready {
-            // The job is not delayed or buried any more, even if the lease ends. Without this
-            // record, a restart would bury or delay the job again, although clients saw it ready.
+            // When the lease ends, the job is ready and no longer delayed or buried. Without this
+            // record, a restart would bury or delay it again.
             self.note(Record::Update, slot, effects);
         }
         Take::Granted(handout)
     }
 
-    /// The moment at which a take that finds nothing stops waiting. `None`: the take does not wait.
+    /// The moment at which the wait of a take ends. `None`: the take does not wait.
     fn patience_ends(&self, patience: Patience) -> Option<Millis> {
         match patience {
             Patience::None | Patience::UntilSwept | Patience::Millis(0) => None,
@@ -265,7 +267,8 @@ impl Engine {
         }
     }
 
-    /// Puts a session that is about to wait into the lines of these queues, with one ticket.
+    /// Adds a session to the lines of these queues, with the same ticket in each line. The caller
+    /// begins the wait next.
     fn line_up(&mut self, session: SessionId, queues: &[QueueId]) -> u64 {
         let ticket = self.sessions.deal_ticket();
         self.meter.count(queues.len());

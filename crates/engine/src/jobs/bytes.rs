@@ -1,4 +1,4 @@
-//! The memory that jobs take.
+//! The memory of jobs.
 
 use std::mem::size_of;
 
@@ -6,20 +6,20 @@ use super::facts::State;
 use super::job::{Job, JobExtension, Outcome};
 use crate::bytes::{LIST_ENTRY_BYTES, allocated_bytes};
 
-/// The bytes of a job besides its body: its place in the table, its entry in a list of its queue,
-/// and its entry in the index of numbers.
+/// The bytes of a job without its body: the job in the table, its entry in a list of its queue, and
+/// its entry in the index of numbers.
 const JOB_BYTES: u64 = size_of::<Job>() as u64 + LIST_ENTRY_BYTES + 5;
 /// The reference count in front of a body.
 const BODY_HEAD_BYTES: usize = size_of::<usize>();
-/// Entries in the table of keys and in the table of submitted jobs, if the nodes of their trees are
-/// half full.
+/// The bytes of two entries: in the index of keys and in the index of submitted jobs. The estimate
+/// is for trees whose nodes are half full.
 const SUBMITTED_BYTES: u64 = 64;
-/// A time of the wall clock: an entry of a tree whose nodes are not full.
+/// The bytes of a time of the wall clock: an entry of a tree whose nodes are not full.
 pub(super) const WALL_TIME_BYTES: u64 = 32;
-/// A job stores the size of its optional parts in units of this many bytes.
+/// The bytes of a unit. A job stores the size of its optional parts in these units.
 const UNIT_BYTES: u64 = 32;
 
-/// The number of bytes that a job with a body of this length takes.
+/// The bytes of a job whose body has this length.
 pub fn job_bytes(body_bytes: usize) -> u64 {
     JOB_BYTES + allocated_bytes(body_bytes + BODY_HEAD_BYTES)
 }
@@ -37,7 +37,7 @@ pub(super) fn extra_units(job: &Job) -> u16 {
         bytes += allocated_bytes(outcome.unique.len()) + allocated_bytes(outcome.reducer.len());
     }
     if job.state() == State::Leased {
-        // The session has the job in a list, too.
+        // The holder's session also has an entry for the job.
         bytes += LIST_ENTRY_BYTES;
     }
     u16::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u16::MAX)

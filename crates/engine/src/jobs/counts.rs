@@ -1,21 +1,22 @@
-//! Counts of jobs by state: of one queue, and of all queues.
+//! Counts of jobs by state, for one queue or for all queues.
 
 use super::facts::State;
 
-/// beanstalkd calls a ready job urgent if its priority is below this (spec beanstalkd 5.1).
+/// A ready job is urgent, in beanstalkd's statistics, if its priority is below this (spec
+/// beanstalkd 5.1).
 const URGENT_BELOW: u32 = 1024;
 
-/// Gearman calls a job low if its priority is above this.
+/// A job has Gearman's low priority if its priority is above this.
 const LOW_ABOVE: u32 = 1 << 31;
 
-/// Gearman's three priorities, as bands of the priorities of all dialects.
+/// Gearman has only three priorities. Each is a band of the priorities that all dialects share.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Band {
-    /// Below 1024.
+    /// Priorities below 1024.
     High,
-    /// All others.
+    /// Priorities from 1024 to 2^31.
     Normal,
-    /// Above 2^31.
+    /// Priorities above 2^31.
     Low,
 }
 
@@ -30,7 +31,7 @@ impl Band {
     }
 }
 
-/// The contribution of one job to the counts.
+/// The facts of one job that change the counts.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct CountedJob {
     pub(super) state: State,
@@ -38,8 +39,8 @@ pub(crate) struct CountedJob {
     pub(super) body_bytes: usize,
 }
 
-/// Jobs by state. Every change updates the counts, so statistics are cheap to read. A job's place
-/// is a u32, so no count of jobs can exceed a u32.
+/// The number of jobs by state. Every change of a job updates the counts, so statistics are cheap
+/// to read. The place of a job is a `u32`, so a `u32` is large enough for each count of jobs.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) ready: u32,
@@ -47,7 +48,7 @@ pub(crate) struct Counts {
     pub(crate) delayed: u32,
     pub(crate) leased: u32,
     pub(crate) buried: u32,
-    /// Ready and delayed jobs by priority band.
+    /// Ready and delayed jobs, one number for each [`Band`].
     pub(crate) bands: [u32; 3],
     /// Bytes of the bodies of ready jobs.
     pub(crate) bytes: u64,

@@ -1,4 +1,5 @@
-//! A job that is about to be put, for one queue or several.
+//! The draft of a job: the parameters of a put, before the engine makes the job in one or several
+//! queues.
 
 use super::facts::Body;
 use crate::wall::When;
@@ -7,15 +8,16 @@ use crate::wall::When;
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) priority: u32,
-    /// The job is ready at once if this is not in the future.
+    /// When the job becomes ready. If the moment has passed, the job is ready at once.
     pub(crate) due: When,
     pub(crate) delay_s: u32,
     pub(crate) ttr_s: u32,
     pub(crate) expires: Option<When>,
-    /// If set, the job is submitted for its outcome. The value is a name that only some workers
-    /// see.
+    /// The reducer of a job that is submitted for its outcome. `None`: the job is not submitted for
+    /// its outcome.
     pub(crate) reducer: Option<Box<[u8]>>,
-    /// The job in the requested queue, unlike its copies, lives as long as its watchers.
+    /// The job in the requested queue is a foreground job: it ends with its last watcher. The
+    /// copies in other queues are not.
     pub(crate) foreground: bool,
     pub(crate) body: Body,
 }

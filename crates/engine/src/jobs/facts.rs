@@ -1,8 +1,10 @@
-//! A job as others see it: its state and the legal changes of state, its facts, its counters.
+//! The types that describe a job to callers: its state and the legal changes of state, its facts,
+//! its counters.
 
 use crate::ids::{JobId, Millis, QueueId};
 
-/// The bytes of a job. Reference-counted, so that any number of jobs and replies share one body.
+/// The bytes of a job. The type counts references, so that any number of jobs and replies share one
+/// body.
 pub type Body = triomphe::Arc<[u8]>;
 
 /// The state of a job.
@@ -21,9 +23,9 @@ pub enum State {
     Ready = 1,
     /// The job waits for its due time.
     Delayed = 2,
-    /// The job is leased to a holder, until a deadline if it has a ttr.
+    /// A holder has the job. If the job has a ttr, the lease has a deadline.
     Leased = 3,
-    /// The job is set aside until a client kicks, takes or finishes it by its id.
+    /// The job is set aside until a client kicks it, or takes or finishes it by its id.
     Buried = 4,
 }
 
@@ -38,33 +40,33 @@ impl State {
     }
 }
 
-/// The events of a job so far, as its statistics show them.
+/// The counters of a job's events, as the job's statistics show them.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
-    /// Times it was handed out.
+    /// Times that the job was handed out.
     pub takes: u32,
-    /// Times its ttr ran out.
+    /// Times that the ttr of the job ran out.
     pub timeouts: u32,
-    /// Times its holder gave it back on purpose.
+    /// Times that a holder gave the job back on purpose.
     pub releases: u32,
-    /// Times it was buried.
+    /// Times that the job was buried.
     pub buries: u32,
-    /// Times it was kicked.
+    /// Times that the job was kicked.
     pub kicks: u32,
-    /// Times a holder lost it: the holder's time was over, the holder disconnected, or the holder
-    /// could not do the job after all.
+    /// Times that a holder lost the job: the lease ran out, the holder disconnected, or the holder
+    /// could no longer do the job.
     pub failures: u32,
 }
 
-/// How long a job lives if no request ends it.
+/// How long a job exists if no request ends it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(crate) enum JobKind {
-    /// The job lives as long as it has a watcher.
+    /// The job exists as long as a session waits for its outcome.
     Watched,
-    /// The job can outlive the client that put it, but not the process.
+    /// The job is only in memory. It can outlive the client that put it, but not the process.
     Memory,
-    /// The job lives for ever, if the engine has a log.
+    /// The job is in the log, if there is one. Then the job exists for ever.
     Logged,
 }
 
@@ -73,69 +75,70 @@ pub(crate) enum JobKind {
 pub struct NewJob {
     /// 0 is the most urgent.
     pub priority: u32,
-    /// Seconds until it becomes ready.
+    /// Seconds until the job becomes ready.
     pub delay_s: u32,
-    /// Seconds that a taker has. 0 for no limit.
+    /// The ttr of the job. 0 for no limit.
     pub ttr_s: u32,
 }
 
 impl Default for NewJob {
-    /// A job of medium priority, ready at once, with a minute for its taker.
+    /// A job of medium priority that is ready at once and has a ttr of one minute.
     fn default() -> Self {
         Self { priority: 1024, delay_s: 0, ttr_s: 60 }
     }
 }
 
-/// All facts of a job except its body: the log keeps them, and a restart brings them back.
+/// All facts of a job except its body. The log keeps these facts, and a restart restores them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct JobFacts {
-    /// Its number.
+    /// The job's number.
     pub id: JobId,
     /// 0 is the most urgent.
     pub priority: u32,
-    /// Its place among jobs of the same priority. It is dealt when the job enters its queue.
+    /// The job's order number: its place among the jobs of the same priority. The job gets it when
+    /// it enters its queue.
     pub order: u64,
-    /// Ready, delayed or buried. A leased job counts as ready, because a lease does not outlive the
-    /// process.
+    /// Ready, delayed or buried. A leased job counts as ready here, because a lease does not
+    /// outlive the process.
     pub state: State,
-    /// When it was put.
+    /// When the job was put.
     pub created: Millis,
-    /// For a delayed job, when it becomes ready. For a ready job, when it became ready, if that was
-    /// later than the put. Otherwise 0.
+    /// For a delayed job: when it becomes ready. For a ready job that became ready after its put:
+    /// when it became ready. Otherwise 0.
     pub due: Millis,
-    /// The place of a buried job among the buried. Otherwise 0.
+    /// For a buried job: its place among all buried jobs. Otherwise 0.
     pub buried_order: u64,
-    /// Seconds that a taker has. 0 for no limit.
+    /// The ttr of the job. 0 for no limit.
     pub ttr_s: u32,
     /// The last delay that a client gave, in seconds.
     pub delay_s: u32,
-    /// Its events so far.
+    /// The counters of the job's events.
     pub counters: Counters,
-    /// The job ends unread after this moment.
+    /// The job expires after this moment.
     pub expires: Option<Millis>,
-    /// The time of the wall clock at which it expires, or is due if it does not expire. Set only if
-    /// a client gave such a time.
+    /// The time of the wall clock at which the job expires. If the job does not expire: when it is
+    /// due. `None`: no client gave a time of the wall clock.
     pub wall: Option<Millis>,
 }
 
-/// A job as others see it: its present facts, and its queue.
+/// The present facts of a job, and its queue.
 #[derive(Clone, Debug)]
 pub struct JobStatus {
-    /// The facts that the log would keep, but with the true state.
+    /// The facts as the log would keep them, except that a leased job has the state *leased*.
     pub facts: JobFacts,
-    /// Its queue.
+    /// The job's queue.
     pub queue: QueueId,
-    /// For a delayed or leased job, milliseconds until it becomes ready automatically. Otherwise 0.
+    /// For a delayed or leased job: milliseconds until it becomes ready automatically. Otherwise 0.
     pub time_left_ms: u64,
-    /// The length of its body in bytes.
+    /// The length of the job's body in bytes.
     pub body_len: usize,
 }
 
-/// Further facts that the log keeps of a job that was submitted for its outcome.
+/// Further facts of a job whose client submitted it for its outcome. The log keeps them.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tags<'a> {
-    /// Its key. Empty: no key. `-`: the body is the key.
+    /// The job's key. Empty: the job has no key. `-`: the body is the key.
     pub unique: &'a [u8],
-    /// A name that only some workers see.
+    /// The reducer: a word for the worker. Only some workers get it.
     pub reducer: &'a [u8],
 }

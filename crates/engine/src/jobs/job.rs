@@ -7,15 +7,16 @@ use super::draft::Draft;
 use super::facts::{Body, Counters, JobFacts, JobKind, State, Tags};
 use crate::ids::{JobId, LeaseId, Millis, QueueId, SessionId};
 
-/// A job in the engine's table. It is small, because there may be a hundred million.
+/// A job in the engine's table. The type is small, because there can be a hundred million jobs.
 ///
-/// Only [`super::Jobs`] changes what counts and indexes depend on.
+/// Only [`super::Jobs`] changes the fields that counts and indexes depend on.
 #[derive(Debug)]
 pub(crate) struct Job {
     id: JobId,
     created: Millis,
-    /// Delayed: when the job becomes ready. Leased: the deadline. Ready: when a client or the due
-    /// time made it ready, or 0. Buried: meaningless.
+    /// The meaning depends on the state. Delayed: when the job becomes ready. Leased: the deadline.
+    /// Ready: when the job became ready after a delay or by a request of a client, or else 0.
+    /// Buried: no meaning.
     due: Millis,
     body: Body,
     pub(super) extension: Option<Box<JobExtension>>,
@@ -23,14 +24,14 @@ pub(crate) struct Job {
     priority: u32,
     ttr_s: u32,
     state: State,
-    /// A watched job can become one that lives longer.
+    /// How long the job exists. The kind *watched* can change to a longer one.
     kind: JobKind,
-    /// The memory of the job beyond that of a plain job, in units of the memory account.
+    /// The memory of the job's optional parts, in units of [`super::bytes`].
     pub(super) extra_units: u16,
 }
 
-/// The optional parts of a job. A job that was put and never taken, like most jobs of a long queue,
-/// does not need them.
+/// The optional parts of a job. Most jobs of a long queue were put and never taken. They need no
+/// optional parts.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct JobExtension {
     delay_s: u32,
@@ -38,43 +39,44 @@ pub(super) struct JobExtension {
     /// The order number, if it differs from the job's id.
     order: Option<NonZeroU64>,
     buried_order: u64,
-    /// The job ends unread after this moment, in milliseconds. Moments 0 and 1 are the same here.
+    /// The job expires after this moment, in milliseconds. The type cannot store moment 0, so it
+    /// becomes moment 1.
     expires: Option<NonZeroU64>,
     lease: Option<Lease>,
     pub(super) outcome: Option<Box<Outcome>>,
 }
 
-/// For a job whose outcome matters to a client, or whose worker has reported progress.
+/// The parts of a job that was submitted for its outcome, that has watchers, or whose worker has
+/// reported progress.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Outcome {
-    /// The job was submitted for its outcome, and not just put. Otherwise its key and reducer have
-    /// no meaning.
+    /// The job was submitted for its outcome. If not, its key and its reducer have no meaning.
     submitted: bool,
     pub(super) unique: Box<[u8]>,
     pub(super) reducer: Box<[u8]>,
-    /// Sessions that wait for the outcome, once per attachment.
+    /// Sessions that wait for the outcome. A session is in the list once per attachment.
     watchers: Vec<SessionId>,
     numerator: u32,
     denominator: u32,
 }
 
-/// A hand-out: the holder of the job.
+/// The lease of a job: its number, the holder, and the holder's limit.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Lease {
     pub(crate) id: LeaseId,
     pub(crate) holder: SessionId,
-    /// The holder's own time limit, which nothing extends.
+    /// The lease ends at this moment at the latest. A touch does not change it.
     pub(crate) until: Millis,
 }
 
-/// A moment of expiry, as a [`JobExtension`] keeps it.
+/// A moment of expiry, as a [`JobExtension`] stores it.
 fn expiry(moment: Millis) -> NonZeroU64 {
     NonZeroU64::new(moment.0).unwrap_or(NonZeroU64::MIN)
 }
 
-/// Making jobs.
+/// Makes jobs.
 impl Job {
-    /// A job that is put now.
+    /// Makes a job for a put.
     #[inline]
     pub(crate) fn new(
         (id, queue, kind): (JobId, QueueId, JobKind),
@@ -109,7 +111,8 @@ impl Job {
         job
     }
 
-    /// A job from the log, in this state: it may be due by now.
+    /// Makes a job from the log. The caller chooses the state, because a delayed job of the log can
+    /// be due by now.
     pub(crate) fn restored(
         queue: QueueId,
         facts: &JobFacts,
@@ -147,7 +150,7 @@ impl Job {
     }
 }
 
-/// Looking at jobs.
+/// Reads jobs.
 impl Job {
     pub(crate) fn id(&self) -> JobId {
         self.id
@@ -202,14 +205,14 @@ impl Job {
         expires.map(|moment| Millis(moment.get()))
     }
 
-    /// The moment from which the age of a ready job counts. A job that was just kicked or came due
-    /// is not old.
+    /// The moment from which the age of a ready job counts. If the job became ready after its put,
+    /// the age counts from then: a job that was just kicked is not old.
     pub(crate) fn ready_since(&self) -> Millis {
         self.created.max(self.due)
     }
 
-    /// Whether the job can go by the wall clock. Most jobs cannot, so they need no look-up in the
-    /// table.
+    /// Whether the job can have a time of the wall clock at which it is due or expires. Most jobs
+    /// cannot. For them, the engine saves the look-up in the table of such times.
     pub(crate) fn may_go_by_wall(&self) -> bool {
         self.state == State::Delayed || self.expires().is_some()
     }
@@ -219,17 +222,17 @@ impl Job {
         order.map_or(self.id.0, NonZeroU64::get)
     }
 
-    /// Its place among the ready jobs of its queue.
+    /// The key of the job among the ready jobs of its queue.
     pub(crate) fn ready_key(&self) -> (u64, u64) {
         (u64::from(self.priority), self.order())
     }
 
-    /// Its place among the delayed jobs.
+    /// The key of the job among the delayed jobs of its queue.
     pub(crate) fn delayed_key(&self) -> (Millis, u64) {
         (self.due, self.id.0)
     }
 
-    /// Its place among the buried jobs.
+    /// The key of the job among the buried jobs of its queue.
     pub(crate) fn buried_order(&self) -> u64 {
         self.extension.as_ref().map_or(0, |extension| extension.buried_order)
     }
@@ -251,7 +254,8 @@ impl Job {
         self.outcome().is_some_and(|outcome| outcome.submitted)
     }
 
-    /// The job is not done yet, and is not in the log.
+    /// Whether the job is only in memory and not buried. Such a job still has work to do, and ends
+    /// with the process.
     pub(crate) fn is_unlogged(&self) -> bool {
         self.kind != JobKind::Logged && self.state != State::Buried
     }
@@ -264,17 +268,18 @@ impl Job {
         self.outcome().map_or(&[], |outcome| &outcome.watchers)
     }
 
-    /// The job has no watcher left, and was promised to no client.
+    /// Whether the job has lost its last watcher, and no put or background submit needs it either.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.kind == JobKind::Watched && self.watchers().is_empty()
     }
 
-    /// The last progress that its worker reported: a part, and the whole.
+    /// The last progress that the worker reported, as numerator and denominator.
     pub(crate) fn progress(&self) -> (u32, u32) {
         self.outcome().map_or((0, 0), |outcome| (outcome.numerator, outcome.denominator))
     }
 
-    /// The facts of the job for the log. `wall` is the time of the wall clock that it goes by.
+    /// The facts of the job for the log. `wall` is the time of the wall clock at which the job
+    /// expires or is due, if it has one.
     pub(crate) fn facts(&self, wall: Option<Millis>) -> JobFacts {
         let due = match self.state {
             State::Delayed => self.due,
@@ -298,7 +303,7 @@ impl Job {
     }
 }
 
-/// Changes that no table depends on while the job is in no list of its queue.
+/// Changes to fields that only a list of the queue depends on. The job must be in no list.
 impl Job {
     fn extension(&mut self) -> &mut JobExtension {
         self.extension.get_or_insert_default()
@@ -308,7 +313,7 @@ impl Job {
         self.extension().outcome.get_or_insert_default()
     }
 
-    /// Sets when it is due, its deadline, or since when it is ready: see the field.
+    /// Sets the field `due`, whose meaning depends on the state.
     pub(crate) fn set_due(&mut self, due: Millis) {
         self.due = due;
     }
@@ -321,7 +326,7 @@ impl Job {
         self.extension().expires = Some(expiry(expires));
     }
 
-    /// Gives it this order number, and so the last place among the jobs of its priority.
+    /// Gives the job a new order number, and so the last place among the jobs of its priority.
     pub(crate) fn set_order(&mut self, order: JobId) {
         self.extension().order = NonZeroU64::new(order.0);
     }
@@ -330,7 +335,8 @@ impl Job {
         self.extension().lease = lease;
     }
 
-    /// The job must be leased: a ready job would have to move in its queue.
+    /// Sets the priority of a leased job. A ready job would also have to move in the list of its
+    /// queue.
     pub(crate) fn set_priority(&mut self, priority: u32) {
         assert!(self.state == State::Leased, "only leased jobs change their priority");
         self.priority = priority;
@@ -346,7 +352,7 @@ impl Job {
         self.outcome_mut().watchers.push(watcher);
     }
 
-    /// Removes all attachments of a watcher. Returns how many entries it compared.
+    /// Removes all attachments of a watcher. Returns the number of entries that it compared.
     pub(crate) fn remove_watcher(&mut self, watcher: SessionId) -> usize {
         let watchers = &mut self.outcome_mut().watchers;
         let compared = watchers.len();
@@ -363,7 +369,7 @@ impl Job {
         (outcome.numerator, outcome.denominator) = (numerator, denominator);
     }
 
-    /// Forgets the progress: the next taker starts again.
+    /// Resets the progress, because the next holder starts from the beginning.
     pub(crate) fn forget_progress(&mut self) {
         if let Some(outcome) =
             self.extension.as_mut().and_then(|extension| extension.outcome.as_mut())
@@ -375,7 +381,7 @@ impl Job {
 
 /// Changes by [`super::Jobs`], because its tables depend on them.
 impl Job {
-    /// Sets its new state. The table at [`State`] shows the legal changes.
+    /// Sets the state. The table at [`State`] shows the legal changes.
     pub(super) fn set_state(&mut self, next: State) {
         let state = self.state;
         assert!(state.may_become(next), "a job went from {state:?} to {next:?}");
@@ -394,7 +400,7 @@ impl Job {
         self.extension().buried_order = order;
     }
 
-    /// Moves it to another queue, as if it were put there now.
+    /// Moves the job to another queue, as if a client put it there now.
     pub(super) fn set_queue(&mut self, queue: QueueId, now: Millis, order: JobId) {
         self.queue = queue;
         self.created = now;
@@ -410,7 +416,7 @@ mod tests {
     #[test]
     fn a_job_is_small() {
         assert_eq!(std::mem::size_of::<Job>(), 64);
-        // This is one of the allocator's sizes. One more byte would cost 16.
+        // The allocator hands out blocks of 96 bytes. The next larger block has 16 bytes more.
         assert_eq!(std::mem::size_of::<JobExtension>(), 96);
     }
 }

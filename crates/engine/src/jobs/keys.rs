@@ -1,7 +1,7 @@
-//! The index of keys: which jobs a submit can join.
+//! The index of keys. It finds the jobs that a submit can join.
 //!
-//! It is not a hash table, because a hash table is rebuilt when it grows: with millions of jobs
-//! that takes seconds.
+//! The index is a tree and not a hash table. A hash table is rebuilt when it grows, and with
+//! millions of jobs this would take seconds.
 
 use std::collections::BTreeSet;
 
@@ -9,23 +9,24 @@ use super::job::Job;
 use crate::hash::NameHash;
 use crate::ids::{JobId, QueueId};
 
-/// The key that stands for the whole body (spec gearman 4.6).
+/// With this key, the body of the job is the key (spec gearman 4.6).
 const KEY_IS_BODY: &[u8] = b"-";
 
-/// Jobs by the hash of their key, and by their queue.
+/// Jobs by the hash of their key, by their queue and by their number.
 #[derive(Debug)]
 pub(super) struct Keys {
     hash: NameHash,
     entries: BTreeSet<(u64, QueueId, JobId)>,
 }
 
-/// The key that equal jobs share. `None` for a job that equals no other.
+/// The key of a job: the client's key, or the body if the client's key is `-`. `None`: the job has
+/// no key, and no submit joins it.
 fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
     let key = if unique == KEY_IS_BODY { body } else { unique };
     (!key.is_empty()).then_some(key)
 }
 
-/// Whether a submit with this key and body is for the same work as the job.
+/// Whether a submit with this key and body can join the job.
 pub(super) fn is_same(job: &Job, unique: &[u8], body: &[u8]) -> bool {
     job.unique() == unique && key(unique, job.body()) == key(unique, body)
 }
@@ -39,7 +40,7 @@ impl Keys {
         self.entries.len()
     }
 
-    /// The place of a job in the index, if it has a key.
+    /// The entry of a job in the index. `None`: the job has no key.
     fn place(&self, job: &Job) -> Option<(u64, QueueId, JobId)> {
         let key = key(job.unique(), job.body())?;
         Some((self.hash.of(key), job.queue(), job.id()))
@@ -74,8 +75,8 @@ impl Keys {
         hash.into_iter().flat_map(move |hash| self.entries.range(range(hash))).map(|(.., id)| *id)
     }
 
-    /// The jobs of all queues whose key has the same hash as this one. There are none if the key
-    /// stands for the body.
+    /// The jobs of all queues whose key has the same hash as this one. If the key is `-`, no job is
+    /// found, because the body is not given.
     pub(super) fn with_key(&self, unique: &[u8]) -> impl Iterator<Item = JobId> {
         let hash = (unique != KEY_IS_BODY).then(|| self.hash.of(unique));
         let range =

@@ -1,20 +1,21 @@
-//! Checks rules: the engine cannot apply rules that send a put in a circle, or to too many queues.
+//! Checks rules. The engine cannot apply rules that send a put in a circle, or to too many queues.
 
 use std::collections::BTreeSet;
 
 use super::{Name, Policy, Rules, Setting, parent_name};
 use crate::limits::QUEUE_NAME_BYTES_MAX;
 
-/// Maximum number of queues that one rule can copy a put to.
+/// Maximum number of queues in one `route.copy_to`.
 pub const COPIES_MAX: usize = 8;
-/// Maximum number of queues that one put can reach through aliases and copies. A queue counts once
-/// for each path to it.
+/// Maximum number of queues that one put can reach through aliases and copies. If several paths
+/// reach a queue, it counts once for each path.
 pub const DESTINATIONS_MAX: usize = 64;
-/// Maximum size of the encoded rules. They are one fact of the log, which must fit into one
-/// segment.
+/// Maximum size of the encoded rules in bytes. The log stores all rules as one fact, and a fact
+/// must fit into one segment.
 pub const RULES_BYTES_MAX: usize = 64 << 10;
 
-/// An error in the rules. The line is that of the setting or rule, or 0.
+/// An error in the rules, with the line of the wrong setting in the file. Line 0: the setting does
+/// not come from a file.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RulesError {
     /// A queue cannot have this name.
@@ -22,10 +23,10 @@ pub enum RulesError {
     Name {
         /// The line of the setting.
         line: u32,
-        /// Its key.
+        /// The key of the setting.
         key: &'static str,
     },
-    /// A job that expires in a queue would come back to it.
+    /// A job that expires in this queue would come back to it.
     #[error(
         "expire_to: jobs that expire in `{name}` would come back to it; \
          set expire_to = \"none\" in a later policy for `{name}`"
@@ -36,17 +37,17 @@ pub enum RulesError {
         /// The queue.
         name: String,
     },
-    /// A put would come back to a queue that it has passed.
+    /// A put into this queue would come back to it.
     #[error("{key}: a put into `{name}` would come back to it")]
     Circle {
         /// The line of the setting.
         line: u32,
-        /// Its key.
+        /// The key of the setting.
         key: &'static str,
-        /// A queue of the circle.
+        /// A queue that is part of the circle.
         name: String,
     },
-    /// The rule has too many copies.
+    /// A `route.copy_to` has too many queues.
     #[error("route.copy_to: at most {COPIES_MAX} copies")]
     TooManyCopies {
         /// The line of the setting.
@@ -57,7 +58,7 @@ pub enum RulesError {
     TooManyDestinations {
         /// The line of the setting.
         line: u32,
-        /// Its key.
+        /// The key of the setting.
         key: &'static str,
     },
     /// All rules together are too large.
@@ -66,7 +67,7 @@ pub enum RulesError {
 }
 
 impl RulesError {
-    /// The line of the error, from 1. 0: no line.
+    /// The line of the error in the file, counted from 1. 0: the error has no line.
     pub fn line(&self) -> u32 {
         match self {
             RulesError::Name { line, .. }
@@ -79,16 +80,16 @@ impl RulesError {
     }
 }
 
-/// Why the queues behind a name cannot be counted.
+/// The reason why the search for destinations stopped.
 enum Endless<'a> {
     Circle(&'a [u8]),
     TooMany,
 }
 
 impl Rules {
-    /// Returns an error for the first rule that the engine cannot apply.
+    /// Returns an error for the first setting that the engine cannot apply.
     pub fn check(&self) -> Result<(), RulesError> {
-        // This check is the first, because it bounds the work of the others.
+        // The check of the size comes first, because it limits the work of the other checks.
         if self.encode().len() > RULES_BYTES_MAX {
             return Err(RulesError::TooLarge);
         }
@@ -122,7 +123,8 @@ impl Rules {
         Ok(())
     }
 
-    /// A queue to which a job returns if it expires again and again, from this queue on.
+    /// Follows the `expire_to` of this queue, then that of the next queue, and so on. Returns the
+    /// first queue that comes a second time. `None`: the path ends.
     fn circle_of_expiry(&self, target: &Name) -> Option<Name> {
         let mut seen = BTreeSet::new();
         let mut at = target.clone();
@@ -140,7 +142,7 @@ impl Rules {
 }
 
 impl Setting {
-    /// The queues that the setting names.
+    /// The destinations in the value of the setting.
     fn names(&self) -> &[Name] {
         match self {
             Setting::ExpireTo(name) => name.as_slice(),
@@ -150,8 +152,9 @@ impl Setting {
     }
 }
 
-/// The policy of each queue that a rule names as a destination. It says where a put to that queue
-/// goes next. A circle consists of such queues only, so no other queue needs a check.
+/// All queues that a rule names as the destination of an alias or a copy, with their policies. The
+/// policy of a queue has the next destinations of a put. A circle has only queues of this kind, so
+/// other queues need no check.
 struct Map<'a> {
     onward: Vec<(&'a Name, Policy)>,
 }
@@ -167,8 +170,8 @@ impl<'a> Map<'a> {
         Map { onward: names.into_iter().map(|name| (name, rules.of(name))).collect() }
     }
 
-    /// The number of queues that these names reach. A queue counts once per path to it. `way` is
-    /// the path so far.
+    /// The number of queues that a put into all these queues reaches. A queue counts once for each
+    /// path to it. `way` is the path from the first queue to these.
     fn reach<'m>(
         &'m self,
         names: &'m [Name],

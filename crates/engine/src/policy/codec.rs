@@ -1,15 +1,16 @@
-//! Rules as bytes, for the log: a version byte, then counted lists.
+//! Encodes rules as bytes for the log: a version byte, and then lists. Each list begins with its
+//! length.
 //!
-//! Numbers are little-endian. A setting is its tag and its value. If a setting can be `none`, the
-//! value begins with 0 or 1. Tags never change their meaning. Bytes with an unknown tag are refused
-//! as a whole, because half a policy is not what the operator asked for.
+//! Numbers are little-endian. A setting is its tag and its value. If a setting can be `none`, its
+//! value begins with the byte 0 for `none`, or 1. Tags never change their meaning. If the bytes
+//! have an unknown tag, all of them are refused. The engine must not apply only half of a policy.
 
 use super::{Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull};
 
 const VERSION: u8 = 1;
 
 impl Rules {
-    /// The rules as bytes.
+    /// Encodes the rules as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];
         put_count(&mut bytes, self.0.len());
@@ -28,8 +29,8 @@ impl Rules {
         bytes
     }
 
-    /// Rules from bytes. `None` if the bytes do not come from [`Rules::encode`], or come from a
-    /// later version.
+    /// Decodes rules from bytes. `None`: the bytes do not come from [`Rules::encode`], or they come
+    /// from a later version.
     pub fn decode(bytes: &[u8]) -> Option<Rules> {
         let mut reader = Reader(bytes);
         reader.rules().ok().filter(|_| reader.0.is_empty())
@@ -115,10 +116,10 @@ fn tag(setting: &Setting) -> u8 {
     }
 }
 
-/// The bytes are not encoded rules.
+/// The error that the bytes are not encoded rules.
 struct Malformed;
 
-/// The bytes that are still to be read.
+/// A reader. It has the bytes that it has not read yet.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -159,7 +160,8 @@ impl Reader<'_> {
         Ok(name.into())
     }
 
-    /// Each element takes at least one byte, so a wrong count stops at the end of the bytes.
+    /// Reads a list. If its length is wrong, the loop ends with an error at the end of the bytes,
+    /// because each element has at least one byte.
     fn list<T>(
         &mut self,
         mut read: impl FnMut(&mut Self) -> Result<T, Malformed>,

@@ -1,25 +1,25 @@
-//! The rules in force, and the policies and aliases that names get from them.
+//! The rules in force, and the names that are aliases by these rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use super::{Name, Policy, Rules, Setting};
 
-/// The rules in force. See the module.
+/// The rules in force: see the module.
 #[derive(Debug, Default)]
 pub(crate) struct InForce {
     rules: Rules,
-    /// Names that a rule spells out. Those with a `+` are children even if no client refers to
-    /// them.
+    /// The names of patterns without wildcards. A queue with such a name and a `+` in it is always
+    /// a child.
     named: BTreeSet<Name>,
-    /// Some rule makes aliases.
+    /// Whether any rule makes an alias.
     has_aliases: bool,
-    /// Counts of the aliases that a rule spells out. Aliases that only a pattern makes have no
-    /// counts, because clients could name any number of them.
+    /// Counts of the aliases in `named`. An alias that matches only a pattern with wildcards has no
+    /// counts, because clients could use any number of such names.
     aliases: BTreeMap<Name, AliasCounts>,
 }
 
-/// The number of puts into an alias, and their bytes.
+/// The number of puts into an alias, and the bytes of their bodies.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct AliasCounts {
     pub(crate) puts: u64,
@@ -31,12 +31,12 @@ impl InForce {
         &self.rules
     }
 
-    /// The policy of a queue of this name. `parent` is the queue whose child it is.
+    /// The policy of the queue of this name. `parent`: its parent, if it is a child.
     pub(crate) fn resolve(&self, name: &[u8], parent: Option<&[u8]>) -> Policy {
         self.rules.resolve(name, parent)
     }
 
-    /// Whether a rule spells this name out.
+    /// Whether this name is a pattern of a rule, without wildcards.
     pub(crate) fn is_named(&self, name: &[u8]) -> bool {
         self.named.contains(name)
     }
@@ -53,13 +53,12 @@ impl InForce {
         self.rules = rules;
     }
 
-    /// The names that rules spell out.
+    /// The names of patterns without wildcards.
     pub(crate) fn named(&self) -> impl Iterator<Item = &Name> {
         self.named.iter()
     }
 
-    /// Sets which of the names that rules spell out are aliases. Those that were aliases before
-    /// keep their counts.
+    /// Sets the list of names that are aliases. A name that was an alias before keeps its counts.
     pub(crate) fn set_aliases(&mut self, aliases: Vec<Name>) {
         let counted = aliases.into_iter().map(|name| {
             let counts = self.alias_counts(&name);
@@ -80,7 +79,8 @@ impl InForce {
         self.aliases.get(name).copied().unwrap_or_default()
     }
 
-    /// The names of aliases behind this name, or from the first one on.
+    /// The names of the counted aliases in their order, from the first name behind `name`. `None`:
+    /// all of them.
     pub(crate) fn aliases_behind(&self, name: Option<&[u8]>) -> impl Iterator<Item = &[u8]> {
         let from = name.map_or(Bound::Unbounded, Bound::Excluded);
         self.aliases.range::<[u8], _>((from, Bound::Unbounded)).map(|(name, _)| &**name)

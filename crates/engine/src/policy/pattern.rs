@@ -1,29 +1,30 @@
-//! Patterns of names: `*` matches any run of bytes, `?` matches one byte.
+//! Patterns for names. `*` matches any number of bytes, and `?` matches one byte.
 
 /// A pattern for names.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Pattern(Box<[u8]>);
 
 impl Pattern {
-    /// Makes a pattern from any text: every text is valid.
+    /// Makes a pattern from a text. Every text is valid.
     pub fn new(text: &[u8]) -> Pattern {
         Pattern(text.into())
     }
 
-    /// The pattern as it was written.
+    /// The text of the pattern.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The only name that the pattern matches, if it has no wildcards.
+    /// The text of the pattern, if it has no wildcards. Then the pattern matches only this name.
     pub fn literal(&self) -> Option<&[u8]> {
         let has_wildcards = self.0.iter().any(|byte| matches!(byte, b'*' | b'?'));
         (!has_wildcards).then_some(&self.0)
     }
 
-    /// Whether the pattern matches the whole name. Needs no memory, and takes at most as many steps
-    /// as the product of both lengths. If the part after a `*` does not match, only the last `*`
-    /// takes one more byte. An earlier `*` could not match better.
+    /// Whether the pattern matches the whole name. Allocates no memory. The maximum number of steps
+    /// is the product of both lengths. If the part after the last `*` does not match, this `*`
+    /// takes one more byte. An earlier `*` never needs more bytes, because the last `*` can take
+    /// any bytes.
     pub fn matches(&self, name: &[u8]) -> bool {
         let pattern = &self.0;
         let (mut at, mut from) = (0, 0);

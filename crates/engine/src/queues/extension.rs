@@ -1,7 +1,7 @@
 //! The optional parts of a queue: a policy, the mark of a queue of items, fan-out children.
 //!
-//! A queue gets its [`Extension`] when it first needs one, and keeps it until the queue vanishes. A
-//! plain queue has none, so it costs one test.
+//! A queue gets an [`Extension`] when it first needs an optional part, and keeps it until the queue
+//! vanishes. A plain queue has no extension: a request only tests for it.
 
 use crate::ids::Millis;
 use crate::policy::{Policy, parent_name};
@@ -10,19 +10,19 @@ use crate::policy::{Policy, parent_name};
 #[derive(Debug)]
 pub(crate) struct Extension {
     policy: Policy,
-    /// A client of Kestrel made it or used it.
+    /// A client of Kestrel made or used the queue.
     items: bool,
-    /// A fan-out child.
+    /// The queue is a fan-out child.
     child: bool,
-    /// It has, or had, fan-out children.
+    /// The queue has fan-out children, or had some before.
     parent: bool,
     pub(crate) created: Millis,
-    /// The timer does not sweep expired jobs before this moment.
+    /// The queue's timer does not sweep expired jobs before this moment.
     pub(crate) sweep_rests_until: Millis,
-    /// When the last job that was read was put.
+    /// When the job that was read last had been put.
     pub(crate) last_read: Option<Millis>,
     pub(crate) put_bytes: u64,
-    /// Reads that found an item, and reads that did not.
+    /// `hits` counts reads that found an item, `misses` counts reads that found no item.
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) expired: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Extension {
     pub(crate) flushes: u64,
 }
 
-/// The name of the parent that a queue of this name would have as a child.
+/// The name of the parent, if a queue of this name can be a child.
 pub(crate) fn parent_of(name: &[u8]) -> Option<&[u8]> {
     parent_name(name).filter(|parent| !parent.is_empty())
 }

@@ -1,17 +1,18 @@
-//! The table of queues by name. It stores only the numbers of queues; their names are in the
-//! queues.
+//! The table of queues by name. It stores only the numbers of queues. Their names are in the table
+//! of queues.
 //!
-//! A growing hash table is rebuilt. With a million names, that would delay all clients for a tenth
-//! of a second. So the table consists of many small ones.
+//! A hash table is rebuilt when it grows. With a million names, this would delay all clients for a
+//! tenth of a second. So this table consists of many small hash tables.
 
 use hashbrown::HashTable;
 
 use crate::ids::QueueId;
 
-/// With a million queues, each of these tables has a few thousand.
+/// The number of small hash tables. With a million queues, each has a few thousand entries.
 const PARTS: usize = 256;
 
-/// Only for look-ups: nothing iterates over it, because its order is arbitrary.
+/// The table of queues by name, only for look-ups. No code iterates over it, because the order of a
+/// hash table is arbitrary.
 #[derive(Debug)]
 pub(crate) struct NameTable {
     parts: Box<[HashTable<QueueId>]>,
@@ -23,8 +24,8 @@ impl Default for NameTable {
     }
 }
 
-/// Chooses a table by the middle bits, because the tables themselves use the lowest and highest
-/// bits of a hash.
+/// The index of the small table for a hash. It comes from the middle bits of the hash, because a
+/// hash table itself uses the lowest and the highest bits.
 fn part(hash: u64) -> usize {
     (hash >> 32) as usize % PARTS
 }
@@ -43,7 +44,8 @@ impl NameTable {
         self.parts[part(hash)].find(hash, |id| is_it(*id)).copied()
     }
 
-    /// Adds a queue that the table does not have. `hash_of` gives the hashes of other queues.
+    /// Adds a queue that the table does not have yet. `hash_of` returns the hash of the name of any
+    /// other queue. It is needed when a small table grows.
     pub(crate) fn insert(&mut self, hash: u64, queue: QueueId, hash_of: impl Fn(QueueId) -> u64) {
         self.parts[part(hash)].insert_unique(hash, queue, |id| hash_of(*id));
     }

@@ -1,4 +1,4 @@
-//! A queue: its jobs by state, its waiters, and the reasons why it exists.
+//! A queue: its jobs by state, its waiters, and the references that keep the queue in existence.
 
 use smallvec::SmallVec;
 
@@ -9,28 +9,28 @@ use crate::collections::prefetch;
 use crate::ids::{JobSlot, Millis};
 use crate::jobs::{CountedJob, Counts, Job, State};
 
-/// The order of ready jobs: first the rank, then the order number. The rank is the priority, but
-/// wider, so that policies can refine it.
+/// The order of ready jobs: first the rank, then the order number. The rank is the priority as a
+/// `u64`. The wider type leaves room for policies that refine the priority.
 pub(crate) type ReadyKey = (u64, u64);
 
 /// The facts of a queue, apart from its jobs, as the log keeps them.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct QueueFacts {
-    /// The queue exists without jobs or users.
+    /// The queue stays in existence, even without jobs or users.
     pub kept: bool,
-    /// The number of unfinished jobs at which the queue refuses a submit of each [`crate::Band`]. 0
-    /// for no limit.
+    /// The limits of unfinished jobs, one for each [`crate::Band`]. At its limit, the queue refuses
+    /// submits of this band. 0 for no limit.
     pub limits: [u32; 3],
-    /// A client of Kestrel made it or used it.
+    /// A client of Kestrel made or used the queue.
     pub items: bool,
-    /// The queue is a fan-out child: it gets a copy of each job that is put into the queue named
-    /// before the first `+`.
+    /// The queue is a fan-out child. It gets a copy of each job that is put into its parent, the
+    /// queue named before the first `+`.
     pub child: bool,
-    /// When the queue was made, if `items`. Otherwise 0.
+    /// If `items` is true: when the queue was made. Otherwise 0.
     pub created: Millis,
 }
 
-/// A queue on hold: it does not hand out ready jobs before `until`.
+/// The pause of a queue. The queue does not hand out ready jobs before `until`.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Pause {
     pub(crate) until: Millis,
@@ -38,7 +38,7 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// Whether the pause lasts only until the queue continues to serve its waiters.
+    /// Whether the reason of the pause is [`PauseReason::Serving`].
     pub(crate) fn is_serving(self) -> bool {
         matches!(self.reason, PauseReason::Serving)
     }
@@ -46,28 +46,31 @@ impl Pause {
 
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum PauseReason {
-    /// A client asked for a pause of this length.
+    /// A client requested a pause of this length.
     Requested { seconds: u32 },
-    /// More sessions wait than one slice can serve. At the end of the pause, the queue continues to
-    /// serve them. Other sessions get only the jobs that remain.
+    /// One slice of work could not serve all waiters. At the end of the pause, the queue continues
+    /// to serve them. Meanwhile the waiters come first: other sessions get a job only if there are
+    /// more ready jobs than waiters.
     Serving,
 }
 
-/// The fields that a put touches come first, grouped by cache lines: with many thousand queues in
-/// use, each line counts. (`timer` is the first field, because a slab uses its impossible values to
-/// mark free places.)
+/// A queue in the table of queues. The fields that a put reads or changes come first, grouped by
+/// cache lines. With many thousand queues in use, each cache line that a put needs costs time.
+/// `timer` is the first field, because the table is a slab. The compiler marks a free place of a
+/// slab by an impossible value of `timer`.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Queue {
-    /// When the engine looks at this queue next. This is sometimes earlier than needed, but never
-    /// later.
+    /// When the engine looks at this queue next. The moment is sometimes too early, but never too
+    /// late.
     timer: Option<Millis>,
     name: SmallVec<[u8; 24]>,
-    /// Sessions that put into this queue.
+    /// The number of sessions that use this queue, and of requests that hold it.
     users: u32,
-    /// Sessions that take from this queue.
+    /// The number of sessions that watch this queue.
     watchers: u32,
-    /// The optional parts. A plain queue has none, so it costs only this one test.
+    /// The optional parts. A plain queue has none: a put only tests this field and reads no other
+    /// memory.
     extension: Option<Box<Extension>>,
 
     puts: u64,
@@ -76,25 +79,28 @@ pub(crate) struct Queue {
 
     ready: Ordered<ReadyKey>,
 
-    /// Removals in progress. Meanwhile the queue hands out nothing.
+    /// The number of removals of this queue in progress. During a removal, the queue hands out no
+    /// job.
     removals: u32,
-    /// Registrations of workers.
+    /// The number of registrations of workers for this queue.
     workers: u32,
-    /// Sessions that wait at this queue, by ticket: first come, first served.
+    /// Sessions that wait for a job of this queue, by ticket. The session with the lowest ticket
+    /// gets the first job.
     waiters: Ordered<u64>,
-    /// Sessions that may be asleep and want a wake-up, by ticket.
+    /// Workers that are registered for this queue and went to sleep, by ticket. Some may be awake
+    /// again.
     sleepers: Ordered<u64>,
 
-    /// By (due, id).
+    /// Delayed jobs, by due time and job id.
     delayed: Ordered<(Millis, u64)>,
-    /// By the order of burial.
+    /// Buried jobs, the job that was buried first at the front.
     buried: Ordered<u64>,
-    /// Ascending with each new queue. Listings are in this order.
+    /// The place of the queue in the order of age. Each new queue gets a higher rank. Listings are
+    /// in this order.
     age_rank: u64,
-    /// The queue exists without jobs or users.
+    /// The queue stays in existence, even without jobs or users.
     kept: bool,
-    /// The number of unfinished jobs at which the queue refuses a submit of each band. 0 for no
-    /// limit.
+    /// See [`QueueFacts::limits`].
     limits: [u32; 3],
     finishes: u64,
     pauses: u64,
@@ -102,7 +108,7 @@ pub(crate) struct Queue {
 
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
-// A put reads all fields up to `waiters`.
+// All fields that a put reads, from `timer` to `waiters`, begin in the first four cache lines.
 const _: () = assert!(std::mem::offset_of!(Queue, waiters) < 4 * LINE_BYTES);
 
 impl Queue {
@@ -131,7 +137,7 @@ impl Queue {
         }
     }
 
-    /// Prefetches what a put will touch, except the name.
+    /// Prefetches the memory that a put will need, except the name.
     pub(super) fn prefetch(&self) {
         prefetch(&self.counts);
         prefetch(&self.ready);
@@ -144,13 +150,14 @@ impl Queue {
         &self.name
     }
 
-    /// The name, for a request that changes queues while it uses the name. Most names need no
-    /// allocation.
+    /// A copy of the name, for a request that changes the table of queues while it uses the name. A
+    /// name of up to 24 bytes needs no allocation.
     pub(crate) fn owned_name(&self) -> SmallVec<[u8; 24]> {
         self.name.clone()
     }
 
-    /// Ascending with each new queue. Listings are in this order.
+    /// The place of the queue in the order of age. Each new queue gets a higher rank. Listings are
+    /// in this order.
     pub(crate) fn age_rank(&self) -> u64 {
         self.age_rank
     }
@@ -168,13 +175,16 @@ impl Queue {
         self.extension.get_or_insert_with(|| Box::new(Extension::new(now)))
     }
 
-    /// Removes the marks of a queue of items and of a child. Returns whether the queue had each.
+    /// Removes two marks: that the queue is a queue of items, and that it is a child. Returns
+    /// whether the queue had the first mark, and whether it had the second. `None`: the queue has
+    /// no extension, and so it has no marks.
     pub(super) fn unmark(&mut self) -> Option<(bool, bool)> {
         let extension = self.extension.as_mut()?;
         Some((extension.set_items(false), extension.set_child(false)))
     }
 
-    /// When the engine looks at this queue next. [`crate::timers::Timers`] changes it.
+    /// When the engine looks at this queue next. Only [`crate::timers::Timers`] changes this
+    /// moment.
     pub(crate) fn timer(&self) -> Option<Millis> {
         self.timer
     }
@@ -183,8 +193,7 @@ impl Queue {
         &mut self.timer
     }
 
-    /// The number of unfinished jobs at which the queue refuses a submit of each band. 0 for no
-    /// limit.
+    /// See [`QueueFacts::limits`].
     pub(crate) fn limits(&self) -> [u32; 3] {
         self.limits
     }
@@ -195,17 +204,18 @@ impl Queue {
 
     // --- Why it exists ---
 
-    /// Keeps the queue in existence, with or without jobs, until [`Queue::release`].
+    /// Keeps the queue in existence until [`Queue::release`], even without jobs.
     pub(crate) fn hold(&mut self) {
         self.users += 1;
     }
 
-    /// Ends a hold. The caller must then drop the queue if it is unwanted.
+    /// Ends a [`Queue::hold`]. Afterwards the caller must drop the queue if it is not wanted any
+    /// more: see [`Queue::is_wanted`].
     pub(crate) fn release(&mut self) {
         self.users -= 1;
     }
 
-    /// Sessions that put into this queue, and requests that hold it.
+    /// The number of sessions that use this queue, and of requests that hold it.
     pub(crate) fn users(&self) -> u32 {
         self.users
     }
@@ -218,7 +228,7 @@ impl Queue {
         self.watchers -= 1;
     }
 
-    /// Sessions that take from this queue.
+    /// The number of sessions that watch this queue.
     pub(crate) fn watchers(&self) -> u32 {
         self.watchers
     }
@@ -231,7 +241,7 @@ impl Queue {
         self.workers -= 1;
     }
 
-    /// Registrations of workers.
+    /// The number of registrations of workers for this queue.
     pub(crate) fn workers(&self) -> u32 {
         self.workers
     }
@@ -244,12 +254,12 @@ impl Queue {
         self.removals -= 1;
     }
 
-    /// Removals in progress.
+    /// The number of removals of this queue in progress.
     pub(crate) fn removals(&self) -> u32 {
         self.removals
     }
 
-    /// Whether the queue exists without jobs or users.
+    /// Whether the queue stays in existence without jobs or users.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept
     }
@@ -258,7 +268,7 @@ impl Queue {
         std::mem::replace(&mut self.kept, kept)
     }
 
-    /// Whether the queue has a reason to exist (spec beanstalkd 6).
+    /// Whether something keeps the queue in existence (spec beanstalkd 6).
     pub(crate) fn is_wanted(&self) -> bool {
         self.users > 0
             || self.watchers > 0
@@ -275,22 +285,22 @@ impl Queue {
         &self.ready
     }
 
-    /// Delayed jobs, by (due, id).
+    /// Delayed jobs, by due time and job id.
     pub(crate) fn delayed(&self) -> &Ordered<(Millis, u64)> {
         &self.delayed
     }
 
-    /// Buried jobs, by the order of burial.
+    /// Buried jobs, the job that was buried first at the front.
     pub(crate) fn buried(&self) -> &Ordered<u64> {
         &self.buried
     }
 
-    /// The first ready job, whether or not a take can get it.
+    /// The first ready job, even if no take can get it now.
     pub(crate) fn first_ready(&self) -> Option<JobSlot> {
         self.ready.first().map(|(_, slot)| JobSlot(slot))
     }
 
-    /// Takes out the next delayed job if it is due by now.
+    /// Removes the delayed job with the earliest due time from the list, if it is due by now.
     pub(crate) fn pop_due(&mut self, now: Millis) -> Option<JobSlot> {
         let ((due, _), slot) = self.delayed.first()?;
         if due > now {
@@ -300,12 +310,12 @@ impl Queue {
         Some(JobSlot(slot))
     }
 
-    /// Takes out the delayed job that is due soonest.
+    /// Removes the delayed job with the earliest due time from the list.
     pub(crate) fn pop_delayed(&mut self) -> Option<JobSlot> {
         self.delayed.pop_first().map(|(_, slot)| JobSlot(slot))
     }
 
-    /// Takes out the job that was buried longest ago.
+    /// Removes the job that was buried first from the list.
     pub(crate) fn pop_buried(&mut self) -> Option<JobSlot> {
         self.buried.pop_first().map(|(_, slot)| JobSlot(slot))
     }
@@ -329,7 +339,8 @@ impl Queue {
         assert_eq!(found, Some(slot.0), "a job is in the list of its state");
     }
 
-    /// The jobs of the queue by state, including jobs that are in no list for a moment.
+    /// The number of jobs of the queue by state. A job also counts during a request that has taken
+    /// it out of one list and not yet added it to another.
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -350,7 +361,7 @@ impl Queue {
         }
     }
 
-    /// Jobs put into this queue since it was made, in this process.
+    /// The number of jobs put into this queue since the process made the queue.
     pub(crate) fn puts(&self) -> u64 {
         self.puts
     }
@@ -359,14 +370,15 @@ impl Queue {
         self.finishes += 1;
     }
 
-    /// Jobs finished on request, or ended by the worker that held them.
+    /// The number of jobs that a request finished, or that the worker that held them ended.
     pub(crate) fn finishes(&self) -> u64 {
         self.finishes
     }
 
     // --- Waiting sessions ---
 
-    /// Sessions that wait at this queue, by ticket: first come, first served.
+    /// Sessions that wait for a job of this queue, by ticket. The session with the lowest ticket
+    /// gets the first job.
     pub(crate) fn waiters(&self) -> &Ordered<u64> {
         &self.waiters
     }
@@ -379,7 +391,8 @@ impl Queue {
         self.waiters.remove(ticket);
     }
 
-    /// Sessions that may be asleep and want a wake-up, by ticket.
+    /// Workers that are registered for this queue and went to sleep, by ticket. Some may be awake
+    /// again.
     pub(crate) fn sleepers(&self) -> &Ordered<u64> {
         &self.sleepers
     }
@@ -392,7 +405,8 @@ impl Queue {
         self.sleepers.remove(ticket);
     }
 
-    /// Takes out the place of the sleeper that came first.
+    /// Removes the sleeper with the lowest ticket from the list, and returns its place in the table
+    /// of sessions.
     pub(crate) fn pop_sleeper(&mut self) -> Option<u32> {
         self.sleepers.pop_first().map(|(_, place)| place)
     }
@@ -412,13 +426,13 @@ impl Queue {
         self.pauses += 1;
     }
 
-    /// Times that the queue was paused.
+    /// The number of pauses that clients requested.
     pub(crate) fn pauses(&self) -> u64 {
         self.pauses
     }
 
-    /// Whether the queue can serve a take. While the queue serves its waiters in slices, or is
-    /// about to, a take gets only the jobs that remain.
+    /// Whether the queue has a ready job for a take. While a pause is not cleared yet, the waiters
+    /// come first: then the queue needs more ready jobs than waiters.
     pub(crate) fn can_serve(&self, now: Millis) -> bool {
         !self.ready.is_empty()
             && self.removals == 0
@@ -431,14 +445,15 @@ impl Queue {
             })
     }
 
-    /// Whether the queue holds its ready jobs back from its waiters. A pause lasts until its timer
-    /// ends it and serves the waiters, so that no other session overtakes them in between.
+    /// Whether the queue holds back its ready jobs from its waiters. This is also true between the
+    /// end of a pause and the queue's timer. The timer clears the pause and serves the waiters in
+    /// one step. So no other session can get a job before the waiters.
     pub(crate) fn is_paused(&self) -> bool {
         self.removals > 0 || self.pause.is_some()
     }
 
-    /// The moment at which the queue can be removed as idle: its policy must allow this, and the
-    /// queue must be empty and unused.
+    /// The moment at which the engine can remove the queue as idle. `None`: its policy does not
+    /// allow this, or the queue has jobs, users, watchers, workers or waiters.
     pub(crate) fn idle_ends(&self) -> Option<Millis> {
         let extension = self.extension.as_ref()?;
         let idle_ms = extension.policy().idle_ms?;
@@ -453,8 +468,8 @@ impl Queue {
         is_idle.then(|| Millis(extension.created.0.saturating_add(idle_ms).saturating_add(1)))
     }
 
-    /// The next moment at which this queue changes without a request, apart from expiry and
-    /// idleness.
+    /// The next moment at which a delayed job is due or a pause ends. Expired jobs and idleness are
+    /// not included.
     pub(crate) fn next_moment(&self) -> Option<Millis> {
         let due = self.delayed.first().map(|((due, _), _)| due);
         let unpause = self.pause.map(|pause| pause.until);

@@ -1,24 +1,25 @@
-//! A walk over all queues, oldest first, and its reasons.
+//! The progress of a walk over all queues, and the reasons for the walk. A walk begins with the
+//! oldest queue.
 
 use super::Queues;
 use crate::ids::{Millis, QueueId};
 
-/// The progress of the walk.
+/// A walk in progress.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Walk {
     /// The age rank of the next queue.
     next: u64,
-    /// The walk gives queues their new policies.
+    /// The walk gives each queue its new policy.
     pub(crate) resolves: bool,
     /// The walk lets queues that refused reads serve again.
     pub(crate) unblocks: bool,
-    /// When the walk continues. [`crate::timers::Timers`] changes it.
+    /// When the walk continues. Only [`crate::timers::Timers`] changes this moment.
     pub(crate) timer: Option<Millis>,
 }
 
 impl Walk {
-    /// Begins with the oldest queue. If another walk is not over, it starts again from there, with
-    /// both reasons.
+    /// Makes a walk that begins with the oldest queue. `before`: another walk that is still in
+    /// progress. The new walk replaces it, and also has its reasons.
     pub(crate) fn new(before: Option<Self>, resolves: bool, unblocks: bool) -> Self {
         let resolves = resolves || before.is_some_and(|walk| walk.resolves);
         let unblocks = unblocks || before.is_some_and(|walk| walk.unblocks);
@@ -30,7 +31,7 @@ impl Walk {
         queues.next_by_age(self.next).map(|(_, id)| id)
     }
 
-    /// Marks a queue as visited. Returns the age rank behind it.
+    /// Marks the queue of this age rank as visited. Returns the next age rank.
     pub(crate) fn pass(&mut self, age_rank: u64) -> u64 {
         self.next = age_rank + 1;
         self.next

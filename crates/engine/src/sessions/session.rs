@@ -1,4 +1,4 @@
-//! A session: what one connection uses, watches, holds and waits for.
+//! A session: the queues that one connection uses and watches, its held jobs, and its wait.
 
 use std::collections::BTreeMap;
 
@@ -6,86 +6,89 @@ use super::worker::Worker;
 use crate::collections::Ordered;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId};
 
-/// A waiting take gets "deadline soon" this long before the deadline of a held job (spec beanstalkd
-/// 3, reserve).
+/// A waiting session gets "deadline soon" this long before the deadline of a job that it holds
+/// (spec beanstalkd 3, reserve).
 const DEADLINE_MARGIN_MS: u64 = 1000;
 
 /// A deadline that never comes.
 pub(crate) const NEVER: Millis = Millis(u64::MAX);
 
-/// Where the jobs of a session go when the session loses them.
+/// The place that a job gets when its holder loses it and it becomes ready again.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum ReturnOrder {
-    /// To the place they came from, as in beanstalkd and Kestrel.
+    /// The job gets its old place back, as in beanstalkd and Kestrel.
     #[default]
     KeepPlace,
-    /// Behind all others of their priority, as in Gearman.
+    /// The job moves behind all others of its priority, as in Gearman.
     ToTail,
 }
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Distinguishes sessions that had the same place one after the other.
+    /// Distinguishes this session from earlier and later sessions with the same place in the table.
     generation: u32,
-    /// Where the caller wants this session's events. The engine does not interpret it.
+    /// The number of the caller's mailbox for this session's events. The engine only stores it.
     mailbox: u32,
-    /// Puts of this session go to this queue.
+    /// The queue that this session puts into.
     used: QueueId,
-    /// Takes of this session come from these queues, in the order of watching.
+    /// The queues that this session takes from, in the order of watching.
     watched: Vec<QueueId>,
-    /// Held jobs by (deadline, lease number).
+    /// Held jobs, by deadline and lease number.
     leases: Ordered<(Millis, u64)>,
     waiting: Option<Waiting>,
     return_order: ReturnOrder,
-    /// Unfinished jobs whose outcome the session waits for, with the number of attachments to each.
+    /// Unfinished jobs whose outcome the session waits for. The value is the number of the
+    /// session's attachments to the job.
     watching: BTreeMap<JobId, u32>,
     worker: Option<Box<Worker>>,
     reader: Option<Box<Reader>>,
-    /// When the engine looks at this session next. This is sometimes earlier than needed, but never
-    /// later.
+    /// When the engine looks at this session next. The moment is sometimes too early, but never too
+    /// late.
     timer: Option<Millis>,
 }
 
-/// For a session that names its held jobs by their leases.
+/// The held jobs of a session that names each held job by the number of its lease.
 #[derive(Debug, Default)]
 struct Reader {
-    /// All leases of the session.
+    /// All held jobs of the session, by lease.
     open: BTreeMap<LeaseId, JobSlot>,
 }
 
-/// The rest of a closed session.
+/// The parts of a closed session that the engine must still clean up.
 #[derive(Debug)]
 pub(crate) struct ClosedSession {
-    /// The jobs whose outcome it waited for, with the number of attachments to each.
+    /// The jobs whose outcome the session waited for. The value is the number of the session's
+    /// attachments to the job.
     pub(crate) watching: BTreeMap<JobId, u32>,
-    /// Held jobs by (deadline, lease number).
+    /// Held jobs, by deadline and lease number.
     pub(crate) leases: Ordered<(Millis, u64)>,
-    /// The queues that it watched.
+    /// The queues that the session watched.
     pub(crate) watched: Vec<QueueId>,
 }
 
-/// What a session waits for: one thing at a time.
+/// The wait of a session. A session waits for one thing at a time.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Waiting {
-    /// A job of one of the watched queues. The ticket is the session's place in their lines.
+    /// The session waits for a job of one of its watched queues. The ticket is its place in the
+    /// lines of these queues.
     Job { ticket: u64, until: Millis },
-    /// A job of one queue. The ticket is the session's place in the line.
+    /// The session waits for a job of one queue. The ticket is its place in the line of the queue.
     Item { ticket: u64, until: Millis, queue: QueueId, how: ReadMode },
-    /// The end of a long kick.
+    /// The session waits for the end of its long kick.
     Kick,
-    /// The end of a long flush or removal.
+    /// The session waits for the end of its long flush, or of its long removal of a queue.
     Clearing,
 }
 
-/// What a take from one queue does with the job.
+/// The use of the job that a take from one queue finds.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum ReadMode {
     /// Take the job and finish it.
     Finish,
-    /// Take the job and hold it until it is confirmed or given back. It goes back automatically
-    /// after the limit, or after the policy's `open.timeout` if that is sooner.
+    /// Take the job and hold it until the session confirms it or gives it back. The job is given
+    /// back automatically after the limit, or after the policy's `open.timeout` if that is shorter.
     Open {
-        /// Milliseconds from now; `None` for no limit.
+        /// The limit in milliseconds from the hand-out. `None` for no limit.
         limit_ms: Option<u64>,
     },
     /// Peek at the job.
@@ -127,7 +130,7 @@ impl Session {
         self.generation
     }
 
-    /// Where the caller wants the session's events.
+    /// The number of the caller's mailbox for the session's events.
     pub(crate) fn mailbox(&self) -> u32 {
         self.mailbox
     }
@@ -136,7 +139,8 @@ impl Session {
         self.return_order
     }
 
-    /// When the engine looks at the session next. [`crate::timers::Timers`] changes it.
+    /// When the engine looks at the session next. Only [`crate::timers::Timers`] changes this
+    /// moment.
     pub(crate) fn timer(&self) -> Option<Millis> {
         self.timer
     }
@@ -152,7 +156,7 @@ impl Session {
         self.used
     }
 
-    /// Sets the queue that the session puts into. Returns the queue before.
+    /// Sets the queue that the session puts into. Returns the queue that it used before.
     pub(crate) fn set_used(&mut self, queue: QueueId) -> QueueId {
         std::mem::replace(&mut self.used, queue)
     }
@@ -175,8 +179,8 @@ impl Session {
         at.map(|at| self.watched.remove(at)).is_some()
     }
 
-    /// Lends the list of watched queues for a loop. The caller must call
-    /// [`Session::return_watched`] afterwards.
+    /// Moves the list of watched queues to the caller, for a loop that also changes the engine.
+    /// After the loop, the caller must call [`Session::return_watched`].
     pub(crate) fn lend_watched(&mut self) -> Vec<QueueId> {
         std::mem::take(&mut self.watched)
     }
@@ -187,14 +191,14 @@ impl Session {
 
     // --- Held jobs ---
 
-    /// Makes the session name its held jobs by the numbers of their leases. The session must hold
-    /// none.
+    /// From now on, the session can name its held jobs by the numbers of their leases. The session
+    /// must not hold a job yet.
     pub(crate) fn hold_by_lease(&mut self) {
         debug_assert!(self.leases.is_empty());
         self.reader = Some(Box::default());
     }
 
-    /// The session holds a job of this queue from now on, until the deadline.
+    /// Adds a job of this queue to the jobs that the session holds.
     #[inline]
     pub(crate) fn hold(&mut self, queue: QueueId, lease: LeaseId, deadline: Millis, slot: JobSlot) {
         self.leases.insert((deadline, lease.0), slot.0);
@@ -206,7 +210,7 @@ impl Session {
         }
     }
 
-    /// The session does not hold a job any more.
+    /// Removes a job from the jobs that the session holds.
     #[inline]
     pub(crate) fn let_go(
         &mut self,
@@ -236,28 +240,30 @@ impl Session {
         self.leases.insert((to, lease.0), slot.0);
     }
 
-    /// The job that the session holds by this lease, if it names its jobs by leases.
+    /// The job that the session holds by this lease. Always `None` without
+    /// [`Session::hold_by_lease`].
     pub(crate) fn held_by(&self, lease: LeaseId) -> Option<JobSlot> {
         self.reader.as_ref().and_then(|reader| reader.open.get(&lease).copied())
     }
 
-    /// The held job with the first deadline, if that has passed.
+    /// The held job with the earliest deadline, if this deadline has passed.
     pub(crate) fn first_overdue(&self, now: Millis) -> Option<JobSlot> {
         let ((deadline, _), slot) = self.leases.first()?;
         (deadline <= now).then_some(JobSlot(slot))
     }
 
-    /// The leases of the session, by (deadline, lease number).
+    /// Held jobs, by deadline and lease number.
     pub(crate) fn leases(&self) -> &Ordered<(Millis, u64)> {
         &self.leases
     }
 
-    /// The first deadline among held jobs.
+    /// The earliest deadline of a held job.
     fn first_deadline(&self) -> Option<Millis> {
         self.leases.first().map(|((deadline, _), _)| deadline)
     }
 
-    /// The moment from which a take that finds nothing gets "deadline soon".
+    /// From this moment on, a take that finds no job gets "deadline soon". `None`: the session
+    /// holds no job.
     pub(crate) fn margin_begins(&self) -> Option<Millis> {
         self.first_deadline().map(|deadline| Millis(deadline.0.saturating_sub(DEADLINE_MARGIN_MS)))
     }
@@ -272,7 +278,7 @@ impl Session {
         std::mem::replace(&mut self.waiting, waiting)
     }
 
-    /// Changes the end of the session's wait for a job of one queue.
+    /// Sets the moment at which the session's wait for a job of one queue ends.
     pub(crate) fn wait_until(&mut self, moment: Millis) {
         if let Some(Waiting::Item { until, .. }) = &mut self.waiting {
             *until = moment;
@@ -294,7 +300,8 @@ impl Session {
 
     // --- Outcomes ---
 
-    /// Unfinished jobs whose outcome the session waits for, with the number of attachments to each.
+    /// Unfinished jobs whose outcome the session waits for. The value is the number of the
+    /// session's attachments to the job.
     pub(crate) fn watching(&self) -> &BTreeMap<JobId, u32> {
         &self.watching
     }
@@ -322,7 +329,7 @@ impl Session {
         self.worker.get_or_insert_default()
     }
 
-    /// The parts of the session that need work after it has closed.
+    /// The parts of the session that the engine must still clean up.
     pub(crate) fn into_closed(self) -> ClosedSession {
         ClosedSession { watching: self.watching, leases: self.leases, watched: self.watched }
     }

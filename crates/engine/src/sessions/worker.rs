@@ -1,4 +1,4 @@
-//! A worker: a session that registers for queues, asks for a job when it wants one, and sleeps
+//! A worker: a session that registers for queues, requests a job when it wants one, and sleeps
 //! until a job wakes it.
 
 use std::cmp::Reverse;
@@ -11,44 +11,46 @@ use crate::ids::{JobSlot, LeaseId, QueueId};
 /// The registrations of a worker, its sleep, and its held jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Worker {
-    /// By the rank of the registration. A take looks at the highest rank first.
+    /// The registrations by rank. A take looks at the highest rank first.
     by_rank: BTreeMap<i64, Registration>,
     by_queue: BTreeMap<QueueId, Known>,
-    /// Queues of `by_queue` that do not have this session in their list of sleepers.
+    /// The queues of `by_queue` whose lists of sleepers do not have this session.
     unlisted: BTreeSet<QueueId>,
     asleep: bool,
-    /// The queue whose job woke the worker, until it looks for a job or sleeps again.
+    /// The queue whose job woke the worker. It is reset when the worker looks for a job or sleeps
+    /// again.
     woken_for: Option<QueueId>,
-    /// The held jobs by queue, the newest hand-out of each queue first.
+    /// The held jobs by queue. In each queue, the job with the newest lease is first.
     held: BTreeSet<(QueueId, Reverse<LeaseId>, JobSlot)>,
-    /// The last job that the worker got, with its lease. [`Worker::take_newest`] takes it out when
-    /// the lease loses its time limit.
+    /// The last job that the worker got, and its lease. [`Worker::take_newest`] resets it.
     newest: Option<(LeaseId, JobSlot)>,
     next_rank: i64,
     last_rank: i64,
 }
 
-/// It is small, like [`Known`], because a client can register for thousands of queues.
+/// A registration of a worker for a queue. This type and [`Known`] are small, because a client can
+/// register for thousands of queues.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Registration {
     pub(crate) queue: QueueId,
-    /// How long the worker may work on a job.
+    /// The time limit of the leases that the worker gets from this queue. `None`: no limit.
     pub(crate) limit_ms: Option<NonZeroU64>,
 }
 
-/// A registration that was removed.
+/// The result of the removal of a registration.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct RemovedRegistration {
-    /// The place in the queue's list of sleepers, if the worker was in it.
+    /// The ticket of the worker in the queue's list of sleepers, if the list has the worker.
     pub(crate) listed: Option<u64>,
 }
 
 #[derive(Copy, Clone, Debug)]
 struct Known {
-    /// The rank of the registration for the queue.
+    /// The rank of the worker's registration for the queue.
     rank: i64,
-    /// The place in the queue's list of sleepers. A session stays in the list when it wakes up, so
-    /// that the next sleep costs nothing. A walk of the list removes sessions that are awake.
+    /// The ticket of the worker in the queue's list of sleepers. If a job of another queue wakes
+    /// the worker, it stays in this list, so that its next sleep costs no work here. When the queue
+    /// wakes its sleepers, it removes workers that are already awake.
     listed: Option<NonZeroU64>,
 }
 
@@ -63,8 +65,9 @@ impl Worker {
         self.by_queue.contains_key(&queue)
     }
 
-    /// Registers for a queue. If the worker is registered already, the registration moves to the
-    /// front and gets the new limit. Returns whether it was not registered before.
+    /// Registers the worker for a queue. If the worker has a registration for the queue, the
+    /// registration gets the highest rank and the new limit. Returns whether the registration is
+    /// new.
     pub(super) fn register(&mut self, registration: Registration) -> bool {
         self.next_rank += 1;
         let (rank, queue) = (self.next_rank, registration.queue);
@@ -79,7 +82,7 @@ impl Worker {
         true
     }
 
-    /// Removes a registration, if there is one.
+    /// Removes the registration for a queue. `None`: the worker has none.
     pub(super) fn forget(&mut self, queue: QueueId) -> Option<RemovedRegistration> {
         let known = self.by_queue.remove(&queue)?;
         self.by_rank.remove(&known.rank);
@@ -88,7 +91,7 @@ impl Worker {
         Some(RemovedRegistration { listed: known.listed.map(NonZeroU64::get) })
     }
 
-    /// The registered queue with the lowest number.
+    /// Among the queues that the worker is registered for, the one with the lowest number.
     pub(crate) fn first_queue(&self) -> Option<QueueId> {
         self.by_queue.first_key_value().map(|(queue, _)| *queue)
     }
@@ -98,13 +101,14 @@ impl Worker {
         self.by_rank.iter().rev().map(|(rank, registration)| (*rank, *registration))
     }
 
-    /// The first registration behind this rank.
+    /// The registration with the highest rank below `rank`. `None` as `rank` starts with the
+    /// highest rank.
     pub(crate) fn next_behind(&self, rank: Option<i64>) -> Option<(i64, Registration)> {
         let behind = self.by_rank.range(..rank.unwrap_or(i64::MAX));
         behind.map(|(rank, registration)| (*rank, *registration)).next_back()
     }
 
-    /// The registration with the highest rank among those for these queues.
+    /// Of the registrations for these queues, the one with the highest rank.
     pub(crate) fn first_of<'a>(
         &self,
         queues: impl Iterator<Item = &'a QueueId>,
@@ -114,7 +118,7 @@ impl Worker {
         self.by_rank.get(&rank).map(|registration| (rank, *registration))
     }
 
-    /// Gives the registration of this rank the last rank.
+    /// Gives the registration that has this rank a new rank below all others.
     pub(crate) fn move_to_end(&mut self, rank: i64) {
         let Some(registration) = self.by_rank.remove(&rank) else { return };
         self.last_rank -= 1;
@@ -131,33 +135,33 @@ impl Worker {
         self.asleep
     }
 
-    /// The worker looks for a job. Returns the queue that it was woken for, if any.
+    /// Marks the worker as awake, because it looks for a job. Returns the queue whose job woke it.
     pub(crate) fn look(&mut self) -> Option<QueueId> {
         self.asleep = false;
         self.woken_for.take()
     }
 
-    /// The worker will look for a job again, as if it were still woken for this queue.
+    /// Restores the result of [`Worker::look`], because the worker must look for a job once more.
     pub(crate) fn look_again(&mut self, woken_for: Option<QueueId>) {
         self.woken_for = woken_for;
     }
 
-    /// Puts the worker to sleep. Returns the queues that do not have it in their list of sleepers.
-    /// For each of them, the caller must call [`Worker::list`].
+    /// Marks the worker as asleep. Returns the queues whose lists of sleepers do not have the
+    /// worker. The caller must add it to each of these lists and call [`Worker::list`].
     pub(crate) fn fall_asleep(&mut self) -> BTreeSet<QueueId> {
         self.asleep = true;
         self.woken_for = None;
         mem::take(&mut self.unlisted)
     }
 
-    /// A queue has the worker in its list of sleepers, at this place.
+    /// Stores the ticket of the worker in a queue's list of sleepers.
     pub(crate) fn list(&mut self, queue: QueueId, ticket: u64) {
         let known = self.by_queue.get_mut(&queue).expect("only known queues are unlisted");
         known.listed = NonZeroU64::new(ticket);
     }
 
-    /// A queue that has a job took the worker out of its list. Returns whether the worker slept,
-    /// and so wakes up for that job.
+    /// Notes that a queue with a job removed the worker from its list of sleepers. Returns whether
+    /// the worker was asleep. If it was, it is awake now.
     pub(crate) fn unlist(&mut self, queue: QueueId) -> bool {
         if let Some(known) = self.by_queue.get_mut(&queue) {
             known.listed = None;
@@ -170,7 +174,7 @@ impl Worker {
         slept
     }
 
-    /// Wakes the worker for another reason than a job of a queue.
+    /// Marks the worker as awake, without a queue whose job woke it.
     pub(crate) fn wake(&mut self) {
         self.asleep = false;
     }
@@ -178,25 +182,26 @@ impl Worker {
 
 /// Held jobs.
 impl Worker {
-    /// The worker holds a job from now on.
+    /// Adds a job to the jobs that the worker holds.
     pub(super) fn hold(&mut self, queue: QueueId, lease: LeaseId, slot: JobSlot) {
         self.held.insert((queue, Reverse(lease), slot));
         self.newest = Some((lease, slot));
     }
 
-    /// The worker does not hold the job any more.
+    /// Removes a job from the jobs that the worker holds.
     pub(super) fn let_go(&mut self, queue: QueueId, lease: LeaseId, slot: JobSlot) {
         self.held.remove(&(queue, Reverse(lease), slot));
     }
 
-    /// The newest held job of this queue that was handed out before this lease. If there is none,
-    /// the newest of the next queue.
+    /// The held job of this queue with the newest lease before `before`. If there is no such job,
+    /// the held job of the next queue with the newest lease.
     pub(crate) fn held_from(&self, queue: QueueId, before: LeaseId) -> Option<(QueueId, JobSlot)> {
         let first = (queue, Reverse(before), JobSlot(u32::MAX));
         self.held.range(first..).next().map(|(queue, _, slot)| (*queue, *slot))
     }
 
-    /// Takes out the last job that the worker got. `None`: it was taken out before.
+    /// Returns and resets the last job that the worker got. `None`: the worker got no job since the
+    /// last call.
     pub(crate) fn take_newest(&mut self) -> Option<(LeaseId, JobSlot)> {
         self.newest.take()
     }
@@ -213,12 +218,12 @@ impl Worker {
         self.by_queue.keys().copied()
     }
 
-    /// The queues that have the worker in their list of sleepers, with its ticket there.
+    /// The queues whose lists of sleepers have the worker, with the worker's ticket.
     pub(crate) fn listed(&self) -> impl Iterator<Item = (QueueId, u64)> {
         self.by_queue.iter().filter_map(|(queue, known)| Some((*queue, known.listed?.get())))
     }
 
-    /// Panics if the two tables disagree.
+    /// Panics if the tables of registrations disagree.
     pub(super) fn check_invariants(&self) {
         let ranked = self.by_rank.iter().map(|(rank, found)| (found.queue, *rank));
         let known = self.by_queue.iter().map(|(queue, known)| (*queue, known.rank));

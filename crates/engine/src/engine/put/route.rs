@@ -1,5 +1,6 @@
-//! The route of a put: the queue that the put names, the children and copies that this queue feeds,
-//! or the destinations of an alias. And whether these queues have room.
+//! The route of a put: all queues that the put goes to. It begins with the queue that the put
+//! names, or with the destinations of an alias. The children and copies of these queues follow.
+//! This file also decides whether a queue has room.
 
 use std::collections::BTreeSet;
 
@@ -17,59 +18,61 @@ pub enum Refused {
     /// The queue has reached a limit of its policy.
     #[error("the queue is full")]
     QueueFull,
-    /// The body is larger than the queue's policy allows.
+    /// The body is larger than the policy of the queue allows.
     #[error("the body is larger than the queue takes")]
     TooBig,
 }
 
-/// Why a queue is on the route of a put.
+/// The reason why a queue is on the route of a put.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Role {
-    /// The put names this queue, or an alias of it. The put fails if this queue has no room.
+    /// The put names this queue, or an alias with this destination. The put fails if this queue has
+    /// no room.
     Requested,
-    /// The queue is a child of a requested queue. It gets the job even if the requested queue has
-    /// no room (spec kestrel 3.4).
+    /// The queue is a child of a requested queue. The child gets the job even if the requested
+    /// queue has no room (spec kestrel 3.4).
     Child,
-    /// The queue gets a copy of the job that the stop with this index gets. A stop is a queue on
-    /// the route. If that stop has no room, no copy is made.
+    /// The queue gets a copy of a job, because the policy of another stop has this queue in
+    /// `route.copy_to`. `of` is the index of the other stop. If the other stop has no room, this
+    /// queue gets no copy.
     Copy { of: usize },
 }
 
-/// A queue on the route of a put.
+/// A stop: a queue on the route of a put.
 #[derive(Copy, Clone, Debug)]
 struct Stop {
     queue: QueueId,
     role: Role,
-    /// The queue stores the job, and does not only feed other queues.
+    /// Whether the queue stores the job. If not, it only passes the job on to other queues.
     stores: bool,
 }
 
-/// The queues that one put goes to, each once.
+/// The queues that one put goes to. Each queue is on the route once.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Route {
     stops: Vec<Stop>,
-    /// The requested queues. Some of them may also be children or copies of each other.
+    /// The requested queues. A requested queue can also be a child or a copy of another one.
     requested: Vec<QueueId>,
     aliases: BTreeSet<Name>,
-    /// All queues on the route, including those that only feed others. They cannot vanish
-    /// meanwhile.
+    /// All queues on the route, including queues that store no job. The route holds them, so that
+    /// none vanishes during the put.
     seen: BTreeSet<QueueId>,
-    /// Queues on the route are marked as queues of items.
+    /// Whether the engine marks each queue on the route as a queue of items.
     items: bool,
 }
 
-/// The result of a put that went to several queues.
+/// The result of a put along a route.
 pub(in crate::engine) struct Routed {
     /// The job of the first requested queue that accepted the put.
     pub(crate) requested: Option<JobSlot>,
-    /// The first job, if any queue accepted the put.
+    /// The first job on the route that a queue stored.
     pub(crate) first: Option<JobSlot>,
-    /// Why a requested queue refused the put.
+    /// The reason why a requested queue refused the put.
     pub(crate) refused: Option<Refused>,
 }
 
 impl Engine {
-    /// Whether a put to this name can go to other queues, in addition or instead.
+    /// Whether a put under this name can go to other queues than the queue of this name.
     pub fn feeds_others(&self, name: &[u8]) -> bool {
         match self.queue_id(name) {
             Some(id) => {
@@ -80,13 +83,13 @@ impl Engine {
         }
     }
 
-    /// Whether a put to this name can make a job that is not only in memory, so that the log needs
-    /// room.
+    /// Whether a put under this name can make a job that the log stores. Then the log needs room
+    /// for the put.
     pub fn puts_are_logged(&self, name: &[u8]) -> bool {
         self.feeds_others(name) || self.policy(name).sync != Some(QueueSync::Memory)
     }
 
-    /// All queues that a put to this name goes to.
+    /// All queues that a put under this name goes to.
     pub(in crate::engine) fn route_to(
         &mut self,
         name: &[u8],
@@ -101,7 +104,8 @@ impl Engine {
         route
     }
 
-    /// Finds the requested queues: the put fails if one of them has no room.
+    /// Adds the requested queues to the route. If the name is an alias, they are all its
+    /// destinations.
     fn collect_required(&mut self, name: &[u8], route: &mut Route, effects: &mut Effects) {
         let Some(destinations) = self.destinations(name, route) else {
             return route.requested.push(self.find_or_create(name, route, effects));
@@ -127,9 +131,9 @@ impl Engine {
         }
     }
 
-    /// The destinations of an alias on the route. They are empty if the route already has this
-    /// alias. Rules that send a put in a circle are refused, but that check cannot foresee all
-    /// names. `None`: the name is a queue.
+    /// The destinations of an alias. They are empty if the route already has this alias, so that a
+    /// put cannot go in a circle. The check of new rules refuses most circles, but it cannot know
+    /// the names that patterns will match. `None`: the name is a queue.
     fn destinations(&self, name: &[u8], route: &mut Route) -> Option<Box<[Name]>> {
         let destinations = self.alias(name)?;
         let is_new = route.aliases.insert(name.into());
@@ -151,8 +155,9 @@ impl Engine {
             return;
         }
         self.meter.count(1);
-        // The queue is held until the put is done. Otherwise an expired job of the route could move
-        // here and be refused, and then this queue would be dropped.
+        // Hold the queue until the end of the put. Otherwise the queue could vanish earlier: an
+        // expired job of another stop could move here and find no room, and then the engine drops
+        // an unwanted queue.
         self.queues[id].hold();
         let role = if route.requested.contains(&id) { Role::Requested } else { role };
         let queue = &self.queues[id];
@@ -185,7 +190,7 @@ impl Engine {
         }
     }
 
-    /// Puts one job into each queue on the route that has room.
+    /// Puts one job into each queue on the route that stores jobs and has room.
     pub(in crate::engine) fn put_along(
         &mut self,
         route: Route,
@@ -209,7 +214,8 @@ impl Engine {
             } else if stores {
                 self.admit(queue, body_bytes, effects)
             } else {
-                // The check of the size comes first (spec kestrel 3.1).
+                // The queue stores no job, so only the size of the body is checked (spec kestrel
+                // 3.1).
                 self.check_size(queue, body_bytes)
             };
             has_room.push(admitted.is_ok());
@@ -246,7 +252,7 @@ impl Engine {
         }
         for queue in route.seen {
             self.queues[queue].release();
-            // Drops a queue that was made for this route but got no job.
+            // A queue that was made for this route may have got no job.
             self.drop_if_unwanted(queue, effects);
         }
         routed
@@ -258,7 +264,8 @@ impl Engine {
         }
     }
 
-    /// Makes room for one more job in a queue, as its policy says.
+    /// Makes room for one more job in a queue, as its policy says. First ends expired jobs at the
+    /// head.
     pub(in crate::engine) fn admit(
         &mut self,
         queue: QueueId,
@@ -272,7 +279,7 @@ impl Engine {
         self.make_room(queue, body_bytes, effects)
     }
 
-    /// Like `admit`, but without a sweep of expired jobs.
+    /// Makes room for one more job in a queue, as its policy says. Does not end expired jobs.
     pub(in crate::engine) fn make_room(
         &mut self,
         queue: QueueId,
@@ -325,7 +332,7 @@ impl Engine {
         ready.first_from((rank, 0)).map(|(_, slot)| JobSlot(slot))
     }
 
-    /// Ends a job of a queue that must not vanish meanwhile.
+    /// Ends a job of a queue. The queue does not vanish, even if this was its last job.
     pub(in crate::engine) fn end_in(
         &mut self,
         queue: QueueId,

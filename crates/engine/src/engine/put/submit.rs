@@ -1,5 +1,6 @@
-//! Submitting in the way of Gearman: to a named queue, with a key that joins equal jobs, in the
-//! foreground (watched) or in the background (durable).
+//! Submitting, as in Gearman: a put into a queue that the request names. A submit joins an
+//! unfinished job that has the same key. In the foreground, the session watches the job. In the
+//! background, the job is durable.
 
 use crate::effects::{Effects, Record};
 use crate::engine::Engine;
@@ -12,26 +13,27 @@ use crate::wall::When;
 /// A job to submit.
 #[derive(Clone, Debug)]
 pub struct Submit<'a> {
-    /// 0 is the most urgent.
+    /// The priority. 0 is the most urgent.
     pub priority: u32,
-    /// The job is not ready before this moment.
+    /// When the job becomes ready. `None`: at once.
     pub due: Option<When>,
-    /// The key: the submit joins an unfinished job of the same queue and key. Empty: it never
-    /// joins. `-`: the body is the key.
+    /// The key. The submit joins an unfinished job of the same queue with the same key. Empty: the
+    /// submit joins no job. `-`: the body is the key.
     pub unique: &'a [u8],
-    /// A name that only some workers see.
+    /// The reducer: a word for the worker. Only some workers get it.
     pub reducer: &'a [u8],
-    /// The bytes.
+    /// The body of the job.
     pub body: Body,
-    /// True: the session watches the job. False: the job is durable.
+    /// True for a foreground job: the session watches the job. False for a background job: the job
+    /// is durable.
     pub foreground: bool,
 }
 
 impl Engine {
-    /// Submits a job, or joins an equal one. Returns the number of that job. Returns
-    /// [`Refused::QueueFull`] also in these cases: the queue has reached its limit of unfinished
-    /// jobs for this priority band; the session, or all sessions together, have reached the limit
-    /// of attachments to the job that the submit would join; or no queue stored a foreground job.
+    /// Submits a job, or joins a job with the same key. Returns the number of the job.
+    /// [`Refused::QueueFull`] has some additional reasons here. The queue has reached its limit of
+    /// unfinished jobs for this priority band. Or the job to join has the maximum number of
+    /// attachments, from this session or from all sessions. Or no queue stored a foreground job.
     pub fn submit(
         &mut self,
         session: SessionId,
@@ -69,9 +71,10 @@ impl Engine {
         Ok(self.jobs[slot].id())
     }
 
-    /// The length of the body that this submit adds to the log. Usually it is the submit's own
-    /// body. If the submit joins a foreground job and makes it durable, it is the body of that job:
-    /// the bodies can differ although the keys are equal.
+    /// The length of the body that this submit adds to the log, or more. Usually this is the length
+    /// of the submit's own body. But a background submit that joins a foreground job makes it
+    /// durable, and then the log stores the body of the joined job. The bodies of the two can
+    /// differ although their keys are equal.
     pub fn submit_bytes(&self, name: &[u8], submit: &Submit<'_>) -> usize {
         let own = submit.body.len();
         if submit.foreground || submit.unique.is_empty() || self.jobs.unlogged() == 0 {
@@ -82,7 +85,7 @@ impl Engine {
         joined.map_or(own, |slot| self.jobs[slot].body().len().max(own))
     }
 
-    /// Submits a job that goes to several queues, or to one with a policy.
+    /// Submits a job along a route of several queues, or into one queue with a policy.
     fn submit_along(
         &mut self,
         route: Route,
@@ -93,8 +96,8 @@ impl Engine {
         let draft = self.draft_of(submit);
         let routed = self.put_along(route, &draft, effects);
         if let Some(refused) = routed.refused {
-            // One destination of an alias accepted the job and another refused it. The client does
-            // not watch the job.
+            // One destination of an alias stored the job, and another one refused it. The client
+            // gets an error and does not watch the job. So the job must not depend on watchers.
             if let Some(slot) = routed.requested {
                 self.outlive_watchers(slot, effects);
             }
@@ -103,7 +106,7 @@ impl Engine {
         match (routed.requested, routed.first) {
             (Some(slot), _) => self.become_submitted(slot, session, submit),
             (None, Some(copy)) if submit.foreground => self.attach(copy, session),
-            // No queue stored the job, so the client would never get a result.
+            // No queue stored the job, so a client that waits would never get a result.
             (None, None) if submit.foreground => return Err(Refused::QueueFull),
             (None, _) => {}
         }
@@ -123,8 +126,8 @@ impl Engine {
         }
     }
 
-    /// Makes the job in the requested queue a submitted one: unlike its copies, it has the key and
-    /// is watched.
+    /// Gives the job in the requested queue its key, and its watcher if it is a foreground job. The
+    /// copies in other queues get no key and no watcher.
     fn become_submitted(&mut self, slot: JobSlot, session: SessionId, submit: &Submit<'_>) {
         self.jobs.set_unique(slot, submit.unique);
         if submit.foreground {
@@ -152,7 +155,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the job independent of its watchers: it no longer ends with its last watcher.
+    /// Makes a job independent of its watchers. Afterwards it does not end when its last watcher
+    /// leaves.
     fn outlive_watchers(&mut self, slot: JobSlot, effects: &mut Effects) {
         if self.jobs[slot].kind() == JobKind::Watched {
             let kind = self.kind_in(self.jobs[slot].queue());
@@ -161,8 +165,8 @@ impl Engine {
         }
     }
 
-    /// The oldest unfinished job with this key in any queue. If very many queues have the key, this
-    /// looks at only some of them: see [`SAME_KEY_MAX`].
+    /// The oldest unfinished job with this key in any queue. The search looks at no more than
+    /// [`SAME_KEY_MAX`] jobs. If there are more jobs with this key, it can miss the oldest.
     pub fn find_key(&self, unique: &[u8]) -> Option<JobId> {
         let found = self.jobs.with_key(unique).take(SAME_KEY_MAX);
         let found = found.inspect(|_| self.meter.count(1));
@@ -173,7 +177,8 @@ impl Engine {
     fn find_unique(&self, queue: QueueId, unique: &[u8], body: &[u8]) -> Option<JobSlot> {
         let mut found = self.jobs.with_key_in(queue, unique, body).inspect(|_| self.meter.count(1));
         found.find(|slot| {
-            // An expired job exists only until a request or a timer looks at it.
+            // An expired job still exists until a request or a timer ends it. A submit must not
+            // join it.
             let ends = self.jobs[*slot].state() != State::Leased && self.is_expired(*slot);
             !ends && self.jobs.is_same(*slot, unique, body)
         })

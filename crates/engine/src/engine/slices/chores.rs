@@ -1,4 +1,4 @@
-//! Does chores, one slice at a time, and kicks of many jobs.
+//! Does chores, one slice at a time. Also has the request that kicks many jobs.
 
 use std::collections::BinaryHeap;
 
@@ -10,10 +10,11 @@ use crate::ids::{JobSlot, LeaseId, Millis, SessionId};
 use crate::jobs::Job;
 use crate::sessions::{ReturnOrder, Waiting};
 
-/// Jobs that go back are sorted by their leases. This many leases count as one unit of work.
+/// A chore sorts jobs by their leases before it gives them back. It counts this many leases as one
+/// unit of work.
 const MOVES_OF_A_UNIT: usize = 8;
 
-/// The immediate result of a kick.
+/// The immediate result of a kick of many jobs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Kick {
     /// This many jobs were kicked.
@@ -23,8 +24,9 @@ pub enum Kick {
 }
 
 impl Engine {
-    /// Makes jobs of the used queue ready: up to `max` buried jobs, longest buried first. If none
-    /// is buried, up to `max` delayed jobs, soonest due first.
+    /// Makes up to `max` jobs of the session's used queue ready. They are buried jobs, in the order
+    /// in which they were buried. If the queue has no buried job, they are delayed jobs, in the
+    /// order of their due times.
     pub fn kick(&mut self, session: SessionId, max: u64, effects: &mut Effects) -> Kick {
         debug_assert!(!self.is_waiting(session));
         self.meter.begin_request();
@@ -48,8 +50,9 @@ impl Engine {
         }
     }
 
-    /// Pauses long operations, or resumes them. Chores append to the log without a client whose
-    /// socket could be throttled. So the broker pauses them while the log is behind.
+    /// Holds all chores, or lets them continue. A chore appends to the log, and the server cannot
+    /// slow it down by reading less from a client. So the broker holds chores while the log has too
+    /// many unwritten bytes.
     pub fn hold_chores(&mut self, hold: bool) {
         self.chores.hold(hold);
     }
@@ -61,7 +64,7 @@ impl Engine {
         if let Chore::Kick { session, .. } = chore
             && self.sessions.find(session).is_none()
         {
-            // The session that asked has ended. The jobs kicked so far stay ready.
+            // The session that requested the kick has ended. The jobs that it kicked stay ready.
             return;
         }
         if self.step(&mut chore, effects) {
@@ -74,8 +77,8 @@ impl Engine {
             | Chore::Leave { .. }
             | Chore::Detach { .. } => return,
             Chore::Kick { session, queue, kicked, .. } => (session, Event::Kicked(queue, kicked)),
-            // These continue after their session has ended: no queue stays half flushed or half
-            // removed.
+            // A flush or a removal continues after its session has ended. Otherwise a queue would
+            // stay half flushed or half removed.
             Chore::Flush { session, .. } | Chore::Remove { session, .. }
                 if self.sessions.find(session).is_none() =>
             {
@@ -89,7 +92,7 @@ impl Engine {
         effects.events.push((session, news));
     }
 
-    /// Begins a chore for which no session waits. A small one is done at once.
+    /// Begins a chore that no session waits for. A small chore is done at once.
     pub(in crate::engine) fn begin(&mut self, mut chore: Chore, effects: &mut Effects) {
         if self.step(&mut chore, effects) {
             self.chores.push(chore);
@@ -139,7 +142,7 @@ impl Engine {
                 return true;
             }
             leases.pop_first();
-            // A move costs much less than a unit.
+            // Moving one job costs much less than a unit of work.
             self.meter.count(usize::from(held.len().is_multiple_of(MOVES_OF_A_UNIT)));
             held.push(Held::new(LeaseId(lease), JobSlot(slot), return_order));
         }
@@ -150,8 +153,8 @@ impl Engine {
             }
             jobs_left -= 1;
             let Some(next) = held.pop() else { break };
-            // While the chore waited for its turn, the job may have ended, and its queue may have
-            // vanished.
+            // The job may have ended while the chore waited for its turn. Its queue may have
+            // vanished, too.
             if self.is_still_held(&next) {
                 self.end_lease(next.slot);
                 self.return_lost(next.slot, return_order, effects);
@@ -160,11 +163,12 @@ impl Engine {
         false
     }
 
-    /// The newest job goes back first, as when the worker is lost (spec gearman 4.3).
+    /// Does one slice of giving back the jobs of a worker. The job with the newest lease is the
+    /// first, as after a disconnect of the worker (spec gearman 4.3).
     fn return_held_slice(&mut self, held: &mut ReturnHeld, effects: &mut Effects) -> bool {
         let mut jobs_left = self.meter.step_jobs();
         loop {
-            // When a session ends, another chore gives back all its jobs.
+            // The session has ended. Another chore gives back all its jobs.
             let Some(session) = self.sessions.find(held.worker) else { return false };
             let return_order = session.return_order();
             let next = session.worker().and_then(|w| w.held_from(held.queue, held.before));
@@ -173,7 +177,7 @@ impl Engine {
                 if !held.all_behind {
                     return false;
                 }
-                // Look again: the newest jobs of this queue may have been handed out after
+                // Look again in this queue, because its newest leases may not be older than
                 // `before`.
                 held.queue = queue;
                 continue;
@@ -187,7 +191,8 @@ impl Engine {
         }
     }
 
-    /// Whether the lease of a closed session still exists. Another job may have the place by now.
+    /// Whether a lease of a closed session still exists. If not, the place may have another job by
+    /// now.
     fn is_still_held(&self, held: &Held) -> bool {
         let job = self.jobs.get(held.slot);
         job.and_then(Job::lease).is_some_and(|lease| lease.id == held.lease)

@@ -1,4 +1,4 @@
-//! Emptying queues.
+//! Flushes queues: ends all their ready jobs, in slices.
 
 use crate::chores::{Chore, FlushWork};
 use crate::effects::{Effects, News};
@@ -10,14 +10,15 @@ use crate::sessions::Waiting;
 /// The immediate result of a flush, or of the removal of a queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Clearing {
-    /// It is done.
+    /// The operation is done.
     Done,
     /// The operation continues in slices. [`crate::Event::Cleared`] follows.
     Waiting,
 }
 
 impl Engine {
-    /// Ends all ready jobs of a queue. Expired jobs go where their policy sends them.
+    /// Ends all ready jobs of a queue. An expired job can move to another queue instead, as the
+    /// policy says.
     pub fn flush(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) -> Clearing {
         let Some(left) = self.begin_flush(name) else { return Clearing::Done };
         let work = FlushWork { all: false, queue: name.into(), left };
@@ -93,8 +94,8 @@ impl Engine {
         }
     }
 
-    /// Ends up to `left` ready jobs of a queue, as many as the slice allows. Returns how many are
-    /// left.
+    /// Ends up to `left` ready jobs of a queue, as many as the slice allows. Returns the number of
+    /// jobs that the flush must still end.
     fn flush_some(
         &mut self,
         id: QueueId,

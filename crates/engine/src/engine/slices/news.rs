@@ -1,4 +1,5 @@
-//! Sends news of a job to all its watchers, in slices if there are many.
+//! Sends news of a job to all its watchers. If a job has many watchers, they get the news in
+//! slices.
 
 use crate::effects::{Effects, Event, News};
 use crate::engine::Engine;
@@ -27,7 +28,7 @@ impl Engine {
         }
     }
 
-    /// Sends the last news to all watchers of a job. They stop watching it.
+    /// Sends the last news to all watchers of a job. Afterwards the job has no watchers.
     pub(in crate::engine) fn send_last_news(
         &mut self,
         slot: JobSlot,
@@ -49,8 +50,8 @@ impl Engine {
         }
     }
 
-    /// Queues news that has many watchers, or that must wait behind such news, and sends the first
-    /// slice.
+    /// Adds news to the line of news, because it has many watchers or because the line is not
+    /// empty. If the line was empty, sends the first slice.
     fn queue_news(&mut self, pending: PendingNews, effects: &mut Effects) {
         self.meter.begin_request();
         let is_first = self.news_queue.is_empty();
@@ -60,21 +61,22 @@ impl Engine {
         }
     }
 
-    /// Whether news waits to be sent. Then a caller with more news should first help to send this
-    /// news: further news would wait, too, and take memory.
+    /// Whether the line has news that some watchers do not have yet. If it does, a caller with more
+    /// news should first call [`Engine::send_more_news`]. Otherwise the line would grow and need
+    /// more and more memory.
     pub fn has_pending_news(&self) -> bool {
         !self.news_queue.is_empty()
     }
 
-    /// Sends one slice of the waiting news. Returns true if more is left.
+    /// Sends one slice of the news in the line. Returns true if news is left.
     pub fn send_more_news(&mut self, effects: &mut Effects) -> bool {
         self.meter.begin_request();
         self.send_news_slice(true, effects);
         self.has_pending_news()
     }
 
-    /// Sends one slice of the waiting news. News is `late` if the request that caused it is over. A
-    /// timer sends the rest, behind all other due timers.
+    /// Sends one slice of the news in the line. `late`: the request that caused the news is over. A
+    /// timer sends the news that is left, after all other due timers.
     pub(in crate::engine) fn send_news_slice(&mut self, late: bool, effects: &mut Effects) {
         self.timers.disarm(&mut self.news_queue.timer, TimerKey::News);
         while let Some(mut pending) = self.news_queue.pop() {
@@ -88,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// Sends the news to the next watcher. Returns false if all watchers have it.
+    /// Sends the news to the next watcher. Returns false if all watchers have the news.
     fn send_to_next(
         &mut self,
         pending: &mut PendingNews,

@@ -1,8 +1,8 @@
-//! Removing queues: the jobs end, in slices. Then the queue vanishes, unless it got new jobs or
-//! users.
+//! Removes queues. The jobs of the queue end, in slices. Then the queue vanishes if it has no new
+//! jobs and no users.
 //!
-//! A queue hands out nothing during its removal. Jobs that are put into it meanwhile stay, as if
-//! they were put into a new queue of its name.
+//! During its removal, a queue hands out no jobs. Jobs that are put during the removal stay, as if
+//! they were put into a new queue of the same name.
 
 use crate::chores::{Chore, Next, RemovalWork};
 use crate::effects::{Effects, Event, News, Record};
@@ -14,8 +14,8 @@ use crate::queues::{DEFAULT_QUEUE, Extension};
 use crate::sessions::Waiting;
 
 impl Engine {
-    /// Removes a queue that has no workers. Its jobs end, and their watchers learn that they
-    /// failed. `None`: the queue has workers or leased jobs.
+    /// Removes a queue without workers and leased jobs. Its jobs end, and their watchers get the
+    /// news that they failed. `None`: the queue has workers or leased jobs, so it stays.
     pub fn drop_queue(
         &mut self,
         session: SessionId,
@@ -30,9 +30,9 @@ impl Engine {
         Ok(Some(self.remove(session, id, effects)))
     }
 
-    /// Removes a queue. Its jobs end, leased jobs included, and sessions that wait for an item of
-    /// the queue stop waiting. If sessions of other dialects use or watch the queue, it stays,
-    /// empty. Does nothing if the name is an alias or the queue does not exist.
+    /// Removes a queue. All its jobs end, also the leased ones, and so do the waits for an item of
+    /// the queue. If sessions of other dialects use or watch the queue, the empty queue stays. Does
+    /// nothing if the name is an alias or the queue does not exist.
     pub fn remove_queue(
         &mut self,
         session: SessionId,
@@ -45,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// Whether the removal of a queue has begun and is not over.
+    /// Whether a removal of this queue is in progress.
     pub fn is_being_removed(&self, queue: QueueId) -> bool {
         self.queues[queue].removals() > 0
     }
@@ -63,9 +63,9 @@ impl Engine {
         Clearing::Waiting
     }
 
-    /// Unmarks a queue as a queue of items and as a child. The queue exists during its removal. The
-    /// log learns of this at the end: after a crash in between, the queue is what it was, with the
-    /// jobs that are left.
+    /// Begins a removal, and removes the queue's marks as a queue of items and as a child. The
+    /// record for the log comes at the end of the removal. So after a crash during the removal, the
+    /// queue has its marks and the jobs that are left.
     fn begin_removal(&mut self, id: QueueId) -> RemovalWork {
         if self.queues[id].extension().is_some_and(Extension::items) {
             self.tally.item_queue_deletes += 1;
@@ -73,7 +73,7 @@ impl Engine {
         self.queues.unmark(id);
         let queue = &mut self.queues[id];
         queue.begin_removal();
-        // `default` always exists. A queue with workers exists until it is dropped again.
+        // The queue `default` always exists. A queue with workers stays until another removal.
         let is_kept = queue.name() == DEFAULT_QUEUE || queue.workers() > 0;
         queue.set_limits([0; 3]);
         self.queues.set_kept(id, is_kept);
@@ -81,8 +81,9 @@ impl Engine {
         RemovalWork::new(id, end, tickets_end)
     }
 
-    /// Ends the waits of sessions that wait for an item of this queue only, from this ticket on.
-    /// Returns the ticket to continue with. `None`: no such session is left.
+    /// Ends waits for an item of this queue, beginning with the ticket `from`. Sessions that wait
+    /// at several queues stay in line. Returns the ticket to continue with. `None`: all these waits
+    /// are over.
     fn send_readers_away(
         &mut self,
         work: &RemovalWork,
@@ -147,8 +148,8 @@ impl Engine {
         true
     }
 
-    /// Ends the leased jobs of a queue, from this place on. Returns the place to continue with.
-    /// `None`: the queue has no leased job any more.
+    /// Ends the leased jobs of a queue, beginning at the place `from` in the table of jobs. Returns
+    /// the place to continue with. `None`: the queue has no leased job any more.
     fn end_leased(&mut self, id: QueueId, from: u32, effects: &mut Effects) -> Option<u32> {
         let end = self.jobs.end();
         for place in from..end {
@@ -169,11 +170,11 @@ impl Engine {
         None
     }
 
-    /// Ends a removal: all that the queue had at its beginning is gone.
+    /// Ends a removal after all old jobs and waits of the queue have ended.
     fn end_removal(&mut self, id: QueueId, effects: &mut Effects) {
         self.queues[id].end_removal();
         if self.queues[id].is_wanted() {
-            // The queue stays, so a rule that makes it a child does so again.
+            // The queue stays. If a rule makes it a child, it becomes a child again.
             self.resolve(id);
         }
         let queue = &self.queues[id];
@@ -184,13 +185,13 @@ impl Engine {
         };
         effects.records.push(record);
         if !self.queues[id].is_paused() {
-            // Jobs that were put during the removal were not handed out.
+            // Waiters can now get the jobs that were put during the removal.
             self.serve_waiters(id, effects);
         }
         self.drop_if_unwanted(id, effects);
     }
 
-    /// Removes a queue that is empty, unused, and older than its policy allows.
+    /// Removes a queue if it is idle: empty, unused, and older than its policy allows.
     pub(in crate::engine) fn remove_if_idle(&mut self, id: QueueId, effects: &mut Effects) {
         if self.queues[id].idle_ends().is_some_and(|at| at <= self.now) {
             self.tally.idle_queue_deletes += 1;

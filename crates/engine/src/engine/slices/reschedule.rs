@@ -1,4 +1,5 @@
-//! Rescheduling: if the wall clock is set, jobs that go by it get a new moment, in slices.
+//! Rescheduling: after a step of the wall clock, jobs with a time of the wall clock get a new
+//! moment, in slices.
 
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis};
@@ -11,8 +12,8 @@ impl Engine {
         self.wall.ahead_ms()
     }
 
-    /// Sets how far the wall clock is ahead of the engine's time. If this is a step of the clock,
-    /// jobs that go by it get a new moment, in slices.
+    /// Sets how far the wall clock is ahead of the engine's time. If this is a step of the wall
+    /// clock, begins to reschedule all jobs with a time of the wall clock.
     pub fn set_wall_ahead(&mut self, ahead_ms: i64) {
         if self.wall.set_ahead(ahead_ms) && self.jobs.go_by_wall() {
             let mut timer = self.wall.timer();
@@ -21,8 +22,8 @@ impl Engine {
         }
     }
 
-    /// The time that the wall clock shows at this moment, by the current difference between the two
-    /// clocks.
+    /// The time that the wall clock shows at this moment. Assumes that the present difference
+    /// between the two clocks does not change.
     pub fn wall_at(&self, moment: Millis) -> Millis {
         self.wall.at(moment)
     }
@@ -57,7 +58,8 @@ impl Engine {
         }
     }
 
-    /// The moments of jobs that go by the wall clock agree with the wall clock.
+    /// Checks that jobs with a time of the wall clock have the right moments. Drift can make a
+    /// moment wrong by up to two steps.
     pub(in crate::engine) fn check_wall(&self) {
         let mut last = None;
         while let Some((slot, wall)) = self.jobs.next_by_wall(last) {

@@ -1,5 +1,5 @@
-//! A walk over all queues, in slices, that applies a change of the policies or of the status to
-//! each queue. The walk has its own timer, behind all other due timers.
+//! A walk over all queues, in slices. It applies a change of the policies or of the status to each
+//! queue. The walk has a timer of its own, which runs after all other due timers.
 
 use crate::effects::Effects;
 use crate::engine::Engine;
@@ -8,7 +8,8 @@ use crate::queues::Walk;
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// Begins a walk for these reasons. If another walk is not over, its reasons are added.
+    /// Begins a walk. `resolves`: it gives queues their new policies. `unblocks`: it lets queues
+    /// serve again. If another walk is in progress, the new walk also has its reasons.
     pub(in crate::engine) fn walk_queues(
         &mut self,
         resolves: bool,
@@ -24,7 +25,7 @@ impl Engine {
         self.walk_slice(effects);
     }
 
-    /// Visits queues, as many as a slice of work allows.
+    /// Visits queues, as many as one slice of work allows.
     pub(in crate::engine) fn walk_slice(&mut self, effects: &mut Effects) {
         let Some(mut walk) = self.walk.take() else { return };
         walk.timer = None;
@@ -49,7 +50,8 @@ impl Engine {
             if walk.resolves {
                 self.resolve(id);
             }
-            // Jobs that had expired under the old rules may not have expired under the new ones.
+            // A waiter may get a job now: reads are allowed again, or a job that had expired under
+            // the old rules has not expired under the new rules.
             let queue = &self.queues[id];
             let is_awaited = !queue.waiters().is_empty() || !queue.sleepers().is_empty();
             if is_awaited && !queue.is_paused() {
@@ -58,12 +60,13 @@ impl Engine {
         }
     }
 
-    /// Whether the walk unblocks reads of queues.
+    /// Whether a walk in progress lets queues serve again.
     pub(in crate::engine) fn is_unblocking(&self) -> bool {
         self.walk.is_some_and(|walk| walk.unblocks)
     }
 
-    /// All queues refuse reads again: a walk that is not over must not unblock them.
+    /// Stops a walk in progress from letting queues serve, because all queues must refuse reads
+    /// again.
     pub(in crate::engine) fn stop_unblocking(&mut self) {
         if let Some(walk) = &mut self.walk {
             walk.unblocks = false;

@@ -1,4 +1,5 @@
-//! Chooses the job of a take, and the queues that can supply one. Every hand-out asks here.
+//! Chooses the job of a take, and decides which queues can hand out jobs. Every hand-out depends on
+//! these functions.
 
 use crate::engine::Engine;
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
@@ -8,40 +9,41 @@ use crate::sessions::{ReadMode, Registration};
 /// Where a take looks for its job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Choice<'a> {
-    /// The best job of all queues that the session watches, by (priority, order number).
+    /// The best job of all queues that the session watches. The job with the lowest priority number
+    /// is the best, and then the job with the lowest order number.
     Watched,
-    /// The first job of the first queue that has one, among the queues that the session registered
-    /// for.
+    /// The first job of one of the queues that the session is registered for. The order in
+    /// [`GrabOrder`] decides which queue it is.
     Registered(GrabOrder),
-    /// The first job of the queue of this name. The take makes, marks and keeps the queue as one of
-    /// items. The caller must check [`Engine::admits_child`] first, and the session must come from
-    /// [`Engine::open_reader`].
+    /// The first job of the queue of this name. If necessary, the take makes the queue, marks it as
+    /// a queue of items and keeps it in existence. The caller must check [`Engine::admits_child`]
+    /// first. The session must come from [`Engine::open_reader`].
     Queue(&'a [u8], ReadMode),
-    /// This job in any queue, if it is ready, delayed or buried.
+    /// The job with this number, in any queue, if it is ready, delayed or buried.
     Job(JobId),
 }
 
 /// The order in which a take looks at a worker's queues.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum GrabOrder {
-    /// The newest registration first.
+    /// The queue of the newest registration comes first.
     NewestFirst,
-    /// The same, but a queue that could supply a job moves to the end of the order.
+    /// The same order, but the queue that supplied a job moves to the end.
     RoundRobin,
 }
 
 impl Engine {
-    /// Whether a queue can serve a take now, apart from expired jobs in front.
+    /// Whether a queue can serve a take now. Does not check whether the head has expired.
     pub(in crate::engine) fn may_serve(&self, queue: &Queue) -> bool {
         queue.can_serve(self.now) && !self.is_blocked(queue)
     }
 
-    /// Whether a queue can serve its waiters now, apart from expired jobs in front.
+    /// Whether a queue can serve its waiters now. Does not check whether the head has expired.
     pub(in crate::engine) fn may_serve_line(&self, queue: &Queue) -> bool {
         !queue.is_paused() && !self.is_blocked(queue)
     }
 
-    /// The job that a take from this queue gets now, with its place in the order of hand-outs.
+    /// The job that a take from this queue gets now, and its place in the order of ready jobs.
     pub(in crate::engine) fn head(&self, queue: &Queue) -> Option<(ReadyKey, JobSlot)> {
         if !self.may_serve(queue) || self.head_is_expired(queue) {
             return None;
@@ -55,10 +57,11 @@ impl Engine {
         watched.filter_map(|id| self.head(&self.queues[*id])).min().map(|(_, slot)| slot)
     }
 
-    /// The registration whose queue supplies the next job. If several queues can, the registration
-    /// with the highest rank wins. The search looks at the session's registrations in the order of
-    /// their ranks. If it has not found one after as many registrations as there are queues with
-    /// ready jobs and workers, it looks at those queues instead, because they are fewer.
+    /// The registration of this session whose queue supplies the next job, and its rank. If several
+    /// queues can supply a job, the registration with the highest rank wins. The search first looks
+    /// at the session's registrations in the order of their ranks. It looks at as many as there are
+    /// queues that have both ready jobs and workers. If it has found none, and more registrations
+    /// are left, it looks at these queues instead.
     pub(in crate::engine) fn next_supplier(
         &self,
         session: SessionId,

@@ -1,18 +1,17 @@
-//! Items: jobs that are read from one queue by its name. Also the counts of reads, and the
-//! statistics of such queues.
+//! Items: jobs that sessions read from one queue by its name. Also has the counts of reads and the
+//! statistics of these queues.
 
 use crate::effects::{Effects, Handout, News};
 use crate::engine::{Engine, Take};
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::policy::Name;
 
-/// Statistics of a queue, as Kestrel counts them. Counters start when the queue is made, in this
-/// process.
+/// Statistics of a queue, as in Kestrel. The counters start at 0 when the process makes the queue.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ItemStats {
-    /// Items that wait for a taker.
+    /// Items that are ready.
     pub items: u64,
-    /// Bytes of their bodies.
+    /// Bytes of the bodies of ready items.
     pub bytes: u64,
     /// Items added.
     pub puts: u64,
@@ -24,44 +23,45 @@ pub struct ItemStats {
     pub misses: u64,
     /// Items that expired.
     pub expired: u64,
-    /// Items that were dropped to make room for others, or because there was no room.
+    /// Items that were dropped: an item that ended to make room for a new one, or a new item
+    /// without room.
     pub discarded: u64,
-    /// Milliseconds since the put of the item that was read last. Before the first read,
-    /// milliseconds since the put of the next item. 0 if the queue has no item.
+    /// Milliseconds since the put of the item that was read last. If no item was read yet,
+    /// milliseconds since the put of the next item. 0 if the queue has no ready item.
     pub age_ms: u64,
     /// Sessions that wait for an item.
     pub waiters: u64,
-    /// Open reads.
+    /// Open reads at present.
     pub open: u64,
-    /// Reads opened.
+    /// Open reads that have begun.
     pub transactions: u64,
     /// Open reads that were given back.
     pub cancelled: u64,
-    /// Flushes.
+    /// Flushes of the queue.
     pub flushes: u64,
     /// Names of the fan-out children, sorted. `None`: the queue never had a child.
     pub children: Option<Vec<Name>>,
     /// When the queue was made.
     pub created: Millis,
-    /// The policy's limit of items.
+    /// The maximum number of items, by the policy.
     pub items_max: Option<u64>,
-    /// The policy's limit of bytes.
+    /// The maximum number of bytes, by the policy.
     pub bytes_max: Option<u64>,
 }
 
 /// Statistics of an alias.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AliasStats {
-    /// Items added through the alias.
+    /// Items that were put into the alias.
     pub puts: u64,
-    /// Bytes of their bodies.
+    /// Bytes of the bodies of these items.
     pub put_bytes: u64,
-    /// The destinations of the items.
+    /// The queues and aliases to which the alias sends its puts.
     pub destinations: Vec<Name>,
 }
 
 impl Engine {
-    /// Hands a job that is in no list to a session that holds by lease.
+    /// Hands a job to a session as an open read. The job must be in no list.
     pub(in crate::engine) fn open_read(
         &mut self,
         slot: JobSlot,
@@ -88,7 +88,7 @@ impl Engine {
         self.lease(slot, holder, limit_ms, effects)
     }
 
-    /// Takes and finishes an item in one step, so that one record is enough.
+    /// Takes and finishes an item in one step. So the log needs only one record.
     pub(in crate::engine) fn read_out(&mut self, slot: JobSlot, effects: &mut Effects) -> Take {
         self.note_read(slot);
         let job = &self.jobs[slot];
@@ -112,14 +112,15 @@ impl Engine {
         }
     }
 
-    /// Counts a read that found nothing, at once or after a wait.
+    /// Counts a read that found no item, at once or after a wait.
     pub(in crate::engine) fn count_miss(&mut self, queue: QueueId) {
         if let Some(extension) = self.queues[queue].extension_mut() {
             extension.misses += 1;
         }
     }
 
-    /// The time limit of an open read.
+    /// The time limit of an open read: the client's limit, or the policy's `open.timeout` if that
+    /// is shorter.
     pub(in crate::engine) fn read_limit(
         &self,
         queue: QueueId,

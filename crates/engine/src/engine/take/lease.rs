@@ -1,4 +1,4 @@
-//! Leases: where each lease begins, is renewed, moves to another session, and ends.
+//! Leases: the only place where a lease begins, is renewed, moves to another session, and ends.
 
 use crate::effects::{Effects, Handout, News, Record};
 use crate::engine::{Engine, NotFound};
@@ -7,8 +7,8 @@ use crate::jobs::{Lease, State};
 use crate::sessions::{NEVER, ReturnOrder, Session};
 
 impl Engine {
-    /// Leases a job that is in no list to a session. Every lease begins here. The lease ends at the
-    /// job's ttr or at the holder's own limit, whichever is earlier.
+    /// Leases a job to a session. The job must be in no list. Every lease begins here. The deadline
+    /// comes from the job's ttr or from the holder's limit: the earlier moment counts.
     pub(in crate::engine) fn lease(
         &mut self,
         slot: JobSlot,
@@ -35,7 +35,7 @@ impl Engine {
         handout
     }
 
-    /// Ends the lease of a job. Every lease ends here. The caller sets the state.
+    /// Ends the lease of a job. Every lease ends here. The caller sets the job's state.
     pub(in crate::engine) fn end_lease(&mut self, slot: JobSlot) {
         let job = &mut self.jobs[slot];
         let lease = job.lease().expect("a leased job has a lease");
@@ -46,7 +46,7 @@ impl Engine {
         }
     }
 
-    /// The deadline of a job that is leased, or touched, now.
+    /// The deadline of a job that a session takes or touches now.
     pub(in crate::engine) fn deadline(&self, ttr_s: u32) -> Millis {
         if ttr_s == 0 { NEVER } else { self.now.plus_seconds(ttr_s) }
     }
@@ -58,7 +58,7 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Restarts the ttr of a leased job, within its holder's own limit.
+    /// Restarts the ttr of a leased job. The deadline is at most the holder's limit.
     pub(in crate::engine) fn renew_deadline(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
         let lease = job.lease().expect("a held job has a lease");
@@ -68,7 +68,7 @@ impl Engine {
         self.arm_session(lease.holder);
     }
 
-    /// The place of a job that this session holds by this lease.
+    /// The place of the job that this session holds by this lease.
     pub(in crate::engine) fn held_by(
         &self,
         holder: SessionId,
@@ -82,8 +82,8 @@ impl Engine {
         self.held_by(holder, lease).is_ok()
     }
 
-    /// Hands an open read over to another session. It goes back automatically this many
-    /// milliseconds from now, or after the policy's `open.timeout` from now if that is sooner.
+    /// Hands an open read over to another session. The item is given back automatically after
+    /// `limit_ms` milliseconds from now, or after the policy's `open.timeout` if that is shorter.
     pub fn hand_over(
         &mut self,
         holder: SessionId,
@@ -105,7 +105,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The holder of a job has lost it. This counts as one more failed attempt.
+    /// Ends the lease of a job that its holder has lost, and returns the job to its queue. This
+    /// counts as a failed attempt.
     pub(in crate::engine) fn lose_lease(&mut self, slot: JobSlot, effects: &mut Effects) {
         let holder = self.jobs[slot].lease().map(|lease| lease.holder);
         let return_order =
@@ -114,9 +115,9 @@ impl Engine {
         self.return_lost(slot, return_order.unwrap_or_default(), effects);
     }
 
-    /// Returns a job to its queue after its holder lost it and its lease ended. The job ends
-    /// instead if it has used up its attempts, or if it has no watcher left and was promised to no
-    /// client.
+    /// Returns a job whose lease has ended to its queue, because its holder lost it. The job ends
+    /// instead if it has used up its attempts. It also ends if no session waits for its outcome,
+    /// and no put or background submit needs it.
     pub(in crate::engine) fn return_lost(
         &mut self,
         slot: JobSlot,
@@ -144,8 +145,8 @@ impl Engine {
                     self.note(Record::Moved, slot, effects);
                 }
             }
-            // The job is as old as before its lease. Otherwise a job that kills every worker would
-            // never expire.
+            // The age of the job counts from its put again. If it counted from now, a job that
+            // kills every worker would never expire.
             self.jobs[slot].set_due(Millis(0));
             self.change_state(slot, State::Ready);
             self.deliver_or_list(slot, effects);

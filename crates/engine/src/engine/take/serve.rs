@@ -1,5 +1,5 @@
-//! Serves waiters: a job that becomes ready goes to the session that has waited longest, and a
-//! queue that can hand out again serves its line.
+//! Serves waiters. A job that becomes ready goes to the session that has waited longest. A queue
+//! that can hand out jobs again serves all its waiters.
 
 use crate::effects::{Effects, Event};
 use crate::engine::Engine;
@@ -9,8 +9,8 @@ use crate::queues::{Pause, PauseReason};
 use crate::sessions::{ReadMode, Waiting};
 
 impl Engine {
-    /// Hands a job that became ready to the session that has waited longest for its queue. If no
-    /// session waits, adds the job to the list.
+    /// Hands a job that became ready to the session that has waited longest for a job of its queue.
+    /// If no session waits, adds the job to the list of ready jobs.
     pub(in crate::engine) fn deliver_or_list(&mut self, slot: JobSlot, effects: &mut Effects) {
         let id = self.jobs[slot].queue();
         loop {
@@ -24,14 +24,14 @@ impl Engine {
                         return;
                     }
                     if self.meter.request_is_spent() {
-                        // Many waiters have only peeked at the job.
+                        // Many waiters have peeked at the job, and none has taken it.
                         self.add_to_list(slot);
                         return self.rest_from_serving(id);
                     }
                 }
                 Some(_) | None => {
-                    // Only workers sleep. Most queues have no workers, so this reads no further
-                    // field of them.
+                    // Only a queue with workers can have sleepers. Most queues have no workers. For
+                    // them, `&&` stops before the field `sleepers`, and this saves a memory access.
                     let wakes = serves && queue.workers() > 0 && !queue.sleepers().is_empty();
                     self.add_to_list(slot);
                     if wakes {
@@ -43,8 +43,8 @@ impl Engine {
         }
     }
 
-    /// Gives a job that is in no list to a waiting session. Returns false if the session only
-    /// peeked.
+    /// Gives a job to a waiting session, and ends the wait. The job must be in no list. Returns
+    /// false if the session only peeked.
     fn hand_to_waiter(&mut self, slot: JobSlot, place: u32, effects: &mut Effects) -> bool {
         let session = self.sessions.at(place);
         if let Some(Waiting::Item { how, .. }) = self.sessions[session].waiting() {
@@ -56,10 +56,10 @@ impl Engine {
         true
     }
 
-    /// Serves the waiters of a queue that can hand out again, as many as the slice of work allows.
-    /// If the slice is spent, the queue is paused for a moment ([`PauseReason::Serving`]): the
-    /// remaining ready jobs stay reserved for the sessions already in line. The queue's timer
-    /// resumes serving.
+    /// Serves the waiters of a queue that can hand out jobs again, as many as the slice of work
+    /// allows. If the slice is spent, pauses the queue for a moment with [`PauseReason::Serving`].
+    /// During this pause, the waiters come before other sessions. The queue's timer then continues
+    /// to serve them.
     pub(in crate::engine) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
         loop {
             let queue = &self.queues[id];
@@ -68,7 +68,8 @@ impl Engine {
                 return;
             }
             let Some((_, place)) = queue.waiters().first() else {
-                // No sleeper was woken for these jobs.
+                // No session waits. The queue could not hand out these jobs before, so they have
+                // not woken any sleepers yet.
                 return self.wake_sleepers(id, queue.counts().ready.into(), effects);
             };
             if self.meter.request_is_spent() {
@@ -81,15 +82,15 @@ impl Engine {
         }
     }
 
-    /// Pauses a queue that has more waiters than one slice of work can serve.
+    /// Pauses a queue with more waiters than one slice of work can serve.
     fn rest_from_serving(&mut self, id: QueueId) {
         let until = Millis(self.now.0.saturating_add(SERVING_REST_MS));
         self.queues[id].set_pause(Some(Pause { until, reason: PauseReason::Serving }));
         self.arm_queue(id);
     }
 
-    /// Serves a session that waits for an item of one queue, in the mode that it asked for. Returns
-    /// false if the session only peeked, and the job is still available.
+    /// Serves a session that waits for an item of one queue, in the mode that its request gave.
+    /// Returns false if the session only peeked: then the job is still available.
     fn serve_reader(
         &mut self,
         slot: JobSlot,

@@ -1,9 +1,10 @@
-//! Workers: sessions that register for queues, ask for a job when they want one, and sleep until
-//! they are woken.
+//! Workers: sessions that register for queues, request a job when they want one, and sleep until a
+//! job wakes them.
 //!
-//! A job goes to a waiter first (see `serve.rs`). Sleepers are woken only for a job that stayed
-//! ready. Only [`Engine::has_work`] decides whether a session has work. If it says no after a
-//! wake-up, workers spin. If a wake-up is missed, workers sleep for ever.
+//! If a queue has waiters, a ready job goes to a waiter (see `serve.rs`). Only a job that stays
+//! ready wakes sleepers. Only [`Engine::has_work`] decides whether a worker has work. It must agree
+//! with the wake-ups. If a worker is woken although it has no work, it sleeps and wakes in an
+//! endless loop. If a worker with work is not woken, it sleeps for ever.
 
 use std::num::NonZeroU64;
 
@@ -17,15 +18,15 @@ use crate::sessions::{NEVER, Registration, Session, Sessions, Worker};
 /// Minimum time limit of a registration (spec gearman 4.8).
 const LIMIT_MS_MIN: NonZeroU64 = NonZeroU64::new(1000).expect("it is not 0");
 
-/// A registration is in several trees. Making or removing it takes as long as this many units of
-/// other work.
+/// Units of work to make or remove a registration. It is more than one, because a registration is
+/// in several trees.
 const REGISTRATION_UNITS: usize = 4;
 
 impl Engine {
-    /// Registers this session as a worker for this queue, for at most this many milliseconds per
-    /// job. The queue is kept from now on. If the session was registered already, the queue moves
-    /// to the front and gets the new limit. (gearmand adds a second registration, so a client could
-    /// have any number of them.)
+    /// Registers this session as a worker for this queue. `limit_ms` limits the time of each lease.
+    /// The engine keeps the queue in existence from now on. If the session is registered for the
+    /// queue already, the registration moves to the front and gets the new limit. gearmand would
+    /// add a second registration, so there a client can have any number of them.
     pub fn register(
         &mut self,
         session: SessionId,
@@ -47,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// The number of queues that this session has registered for, and whether this queue is among
+    /// The number of queues that this session is registered for, and whether this queue is one of
     /// them.
     pub fn registered(&self, session: SessionId, name: &[u8]) -> (usize, bool) {
         let Some(worker) = self.sessions[session].worker() else { return (0, false) };
@@ -55,7 +56,8 @@ impl Engine {
         (worker.len(), is_known)
     }
 
-    /// Removes this session's registration for this queue. Its jobs of the queue are given back.
+    /// Removes this session's registration for this queue. Gives back the session's jobs of the
+    /// queue.
     pub fn unregister(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
         self.meter.begin_request();
         self.meter.count(1);
@@ -66,8 +68,9 @@ impl Engine {
         }
     }
 
-    /// Removes all registrations of this session. Returns true if there are more than one slice of
-    /// work allows. Then the caller must call this again before any other request of the session.
+    /// Removes the registrations of this session, as many as one slice of work allows. Returns true
+    /// if some are left. Then the caller must call this function again before any other request of
+    /// the session.
     pub fn unregister_all(&mut self, session: SessionId, effects: &mut Effects) -> bool {
         self.meter.begin_request();
         self.meter.count(1);
@@ -111,7 +114,7 @@ impl Engine {
     }
 
     /// Removes a session's registrations from all tables, as many as one slice of work allows.
-    /// Returns true if some are left. The caller gives the session's jobs back.
+    /// Returns true if some are left. The caller gives back the session's jobs.
     pub(in crate::engine) fn retire_worker(
         &mut self,
         session: SessionId,
@@ -131,8 +134,8 @@ impl Engine {
         self.next_supplier(session).is_some()
     }
 
-    /// A worker wants to sleep. Returns true if it sleeps from now on and will be woken, and false
-    /// if it already has work.
+    /// Puts a worker to sleep until a job wakes it. Returns false if the worker already has work:
+    /// then it stays awake.
     pub fn sleep(&mut self, session: SessionId) -> bool {
         if self.has_work(session) {
             return false;
@@ -148,9 +151,9 @@ impl Engine {
         true
     }
 
-    /// Lifts the time limit of the last job that a worker got, because the worker goes to sleep
-    /// while it holds the job. gearmand does the same: it stops the timer of the connection (case
-    /// `pre-sleep-lifts-the-time-limit`).
+    /// Removes the time limit of the last job that a worker got, if the worker still holds this job
+    /// when it begins to sleep. gearmand does the same, because it stops the connection's timer
+    /// (case `pre-sleep-lifts-the-time-limit`).
     fn lift_limit(&mut self, session: SessionId) {
         let worker = self.sessions[session].worker_mut();
         let Some((lease, slot)) = worker.and_then(Worker::take_newest) else { return };
@@ -161,9 +164,9 @@ impl Engine {
         }
     }
 
-    /// Wakes sleepers of a queue that has this many ready jobs for which no session waited. Each
-    /// job wakes up to the number of sleepers set by [`Engine::set_wake_max`], in the order of the
-    /// list. (A worker that another queue woke keeps its place in this queue's list.)
+    /// Wakes sleepers of a queue for this many ready jobs, in the order of the list of sleepers.
+    /// Each job wakes at most the number of sleepers that [`Engine::set_wake_max`] has set. The
+    /// list can also have workers that another queue has woken. They are removed, but do not count.
     pub(in crate::engine) fn wake_sleepers(
         &mut self,
         queue: QueueId,
@@ -184,9 +187,9 @@ impl Engine {
         }
     }
 
-    /// Wakes other sleepers of a queue, because an awake worker leaves the queue or got a job of
-    /// another queue. That worker may be the only one that was woken for a job here. If every job
-    /// wakes all sleepers, this is unnecessary.
+    /// Wakes other sleepers of a queue, because an awake worker has left the queue or got a job of
+    /// another queue. Perhaps only this worker was woken for a job of the queue. If every job wakes
+    /// all sleepers, no other sleeper is left to wake.
     pub(in crate::engine) fn pass_wake_on(&mut self, queue: QueueId, effects: &mut Effects) {
         let passed_on = &self.queues[queue];
         if self.wake_max != 0 && self.may_serve(passed_on) {
@@ -199,13 +202,13 @@ impl Engine {
         effects.events.push((session, Event::WorkToDo));
     }
 
-    /// Sets how many sleepers one job wakes. 0 for all.
+    /// Sets the number of sleepers that one job wakes. 0 for all.
     pub fn set_wake_max(&mut self, wake_max: u32) {
         self.wake_max = wake_max;
     }
 
-    /// The queue of a session's next registration behind this rank, and its rank. Begins with the
-    /// newest registration if there is no rank.
+    /// The queue and the rank of a session's next registration behind the rank `behind`. `None` as
+    /// `behind` gives the first registration.
     pub fn next_registration(
         &mut self,
         session: SessionId,
@@ -216,7 +219,7 @@ impl Engine {
         worker.next_behind(behind).map(|(rank, registration)| (registration.queue, rank))
     }
 
-    /// The queues that a session is registered for, newest first.
+    /// The queues that a session is registered for, highest rank first.
     pub fn registrations(&self, session: SessionId) -> impl Iterator<Item = QueueId> {
         let worker = self.sessions.find(session).and_then(Session::worker);
         let ranks = worker.into_iter().flat_map(Worker::by_rank);
