@@ -1,5 +1,5 @@
-//! Tests of harmful and useless clients: requests that a web page sends, crowds from one address,
-//! and clients that stop in the middle of a request.
+//! Tests of clients that do harm or nothing useful: requests that a web page sends, many
+//! connections from one address, and clients that stop in the middle of a request.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -27,7 +27,7 @@ fn connect(serving: &Serving) -> TcpStream {
     stream
 }
 
-/// The bytes received until the server closes the connection.
+/// All bytes until the server closes the connection.
 fn rest(stream: &mut TcpStream) -> String {
     let mut received = Vec::new();
     if let Err(error) = stream.read_to_end(&mut received) {
@@ -57,7 +57,8 @@ fn a_request_of_a_browser_ends_its_connection_and_does_nothing() {
         let serving = serve(protocol);
         for request in [&post, &long_path, &preface] {
             let mut browser = connect(&serving);
-            // The server may close the connection before it received everything.
+            // Ignore an error: the server may close the connection before it has received
+            // everything.
             let _ = browser.write_all(request.as_bytes());
             let reply = rest(&mut browser);
             assert!(
@@ -144,7 +145,7 @@ fn a_client_that_stops_mid_request_is_closed_and_an_idle_one_is_not() {
     eventually("it waits", || {
         serving.broker.turn(serving.broker.last_time()).totals().waiting_sessions == 1
     });
-    // This client connects after them, so its limit ends after theirs.
+    // This client connects last. So its time limit ends after those of the other clients.
     let mut stuck = connect(&serving);
     stuck.write_all(b"put 0 0 60 5\r\n").unwrap();
     rest(&mut stuck);

@@ -2,9 +2,10 @@
 //!
 //! - `schema`: the whole configuration as one value, with its defaults.
 //! - `settings`: the table of all keys, for reading, showing and reloading.
-//! - [`sources`]: defaults, file, environment and flags, merged in this order.
+//! - [`sources`]: merges defaults, file, environment and flags, in this order.
 //! - `policies`: the `[[policy]]` tables.
-//! - [`protocol`], `memory_limit`: values with a grammar of their own. [`notation`] has the others.
+//! - [`protocol`], `memory_limit`: values with a grammar of their own. Other such values are in
+//!   [`notation`].
 
 pub(crate) mod memory_limit;
 mod policies;

@@ -1,4 +1,5 @@
-//! Why a server could not start, or had to end. Each kind has its own exit code.
+//! The errors with which a server fails to start, or ends. Each kind of error has its own exit
+//! code.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use notation::address::{Address, ListenAddress};
 use crate::config::sources::Mistakes;
 use crate::net::tls::TlsError;
 
-/// Why a server could not start, or had to end.
+/// Why a server failed to start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The configuration has mistakes.
@@ -31,16 +32,16 @@ pub enum ServeError {
     ListenerInUse {
         /// The address.
         address: ListenAddress,
-        /// The name of its protocol.
+        /// The name of the listener's protocol.
         protocol: &'static str,
     },
-    /// Another file has the path of the socket.
+    /// The path of the socket belongs to a file that is not a socket.
     #[error("cannot listen on {0}: another file is there; move it away, or choose another path")]
     NotASocket(ListenAddress),
-    /// No permission to listen there.
+    /// The server has no permission to listen on the address.
     #[error("cannot listen on {}: no permission; {}", .0, permission_advice(.0))]
     ListenForbidden(ListenAddress),
-    /// Listening failed in another way.
+    /// The server cannot listen on the address for another reason.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -48,21 +49,21 @@ pub enum ServeError {
         /// The system's error.
         source: io::Error,
     },
-    /// The service manager passed sockets for a protocol that should speak TLS, but none of them
-    /// does.
+    /// A protocol should speak TLS. The service manager passed sockets for the protocol, but none
+    /// of them speaks TLS.
     #[error(
         "listen.{0} asks for TLS, but the service manager passed a socket without it: name the socket {0}-tls, \
          or change listen.{0}"
     )]
     InheritedWithoutTls(&'static str),
-    /// The service manager passed a socket with an unknown name. A wrong guess could mean plain
-    /// text.
+    /// The service manager passed a socket with an unknown name. The server does not guess, because
+    /// a wrong guess could mean plain text.
     #[error(
         "the service manager passed a socket named `{0}`: use the name of a protocol as under [listen], with \
          -tls for TLS, for example gearman-tls; or no name"
     )]
     InheritedName(String),
-    /// The certificate of the TLS listeners is invalid.
+    /// The TLS listeners cannot use the certificate.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// A socket from the service manager cannot be used.
@@ -94,9 +95,9 @@ pub enum ServeError {
     LogFailed(log::Failure),
 }
 
-/// Exit codes, from `sysexits.h` where one fits.
+/// Exit codes. They come from `sysexits.h` if it has a code for the case.
 pub mod exit {
-    /// The log's content cannot be accepted.
+    /// The server cannot accept the content of the log.
     pub const DAMAGED_DATA: u8 = 65;
     /// The server cannot listen on an address.
     pub const ADDRESS_UNAVAILABLE: u8 = 69;
@@ -104,9 +105,9 @@ pub mod exit {
     pub const SYSTEM: u8 = 71;
     /// The disk cannot be read or written.
     pub const DISK: u8 = 74;
-    /// Another process uses the folder.
+    /// Another process uses the data folder.
     pub const FOLDER_LOCKED: u8 = 75;
-    /// No permission.
+    /// The server has no permission.
     pub const NO_PERMISSION: u8 = 77;
     /// The configuration is wrong.
     pub const BAD_CONFIGURATION: u8 = 78;
@@ -146,7 +147,7 @@ impl ServeError {
     }
 }
 
-/// Advice about an unusable data folder.
+/// What the operator can do about an unusable data folder.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
@@ -161,7 +162,7 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// Advice if there is no permission to listen.
+/// What the operator can do about a missing permission to listen.
 fn permission_advice(address: &ListenAddress) -> &'static str {
     if matches!(address.address, Address::Unix(_)) {
         "give the server's user write access to the socket's folder, and to the socket if it exists"
@@ -178,7 +179,7 @@ fn code_of_open(error: &BrokerError) -> u8 {
     match error {
         BrokerError::Log(log::OpenError::Locked { .. }) => exit::FOLDER_LOCKED,
         BrokerError::Log(log::OpenError::Permission { .. }) => exit::NO_PERMISSION,
-        // A write or sync that fails at the start is as final as one later.
+        // A write or sync that fails at the start is as final as a later failure.
         BrokerError::Log(
             log::OpenError::Io { .. } | log::OpenError::Full { .. } | log::OpenError::Failed(_),
         ) => exit::DISK,

@@ -1,8 +1,8 @@
 //! Sockets: from the listener to the dialect and back.
 //!
 //! - `listen`, `listen_file`: listening sockets, and the file with their addresses.
-//! - `accept`: new connections, distributed to the I/O threads in turn. `limits`: limits of
-//!   connections and their memory.
+//! - `accept`: accepts connections, and distributes them to the I/O threads in turn.
+//! - `limits`: limits of connections and their memory.
 //! - `connection`: one connection of an I/O thread. `pending`: its bytes that are not used yet.
 //! - `sessions`: opens a session of each protocol. `first_line`: rejects browsers.
 //! - `tls`: certificates. `tls_stream`: TLS between socket and dialect.

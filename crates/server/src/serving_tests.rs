@@ -1,5 +1,6 @@
 //! Tests of serving with real sockets, on I/O threads of this process. Signals, limits of
-//! descriptors and inherited sockets need a process: the tests of the program cover them.
+//! descriptors and inherited sockets need a process of their own. The tests of the program cover
+//! these.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -32,7 +33,7 @@ use notation::address::{Address, ListenAddress};
 /// The time limit of every wait in these tests.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// Threads that serve until this is dropped.
+/// I/O threads that serve clients until this is dropped.
 pub(crate) struct Serving {
     pub(crate) address: ListenAddress,
     pub(crate) broker: Broker,
@@ -123,18 +124,19 @@ impl Serving {
         Client { stream }
     }
 
-    /// Open connections, with or without a session.
+    /// Number of open connections, with or without a session.
     pub(crate) fn connections(&self) -> usize {
         self.limits.open()
     }
 
-    /// The machine sleeps for this long, and the clock's check notices it then.
+    /// Lets the machine sleep for this long. Afterwards, the server's check of the clocks notices
+    /// the sleep.
     fn sleep_for(&self, time: Duration) {
         self.clock.sleep_for(time);
         ClockWatch::default().look(&self.clock, &self.broker, &self.inboxes);
     }
 
-    /// Ends the threads. Returns why they ended.
+    /// Stops the threads. Returns why each of them ended.
     pub(crate) fn stop(&mut self) -> Vec<Ended> {
         for inbox in &self.inboxes {
             inbox.stop();
@@ -175,7 +177,7 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Nothing arrives for a while.
+    /// Expects that nothing arrives for a while.
     fn expect_silence(&mut self) {
         self.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let error = self.stream.read(&mut [0]).unwrap_err();
@@ -336,7 +338,7 @@ fn a_job_is_due_on_time_although_the_machine_has_slept() {
     producer.expect("INSERTED 1\r\n");
     let reason = "the threads have looked after their connections: only the job's timer is left";
     wait::let_pass(Duration::from_millis(2500), reason);
-    // After this sleep, one second of the delay is left.
+    // After this sleep, one second of the job's delay is left.
     serving.sleep_for(Duration::from_millis(3_600_000 - 3500));
     waiter.expect("RESERVED 1 1\r\nx\r\n");
 }
@@ -350,8 +352,8 @@ fn timers_run_while_all_connections_are_idle() {
     holder.expect("INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");
     waiter.send("reserve\r\n");
     waiter.expect("RESERVED 1 1\r\nx\r\n");
-    // The server's clock counts whole milliseconds, so the wait can be one millisecond shorter. How
-    // late the job comes depends on the machine.
+    // The server's clock counts whole milliseconds. So the wait can be one millisecond too short.
+    // The wait has no upper limit, because a slow machine can be late.
     let waited = started.elapsed();
     assert!(waited >= Duration::from_millis(999), "{waited:?}");
 }
@@ -373,7 +375,7 @@ fn a_timer_for_nothing_does_not_lose_the_next_one() {
     let (mut client, mut hasty) = (serving.client(), serving.client());
     client.send("put 0 2 60 1\r\nx\r\n");
     client.expect("INSERTED 1\r\n");
-    // The first deadline vanishes with its connection. The second one must still come.
+    // The first deadline ends with its connection. The second deadline must still apply.
     hasty.send("reserve-with-timeout 1\r\n");
     hasty.expect_silence();
     drop(hasty);
@@ -416,7 +418,8 @@ fn a_reader_that_takes_nothing_is_cut_off_and_delays_no_other_client() {
         answered += 1;
         sessions() == 1
     });
-    // If the other client had to wait for the disconnect, its first answer would come after that.
+    // If the other client had to wait for the disconnect, its first answer would come only
+    // afterwards.
     assert!(answered > 1, "the other waited until the stuck reader was cut off");
     let mut rest = Vec::new();
     let _ = stuck.stream.read_to_end(&mut rest);
@@ -427,7 +430,7 @@ fn a_reader_that_takes_nothing_is_cut_off_and_delays_no_other_client() {
 fn a_reader_that_is_too_far_behind_is_cut_off_sooner() {
     let serving = limits(|limits| {
         limits.unsent_bytes = 100_000;
-        // Beyond the limit, the server allows one body of the largest size.
+        // Besides the limit, the server allows one body of the largest size.
         limits.gearman_packet_bytes = 8192;
         limits.kestrel_item_bytes = 8192;
     })
@@ -466,7 +469,7 @@ fn of_many_slow_readers_one_is_cut_off() {
 fn the_sender_of_the_largest_unfinished_command_is_cut_off() {
     let serving = limits(|limits| {
         limits.unfinished_bytes = 0;
-        // The server always allows one unfinished body.
+        // The server always allows one incomplete body.
         limits.gearman_packet_bytes = 8192;
         limits.kestrel_item_bytes = 8192;
     })
@@ -476,7 +479,9 @@ fn the_sender_of_the_largest_unfinished_command_is_cut_off() {
     large.send([head(65_535), vec![b'x'; 65_000]].concat());
     small.send([head(20_000), vec![b'x'; 19_000]].concat());
     let sessions = || serving.broker.turn(Millis(0)).totals().sessions;
-    // Only the number shows that it was accepted: it may be gone before the test looks.
+    // One session alone proves nothing, because at first the server has accepted only one client.
+    // So also wait for the received bytes. The test cannot wait for two sessions, because the
+    // server may disconnect `large` too soon.
     eventually("the larger one is cut off", || {
         let has_come = serving.broker.memory_usage().used_bytes > 10_000;
         has_come && sessions() == 1
@@ -502,8 +507,8 @@ fn commands_that_were_held_back_behind_long_replies_are_all_answered() {
             client.send(format!("watch {number:0>150}\r\n"));
             client.expect(format!("WATCHING {}\r\n", number + 2));
         }
-        // One piece of input causes some megabytes of replies, and takes more than one check of the
-        // limits.
+        // This input fits into one piece. Its replies have some megabytes, so the server checks the
+        // limits more than once.
         let lists = "list-tubes-watched\r\n".repeat(195);
         if ends_while_waiting {
             client.send("reserve\r\n");
@@ -550,7 +555,7 @@ fn a_stop_sends_the_replies_that_the_log_still_holds_back() {
 
 #[test]
 fn a_stop_answers_kestrels_clients_that_wait() {
-    // A thrift call in a frame: `put("q", ["x"])`, and `get("q", 2, 60000)`.
+    // Each of these is a thrift call in a frame: `put("q", ["x"])`, and `get("q", 2, 60000)`.
     let put = b"\0\0\0\x25\x80\x01\0\x01\0\0\0\x03put\0\0\0\x01\x0b\0\x01\0\0\0\x01q\x0f\0\x02\x0b\0\0\0\x01\0\0\0\x01x\0";
     let get = b"\0\0\0\x26\x80\x01\0\x01\0\0\0\x03get\0\0\0\x02\x0b\0\x01\0\0\0\x01q\x08\0\x02\0\0\0\x02\x08\0\x03\0\0\xea\x60\0";
     let cases = [
@@ -587,8 +592,8 @@ fn a_failed_log_ends_the_threads_without_a_false_reply() {
     let mut client = serving.client();
     client.send(put(b"x"));
     client.expect("INSERTED 1\r\n");
-    // Every call fails from now on. If only the next one failed, it could be a call that prepares a
-    // segment, which the log retries.
+    // All calls of the disk fail from now on. If only one call failed, it could be a call that
+    // prepares a segment. The log retries such a call.
     disk.crash();
     client.send(put(b"y"));
     client.expect_end();

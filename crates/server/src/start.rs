@@ -1,4 +1,4 @@
-//! Starts, runs and stops a server. The only module that knows all parts.
+//! Starts, runs and stops a server. Only this module uses all other modules.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -39,13 +39,13 @@ use crate::web::thread::{Endpoint, WebThread};
 /// Everything that a server needs.
 #[derive(Debug)]
 pub struct Setup {
-    /// Its configuration. Its listeners are already bound.
+    /// The configuration. The listeners in it are already bound.
     pub config: Config,
-    /// Its listening sockets.
+    /// The listening sockets.
     pub listeners: Vec<Bound>,
-    /// The installed output of messages, if it can change.
+    /// The installed output of messages. `None` if a reload cannot change it.
     pub messages: Option<Messages>,
-    /// The sources for reloads; `None` if the configuration cannot change.
+    /// Where a reload reads the configuration. `None` if the configuration cannot change.
     pub sources: Option<Sources>,
     /// What SIGHUP does.
     pub hangup: Hangup,
@@ -56,17 +56,17 @@ pub struct Setup {
 /// Facts about a server that is ready.
 #[derive(Debug)]
 pub struct Started<'a> {
-    /// Its configuration.
+    /// The configuration of the server.
     pub config: &'a Config,
-    /// Its addresses, protocol by protocol.
+    /// The addresses of the server, sorted by protocol.
     pub listening: &'a [Listening],
-    /// The report of the log's recovery; `None` without a log.
+    /// The report of the log's recovery. `None` without a log.
     pub recovery: Option<&'a RecoveryReport>,
-    /// Limit of the memory of jobs, queues and connections; `None` means no limit.
+    /// Limit of the memory of jobs, queues and connections. `None` means no limit.
     pub memory_bytes: Option<u64>,
 }
 
-/// Binds the configured addresses of protocols without an inherited socket.
+/// Binds the configured addresses of all protocols that have no inherited socket.
 pub fn bind_configured(config: &Config, inherited: Vec<Bound>) -> Result<Vec<Bound>, ServeError> {
     let is_inherited =
         Protocol::ALL.map(|protocol| inherited.iter().any(|bound| bound.protocol == protocol));
@@ -85,7 +85,7 @@ pub fn bind_configured(config: &Config, inherited: Vec<Bound>) -> Result<Vec<Bou
     if listeners.is_empty() { Err(ServeError::NothingToListenOn) } else { Ok(listeners) }
 }
 
-/// Adds the listener's name to the error, because there are many.
+/// Adds the listener's name to the error, because the configuration has many listeners.
 fn name_listener(protocol: Protocol, error: ServeError) -> ServeError {
     match error {
         ServeError::AddressInUse(address) => {
@@ -95,7 +95,7 @@ fn name_listener(protocol: Protocol, error: ServeError) -> ServeError {
     }
 }
 
-/// If the configuration asks for TLS, an inherited socket must not speak plain text.
+/// Returns an error if the configuration asks for TLS but the inherited sockets speak plain text.
 fn refuse_plain_instead_of_tls(
     protocol: Protocol,
     config: &Config,
@@ -113,7 +113,7 @@ fn refuse_plain_instead_of_tls(
 }
 
 impl Started<'_> {
-    /// Its addresses for a protocol.
+    /// The addresses of the server for one protocol.
     pub fn addresses(&self, protocol: Protocol) -> impl Iterator<Item = &ListenAddress> {
         let of_protocol = self.listening.iter().filter(move |one| one.protocol == protocol);
         of_protocol.map(|one| &one.address)
@@ -132,13 +132,13 @@ impl Started<'_> {
     }
 }
 
-/// Opens the log and serves until a signal ends it. Calls `announce` when it is ready.
+/// Opens the log and serves clients until a signal stops the server. Calls `announce` when the
+/// server is ready.
 pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), ServeError> {
     let Setup { config, mut listeners, messages, sources, hangup, drain } = setup;
     let runtime = runtime()?;
     let _inside = runtime.enter();
-    // This comes before anything slow, because an operator who sends a signal does not know the
-    // progress of the start.
+    // Do this before anything slow: an operator can send a signal at any time during the start.
     let signals = EarlySignals::new(hangup).map_err(failed("watch for signals"))?;
     let certificates = load_certificates(&config, &listeners)?;
     let descriptors = raise_descriptors();
@@ -158,7 +158,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
 
     let inboxes: Vec<Arc<Inbox>> = (0..config.io_threads).map(|_| Arc::default()).collect();
-    // The first mailbox gets the broker's timers. It belongs to this thread.
+    // The first mailbox also gets the broker's timers. It belongs to the current thread.
     let first = IoThread::new(shared.clone(), inboxes[0].clone());
     let others = spawn_others(&shared, &inboxes[1..])?;
 
@@ -189,13 +189,13 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         acceptor.silence_max_ms = silence_max_ms;
         acceptors.push(runtime.spawn(acceptor.run()).abort_handle());
     }
-    // There are two sites: health and metrics, and Kestrel's admin commands.
+    // The two sites share the limit: health and metrics, and Kestrel's admin commands.
     let connections_max = (limits.web_connections() / 2).max(1);
     let web = [
         spawn_web(Some(overview), overview_places, &names, connections_max, &broker)?,
         spawn_web(admin, admin_places, &names, connections_max, &broker)?,
     ];
-    // This comes before anybody can know that the server is ready: the next signal may stop it.
+    // Do this before `announce`. After that, the next signal may stop the server.
     let signals = signals.complete().map_err(failed("watch for signals"))?;
     let _listen_file = write_listen_file(&config.data, &listening);
     let memory_bytes = limits.memory_bytes();
@@ -214,10 +214,10 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         has_log: config.data.sync != Durability::Memory,
     };
     runtime.spawn(control.run(signals));
-    // The I/O thread needs no limit of the runtime: its rounds are bounded, and see all sockets at
-    // once.
+    // `unconstrained` switches off the runtime's limit of work per poll. The I/O thread does not
+    // need it, because its rounds are bounded and check all sockets.
     let ended = runtime.block_on(unconstrained(first.run()));
-    // Nothing must use the broker after its end.
+    // The sites must not use the broker after its end.
     drop(web);
     end(ended, others, &inboxes, &broker, clock)
 }
@@ -296,9 +296,10 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
         .map_err(|source| ServeError::Folder { dir: data.dir.clone(), source })?;
     let settings =
         log::Settings { segment_bytes: data.segment_bytes, bytes_max: data.bytes_max, sync };
-    // The log's threads need a clock before the log says at which time a clock must start. They
-    // move their clock by the same step as this code, so all clocks agree. Otherwise a sync that is
-    // due at a time of the broker's clock could wait for a clock that is behind it.
+    // The log's threads need a clock before `Broker::open` returns. But only the log's content says
+    // at which time the clock must start. So the threads start with `early`. Later, they and this
+    // function move it by the same step, and all clocks agree. Otherwise a sync could be planned
+    // for a time that the clock of the threads reaches too late.
     let early = Clock::start();
     let options = Options {
         disk: Arc::new(disk),
@@ -313,14 +314,14 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
 }
 
 fn engine_setup() -> EngineSetup {
-    // The standard library takes the keys of its hashers from system randomness.
+    // The standard library seeds its hashers with randomness from the system.
     EngineSetup { hash_seed: RandomState::new().hash_one(0), ..EngineSetup::default() }
 }
 
 fn prepare_engine(config: &Config, turn: &mut Turn<'_>) {
     turn.set_wake_max(config.gearman.worker_wakeup);
     turn.set_attempts_max(config.gearman.job_retries.into());
-    // No reply depends on the result.
+    // Ignore the position: no reply waits for the policies to be durable.
     let _ = turn.set_policies(config.policies.clone());
 }
 
@@ -343,8 +344,8 @@ fn spawn_others(
     Ok(threads)
 }
 
-/// The file is a convenience. On a full disk the server must start without it, so that jobs can be
-/// finished.
+/// Writes `listen.json`. The file is only a convenience. On a full disk, the server starts without
+/// it, so that workers can finish jobs.
 fn write_listen_file(data: &Data, listening: &[Listening]) -> Option<ListenFile> {
     let dir = match data.sync {
         Durability::Memory => return None,

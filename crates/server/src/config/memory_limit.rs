@@ -1,17 +1,17 @@
-//! The memory limit, and the memory of the machine, or of a control group if that has less.
+//! The memory limit. Also how much memory the machine has, or a control group if that is less.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use notation::size;
 
-/// With a lower limit, the server would accept hardly any job.
+/// The smallest limit. With less memory, the server would accept hardly any job.
 const BYTES_MIN: u64 = 1 << 20;
 
 /// The value of `limits.memory`.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum MemoryLimit {
-    /// A percentage of the memory of the machine or control group.
+    /// A percentage of the memory of the machine, or of a control group if that is less.
     Percent(u8),
     /// A number of bytes.
     Bytes(u64),
@@ -37,7 +37,7 @@ impl MemoryLimit {
         }
     }
 
-    /// The value as written in the configuration.
+    /// The value as it is written in the configuration.
     pub(crate) fn show(self) -> String {
         match self {
             Self::Percent(percent) => format!("{percent}%"),
@@ -46,7 +46,8 @@ impl MemoryLimit {
         }
     }
 
-    /// The limit on this machine; `None` if there is none, or it is unknown.
+    /// The limit on this machine. `None` if there is no limit, or the memory of the machine is
+    /// unknown.
     pub fn bytes(self) -> Option<u64> {
         match self {
             Self::Percent(percent) => {
@@ -59,8 +60,8 @@ impl MemoryLimit {
     }
 }
 
-/// The memory of the machine whose root is this folder, or of this process's control groups if they
-/// have less.
+/// The memory of the machine, or of a control group of this process if that is less. `root` is the
+/// root folder of the machine.
 fn available_bytes(root: &Path) -> Option<u64> {
     let machine = machine_bytes(&fs::read_to_string(root.join("proc/meminfo")).ok()?);
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
@@ -74,8 +75,8 @@ fn machine_bytes(meminfo: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// The limits of a group and its parents. The line is `0::PATH`, or `N:CONTROLLERS:PATH` in version
-/// 1.
+/// The limits of a control group and its parents. The line is `0::PATH`, or `N:CONTROLLERS:PATH` in
+/// version 1.
 fn group_limits(root: &Path, line: &str) -> Vec<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { return Vec::new() };
@@ -89,7 +90,7 @@ fn group_limits(root: &Path, line: &str) -> Vec<u64> {
     let mount = root.join(mount);
     let group: PathBuf = mount.join(path.trim_start_matches('/'));
     let groups = group.ancestors().take_while(|folder| folder.starts_with(&mount));
-    // A group without a limit has `max` in its file. In version 1, it has a number larger than the
+    // If a group has no limit, its file contains `max`, or in version 1 a number larger than the
     // memory of any machine.
     groups
         .filter_map(|folder| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok())

@@ -1,4 +1,5 @@
-//! `[[policy]]` tables of the configuration: reads them, and prints them in the same form.
+//! The `[[policy]]` tables of the configuration. This module reads them, and prints them in the
+//! same form.
 
 use broker::policy::{Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull};
 use notation::{duration, size};
@@ -9,15 +10,16 @@ use crate::config::Durability;
 use crate::config::settings::quote;
 use crate::config::values::{FilePosition, scalar, suggestion, text};
 
-/// The name of these tables.
+/// The name of the tables.
 pub(crate) const SECTION: &str = "policy";
 
-/// Removes a setting of a more general policy.
+/// The value that removes a setting of a more general policy.
 const NONE: &str = "none";
-/// Limit of open reads of a session on one queue: no session needs more, and each costs memory.
+/// Limit of the setting for open reads of a session on one queue. No session needs more, and each
+/// open read costs memory.
 const OPEN_MAX: u32 = 1_000_000;
 
-/// Planned keys. They are refused, because an operator must not believe that they work.
+/// Planned keys. The server refuses them, so that an operator does not believe that they work.
 const LATER_KEYS: [&str; 16] = [
     "retries",
     "dead",
@@ -37,7 +39,7 @@ const LATER_KEYS: [&str; 16] = [
     "pause",
 ];
 
-/// Keys whose values are queue names, which can be any text in quotes.
+/// Keys whose values are names of queues. Such a name can be any text in quotes.
 const NAMES: [&str; 3] = ["expire_to", "alias", "route.copy_to"];
 
 /// How to read the value of a key. An error describes the mistake.
@@ -63,7 +65,7 @@ static KEYS: [(&str, Read); 14] = [
     ("route.copy_to", Read::List(|texts| Setting::CopyTo(names(texts)))),
 ];
 
-/// Reads all `[[policy]]` tables. Mistakes go to `refuse`, with their places.
+/// Reads all `[[policy]]` tables. Reports each mistake to `refuse`, with its place.
 pub(crate) fn read(
     text: &str,
     value: &Spanned<DeValue<'_>>,
@@ -202,13 +204,13 @@ impl Reading<'_> {
     }
 }
 
-/// Whether keys begin with this and a dot.
+/// Whether there are keys that begin with this path and a dot.
 fn is_group(path: &str) -> bool {
     KEYS.iter().any(|(key, _)| key.split_once('.').is_some_and(|(group, _)| group == path))
 }
 
 fn suggest(path: &str) -> Option<String> {
-    // A key without its group, or in the wrong group, is a likelier mistake than a misspelt key.
+    // A key without its group, or in the wrong group, is more likely than a misspelt key.
     let name = last_word(path);
     let keys = KEYS.iter().map(|(key, _)| (*key).to_owned());
     let others = ["match", "limits", "open", "route"].map(str::to_owned);
@@ -287,7 +289,7 @@ fn names(texts: &[&str]) -> Box<[Name]> {
     texts.iter().map(|text| name(text)).collect()
 }
 
-/// The rules in the file's form, each line with its origin.
+/// The rules in the form of the file, each line with its origin.
 pub(crate) fn show(rules: &Rules, mut origin: impl FnMut(u32) -> String) -> String {
     let mut text = String::new();
     for rule in &rules.0 {
@@ -309,7 +311,7 @@ pub(crate) fn line_with_origin(line: &str, origin: &str) -> String {
     format!("{line:<40} # {origin}\n")
 }
 
-/// The value of a setting as written in a file.
+/// The value of a setting as it is written in a file.
 pub(crate) fn show_value(setting: &Setting) -> String {
     let none = || quote(NONE);
     let millis = |time: u64| quote(&duration::format(std::time::Duration::from_millis(time)));

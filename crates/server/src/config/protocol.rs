@@ -1,4 +1,4 @@
-//! The protocols of clients: their names, and their differences for the server.
+//! The protocols of clients: their names, and how the server treats them differently.
 
 /// A protocol that clients speak. Each listener has one.
 #[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -7,7 +7,7 @@ pub enum Protocol {
     Beanstalk,
     /// gearmand's protocol.
     Gearman,
-    /// Gearman's jobs, one for each HTTP request.
+    /// Gearman's jobs over HTTP. Each request is one job.
     GearmanHttp,
     /// Kestrel's memcache protocol, for clients of memcached.
     Kestrel,
@@ -22,8 +22,8 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All protocols, in display order. It equals the order of declaration, so a protocol's number
-    /// is its index here.
+    /// All protocols, in display order. The order here is the order of declaration. So the number
+    /// of a protocol is its index here.
     pub const ALL: [Protocol; 8] = [
         Protocol::Beanstalk,
         Protocol::Gearman,
@@ -35,7 +35,7 @@ impl Protocol {
         Protocol::Http,
     ];
 
-    /// Its name, as in flags and keys.
+    /// The name of the protocol, as in flags and keys.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Beanstalk => "beanstalk",
@@ -49,7 +49,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the protocol is HTTP, so that requests of browsers are expected.
+    /// Whether the protocol is HTTP. Then the server expects requests of browsers.
     pub(crate) fn is_http(self) -> bool {
         match self {
             Protocol::GearmanHttp | Protocol::KestrelAdmin | Protocol::Http => true,
@@ -61,7 +61,7 @@ impl Protocol {
         }
     }
 
-    /// Whether its clients can stop the server, if that is allowed.
+    /// Whether clients of the protocol can stop the server, if the configuration allows it.
     pub(crate) fn has_control(self) -> bool {
         match self {
             Protocol::Kestrel | Protocol::KestrelText | Protocol::KestrelAdmin => true,

@@ -1,5 +1,5 @@
-//! The whole configuration, with its defaults. `settings` has the table of all keys, and `sources`
-//! the origins of values.
+//! The whole configuration, with its defaults. `settings` has the table of all keys. `sources`
+//! reads the values.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -16,27 +16,27 @@ use crate::config::protocol::Protocol;
 
 /// The maximum of the job size setting, as in beanstalkd.
 pub const JOB_BYTES_LIMIT: u64 = 1 << 30;
-/// The allowed sizes of a file of the log.
+/// The allowed sizes of one file of the log.
 pub const SEGMENT_BYTES: RangeInclusive<u64> = 256 << 10..=1 << 30;
 
 /// The whole configuration of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Config {
-    /// Where and how jobs are kept.
+    /// Where the jobs are kept, and how.
     pub data: Data,
     /// Where clients connect.
     pub listen: Listen,
     /// Certificates of TLS listeners and of their clients.
     pub tls: Tls,
-    /// Bounds.
+    /// Limits of memory, sizes, times and connections.
     pub limits: Limits,
-    /// The server's names over HTTP.
+    /// The names of the server over HTTP.
     pub http: Http,
     /// What the metrics show.
     pub metrics: Metrics,
-    /// How Gearman jobs and workers are treated.
+    /// How the server treats Gearman jobs and workers.
     pub gearman: Gearman,
-    /// Settings for Kestrel's clients, besides policies.
+    /// Settings for Kestrel's clients. Other settings of Kestrel are policies.
     pub kestrel: Kestrel,
     /// Number of threads that serve connections.
     pub io_threads: usize,
@@ -47,7 +47,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The time after which a silent connection of this protocol is closed.
+    /// The server closes a connection of this protocol if the client is silent for this time.
     pub(crate) fn silence_max_ms(&self, protocol: Protocol) -> Option<u64> {
         match protocol {
             Protocol::Kestrel | Protocol::KestrelText | Protocol::KestrelThrift => {
@@ -62,16 +62,16 @@ impl Config {
     }
 }
 
-/// Where and how jobs are kept.
+/// Where the jobs are kept, and how.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Data {
-    /// The folder; unused if jobs are only in memory.
+    /// The folder. It is unused if jobs are only in memory.
     pub dir: PathBuf,
     /// How durable an acknowledged job is.
     pub sync: Durability,
     /// Size of one file of the log.
     pub segment_bytes: u64,
-    /// Limit of the log's files together; `None` means the size of the disk.
+    /// Limit of all files of the log together. `None` means the size of the disk.
     pub bytes_max: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ pub enum Durability {
     Memory,
     /// The job is on stable storage.
     Always,
-    /// The job is in the kernel, and on stable storage at most this much later.
+    /// The job is in the kernel. It is on stable storage at most this much later.
     Every(Duration),
     /// The job is in the kernel.
     Never,
@@ -107,7 +107,8 @@ pub struct Listen {
     pub kestrel_admin: Vec<ListenAddress>,
     /// Health and metrics over HTTP.
     pub http: Vec<ListenAddress>,
-    /// Who can connect to unix sockets, as a file mode; `None` means that the umask decides.
+    /// The file mode of unix sockets, which says who can connect. `None` means that the umask
+    /// decides.
     pub unix_mode: Option<u32>,
 }
 
@@ -139,7 +140,7 @@ pub struct Tls {
     pub certificate: Option<PathBuf>,
     /// The private key of the certificate.
     pub key: Option<PathBuf>,
-    /// The authority of client certificates; `None` means that the server asks clients for no
+    /// The authority of client certificates. `None` means that the server asks clients for no
     /// certificate.
     pub client_ca: Option<PathBuf>,
     /// Which certificate clients need.
@@ -160,68 +161,72 @@ pub enum ClientAuth {
     Required,
 }
 
-/// Bounds.
+/// Limits of memory, sizes, times and connections.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Limits {
     /// Limit of the memory of jobs, queues, connections and their buffers.
     pub memory: MemoryLimit,
-    /// Limit of open connections; `None`: as many as the descriptors of the process allow.
+    /// Limit of open connections. `None` means that only the descriptors of the process limit them.
     pub connections: Option<usize>,
     /// The largest body that the beanstalk listeners accept.
     pub beanstalk_job_bytes: u32,
-    /// The largest packet that the Gearman listeners accept, its header included.
+    /// The largest packet that the Gearman listeners accept. The header counts, too.
     pub gearman_packet_bytes: u32,
-    /// The largest item that the Kestrel listeners accept, and the largest thrift frame.
+    /// The largest item and the largest thrift frame that the Kestrel listeners accept.
     pub kestrel_item_bytes: u32,
-    /// Limit of queues, above which clients can create no more; `None` means no limit.
+    /// Limit of queues. At the limit, clients can create no more queues. `None` means no limit.
     pub queues: Option<usize>,
-    /// Limit of unsent replies for one reader, plus one body. A reader that is further behind, and
-    /// does not catch up, is disconnected.
+    /// Limit of unsent replies for one reader, besides one body of the largest size. The server
+    /// disconnects a reader that is above the limit and does not catch up.
     pub unsent_bytes: u64,
-    /// A reader that reads nothing for this long while replies wait is disconnected.
+    /// The server disconnects a reader if replies wait and it reads nothing for this time.
     pub unsent_time: Duration,
-    /// Limit of unsent replies for all readers together, plus one body. The reader with the most is
-    /// disconnected.
+    /// Limit of unsent replies for all readers together, besides one body of the largest size.
+    /// Above the limit, the server disconnects the readers with the most unsent replies.
     pub unsent_total_bytes: u64,
-    /// Limit of open connections of one address; `None` means no limit.
+    /// Limit of open connections from one address. `None` means no limit.
     pub connections_per_address: Option<usize>,
-    /// A connection is closed if nothing more of its unfinished request arrives for this long;
-    /// `None` means never.
+    /// The server closes a connection that has sent part of a request, if no more bytes arrive for
+    /// this time. `None` means never.
     pub unfinished_time: Option<Duration>,
-    /// Limit of incomplete commands of all connections together, plus one body. The connection that
-    /// sent the most is disconnected.
+    /// Limit of incomplete commands of all connections together, besides one body of the largest
+    /// size. Above the limit, the server disconnects the connections that have sent the most.
     pub unfinished_bytes: u64,
 }
 
-/// The server's names over HTTP.
+/// The names of the server over HTTP.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Http {
-    /// Names besides its addresses, `localhost` and the machine's own. If empty, programs that only
-    /// read can use any name, at addresses that other machines can reach.
+    /// Further names of the server. Its addresses, `localhost` and the machine's name are always
+    /// valid. If the list is empty, programs other than browsers can use any name to read from a
+    /// listener that other machines can reach.
     pub hosts: Vec<String>,
 }
 
 /// What the metrics show.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Metrics {
-    /// Number of queues, the oldest ones, with metrics of their own; the others are summed up.
+    /// Number of queues that have metrics of their own. The oldest queues come first, and the
+    /// metrics of all others are summed up.
     pub queues_max: usize,
 }
 
 /// Settings for Gearman. The defaults are gearmand's.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Gearman {
-    /// A worker's functions take turns; otherwise the newest always comes first.
+    /// If true, a worker's functions take turns. Otherwise the function that was registered last
+    /// always comes first.
     pub round_robin: bool,
-    /// Number of attempts of a job; 0 means no limit.
+    /// Number of attempts for a job. 0 means no limit.
     pub job_retries: u8,
-    /// Number of sleeping workers that a job wakes; 0 means all.
+    /// Number of sleeping workers that a job wakes. 0 means all.
     pub worker_wakeup: u32,
-    /// All connections get exceptions, as if they had asked for them.
+    /// If true, all connections get exceptions. Otherwise only connections that asked for
+    /// exceptions get them.
     pub exceptions: bool,
-    /// Prefix of job handles; `None` means `H:` and the name of the machine.
+    /// Prefix of job handles. `None` means `H:` and the name of the machine.
     pub handle_prefix: Option<String>,
-    /// The reply to `verbose`; `None` means the word that is closest to the log level.
+    /// The reply to `verbose`. `None` means the word that is closest to the level of messages.
     pub verbosity: Option<&'static str>,
 }
 
@@ -237,22 +242,22 @@ impl Gearman {
     }
 }
 
-/// Settings for Kestrel's clients, besides policies.
+/// Settings for Kestrel's clients. Other settings of Kestrel are policies.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Kestrel {
     /// The reply to `VERSION`.
     pub version: String,
-    /// A connection that arrives while more than this number are open can never read.
+    /// A connection can never read if more connections than this are open when it arrives.
     pub refuse_reads_above: Option<u32>,
-    /// A connection that arrives while more than this number are open can never write.
+    /// A connection can never write if more connections than this are open when it arrives.
     pub refuse_writes_above: Option<u32>,
-    /// Delay before a stricter status takes effect.
+    /// Delay before a stricter status applies.
     pub status_change_grace: Duration,
-    /// A connection that sends nothing for this long is closed.
+    /// The server closes a connection that sends nothing for this time. `None` means never.
     pub client_timeout: Option<Duration>,
     /// Which listeners let clients stop the server and set its status.
     pub control: Control,
-    /// Admin commands can change things by GET.
+    /// Whether a GET request can run an admin command that changes something.
     pub admin_get: bool,
 }
 
@@ -285,7 +290,7 @@ impl Control {
         named.ok_or_else(|| format!("`{text}` is not `local`, `all` or `off`"))
     }
 
-    /// Its name in a configuration.
+    /// The name of the value in a configuration.
     pub fn name(self) -> &'static str {
         match self {
             Control::Local => "local",
@@ -298,13 +303,13 @@ impl Control {
 /// The server's own messages.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct MessageOptions {
-    /// The form of a line.
+    /// The form of each line.
     pub format: MessageFormat,
-    /// The lowest level to write.
+    /// The lowest level that the server writes.
     pub level: tracing::Level,
 }
 
-/// The form of a line of the server's own log.
+/// The form of one line of the server's own messages.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum MessageFormat {
     /// For a terminal or a journal.
@@ -371,9 +376,9 @@ fn local(port: u16) -> ListenAddress {
     Address::Tcp { host: "127.0.0.1".to_owned(), port }.into()
 }
 
-/// One thread on small machines, because the log's thread also needs a core. The number is computed
-/// once: the available processors can change while the server runs, but a reload must report no
-/// change if the file is the same.
+/// The default number of I/O threads. Small machines get one, because the log's thread also needs a
+/// core. The number of available processors can change while the server runs. But after a reload of
+/// the same file, the configuration must be equal. So this function computes the number once.
 fn default_io_threads() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
     *THREADS.get_or_init(|| match std::thread::available_parallelism().map_or(1, usize::from) {
@@ -390,7 +395,7 @@ impl ClientAuth {
         named.ok_or_else(|| format!("`{text}` is not `auto`, `none`, `optional` or `required`"))
     }
 
-    /// Whether the value asks for certificates, so that a configuration without an authority is a
+    /// Whether the server must verify certificates. Then a configuration without an authority is a
     /// mistake.
     pub(crate) fn needs_authority(self) -> bool {
         match self {
@@ -399,7 +404,7 @@ impl ClientAuth {
         }
     }
 
-    /// Its name in a configuration.
+    /// The name of the value in a configuration.
     pub fn name(self) -> &'static str {
         match self {
             ClientAuth::Auto => "auto",

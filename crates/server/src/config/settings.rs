@@ -1,5 +1,5 @@
-//! The table of all keys of the configuration: one row says how a key is read, shown, and whether a
-//! running server can take a new value.
+//! The table of all keys of the configuration. A row says how to read a key, how to show it, and
+//! whether a running server can take a new value.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,21 +12,21 @@ use crate::config::{
     ClientAuth, Config, Control, Durability, JOB_BYTES_LIMIT, MessageFormat, SEGMENT_BYTES,
 };
 
-/// Every Gearman packet that is not a job fits into this.
+/// All Gearman packets except jobs fit into this size.
 const PACKET_BYTES_MIN: u64 = 8 << 10;
-/// Every thrift frame that brings no item fits into this.
+/// All thrift frames without items fit into this size.
 const ITEM_BYTES_MIN: u64 = 1 << 10;
-/// Longest prefix that leaves room for the job's id in a handle of 63 bytes.
+/// Length of the longest prefix. A handle has at most 63 bytes, and the job's id also needs room.
 const HANDLE_PREFIX_BYTES_MAX: usize = 46;
-/// Limit of queues with metrics of their own: the server reads their numbers under the broker's
-/// lock.
+/// Limit of queues with metrics of their own. The server reads the metrics of queues while it holds
+/// the broker's lock.
 const METRICS_QUEUES_LIMIT: usize = 10_000;
-/// More I/O threads than this only contend for the broker.
+/// Limit of I/O threads. More threads would only contend for the broker's lock.
 const IO_THREADS_MAX: usize = 64;
 
 /// One key of the configuration.
 pub(crate) struct Setting {
-    /// Its name, with the section before the dot.
+    /// The name of the key. The section is the part before the dot.
     pub(crate) key: &'static str,
     /// Whether the value is a list.
     pub(crate) many: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Setting {
     pub(crate) live: bool,
     /// Sets a value. The error describes the mistake.
     pub(crate) set: fn(&mut Config, &[&str]) -> Result<(), String>,
-    /// Prints the value as in the file.
+    /// Prints the value in the form of the file.
     pub(crate) show: fn(&Config) -> String,
 }
 
@@ -429,7 +429,7 @@ fn parse_mode(text: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// A time of zero would disconnect every reader with unsent replies at the next check.
+/// Zero is not allowed: it would disconnect every reader with unsent replies at the next check.
 fn parse_unsent_time(text: &str) -> Result<Duration, String> {
     match duration::parse(text)? {
         Duration::ZERO => Err(format!("`{text}` must be greater than zero")),
@@ -459,7 +459,7 @@ fn show_count(count: Option<usize>) -> String {
     count.map_or_else(|| quote("off"), |count| count.to_string())
 }
 
-/// A limit that can be `off`.
+/// Reads a limit. It can also be `off`.
 fn parse_count(text: &str) -> Result<Option<usize>, String> {
     if text == "off" {
         return Ok(None);
@@ -547,7 +547,7 @@ fn parse_item_bytes(text: &str) -> Result<u32, String> {
     }
 }
 
-/// libmemcached refuses servers whose version begins with 0.
+/// libmemcached refuses a server whose version begins with 0.
 fn parse_kestrel_version(text: &str) -> Result<String, String> {
     let begins = text.starts_with(|first: char| first.is_ascii_digit() && first != '0');
     let is_fit = begins && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -585,7 +585,7 @@ fn parse_bytes_max(text: &str) -> Result<Option<u64>, String> {
     if text == "disk" {
         return Ok(None);
     }
-    // The log needs a few segments of 256 KiB for reclaim.
+    // Reclaim needs a few segments. A segment has at least 256 KiB.
     match size::parse(text)? {
         bytes if bytes >= 4 << 20 => Ok(Some(bytes)),
         _ => Err(format!("`{text}` is neither `disk` nor a size from 4MiB on")),
@@ -612,7 +612,8 @@ fn parse_level(text: &str) -> Result<tracing::Level, String> {
 }
 
 pub(crate) fn quote(text: &str) -> String {
-    // A TOML string allows the same escapes as JSON, but wants one more character escaped.
+    // A TOML string allows the same escapes as JSON. But TOML requires one more character to be
+    // escaped.
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 

@@ -1,5 +1,5 @@
-//! Loads a configuration: `lineshaft.toml`, then the environment, then flags. It finds all mistakes
-//! at once, each with its place and, for a misspelt key, the probable key.
+//! Loads a configuration: first `lineshaft.toml`, then the environment, then flags. Reports all
+//! mistakes together. Each mistake has its place and, for a misspelt key, the probable key.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,13 +18,14 @@ pub use crate::config::values::FilePosition;
 use crate::config::values::{scalar, suggestion, text};
 use crate::net::tls::{Certificates, TlsError};
 
-/// The default file, read if it exists.
+/// The default file. It is read if it exists.
 pub const DEFAULT_FILE: &str = "lineshaft.toml";
-/// The variable that names the file; a flag overrides it.
+/// The variable that names the file. A flag overrides the variable.
 pub const FILE_VARIABLE: &str = "LINESHAFT_CONFIG";
 
 const VARIABLE_PREFIX: &str = "LINESHAFT_";
-/// Keys that accept any text. Only for these keys, a number or boolean without quotes is a mistake.
+/// Keys whose value can be any text. For these keys, a number or boolean without quotes is a
+/// mistake. For all other keys, quotes are optional.
 const FREE_TEXTS: [&str; 6] = [
     "data.dir",
     "tls.certificate",
@@ -33,7 +34,8 @@ const FREE_TEXTS: [&str; 6] = [
     "gearman.handle_prefix",
     "kestrel.version",
 ];
-/// Variables of the tools, without the prefix. A misspelt one is also a mistake.
+/// Variables of the tools, without the prefix. If such a variable is misspelt, that is also a
+/// mistake.
 const OTHER_VARIABLES: [&str; 7] =
     ["CONFIG", "SERVER", "JOB_ID", "QUEUE", "ATTEMPT", "UNIQUE", "REDUCER"];
 /// Renamed sections: the old name and the current name. Keys and variables with the old name still
@@ -45,26 +47,26 @@ const LATER_SECTIONS: [&str; 1] = ["cron"];
 /// All sources of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// The file to read; it must exist.
+    /// The file to read. It must exist.
     pub file: Option<PathBuf>,
-    /// The file to read if none is named above, and this one exists.
+    /// The file to read if `file` is `None` and this file exists.
     pub usual_file: Option<PathBuf>,
     /// The environment.
     pub environment: Vec<(String, String)>,
     /// The flags.
     pub flags: Vec<Flag>,
-    /// Whether listeners that no flag names are off.
+    /// Whether the server listens only where a flag says so.
     pub only_named_listeners: bool,
 }
 
 /// A flag with its values.
 #[derive(Clone, Debug)]
 pub struct Flag {
-    /// The flag, for messages.
+    /// The name of the flag, for messages.
     pub name: &'static str,
-    /// The key that it sets.
+    /// The key that the flag sets.
     pub key: &'static str,
-    /// Its values.
+    /// The values of the flag.
     pub values: Vec<String>,
 }
 
@@ -93,7 +95,7 @@ impl fmt::Display for Origin {
 }
 
 impl Origin {
-    /// The place of a mistake, including the column.
+    /// The place of a mistake. For a file, this includes the column.
     fn place(&self) -> String {
         match self {
             Origin::File(file, place) => format!("{}:{place}", file.display()),
@@ -107,18 +109,18 @@ impl Origin {
 pub struct Effective {
     /// The values.
     pub config: Config,
-    /// The file that was read, if any.
+    /// The file that was read. `None` if no file was read.
     pub file: Option<PathBuf>,
     origins: BTreeMap<&'static str, Origin>,
 }
 
-/// One mistake.
+/// One mistake in a configuration.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct Mistake {
-    /// File, line and column; variable; or flag.
+    /// Where the mistake is: file, line and column; a variable; or a flag.
     pub place: String,
-    /// The mistake, and how to fix it.
+    /// What is wrong, and how to fix it.
     pub message: String,
 }
 
@@ -137,8 +139,9 @@ impl fmt::Display for Mistakes {
 }
 
 impl Sources {
-    /// The sources of this process: its environment, and the file it names or the one in the
-    /// working directory. The caller adds the flags.
+    /// The sources of this process: its environment and its file. The caller names the file.
+    /// Otherwise the environment names it, or it is the default file in the working directory. The
+    /// caller adds the flags.
     pub fn of_process(file: Option<PathBuf>) -> Sources {
         let named = || std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty());
         Sources {
@@ -154,9 +157,9 @@ impl Sources {
         }
     }
 
-    /// Like [`Sources::load`], but then the file that it found counts as named. If that file is
-    /// missing at a reload, the reload reports a mistake. Otherwise the defaults would apply
-    /// silently.
+    /// Like [`Sources::load`]. Afterwards, the file that was read counts as named. So a later
+    /// reload reports a mistake if the file is missing. Otherwise the defaults would apply without
+    /// a message.
     pub fn load_and_keep(&mut self) -> Result<Effective, Mistakes> {
         let effective = self.load()?;
         self.file.clone_from(&effective.file);
@@ -218,16 +221,16 @@ impl Effective {
         text + &policies::show(&self.config.policies, |line| self.place(line))
     }
 
-    /// The policy of the queue of this name, each line with the origin of its value. A name with a
-    /// `+` is a fan-out child.
+    /// The policy of the queue with this name, each line with the origin of its value. A name with
+    /// a `+` is a child.
     pub fn show_policy(&self, name: &[u8]) -> String {
         let all = self.config.policies.resolve_with_origins(name, parent_name(name));
         let lines = all.into_iter().map(|(setting, line)| {
             let origin = line.map_or_else(|| Origin::Default.to_string(), |line| self.place(line));
             let key = setting.key();
             if matches!(setting, PolicySetting::Sync(None)) {
-                // This line shows the effective value, because `none` would look like no
-                // durability.
+                // Show the effective value. The value `none` would look as if jobs were not
+                // durable.
                 let origin = format!("{origin}: as data.sync, {}", self.origin("data.sync"));
                 let value = &self.config.data.sync;
                 return policies::line_with_origin(&format!("{key} = \"{value}\""), &origin);
@@ -238,8 +241,8 @@ impl Effective {
         lines.collect()
     }
 
-    /// Checks the files that the configuration names, as the server's start does: the TLS files, if
-    /// an address needs them.
+    /// Checks the files that the configuration names, as the start of the server does. TLS files
+    /// are checked only if an address needs them.
     pub fn check_files(&self) -> Result<(), TlsError> {
         let listen = &self.config.listen;
         let is_tls = |protocol: Protocol| listen.of(protocol).iter().any(|address| address.is_tls);
@@ -268,7 +271,7 @@ impl Loading {
         }
         match (setting.set)(&mut self.effective.config, values) {
             Ok(()) => drop(self.effective.origins.insert(key, origin)),
-            // A flag's message needs no key.
+            // A message about a flag starts with the flag, so it needs no key.
             Err(message) if matches!(origin, Origin::Flag(_)) => {
                 self.refuse(origin.place(), message);
             }
@@ -276,7 +279,8 @@ impl Loading {
         }
     }
 
-    /// The place where the same source has set this key before, under another name of its section.
+    /// The place where the same source has already set this key. That is possible if a section has
+    /// two names.
     fn earlier_place(&self, key: &str, origin: &Origin) -> Option<String> {
         let earlier = self.effective.origin(key);
         match (earlier, origin) {
@@ -309,8 +313,8 @@ impl Loading {
         }
     }
 
-    /// Checks that there is an authority if clients need certificates. Without one, all clients
-    /// would be admitted.
+    /// Checks that there is an authority if clients need certificates. Without an authority, the
+    /// server would admit all clients.
     fn check_client_auth(&mut self) {
         let tls = &self.effective.config.tls;
         if tls.client_auth.needs_authority() && tls.client_ca.is_none() {
@@ -325,7 +329,7 @@ impl Loading {
     }
 
     fn switch_off_listeners(&mut self) {
-        // The settings with lists are listeners.
+        // Under `listen.`, only the listeners are lists.
         let listeners =
             SETTINGS.iter().filter(|setting| setting.many && setting.key.starts_with("listen."));
         for setting in listeners {
@@ -352,7 +356,8 @@ impl Loading {
                     let known = SETTINGS.iter().map(|setting| variable_suffix(setting.key));
                     let others = OTHER_VARIABLES.into_iter().map(str::to_owned);
                     let meant = suggestion(&today, known.chain(others));
-                    // Tests and scripts have their own variables, which do not resemble these.
+                    // Tests and scripts can have variables of their own. These do not resemble a
+                    // setting.
                     if meant.is_some() || is_of_a_section(name) {
                         let hint =
                             meant.map(|known| format!("; did you mean {VARIABLE_PREFIX}{known}?"));
@@ -385,7 +390,7 @@ impl Loading {
     }
 
     fn read_table(&mut self, source: &Source<'_>, section: &str, table: &DeTable<'_>) {
-        // The table is sorted by name, but mistakes are reported in file order.
+        // The table is sorted by name. But the server reports mistakes in the order of the file.
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in entries {
@@ -491,10 +496,10 @@ fn is_of_a_section(name: &str) -> bool {
     name.split_once('_').is_some_and(|(section, _)| is_section(&section.to_lowercase()))
 }
 
-/// Kubernetes sets such variables in each container, for every service of the namespace. A service
-/// named `lineshaft-gearman` makes them look like settings. No setting ends like this. But a person
-/// may expect such a setting for a port. So a name that ends with `_PORT` counts only if its value
-/// looks like one of Kubernetes, such as `tcp://10.0.0.1:4730`.
+/// Whether Kubernetes set this variable. Kubernetes sets variables in each container for every
+/// service of the namespace. If a service is named `lineshaft-gearman`, its variables look like
+/// settings. No setting ends like such a variable. But a user may expect a setting for a port. So a
+/// name that ends with `_PORT` counts only if its value looks like `tcp://10.0.0.1:4730`.
 fn is_of_kubernetes(name: &str, value: &str) -> bool {
     let has_port = |suffix: &str| {
         let digits = suffix.split('_').next().unwrap_or_default();
@@ -511,8 +516,7 @@ fn suggest_key(path: &str) -> Option<String> {
     let path = &*key_of_today(path);
     let sections = SETTINGS.iter().filter_map(|setting| setting.key.split_once('.'));
     let keys = SETTINGS.iter().map(|setting| setting.key.to_owned());
-    // A key without its section, or in the wrong section, is a likelier mistake than a misspelt
-    // key.
+    // A key without its section, or in the wrong section, is more likely than a misspelt key.
     let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
     let elsewhere = sections.clone().find(|(_, known)| *known == name);
     if let Some((section, known)) = elsewhere {

@@ -1,20 +1,21 @@
-//! Values of a configuration file: their places, their text, and what a wrong key may mean.
+//! Values of a configuration file: their places, their text, and the name that a misspelt key may
+//! mean.
 
 use std::fmt;
 
 use toml::de::DeValue;
 
-/// A place in a file, counted from 1.
+/// A place in a file. Lines and characters are counted from 1.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct FilePosition {
     /// The line.
     pub line: usize,
-    /// The character in the line. `None` means the whole line, or the lines after it.
+    /// The character in the line. `None` means the whole line, or also the lines after it.
     pub column: Option<usize>,
 }
 
 impl FilePosition {
-    /// The place of a byte.
+    /// The place of the byte at `offset`.
     pub(crate) fn of(text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -34,7 +35,7 @@ impl fmt::Display for FilePosition {
     }
 }
 
-/// Numbers can be written without quotes; the setting parses the digits.
+/// The value as text. A number can be without quotes, because the setting parses the digits.
 pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -48,12 +49,12 @@ pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// The text, if it is in quotes.
+/// The value, if it is in quotes.
 pub(crate) fn text(value: &DeValue<'_>) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// The closest known name, if it is close enough.
+/// The known name that is closest to `name`, if it is close enough.
 pub(crate) fn suggestion(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
     known
         .map(|known| (strsim::damerau_levenshtein(name, &known), known))

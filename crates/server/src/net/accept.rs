@@ -1,5 +1,5 @@
 //! Accepts connections, and distributes them to the I/O threads in turn. If there are too many
-//! connections, or no descriptors are left, it pauses and does not spin.
+//! connections, or no descriptors are left, it pauses before it tries again.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,16 +20,16 @@ use crate::net::tls::Certificates;
 use crate::process::message_limit::MessageLimit;
 use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
 
-/// How long to wait for a connection to end when the limit is reached.
+/// How long a pause lasts. During a pause, a connection may end.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often a pause is logged.
+/// Time between two messages about pauses.
 const WARNING_PERIOD: Duration = Duration::from_mins(1);
-/// Number of connections accepted before other tasks run.
+/// Limit of connections that are accepted before other tasks run.
 const ACCEPTS_MAX: usize = 64;
 
-/// One listening socket at work.
+/// A listening socket whose connections the server accepts.
 pub(crate) struct Acceptor {
-    /// Dropped before the socket: see [`Bound`].
+    /// This field is dropped before the socket: see [`Bound`].
     _file: Option<SocketFile>,
     socket: AsyncFd<OwnedFd>,
     address: ListenAddress,
@@ -37,7 +37,7 @@ pub(crate) struct Acceptor {
     open: Arc<OpenSession>,
     /// The certificates, if the listener speaks TLS.
     certificates: Option<Arc<Certificates>>,
-    /// The time after which a silent connection is closed.
+    /// The server closes a connection if the client is silent for this time.
     pub(crate) silence_max_ms: Option<u64>,
     limits: Arc<LiveLimits>,
     inboxes: Vec<Arc<Inbox>>,
@@ -47,7 +47,7 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Must be called inside the runtime that will run it.
+    /// Must be called inside the runtime that will run this acceptor.
     pub(crate) fn new(
         bound: Bound,
         open: Arc<OpenSession>,
@@ -73,7 +73,7 @@ impl Acceptor {
         })
     }
 
-    /// Accepts until it is dropped.
+    /// Accepts connections until the future is dropped.
     pub(crate) async fn run(mut self) {
         loop {
             if self.limits.is_full() {
@@ -98,7 +98,7 @@ impl Acceptor {
                 Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     self.pause("out of descriptors or memory for connections").await;
                 }
-                // The client left before it was accepted.
+                // The client disconnected before the server accepted it.
                 Some(error @ (Errno::CONNABORTED | Errno::PROTO | Errno::PERM)) => {
                     tracing::debug!(listener = %self.address, %error, "accept failed");
                     tokio::task::yield_now().await;
@@ -127,13 +127,13 @@ impl Acceptor {
     }
 
     async fn wait(&self) {
-        // An error means that the runtime ends, and so does this task.
+        // An error means that the runtime ends. Then this task ends, too.
         if let Ok(mut guard) = self.socket.readable().await {
             guard.clear_ready();
         }
     }
 
-    /// Pauses. New clients wait in the backlog meanwhile.
+    /// Pauses. During the pause, new clients wait in the accept queue.
     async fn pause(&mut self, reason: &str) {
         if self.warned_at.is_none_or(|at| at.elapsed() >= WARNING_PERIOD) {
             self.warned_at = Some(Instant::now());

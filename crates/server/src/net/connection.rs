@@ -1,5 +1,5 @@
-//! One connection: its socket, its session, and the waiting bytes in both directions. The I/O
-//! thread that owns it decides what happens when.
+//! One connection: its socket, its session, and its waiting bytes in both directions. Each function
+//! is one step. The I/O thread that owns the connection decides when to take a step.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,64 +19,64 @@ use crate::net::pending::Pending;
 use crate::net::tls_stream::TlsStream;
 use crate::threads::mailbox::{ConnectionInfo, OpenSession, Peer};
 
-/// While more than this is unsent, the server executes no further commands: a pipeline of cheap
-/// requests for large replies must not fill the memory.
+/// While a connection has more unsent bytes than this, its commands wait. Otherwise a pipeline of
+/// cheap requests for large replies could fill the memory.
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
 
-/// The dialect gets bytes in pieces of this size. Between them, the outbox and the time are
-/// checked.
+/// The dialect gets its input in pieces of this size. Between two pieces, the connection checks its
+/// unsent bytes and the time of the turn.
 pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 
-/// After this time a turn begins no further commands, because all other threads wait for its end.
-/// The clock is checked between slices of work, so a turn can last one slice longer, which is about
-/// twice this time.
+/// After this time, a turn begins no further commands, because all other threads wait for its end.
+/// The clock is checked only between two slices of work. So a turn can last one slice longer, and
+/// then takes about twice this time.
 const TURN_TIME_MAX: Duration = Duration::from_micros(500);
 
-/// The limit of a turn that continues held-back requests. These requests have already used a slice,
-/// and clients with small requests wait for each such turn.
+/// The time limit of a turn that continues held-back requests. Clients with small requests wait for
+/// each such turn, but a held-back request has already used a slice. So this limit is shorter.
 const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
 
-/// If the client of a waiting connection closes its sending side, the server reads the connection
-/// to the end, but at most this much. So it can tell a half-close from a broken connection. (The
-/// kernel buffers less than this by default.)
+/// Limit of pending bytes if the session waits and the client has closed its sending side. The
+/// server then reads the socket to the end, to tell a half-close from a broken connection. By
+/// default, the kernel buffers fewer bytes than this.
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
-/// With TLS a half-close is part of the bytes, so the server always reads a waiting connection, but
-/// at most this much.
+/// Limit of pending bytes of a TLS connection while its session waits. With TLS, a half-close is
+/// part of the encrypted bytes. So the server must read such a connection to notice a half-close.
 const WAITING_TLS_BYTES_MAX: usize = 64 << 10;
 
 /// The stage of a connection.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
-    /// Commands arrive and are answered.
+    /// The server executes commands and replies to them.
     Open,
-    /// No more commands; the last replies are being sent.
+    /// The server accepts no more commands, and sends the last replies.
     Flushing,
-    /// All replies are sent. Further bytes from the client are discarded until it closes, too: if
-    /// we closed with unread bytes, the kernel would discard our last replies.
+    /// All replies are sent. The server discards further bytes until the client closes, too. If the
+    /// server closed the socket with unread bytes, the kernel would discard the last replies.
     Lingering,
 }
 
 /// The result of a read.
 pub(crate) enum Read {
-    /// A number of bytes.
+    /// This many bytes were read.
     Bytes(usize),
     /// The client has closed its sending side.
     End,
-    /// No bytes now.
+    /// There are no bytes to read now.
     Nothing,
 }
 
 /// The result of sending.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Sent {
-    /// Bytes were sent, or there was nothing to send.
+    /// Whether bytes were sent, or there was nothing to send.
     pub(crate) progress: bool,
     /// Number of reply bytes sent.
     pub(crate) bytes: usize,
 }
 
-/// The duration of a turn.
+/// When a turn began, and how long it can last.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct TurnTime {
     began_at: Instant,
@@ -94,17 +94,17 @@ impl TurnTime {
         TurnTime { began_at: Instant::now(), most: LATER_TURN_TIME_MAX }
     }
 
-    /// The time since the start.
+    /// The time since the turn began.
     pub(crate) fn elapsed(self) -> Duration {
         self.began_at.elapsed()
     }
 
-    /// Whether the turn must end to let others run.
+    /// Whether the turn must end, so that other threads can take a turn.
     pub(crate) fn is_over(self) -> bool {
         self.began_at.elapsed() >= self.most
     }
 
-    /// A turn that is already over its time.
+    /// A turn that has already reached its time limit.
     #[cfg(test)]
     pub(crate) fn over() -> TurnTime {
         let began_at = Instant::now().checked_sub(TURN_TIME_MAX);
@@ -122,7 +122,7 @@ pub(crate) struct Opener {
 /// Extra memory of a TLS connection after its handshake, measured with a thousand connections.
 const TLS_BYTES: u64 = 7 << 10;
 
-/// Bytes of memory of one or more connections.
+/// Memory of one or more connections, in bytes.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 #[expect(clippy::struct_field_names, reason = "the unit is part of the names")]
 pub(crate) struct Held {
@@ -130,7 +130,7 @@ pub(crate) struct Held {
     pub(crate) unfinished_bytes: u64,
     /// Bytes of unsent replies.
     pub(crate) unsent_bytes: u64,
-    /// Bytes of replies that wait for a slow reader.
+    /// Bytes of replies that wait because the client reads too slowly.
     pub(crate) stuck_bytes: u64,
     /// Bytes of TLS state.
     pub(crate) tls_bytes: u64,
@@ -141,49 +141,53 @@ pub(crate) struct Connection {
     /// The TLS layer between socket and dialect, if the connection speaks TLS.
     tls: Option<Box<TlsStream>>,
     waker: Waker,
-    /// Counts the connection as open while it exists.
+    /// Counts the connection as open until the connection is dropped.
     slot: Slot,
     protocol: Protocol,
-    /// Opens the session; `None` after that.
+    /// Opens the session. `None` after the session is open.
     opener: Option<Box<Opener>>,
     /// The session in the broker, once it is open.
     pub(crate) session: Option<SessionId>,
     pub(crate) dialect: Box<dyn Dialect>,
-    /// The first line, until the client's protocol is known.
+    /// The client's first line, until it shows whether the client speaks another protocol.
     first_line: Option<Box<FirstLine>>,
     pub(crate) outbox: Outbox,
     /// Bytes that the dialect did not use: part of a command, or bytes that arrived while the
-    /// session waits.
+    /// session waited.
     pending: Pending,
     pub(crate) phase: Phase,
-    /// Its memory in the account.
+    /// The memory of the connection, as last added to the thread's account.
     pub(crate) counted: Held,
-    /// When bytes were last sent, or began to wait, in milliseconds of the clock.
+    /// When bytes were last sent, or when replies began to wait, in milliseconds of the clock.
     pub(crate) progress_at: u64,
-    /// Unsent bytes at the last housekeeping, if the reader was too far behind.
+    /// The number of unsent bytes at the last housekeeping. `None` if the reader was not too far
+    /// behind then.
     pub(crate) was_behind_by: Option<u64>,
     /// When bytes last arrived, in milliseconds of the clock.
     pub(crate) heard_at: u64,
-    /// When the last wait of its session ended. Before that, the client had no reason to send the
-    /// rest of a request.
+    /// When the session's last wait ended, in milliseconds of the clock. During a wait, the client
+    /// has no reason to send more of a request.
     waited_until: u64,
-    /// The connection is closed after this time of silence.
+    /// The server closes the connection if the client sends nothing for this time. `None` means
+    /// never.
     pub(crate) silence_max_ms: Option<u64>,
-    /// A read may return bytes.
+    /// The socket may have bytes to read.
     readable: bool,
-    /// A write may succeed.
+    /// The socket may have room for bytes to send.
     writable: bool,
-    /// The kernel saw the end of input. There may be unread bytes before it.
+    /// The kernel has reported the end of input. There may still be unread bytes before that end.
     peer_ended: bool,
-    /// The connection has read the end of input.
+    /// The connection has read all input, up to the end.
     input_ended: bool,
-    /// The dialect knows about the end.
+    /// [`Dialect::end_of_input`] was called.
     end_told: bool,
-    /// Commands that can be executed wait until replies are sent, or for the next turn.
+    /// Commands that could be executed now wait until replies are sent, or for the next turn.
     held_back: bool,
-    /// The dialect stopped in the middle of its work, so there is more to do than the bytes show.
+    /// The dialect stopped in the middle of its work. So the dialect has work even if no bytes are
+    /// pending.
     unfinished: bool,
-    // Each of these says whether the connection is in that list of its I/O thread.
+    // Each of these flags says whether one list of the I/O thread has the connection. The flag has
+    // the name of that list.
     pub(crate) in_reads: bool,
     pub(crate) in_touched: bool,
     pub(crate) in_bulky: bool,
@@ -192,7 +196,7 @@ pub(crate) struct Connection {
     pub(crate) in_leaving: bool,
     pub(crate) in_resumed: bool,
     pub(crate) in_opening: bool,
-    /// Something happened since the last housekeeping.
+    /// The connection was used since the last housekeeping.
     pub(crate) active: bool,
 }
 
@@ -224,7 +228,7 @@ impl Connection {
             heard_at: 0,
             waited_until: 0,
             silence_max_ms: None,
-            // The first bytes have often arrived already.
+            // Often the first bytes have already arrived.
             readable: true,
             writable: true,
             peer_ended: false,
@@ -244,15 +248,17 @@ impl Connection {
         }
     }
 
-    /// Reads the socket's readiness, and registers for the next change.
+    /// Updates `readable` and `writable`, and registers the waker for the next change.
     pub(crate) fn learn_readiness(&mut self) {
         let mut context = Context::from_waker(&self.waker);
-        // Notes and clears readiness. Only a second check that finds nothing registers the waker.
+        // Each pass records the readiness, then clears it. The waker is registered only when a pass
+        // finds no readiness.
         while !self.peer_ended {
             match self.socket.poll_read_ready(&mut context) {
                 Poll::Ready(Ok(mut guard)) => {
                     self.readable = true;
-                    // An end of input stays ready for ever; nothing newer can follow it.
+                    // After the end of input, the socket stays ready for ever, and nothing new can
+                    // follow. So this ends the loop.
                     self.peer_ended = guard.ready().is_read_closed();
                     guard.clear_ready();
                 }
@@ -263,14 +269,13 @@ impl Connection {
         self.learn_writable();
     }
 
-    /// Learns whether the socket has room again. Does nothing unless a write has failed for lack of
-    /// room.
+    /// Checks whether the socket has room again. Does nothing if `writable` is already true.
     fn learn_writable(&mut self) {
         let mut context = Context::from_waker(&self.waker);
         while !self.writable {
             match self.socket.poll_write_ready(&mut context) {
                 Poll::Ready(Ok(mut guard)) => {
-                    // A closed side stays ready for ever, and the next write reports the error.
+                    // A closed side stays ready for ever. The next write then reports the error.
                     self.writable = true;
                     guard.clear_ready();
                 }
@@ -279,7 +284,8 @@ impl Connection {
         }
     }
 
-    /// Called after a write failed for lack of room: the earlier readiness is out of date.
+    /// Called after a write failed because the socket had no room. Clears the readiness, which is
+    /// out of date, and registers the waker.
     fn expect_writable(&mut self) {
         let mut context = Context::from_waker(&self.waker);
         self.writable = false;
@@ -292,7 +298,7 @@ impl Connection {
         }
     }
 
-    /// Whether this connection wants to read now.
+    /// Whether the thread should read from this connection now.
     pub(crate) fn wants_read(&self) -> bool {
         if !self.readable || self.input_ended {
             return false;
@@ -322,7 +328,8 @@ impl Connection {
                 Ok(Read::End)
             }
             Ok((count, _)) => {
-                // A read that leaves room has emptied the socket. New bytes will wake the thread.
+                // A read that does not fill the buffer has emptied the socket. New bytes will wake
+                // the thread.
                 self.readable = count == room || self.peer_ended;
                 Ok(Read::Bytes(count))
             }
@@ -334,7 +341,7 @@ impl Connection {
         }
     }
 
-    /// Reads once through TLS. After `Read::Nothing` there may be something to send.
+    /// Reads once through TLS. If this returns `Read::Nothing`, TLS may have something to send.
     fn read_tls(&mut self, buffer: &mut [u8]) -> io::Result<Read> {
         let Some(tls) = &mut self.tls else { return Ok(Read::Nothing) };
         let (plaintext, ciphertext) = buffer.split_at_mut(buffer.len() / 2);
@@ -361,7 +368,7 @@ impl Connection {
             }
         }
         if count > 0 {
-            // The socket does not report bytes left inside TLS.
+            // TLS may hold more plain text. The socket does not report those bytes as readable.
             self.readable |= count == plaintext.len() || tls.has_ended();
             return Ok(Read::Bytes(count));
         }
@@ -376,7 +383,7 @@ impl Connection {
         Ok(Read::End)
     }
 
-    /// Opens the session, but only after a successful handshake: before that, the client is
+    /// Opens the session. With TLS, the handshake must have succeeded: before that, the client is
     /// unknown.
     pub(crate) fn open_session(
         &mut self,
@@ -390,7 +397,7 @@ impl Connection {
         self.session
     }
 
-    /// Whether the session can be opened, and is not open yet.
+    /// Whether the session is not open yet, and can be opened now.
     pub(crate) fn wants_session(&self) -> bool {
         self.opener.is_some() && self.phase == Phase::Open && !self.is_without_tls_yet()
     }
@@ -404,7 +411,8 @@ impl Connection {
         self.protocol
     }
 
-    /// Whether these bytes, which were just read, show a browser at a protocol other than HTTP.
+    /// Whether the client speaks HTTP or TLS at a port of another protocol. `arrived` has the bytes
+    /// that were just read.
     pub(crate) fn speaks_wrong_protocol(&mut self, arrived: &[u8]) -> bool {
         let Some(line) = &mut self.first_line else { return false };
         match line.scan(arrived) {
@@ -417,7 +425,7 @@ impl Connection {
         }
     }
 
-    /// Whether commands wait here that can be executed, now that replies were sent.
+    /// Whether held-back commands can continue, because enough replies were sent.
     pub(crate) fn has_work(&self) -> bool {
         self.held_back
             && self.phase == Phase::Open
@@ -425,7 +433,7 @@ impl Connection {
             && self.outbox.len() <= OUTBOX_BYTES_MAX
     }
 
-    /// Passes pending and new bytes to the dialect, and the end of input.
+    /// Passes pending and new bytes to the dialect, then the end of input.
     pub(crate) fn feed(&mut self, arrived: &[u8], turn: &mut Turn<'_>, time: TurnTime) {
         if self.phase != Phase::Open || self.in_leaving {
             return;
@@ -453,8 +461,8 @@ impl Connection {
         self.pending = pending;
     }
 
-    /// After an event: commands behind the session's wait continue in the next turn, which checks
-    /// the log and the time as for all commands.
+    /// Called after an event ended the session's wait. Pending commands become held-back commands,
+    /// and continue in a later turn. Before such a turn, the thread checks the log and the time.
     pub(crate) fn go_on_after_event(&mut self, now_ms: u64) {
         if self.phase == Phase::Open {
             self.waited_until = now_ms;
@@ -470,7 +478,7 @@ impl Connection {
         }
     }
 
-    /// Keeps new bytes for the next turn.
+    /// Keeps new bytes for a later turn.
     pub(crate) fn hold_back(&mut self, arrived: &[u8]) {
         if self.phase == Phase::Open {
             self.pending.append(arrived);
@@ -478,11 +486,12 @@ impl Connection {
         }
     }
 
-    /// Passes bytes to the dialect in pieces, and returns how many it used. It holds back the rest
-    /// if too much is unsent, a slice of work is spent, or the turn has lasted too long.
+    /// Passes bytes to the dialect in pieces, and returns how many bytes the dialect used. Holds
+    /// back the other bytes if too many replies are unsent, a slice of work is spent, or the turn
+    /// has lasted too long.
     fn present(&mut self, bytes: &[u8], turn: &mut Turn<'_>, time: TurnTime) -> usize {
-        // After the end of input, the rest of a piece counts as an unfinished command, so pass
-        // everything.
+        // After the end of input, the dialect discards an incomplete command. So pass all bytes at
+        // once, because a piece could end inside a command.
         let mut piece = if self.end_told { bytes.len() } else { PIECE_BYTES };
         let (mut used, mut is_first) = (0, true);
         while (used < bytes.len() || self.unfinished) && !self.dialect.finished() {
@@ -497,7 +506,7 @@ impl Connection {
             used += count;
             self.unfinished = more;
             if more {
-                // Other connections get their turn between two slices.
+                // Other connections come before the next slice of this one.
                 self.held_back = true;
                 break;
             }
@@ -505,14 +514,14 @@ impl Connection {
                 if end == bytes.len() || !self.dialect.wants_input() {
                     break;
                 }
-                // The command is longer than the piece.
+                // The command is longer than the piece, so try a longer piece.
                 piece *= 2;
             }
         }
         used
     }
 
-    /// Sends released replies, but at most about this many bytes at once.
+    /// Sends released replies, and stops after about `bytes_max` bytes.
     pub(crate) fn send(&mut self, released: Position, bytes_max: usize) -> io::Result<Sent> {
         if self.tls.is_some() {
             return self.send_tls(released, bytes_max);
@@ -543,7 +552,7 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Sends released replies through TLS, as many records at once as it buffers.
+    /// Sends released replies through TLS. Each pass encrypts as many records as TLS can buffer.
     fn send_tls(&mut self, released: Position, bytes_max: usize) -> io::Result<Sent> {
         let mut sent = Sent::default();
         while self.send_ciphertext(&mut sent.progress)? {
@@ -573,7 +582,7 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Whether replies can be sent now.
+    /// Whether there are replies that can be sent now.
     pub(crate) fn can_send(&mut self, released: Position) -> bool {
         self.writable && !self.is_without_tls_yet() && !self.outbox.sendable(released).is_empty()
     }
@@ -593,7 +602,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Whether TLS itself has something to send after an empty read, or has ended.
+    /// Whether TLS has bytes to send, or has failed. Called after a read without plain text.
     pub(crate) fn has_tls_to_send(&self) -> bool {
         self.has_ciphertext() || self.phase == Phase::Flushing
     }
@@ -608,7 +617,7 @@ impl Connection {
         !self.outbox.is_empty() || self.has_ciphertext()
     }
 
-    /// Whether the TLS handshake is not finished, or failed.
+    /// Whether the TLS handshake has failed or is not finished.
     pub(crate) fn is_without_tls_yet(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_unusable())
     }
@@ -617,7 +626,8 @@ impl Connection {
     pub(crate) fn unfinished_bytes(&self) -> usize {
         match self.phase {
             Phase::Open => {
-                // An empty buffer is kept only until the connection is idle.
+                // An empty buffer does not count, because housekeeping frees it when the connection
+                // is idle.
                 let is_kept = self.pending.is_empty();
                 let pending_bytes = if is_kept { 0 } else { self.pending.capacity() };
                 let allocated = |bytes| broker::allocated_bytes(bytes) as usize;
@@ -630,7 +640,7 @@ impl Connection {
     /// The connection's current memory.
     pub(crate) fn held(&self) -> Held {
         if self.in_leaving {
-            // Its memory counts as freed.
+            // The memory of a connection that is leaving counts as already freed.
             return Held::default();
         }
         let unsent_bytes = self.outbox.len() as u64;
@@ -642,7 +652,7 @@ impl Connection {
         }
     }
 
-    /// Whether the client has sent only part of a request, and does not wait for the server.
+    /// Whether the server waits for the client to send more of a request.
     pub(crate) fn is_mid_request(&self) -> bool {
         self.phase == Phase::Open
             && self.dialect.wants_input()
@@ -651,7 +661,7 @@ impl Connection {
             && !self.readable
     }
 
-    /// Whether the rest of a request is overdue.
+    /// Whether the server has waited for more of a request for `most_ms`, or longer.
     pub(crate) fn is_request_overdue(&self, now_ms: u64, most_ms: u64) -> bool {
         let since = self.heard_at.max(self.waited_until);
         self.is_mid_request() && now_ms.saturating_sub(since) >= most_ms
@@ -662,30 +672,31 @@ impl Connection {
         self.silence_max_ms.is_some_and(|most| now_ms.saturating_sub(self.heard_at) >= most)
     }
 
-    /// Whether the handshake takes too long.
+    /// Whether the TLS handshake takes too long.
     pub(crate) fn is_tls_overdue(&self, now_ms: u64) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_overdue(now_ms))
     }
 
-    /// Whether released replies wait for a slow reader.
+    /// Whether replies wait because the client reads too slowly.
     pub(crate) fn is_stuck(&self) -> bool {
         !self.writable && self.has_unsent()
     }
 
-    /// Whether the reader is too far behind and does not catch up. Called at each housekeeping.
+    /// Whether the reader is too far behind and has not caught up since the last call. Housekeeping
+    /// calls this each time.
     pub(crate) fn falls_behind(&mut self, unsent_bytes: u64, bytes_max: u64) -> bool {
         let is_behind = self.is_stuck() && unsent_bytes > bytes_max;
         let before = std::mem::replace(&mut self.was_behind_by, is_behind.then_some(unsent_bytes));
         is_behind && before.is_some_and(|before| unsent_bytes >= before)
     }
 
-    /// Whether the last reply is sent, so that the connection can end.
+    /// Whether the last reply is sent. Then the connection can end.
     pub(crate) fn is_flushed(&self) -> bool {
         self.phase == Phase::Flushing && !self.has_unsent()
     }
 
-    /// Begins to linger. Returns false if the client has already closed, so that there is nothing
-    /// to wait for.
+    /// Begins to linger. Returns false if there is nothing to wait for, because the client has
+    /// already closed.
     pub(crate) fn linger(&mut self) -> bool {
         self.phase = Phase::Lingering;
         self.pending = Pending::default();
@@ -696,7 +707,7 @@ impl Connection {
         !self.input_ended && rustix::net::shutdown(&self.socket, Shutdown::Write).is_ok()
     }
 
-    /// Frees memory kept for the next request.
+    /// Frees memory that is kept for the next request.
     pub(crate) fn shrink(&mut self) {
         self.pending.shrink();
         self.outbox.shrink();

@@ -1,36 +1,36 @@
 //! Keeps web pages away from the line protocols. A browser sends an HTTP request to any port that a
 //! page names, and the page chooses the body. A line protocol would answer each header with an
-//! error, and then execute the body line by line. So a connection whose first line is an HTTP
-//! request is closed before that line is complete, whatever its protocol.
+//! error. Then it would execute the body line by line. So, at every port that does not speak HTTP,
+//! the server closes a connection whose first line is an HTTP request.
 //!
-//! No client waits for the verdict: bytes are scanned as they arrive. Bytes before the end of the
-//! first line can reach the dialect, which executes nothing before that end.
+//! No client waits for the verdict, because the bytes are scanned as they arrive. Bytes before the
+//! end of the first line can reach the dialect. But the dialect executes nothing before that end.
 
-/// The end of a line that shows an HTTP request: a space, the version, and the carriage return.
+/// Length of the end of an HTTP request line: a space, the version, and the carriage return.
 const TAIL_BYTES: usize = b" HTTP/1.1\r".len();
 
-/// The first bytes of a TLS client: type and version of a handshake record. Its session ticket
-/// comes from an arbitrary server, and can contain line ends.
+/// The first two bytes of a TLS client: type and major version of a handshake record. The handshake
+/// can contain a session ticket, which comes from an arbitrary server and can contain line ends.
 const TLS_HANDSHAKE: u8 = 22;
 const TLS_VERSION: u8 = 3;
 
-/// The first line of a connection so far.
+/// What is known about the first line of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct FirstLine {
-    /// The last bytes, the newest at the end.
+    /// The last bytes of the line. The newest byte is at the end.
     tail: [u8; TAIL_BYTES],
     seen_bytes: u64,
     space_count: u64,
 }
 
-/// The verdict about the client.
+/// What the first line says about the client.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
-    /// Unknown: the line continues.
+    /// The line is not complete, so the client can still turn out to speak HTTP.
     Open,
-    /// It does not speak HTTP.
+    /// The client does not speak HTTP.
     Other,
-    /// It speaks HTTP, or TLS on a plain port.
+    /// The client speaks HTTP, or TLS on a plain port.
     WrongProtocol,
 }
 
@@ -45,7 +45,7 @@ impl FirstLine {
             match (first.next(), first.next()) {
                 (Some(&TLS_HANDSHAKE), None) => {}
                 (Some(&TLS_HANDSHAKE), Some(&TLS_VERSION)) => return Verdict::WrongProtocol,
-                // A method begins with a letter, so binary protocols are known here.
+                // An HTTP method begins with a letter, so the first byte excludes binary protocols.
                 (Some(first), _) if !first.is_ascii_alphabetic() => return Verdict::Other,
                 _ => {}
             }
@@ -66,7 +66,8 @@ impl FirstLine {
         self.tail[TAIL_BYTES - newest.len()..].copy_from_slice(newest);
     }
 
-    /// Whether the complete line looks like `GET / HTTP/1.1`. HTTP/2 begins with `PRI * HTTP/2.0`.
+    /// Whether the complete line looks like `GET / HTTP/1.1`. The first line of HTTP/2 is `PRI *
+    /// HTTP/2.0`.
     fn names_http(&self) -> bool {
         let line = self.tail.strip_suffix(b"\r").unwrap_or(&self.tail);
         let [.., major, b'.', minor] = line else { return false };

@@ -1,6 +1,6 @@
-//! Checks with any first bytes of a connection: the verdict depends neither on how they are split
-//! nor on what follows the line, and it recognises HTTP requests. Used by the tests and the fuzz
-//! target.
+//! Checks the verdict for any first bytes of a connection. It must not depend on how the bytes are
+//! split, or on the bytes after the first line. It must recognise HTTP requests. The tests and the
+//! fuzz target use this file.
 
 use super::first_line::{FirstLine, Verdict};
 

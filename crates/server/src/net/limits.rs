@@ -1,4 +1,4 @@
-//! Limits that a running server can change, and the process's limit of descriptors.
+//! Limits that a running server can change. Also the limit of the process's descriptors.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,17 +11,19 @@ use crate::config::Limits;
 use crate::net::connection::Held;
 use crate::threads::mailbox::{Inbox, Peer};
 
-/// Descriptors for everything not counted below: the log's files, standard streams, files that are
-/// read briefly.
+/// Descriptors for everything that is not counted below: the files of the log, standard streams,
+/// and files that are open only briefly.
 const FILES_MAX: usize = 32;
-/// Descriptors of a runtime, for sockets, wake-ups and signals.
+/// Descriptors of one runtime, for sockets, wake-ups and signals.
 const RUNTIME_DESCRIPTORS: usize = 4;
-/// Unfinished commands, and unsent replies, can each take this part of the memory limit.
+/// The memory limit is divided by this number. Incomplete commands can use one such part, and
+/// unsent replies another.
 const BUFFERS_SHARE: u64 = 20;
-/// Connections for HTTP.
+/// Limit of connections for HTTP.
 const WEB_CONNECTIONS_MAX: usize = 64;
 
-/// Descriptors reserved for the process: if the log cannot open its next file, the server must end.
+/// Number of descriptors that connections cannot use. If the log could not open its next file, the
+/// server would have to end.
 pub(crate) fn own_descriptors(io_threads: usize, listeners: usize) -> usize {
     // HTTP has a runtime for each of its two sites.
     FILES_MAX + RUNTIME_DESCRIPTORS * (io_threads + 2) + listeners
@@ -38,51 +40,52 @@ pub(crate) struct LiveLimits {
     unsent_ms: AtomicU64,
     unsent_total_bytes: AtomicU64,
     unfinished_bytes: AtomicU64,
-    /// `u64::MAX`: no limit.
+    /// `u64::MAX` means no limit.
     memory_bytes: AtomicU64,
     queues: AtomicUsize,
-    /// Limit of connections from the process's descriptors.
+    /// Limit of connections that follows from the descriptors of the process.
     descriptors: usize,
-    /// Limit of connections for HTTP, besides the others.
+    /// Limit of connections for HTTP. They do not count as open connections.
     web_connections: usize,
-    /// Open connections of all threads.
+    /// Number of open connections of all threads.
     open: AtomicUsize,
-    /// Open connections per address; addresses without any are removed.
+    /// Number of open connections per address. Addresses without connections are removed.
     addresses: Mutex<HashMap<IpAddr, usize>>,
     /// Counts of refused connections.
     pub(crate) refused: Refused,
     /// Memory of all connections.
     pub(crate) held: HeldInTotal,
-    /// Nanoseconds for which I/O threads held the broker, since the start.
+    /// How long I/O threads held the broker's lock since the start, in nanoseconds.
     pub(crate) turns_ns: AtomicU64,
 }
 
-/// Connections closed at once since the start.
+/// Numbers of connections that the server closed at once, since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
-    /// Their address had too many.
+    /// Connections closed because their address had too many connections.
     pub(crate) per_address: AtomicU64,
-    /// They began like a browser's, on a port of another protocol.
+    /// Connections closed because they began like a browser's at a port of another protocol.
     pub(crate) wrong_protocol: AtomicU64,
 }
 
-/// Memory of the connections of all threads. Each thread adds its changes; in between, a sum can be
-/// negative.
+/// Memory of the connections of all threads. Each thread adds its changes from time to time. Until
+/// all threads have done so, a sum can be negative.
 #[derive(Debug, Default)]
 pub(crate) struct HeldInTotal {
     unfinished_bytes: AtomicI64,
     stuck_bytes: AtomicI64,
-    /// The threads. (Weak, because an inbox can own connections, which own this.)
+    /// The inboxes of all threads. They are weak references: an inbox can own connections, which
+    /// own these limits.
     inboxes: Mutex<Vec<Weak<Inbox>>>,
 }
 
 impl HeldInTotal {
-    /// Registers the thread of this inbox.
+    /// Registers a thread by its inbox.
     pub(crate) fn enter(&self, inbox: &Arc<Inbox>) {
         self.inboxes().push(Arc::downgrade(inbox));
     }
 
-    /// Both sums.
+    /// The current sums.
     pub(crate) fn all(&self) -> Held {
         Held {
             unfinished_bytes: self.unfinished_bytes(),
@@ -96,7 +99,7 @@ impl HeldInTotal {
         self.inboxes().len()
     }
 
-    /// Tells all other threads that the connections together hold too much.
+    /// Notifies all threads except one that the connections together use too much memory.
     pub(crate) fn notify_excess(&self, but: &Arc<Inbox>) {
         let inboxes = self.inboxes();
         let others =
@@ -105,7 +108,7 @@ impl HeldInTotal {
     }
 
     fn inboxes(&self) -> MutexGuard<'_, Vec<Weak<Inbox>>> {
-        // A panic never leaves it half changed.
+        // A panic cannot leave the list half changed.
         self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,7 +117,7 @@ impl HeldInTotal {
         self.stuck_bytes.fetch_add(stuck_bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of commands that are not complete.
+    /// Bytes of incomplete commands.
     pub(crate) fn unfinished_bytes(&self) -> u64 {
         u64::try_from(self.unfinished_bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
@@ -148,11 +151,11 @@ impl Drop for Slot {
 }
 
 impl LiveLimits {
-    /// Connections can use all descriptors except the `own` ones, which the process itself needs.
+    /// The process itself needs `own` of the descriptors. Connections can use all others.
     pub(crate) fn new(limits: &Limits, descriptors: u64, own: usize) -> LiveLimits {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        // The estimate of the process's own descriptors is generous. So even with few descriptors,
-        // some are left for connections.
+        // The estimate of the process's own descriptors is generous. So even if it takes all of
+        // them, some are left for connections.
         let free = descriptors.saturating_sub(own).max(descriptors / 16).max(1);
         let web_connections = WEB_CONNECTIONS_MAX.min(free / 2);
         let live = LiveLimits {
@@ -184,8 +187,9 @@ impl LiveLimits {
         self.connections_per_address.store(per_address, Ordering::Relaxed);
         let unfinished_ms = limits.unfinished_time.map_or(u64::MAX, |time| time.as_millis() as u64);
         self.unfinished_ms.store(unfinished_ms, Ordering::Relaxed);
-        // One reply of the largest size, with body and head, must always be allowed to wait. Its
-        // job can come from another protocol. The same applies to a command.
+        // At least one reply of the largest size, with body and head, must always be allowed to
+        // wait. The body can come from another protocol, so the largest of all sizes counts. The
+        // same applies to an incomplete command.
         let sizes =
             [limits.beanstalk_job_bytes, limits.gearman_packet_bytes, limits.kestrel_item_bytes];
         let largest = sizes.into_iter().max().unwrap_or(0);
@@ -196,8 +200,8 @@ impl LiveLimits {
         let memory_bytes = limits.memory.bytes().unwrap_or(u64::MAX);
         self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
         self.queues.store(limits.queues.unwrap_or(usize::MAX), Ordering::Relaxed);
-        // At the limit of memory the server refuses puts, but these buffers can still grow for a
-        // while.
+        // At the memory limit, the server refuses puts. But these buffers can still grow until the
+        // server disconnects clients.
         let share = memory_bytes / BUFFERS_SHARE;
         let one_body = broker::allocated_bytes(one_reply as usize);
         let total = |wanted: u64| wanted.min(share).saturating_add(one_body);
@@ -210,12 +214,12 @@ impl LiveLimits {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Limit of unsent bytes for a reader that does not catch up.
+    /// Limit of unsent bytes for one reader that does not catch up.
     pub(crate) fn unsent_bytes(&self) -> u64 {
         self.unsent_bytes.load(Ordering::Relaxed)
     }
 
-    /// How long replies can wait for a reader that reads nothing.
+    /// How long replies can wait for a reader that reads nothing, in milliseconds.
     pub(crate) fn unsent_ms(&self) -> u64 {
         self.unsent_ms.load(Ordering::Relaxed)
     }
@@ -237,7 +241,7 @@ impl LiveLimits {
         self.unsent_total_bytes.load(Ordering::Relaxed)
     }
 
-    /// Limit of bytes of incomplete commands of all connections.
+    /// Limit of bytes of incomplete commands of all connections together.
     pub(crate) fn unfinished_bytes(&self) -> u64 {
         self.unfinished_bytes.load(Ordering::Relaxed)
     }
@@ -247,7 +251,7 @@ impl LiveLimits {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Limit of connections for HTTP, besides the others.
+    /// Limit of connections for HTTP. They do not count as open connections.
     pub(crate) fn web_connections(&self) -> usize {
         self.web_connections
     }
@@ -256,19 +260,20 @@ impl LiveLimits {
         self.open() >= self.connections()
     }
 
-    /// How long an incomplete request can make no progress.
+    /// How long an incomplete request can wait for more bytes, in milliseconds.
     pub(crate) fn unfinished_ms(&self) -> u64 {
         self.unfinished_ms.load(Ordering::Relaxed)
     }
 
-    /// Counts a new connection, or returns `None` if its address has too many. The caller checks
-    /// the total, and makes clients wait.
+    /// Counts a new connection. Returns `None` if its address has too many connections. The caller
+    /// checks the total limit first, because at that limit clients wait and are not refused.
     pub(crate) fn admit(self: &Arc<Self>, peer: Peer) -> Option<Slot> {
         if let Some(address) = peer.counted_address() {
             let most = self.connections_per_address.load(Ordering::Relaxed);
             let mut addresses = self.addresses();
             let count = addresses.entry(address).or_default();
-            // An existing entry counts at least one, so a new entry always has room.
+            // An existing entry counts at least one connection. So a new entry is always below the
+            // limit.
             if most > 0 && *count >= most {
                 self.refused.per_address.fetch_add(1, Ordering::Relaxed);
                 return None;
@@ -280,12 +285,12 @@ impl LiveLimits {
     }
 
     fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        // A panic never leaves it half changed.
+        // A panic cannot leave the table half changed.
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Raises the soft limit of open descriptors to the hard one, and returns it.
+/// Raises the soft limit of open descriptors to the hard limit, and returns it.
 pub fn raise_descriptors() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

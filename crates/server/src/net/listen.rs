@@ -1,4 +1,4 @@
-//! Listening sockets: bound, or inherited from a service manager.
+//! Listening sockets. The server binds them, or inherits them from a service manager.
 
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
@@ -16,50 +16,50 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 use crate::config::protocol::Protocol;
 use crate::error::ServeError;
 
-/// Length of the accept queue. With the usual 1024, some of 12,000 simultaneous clients waited half
-/// a minute for an answer.
+/// Length of the accept queue. With the usual length of 1024, some of 12,000 simultaneous clients
+/// waited half a minute for an answer.
 const BACKLOG: i32 = 4096;
 
-/// How long to wait for another server that creates a socket in the same folder.
+/// How long to wait while another server creates a socket in the same folder.
 const FOLDER_LOCK_TIME: Duration = Duration::from_millis(500);
 
 /// The variable with the names of inherited sockets.
 const NAMES_VARIABLE: &str = "LISTEN_FDNAMES";
 
-/// If a socket has no name, systemd passes the name of its unit, which has this suffix.
+/// The suffix of a unit's name. If a socket has no name, systemd passes the name of the unit.
 const UNIT_SUFFIX: &str = ".socket";
-/// In other cases systemd passes this name for a socket without a name.
+/// The name that systemd passes in other cases for a socket without a name.
 const NO_NAME: &str = "unknown";
 
-/// The suffix of a socket's name if it speaks TLS.
+/// The suffix in the name of a socket that speaks TLS.
 const TLS_SUFFIX: &str = "-tls";
 
 /// A listening socket.
 #[derive(Debug)]
 pub struct Bound {
-    /// Its file, if it is a unix socket created here. Fields are dropped in this order: the file is
-    /// removed while the socket still listens. Otherwise, in between, the next server could find a
-    /// dead socket and replace its file.
+    /// The file of a unix socket that this server created. This field comes before `socket`,
+    /// because fields are dropped in order: the file is removed while the socket still listens.
+    /// Otherwise, in between, the next server could find a dead socket and replace its file.
     pub(crate) file: Option<SocketFile>,
     /// The socket, non-blocking.
     pub(crate) socket: OwnedFd,
-    /// Its protocol.
+    /// The protocol that the socket speaks.
     pub protocol: Protocol,
-    /// Its actual address, with the port that the system chose.
+    /// The actual address. It has the port that the system chose.
     pub address: ListenAddress,
 }
 
-/// The file of a unix socket, removed when dropped, unless another file has replaced it.
+/// The file of a unix socket. Dropping this removes the file, unless another file has replaced it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Its identity on the disk (device and inode).
+    /// The identity of the file on the disk: device and inode.
     identity: (u64, u64),
 }
 
 impl SocketFile {
     fn of(path: &Path) -> io::Result<SocketFile> {
-        // The process may change its working directory.
+        // The path must stay valid if the process changes its working directory.
         let path = std::path::absolute(path)?;
         let identity = SocketFile::identity(&path)?;
         Ok(SocketFile { path, identity })
@@ -74,17 +74,17 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if SocketFile::identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            // A server that changed its user may lack permission; the next one then replaces the
-            // file.
+            // A server that changed its user may lack permission to remove the file. Then the next
+            // server replaces it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// An address of the server.
+/// An address at which the server listens.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Listening {
-    /// Its protocol.
+    /// The protocol that clients speak there.
     pub protocol: Protocol,
     /// The address, with the port that the system chose.
     pub address: ListenAddress,
@@ -97,7 +97,7 @@ impl Listening {
 }
 
 impl Bound {
-    /// The same socket for clients that speak TLS.
+    /// The same socket, but its clients speak TLS.
     #[must_use]
     pub fn with_tls(self) -> Bound {
         Bound { address: ListenAddress { is_tls: true, ..self.address }, ..self }
@@ -111,7 +111,8 @@ pub struct SocketOptions {
     pub backlog: i32,
     /// Times of keep-alive probes.
     pub keepalive: Keepalive,
-    /// Who can connect to a unix socket, as a file mode; `None` means that the umask decides.
+    /// The file mode of a unix socket, which says who can connect. `None` means that the umask
+    /// decides.
     pub unix_mode: Option<u32>,
 }
 
@@ -155,15 +156,15 @@ pub fn bind(
         let bound = bound(protocol, socket).map_err(explain)?;
         all.push(if address.is_tls { bound.with_tls() } else { bound });
     }
-    // Only the one socket of a unix address has a file.
+    // A unix address has one socket, and only a unix address has a file.
     if let Some(first) = all.first_mut() {
         first.file = file;
     }
     Ok(all)
 }
 
-/// From where clients can reach a socket at this address. A host name counts as reachable from the
-/// network.
+/// From where clients can reach a socket at this address. A host name counts as reachable from
+/// other machines.
 pub(crate) fn reach_of(address: &ListenAddress) -> Reach {
     match &address.address {
         Address::Tcp { host, port: _ } => match host.parse::<IpAddr>() {
@@ -190,8 +191,8 @@ pub fn bind_all_addresses(
     sockets.into_iter().map(|socket| bound(protocol, socket).map_err(explain)).collect()
 }
 
-/// Binds every address that this machine has. A name such as `localhost` can include IPv6 on
-/// machines without it.
+/// Binds all these addresses that this machine has. A name such as `localhost` can include an IPv6
+/// address on a machine without IPv6.
 fn bind_all(addresses: &[SocketAddr], options: &SocketOptions) -> io::Result<Vec<Socket>> {
     let mut bound = Vec::new();
     let mut missing = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -228,7 +229,7 @@ fn bind_tcp(
     Ok(socket)
 }
 
-/// Sets options that accepted sockets inherit from the listening one.
+/// Sets options that accepted sockets inherit from the listening socket.
 fn prepare_tcp(socket: &Socket, keepalive: &Keepalive) -> io::Result<()> {
     let seconds = |count: u32| Duration::from_secs(count.into());
     let mut parameters = TcpKeepalive::new();
@@ -251,7 +252,7 @@ fn bind_unix(
     options: &SocketOptions,
 ) -> Result<Socket, ServeError> {
     let explain = |error| explain(address, error);
-    // Until the socket listens, it would look dead to another server.
+    // A socket looks dead to another server until it listens.
     let _lock = lock_folder(path);
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(explain)?;
     let name = SockAddr::unix(path).map_err(explain)?;
@@ -262,14 +263,14 @@ fn bind_unix(
         Ok(_) => {
             socket.set_nonblocking(true).map_err(explain)?;
             match socket.connect(&name) {
-                // No process listens: the socket belongs to a server that has ended.
+                // No process listens. The socket belongs to a server that has ended.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-                // A process listens there. Its accept queue may be full.
+                // A process listens. `WouldBlock` means that its accept queue is full.
                 Ok(()) => return Err(ServeError::AddressInUse(address.clone())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(ServeError::AddressInUse(address.clone()));
                 }
-                // The reason is unknown, or the socket is of another kind.
+                // The reason is unknown, or the socket is not a stream socket.
                 Err(error) => return Err(explain(error)),
             }
             tracing::info!(%address, "removing existing local socket to replace it");
@@ -287,9 +288,9 @@ fn bind_unix(
     Ok(socket)
 }
 
-/// Keeps other servers from checking sockets in this folder while the returned lock exists. Without
-/// permission, or if another program holds the folder for long, this server continues without the
-/// lock: servers seldom start at the same moment.
+/// Prevents other servers from checking sockets in this folder while the returned lock exists. This
+/// server continues without the lock if it has no permission, or if another program holds the lock
+/// for long. That is acceptable, because two servers seldom start at the same moment.
 fn lock_folder(path: &Path) -> Option<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = File::open(folder.unwrap_or(Path::new("."))).ok()?;
@@ -330,14 +331,14 @@ fn address_of(socket: &Socket) -> io::Result<ListenAddress> {
 }
 
 /// Takes over the sockets of a service manager (`LISTEN_PID`, `LISTEN_FDS`). Must be called once,
-/// before other files are opened. A socket speaks the protocol of its name (`LISTEN_FDNAMES`), with
-/// TLS if the name ends with `-tls`. Sockets without a name speak `usual`.
+/// before the process opens other files. The name of a socket (`LISTEN_FDNAMES`) is the name of its
+/// protocol. The suffix `-tls` means TLS. Sockets without a name speak `usual`.
 pub fn inherited(usual: Protocol) -> Result<Vec<Bound>, ServeError> {
     let names = std::env::var(NAMES_VARIABLE).unwrap_or_default();
     take_all(usual, &names)
 }
 
-/// Like [`inherited`], but ignores the names: all speak one protocol.
+/// Like [`inherited`], but ignores the names. All sockets speak `protocol`.
 pub fn inherited_as(protocol: Protocol) -> Result<Vec<Bound>, ServeError> {
     take_all(protocol, "")
 }
@@ -354,7 +355,7 @@ fn take_all(usual: Protocol, names: &str) -> Result<Vec<Bound>, ServeError> {
     bound.collect()
 }
 
-/// The protocol of a socket with this name, if any, and whether it speaks TLS.
+/// The protocol that this name of a socket means, if any. Also whether the socket speaks TLS.
 fn read_name(name: &str) -> Result<(Option<Protocol>, bool), ServeError> {
     if name.is_empty() || name == NO_NAME || name.ends_with(UNIT_SUFFIX) {
         return Ok((None, false));

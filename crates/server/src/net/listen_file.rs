@@ -1,4 +1,4 @@
-//! `listen.json` in the data folder: the server's addresses, for scripts that use port 0.
+//! `listen.json` in the data folder. It has the server's addresses, for scripts that use port 0.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::net::listen::Listening;
 
 const NAME: &str = "listen.json";
 
-/// The file, removed when dropped.
+/// The written file. Dropping this removes it.
 #[derive(Debug)]
 pub(crate) struct ListenFile {
     path: PathBuf,
@@ -28,7 +28,7 @@ impl ListenFile {
         let written = std::fs::write(&unfinished, format!("{content:#}\n"))
             .and_then(|()| std::fs::rename(&unfinished, &path));
         if let Err(error) = written {
-            // A partial file must not stay. If it cannot be removed, there is nothing else to try.
+            // A partial file must not stay. If it cannot be removed either, ignore that error.
             let _ = std::fs::remove_file(&unfinished);
             return Err(error);
         }
@@ -38,7 +38,7 @@ impl ListenFile {
 
 impl Drop for ListenFile {
     fn drop(&mut self) {
-        // A stale file does little harm: it names a process that has ended.
+        // Ignore an error: an outdated file does little harm, because its process has ended.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -1,14 +1,15 @@
-//! Bytes of a connection that its dialect has not used yet: part of a command, or waiting commands.
+//! Bytes of a connection that its dialect has not used yet. They are part of a command, or commands
+//! that wait.
 
-/// A larger buffer is freed as soon as it is empty.
+/// A buffer with more capacity is freed as soon as it is empty.
 const KEPT_BUFFER_BYTES_MAX: usize = 4 * 1024;
 
-/// A buffer that is filled at its end and emptied at its front. Removing from the front costs no
-/// more than adding did, however long the rest is.
+/// A buffer that is filled at its end and emptied at its front. Removing bytes costs no more than
+/// adding them did, even if many other bytes stay.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     bytes: Vec<u8>,
-    /// Bytes before this are used.
+    /// The bytes before this index are used.
     start: usize,
 }
 
@@ -21,7 +22,7 @@ impl Pending {
         self.len() == 0
     }
 
-    /// Its memory in bytes.
+    /// The memory of the buffer in bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
@@ -41,13 +42,13 @@ impl Pending {
         if self.is_empty() && self.bytes.capacity() > KEPT_BUFFER_BYTES_MAX {
             *self = Self::default();
         } else if self.start > self.len() {
-            // This moves fewer bytes than were removed since the last time.
+            // This moves fewer bytes than were removed since the last move.
             self.bytes.drain(..self.start);
             self.start = 0;
         }
     }
 
-    /// Frees memory kept for later bytes.
+    /// Frees memory that is kept for later bytes.
     pub(crate) fn shrink(&mut self) {
         if self.is_empty() {
             *self = Self::default();

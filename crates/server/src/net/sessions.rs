@@ -11,7 +11,7 @@ use crate::process::facts;
 use crate::threads::mailbox::OpenSession;
 use crate::web::sites::names;
 
-/// The function that opens sessions of a protocol, or `None` if the `web` threads serve it.
+/// The function that opens sessions of a protocol. `None` if a thread of `web` serves the protocol.
 pub(crate) fn opener(
     protocol: Protocol,
     config: &Config,
@@ -50,8 +50,8 @@ fn open_gearman(config: &Config) -> Arc<OpenSession> {
     })
 }
 
-/// HTTP connections are not in the list of workers. So they have their own `Server`, and share only
-/// the options.
+/// HTTP connections are not in Gearman's list of workers. So they have a `Server` of their own,
+/// with the same options.
 fn open_gearman_http(config: &Config) -> Arc<OpenSession> {
     let server = gearman::Server::new(facts::gearman_options(config));
     let names = Arc::new(names(config));

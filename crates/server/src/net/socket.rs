@@ -1,4 +1,4 @@
-//! A socket that the runtime watches, of any family.
+//! A socket of any family that the runtime watches.
 
 use std::io;
 use std::os::fd::OwnedFd;

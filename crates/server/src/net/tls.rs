@@ -1,5 +1,5 @@
-//! Certificates of TLS listeners: read from files, checked, and reloaded while the server runs.
-//! `tls_stream` handles connections.
+//! Certificates of TLS listeners. They are read from files, checked, and reloaded while the server
+//! runs. `tls_stream` handles the connections.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,34 +14,34 @@ use rustls::{CertificateError, Error as RustlsError, RootCertStore, ServerConfig
 
 use crate::config::{ClientAuth, Tls};
 
-/// Why TLS listeners cannot be served.
+/// Why the server cannot use the TLS files.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file is missing in the configuration.
+    /// The configuration does not name a file that TLS needs.
     #[error("TLS needs a {0}; name one")]
     Unset(&'static str),
     /// A file cannot be read.
     #[error("cannot read the {what} {path}: {source}")]
     Read {
-        /// The purpose of the file.
+        /// What the file is for.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// The error of the system.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file has other content than the configuration says.
+    /// A file does not contain what the configuration says.
     #[error("{path}: contains no {what}; add one in PEM format{}", hint(what))]
     Missing {
-        /// The purpose of the file.
+        /// What the file is for.
         what: &'static str,
         /// The file.
         path: PathBuf,
     },
-    /// A file is damaged, or contains something unsupported.
+    /// A file is damaged, or contains something that the server does not support.
     #[error("{path}: cannot use the {what}: {reason}")]
     Unusable {
-        /// The purpose of the file.
+        /// What the file is for.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -62,7 +62,8 @@ const CERTIFICATE: &str = "certificate";
 const KEY: &str = "key";
 const CLIENT_CA: &str = "certificate of the clients' authority";
 
-/// The library's error for a certificate of version 1, which `openssl x509 -req` makes by default.
+/// The library reports this for a certificate of version 1, which `openssl x509 -req` makes by
+/// default.
 const OLD_VERSION: &str = "UnsupportedCertVersion";
 
 fn hint(what: &str) -> &'static str {
@@ -81,7 +82,7 @@ impl Certificates {
         Ok(Certificates { current: RwLock::new(read(settings)?) })
     }
 
-    /// Reads the files again. Nothing changes if that fails.
+    /// Reads the files again. If that fails, nothing changes.
     pub(crate) fn reload(&self, settings: &Tls) -> Result<(), TlsError> {
         let read = read(settings)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = read;
@@ -119,7 +120,8 @@ fn read(settings: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
     Ok(Arc::new(config))
 }
 
-/// The reason. The library's own text assumes that the certificate is a peer's.
+/// Describes the error. The library's own text does not fit, because it assumes that a peer sent
+/// the certificate.
 fn explain(reason: &CertificateError) -> String {
     let reason = reason.to_string();
     if reason.contains(OLD_VERSION) {

@@ -1,6 +1,6 @@
-//! Scripts of TLS clients that follow or break the rules. However the bytes are split or changed,
-//! the dialect must read exactly what the client wrote, up to the first broken rule. Shared by
-//! tests and the fuzz target.
+//! Scripts of TLS clients that follow the rules of TLS or break them. The script also splits and
+//! changes the bytes. The dialect must always read exactly what the client wrote, up to the first
+//! broken rule. The tests and the fuzz target share this file.
 
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, OnceLock};
@@ -14,15 +14,16 @@ use testkit::tls::certificates::Authority;
 
 use super::tls_stream::TlsStream;
 
-/// Bytes passed to the server at once, and room for their plain text.
+/// Limit of bytes that the server gets at once. The buffer for their plain text has the same size.
 const ROOM: usize = 16 << 10;
-/// Limit of bytes written by a script.
+/// Limit of bytes that the client of a script writes.
 const WRITTEN_BYTES_MAX: usize = 256 << 10;
 
-/// Limit of key updates; rustls refuses more than 32.
+/// Limit of key updates in a script. rustls refuses more than 32.
 const NEW_KEYS_MAX: u8 = 30;
 
-/// Plays a script. Its first byte seeds the lengths of fragments; the next one selects the client.
+/// Plays a script. The first byte seeds the lengths of fragments. The second byte selects the
+/// client.
 pub(crate) fn check(script: &[u8]) {
     let mut script = Script(script);
     let seed = script.byte();
@@ -33,7 +34,8 @@ pub(crate) fn check(script: &[u8]) {
     }
 }
 
-/// Server and client setups; certificates are created once per process.
+/// The server's configuration and the clients. They are created once per process, because
+/// certificates take time.
 struct Setup {
     server: Arc<ServerConfig>,
     newest: Client,
@@ -65,7 +67,7 @@ fn setup() -> &'static Setup {
     })
 }
 
-/// A client without keys: nothing that it sends reaches the dialect, however it is split.
+/// Plays a client without keys. However its bytes are split, none of them may reach the dialect.
 fn check_raw(seed: u8, bytes: &[u8]) {
     let outcome = |lengths: Option<Lengths>| {
         let mut server = Server::new(lengths);
@@ -90,7 +92,7 @@ impl Server {
         Self { stream, lengths, received: Vec::new() }
     }
 
-    /// Reads like a connection: nothing more after a failure or the end.
+    /// Reads like a connection: after a failure or the end, it reads nothing more.
     fn receive(&mut self, mut bytes: &[u8]) {
         let mut plaintext = vec![0; ROOM];
         while !bytes.is_empty() && !self.stream.has_failed() && !self.stream.has_ended() {
@@ -114,7 +116,7 @@ impl Server {
     }
 }
 
-/// A client with keys, and an attacker in between.
+/// A client with keys, and an attacker between client and server.
 struct Play {
     client: ClientConnection,
     client_failed: bool,
@@ -122,14 +124,15 @@ struct Play {
     written: Vec<u8>,
     new_keys: u8,
     edits: Vec<Edit>,
-    /// Bytes that the client did not send have reached the server.
+    /// Whether the server has received bytes that the client did not send.
     tampered: bool,
     closed: bool,
     answered: Vec<u8>,
     sent: Vec<u8>,
 }
 
-/// Changes by the attacker to the client's next bytes. Positions are modulo the length.
+/// A change that the attacker makes to the client's next bytes. A position is taken modulo the
+/// number of bytes.
 enum Edit {
     Flip(usize, u8),
     Insert(usize, Vec<u8>),
@@ -166,7 +169,7 @@ impl Play {
                 }
                 4 => self.edits.push(Edit::Remove(script.short(), 1 + usize::from(script.byte()))),
                 5 => self.renew_keys(),
-                // During the handshake it would be an alert without meaning.
+                // During the handshake, a close alert would mean nothing.
                 6 if self.client.is_handshaking() => {}
                 6 => {
                     self.closed = true;
@@ -186,7 +189,7 @@ impl Play {
         }
     }
 
-    /// The client writes something, but nothing after its end.
+    /// The client writes bytes, unless it has already ended or failed.
     fn write(&mut self, len: usize) {
         if self.closed || self.client_failed || self.written.len() + len > WRITTEN_BYTES_MAX {
             return;
@@ -200,12 +203,13 @@ impl Play {
     fn renew_keys(&mut self) {
         if self.new_keys < NEW_KEYS_MAX {
             self.new_keys += 1;
-            // Keys cannot be updated before they exist, or with the older version.
+            // Ignore an error: the update fails before keys exist, and with the older version of
+            // TLS.
             let _ = self.client.refresh_traffic_keys();
         }
     }
 
-    /// The server writes something, if there is room.
+    /// The server writes bytes, if it has finished the handshake and there is room.
     fn send(&mut self, len: usize) {
         if self.server.stream.is_unusable() {
             return;
@@ -216,7 +220,7 @@ impl Play {
         self.sent.extend_from_slice(&bytes[..taken]);
     }
 
-    /// Sends the client's bytes to the server, and its answer back.
+    /// Delivers the client's bytes to the server, and the server's answer to the client.
     fn deliver(&mut self) {
         let mut bytes = Vec::new();
         while self.client.wants_write() {
@@ -243,7 +247,7 @@ impl Play {
 }
 
 impl Edit {
-    /// Whether it changed anything.
+    /// Applies the change. Returns whether it changed any bytes.
     fn apply(self, bytes: &mut Vec<u8>) -> bool {
         let len = bytes.len();
         match self {
@@ -267,7 +271,7 @@ impl Edit {
     }
 }
 
-/// The rest of a script. Missing bytes at its end are 0.
+/// The part of a script that is not yet played. Bytes after its end read as 0.
 struct Script<'a>(&'a [u8]);
 
 impl<'a> Script<'a> {
@@ -286,7 +290,7 @@ impl<'a> Script<'a> {
     }
 }
 
-/// Lengths of fragments: mostly short, and never more than there is room for.
+/// Lengths of fragments. Most are short, and none exceeds [`ROOM`].
 struct Lengths(u32);
 
 impl Lengths {

@@ -1,6 +1,6 @@
-//! TLS of one connection: decrypts bytes from the socket for the dialect, and encrypts replies. It
-//! never waits. rustls limits its buffers: one record and 16 KiB of plain text for input, 64 KiB
-//! for output.
+//! TLS of one connection. Decrypts bytes from the socket for the dialect, and encrypts replies. No
+//! function waits. rustls limits its buffers: one record and 16 KiB of plain text for input, and 64
+//! KiB for output.
 
 use std::io::{self, IoSlice, Read as _, Write};
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 use rustls::{Error, ServerConfig, ServerConnection};
 use tokio::io::unix::AsyncFd;
 
-/// Time limit of the handshake; shorter in tests.
+/// Time limit of the handshake. It is shorter in tests.
 pub(crate) const HANDSHAKE_MS: u64 = if cfg!(test) { 1500 } else { 10_000 };
 
 /// The state of TLS on one connection.
@@ -18,7 +18,8 @@ pub(crate) struct TlsStream {
     connection: ServerConnection,
     /// When the handshake began, in milliseconds of the clock.
     begun_at: u64,
-    /// The client broke the rules, or was refused. It gets an alert, and nothing else.
+    /// The client broke the rules of TLS, or was refused. The server sends it an alert, and nothing
+    /// else.
     failed: bool,
     /// The client has closed its sending side, with or without a close alert.
     ended: bool,
@@ -30,7 +31,7 @@ impl TlsStream {
         Ok(TlsStream { connection, begun_at: now_ms, failed: false, ended: false })
     }
 
-    /// Whether replies cannot be sent: not yet, or no longer.
+    /// Whether TLS cannot encrypt replies: the handshake is not finished, or TLS has failed.
     pub(crate) fn is_unusable(&self) -> bool {
         self.failed || self.connection.is_handshaking()
     }
@@ -40,32 +41,32 @@ impl TlsStream {
         self.is_unusable() && now_ms.saturating_sub(self.begun_at) >= HANDSHAKE_MS
     }
 
-    /// Whether the client broke the rules, or was refused.
+    /// Whether the client broke the rules of TLS, or was refused.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed
     }
 
-    /// Whether the client sends no more.
+    /// Whether the client has closed its sending side.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// The socket has ended. Even without a close alert, an incomplete command cannot look
-    /// complete, so this counts as a proper end.
+    /// Called when the socket has ended. The close alert can be missing. Even then, an incomplete
+    /// command cannot look complete. So this counts as a proper end.
     pub(crate) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Copies decrypted bytes into `plaintext`, and returns their number. If it is full, there may
-    /// be more.
+    /// Copies decrypted bytes into `plaintext`, and returns their number. If `plaintext` is full
+    /// afterwards, there may be more bytes.
     pub(crate) fn take(&mut self, plaintext: &mut [u8]) -> usize {
-        // It returns an error if there are no bytes.
+        // `read` returns an error if there are no bytes.
         self.connection.reader().read(plaintext).unwrap_or(0)
     }
 
-    /// Decrypts complete records from the socket's bytes into `plaintext`. A later `take` returns
-    /// the bytes that had no room. Their number stays bounded if the caller passes no more bytes
-    /// than `plaintext` has room for.
+    /// Decrypts complete records of `ciphertext` into `plaintext`. If there is too little room, a
+    /// later `take` returns the other bytes. The caller must not pass more bytes than `plaintext`
+    /// has room for. Then the number of those other bytes is bounded.
     pub(crate) fn decrypt(
         &mut self,
         mut ciphertext: &[u8],
@@ -89,7 +90,7 @@ impl TlsStream {
         Ok(filled)
     }
 
-    /// Encrypts part of the bytes, and returns their number.
+    /// Encrypts as many of the bytes as there is room for, and returns their number.
     pub(crate) fn encrypt(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.connection.writer().write(bytes)
     }
@@ -99,24 +100,24 @@ impl TlsStream {
         self.connection.wants_write()
     }
 
-    /// Sends encrypted bytes once.
+    /// Sends encrypted bytes with one system call.
     pub(crate) fn send(&mut self, socket: &AsyncFd<OwnedFd>) -> io::Result<()> {
         self.send_to(&mut Sending(socket))
     }
 
-    /// Writes encrypted bytes once to any writer.
+    /// Writes encrypted bytes to any writer, with one call.
     pub(crate) fn send_to(&mut self, out: &mut dyn Write) -> io::Result<()> {
         self.connection.write_tls(out).map(drop)
     }
 
-    /// Sends the close alert. A failure does not matter any more.
+    /// Sends the close alert. A failure does not matter, because the connection ends anyway.
     pub(crate) fn send_end(&mut self, socket: &AsyncFd<OwnedFd>) {
         self.connection.send_close_notify();
         let _ = self.send(socket);
     }
 }
 
-/// A socket to which rustls writes all its records at once.
+/// A socket as a writer. rustls writes all its records to it with one call.
 struct Sending<'a>(&'a AsyncFd<OwnedFd>);
 
 impl Write for Sending<'_> {
@@ -150,7 +151,7 @@ mod tests {
     use crate::config::Tls;
     use crate::net::tls::Certificates;
 
-    /// A pair after the handshake: the server's side and the client's.
+    /// A server and a client after the handshake.
     fn pair() -> (TlsStream, rustls::ClientConnection) {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new(folder.path(), "authority").unwrap();
@@ -221,7 +222,7 @@ mod tests {
                 }
             }
             if damaged.is_some() {
-                // Whatever was damaged, only correct bytes come out.
+                // At any position of the damage, the server reads only bytes that the client wrote.
                 prop_assert!(all.starts_with(&received));
                 prop_assert!(received.len() < all.len() || !server.has_ended() || all.is_empty());
             } else {

@@ -1,5 +1,5 @@
-//! Tests of TLS with real sockets: which clients are accepted, what both ends report, and what a
-//! peer that breaks the rules can cause.
+//! Tests of TLS with real sockets: which clients the server accepts, what both ends report, and
+//! what a peer can cause that breaks the rules.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -81,7 +81,7 @@ fn expect(stream: &mut impl Read, reply: impl AsRef<[u8]>) {
     assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(reply.as_ref()));
 }
 
-/// Expects a proper end of the connection.
+/// Expects that the server ends the connection with a close alert.
 fn expect_end(stream: &mut Stream) {
     assert_eq!(stream.read(&mut [0; 100]).unwrap(), 0);
 }
@@ -154,7 +154,7 @@ fn records_may_come_byte_by_byte() {
         }
         client.read_tls(&mut socket).unwrap();
         client.process_new_packets().unwrap();
-        // It fails while the files are missing.
+        // Ignore an error: the reply may not have arrived completely.
         let _ = client.reader().read_to_end(&mut reply);
     }
     assert_eq!(String::from_utf8_lossy(&reply), "USING default\r\n");
@@ -218,7 +218,7 @@ fn plain_text_gets_an_alert_and_does_no_harm() {
     for garbage in [&b"list-tube-used\r\n"[..], &zeros, b"\x16\x03\x01\xff\xff\x01"] {
         let mut socket = TcpStream::connect(place(&serving)).unwrap();
         socket.set_read_timeout(Some(LIMIT)).unwrap();
-        // The server may close the connection before it received everything.
+        // Ignore an error: the server may close the connection before it has received everything.
         let _ = socket.write_all(garbage);
         let mut reply = Vec::new();
         let _ = socket.read_to_end(&mut reply);
@@ -236,7 +236,7 @@ fn a_request_of_a_browser_ends_its_connection_and_does_nothing() {
     let mut browser = files.connect(&serving);
     browser.write_all(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nput 0 0 60 1\r\nx\r\n").unwrap();
     let mut reply = Vec::new();
-    // The connection may be reset, because the server does not read all bytes.
+    // Ignore an error: the connection may be reset, because the server does not read all bytes.
     let _ = browser.read_to_end(&mut reply);
     assert_eq!(String::from_utf8_lossy(&reply), "");
     eventually("the session ends", || sessions(&serving) == 0);
@@ -265,7 +265,8 @@ fn half_a_handshake_counts_and_has_an_end() {
         socket.set_read_timeout(Some(LIMIT)).unwrap();
         assert_eq!(socket.read(&mut [0; 10]).unwrap_or(0), 0);
     }
-    // A client that has agreed on a protocol must use it.
+    // The time limit is only for the handshake. This client has finished its handshake, so it stays
+    // connected.
     let more_than_that = Duration::from_millis(HANDSHAKE_MS + 500);
     wait::let_pass(more_than_that, "an end that does not come has no event");
     ask(&mut third);
@@ -297,13 +298,13 @@ fn a_peer_that_refuses_the_server_is_let_go_at_once() {
         let started = Instant::now();
         let mut stream = patient(client.connect(place(&serving)).unwrap());
         assert_eq!(stream.write_all(b"x").unwrap_err().kind(), ErrorKind::InvalidData);
-        // The client announced its end, and now waits for the server's.
+        // The client has sent an alert, and now waits until the server closes.
         let mut socket = &stream.sock;
         while socket.read(&mut [0; 100]).unwrap() > 0 {}
         started.elapsed() < Duration::from_millis(HANDSHAKE_MS)
     };
-    // On a busy machine, one attempt can take that long by accident. Only the limit itself makes
-    // all attempts that long.
+    // On a busy machine, a single attempt can take longer than the limit by accident. If all five
+    // do, the server waited for the limit.
     assert!((0..5).any(|_| refused_before_the_limit()), "it ends by the limit of the handshake");
 }
 
@@ -365,7 +366,8 @@ fn clients_are_verified() {
                 let sent = stream.write_all(b"list-tube-used\r\n");
                 match sent.and_then(|()| stream.read_exact(&mut reply)) {
                     Ok(()) => true,
-                    // The peer must report the reason, and not only disconnect.
+                    // The client must learn the reason. It is not enough that the server
+                    // disconnects.
                     Err(error) => {
                         assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
                         false
@@ -415,7 +417,7 @@ fn a_stop_says_the_end() {
     drop(half);
 }
 
-/// The kind of certificate that `openssl x509 -req` makes without `-extfile`.
+/// A certificate as `openssl x509 -req` makes it without `-extfile`.
 const VERSION_1: &str = "\
 -----BEGIN CERTIFICATE-----
 MIIBGDCBvwIUQrgw/HtokpA8MrxEE5xveE1yzkAwCgYIKoZIzj0EAwIwDjEMMAoG

@@ -1,6 +1,6 @@
-//! The server's clock: the wall clock at the start, continued by a clock that cannot be set and
-//! that runs while the machine sleeps. Once a second it checks whether the wall clock was set, and
-//! whether the machine slept.
+//! The server's clock. It starts at the time of the wall clock. After that, it follows a system
+//! clock that cannot be set, and that runs while the machine sleeps. Once a second, the server
+//! checks whether the wall clock was set, and whether the machine slept.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,26 +10,26 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::threads::mailbox::Inbox;
 
-/// Two clocks are never read at exactly the same time. If their difference changed by more than
-/// this, one of them was set or stopped.
+/// Two clocks are never read at exactly the same time, so their difference varies a little. If it
+/// changes by more than this, one of the clocks was set or stopped.
 const JUMP_MS: u64 = 100;
 
-/// Milliseconds since the Unix epoch that never go back. All copies agree.
+/// A clock of milliseconds since the Unix epoch that never goes back. All copies agree.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Clock {
     start: Millis,
-    /// The time of the start, by the clock that runs while the machine sleeps.
+    /// When the clock started, on the system clock that runs while the machine sleeps.
     started: Duration,
-    /// The time of the start, by the clock of the runtime's timers, which stops while the machine
-    /// sleeps.
+    /// When the clock started, on the system clock of the runtime's timers. It stops while the
+    /// machine sleeps.
     timers_started: Instant,
-    /// How long the machine slept, for tests.
+    /// How long the machine has slept, in tests.
     #[cfg(test)]
     slept_in_test_ms: &'static std::sync::atomic::AtomicU64,
 }
 
 impl Clock {
-    /// Starts at the wall clock's time.
+    /// Starts at the time of the wall clock.
     pub(crate) fn start() -> Clock {
         Clock {
             start: wall(),
@@ -40,12 +40,12 @@ impl Clock {
         }
     }
 
-    /// The same clock, moved by this step.
+    /// The same clock, moved by `step_ms`.
     pub(crate) fn moved(self, step_ms: i64) -> Clock {
         Clock { start: Millis(self.start.0.saturating_add_signed(step_ms)), ..self }
     }
 
-    /// This moment.
+    /// The current time.
     pub(crate) fn now(&self) -> Millis {
         Millis(self.start.0.saturating_add(millis(self.passed())))
     }
@@ -57,8 +57,8 @@ impl Clock {
         passed
     }
 
-    /// The instant at which `now` reaches `at`, if the machine does not sleep meanwhile; `None` if
-    /// it is too far away to matter.
+    /// The instant at which `now` reaches `at`, if the machine does not sleep before. `None` if
+    /// that instant is too far away to matter.
     pub(crate) fn instant(&self, at: Millis) -> Option<Instant> {
         let passes = Duration::from_millis(at.0.saturating_sub(self.start.0));
         Instant::now().checked_add(passes.saturating_sub(self.passed()))
@@ -74,20 +74,20 @@ impl Clock {
         Duration::from_millis(self.slept_in_test_ms.load(std::sync::atomic::Ordering::SeqCst))
     }
 
-    /// Lets the machine sleep for this long.
+    /// Makes this clock believe that the machine slept for this time.
     #[cfg(test)]
     pub(crate) fn sleep_for(&self, time: Duration) {
         self.slept_in_test_ms.fetch_add(millis(time), std::sync::atomic::Ordering::SeqCst);
     }
 }
 
-/// The wall clock.
+/// The current time of the wall clock.
 pub(crate) fn wall() -> Millis {
     Millis(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
 }
 
-/// The time since the machine started. Like the clock that stops while the machine sleeps, it costs
-/// no system call.
+/// The time since the machine started. Sleep of the machine counts. Reading this clock costs no
+/// system call.
 fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
@@ -99,17 +99,17 @@ fn millis(duration: Duration) -> u64 {
 /// Notices that the wall clock was set, or that the machine has slept.
 #[derive(Debug, Default)]
 pub(crate) struct ClockWatch {
-    /// How far the wall clock was ahead when the broker last learned it.
+    /// How far the wall clock was ahead of the server's clock when the broker last got this offset.
     known_ahead_ms: Option<i64>,
     slept_ms: u64,
 }
 
 impl ClockWatch {
-    /// Must be called once a second. Takes a turn only after a change.
+    /// Must be called once a second. Takes a turn of the broker only after a change.
     pub(crate) fn look(&mut self, clock: &Clock, broker: &Broker, inboxes: &[Arc<Inbox>]) {
         self.look_for_sleep(clock, inboxes);
         let (now, wall) = (clock.now(), wall());
-        // If this thread was paused in between, the two times do not match.
+        // If this thread was paused between the two readings, they do not belong together.
         if clock.now().since(now) <= JUMP_MS {
             self.update_wall(now, wall, broker);
         }
@@ -142,13 +142,14 @@ impl ClockWatch {
                 );
             }
         }
-        // If the log has no room, the broker learns it later.
+        // If the log has no room, the broker refuses the offset. Then the next check passes it
+        // again.
         let is_accepted = broker.turn(now).set_wall(now, wall);
         self.known_ahead_ms = is_accepted.then_some(ahead_ms);
     }
 }
 
-/// Warns if the wall clock is wrong, or was wrong when the log was written.
+/// Writes a warning if the wall clock is wrong, or was wrong when the log was last written.
 pub(crate) fn warn_of_wall_clock(stopped_ms: i64) {
     let apart = Duration::from_millis(stopped_ms.unsigned_abs());
     let days = apart.as_secs() / (24 * 3600);
@@ -174,8 +175,8 @@ enum ClockDoubt {
     Behind,
 }
 
-/// The error of the wall clock, if by that clock the server was stopped for this long. One minute
-/// back is normal: an administrator or NTP sets a clock back.
+/// What is wrong with the wall clock. `stopped_ms` is how long the server was stopped, by that
+/// clock. One minute back is normal, because an administrator or NTP can set a clock back.
 fn doubt(stopped_ms: i64) -> Option<ClockDoubt> {
     match stopped_ms {
         ..-60_000 => Some(ClockDoubt::Behind),

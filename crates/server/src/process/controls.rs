@@ -1,4 +1,4 @@
-//! Actions of clients on the process: Kestrel's clients can reload the configuration, and stop the
+//! What clients can do to the process. Kestrel's clients can reload the configuration, and stop the
 //! server.
 
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use crate::config::Config;
 use crate::process::facts;
 use crate::process::reload::{ReloadRequester, Reloader};
 
-/// Executes these actions.
+/// Reloads and stops the process for clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Controls {
     pub(crate) reloader: Arc<Reloader>,
-    /// Notified when the server should stop.
+    /// Notified when a client requests a stop.
     pub(crate) stop: Arc<Notify>,
-    /// The start of the clock that measures latencies, if they are measured.
+    /// The start of the clock that measures latencies. `None` if the server measures no latencies.
     pub(crate) stopwatch: Option<Instant>,
 }
 
 impl Controls {
-    /// The shared state of all Kestrel listeners.
+    /// The state that all Kestrel listeners share.
     pub(crate) fn kestrel_server(self, config: &Config, started: Millis) -> Arc<kestrel::Server> {
         kestrel::Server::new(facts::kestrel_options(config, started), Box::new(self))
     }

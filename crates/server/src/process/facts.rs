@@ -23,7 +23,7 @@ pub(crate) fn beanstalk_info(started: Millis, segment_bytes: u64) -> ServerInfo 
         hostname: machine.nodename().to_string_lossy().into_owned(),
         os: machine.version().to_string_lossy().into_owned(),
         platform: machine.machine().to_string_lossy().into_owned(),
-        // The standard library seeds its hashers with system randomness.
+        // The standard library seeds its hashers with randomness from the system.
         id: RandomState::new().hash_one(std::process::id()),
         segment_bytes,
         started,
@@ -86,7 +86,7 @@ pub(crate) fn process_facts(limits: &LiveLimits, is_stopping: bool) -> ProcessFa
     }
 }
 
-/// `None` if the system does not report it this way.
+/// The memory of the process. `None` if the system does not report it in this file.
 fn resident_bytes() -> Option<u64> {
     let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = sizes.split(' ').nth(1)?.parse().ok()?;

@@ -1,11 +1,11 @@
-//! Rate limit for messages that any client can cause as often as it likes.
+//! Rate limit for messages that any client can cause at will.
 
 use std::time::{Duration, Instant};
 
-/// Time between two messages.
+/// Minimum time between two messages.
 const PERIOD: Duration = Duration::from_mins(1);
 
-/// Decides which occurrences of one kind are logged.
+/// Decides which events of one kind are reported.
 #[derive(Debug, Default)]
 pub(crate) struct MessageLimit {
     logged_at: Option<Instant>,
@@ -13,7 +13,8 @@ pub(crate) struct MessageLimit {
 }
 
 impl MessageLimit {
-    /// Counts an occurrence. If a message is due, returns the number since the last one.
+    /// Counts an event. If the next message can be written, returns the number of events since the
+    /// last one.
     pub(crate) fn count(&mut self) -> Option<u64> {
         self.count += 1;
         if self.logged_at.is_some_and(|at| at.elapsed() < PERIOD) {

@@ -1,5 +1,5 @@
-//! The server's messages: one line per event, for people or as JSON, on standard error or where the
-//! original of a compatible mode writes them.
+//! The server's messages. Each event is one line, for people or as JSON. The lines are written to
+//! standard error, or where the original of a compatible mode writes its own.
 
 use std::fmt;
 use std::fs::File;
@@ -27,15 +27,15 @@ const SYSLOG_PRIORITY: u8 = 3 * 8 + 5;
 pub enum Output {
     /// Standard error.
     Stderr,
-    /// A file, which can be reopened.
+    /// A file. The server can reopen it.
     File(MessageFile),
-    /// The system log, with the program's name.
+    /// The system log. Each message has this name of the program.
     Syslog(&'static str),
     /// Nowhere.
     Nothing,
 }
 
-/// A handle on the installed output, to change its level or file.
+/// A handle on the installed output. It can change the level, and reopen the file.
 #[derive(Clone)]
 pub struct Messages {
     level: reload::Handle<LevelFilter, Registry>,
@@ -49,13 +49,13 @@ impl fmt::Debug for Messages {
 }
 
 impl Messages {
-    /// Installs standard error for the whole process. Returns `None` if another output is already
-    /// installed.
+    /// Installs standard error as the output of the whole process. Returns `None` if another output
+    /// is already installed.
     pub fn install(output: MessageOptions) -> Option<Messages> {
         Messages::install_to(Output::Stderr, output)
     }
 
-    /// Installs an output for the whole process. Returns `None` if another one is already
+    /// Installs the output of the whole process. Returns `None` if another output is already
     /// installed.
     pub fn install_to(to: Output, output: MessageOptions) -> Option<Messages> {
         let (filter, level) = reload::Layer::new(LevelFilter::from_level(output.level));
@@ -69,7 +69,8 @@ impl Messages {
             Output::Syslog(program) => BoxMakeWriter::new(move || Syslog { program }),
             Output::Nothing => BoxMakeWriter::new(io::sink),
         };
-        // If standard error is closed, reporting that there would panic.
+        // By default the library prints its own errors to standard error. If standard error is
+        // closed, that would panic.
         let layer =
             lines::layer().with_writer(writer).with_target(false).log_internal_errors(false);
         let layer = match output.format {
@@ -82,14 +83,14 @@ impl Messages {
         Some(Messages { level, file })
     }
 
-    /// Sets the lowest level to write.
+    /// Sets the lowest level that is written.
     pub(crate) fn set_level(&self, level: Level) {
         if let Err(error) = self.level.modify(|filter| *filter = LevelFilter::from_level(level)) {
             tracing::error!(%error, "cannot change the log level");
         }
     }
 
-    /// Reopens the file, if there is one: it may have been moved away.
+    /// Reopens the file, which may have been moved away. Does nothing if the output is not a file.
     pub(crate) fn reopen(&self) {
         let Some(file) = &self.file else { return };
         match file.reopen() {
@@ -101,7 +102,7 @@ impl Messages {
     }
 }
 
-/// A file to which lines are appended.
+/// A file. Each message is appended to it.
 #[derive(Debug)]
 pub struct MessageFile {
     path: PathBuf,
@@ -135,7 +136,7 @@ impl Write for &MessageFile {
     }
 }
 
-/// One line for the system log. It is lost if no process reads the socket.
+/// Writes lines to the system log. A line is lost if no process reads the socket.
 struct Syslog {
     program: &'static str,
 }

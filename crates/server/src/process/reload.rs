@@ -1,8 +1,8 @@
-//! Reloads the configuration while the server runs: all of it, or nothing.
+//! Reloads the configuration while the server runs. A reload applies all changes or none.
 //!
-//! A separate thread reads the files, because a file can take any time (a pipe, a broken network).
-//! Neither the broker nor an I/O thread waits for it. Reloads run one after the other, so the
-//! configuration that was read last applies.
+//! A separate thread reads the files. A file can take any time to read, for example if it is a pipe
+//! or on a broken network. Neither the broker nor an I/O thread waits for a file. Reloads run one
+//! after the other. So the configuration that was read last applies.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use crate::threads::io_thread::Shared;
 /// Reloads the configuration when a signal or a client asks for it.
 #[derive(Debug)]
 pub(crate) struct Reloader {
-    /// `None` if there is no configuration to read, only certificates.
+    /// `None` if a reload reads only certificates.
     sources: Option<Mutex<Sources>>,
     limits: Arc<LiveLimits>,
     messages: Option<Messages>,
@@ -29,24 +29,25 @@ pub(crate) struct Reloader {
     certificates: Option<Arc<Certificates>>,
     /// The current configuration.
     config: Mutex<Config>,
-    /// Requests since the last reload began: at most one per connection.
+    /// The requesters since the last reload began. Each connection has at most one.
     requesters: Mutex<Vec<ReloadRequester>>,
     asked: Notify,
 }
 
-/// The source of a reload request, which learns when it is done.
+/// The source of a reload request. It is notified when the reload is done.
 #[derive(Debug)]
 pub(crate) enum ReloadRequester {
-    /// A signal: no client waits for an answer.
+    /// A signal. No client waits for an answer.
     Signal,
     /// A Kestrel client.
     Session(SessionId),
-    /// An admin command. Its client may have left meanwhile.
+    /// An admin command. Its client may have disconnected meanwhile.
     Admin(oneshot::Sender<()>),
 }
 
 impl ReloadRequester {
-    /// Whether the client that waited for the answer is known to be gone.
+    /// Whether the client that waited for the answer has disconnected, as far as the server can
+    /// see.
     fn has_gone(&self) -> bool {
         match self {
             ReloadRequester::Admin(waiting) => waiting.is_closed(),
@@ -74,18 +75,19 @@ impl Reloader {
         }
     }
 
-    /// Requests a reload that begins after this call. Does not wait, because the broker may be
-    /// locked.
+    /// Requests a reload that begins after this call. Does not wait for the reload, because the
+    /// caller may hold the broker's lock.
     pub(crate) fn request(&self, requester: ReloadRequester) {
         let mut requesters = lock(&self.requesters);
-        // While a file is slow to read, clients can connect, ask and leave any number of times.
+        // While a reload reads a slow file, any number of clients can connect, request a reload and
+        // disconnect. So drop the requests of disconnected clients.
         requesters.retain(|requester| !requester.has_gone());
         requesters.push(requester);
         drop(requesters);
         self.asked.notify_one();
     }
 
-    /// Handles requests until it is dropped.
+    /// Handles requests until the future is dropped.
     pub(crate) async fn run(self: Arc<Self>, shared: Shared) {
         loop {
             self.asked.notified().await;
@@ -98,8 +100,8 @@ impl Reloader {
         }
     }
 
-    /// Applies the policies if they are new, and notifies all requesters. A notified client sees
-    /// the new policies.
+    /// Applies the policies if they changed, then notifies all requesters. A client sees the new
+    /// policies as soon as it is notified.
     fn finish(&self, requesters: Vec<ReloadRequester>, has_new_policies: bool, shared: &Shared) {
         let policies = has_new_policies.then(|| lock(&self.config).policies.clone());
         if let Some(policies) = &policies {
@@ -121,9 +123,9 @@ impl Reloader {
         }
     }
 
-    /// Applies all changes except policies, and returns whether the policies changed. It applies
-    /// all of them or none, because no operator wrote a half-applied configuration. If there is a
-    /// mistake, it logs the mistake and changes nothing.
+    /// Applies all changes except policies. Returns whether the policies changed. If there is a
+    /// mistake, reports the mistake and changes nothing, because no operator wanted a half-applied
+    /// configuration.
     fn take_over(&self) -> bool {
         let loaded = match self.sources.as_ref().map(|sources| lock(sources).load_and_keep()) {
             None => {
@@ -156,7 +158,8 @@ impl Reloader {
         has_new_policies
     }
 
-    /// Checks that can still fail: changes that need a restart, and certificates.
+    /// Makes the checks that can fail: no change needs a restart, and the certificates are valid.
+    /// Also applies the certificates.
     fn check(&self, changes: &[&Setting], loaded: &Config) -> Result<(), String> {
         let fixed: Vec<&str> =
             changes.iter().filter(|setting| !setting.live).map(|setting| setting.key).collect();
@@ -167,8 +170,8 @@ impl Reloader {
         reload.unwrap_or(Ok(())).map_err(|error| error.to_string())
     }
 
-    /// Reopens the server's own log file, which may have been moved away, and reads the
-    /// certificates.
+    /// Reopens the server's own message file, which may have been moved away. Also reads the
+    /// certificates again.
     fn reopen_files(&self) {
         if let Some(messages) = &self.messages {
             messages.reopen();
@@ -185,8 +188,8 @@ fn lock<T>(content: &Mutex<T>) -> MutexGuard<'_, T> {
     content.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs work on its own thread, and returns its result; false if it cannot run. The runtime's own
-/// blocking threads would delay the end of the process until they finish.
+/// Runs work on a thread of its own, and returns the result. Returns false if the work cannot run.
+/// The runtime has threads for blocking work, but the process could not end before they finish.
 async fn on_a_thread(work: impl FnOnce() -> bool + Send + 'static) -> bool {
     let (said, result) = oneshot::channel();
     let named = std::thread::Builder::new().name("reload".to_owned());
@@ -207,7 +210,7 @@ mod tests {
     use super::*;
     use crate::process::clock::Clock;
 
-    /// A configuration whose only rule limits jobs to this number.
+    /// A configuration with one rule. The rule limits the number of jobs.
     fn limit(jobs: u32) -> String {
         format!("[[policy]]\nmatch = \"q\"\nlimits.jobs = {jobs}\n")
     }
@@ -240,8 +243,8 @@ mod tests {
         let mut first = ask();
         assert!(first.try_recv().is_err());
         assert_eq!(rules(), 0, "the broker is free while the file is read");
-        // Opening the pipe waits for its reader. So the others ask after the first reload has
-        // begun.
+        // This waits until the first reload opens the pipe to read it. So the next requests come
+        // after the first reload has begun.
         let mut pipe = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
         let (second, third) = (ask(), ask());
         std::io::Write::write_all(&mut pipe, limit(1).as_bytes()).unwrap();

@@ -1,5 +1,4 @@
-//! Signals and their actions: a clean stop, an immediate end, a drain, a reload. Also feeds the
-//! watchdog.
+//! Handles signals: a clean stop, an immediate end, a drain, a reload. Also notifies the watchdog.
 
 use std::io::{self, IsTerminal as _};
 use std::pin::pin;
@@ -28,30 +27,32 @@ use crate::threads::mailbox::Inbox;
 pub enum Hangup {
     /// Reloads the configuration.
     Reload,
-    /// Stops, like SIGTERM.
+    /// Stops the server, like SIGTERM.
     Stop,
-    /// Reopens the server's own log file, which may have been moved away, and reads the
-    /// certificates again. There must be no configuration to read.
+    /// Reopens the server's own message file, which may have been moved away. Also reads the
+    /// certificates again. The server must have no configuration to read.
     ReopenMessages,
 }
 
 /// What SIGUSR1 does.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Drain {
-    /// New jobs are refused; everything else continues.
+    /// The server refuses new jobs. Everything else continues.
     RefuseJobs,
-    /// New connections are refused. The server stops when no worker holds a job and no client waits
-    /// for one; without a log, when no job is left.
+    /// The server refuses new connections. It stops when no worker holds a job and no client waits
+    /// for a job. Without a log, it stops when no job is left.
     StopWhenDone,
 }
 
-/// Time between checks of the log's room, its files, and the clocks.
+/// Time between checks of the log's room, of errors of its files, and of the clocks.
 const HEALTH_PERIOD: Duration = Duration::from_secs(1);
 
-/// Time between checks of a server that stops when all jobs are done.
+/// Time between checks whether all jobs are done. Only a server that will stop then makes these
+/// checks.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
-/// Delay of a stop by a client, so that its last replies are sent.
+/// Delay of a stop that a client requested. During this time, the server sends the last replies to
+/// that client.
 const CLIENTS_STOP_DELAY: Duration = Duration::from_millis(100);
 
 /// Watches for signals while the server runs.
@@ -60,24 +61,26 @@ pub(crate) struct Control {
     pub(crate) reloader: Arc<Reloader>,
     pub(crate) hangup: Hangup,
     pub(crate) drain: Drain,
-    /// Notified when a client stops the server.
+    /// Notified when a client requests a stop.
     pub(crate) clients_stop: Arc<Notify>,
     pub(crate) acceptors: Vec<AbortHandle>,
     pub(crate) inboxes: Vec<Arc<Inbox>>,
-    /// Jobs survive a restart.
+    /// Whether jobs survive a restart.
     pub(crate) has_log: bool,
 }
 
-/// Signals that must not end a server during recovery. They wait until it serves.
+/// Signals that arrive during recovery and must not end the server. They wait until the server
+/// serves clients.
 pub(crate) struct EarlySignals {
-    /// `None`: SIGHUP ends the server, even during recovery.
+    /// `None` means that SIGHUP ends the server, even during recovery.
     hangup: Option<Signal>,
     drain: Signal,
-    /// The server was started in a terminal. Checked early, because a hang-up removes the terminal.
+    /// Whether the server was started in a terminal. This is checked early, because the terminal is
+    /// gone after a hang-up.
     has_terminal: bool,
 }
 
-/// All handled signals. Created before the server reports that it is ready.
+/// All handled signals. The server creates this before it reports that it is ready.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -86,21 +89,22 @@ pub(crate) struct Signals {
     has_terminal: bool,
 }
 
-/// Lets the second SIGTERM or SIGINT end the process at once. The signal handler itself ends the
-/// process, because all threads may be stuck. The exit status is the one that a shell reports for
-/// the signal, because process 1 of a container cannot kill itself by a signal.
+/// Makes the second SIGTERM or SIGINT end the process at once. The signal handler itself ends it,
+/// because all threads may be stuck. Process 1 of a container cannot kill itself by a signal. So
+/// the process exits with the status that a shell reports for the signal.
 fn end_at_the_second() -> io::Result<()> {
     let is_second = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
-        // The order matters: the first signal finds the flag unset, then sets it.
+        // The order matters: at the first signal, the first handler finds the flag unset, and then
+        // the second handler sets it.
         flag::register_conditional_shutdown(signal, 128 + signal, is_second.clone())?;
         flag::register(signal, is_second.clone())?;
     }
     Ok(())
 }
 
-/// Whether all these threads, except those that are stopping, have given a sign of life since the
-/// last request. Requests a new one.
+/// Whether all these threads have given a sign of life since the last request. Threads that are
+/// stopping count as alive. Also requests a new sign of life.
 fn all_live(inboxes: &[Arc<Inbox>]) -> bool {
     let all_live = inboxes.iter().all(|inbox| inbox.has_shown_life() || inbox.is_stopping());
     for inbox in inboxes {
@@ -125,7 +129,7 @@ impl EarlySignals {
         Ok(EarlySignals { hangup, drain, has_terminal })
     }
 
-    /// Adds the signals that stop the server. Until now they ended the process at once.
+    /// Adds the signals that stop the server. Before this, these signals end the process at once.
     pub(crate) fn complete(self) -> io::Result<Signals> {
         let EarlySignals { hangup, drain, has_terminal } = self;
         end_at_the_second()?;
@@ -140,7 +144,7 @@ impl EarlySignals {
 }
 
 impl Control {
-    /// Handles signals until it is dropped.
+    /// Handles signals until the future is dropped.
     pub(crate) async fn run(mut self, mut signals: Signals) {
         let period = systemd::watchdog_period();
         let mut beat = tokio::time::interval(period.unwrap_or(Duration::from_hours(24)));
@@ -162,7 +166,7 @@ impl Control {
                     Drain::StopWhenDone => {
                         tracing::info!("no more connections; stopping when all jobs are done");
                         self.close_listeners();
-                        // The checks begin now; those missed since the start are skipped.
+                        // The checks begin now. Skip those that were missed since the start.
                         look.reset();
                         stops_when_done = true;
                     }
@@ -199,9 +203,9 @@ impl Control {
         }
     }
 
-    /// Whether a stop loses and interrupts nothing: no worker holds a job, and no job waits only in
-    /// memory. Jobs in the log wait for the next start; there may be no worker for them. Buried
-    /// jobs do not count.
+    /// Whether a stop would lose nothing and interrupt nothing. No worker may hold a job, and all
+    /// waiting jobs must be in the log. Jobs in the log wait for the next start, because perhaps no
+    /// worker takes them now. Buried jobs do not count.
     fn is_done(&self) -> bool {
         let totals = self.shared.broker.turn(self.shared.clock.now()).totals();
         let waiting = totals.ready + totals.delayed;
@@ -216,7 +220,8 @@ impl Control {
     }
 
     fn notify_watchdog(&self) {
-        // If the broker is stuck, this blocks, and the watchdog gets no answer.
+        // If another thread holds the broker's lock for ever, this blocks. Then the watchdog gets
+        // no notification.
         drop(self.shared.broker.turn(self.shared.clock.now()));
         if all_live(&self.inboxes) {
             systemd::alive();
@@ -226,7 +231,7 @@ impl Control {
     fn hang_up(&mut self, had_terminal: bool) {
         match self.hangup {
             Hangup::Stop => self.stop("SIGHUP"),
-            // The signal's original meaning: the terminal is gone.
+            // The original meaning of SIGHUP: the terminal is gone.
             Hangup::Reload if had_terminal && !is_in_terminal() => self.stop("SIGHUP"),
             Hangup::Reload | Hangup::ReopenMessages => {
                 self.reloader.request(ReloadRequester::Signal);
@@ -235,13 +240,13 @@ impl Control {
     }
 }
 
-/// Completes when a client stops the server.
+/// Completes when the stop that a client requested can begin.
 async fn clients_stop(wished: Arc<Notify>) {
     wished.notified().await;
     tokio::time::sleep(CLIENTS_STOP_DELAY).await;
 }
 
-/// The reported health of the log.
+/// The health of the log, as last reported in messages.
 #[derive(Debug, Default)]
 struct LogHealth {
     is_full: bool,
@@ -249,7 +254,7 @@ struct LogHealth {
 }
 
 impl LogHealth {
-    /// Reports changes.
+    /// Reports changes of the log's health.
     fn look(&mut self, broker: &Broker) {
         let is_full = broker.is_full();
         if is_full && !self.is_full {

@@ -1,5 +1,5 @@
-//! Notifies the service manager, if there is one: ready, stopping, alive. Without one, these calls
-//! do nothing.
+//! Notifies the service manager that the server is ready, stopping or alive. Without a service
+//! manager, these functions do nothing.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ fn notify(state: NotifyState<'_>) {
     }
 }
 
-/// The server is ready.
+/// Reports that the server is ready.
 pub(crate) fn ready() {
     notify(NotifyState::Ready);
 }
 
-/// The server is stopping.
+/// Reports that the server is stopping.
 pub(crate) fn stopping() {
     notify(NotifyState::Stopping);
 }
 
-/// The server is alive. Must be called once per [`watchdog_period`].
+/// Reports that the server is alive. Must be called once per [`watchdog_period`].
 pub(crate) fn alive() {
     notify(NotifyState::Watchdog);
 }
 
-/// The period of watchdog notifications, if there is a watchdog: a quarter of its timeout, so that
-/// a thread can answer one period late.
+/// Time between two notifications of the watchdog. `None` if there is no watchdog. The time is a
+/// quarter of the watchdog's timeout, so that a thread can answer one period late.
 pub(crate) fn watchdog_period() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|time| time / 4)
 }

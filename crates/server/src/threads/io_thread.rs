@@ -1,8 +1,9 @@
-//! A thread that serves connections. It sleeps until there is work, then works in rounds: read from
-//! ready sockets, take a turn of the broker for everything that arrived, send.
+//! A thread that serves connections. It sleeps until there is work, and then works in rounds. A
+//! round reads from ready sockets, takes a turn of the broker for everything that arrived, and
+//! sends replies.
 //!
-//! It alone owns its connections. It never locks the broker during a system call. The work of a
-//! round is bounded, so that no client keeps the others waiting.
+//! Only this thread uses its connections. It makes no system call while it holds the broker's lock.
+//! A round has a limit of work, so that no client delays the others for long.
 
 mod account;
 mod housekeeping;
@@ -35,12 +36,12 @@ use crate::process::message_limit::MessageLimit;
 use crate::threads::mailbox::{Arrival, ConnectionInfo, Inbox, ReadyWaker};
 use crate::threads::table::Table;
 
-/// Limit of bytes read before a turn of the broker. A turn is also limited by time, because
-/// commands of the same length cost different work.
+/// Limit of bytes that are read before a turn of the broker. A turn also has a time limit, because
+/// commands of the same length can cost different amounts of work.
 const ROUND_BYTES: usize = 64 * 1024;
-/// Minimum room for a read, so that a large body does not arrive in tiny pieces.
+/// Minimum room for a read. With less room, a large body would arrive in tiny pieces.
 const READ_BYTES_MIN: usize = 8 * 1024;
-/// The time of an unused timer; shorter in tests.
+/// The time for which the timer is set if nothing needs it. It is shorter in tests.
 const LONG: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_hours(24) };
 
@@ -55,7 +56,7 @@ pub(crate) struct Shared {
 /// Why a thread ended.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Ended {
-    /// It was asked to stop.
+    /// The server stops the thread.
     Stopped,
     /// The log failed.
     LogFailed,
@@ -66,14 +67,14 @@ pub(crate) enum Ended {
 enum CloseReason {
     /// After all replies were sent.
     Finished,
-    /// At once: it broke, or the server disconnects it.
+    /// At once, because the connection broke or the server disconnects it.
     Failed,
 }
 
 pub(crate) struct IoThread {
     shared: Shared,
     inbox: Arc<Inbox>,
-    /// The mailbox number of `inbox` at the broker.
+    /// The broker's number for the mailbox that `inbox` implements.
     mailbox: usize,
     connections: Table,
     account: Account,
@@ -81,42 +82,44 @@ pub(crate) struct IoThread {
     buffer: Box<[u8]>,
     /// When this round began, in milliseconds.
     now_ms: u64,
-    /// The log is behind: nothing is read, and held-back commands wait.
+    /// The log is behind. The thread reads nothing, and held-back commands wait.
     congested: bool,
-    /// Held-back commands have filled the open batch of the log. They wait until it is written, so
-    /// that the requests of other clients wait behind little of their data.
+    /// Held-back commands have filled the open batch of the log, so further ones wait until the
+    /// batch is written. Otherwise the requests of other clients would wait behind a larger batch.
     backlogged: bool,
-    /// The inbox knows that this thread waits for the log.
+    /// The inbox has a note that this thread waits for the log.
     awaits_release: bool,
     /// The log failed.
     log_failed: bool,
-    // Lists of work. Places of connections that are gone are skipped. A new connection at the same
-    // place gets an unneeded check, which does no harm.
+    // Lists of work. An entry is the place of a connection in the table. If a connection no longer
+    // exists, its entries are skipped. If a new connection has the same place, it gets an unneeded
+    // check, which does no harm.
     /// Sockets that became ready.
     ready: Vec<u32>,
     /// Connections to read, in the order in which they became ready.
     reads: VecDeque<u32>,
-    /// Connections to read during their handshake.
+    /// Connections to read whose TLS handshake is not finished.
     handshakes: VecDeque<u32>,
     /// Connections whose sessions must be opened.
     opening: Vec<u32>,
-    /// Bytes that were read: connection, and its part of the buffer.
+    /// Bytes that were read: the place of the connection, and the part of the buffer with the
+    /// bytes.
     batch: Vec<(u32, Range<usize>)>,
     events: VecDeque<(SessionId, Answer<Event>)>,
-    /// Connections with held-back commands, which wait for other connections or for replies to be
+    /// Connections with held-back commands. These wait for other connections, or until replies are
     /// sent.
     resumed: Vec<u32>,
     /// Connections whose sessions must be closed.
     leaving: Vec<(u32, CloseReason)>,
     /// Connections that may have something to send.
     touched: Vec<u32>,
-    /// Connections with much to send. They take turns.
+    /// Connections with many unsent bytes. They take turns.
     bulky: VecDeque<u32>,
     /// Connections whose first unsent reply waits for the log to be written up to a position.
     held_until_written: BinaryHeap<Reverse<(Missing, u32)>>,
     /// Connections whose first unsent reply waits for the log to be durable up to a position.
     held_until_durable: BinaryHeap<Reverse<(Missing, u32)>>,
-    /// Recently used connections, for housekeeping.
+    /// Recently used connections, which housekeeping checks.
     recent: Vec<u32>,
     housekeeping_at: Option<Millis>,
     /// Rate limit for messages about rejected browsers.
@@ -158,15 +161,16 @@ impl IoThread {
         }
     }
 
-    /// Serves until it is asked to stop, or the log fails. Runs inside its own tokio runtime.
+    /// Serves until the server stops the thread or the log fails. Runs in a tokio runtime that
+    /// belongs to this thread.
     pub(crate) async fn run(mut self) -> Ended {
         let mut timer = pin!(tokio::time::sleep(LONG));
         let mut timer_for = None;
         loop {
             let alarm = self.inbox.alarm();
             let wanted = [alarm, self.housekeeping_at].into_iter().flatten().min();
-            // A timer that has fired would wake us again at once, before the runtime checks the
-            // sockets.
+            // A timer that has already fired would end the next sleep at once, before the runtime
+            // checks the sockets. So set it again.
             if self.inbox.take_late_timer() || wanted != timer_for || timer.is_elapsed() {
                 timer_for = wanted;
                 self.set_timer(timer.as_mut(), wanted);
@@ -185,7 +189,7 @@ impl IoThread {
                     break;
                 }
                 self.let_committer_work();
-                // The runtime checks the sockets meanwhile.
+                // The runtime checks the sockets at this await.
                 tokio::task::yield_now().await;
             }
         }
@@ -216,7 +220,7 @@ impl IoThread {
     fn round(&mut self) {
         self.now_ms = self.shared.clock.now().0;
         self.inbox.show_life_sign();
-        // The round checks the limits at its end.
+        // Only clear the request here, because the round checks the limits at its end.
         self.inbox.take_excess();
         if self.inbox.take_released() {
             (self.congested, self.backlogged) = (false, false);
@@ -235,20 +239,21 @@ impl IoThread {
             self.continue_work(if self.congested { 0 } else { held_back });
         }
         self.enforce_limits();
-        // The next round handles events from other threads. Before it, the runtime checks the
-        // sockets.
+        // The next round handles events from other threads. Before that round, the runtime checks
+        // the sockets.
         self.inbox.take_events(&mut self.events);
         self.await_release();
     }
 
-    /// Whether held-back commands of this many connections can continue, or sessions can close.
+    /// Whether the held-back commands of `held_back` connections can continue, or sessions can
+    /// close.
     fn can_continue(&self, held_back: usize) -> bool {
         let has_work = held_back > 0 && !self.congested || !self.leaving.is_empty();
         has_work && !self.backlogged
     }
 
-    /// Continues held-back commands of this many connections, and closes sessions. The newer
-    /// requests of other connections are already done, and their replies are sent. So other
+    /// Continues the held-back commands of this many connections, and closes sessions. The newer
+    /// requests of other connections are already executed, and their replies are sent. So other
     /// connections wait only for this turn.
     fn continue_work(&mut self, connections: usize) {
         self.await_release();
@@ -258,15 +263,17 @@ impl IoThread {
         self.backlogged = self.shared.broker.has_backlog();
     }
 
-    /// Yields to the committer. If both share a processor, long work of this thread would otherwise
-    /// delay the log, and the clients that wait for it, for milliseconds.
+    /// Yields the processor to the committer if this thread waits for the log. Both can share a
+    /// processor. Then long work of this thread would delay the log, and the clients that wait for
+    /// it, for milliseconds.
     fn let_committer_work(&self) {
         if self.awaits_release {
             std::thread::yield_now();
         }
     }
 
-    /// Tells the inbox whether this thread waits for the log. A commit wakes only waiting threads.
+    /// Updates the note in the inbox that this thread waits for the log. A commit wakes only
+    /// threads that wait.
     fn await_release(&mut self) {
         let has_held = !self.held_until_written.is_empty() || !self.held_until_durable.is_empty();
         let awaits = has_held || self.congested || self.backlogged;
@@ -275,8 +282,8 @@ impl IoThread {
         }
         self.inbox.await_release(awaits);
         if awaits {
-            // Positions released since the last check were not reported; the next round sends their
-            // replies.
+            // The log may have released positions before the note was set. Then no message came, so
+            // check once. The next round sends the replies.
             self.collect_released();
             self.congested = self.congested && self.shared.broker.congested();
             self.backlogged = self.backlogged && self.shared.broker.has_backlog();
@@ -286,7 +293,8 @@ impl IoThread {
     fn take_arrivals(&mut self) {
         for arrival in self.inbox.take_arrivals() {
             let Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms } = arrival;
-            // A TLS stream draws random numbers, which takes too long for a turn.
+            // A new TLS stream draws random numbers. That takes too long for a turn, so it happens
+            // here.
             let tls = tls.map(|config| TlsStream::new(config, self.now_ms).map(Box::new));
             let (socket, tls) = match (watch(socket), tls.transpose()) {
                 (Ok(socket), Ok(tls)) => (socket, tls),
@@ -310,8 +318,8 @@ impl IoThread {
             if connection.wants_session() {
                 self.opening.push(place);
             } else {
-                // Its session is opened after the handshake. Housekeeping checks the handshake's
-                // time limit.
+                // The session is opened after the handshake. `touch` schedules the housekeeping,
+                // which checks the time limit of the handshake.
                 connection.learn_readiness();
                 self.touch(place);
                 self.enqueue_read(place);
@@ -360,7 +368,7 @@ impl IoThread {
         }
     }
 
-    /// Reads once from each connection that wants it, while the buffer has room.
+    /// Reads once from each connection that is ready, while the buffer has room.
     fn read(&mut self) {
         let has_commands = self.has_input() || !self.resumed.is_empty();
         self.congested = has_commands && self.shared.broker.congested();
@@ -375,8 +383,8 @@ impl IoThread {
             let Some(place) = self.reads.pop_front() else { break };
             self.read_from(place, &mut used);
         }
-        // A step of a handshake can cost a signature, which takes as long as hundreds of commands.
-        // So other connections come first, each time.
+        // A step of a handshake can need a signature, which takes as long as hundreds of commands.
+        // So each round does one such step, after all other connections.
         if self.buffer.len() - used >= READ_BYTES_MIN
             && let Some(place) = self.handshakes.pop_front()
         {
@@ -384,7 +392,7 @@ impl IoThread {
         }
     }
 
-    /// Reads once from a connection; the first `used` bytes of the buffer are in use.
+    /// Reads once from a connection. The first `used` bytes of the buffer are already in use.
     fn read_from(&mut self, place: u32, used: &mut usize) {
         let Some(connection) = self.connections.get(place) else { return };
         connection.in_reads = false;
@@ -393,7 +401,7 @@ impl IoThread {
         }
         let is_lingering = connection.phase == Phase::Lingering;
         match connection.read(&mut self.buffer[*used..]) {
-            // Bytes after the end are discarded.
+            // The server discards bytes that arrive after the last reply.
             Ok(Read::Bytes(_)) if is_lingering => {}
             Ok(Read::Bytes(count))
                 if connection.speaks_wrong_protocol(&self.buffer[*used..*used + count]) =>
@@ -424,8 +432,8 @@ impl IoThread {
         }
     }
 
-    /// Rejects a browser at a port that does not speak HTTP. Its bytes are ignored, because a web
-    /// page may have written them.
+    /// Closes the connection of a browser at a port that does not speak HTTP. The server ignores
+    /// the bytes, because a web page may have written them.
     fn turn_away(&mut self, place: u32) {
         let Some(connection) = self.connections.get(place) else { return };
         self.shared.limits.refused.wrong_protocol.fetch_add(1, Ordering::Relaxed);
@@ -441,7 +449,7 @@ impl IoThread {
         self.leave(place, CloseReason::Failed);
     }
 
-    /// Discards all work that has not begun.
+    /// Discards all work that has not begun yet.
     fn discard_pending(&mut self) {
         self.inbox.take_arrivals();
         self.inbox.take_events(&mut self.events);
@@ -456,7 +464,7 @@ impl IoThread {
         }
     }
 
-    /// Gives up a broken connection.
+    /// Closes a broken connection.
     fn abandon(&mut self, place: u32, error: &io::Error) {
         tracing::debug!(connection = place, %error, "connection lost");
         self.leave(place, CloseReason::Failed);

@@ -1,5 +1,5 @@
-//! The inbox of an I/O thread: messages from other threads and ready sockets, and its sleep until
-//! they arrive.
+//! The inbox of an I/O thread: messages from other threads, and the list of ready sockets. The
+//! thread sleeps while its inbox is empty.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -20,8 +20,8 @@ use crate::config::protocol::Protocol;
 use crate::net::limits::Slot;
 use crate::threads::wakeup::{ReleaseWatch, Wakeup};
 
-/// A function that opens the session of a new connection; one per protocol. The number is the
-/// mailbox's.
+/// A function that opens the session of a new connection. Each protocol has one. The number is the
+/// mailbox to which the broker sends the session's events.
 pub(crate) type OpenSession =
     dyn Fn(ConnectionInfo, &mut Turn<'_>, usize) -> (SessionId, Box<dyn Dialect>) + Send + Sync;
 
@@ -29,7 +29,7 @@ pub(crate) type OpenSession =
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct ConnectionInfo {
     pub(crate) peer: Peer,
-    /// Where its listener can be reached from.
+    /// From where clients can reach the listener.
     pub(crate) reach: Reach,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// The address for counting connections. Unix sockets have none.
+    /// The address under which connections are counted. Unix sockets have no address.
     pub(crate) fn counted_address(self) -> Option<IpAddr> {
         match self {
             Peer::Host(host) => Some(host.to_canonical()),
@@ -59,25 +59,25 @@ impl Peer {
     }
 }
 
-/// An accepted connection for its I/O thread.
+/// An accepted connection, on its way to an I/O thread.
 pub(crate) struct Arrival {
     /// The socket, non-blocking.
     pub(crate) socket: OwnedFd,
-    /// Its slot among the open connections, with the client's address.
+    /// Counts the connection as open. It also has the client's address.
     pub(crate) slot: Slot,
     /// Its protocol.
     pub(crate) protocol: Protocol,
-    /// Where the listener can be reached from.
+    /// From where clients can reach the listener.
     pub(crate) reach: Reach,
     /// Opens its session.
     pub(crate) open: Arc<OpenSession>,
-    /// The TLS configuration, if it speaks TLS.
+    /// The TLS configuration, if the connection speaks TLS.
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// The time after which it is closed if silent.
+    /// The server closes the connection if the client is silent for this time.
     pub(crate) silence_max_ms: Option<u64>,
 }
 
-/// No alarm is set.
+/// The value of an [`Alarm`] that is not set.
 const NEVER: u64 = u64::MAX;
 
 /// Messages for one I/O thread.
@@ -88,18 +88,18 @@ pub(crate) struct Inbox {
     ready: Mutex<Vec<u32>>,
     events: Mutex<Vec<(SessionId, Answer<Event>)>>,
     arrivals: Mutex<Vec<Arrival>>,
-    /// Whether the log released more positions, or failed.
+    /// Whether the log has released more positions, or has failed.
     release: ReleaseWatch,
-    /// When timers need a turn, in milliseconds.
+    /// When the broker's timers need a turn, in milliseconds of the clock.
     alarm: Alarm,
-    /// The watchdog asked for a sign of life, and the thread has not answered yet.
+    /// The watchdog has requested a sign of life. The thread has not answered yet.
     life_sign_requested: AtomicBool,
-    /// All connections of the process hold too much together, and the thread has not checked its
-    /// own yet.
+    /// All connections of the process together use too much memory. The thread has not checked its
+    /// own connections yet.
     excess: AtomicBool,
-    /// The timer of the thread's sleep is late, because the machine slept.
+    /// The timer of the thread's sleep is late, because timers stop while the machine sleeps.
     timer_is_late: AtomicBool,
-    /// The thread should flush its connections and end.
+    /// The thread must send the pending replies, close its connections and end.
     stop: AtomicBool,
 }
 
@@ -117,7 +117,7 @@ impl std::fmt::Debug for Inbox {
     }
 }
 
-/// Locks a list, which is never left half changed, even by a panic.
+/// Locks a list. A panic cannot leave a list half changed.
 fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
     list.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -133,26 +133,27 @@ impl Inbox {
         self.wake();
     }
 
-    /// Asks the thread for a sign of life.
+    /// Requests a sign of life from the thread.
     pub(crate) fn request_life_sign(&self) {
         self.life_sign_requested.store(true, Ordering::SeqCst);
         self.wake();
     }
 
-    /// The thread gives a sign of life.
+    /// Answers a request for a sign of life. Only the thread itself calls this.
     pub(crate) fn show_life_sign(&self) {
-        // An unneeded store in each round would cost more than a load.
+        // A store in each round would cost more than this load.
         if self.life_sign_requested.load(Ordering::SeqCst) {
             self.life_sign_requested.store(false, Ordering::SeqCst);
         }
     }
 
-    /// Whether the thread has given the sign of life.
+    /// Whether the thread has answered the last request for a sign of life.
     pub(crate) fn has_shown_life(&self) -> bool {
         !self.life_sign_requested.load(Ordering::SeqCst)
     }
 
-    /// All connections together hold too much: asks the thread to disconnect its largest ones.
+    /// Asks the thread to disconnect its largest connections, because all connections together use
+    /// too much memory.
     pub(crate) fn notify_excess(&self) {
         self.excess.store(true, Ordering::SeqCst);
         self.wake();
@@ -162,7 +163,7 @@ impl Inbox {
         self.excess.swap(false, Ordering::SeqCst)
     }
 
-    /// The machine slept, and timers stood still: asks the thread to set its timer again.
+    /// Asks the thread to set its timer again. Timers stop while the machine sleeps.
     pub(crate) fn renew_timer(&self) {
         self.timer_is_late.store(true, Ordering::SeqCst);
         self.wake();
@@ -172,7 +173,7 @@ impl Inbox {
         self.timer_is_late.swap(false, Ordering::SeqCst)
     }
 
-    /// Asks the thread to flush its connections and end.
+    /// Asks the thread to send the pending replies, close its connections and end.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.wake();
@@ -188,7 +189,7 @@ impl Inbox {
         mem::swap(&mut *lock(&self.ready), into);
     }
 
-    /// Adds the events to those taken before.
+    /// Adds new events after those that are already in the list.
     pub(crate) fn take_events(&self, into: &mut VecDeque<(SessionId, Answer<Event>)>) {
         into.extend(lock(&self.events).drain(..));
     }
@@ -213,8 +214,8 @@ impl Inbox {
         }
     }
 
-    /// Must be called before the turn that handles the alarm: the broker sets the next alarm during
-    /// that turn.
+    /// Must be called before the turn that handles the alarm, because the broker sets the next
+    /// alarm during that turn.
     pub(crate) fn clear_alarm(&self) {
         self.alarm.0.store(NEVER, Ordering::SeqCst);
     }
@@ -231,7 +232,7 @@ impl Inbox {
             || !lock(&self.arrivals).is_empty()
     }
 
-    /// Sleeps until a message arrives or the timer fires. `alarm_seen` is the alarm for which the
+    /// Sleeps until a message arrives or the timer fires. `alarm_seen` is the alarm to which the
     /// timer was set.
     pub(crate) async fn sleep(&self, mut timer: Pin<&mut Sleep>, alarm_seen: Option<Millis>) {
         poll_fn(|context| {
@@ -266,7 +267,7 @@ impl Mailbox for Inbox {
     }
 }
 
-/// The waker of a connection: adds its place to the ready list.
+/// The waker of a connection. It adds the place of the connection to the ready list.
 pub(crate) struct ReadyWaker {
     inbox: Arc<Inbox>,
     place: u32,

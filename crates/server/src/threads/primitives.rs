@@ -1,5 +1,5 @@
-//! Primitives shared between threads. `crates/interleavings` compiles the files that use only
-//! these, with a model checker's versions.
+//! Primitives that threads share. Some files use only these. `crates/interleavings` compiles those
+//! files with the primitives of a model checker.
 
 pub(crate) use std::sync::OnceLock;
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};

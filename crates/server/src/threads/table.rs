@@ -1,8 +1,10 @@
-//! The connections of one I/O thread. Each has a place whose number does not change.
+//! The connections of one I/O thread. Each connection has a place, which is a number that does not
+//! change.
 
 use crate::net::connection::Connection;
 
-/// Places are reused, so the table is never larger than the highest number of connections.
+/// Places are reused. So the table is never larger than the highest number of connections at one
+/// time.
 #[derive(Default)]
 pub(crate) struct Table {
     places: Vec<Option<Box<Connection>>>,
@@ -10,12 +12,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The connection at a place, if any.
+    /// The connection at this place, if any.
     pub(crate) fn get(&mut self, place: u32) -> Option<&mut Connection> {
         self.places.get_mut(place as usize)?.as_deref_mut()
     }
 
-    /// Inserts a connection that knows its place.
+    /// Inserts a connection. `make` gets the place of the new connection.
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(u32) -> Connection) -> u32 {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);

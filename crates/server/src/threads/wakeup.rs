@@ -1,7 +1,9 @@
-//! How an I/O thread sleeps until messages arrive, and how it learns of released positions.
+//! How an I/O thread sleeps until messages arrive, and how it learns that the log has released
+//! positions.
 //!
-//! A sender first changes a list or flag, then wakes. The sleeper first announces its sleep, then
-//! checks lists and flags. So one of the two sees the other.
+//! A sender first changes a list or a flag, then wakes the thread. The thread first announces that
+//! it will sleep, then checks its lists and flags. So either the thread sees the change, or the
+//! sender sees that the thread sleeps.
 
 use std::task::{Context, Poll, Waker};
 
@@ -10,9 +12,10 @@ use super::primitives::{AtomicBool, OnceLock, Ordering, fence};
 /// The sleep of one thread.
 #[derive(Debug)]
 pub(crate) struct Wakeup {
-    /// Wakes the thread; set at its first sleep.
+    /// Wakes the thread. It is set when the thread first sleeps.
     waker: OnceLock<Waker>,
-    /// The thread is awake and checks for messages before it sleeps, so no thread needs to wake it.
+    /// The thread is awake, and will check for messages before it sleeps. So nothing needs to wake
+    /// it.
     awake: AtomicBool,
 }
 
@@ -23,7 +26,7 @@ impl Default for Wakeup {
 }
 
 impl Wakeup {
-    /// Wakes the thread after a message was left.
+    /// Wakes the thread. The caller has left a message before.
     pub(crate) fn wake(&self) {
         if !self.awake.swap(true, Ordering::AcqRel)
             && let Some(waker) = self.waker.get()
@@ -32,16 +35,17 @@ impl Wakeup {
         }
     }
 
-    /// Returns ready if `has_messages` returns true. Calls it after the thread has announced its
-    /// sleep. Only one task may poll it.
+    /// Announces that the thread will sleep, then calls `has_messages`. Returns ready if that
+    /// returns true. Only one task may poll this.
     pub(crate) fn poll(
         &self,
         context: &mut Context<'_>,
         has_messages: impl FnOnce(&mut Context<'_>) -> bool,
     ) -> Poll<()> {
-        // The task is always the same, so its first waker is always valid.
+        // The same task polls every time. So its first waker stays valid.
         self.waker.get_or_init(|| context.waker().clone());
-        // Synchronises with the last wake, and so sees all messages left before it.
+        // This synchronises with the last wake. So the thread sees all messages that were left
+        // before that wake.
         self.awake.swap(false, Ordering::AcqRel);
         if has_messages(context) {
             self.awake.swap(true, Ordering::AcqRel);
@@ -52,7 +56,7 @@ impl Wakeup {
     }
 }
 
-/// Whether a thread must learn that the log released more positions, and whether it did.
+/// Whether a thread waits for the log to release positions, and whether the log has done so.
 #[derive(Debug)]
 pub(crate) struct ReleaseWatch {
     awaits: AtomicBool,
@@ -66,16 +70,17 @@ impl Default for ReleaseWatch {
 }
 
 impl ReleaseWatch {
-    /// Sets whether releases wake the thread from now on. After it sets this to true, the thread
-    /// must check the released positions itself. The releaser first releases, then checks here; the
-    /// waiter first registers here, then checks the released positions. So one of the two sees the
-    /// other.
+    /// Sets whether releases wake the thread from now on. After a call with `true`, the thread must
+    /// check the released positions itself. The log first releases, then checks this flag. The
+    /// thread first sets this flag, then checks the released positions. So at least one of the two
+    /// notices the other.
     pub(crate) fn await_release(&self, awaits: bool) {
         self.awaits.store(awaits, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Notes that the log released more positions. Returns whether to wake the thread.
+    /// Called after the log has released more positions. Returns whether the caller must wake the
+    /// thread.
     #[must_use]
     pub(crate) fn release(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -86,7 +91,8 @@ impl ReleaseWatch {
         awaits
     }
 
-    /// Makes the thread check the log, whether it waits or not. The caller must wake it.
+    /// Makes the thread check the log, even if it does not wait for a release. The caller must wake
+    /// it.
     pub(crate) fn note(&self) {
         self.released.store(true, Ordering::Release);
     }

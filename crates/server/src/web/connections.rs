@@ -1,5 +1,6 @@
-//! The connections of one site. There are few. If there is no room for a new one, the one idle for
-//! longest is closed, so that a client with many silent connections cannot keep others out.
+//! The connections of one site, which are few. If there is no room for a new connection, the site
+//! closes the connection that has been idle for longest. So a client with many silent connections
+//! cannot keep others out.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +16,7 @@ pub(crate) struct SiteConnections {
 #[derive(Debug, Default)]
 struct State {
     open: Vec<Connection>,
-    /// Counts events. It serves as a clock.
+    /// The number of events so far. It serves as a clock.
     moment: u64,
 }
 
@@ -23,13 +24,13 @@ struct State {
 struct Connection {
     number: u64,
     has_asked: bool,
-    /// When it connected, or sent its last request.
+    /// The moment of the last request, or of the connect if there was no request.
     active_at: u64,
-    /// Ends the connection.
+    /// The task that serves the connection. Aborting it closes the connection.
     task: Option<AbortHandle>,
 }
 
-/// A connection. Dropping it removes the connection.
+/// A handle on a connection. If it is dropped, the connection is removed from the list.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     connections: Arc<SiteConnections>,
@@ -41,12 +42,12 @@ impl SiteConnections {
         SiteConnections { most, state: Mutex::default() }
     }
 
-    /// Adds a connection, which `serve` serves in a task, and closes another one if there are too
-    /// many.
+    /// Adds a connection, and lets `serve` start a task that serves it. If there are too many
+    /// connections, closes another one.
     pub(crate) fn admit(self: &Arc<Self>, serve: impl FnOnce(Ticket) -> AbortHandle) {
         let number = self.lock().add(self.most);
-        // This runs without the lock: a task that cannot be spawned drops its ticket, which takes
-        // the lock.
+        // Call `serve` without the lock. If the task cannot be spawned, its ticket is dropped, and
+        // that takes the lock.
         let task = serve(Ticket { connections: self.clone(), number });
         if let Some(connection) = self.lock().find(number) {
             connection.task = Some(task);
@@ -62,7 +63,7 @@ impl State {
     fn add(&mut self, most: usize) -> u64 {
         if self.open.len() >= most {
             let open = self.open.iter().enumerate();
-            // Connections without a request go first.
+            // Connections that have sent no request are closed first.
             let idlest =
                 open.min_by_key(|(_, connection)| (connection.has_asked, connection.active_at));
             if let Some(place) = idlest.map(|(place, _)| place)
@@ -83,7 +84,7 @@ impl State {
 }
 
 impl Ticket {
-    /// Notes a request of the client.
+    /// Notes that the client has sent a request.
     pub(crate) fn note_request(&self) {
         let mut state = self.connections.lock();
         state.moment += 1;

@@ -1,5 +1,5 @@
-//! Builds the HTTP sites, health and metrics and Kestrel's admin commands, with the facts they need
-//! about this process.
+//! Builds the HTTP sites: health and metrics, and Kestrel's admin commands. Gives them the facts
+//! about this process that they need.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,17 +31,18 @@ pub(crate) fn overview(config: &Config, shared: &Shared, inbox: &Arc<Inbox>) -> 
     })
 }
 
-/// The server's names over HTTP.
+/// The names of the server over HTTP.
 pub(crate) fn names(config: &Config) -> Names {
     let listening = Protocol::ALL.into_iter().flat_map(|protocol| config.listen.of(protocol));
     let configured = listening.filter_map(|address| address.address.host().map(str::to_owned));
     Names::new(configured.chain([facts::host_name()]), config.http.hosts.clone())
 }
 
-/// How long a response waits for a reload. A short file takes no time, but a pipe may never end.
+/// How long a response waits for a reload. A reload of a short file takes almost no time, but a
+/// pipe may never end.
 const RELOAD_TIME: Duration = Duration::from_secs(5);
 
-/// Actions of Kestrel's admin commands.
+/// What Kestrel's admin commands can do to the process.
 struct AdminControls(Controls);
 
 impl kestrel_admin::Controls for AdminControls {
@@ -49,8 +50,8 @@ impl kestrel_admin::Controls for AdminControls {
         let (done, reloaded) = oneshot::channel();
         self.0.reloader.request(ReloadRequester::Admin(done));
         Box::pin(async move {
-            // After that time the reload continues in the background. The response does not wait
-            // until new policies are durable.
+            // After this time, the server responds, and the reload continues in the background. The
+            // response does not wait until new policies are durable.
             let _ = tokio::time::timeout(RELOAD_TIME, reloaded).await;
         })
     }
@@ -110,7 +111,8 @@ fn served(kestrel: &kestrel::Server) -> Served {
     ];
     let mut shown: Vec<(&str, u64)> =
         named.iter().map(|(name, count)| (*name, count.get())).collect();
-    // An item that arrives too late for a waiting client is not taken.
+    // This server counts nothing here. It never takes an item that arrives too late for a waiting
+    // client.
     shown.push(("cmd_get_timeout_dropped", 0));
     let latencies = kestrel.latencies();
     let metrics = [

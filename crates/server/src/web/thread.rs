@@ -1,9 +1,10 @@
-//! A thread that answers HTTP requests about the server: its listeners, connections, and their
-//! limit.
+//! A thread that serves HTTP requests about the server. It owns its listeners and connections, and
+//! limits their number.
 //!
-//! It is separate from the I/O threads, so that its failures do not affect clients. Its connections
-//! are counted separately, so that health checks work when no more clients are accepted. Each site
-//! has its own thread, so that health does not wait for statistics of thousands of queues.
+//! It is not an I/O thread, so that its failures do not affect clients. Its connections have a
+//! limit of their own, so that health checks work when the server accepts no more clients. Each
+//! site has its own thread, so that health checks do not wait for statistics of thousands of
+//! queues.
 
 use std::io;
 use std::net::TcpListener as StdTcpListener;
@@ -28,16 +29,16 @@ use crate::net::listen::{Bound, SocketFile, reach_of};
 use crate::net::tls::Certificates;
 use crate::web::connections::{SiteConnections, Ticket};
 
-/// The name of these threads. A panic in them ends only one connection, not the server.
+/// The name of these threads. A panic in such a thread ends only one connection, not the server.
 pub const WEB_THREAD: &str = "http";
 
-/// Pause after a failed accept, whose likely cause is a lack of descriptors.
+/// Pause after a failed accept. The likely cause is a lack of descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Time limit of a handshake.
+/// Time limit of a TLS handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
-/// Time between a site's ticks.
+/// Time between two ticks of a site.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A listener of a site.
@@ -47,7 +48,7 @@ pub(crate) struct Endpoint {
     pub(crate) certificates: Option<Arc<Certificates>>,
 }
 
-/// The thread, which ends when this is dropped.
+/// The running thread. It ends when this handle is dropped.
 pub(crate) struct WebThread {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -63,7 +64,7 @@ struct Served {
 
 /// An active listener.
 struct Listener {
-    /// Dropped before the socket: see [`Bound`].
+    /// This field is dropped before the socket: see [`Bound`].
     _file: Option<SocketFile>,
     socket: Socket,
     served: Served,
@@ -78,8 +79,9 @@ enum Socket {
 }
 
 impl WebThread {
-    /// Serves a site on its own thread, with at most `connections_max` connections: a client that
-    /// uses up one site must not block health checks at the other.
+    /// Serves a site on its own thread, with at most `connections_max` connections. The limit is
+    /// per site: a client that uses up the connections of one site must not block health checks at
+    /// the other.
     pub(crate) fn spawn(
         runtime: Runtime,
         site: Arc<dyn Site>,
@@ -98,7 +100,7 @@ impl WebThread {
         drop(inside);
         let (stop, stopped) = oneshot::channel::<()>();
         let named = std::thread::Builder::new().name(WEB_THREAD.to_owned());
-        // An error means that the other end is gone. That also stops this thread.
+        // `stopped` ends with an error when its sender is dropped. That also stops this thread.
         let thread = named.spawn(move || drop(runtime.block_on(stopped)))?;
         Ok(WebThread { stop: Some(stop), thread: Some(thread) })
     }
@@ -108,14 +110,14 @@ impl Drop for WebThread {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic was already reported.
+            // The panic was already reported.
             let _ = thread.join();
         }
     }
 }
 
 impl Listener {
-    /// Must be called inside the runtime.
+    /// Must be called inside the runtime that watches the socket.
     fn of(place: Endpoint, served: Served, names: Arc<Names>) -> io::Result<Listener> {
         let Endpoint { bound, certificates } = place;
         let gate = Gate { names, reach: reach_of(&bound.address) };
@@ -148,13 +150,13 @@ impl Listener {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (served, gate) = (self.served.clone(), self.gate.clone());
-        // This reads the certificates as late as possible, because they can change.
+        // Read the certificates as late as possible, because a reload can change them.
         let tls = self.certificates.as_ref().map(|certificates| certificates.current());
         tokio::spawn(serve_one(socket, tls, served, gate, ticket)).abort_handle()
     }
 }
 
-/// Serves one connection to its end, with a handshake first if it speaks TLS.
+/// Serves one connection to its end. If the listener speaks TLS, the handshake comes first.
 async fn serve_one<S>(
     socket: S,
     tls: Option<Arc<ServerConfig>>,
@@ -170,7 +172,8 @@ async fn serve_one<S>(
         None => serve(socket, site, gate, unread, note_request).await,
         Some(config) => {
             let handshake = TlsAcceptor::from(config).accept(socket);
-            // Garbage, silence and wrong certificates are the client's problem.
+            // Ignore a failed handshake, because the cause is the client: garbage, silence or a
+            // wrong certificate.
             if let Ok(Ok(socket)) = tokio::time::timeout(HANDSHAKE_TIME, handshake).await {
                 serve(socket, site, gate, unread, note_request).await;
             }
@@ -178,7 +181,7 @@ async fn serve_one<S>(
     }
 }
 
-/// Runs a site's ticks.
+/// Calls the site's `tick` once per [`TICK`].
 async fn tick(site: Arc<dyn Site>) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -188,14 +191,15 @@ async fn tick(site: Arc<dyn Site>) {
     }
 }
 
-/// Accepts until the runtime ends.
+/// Accepts connections until the runtime ends.
 async fn accept(listener: Listener) {
     loop {
         if let Err(error) = listener.accept().await {
             tracing::debug!(%error, "cannot accept an HTTP connection");
             tokio::time::sleep(PAUSE).await;
         }
-        // Lets the new connection run before the next one, which could replace it.
+        // Let the new connection run before the next connection is accepted, because that one could
+        // replace it.
         tokio::task::yield_now().await;
     }
 }
@@ -263,7 +267,7 @@ mod tests {
         ask(&mut kept);
     }
 
-    /// Blocks while the lock is held.
+    /// A site whose replies block while the test holds the lock.
     struct Stuck(Mutex<()>);
 
     impl Site for Stuck {

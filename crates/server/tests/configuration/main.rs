@@ -1,5 +1,5 @@
-//! Tests any text as a configuration: random combinations of meaningful lines, and the corpus of
-//! the fuzz target.
+//! Tests that read any text as a configuration: random combinations of meaningful lines, and the
+//! corpus of the fuzz target.
 
 mod script;
 

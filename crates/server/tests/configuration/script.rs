@@ -1,5 +1,6 @@
-//! Any text is either a configuration or a list of mistakes, each with its place. A shown
-//! configuration is a file with the same meaning. The tests and the fuzz target share this file.
+//! Checks that any text is either a configuration or a list of mistakes, each with its place. If a
+//! configuration is shown as text, that text is a file with the same meaning. The tests and the
+//! fuzz target share this file.
 
 use std::cell::OnceCell;
 use std::path::Path;
@@ -9,11 +10,12 @@ use lineshaft_server::config::sources::{Mistakes, Sources};
 use tempfile::TempDir;
 
 thread_local! {
-    /// Gone with its thread.
+    /// The folder of this thread. It is removed when the thread ends.
     static FOLDER: OnceCell<TempDir> = const { OnceCell::new() };
 }
 
-/// After this byte, which no text contains, come variables of the environment, one per line.
+/// Separates the text of the file from the variables of the environment, which have one line each.
+/// No text contains this byte.
 const ENVIRONMENT: u8 = 0xff;
 
 /// Reads a script: the text of a file, then variables.
@@ -52,7 +54,7 @@ fn check_in(folder: &Path, script: &[u8]) {
     assert_eq!(without_lines(&again.config), without_lines(&effective.config), "{shown}");
 }
 
-/// The place of a policy in its file does not change its meaning.
+/// The same configuration without the lines of its policies. The lines do not change its meaning.
 fn without_lines(config: &Config) -> Config {
     let mut config = config.clone();
     for rule in &mut config.policies.0 {
@@ -68,7 +70,7 @@ fn check_mistakes(mistakes: &Mistakes, file: &Path, lines: usize) {
     assert!(!mistakes.0.is_empty());
     for mistake in &mistakes.0 {
         assert!(!mistake.message.is_empty());
-        // A place: file and line, perhaps a column, or a variable.
+        // A place is a file and a line, perhaps with a column, or a variable.
         let Some(place) = mistake.place.strip_prefix(&*file.to_string_lossy()) else { continue };
         let line = place.split(':').nth(1).and_then(|line| line.parse::<usize>().ok());
         assert!(line.is_none_or(|line| (1..=lines).contains(&line)), "{mistake}");

@@ -129,7 +129,7 @@ fanout_only = "yes"
 fn keys_of_the_plan_are_refused_as_not_there_yet() {
     for key in LATER_KEYS {
         let text = format!("[[policy]]\nmatch = \"*\"\n{key} = 1\n");
-        // The last part of a dotted key.
+        // The message names the column of the last part of a dotted key.
         let column = key.rfind('.').map_or(1, |dot| dot + 2);
         let expected = format!(
             "lineshaft.toml:3:{column}: policy: `{key}` is not available in this version yet"
@@ -183,7 +183,7 @@ fn policies_that_cannot_be_obeyed_are_refused_with_their_line() {
     );
 }
 
-/// The shown policies for operators: each value with its line.
+/// The output for operators shows each value with its line.
 #[test]
 fn shown_policies_name_their_lines_and_can_be_read_again() {
     let text = "[[policy]]\nmatch = [\"a\", \"b\"]\nlimits = { jobs = 3, bytes = \"510\" }\n\
@@ -222,7 +222,7 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
     assert_eq!(sync(b"c"), usual);
 }
 
-/// The code blocks of a page that are marked as TOML.
+/// All code blocks of a page that are marked as TOML.
 fn blocks(page: &str) -> Vec<&str> {
     let begins = page.split("```toml\n").skip(1);
     begins.map(|block| block.split_once("```").expect("the block has an end").0).collect()
@@ -247,7 +247,7 @@ fn the_pages_examples_can_be_read() {
     assert_eq!(config, Config { io_threads, ..Config::default() });
 }
 
-/// The page shows a configuration of the original, and its translation. Both mean the same.
+/// The page shows a configuration of Kestrel, and its translation. Both must mean the same.
 #[test]
 fn a_translated_kestrel_configuration_means_the_same() {
     let page = include_str!("../../../../../docs/policies.md");

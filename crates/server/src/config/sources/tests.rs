@@ -1,4 +1,4 @@
-//! Tests of the configuration: which source applies, and what a message about a mistake contains.
+//! Tests of the configuration: which source applies, and what the messages about mistakes contain.
 use std::time::Duration;
 
 use super::*;
@@ -20,7 +20,7 @@ impl Folder {
     }
 }
 
-/// All mistakes of a file, with its name and without its folder.
+/// All mistakes of a file. Each message has the name of the file, without its folder.
 pub(crate) fn messages(text: &str) -> Vec<String> {
     let (folder, sources) = Folder::with(text);
     let folder = format!("{}/", folder.0.path().display());
@@ -278,7 +278,7 @@ fn variables_of_kubernetes_are_ignored() {
         environment.map(|(name, value)| variable(&format!("LINESHAFT_{name}"), value)).to_vec();
     let sources = Sources { environment, ..Sources::default() };
     assert_eq!(sources.load().unwrap().config, Config::default());
-    // None of them is taken for a setting either.
+    // No setting looks like a variable of Kubernetes.
     for setting in &SETTINGS {
         let suffix = variable_suffix(setting.key);
         assert!(!is_of_kubernetes(&suffix, "tcp://10.0.0.1:4730"), "{suffix}");
@@ -414,7 +414,7 @@ fn a_missing_file_is_a_mistake() {
     assert!(sources.load().unwrap_err().to_string().starts_with("/no/such/file.toml: cannot read"));
 }
 
-/// Each key of the example except one is commented out, because the defaults are right for most
+/// The example has all keys. All but one are commented out, because the defaults are right for most
 /// users. So the test removes the comment signs first.
 #[test]
 fn the_example_file_has_every_key_with_its_default() {
@@ -427,7 +427,8 @@ fn the_example_file_has_every_key_with_its_default() {
         let origin = effective.origin(setting.key);
         assert!(matches!(origin, Origin::File(..)), "{} is missing", setting.key);
     }
-    // The umask of the service keeps other users from connecting.
+    // The example sets the mode of unix sockets. Otherwise the umask of the service would keep
+    // other users from connecting.
     let mut config = effective.config;
     assert_eq!(config.listen.unix_mode.take(), Some(0o666));
     let io_threads = Config::default().io_threads;
@@ -445,7 +446,7 @@ fn shown_settings_can_have_any_characters() {
     }
 }
 
-/// Characters, not bytes: an editor counts them.
+/// Columns count characters, not bytes, because editors do the same.
 #[test]
 fn a_column_counts_characters() {
     let text = "data = { dir = \"é\", x = 1 }";

@@ -1,25 +1,26 @@
-//! Memory account of a thread's connections, updated with each change. Disconnects the largest if
-//! all connections of the process hold too much.
+//! The memory account of a thread's connections. It is updated with each change. If all connections
+//! of the process together use too much memory, the thread disconnects its largest ones.
 
 use std::io;
 
 use super::IoThread;
 use crate::net::connection::{Connection, Held};
 
-/// Memory of a connection besides its session in the broker and its buffers: itself, its dialect,
-/// its entries in the thread's tables.
+/// Memory of a connection besides its buffers and its session in the broker. This is the connection
+/// itself, its dialect, and its entries in the thread's tables.
 const CONNECTION_BYTES: u64 = size_of::<Connection>() as u64 + 420;
-/// The threads disconnect connections until the sum is this part of the limit. Otherwise they would
-/// disconnect again for each piece that arrives.
+/// At a limit, the threads disconnect connections until the sum is below this part of the limit.
+/// Otherwise they would have to disconnect again for each piece that arrives.
 const KEPT_SHARE: (u64, u64) = (7, 8);
 
 /// Memory of one thread's connections.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    /// The sum over its connections.
+    /// The sum over all connections of the thread.
     held: Held,
     connections: u64,
-    /// The part reported to the whole process.
+    /// What the thread has last added to the sums of the process: memory, and number of
+    /// connections.
     reported: (Held, u64),
 }
 
@@ -50,7 +51,7 @@ impl Account {
 }
 
 impl IoThread {
-    /// Updates the account after a change of a connection.
+    /// Updates the account after a change of one connection.
     pub(super) fn recount(&mut self, place: u32) {
         let Some(connection) = self.connections.get(place) else { return };
         let held = connection.held();
@@ -60,8 +61,8 @@ impl IoThread {
         }
     }
 
-    /// Reports changes to the process, and disconnects the largest connections if all connections
-    /// together hold too much.
+    /// Reports changes to the sums of the process. If all connections together use too much memory,
+    /// disconnects the largest connections of this thread.
     pub(super) fn enforce_limits(&mut self) {
         self.report_account();
         let limits = self.shared.limits.clone();
@@ -88,21 +89,21 @@ impl IoThread {
         }
     }
 
-    /// All connections together hold more than `most`. This thread disconnects its share, or
-    /// nothing if that share is small. If the sum is still too large, it wakes the other threads,
-    /// which must disconnect theirs.
+    /// Called when all connections together hold more than `most`. This thread frees its share of
+    /// the excess. It frees nothing if its connections hold less than half the average of the
+    /// threads. If the sum is still too large, it wakes the other threads, which do the same.
     fn cut_share(&mut self, said: &str, most: u64, of: impl Fn(Held) -> u64) {
         let limits = self.shared.limits.clone();
         let all_bytes = of(limits.held.all());
         let own_bytes = of(self.account.held);
-        // At least one thread holds enough to pass this check.
+        // At least one thread holds the average or more, and passes this check.
         let threads = limits.held.threads() as u64;
         if own_bytes.saturating_mul(2 * threads) >= all_bytes {
             let kept_bytes = most / KEPT_SHARE.1 * KEPT_SHARE.0;
             let excess_bytes = all_bytes.saturating_sub(kept_bytes);
             self.cut_off(share(excess_bytes, own_bytes, all_bytes), said, &of);
-            // Other threads read the sum, and would disconnect clients for memory that is already
-            // freed.
+            // Report at once. Otherwise other threads would disconnect clients for memory that this
+            // thread has already freed.
             self.report_account();
         }
         if of(limits.held.all()) > most {
@@ -131,7 +132,8 @@ impl IoThread {
     }
 }
 
-/// This thread's share of the bytes to free.
+/// The bytes that this thread must free: a part of the excess, in proportion to the bytes that it
+/// holds.
 fn share(excess_bytes: u64, own_bytes: u64, all_bytes: u64) -> u64 {
     let share = u128::from(excess_bytes) * u128::from(own_bytes) / u128::from(all_bytes.max(1));
     share as u64

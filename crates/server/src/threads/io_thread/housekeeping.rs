@@ -1,5 +1,5 @@
-//! Housekeeping of an I/O thread: frees memory of idle connections, disconnects slow readers,
-//! closes connections whose clients do not close. Also the thread's own end.
+//! Housekeeping of an I/O thread. It frees memory of idle connections, disconnects slow readers,
+//! and closes connections whose clients do not close. This file also has the end of the thread.
 
 use std::io;
 use std::mem;
@@ -12,9 +12,9 @@ use tokio::time::Sleep;
 use super::IoThread;
 use crate::net::connection::{Phase, Read, TurnTime};
 
-/// Time between checks of recently used connections.
+/// Time between two checks of the recently used connections.
 const PERIOD_MS: u64 = 1000;
-/// Time for a client to close after the end.
+/// How long the server waits for a client to close after the last reply.
 const LINGER_MS: u64 = 2000;
 /// How long a stopping thread waits for the log and for slow readers.
 const STOP_TIME: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ impl IoThread {
         }
     }
 
-    /// Checks recently used connections, so that idle ones cost nothing.
+    /// Checks the recently used connections only, so that idle connections cost no time.
     pub(super) fn housekeep(&mut self) {
         if self.housekeeping_at.is_none_or(|at| at.0 > self.now_ms) {
             return;
@@ -82,8 +82,8 @@ impl IoThread {
     }
 
     /// Sends the pending replies, and closes all connections. Sessions stay open at the broker. If
-    /// one were closed, its jobs would go to another session that is about to close, and this would
-    /// count as an attempt. Leases end with the process anyway.
+    /// a session were closed, its jobs would be granted to another session that is about to close.
+    /// That would count as an attempt. Leases end with the process anyway.
     pub(super) async fn stop(&mut self, mut timer: Pin<&mut Sleep>) {
         let deadline = Instant::now() + STOP_TIME;
         self.end_waiting();
@@ -114,11 +114,11 @@ impl IoThread {
         }
     }
 
-    /// Answers clients that wait for something that will not come any more.
+    /// Answers clients that wait for an event that will never come.
     fn end_waiting(&mut self) {
         let broker = self.shared.broker.clone();
         let mut turn = broker.turn(self.shared.clock.now());
-        // Sessions that already got something learn that first.
+        // Sessions that already have an event get that event first.
         self.inbox.take_events(&mut self.events);
         loop {
             self.deliver_events(&mut turn, TurnTime::begin());
@@ -137,13 +137,13 @@ impl IoThread {
         }
     }
 
-    /// Closes the sending side, and empties the socket: if we closed with unread bytes, the kernel
-    /// would discard our last replies.
+    /// Closes the sending side, and empties the socket. If the server closed a socket with unread
+    /// bytes, the kernel would discard the last replies.
     fn drain(&mut self, place: u32) {
         let mut buffer = [0; 4096];
         let Some(connection) = self.connections.get(place) else { return };
         if connection.phase == Phase::Lingering || connection.linger() {
-            // Bounded, because a client may never stop sending.
+            // This has a limit, because a client may never stop sending.
             for _ in 0..256 {
                 match connection.read(&mut buffer) {
                     Ok(Read::Bytes(_)) => {}

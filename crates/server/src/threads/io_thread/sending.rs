@@ -1,5 +1,5 @@
-//! Sends the replies of a round that the log has released. Long ones are sent in pieces, so that
-//! no client waits while the kernel copies the bodies of others.
+//! Sends the replies of a round that the log has released. Long replies are sent in pieces.
+//! Otherwise clients would wait while the kernel copies the bodies of others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,17 +10,17 @@ use broker::{Missing, Position};
 use super::{CloseReason, IoThread};
 use crate::net::connection::Phase;
 
-/// A connection with at most this many unsent bytes is sent at once, in one write.
+/// If a connection has at most this many unsent bytes, they are sent at once, in one write.
 const PROMPT_BYTES_MAX: usize = 16 * 1024;
-/// A connection with more unsent bytes gets a piece of this size, and then the next one has its
-/// turn.
+/// If a connection has more unsent bytes, a piece of this size is sent. Then the next connection
+/// has its turn.
 const BULKY_PIECE_BYTES: usize = 128 * 1024;
-/// After this many bytes of such pieces, a round sends no further piece: the kernel copies each
+/// After this many bytes in such pieces, a round sends no further piece. The kernel copies each
 /// byte, which takes about 0.3 ms per MiB.
 const BULKY_ROUND_BYTES: usize = 1024 * 1024;
 
 impl IoThread {
-    /// Collects connections whose replies the log has released.
+    /// Adds connections whose replies the log has released to the touched connections.
     pub(super) fn collect_released(&mut self) {
         let released = self.shared.broker.released();
         loop {
@@ -43,14 +43,14 @@ impl IoThread {
         !self.touched.is_empty() || !self.bulky.is_empty()
     }
 
-    /// Sends released replies, with one write per connection unless there is a large body.
-    /// Connections with much to send come last, and take turns, so that no client waits for the
-    /// bodies of others.
+    /// Sends released replies. Each connection needs one write, unless it has a large body to send.
+    /// Connections with many unsent bytes come last, and take turns, so that no client waits for
+    /// the bodies of others.
     pub(super) fn send(&mut self) {
         let released = self.shared.broker.released();
         let mut touched = mem::take(&mut self.touched);
-        // The connection that was touched last goes first. So a consumer that waited for a job
-        // comes before its producer, which waits only for the reply to the put.
+        // The connection that was touched last is served first. So a consumer that waited for a job
+        // comes before the producer, which waits only for the reply to its put.
         for place in touched.drain(..).rev() {
             let Some(connection) = self.connections.get(place) else { continue };
             connection.in_touched = false;
@@ -73,7 +73,7 @@ impl IoThread {
         }
     }
 
-    /// Sends once to a connection, and returns the number of reply bytes sent.
+    /// Sends replies to one connection once. Returns the number of reply bytes that were sent.
     fn send_to(&mut self, place: u32, released: Position) -> usize {
         let Some(connection) = self.connections.get(place) else { return 0 };
         if connection.phase == Phase::Lingering {

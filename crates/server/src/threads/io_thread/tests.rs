@@ -1,4 +1,4 @@
-//! Runs the rounds of an I/O thread one by one, in the thread of the test.
+//! Tests that run the rounds of an I/O thread one by one, in the thread of the test.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -79,14 +79,13 @@ impl Rounds {
     }
 
     fn round(&mut self) {
-        // The runtime checks the sockets.
+        // Lets the runtime check the sockets.
         self.runtime.block_on(tokio::task::yield_now());
         let _inside = self.runtime.enter();
         self.thread.round();
     }
 
-    /// Passes received bytes to the dialects, in a turn that ends as soon as another thread asks
-    /// for it.
+    /// Passes received bytes to the dialects, in a turn that has already reached its time limit.
     fn feed_late(&mut self) {
         self.runtime.block_on(tokio::task::yield_now());
         let _inside = self.runtime.enter();
@@ -106,7 +105,7 @@ impl Rounds {
     }
 }
 
-/// The received bytes.
+/// The bytes that the client has received.
 fn received(client: &mut UnixStream) -> String {
     let mut bytes = vec![0; 256 * 1024];
     let count = client.read(&mut bytes).unwrap_or(0);
@@ -142,7 +141,7 @@ fn a_client_that_reads_no_replies_has_few_bytes_waiting() {
     assert_eq!(places.len(), 1);
     let unsent = rounds.thread.connections.get(places[0]).unwrap().outbox.len();
     assert!((1 << 20..(1 << 20) + (128 << 10)).contains(&unsent), "{unsent}");
-    // A client that reads at last receives everything.
+    // A client that starts to read late still receives everything.
     let (mut lines, mut vain) = (0, 0);
     while lines < 100 * 20_001 && vain < 1_000 {
         let text = received(&mut client);
@@ -153,7 +152,8 @@ fn a_client_that_reads_no_replies_has_few_bytes_waiting() {
     assert_eq!(lines, 100 * 20_001);
 }
 
-/// From now on, each `reserve` of this client checks 10,000 tubes.
+/// Lets the client watch 10,000 tubes. From then on, each of its `reserve` commands checks all of
+/// them.
 fn watch_many(rounds: &mut Rounds, client: &mut UnixStream) {
     let mut tubes = 1;
     while tubes < 10_000 {
@@ -176,7 +176,7 @@ fn dear_commands_of_one_round_leave_turns_to_others() {
     let mut rounds = Rounds::new();
     let (mut greedy, mut other) = (rounds.connect(), rounds.connect());
     watch_many(&mut rounds, &mut greedy);
-    // Each of them checks all tubes. One round reads all of them.
+    // Each of these commands checks all tubes. One round reads all commands.
     let count = 2_500;
     greedy.write_all("reserve-with-timeout 0\r\n".repeat(count).as_bytes()).unwrap();
     rounds.round();
@@ -206,14 +206,14 @@ fn commands_that_were_held_back_wait_for_a_congested_log() {
     let count = 1_000;
     client.write_all(b"list-tube-used\r\n".repeat(count).as_slice()).unwrap();
     rounds.feed_late();
-    // The log has not reserved this many ids.
+    // Use up the job ids that the log has reserved. Then the thread must wait for the log.
     while !broker.congested() {
         broker.turn(clock.now()).skip_job_id();
     }
     rounds.round();
     let mut replies = received(&mut client);
     assert!(replies.len() < 15 * count, "all was executed at once");
-    // A turn for another reason does not run held-back commands.
+    // A turn for another reason does not continue held-back commands.
     let _newcomer = rounds.connect();
     rounds.round();
     assert_eq!(received(&mut client), "");
@@ -323,7 +323,7 @@ fn events_that_arrive_while_a_thread_sends_wait_for_its_next_round() {
     let session = turn.open_session(others);
     turn.caller(session).put(NewJob::default(), b"x"[..].into()).value.unwrap();
     drop(turn);
-    // The same call as at the end of a round.
+    // Call the same function as the end of a round.
     rounds.inbox.take_events(&mut rounds.thread.events);
     assert!(rounds.thread.has_more(), "the thread sleeps");
     rounds.finish();
@@ -392,7 +392,7 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     assert!(limits.held.unfinished_bytes() >= 50_000);
     let used_bytes = rounds.thread.shared.broker.memory_usage().used_bytes;
     assert!(used_bytes >= 50_000, "{used_bytes}");
-    // Another thread holds much more, so its connections are cut off first.
+    // Another thread holds far more bytes. So that thread must disconnect its clients first.
     let other: Arc<Inbox> = Arc::default();
     limits.held.enter(&other);
     limits.held.add(300_000, 0);
@@ -402,7 +402,7 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     assert!(other.take_excess(), "it is asked to look");
     assert!(!rounds.inbox.take_excess(), "and no other");
     assert_eq!(limits.open(), 2, "clients stay if those of another thread hold the bytes");
-    // That thread has checked its connections, and now holds about as much as this one.
+    // The other thread has disconnected its clients, and now holds about as much as this thread.
     limits.held.add(-220_000, 0);
     rounds.inbox.notify_excess();
     assert!(rounds.inbox.has_messages(rounds.inbox.alarm()), "the thread is not woken");
@@ -435,7 +435,7 @@ fn long_replies_leave_in_pieces_while_others_are_served() {
     rounds.round();
     assert_eq!(received(&mut quiet), "USING default\r\n");
     let mut bytes: Vec<usize> = clients.iter_mut().map(|client| received(client).len()).collect();
-    // Without the limit, the sockets would take three times as much.
+    // Without the limit, the sockets would take three times as many bytes.
     let sent = bytes.iter().sum::<usize>();
     assert!((1 << 20..(1 << 20) + (128 << 10)).contains(&sent), "{sent}");
     let all = 10 * ("FOUND 1 60000\r\n\r\n".len() + body.len());
@@ -495,7 +495,7 @@ fn a_reader_that_stays_too_far_behind_is_cut_off_although_it_reads() {
     let [place] = rounds.thread.connections.all()[..] else { panic!("not one") };
     let connection = rounds.thread.connections.get(place).unwrap();
     assert!(connection.is_stuck());
-    // The reader catches up twice. Then it reads more slowly than new bytes arrive.
+    // At first, the reader catches up twice. Later, new bytes arrive faster than it reads.
     for (unsent_bytes, falls_behind) in
         [(900, false), (800, false), (90, false), (400, false), (500, true)]
     {

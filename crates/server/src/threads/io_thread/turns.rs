@@ -1,5 +1,5 @@
-//! The turns that an I/O thread takes of the broker, and their effects on its connections. Between
-//! the beginning and the end of a turn, nothing may make a system call.
+//! The turns of the broker that an I/O thread takes, and their effects on its connections. Nothing
+//! may make a system call during a turn.
 
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -9,20 +9,21 @@ use broker::Turn;
 use super::{CloseReason, IoThread};
 use crate::net::connection::{PIECE_BYTES, TurnTime};
 
-/// The input of a turn for the dialects.
+/// The input that a turn passes to the dialects.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Feed {
-    /// Bytes that were just read; most of them cost little.
+    /// Bytes that were just read. Most of them cost little.
     Read,
-    /// Held-back commands of this many connections, and the closes of sessions, which may hold many
-    /// jobs. Both can take long. They get their own turn, so that replies to new bytes are sent
-    /// before.
+    /// Held-back commands of this many connections. Such a turn also closes sessions, which may
+    /// hold many jobs. Both can take long. So they get their own turn, after the replies to new
+    /// bytes are sent.
     HeldBack(usize),
 }
 
 impl IoThread {
-    /// Lets the broker do all new work except held-back commands, and handles the effects on this
-    /// thread. All of this is one turn, because nothing is sent before the end of a turn.
+    /// Lets the broker do all new work except held-back commands, and applies the effects to this
+    /// thread's connections. One turn is enough for all of this, because the thread sends replies
+    /// only afterwards.
     pub(super) fn take_turn_if_wanted(&mut self) {
         let is_wanted = self.is_alarm_due()
             || !self.opening.is_empty()
@@ -52,8 +53,8 @@ impl IoThread {
             Feed::Read => self.feed_batch(&mut turn, time),
             Feed::HeldBack(connections) => self.feed_held_back(connections, &mut turn, time),
         }
-        // Other turns put events into mailboxes. No other turn runs now, so the mailbox has all of
-        // them, and they are older than the events of this turn.
+        // Turns of other threads put events into this thread's inbox. No other turn runs now, so
+        // the inbox has all of these events. They are older than the events of this turn.
         self.inbox.take_events(&mut self.events);
         self.deliver_events(&mut turn, time);
         let leaving = match feed {
@@ -67,7 +68,8 @@ impl IoThread {
         for (place, reason) in leaving {
             self.part(place, reason);
         }
-        // New connections: their first bytes have often arrived already.
+        // Check the sockets of new connections, because often their first bytes have already
+        // arrived.
         for place in mem::take(&mut self.ready) {
             if let Some(connection) = self.connections.get(place) {
                 connection.learn_readiness();
@@ -82,20 +84,20 @@ impl IoThread {
             let Some(session) = connection.open_session(turn, self.mailbox) else { continue };
             self.places.insert(session, place);
             self.ready.push(place);
-            // Housekeeping checks the time limit of silence.
+            // Housekeeping checks how long the client has been silent.
             if connection.silence_max_ms.is_some() || connection.dialect.is_mid_request() {
                 self.touch(place);
             }
         }
     }
 
-    /// Passes the read bytes to the dialects.
+    /// Passes the bytes that were read to the dialects.
     pub(super) fn feed_batch(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
         let mut batch = mem::take(&mut self.batch);
         let (mut bytes, mut is_late) = (0, false);
         for (place, range) in batch.drain(..) {
             bytes += range.len();
-            // Most batches end before this check is worth its cost.
+            // Checking the time costs something, and most batches end before this check.
             if bytes > PIECE_BYTES || turn.slice_is_spent() {
                 (bytes, is_late) = (range.len(), is_late || time.is_over());
             }
@@ -110,7 +112,8 @@ impl IoThread {
         self.batch = batch;
     }
 
-    /// Continues held-back commands, the longest waiting first, with one slice each.
+    /// Continues held-back commands, with one slice per connection. The connection that has waited
+    /// longest comes first.
     pub(super) fn feed_held_back(
         &mut self,
         connections: usize,
@@ -120,7 +123,7 @@ impl IoThread {
         let mut resumed = mem::take(&mut self.resumed);
         let mut done = 0;
         for &place in resumed.iter().take(connections) {
-            // The first one always continues.
+            // At least one connection always continues.
             if done > 0 && time.is_over() {
                 break;
             }
@@ -135,8 +138,8 @@ impl IoThread {
         self.resumed = resumed;
     }
 
-    /// Delivers events to sessions of this thread directly, not through the mailbox: a waiting
-    /// consumer gets its job in the turn of the put.
+    /// Delivers events to sessions of this thread directly, without the inbox. So a waiting
+    /// consumer gets its job in the same turn as the put.
     pub(super) fn deliver_own_events(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
         loop {
             turn.take_events(self.mailbox, &mut self.events);
@@ -147,8 +150,8 @@ impl IoThread {
         }
     }
 
-    /// Delivers events. If the turn has lasted too long, delivers one slice, and the others in the
-    /// next turn.
+    /// Delivers events. If the turn has lasted too long, delivers only one slice. The other events
+    /// wait for the next turn.
     pub(super) fn deliver_events(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
         turn.begin_slice();
         while let Some((session, event)) = self.events.pop_front() {
@@ -159,11 +162,11 @@ impl IoThread {
                 }
                 turn.begin_slice();
             }
-            // A session that was closed meanwhile needs no events; its granted job went back with
-            // it.
+            // If the session was closed meanwhile, drop the event. If the event granted a job, the
+            // broker has already given the job back.
             let Some(&place) = self.places.get(&session) else { continue };
             let Some(connection) = self.connections.get(place) else { continue };
-            // Most events only cause replies, which the engine does not count.
+            // Most events only cause replies. The engine does not count those as work.
             turn.count_work(1);
             connection.dialect.event(event, turn, &mut connection.outbox);
             connection.go_on_after_event(self.now_ms);
@@ -171,8 +174,8 @@ impl IoThread {
         }
     }
 
-    /// Closes sessions in order. If the turn has lasted too long, closes one slice. Returns those
-    /// closed.
+    /// Closes sessions in order. If the turn has lasted too long, closes only one slice. Returns
+    /// the connections whose sessions were closed.
     fn close_sessions(&mut self, turn: &mut Turn<'_>, time: TurnTime) -> Vec<(u32, CloseReason)> {
         turn.begin_slice();
         let mut closed = 0;
@@ -194,7 +197,7 @@ impl IoThread {
         self.leaving.drain(..closed).collect()
     }
 
-    /// Ends the socket after its session was closed.
+    /// Closes the socket of a connection whose session was closed.
     fn part(&mut self, place: u32, reason: CloseReason) {
         let now_ms = self.now_ms;
         let Some(connection) = self.connections.get(place) else { return };
