@@ -1,4 +1,4 @@
-//! The commands, and how a line is recognised as one of them.
+//! The commands, and how the server recognises the command in a line.
 
 use broker::{JobId, NewJob, Patience};
 use memchr::memchr;
@@ -36,18 +36,18 @@ pub(crate) enum Command<'a> {
     Quit,
 }
 
-/// The line of a put. Its four numbers are valid. The session checks the rest, because it reports a
-/// body that is too big before any other mistake in the line.
+/// The line of a put. Its four numbers are valid. The session makes the other checks, because it
+/// must first check that the body is not too big.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct PutHeader {
     pub(crate) job: NewJob,
     pub(crate) body_bytes: u32,
-    /// The line continues after the fourth number.
+    /// Whether the line continues after the fourth number.
     pub(crate) trailing_garbage: bool,
 }
 
-/// A pause. Its name has only valid bytes and is not checked further here, because the command
-/// counts even if the name is wrong.
+/// A pause. The name has only valid bytes, but its length and first byte are not checked yet. A
+/// command with a wrong name counts in the statistics, so the session makes that check.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Pause<'a> {
     pub(crate) name: &'a [u8],
@@ -65,16 +65,17 @@ pub(crate) enum Malformed {
 
 type Recognised<'a> = Result<Command<'a>, Malformed>;
 
-/// Recognises the command in a line (without its CR LF).
+/// Recognises the command in a line. The line has no CR LF.
 ///
-/// COMPAT(beanstalkd): verbs match by prefix, longer ones first. So `statsx` is `BAD_FORMAT`, not
-/// unknown, and `quitter` quits; cases frame-missing-separator-is-unknown,
-/// frame-missing-separator-prefix-collisions, frame-peek-dash-unknown.
+/// COMPAT(beanstalkd): a verb is compared with the beginning of the line, and longer verbs come
+/// first. So `quitter` means `quit`, and the reply to `statsx` is `BAD_FORMAT`; cases
+/// frame-missing-separator-is-unknown, frame-missing-separator-prefix-collisions,
+/// frame-peek-dash-unknown.
 pub(crate) fn recognise(line: &[u8]) -> Recognised<'_> {
     if memchr(0, line).is_some() {
         return Err(Malformed::BadFormat);
     }
-    // After the first byte, only a handful of verbs remain to compare with.
+    // The first byte leaves only a few verbs to compare.
     match line.first() {
         Some(b'p') => recognise_p(line),
         Some(b'r') => recognise_r(line),
@@ -187,7 +188,8 @@ fn tube_name(argument: &[u8]) -> Result<&[u8], Malformed> {
 fn put(mut arguments: &[u8]) -> Recognised<'_> {
     let mut next = || take_u32(&mut arguments).ok_or(Malformed::BadFormat);
     let (priority, delay_s, ttr_s, body_bytes) = (next()?, next()?, next()?, next()?);
-    // COMPAT(beanstalkd): a ttr of zero silently becomes one second; case put-ttr-zero-becomes-one.
+    // COMPAT(beanstalkd): a ttr of zero becomes one second, and the client gets no error; case
+    // put-ttr-zero-becomes-one.
     let job = NewJob { priority, delay_s, ttr_s: ttr_s.max(1) };
     let trailing_garbage = !arguments.is_empty();
     Ok(Command::Put(PutHeader { job, body_bytes, trailing_garbage }))
@@ -206,8 +208,8 @@ fn bury(mut arguments: &[u8]) -> Option<Command<'_>> {
     arguments.is_empty().then_some(Command::Bury { id, priority })
 }
 
-/// COMPAT(beanstalkd): no space is needed before the name, and any number of spaces is accepted;
-/// cases frame-missing-separator-prefix-collisions, pause-argument-errors.
+/// COMPAT(beanstalkd): the name can follow without a space, or after any number of spaces; cases
+/// frame-missing-separator-prefix-collisions, pause-argument-errors.
 fn pause_tube(arguments: &[u8]) -> Recognised<'_> {
     let spaces = arguments.iter().take_while(|&&byte| byte == b' ').count();
     let arguments = &arguments[spaces..];

@@ -1,4 +1,4 @@
-//! The commands: one small function each, which asks the broker and replies.
+//! The commands. Each command has a small function, which calls the broker and replies.
 
 use broker::{
     Answer, Body, BodyBuffer, JobId, Kick, NewJob, NotFound, Outbox, Patience, Peeked, Position,
@@ -16,7 +16,8 @@ use crate::tube_list::TubeList;
 /// wait.
 const WATCHED_TUBES_MAX: u32 = 10_000;
 
-/// Units of work for `stats`: its text is long, and it asks the system for the processor time.
+/// Units of work for one `stats`. Its text is long, and it needs a system call for the processor
+/// time.
 const STATS_UNITS: usize = 10;
 
 impl Session {
@@ -64,11 +65,12 @@ impl Session {
         }
     }
 
-    /// Handles the line of a put. Its body is then read, skipped, or read as commands.
+    /// Handles the line of a put. Afterwards, the bytes of the body are kept as a body, skipped, or
+    /// read as commands.
     ///
-    /// COMPAT(beanstalkd): a body that is too big is reported before any other mistake in the line.
-    /// After `BAD_FORMAT` the body is read as commands; cases put-too-big-beats-trailing-garbage,
-    /// int-put-bad-line-does-not-swallow-body.
+    /// COMPAT(beanstalkd): if a body is too big, the reply says so, even if the line has another
+    /// mistake. After `BAD_FORMAT`, the bytes of the body are read as commands; cases
+    /// put-too-big-beats-trailing-garbage, int-put-bad-line-does-not-swallow-body.
     fn begin_put(&mut self, header: &PutHeader, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.put.add_one();
         if header.body_bytes > self.listener.max_job_size {
@@ -93,8 +95,8 @@ impl Session {
         self.reading = Reading::RefusedBody { missing, answer };
     }
 
-    /// Handles the body of a put and the two bytes after it, which should be CR LF. A put that is
-    /// refused now uses up a job id, as in the original.
+    /// Handles the body of a put and the two bytes after it, which should be CR LF. If the put is
+    /// refused here, it uses up a job id, as in the original.
     pub(crate) fn finish_put(
         &mut self,
         job: NewJob,
@@ -238,7 +240,7 @@ impl Session {
         }
     }
 
-    /// No statistics count it.
+    /// The statistics do not count this command.
     fn kick_job(&self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let outcome = turn.caller(self.id).kick_job(id);
         reply_outcome(outcome, reply::KICKED, reply::OUT_OF_MEMORY, outbox);
@@ -325,8 +327,8 @@ fn refused(refusal: Refusal, log_full: &'static [u8]) -> &'static [u8] {
 
 fn not_put(refusal: PutRefusal) -> &'static [u8] {
     match refusal {
-        // `DRAINING` means "try another server". That fits a full queue and a status that forbids
-        // writes.
+        // `DRAINING` tells the client to try another server. That advice also fits a full queue,
+        // and a status that forbids writes.
         PutRefusal::QueueFull | PutRefusal::WritesBlocked | PutRefusal::Draining => reply::DRAINING,
         PutRefusal::TooBig => reply::JOB_TOO_BIG,
         PutRefusal::LogFull | PutRefusal::MemoryFull | PutRefusal::NoNewQueue => {

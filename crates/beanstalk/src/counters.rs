@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that all sessions of a server change.
 ///
-/// Relaxed ordering: no code draws conclusions from one count about another.
+/// Relaxed ordering is enough, because no code compares two of these numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -22,10 +22,10 @@ impl Count {
     }
 }
 
-/// Counts well-formed commands, failed ones as well, and the connections that sent them.
+/// Counts well-formed commands, even if they fail, and the connections that sent them.
 ///
-/// COMPAT(beanstalkd): `reserve-job`, `kick-job` and `quit` are not counted; a put counts as soon
-/// as its numbers are valid, a pause even if its name is wrong; cases
+/// COMPAT(beanstalkd): `reserve-job`, `kick-job` and `quit` are not counted. A put counts as soon
+/// as its numbers are valid. A pause counts even if its name is wrong; cases
 /// stats-cmd-put-counts-rejected-puts, stats-command-counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -55,8 +55,8 @@ pub(crate) struct Counters {
     pub(crate) connections: Count,
     /// Connections since the start.
     pub(crate) connections_total: Count,
-    /// Open connections that sent a put of an acceptable size.
+    /// Open connections that have sent a put of an acceptable size.
     pub(crate) producers: Count,
-    /// Open connections that asked for a job, or got one by its id.
+    /// Open connections that have requested a job, or got a job by its id.
     pub(crate) workers: Count,
 }

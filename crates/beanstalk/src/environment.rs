@@ -1,4 +1,4 @@
-//! Facts about the process and the machine, for sessions. This module does no I/O.
+//! State that sessions share, and facts about the process and the machine. This module does no I/O.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use broker::Millis;
 
 use crate::counters::Counters;
 
-/// The process and the machine, as `stats` shows them.
+/// Facts about the process and the machine, which `stats` shows.
 #[derive(Clone, Debug)]
 pub struct ServerInfo {
-    /// Number of the process.
+    /// The id of the process.
     pub pid: u32,
-    /// Name and version of the server, shown in quotes; clients only print it.
+    /// Name and version of the server. `stats` shows it in quotes. Clients only print it.
     pub version: String,
     /// Name of the machine.
     pub hostname: String,
@@ -19,26 +19,26 @@ pub struct ServerInfo {
     pub os: String,
     /// Kind of the machine, as `uname` reports it.
     pub platform: String,
-    /// Drawn at random when the process starts; shown as 16 hexadecimal digits.
+    /// A random number of this process. `stats` shows it as 16 hexadecimal digits.
     pub id: u64,
-    /// The configured size of a log file in bytes; shown even without a log.
+    /// The configured size of one file of the log, in bytes. `stats` shows it even without a log.
     pub segment_bytes: u64,
-    /// When the process started, in the broker's time.
+    /// When the process started, on the broker's clock.
     pub started: Millis,
-    /// Asks the system for the processor time used so far.
+    /// Returns the processor time that the process has used so far.
     pub processor_time: fn() -> ProcessorTime,
 }
 
 /// Processor time that the process used.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct ProcessorTime {
-    /// In the process itself, in microseconds.
+    /// Time in the process itself, in microseconds.
     pub user_us: u64,
-    /// In the kernel on behalf of the process, in microseconds.
+    /// Time in the kernel on behalf of the process, in microseconds.
     pub system_us: u64,
 }
 
-/// State that all beanstalkd sessions of a process share, over all listeners.
+/// State that all beanstalkd sessions of a process share. All listeners have the same `Server`.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) info: ServerInfo,
@@ -46,7 +46,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server without connections so far.
+    /// A server that has no connections yet.
     pub fn new(info: ServerInfo) -> Arc<Self> {
         Arc::new(Self { info, counters: Counters::default() })
     }
@@ -55,12 +55,12 @@ impl Server {
 /// State that all sessions of one listener share.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// The server it belongs to.
+    /// The server that the listener belongs to.
     pub server: Arc<Server>,
-    /// Largest body of a put in bytes, without CR LF. The original's default is
+    /// Largest body of a put in bytes, without CR LF. The default of the original is
     /// [`MAX_JOB_SIZE_DEFAULT`].
     pub max_job_size: u32,
 }
 
-/// Largest body in bytes unless the listener says otherwise.
+/// Default of the largest body, in bytes.
 pub const MAX_JOB_SIZE_DEFAULT: u32 = 65_535;

@@ -1,14 +1,14 @@
-//! The beanstalkd dialect: bytes to requests and outcomes to bytes, without I/O.
+//! The beanstalkd dialect: bytes become requests, and outcomes become bytes, without I/O.
 //!
 //! A [`Session`] is one connection. The owner of the socket passes it the received bytes and a turn
-//! of the broker. Replies go to the connection's outbox.
+//! of the broker. The session writes its replies to the connection's outbox.
 //!
-//! - `wire`: where a line ends. `command`, `number`, `name`: what a line says.
+//! - `wire`: where a line ends. `command`, `number`, `name`: what a line means.
 //! - `session`: what the next bytes are, waiting, and the end of a connection.
-//! - `commands`: what each command does. `reply`, `stats_text`, `yaml`: what it answers.
+//! - `commands`: executes each command. `reply`, `stats_text`, `yaml`: the replies.
 //! - `environment`, `counters`: what all sessions share.
 //!
-//! It knows no clock, socket, file or thread, and no other dialect.
+//! This crate uses no clock, socket, file or thread, and no other dialect.
 
 mod command;
 mod commands;

@@ -1,9 +1,11 @@
-//! Numbers in command lines: strict ones, and the two that the original reads with C's functions.
+//! Numbers in command lines. Most are parsed strictly. Two are parsed like the original does, with
+//! C's functions.
 
 use broker::Patience;
 
-/// Takes a number off the front of `text`: any number of spaces, then digits. Returns `None` if
-/// there is no digit, or the value needs more than 64 bits; `text` is then invalid.
+/// Removes a number from the front of `text`: any number of spaces, then digits. Returns `None` if
+/// there is no digit, or if the value needs more than 64 bits. Then the content of `text` has no
+/// meaning.
 pub(crate) fn take_u64(text: &mut &[u8]) -> Option<u64> {
     let mut rest = *text;
     while let [b' ', tail @ ..] = rest {
@@ -24,7 +26,7 @@ pub(crate) fn take_u32(text: &mut &[u8]) -> Option<u32> {
     take_u64(text).and_then(|value| u32::try_from(value).ok())
 }
 
-/// Reads a 64-bit number that must be the whole text.
+/// Reads a number of 64 bits. It must be the whole text.
 pub(crate) fn only_u64(mut text: &[u8]) -> Option<u64> {
     let value = take_u64(&mut text)?;
     text.is_empty().then_some(value)
@@ -32,8 +34,8 @@ pub(crate) fn only_u64(mut text: &[u8]) -> Option<u64> {
 
 /// The bound of `kick`.
 ///
-/// COMPAT(beanstalkd): read like C's `strtoul`, then cut to 32 bits. So a sign and anything after
-/// the digits are accepted; cases int-kick-forms, int-kick-lax.
+/// COMPAT(beanstalkd): parsed like C's `strtoul`, then cut to 32 bits. So a sign is accepted, and
+/// bytes after the digits are ignored; cases int-kick-forms, int-kick-lax.
 pub(crate) fn kick_bound(text: &[u8]) -> Option<u32> {
     let Scanned { negative, digits } = scan_c_number(text);
     let magnitude = only_u64(digits)?;
@@ -42,9 +44,9 @@ pub(crate) fn kick_bound(text: &[u8]) -> Option<u32> {
 
 /// The argument of `reserve-with-timeout`.
 ///
-/// COMPAT(beanstalkd): read like C's `strtol`, then cut to 32 bits. Anything but a number is 0, and
-/// a negative number waits for ever. Later releases of the original are strict; cases
-/// reserve-timeout-trailing-garbage-accepted, reserve-timeout-negative-waits-forever,
+/// COMPAT(beanstalkd): parsed like C's `strtol`, then cut to 32 bits. Text without a number means
+/// 0. A negative number means that the client waits for ever. Later releases of the original are
+/// strict; cases reserve-timeout-trailing-garbage-accepted, reserve-timeout-negative-waits-forever,
 /// reserve-timeout-non-numeric-is-zero.
 pub(crate) fn timeout(text: &[u8]) -> Option<Patience> {
     let Scanned { negative, digits } = scan_c_number(text);
@@ -60,7 +62,7 @@ pub(crate) fn timeout(text: &[u8]) -> Option<Patience> {
 /// The parts of a number as C's `strtol` finds them.
 struct Scanned<'a> {
     negative: bool,
-    /// Empty: there is no number.
+    /// Empty if there is no number.
     digits: &'a [u8],
 }
 
@@ -114,7 +116,7 @@ mod tests {
         assert_eq!(take_u32(&mut &b"4294967296"[..]), None);
     }
 
-    /// All observed on beanstalkd 1.12.
+    /// All these results were observed on beanstalkd 1.12.
     #[test]
     fn kick_bounds_are_lax() {
         for (text, wanted) in [
@@ -145,7 +147,7 @@ mod tests {
         }
     }
 
-    /// All observed on beanstalkd 1.12.
+    /// All these results were observed on beanstalkd 1.12.
     #[test]
     fn timeouts_are_lax() {
         use Patience::{Endless, Millis, None as AtOnce};

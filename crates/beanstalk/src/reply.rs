@@ -1,11 +1,11 @@
-//! Replies: the constant ones, and the ones with numbers, built on the stack.
+//! Replies: those that never change, and those with numbers, which are built on the stack.
 
 use broker::{Handout, Outbox, Position};
 
-/// The position for a reply that depends on nothing in the log.
+/// The position for a reply that does not depend on the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
-/// Replies that are always the same.
+/// Replies that never change.
 pub(crate) const BAD_FORMAT: &[u8] = b"BAD_FORMAT\r\n";
 pub(crate) const BURIED: &[u8] = b"BURIED\r\n";
 pub(crate) const DEADLINE_SOON: &[u8] = b"DEADLINE_SOON\r\n";
@@ -24,10 +24,10 @@ pub(crate) const TIMED_OUT: &[u8] = b"TIMED_OUT\r\n";
 pub(crate) const TOUCHED: &[u8] = b"TOUCHED\r\n";
 pub(crate) const UNKNOWN_COMMAND: &[u8] = b"UNKNOWN_COMMAND\r\n";
 
-/// Ends the line of a name or of a body.
+/// The end of a line, and of a body.
 pub(crate) const CR_LF: &[u8] = b"\r\n";
 
-/// Digits of the largest number.
+/// Number of digits of the largest number.
 const DIGITS_MAX: usize = 20;
 
 /// The decimal digits of a number.
@@ -54,13 +54,13 @@ impl Digits {
     }
 }
 
-/// Room for a word and two numbers with a space before each, and CR LF.
+/// Room for a word, then two numbers, each with a space before it, then CR LF.
 const NUMBERS_BYTES_MAX: usize = 10 + 2 * (1 + DIGITS_MAX) + 2;
 
-/// A line of a word and one or two numbers.
+/// A line with a word and one or two numbers.
 ///
-/// Formatted by hand, because nearly every command needs it: the standard library's formatting
-/// would cost more than parsing the command.
+/// This does not use the standard library's formatting, which would cost more than parsing the
+/// command. Nearly every command needs such a line.
 pub(crate) struct Numbers {
     bytes: [u8; NUMBERS_BYTES_MAX],
     len: usize,
@@ -99,13 +99,13 @@ impl Numbers {
     }
 }
 
-/// `RESERVED`: the session got a job.
+/// Replies `RESERVED`, because the session got a job.
 pub(crate) fn reserved(handout: &Handout, after: Position, outbox: &mut Outbox) {
     let head = Numbers::two(b"RESERVED", handout.id.0, handout.body.len() as u64);
     outbox.reply_with_body(after, head.bytes(), &handout.body, CR_LF);
 }
 
-/// `KICKED`, with the number of jobs.
+/// Replies `KICKED` with the number of jobs.
 pub(crate) fn kicked(count: u64, after: Position, outbox: &mut Outbox) {
     outbox.reply(after, Numbers::one(b"KICKED", count).bytes());
 }

@@ -1,4 +1,4 @@
-//! One connection: which bytes it reads next, what it waits for, and how it ends.
+//! One connection: what its next bytes are, what it waits for, and how it ends.
 
 use std::sync::Arc;
 
@@ -20,16 +20,18 @@ pub struct Session {
     pub(crate) listener: Arc<Listener>,
     pub(crate) reading: Reading,
     pub(crate) waiting: Waiting,
-    /// The reply to `list-tubes` being built. Later commands wait for it.
+    /// The list for the reply to `list-tubes`, while it is being built. Later commands wait for the
+    /// reply.
     pub(crate) listing: Option<TubeList>,
-    /// Number of tubes it watches.
+    /// Number of tubes that the session watches.
     pub(crate) watched_tubes: u32,
-    /// Sent a put of an acceptable size; counted as such.
+    /// Whether the session has sent a put of an acceptable size. Then it counts as a producer.
     pub(crate) is_producer: bool,
-    /// Asked for a job, or got one by its id; counted as such.
+    /// Whether the session has requested a job, or got a job by its id. Then it counts as a worker.
     pub(crate) is_worker: bool,
     input_end: InputEnd,
-    /// The broker's session is closed. Nothing more is read or answered.
+    /// Whether the session is closed in the broker. Then it ignores all input, and sends no more
+    /// replies.
     ended: bool,
 }
 
@@ -38,12 +40,12 @@ pub struct Session {
 pub(crate) enum Reading {
     /// A command line.
     Line,
-    /// The rest of a line that is too long: it is skipped, then answered.
+    /// The rest of a line that is too long. These bytes are skipped. Then the server replies.
     LongLine,
-    /// The body of a put, and its CR LF.
+    /// The body of a put, then CR LF.
     Body(PendingPut),
-    /// The rest of a refused body: these bytes are skipped, then answered. A u64, because the
-    /// largest announced body plus CR LF needs more than 32 bits.
+    /// The rest of a refused body. These bytes are skipped. Then the server replies. `missing` is a
+    /// u64, because the largest announced body and its CR LF need more than 32 bits.
     RefusedBody { missing: u64, answer: &'static [u8] },
 }
 
@@ -51,11 +53,11 @@ pub(crate) enum Reading {
 #[derive(Debug)]
 pub(crate) struct PendingPut {
     pub(crate) job: NewJob,
-    /// The body, and CR LF.
+    /// The part of the body, and of the CR LF after it, that has arrived.
     pub(crate) body: BodyBuffer,
 }
 
-/// What the session waits for. Meanwhile it reads no command.
+/// What the session waits for. While it waits, it reads no command.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Waiting {
     Nothing,
@@ -64,7 +66,8 @@ pub(crate) enum Waiting {
 }
 
 impl Session {
-    /// A new connection, accepted by `listener`; its events go to `mailbox`.
+    /// Opens the session of a new connection. `listener` accepted the connection. The broker sends
+    /// the session's events to `mailbox`.
     pub fn new(listener: Arc<Listener>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         let id = turn.open_session(mailbox);
         let counters = &listener.server.counters;
@@ -84,7 +87,7 @@ impl Session {
         }
     }
 
-    /// Its id in the broker, to which events are addressed.
+    /// The id of the session in the broker. Events have this id as their address.
     pub fn id(&self) -> SessionId {
         self.id
     }
@@ -101,8 +104,8 @@ impl Session {
         self.input_end.has_come()
     }
 
-    /// Handles one line or one piece of a body, and returns the number of bytes used. 0 means that
-    /// more bytes must arrive first.
+    /// Handles one line or one piece of a body, and returns the number of bytes used. If it returns
+    /// 0, more bytes must arrive first.
     fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         match &mut self.reading {
             Reading::Line => self.read_line(bytes, turn, outbox),
@@ -162,16 +165,17 @@ impl Session {
         count
     }
 
-    /// Closes the session in the broker, once. The broker gives back the jobs it holds.
+    /// Closes the session in the broker, but only once. The broker gives back the jobs that the
+    /// session holds.
     fn end(&mut self, turn: &mut Turn<'_>) {
         if self.ended {
             return;
         }
         self.ended = true;
         if let Reading::Body(_) = self.reading {
-            // The original assigns a job id when the line of a put arrives, so an interrupted put
-            // loses its id. Here the id is assigned when the body is complete. So across
-            // connections, ids follow the ends of the bodies, not the lines.
+            // In the original, a put gets its job id when its line arrives, so an interrupted put
+            // uses up an id. Here, a put gets its id when its body is complete. So if several
+            // connections send puts, the order of the ids is the order in which the bodies end.
             turn.skip_job_id();
             self.reading = Reading::Line;
         }
@@ -186,15 +190,14 @@ impl Session {
         }
     }
 
-    /// After the client closed its sending side: ends the session once everything it sent is
-    /// handled.
+    /// Ends the session if the client has closed its sending side and all its commands are handled.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         if self.waiting == Waiting::Nothing && self.input_end.is_drained() {
             self.end(turn);
         }
     }
 
-    /// Handles `quit`: everything after it is ignored.
+    /// Handles `quit`. The server ignores everything after it.
     pub(crate) fn quit(&mut self, turn: &mut Turn<'_>) {
         self.end(turn);
     }
@@ -245,8 +248,9 @@ impl Dialect for Session {
             Waiting::Nothing | Waiting::Kick => {}
             Waiting::Job => {
                 // COMPAT(beanstalkd): a half-closed connection does not wait; cases
-                // half-close-while-waiting, half-close-then-empty-reserve-times-out. If a job was
-                // granted at the same moment, its event is on the way and answers the reserve.
+                // half-close-while-waiting, half-close-then-empty-reserve-times-out. If the session
+                // has just been granted a job, its event has not arrived yet. That event then
+                // answers the reserve.
                 let waited = turn.caller(self.id).cancel_wait();
                 if waited.value {
                     self.waiting = Waiting::Nothing;
@@ -283,7 +287,7 @@ impl Dialect for Session {
 
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.waiting == Waiting::Kick || self.listing.take().is_some() {
-            // Part of the jobs is kicked or listed, and the server stops before the rest.
+            // The server stops before all jobs are kicked or listed. So the reply is an error.
             outbox.reply(AT_ONCE, reply::INTERNAL_ERROR);
             self.end(turn);
         }

@@ -1,4 +1,4 @@
-//! The texts of statistics and lists, byte for byte: keys, their order, and the format of values.
+//! The texts of statistics and lists. Keys, order and format of values are exactly the original's.
 
 use broker::{JobStatus, Millis, QueueStats, State, Turn};
 
@@ -7,10 +7,10 @@ use crate::environment::{Listener, ProcessorTime};
 use crate::reply::Digits;
 use crate::yaml;
 
-/// Enough for every statistics text with names of usual length.
+/// Enough bytes for every text of statistics, if names have a usual length.
 const TEXT_BYTES_USUAL: usize = 1280;
 
-/// `key: value` lines under a line of three dashes.
+/// Lines of the form `key: value`, after a first line of three dashes.
 struct Text(Vec<u8>);
 
 impl Text {
@@ -31,14 +31,14 @@ impl Text {
         self.0.push(b'\n');
     }
 
-    /// A word of our own, which needs no quotes.
+    /// Adds a word of this server. It needs no quotes.
     fn word(&mut self, key: &str, value: &str) {
         self.key(key);
         self.0.extend_from_slice(value.as_bytes());
         self.0.push(b'\n');
     }
 
-    /// A name from outside, quoted if needed.
+    /// Adds a name that a client or the system chose, with quotes if it needs them.
     fn name(&mut self, key: &str, value: &[u8]) {
         self.key(key);
         yaml::append_scalar(&mut self.0, value);
@@ -52,10 +52,11 @@ impl Text {
     }
 }
 
-/// The whole seconds left in `left_ms`.
+/// How many whole seconds are left of `left_ms`.
 ///
-/// COMPAT(beanstalkd): truncated. The clock has always moved since the time began to run, so of 60
-/// seconds a client sees at most 59; cases ttr-time-left-truncates, pause-blocks-reserve.
+/// COMPAT(beanstalkd): truncated. In the original, the clock has always moved on since the start of
+/// the period. So of 60 seconds, a client sees at most 59; cases ttr-time-left-truncates,
+/// pause-blocks-reserve.
 fn seconds_left(left_ms: u64) -> u64 {
     left_ms.saturating_sub(1) / 1000
 }
@@ -64,7 +65,8 @@ fn whole_seconds(now: Millis, since: Millis) -> u64 {
     now.since(since) / 1000
 }
 
-/// `stats-job`. `file` is the number of the log's segment that holds the job, 0 without a log.
+/// The text of `stats-job`. `file` is the number of the log's segment that holds the job. It is 0
+/// without a log.
 pub(crate) fn job(status: &JobStatus, tube: &[u8], file: u32, now: Millis) -> Vec<u8> {
     let facts = &status.facts;
     let state = match facts.state {
@@ -91,7 +93,7 @@ pub(crate) fn job(status: &JobStatus, tube: &[u8], file: u32, now: Millis) -> Ve
     text.0
 }
 
-/// `stats-tube`.
+/// The text of `stats-tube`.
 pub(crate) fn tube(name: &[u8], stats: &QueueStats) -> Vec<u8> {
     let mut text = Text::new();
     text.name("name", name);
@@ -111,7 +113,7 @@ pub(crate) fn tube(name: &[u8], stats: &QueueStats) -> Vec<u8> {
     text.0
 }
 
-/// `stats`.
+/// The text of `stats`.
 pub(crate) fn server(listener: &Listener, turn: &Turn<'_>) -> Vec<u8> {
     let info = &listener.server.info;
     let counters = &listener.server.counters;

@@ -1,5 +1,5 @@
-//! The reply to `list-tubes`. It begins with its own length, so the whole text is built here, in
-//! slices of work, before the first byte is sent.
+//! The reply to `list-tubes`. The reply begins with its own length. So the whole text is built
+//! here, in slices of work, before the server sends the first byte.
 
 use broker::{Body, Outbox, QueueCursor, Turn};
 
@@ -8,15 +8,15 @@ use crate::reply;
 use crate::reply::Numbers;
 use crate::yaml;
 
-/// The text is built in chunks of about this size, so that a long text is never copied as a whole.
+/// Size of a chunk of the text. With chunks, a long text is never copied as a whole.
 const STRETCH_BYTES: usize = 64 * 1024;
 
-/// The list so far, and the position in the queues.
+/// The part of the list that is complete, and the position in the table of queues.
 #[derive(Debug)]
 pub(crate) struct TubeList {
     cursor: QueueCursor,
     full: Vec<Body>,
-    /// The chunk being filled.
+    /// The chunk that is being filled.
     last: Vec<u8>,
     bytes: usize,
 }
@@ -27,8 +27,8 @@ impl TubeList {
         Self { cursor: QueueCursor::default(), full: Vec::new(), bytes: last.len(), last }
     }
 
-    /// Adds the next queue, if its name is a valid tube name; this dialect cannot reach other
-    /// queues. Returns false after the last queue, when the reply is sent.
+    /// Adds the name of the next queue. Skips a name that is no valid tube name, because this
+    /// dialect cannot use that queue. After the last queue, sends the reply and returns false.
     pub(crate) fn step(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) -> bool {
         let Some(queue) = turn.next_queue(&mut self.cursor) else {
             self.send(turn, outbox);
@@ -56,7 +56,7 @@ impl TubeList {
         outbox.reply(after, reply::CR_LF);
     }
 
-    /// Bytes of memory it uses.
+    /// The memory of the list in bytes.
     pub(crate) fn buffered_bytes(&self) -> usize {
         let full: usize = self.full.iter().map(|stretch| stretch.len()).sum();
         full + self.last.capacity()

@@ -1,15 +1,15 @@
-//! Framing: where a command line ends, and how a line that is too long is skipped.
+//! Framing: where a command line ends, and how to skip a line that is too long.
 
 use memchr::{memchr, memmem};
 
-/// Longest command line in bytes, its CR LF included: `pause-tube`, a name of 200 bytes, and a
-/// pause of ten digits.
+/// Length of the longest command line in bytes, with CR LF. The longest command is `pause-tube`
+/// with a name of 200 bytes and a pause of ten digits.
 pub(crate) const LINE_BYTES_MAX: usize = 224;
 
-/// What the received bytes begin with.
+/// What is at the front of the received bytes.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Line<'a> {
-    /// A line; this is its text without the CR LF.
+    /// A complete line. The text has no CR LF.
     Complete(&'a [u8]),
     /// The beginning of a line.
     Incomplete,
@@ -17,8 +17,8 @@ pub(crate) enum Line<'a> {
     TooLong,
 }
 
-/// Looks for a line at the front of `bytes`. Only CR LF ends a line: a CR or an LF by itself is a
-/// byte like any other.
+/// Looks for a line at the front of `bytes`. Only CR LF ends a line. A CR or an LF alone is an
+/// ordinary byte.
 pub(crate) fn first_line(bytes: &[u8]) -> Line<'_> {
     let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     let mut searched = 0;
@@ -35,14 +35,14 @@ pub(crate) fn first_line(bytes: &[u8]) -> Line<'_> {
 /// How much of `bytes` belongs to a line that is too long.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Excess {
-    /// The line ends within this many bytes, CR LF included.
+    /// The line ends after this many bytes. They include CR LF.
     Ends(usize),
-    /// It continues after this many bytes. A CR at the very end is not counted: it may be half of
-    /// CR LF, so the caller must pass it again.
+    /// The line continues after this many bytes. If the last byte is a CR, it does not count,
+    /// because it may be half of CR LF. Then the caller must pass it again.
     GoesOn(usize),
 }
 
-/// Measures how much to skip of a line that is too long.
+/// Counts the bytes that the caller must skip, because they belong to a line that is too long.
 pub(crate) fn excess(bytes: &[u8]) -> Excess {
     match memmem::find(bytes, b"\r\n") {
         Some(carriage_return) => Excess::Ends(carriage_return + 2),

@@ -1,21 +1,23 @@
-//! When a name needs quotes, so that a YAML reader reads it as text.
+//! Writes names as YAML, with quotes only if a YAML reader would not read the bare name as text.
 //!
-//! Statistics are YAML. Release 1.12 of the original writes names bare, 1.13 always in quotes. Some
-//! clients parse real YAML and would read a tube `123` as a number. Others split at `: ` and would
-//! pass the quotes on to their user. Quotes only where needed work for both.
+//! Statistics are YAML. Release 1.12 of the original writes names without quotes, and release 1.13
+//! always with quotes. Some clients parse real YAML, and would read a bare tube name `123` as a
+//! number. Other clients split lines at `: `, and would show the quotes to their users. Quotes only
+//! where they are needed suit both kinds of clients.
 
-/// Statistics and lists begin with this line.
+/// The first line of statistics and lists.
 pub(crate) const HEAD: &[u8] = b"---\n";
 
-/// Appends a list item for a name, always without quotes: every release of the original does so,
-/// and clients send the name back as they read it.
+/// Appends a name as an item of a list, always without quotes. Every release of the original does
+/// so, and clients send the name back as they read it.
 pub(crate) fn append_item(yaml: &mut Vec<u8>, name: &[u8]) {
     yaml.extend_from_slice(b"- ");
     yaml.extend_from_slice(name);
     yaml.push(b'\n');
 }
 
-/// Appends `text` as one line of YAML: bare if every reader reads it as text, otherwise in quotes.
+/// Appends `text` as the rest of a YAML line. It has no quotes if every reader reads it as text
+/// without them.
 pub(crate) fn append_scalar(yaml: &mut Vec<u8>, text: &[u8]) {
     if is_plain_text(text) {
         yaml.extend_from_slice(text);
@@ -24,7 +26,8 @@ pub(crate) fn append_scalar(yaml: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Appends `text` in quotes. Bytes that are not UTF-8 are shown as the character of that number.
+/// Appends `text` in quotes. If it is not UTF-8, each byte above 0x7f appears as the character with
+/// that number.
 pub(crate) fn append_quoted(yaml: &mut Vec<u8>, text: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let is_utf8 = std::str::from_utf8(text).is_ok();
@@ -43,7 +46,7 @@ pub(crate) fn append_quoted(yaml: &mut Vec<u8>, text: &[u8]) {
     yaml.push(b'"');
 }
 
-/// Whether readers of YAML 1.1 and 1.2 read the bare text as the same string.
+/// Whether readers of YAML 1.1 and 1.2 read the text without quotes as the same string.
 fn is_plain_text(text: &[u8]) -> bool {
     let (Some(first), Some(last)) = (text.first(), text.last()) else { return false };
     let has_indicator = b"-?:,[]{}#&*!|>'\"%@` ".contains(first) || b": ".contains(last);
@@ -57,7 +60,8 @@ fn is_plain_text(text: &[u8]) -> bool {
         && !is_date(text)
 }
 
-/// Words that mean a value, in upper or lower case: readers differ in which cases they accept.
+/// Whether the text is a word that YAML reads as a value. Upper and lower case count as equal,
+/// because readers differ in the cases that they accept.
 fn is_word(text: &[u8]) -> bool {
     const WORDS: [&[u8]; 15] = [
         b"~", b"null", b"true", b"false", b"yes", b"no", b"on", b"off", b"y", b"n", b"=", b"<<",
@@ -67,9 +71,10 @@ fn is_word(text: &[u8]) -> bool {
     WORDS.iter().any(|word| unsigned.eq_ignore_ascii_case(word))
 }
 
-/// Whether the text is a number to some reader: decimal with `_` and `,` between digits, a
-/// fraction, an exponent, base 60 (`1:30`), or a prefix for another base. Accepts more than any one
-/// reader does (`1.2.3`), because quotes do less harm than a wrong value.
+/// Whether some reader reads the text as a number. A number can be decimal with `_` and `,` between
+/// digits, a fraction, in base 60 (`1:30`), or have an exponent or a prefix for another base. This
+/// accepts more than any reader does, such as `1.2.3`, because quotes do less harm than a wrong
+/// value.
 fn is_number(text: &[u8]) -> bool {
     let unsigned = text.strip_prefix(b"+").unwrap_or(text);
     match unsigned {
@@ -95,12 +100,12 @@ fn is_exponent(text: &[u8]) -> bool {
     consists_of(digits, |byte| byte.is_ascii_digit())
 }
 
-/// Whether the text is not empty, and all bytes are of this kind or `_`.
+/// Whether the text is not empty, and each byte is `_` or of this kind.
 fn consists_of(text: &[u8], is_of_the_kind: impl Fn(u8) -> bool) -> bool {
     !text.is_empty() && text.iter().all(|&byte| byte == b'_' || is_of_the_kind(byte))
 }
 
-/// Whether the text begins with a date, `2026-01-31`, after which a time may follow.
+/// Whether the text begins with a date such as `2026-01-31`. A time may follow.
 fn is_date(text: &[u8]) -> bool {
     let mut parts = text.splitn(3, |&byte| byte == b'-');
     let mut next_digits = |wanted: std::ops::RangeInclusive<usize>| {

@@ -1,5 +1,5 @@
-//! The text commands of administrators and monitoring (spec gearman 5). As in the original, some
-//! replies end in LF and some in CR LF.
+//! The text commands of administrators and monitoring (spec gearman 5). Some replies end with LF,
+//! others with CR LF. The original does the same.
 
 use broker::{Answer, Clearing, JobCursor, NotFound, Outbox, Position, QueueCursor, Refusal, Turn};
 
@@ -8,7 +8,7 @@ use crate::number::leading_integer;
 use crate::reply::visible;
 use crate::session::Session;
 
-/// Limit of words in a line. One more ends the connection.
+/// Limit of words in a line. A line with more words ends the connection.
 const WORDS_MAX: usize = 5;
 
 const OK: &[u8] = b"OK\r\n";
@@ -20,7 +20,7 @@ const NO_NEW_FUNCTION: &[u8] = b"ERR QUEUE_ERROR There+is+no+room+for+another+fu
 const FUNCTION_NOT_FOUND: &[u8] = b"ERR function not found\r\n";
 
 impl Session {
-    /// Executes a line, given without its line end.
+    /// Executes a line. The line has no line end.
     pub(crate) fn execute_line(&mut self, line: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let words = words(line);
         if words.len() > WORDS_MAX {
@@ -66,8 +66,9 @@ impl Session {
         Answer::at_once(text)
     }
 
-    /// Drops the function and its queued jobs; their clients learn that they failed. (The original
-    /// leaves these jobs where no client finds them.) The reply is sent when the jobs are gone.
+    /// Drops the function and its queued jobs. The clients that wait for these jobs get a failure.
+    /// In the original, these jobs stay, but no client can find them. The reply is sent when all
+    /// these jobs have ended.
     fn drop_function(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let Some(found) = listings::find_function(name, turn) else {
             return outbox.reply(turn.after_named(name), FUNCTION_NOT_FOUND);
@@ -81,14 +82,14 @@ impl Session {
         }
     }
 
-    /// Replies once the function is gone.
+    /// Replies to a drop after the function is gone.
     pub(crate) fn dropped(&mut self, after: Position, outbox: &mut Outbox) {
         self.is_dropping = false;
         outbox.reply(after, OK);
     }
 
-    /// Cancels the job at once, even if a worker holds it; its clients stop waiting. (The original
-    /// keeps the job until a worker takes or ends it.)
+    /// Cancels the job at once, even if a worker holds it. Its clients stop waiting. The original
+    /// keeps the job until a worker takes or ends it.
     fn cancel(&self, handle: &[u8], turn: &mut Turn<'_>) -> Answer<Vec<u8>> {
         let cancelled = match self.server.prefix.parse(handle) {
             Some(id) => turn.caller(self.id).cancel(id),
@@ -97,7 +98,8 @@ impl Session {
         cancelled.map(|cancelled| cancelled.map_or(UNKNOWN_JOB, |()| OK).to_vec())
     }
 
-    /// A single number limits all priorities. Two numbers leave the third priority without a limit.
+    /// Sets the limits of a function. A single number limits all priorities. If there are two
+    /// numbers, the third priority has no limit.
     fn max_queue(&self, function: &[u8], limits: &[&[u8]], turn: &mut Turn<'_>) -> Answer<Vec<u8>> {
         let limit = |text: &&[u8]| u32::try_from(leading_integer(text).max(0)).unwrap_or(u32::MAX);
         let limits = match limits {
@@ -107,8 +109,8 @@ impl Session {
             [high, normal, low, ..] => [limit(high), limit(normal), limit(low)],
         };
         turn.caller(self.id).limit_queue(function, limits).map(|limited| match limited {
-            // COMPAT(gearmand): a limit of an unknown function is forgotten; case
-            // text-maxqueue-unknown-function-ok.
+            // COMPAT(gearmand): a limit of an unknown function has no effect, but the reply is
+            // `OK`; case text-maxqueue-unknown-function-ok.
             Ok(()) | Err(Refusal::NotFound) => OK.to_vec(),
             Err(Refusal::LogFull) => b"ERR QUEUE_ERROR The+log+has+no+room\r\n".to_vec(),
         })
@@ -139,12 +141,12 @@ fn is(word: &[u8], wanted: &str) -> bool {
     word.eq_ignore_ascii_case(wanted.as_bytes())
 }
 
-/// Splits a line at spaces. A line that begins with one has an empty first word.
+/// Splits a line at spaces. If a line begins with a space, its first word is empty.
 fn words(line: &[u8]) -> Vec<&[u8]> {
     let mut parts = line.split(|byte| *byte == b' ');
     let first = parts.next().unwrap_or_default();
     let others = parts.filter(|word| !word.is_empty());
-    // One more than allowed is enough to see that there are too many.
+    // One word more than the limit is enough: the caller then sees that there are too many.
     [first].into_iter().chain(others).map(visible).take(WORDS_MAX + 1).collect()
 }
 

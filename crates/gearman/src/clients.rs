@@ -1,4 +1,4 @@
-//! Requests of clients: submit a job, ask for its status.
+//! Requests of clients: submit a job, get its status.
 
 use broker::{Answer, Body, Millis, NotFound, Outbox, Submit, Turn, When, WorkProgress};
 
@@ -8,7 +8,7 @@ use crate::packet::{Arguments, PacketType};
 use crate::reply::{self, AT_ONCE, not_submitted};
 use crate::session::Session;
 
-/// Gearman's three priorities on the scale of all dialects. [`broker::Band`] maps them back.
+/// Gearman's three priorities as priorities of the engine. [`broker::Band`] maps them back.
 pub(crate) const HIGH: u32 = 512;
 pub(crate) const NORMAL: u32 = 1024;
 pub(crate) const LOW: u32 = 3 << 30;
@@ -19,11 +19,11 @@ pub(crate) const UNIQUE_BYTES_MAX: usize = 64;
 /// Longest key in a status request.
 const UNIQUE_ASKED_BYTES_MAX: usize = 63;
 
-/// The end of the year 9999. A later time is capped to this, so that it cannot be taken for
+/// The end of the year 9999. A later due time becomes this one. Otherwise it could look like
 /// "never".
 const DUE_MAX: Millis = Millis(253_402_300_799_000);
 
-/// Whether the client waits for the outcome.
+/// Whether the client waits for the outcome of the job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum SubmitMode {
     Foreground,
@@ -31,7 +31,7 @@ pub(crate) enum SubmitMode {
 }
 
 impl Session {
-    /// Handles the plain kinds, whose arguments are function, key and workload.
+    /// Handles the common kinds of submits. Their arguments are function, key and workload.
     pub(crate) fn submit(
         &mut self,
         priority: u32,
@@ -52,8 +52,8 @@ impl Session {
         self.submit_job(function, submit, turn, outbox);
     }
 
-    /// A time in the past, or an unreadable one, means now. A time beyond 64 bits gets no reply and
-    /// no job.
+    /// Submits a job with a due time. If the time is in the past or is not a number, the job is
+    /// ready now. If it needs more than 64 bits, the server ignores the packet.
     pub(crate) fn submit_epoch(
         &mut self,
         arguments: &Arguments<'_>,
@@ -74,7 +74,7 @@ impl Session {
         self.submit_job(function, submit, turn, outbox);
     }
 
-    /// The fourth argument, which no client uses, is ignored.
+    /// Submits a job with a reducer. The server ignores the fourth argument, which no client uses.
     pub(crate) fn submit_reduce(
         &mut self,
         manner: SubmitMode,
@@ -115,7 +115,7 @@ impl Session {
     }
 
     pub(crate) fn get_status(&mut self, handle: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        // COMPAT(gearmand): no reply to a handle that is too long; case
+        // COMPAT(gearmand): the server does not reply if the handle is too long; case
         // get-status-of-a-long-handle-is-not-answered.
         if handle.len() > HANDLE_BYTES_MAX {
             return;
@@ -130,10 +130,10 @@ impl Session {
     }
 }
 
-/// `GET_STATUS_UNIQUE`: any job with this key, whatever its function.
+/// Handles `GET_STATUS_UNIQUE`. The key can belong to a job of any function.
 pub(crate) fn get_status_unique(unique: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
-    // COMPAT(gearmand): no reply, although the key of a submit can be one byte longer; case
-    // get-status-unique-of-a-long-key-is-not-answered.
+    // COMPAT(gearmand): the server does not reply if the key is too long. The limit is one byte
+    // less than for the key of a submit; case get-status-unique-of-a-long-key-is-not-answered.
     if unique.len() > UNIQUE_ASKED_BYTES_MAX {
         return;
     }
@@ -147,8 +147,8 @@ pub(crate) fn get_status_unique(unique: &[u8], turn: &mut Turn<'_>, outbox: &mut
     reply::send(outbox, progress.after, PacketType::StatusResUnique, &arguments);
 }
 
-/// The fields of a status packet: known, running, numerator, denominator and clients. All zeros if
-/// the job is unknown.
+/// The fields of a status packet: known, running, numerator, denominator and clients. If the job is
+/// unknown, all are zero.
 fn figures(progress: Result<WorkProgress, NotFound>) -> [Vec<u8>; 5] {
     let numbers = match progress {
         Ok(WorkProgress { running, numerator, denominator, watchers }) => {

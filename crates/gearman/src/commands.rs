@@ -1,5 +1,5 @@
-//! Dispatches each packet to its function. Also handles the packets that belong neither to workers
-//! nor to clients.
+//! Calls the function that handles each packet. Also handles the packets that are neither from
+//! workers nor about jobs of clients.
 
 use broker::{Outbox, Turn};
 
@@ -69,8 +69,8 @@ impl Session {
             PacketType::EchoReq => echo(first, outbox),
             PacketType::OptionReq => self.option(first, outbox),
 
-            // SUBMIT_JOB_SCHED and ALL_YOURS were never implemented anywhere. Only servers send the
-            // others.
+            // SUBMIT_JOB_SCHED and ALL_YOURS were never implemented in any server. Only servers
+            // send the other packets of this list.
             PacketType::SubmitJobSched
             | PacketType::AllYours
             | PacketType::Unused

@@ -1,4 +1,4 @@
-//! State that all sessions of a server share: its options, and its connections.
+//! State that all sessions of a server share: its options and its connections.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -7,35 +7,37 @@ use broker::{GrabOrder, SessionId};
 
 use crate::handle::Prefix;
 
-/// Longest packet in bytes unless the options say otherwise.
+/// Default of the longest packet, in bytes.
 pub const PACKET_BYTES_MAX_DEFAULT: u32 = 64 << 20;
 
 /// What a server reports about itself, and how it behaves.
 ///
-/// The number of sleepers that a job wakes, and of attempts that a job has, are settings of the
-/// queue engine: [`broker::Turn::set_wake_max`], [`broker::Turn::set_attempts_max`].
+/// Two more settings belong to the engine: how many sleeping workers a job wakes, and how many
+/// attempts a job has. See [`broker::Turn::set_wake_max`] and [`broker::Turn::set_attempts_max`].
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Process id.
+    /// The id of the process.
     pub pid: u32,
-    /// Version of the server, shown by `version`.
+    /// Version of the server. `version` shows it.
     pub version: String,
-    /// Log level of the server, shown by `verbose`: one of FATAL, ALERT, CRITICAL, ERROR, WARNING,
-    /// NOTICE, INFO, DEBUG.
+    /// Level of the server's messages. `verbose` shows it. It is one of FATAL, ALERT, CRITICAL,
+    /// ERROR, WARNING, NOTICE, INFO, DEBUG.
     pub verbosity: String,
-    /// Prefix of job handles, before `:` and the job's id. It should not change between restarts.
-    /// At most 46 of its characters are used, and only graphic ASCII.
+    /// Prefix of job handles. It comes before `:` and the job's id, and should not change between
+    /// restarts. The server uses at most 46 of its characters, and only graphic ASCII.
     pub handle_prefix: String,
-    /// A worker's functions take turns; otherwise the newest always comes first.
+    /// If true, a worker's functions take turns. Otherwise the function that was registered last
+    /// always comes first.
     pub round_robin: bool,
-    /// All connections get `WORK_EXCEPTION`, as if they had asked for it.
+    /// If true, all connections get `WORK_EXCEPTION`. Otherwise only connections that asked for it
+    /// get it.
     pub exceptions: bool,
-    /// Longest packet, header included, in bytes; a longer one ends its connection.
+    /// Longest packet in bytes, with its header. A longer packet ends its connection.
     pub packet_bytes_max: u32,
 }
 
 impl ServerOptions {
-    /// The original's defaults, for a server on the machine `host`.
+    /// The original's defaults for a server on the machine `host`.
     pub fn for_host(host: &str) -> Self {
         Self {
             pid: 0,
@@ -49,35 +51,35 @@ impl ServerOptions {
     }
 }
 
-/// State that all Gearman sessions of a process share, over all listeners.
+/// State that all Gearman sessions of a process share. All listeners have the same `Server`.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) options: ServerOptions,
     pub(crate) prefix: Prefix,
-    /// Used only during a turn of the broker, so the lock never waits.
+    /// Code uses this only during a turn of the broker. So no thread ever waits for this lock.
     peers: Mutex<Peers>,
 }
 
-/// The open connections by number. `workers` shows this number where the original shows a
-/// descriptor.
+/// The open connections by number. The original has no such numbers: its `workers` shows the
+/// descriptor of the connection. Here it shows this number.
 #[derive(Debug, Default)]
 struct Peers {
     last_number: u64,
     by_number: BTreeMap<u64, Peer>,
 }
 
-/// What `workers` shows of a connection.
+/// What `workers` shows about a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) session: SessionId,
     /// The client's address.
     pub(crate) address: Box<str>,
-    /// The client's name for itself.
+    /// The name that the client chose for itself.
     pub(crate) client_id: Box<[u8]>,
 }
 
 impl Server {
-    /// A server without connections so far.
+    /// A server that has no connections yet.
     pub fn new(options: ServerOptions) -> Arc<Self> {
         let prefix = Prefix::new(&options.handle_prefix);
         Arc::new(Self { options, prefix, peers: Mutex::default() })
@@ -87,7 +89,7 @@ impl Server {
         if self.options.round_robin { GrabOrder::RoundRobin } else { GrabOrder::NewestFirst }
     }
 
-    /// Adds a connection, and returns the number that the other functions take.
+    /// Adds a connection, and returns its number. Other functions take this number.
     pub(crate) fn enter(&self, session: SessionId, address: &str) -> u64 {
         let mut peers = self.peers();
         peers.last_number += 1;
@@ -107,7 +109,7 @@ impl Server {
         }
     }
 
-    /// The oldest open connection whose number is above this one.
+    /// The oldest open connection whose number is above `above`.
     pub(crate) fn next_connection(&self, above: u64) -> Option<(u64, Peer)> {
         let peers = self.peers();
         let mut newer = peers.by_number.range(above + 1..);

@@ -1,16 +1,17 @@
-//! Handles: the names of jobs for clients and workers, `<prefix>:<job id>`.
+//! Handles, which name jobs for clients and workers. A handle has the form `<prefix>:<job id>`.
 
 use std::io::Write as _;
 
 use broker::JobId;
 
-/// Longest handle. One more byte would not fit into the clients' fields (spec gearman 1.2).
+/// Length of the longest handle in bytes. A longer handle does not fit into the fields of clients
+/// (spec gearman 1.2).
 pub(crate) const HANDLE_BYTES_MAX: usize = 63;
 
-/// Decimal digits of the largest job id, which is below 2^53.
+/// Number of decimal digits of the largest job id. Ids are below 2^53.
 const NUMBER_BYTES_MAX: usize = 16;
 
-/// Longest prefix with which every handle is short enough.
+/// Length of the longest prefix in bytes. It leaves room for the colon and the largest job id.
 const PREFIX_BYTES_MAX: usize = HANDLE_BYTES_MAX - 1 - NUMBER_BYTES_MAX;
 
 /// The prefix of all handles of a server, including the colon.
@@ -18,7 +19,7 @@ const PREFIX_BYTES_MAX: usize = HANDLE_BYTES_MAX - 1 - NUMBER_BYTES_MAX;
 pub(crate) struct Prefix(Vec<u8>);
 
 impl Prefix {
-    /// Builds the prefix from the setting. It drops characters that a handle cannot hold: a
+    /// Builds the prefix from the setting. Drops characters that a handle cannot contain, because a
     /// separator or a line end would end the handle.
     pub(crate) fn new(configured: &str) -> Self {
         let fitting = configured.bytes().filter(u8::is_ascii_graphic).take(PREFIX_BYTES_MAX);
@@ -33,8 +34,8 @@ impl Prefix {
         handle
     }
 
-    /// The id of the job that a handle names, or `None` if this server did not issue the handle.
-    /// Each id has exactly one spelling.
+    /// The id of the job that a handle names. `None` if this server did not issue the handle. Two
+    /// handles never name the same job.
     pub(crate) fn parse(&self, handle: &[u8]) -> Option<JobId> {
         let digits = handle.strip_prefix(&self.0[..])?;
         let is_number = digits.iter().all(u8::is_ascii_digit) && digits.first() != Some(&b'0');

@@ -1,5 +1,5 @@
-//! A connection that speaks HTTP: one request submits one job, and the response is its outcome
-//! (spec gearman 7).
+//! A connection that speaks HTTP. One request submits one job, and the response has the outcome of
+//! the job (spec gearman 7).
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -17,50 +17,51 @@ use crate::http_request::{HEAD_BYTES_MAX, Method, Refusal, Request, head_end};
 use crate::packet::HEADER_BYTES;
 use crate::reply::{self, AT_ONCE, Failure, not_submitted};
 
-/// Time limit for a request head, however slowly its bytes arrive. A body can take longer while it
-/// keeps arriving.
+/// Time limit for the head of a request. It applies even while bytes arrive. A body can take
+/// longer, if its bytes keep arriving.
 const HEAD_TIME_MAX_MS: u64 = 10_000;
 
 /// The reply to a client that waits for permission to send its workload.
 const LEAVE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// A connection of an HTTP client, without I/O. It ends with the response.
+/// A connection of an HTTP client, without I/O. It ends after the response.
 #[derive(Debug)]
 pub struct HttpSession {
     id: SessionId,
     server: Arc<Server>,
-    /// Decides which requests are served.
+    /// Decides which requests the server accepts.
     gate: Gate,
     opened: Millis,
     stage: Stage,
 }
 
-/// The progress of the request.
+/// How far the request is.
 #[derive(Debug)]
 enum Stage {
     Head,
     Body(Request, BodyBuffer),
     /// The job is submitted, and the client waits for the outcome.
     Waiting(Waiting),
-    /// The broker's session is closed. Nothing more is read or answered.
+    /// The session is closed in the broker. It ignores all input, and sends no more replies.
     Ended,
 }
 
 #[derive(Debug)]
 struct Waiting {
     method: Method,
-    /// Data that the worker sent before the result.
+    /// Data that the worker has sent before the result.
     data: Vec<u8>,
 }
 
 impl HttpSession {
-    /// A new connection that came through `gate`. Its events go to `mailbox`.
+    /// Opens the session of a new connection that came through `gate`. The broker sends the
+    /// session's events to `mailbox`.
     pub fn new(server: Arc<Server>, gate: Gate, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         let id = turn.open_worker_session(mailbox);
         Self { id, server, gate, opened: turn.now(), stage: Stage::Head }
     }
 
-    /// Its id in the broker, to which events are addressed.
+    /// The id of the session in the broker. Events have this id as their address.
     pub fn id(&self) -> SessionId {
         self.id
     }
@@ -79,7 +80,7 @@ impl HttpSession {
         };
         match Request::parse(&bytes[..end], &self.gate) {
             Ok(request) => self.take_head(request, turn, outbox),
-            // The original closes without a response.
+            // Here the original closes the connection without a response.
             Err(refusal) => self.answer_plainly(refusal.status(), turn, outbox),
         }
         end
@@ -90,7 +91,8 @@ impl HttpSession {
             let status = if request.method == Method::Head { "200 OK" } else { "404 NOT_FOUND" };
             return self.answer_plainly(status, turn, outbox);
         }
-        // An empty job instead of the intended one would be worse than none.
+        // Refuse the request. Otherwise the server would submit an empty job, and not the job that
+        // the client meant.
         if request.has_no_length {
             return self.answer_plainly("411 Length Required", turn, outbox);
         }
@@ -105,7 +107,8 @@ impl HttpSession {
         self.read_body(&[], turn, outbox);
     }
 
-    /// The limit is the same as for a packet with this job.
+    /// The largest body that the server accepts. As a packet, the job must not be longer than the
+    /// longest packet.
     fn body_bytes_max(&self, request: &Request) -> u64 {
         let separators = 2;
         let others = HEADER_BYTES + request.function.len() + request.unique.len() + separators;
@@ -152,9 +155,10 @@ impl HttpSession {
         }
     }
 
-    /// Handles news of the job. Only its outcome makes the response: earlier data is kept and comes
-    /// before the result, and all other news are for packet clients. If more data arrives than fits
-    /// into a packet, the connection ends.
+    /// Handles news of the job. The response has only the outcome. Data that arrives before the
+    /// outcome is kept, and comes before the result. Other news are ignored, because only clients
+    /// with packets can get them. If more data arrives than fits into a packet, the connection
+    /// ends.
     fn send_news(
         &mut self,
         id: JobId,
@@ -190,7 +194,8 @@ impl HttpSession {
         self.end(turn);
     }
 
-    /// Like the original: an error is a normal response, with the error code as handle.
+    /// Replies with an error. As in the original, an error looks like a normal response. Its handle
+    /// is the error code.
     fn refuse(
         &mut self,
         method: Method,
@@ -209,7 +214,7 @@ impl HttpSession {
         head.extend_from_slice(handle);
         let line = match method {
             Method::Post | Method::Get => format!("\r\nX-Gearman-Command: {command}"),
-            // As in the original, the response does not say how the job ended.
+            // As in the original, this response does not say how the job ended.
             Method::Head => String::new(),
         };
         let version = &self.server.options.version;
@@ -221,7 +226,7 @@ impl HttpSession {
         head
     }
 
-    /// A response without a job.
+    /// Sends a response that is not about a job.
     fn answer_plainly(&mut self, status: &str, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let version = &self.server.options.version;
         let head = format!(
@@ -231,7 +236,8 @@ impl HttpSession {
         self.end(turn);
     }
 
-    /// Closes the session in the broker, once. A job that no other client waits for ends.
+    /// Closes the session in the broker, but only once. If no other client waits for the job, the
+    /// job ends.
     fn end(&mut self, turn: &mut Turn<'_>) {
         if !matches!(self.stage, Stage::Ended) {
             self.stage = Stage::Ended;
@@ -248,7 +254,7 @@ impl Dialect for HttpSession {
             let count = match self.stage {
                 Stage::Head => self.read_head(rest, turn, outbox),
                 Stage::Body(..) => self.read_body(rest, turn, outbox),
-                // A second request would get no response.
+                // Ignore a second request, because it would get no response.
                 Stage::Waiting(_) | Stage::Ended => rest.len(),
             };
             if count == 0 && !matches!(self.stage, Stage::Ended) {
@@ -275,8 +281,8 @@ impl Dialect for HttpSession {
     }
 
     fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
-        // A client that only closed its sending side looks like one that gave up. So the session
-        // ends.
+        // The server cannot tell a client that has closed only its sending side from a client that
+        // gave up. So the session ends.
         self.end(turn);
     }
 
@@ -294,7 +300,8 @@ impl Dialect for HttpSession {
 
     fn is_mid_request(&self) -> bool {
         match self.stage {
-            // A connection carries only one request, so no client has a reason to be late.
+            // A connection has only one request. So the server always waits for more of this
+            // request.
             Stage::Head | Stage::Body(..) => true,
             Stage::Waiting(_) | Stage::Ended => false,
         }

@@ -1,25 +1,25 @@
-//! Parses an HTTP request: its first line, and the headers that matter here (spec gearman 7).
+//! Parses an HTTP request: its first line, and the headers that the server uses (spec gearman 7).
 
 use httparse::Status;
 use origin::{Claims, Gate};
 
 use crate::clients::{HIGH, LOW, NORMAL};
 
-/// Longest head: first line, headers and the empty line after them. So a function is never longer
-/// than a packet allows.
+/// Length of the longest head in bytes: first line, headers, and the empty line after them. So the
+/// name of a function is never longer than in a packet.
 pub(crate) const HEAD_BYTES_MAX: usize = 8192;
 
-/// Limit of headers.
+/// Limit of the number of headers.
 const HEADERS_MAX: usize = 64;
 
-/// The method. PUT counts as POST, and GET as a POST without a workload.
+/// The method. PUT means the same as POST. GET means the same as POST without a workload.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Method {
-    /// The workload follows the head.
+    /// The workload comes after the head.
     Post,
-    /// There is none.
+    /// There is no workload.
     Get,
-    /// No workload, and the response does not show the outcome.
+    /// There is no workload, and the response does not show the outcome.
     Head,
 }
 
@@ -27,29 +27,32 @@ pub(crate) enum Method {
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Request {
     pub(crate) method: Method,
-    /// The path without its leading slashes, taken literally. Empty if there is no function.
+    /// The path without the slashes at its front. It is not decoded. It is empty if the request
+    /// names no function.
     pub(crate) function: Vec<u8>,
     pub(crate) unique: Vec<u8>,
     pub(crate) priority: u32,
     pub(crate) background: bool,
-    /// Length of the workload. A number that is too large for the type becomes the largest one.
+    /// Length of the workload. If the number is too large for the type, this is the largest number
+    /// of the type.
     pub(crate) body_bytes: u64,
-    /// The client waits for permission to send the workload (`100 Continue`).
+    /// Whether the client waits for permission to send the workload (`100 Continue`).
     pub(crate) asks_leave: bool,
-    /// The workload has no length.
+    /// Whether the request does not say how long the workload is.
     pub(crate) has_no_length: bool,
 }
 
-/// Why a head is refused, as the client learns it.
+/// Why the server refuses a head.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Refusal {
-    /// It is not HTTP/1, or two servers could understand it differently.
+    /// The head is not HTTP/1, or two programs could understand it differently.
     Malformed,
-    /// It has too many headers.
+    /// The head has too many headers.
     TooManyHeaders,
-    /// TRACE, which the original never answers, and methods that it does not know.
+    /// The method is TRACE, which the original never answers, or a method that the original does
+    /// not know.
     UnknownMethod,
-    /// The request comes from a foreign site.
+    /// A page of another site may have caused the request.
     Rejected,
 }
 
@@ -65,7 +68,8 @@ impl Refusal {
     }
 }
 
-/// The end of the head, including the empty line, or `None` if these bytes do not contain it.
+/// The index of the first byte after the head and its empty line. `None` if the head is not
+/// complete.
 pub(crate) fn head_end(bytes: &[u8]) -> Option<usize> {
     let window = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
     let mut start = 0;
@@ -79,7 +83,8 @@ pub(crate) fn head_end(bytes: &[u8]) -> Option<usize> {
 }
 
 impl Request {
-    /// Parses a complete head, including the empty line, and checks where it comes from.
+    /// Parses a complete head with its empty line. Also checks whether a page of another site may
+    /// have caused the request.
     pub(crate) fn parse(head: &[u8], gate: &Gate) -> Result<Self, Refusal> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut parsed = httparse::Request::new(&mut headers);
@@ -105,7 +110,7 @@ impl Request {
         let mut request = Self {
             method,
             function: path.trim_start_matches('/').into(),
-            // As in the original, the workload is the key by default.
+            // By default, the workload is the key, as in the original.
             unique: b"-".to_vec(),
             priority: NORMAL,
             background: false,
@@ -136,7 +141,8 @@ impl Request {
         let value = header.value.trim_ascii();
         let is = |wanted: &str| header.name.eq_ignore_ascii_case(wanted);
         if is("content-length") {
-            // Two lengths could come from two programs that understood the request differently.
+            // Refuse a second length: two programs could take different lengths, and so understand
+            // the request differently.
             let length = content_length(value).filter(|_| once.length.is_none());
             once.length = Some(length.ok_or(Refusal::Malformed)?);
         } else if is("host") {
@@ -162,7 +168,7 @@ impl Request {
     }
 }
 
-/// Headers that can occur only once, or exclude each other.
+/// Headers that can occur only once, or that exclude each other.
 #[derive(Debug, Default)]
 struct SingleHeaders {
     length: Option<u64>,

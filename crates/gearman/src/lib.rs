@@ -1,16 +1,16 @@
-//! The Gearman dialect: bytes to requests and outcomes to bytes, without I/O.
+//! The Gearman dialect: bytes become requests, and outcomes become bytes, without I/O.
 //!
 //! A [`Session`] is one connection. The owner of the socket passes it the received bytes and a turn
-//! of the broker. Replies go to the connection's outbox.
+//! of the broker. The session writes its replies to the connection's outbox.
 //!
-//! - `packet`: kinds of packets, headers, arguments. `handle`, `number`: what arguments say.
+//! - `packet`: kinds of packets, headers, arguments. `handle`, `number`: what arguments mean.
 //! - `session`: what the next bytes are, events, and the end of a connection.
-//! - `commands`, `workers`, `clients`: what each packet does. `reply`: what it answers.
+//! - `commands`, `workers`, `clients`: execute each packet. `reply`: the replies.
 //! - `admin_text`, `listings`: the text commands.
 //! - `http`, `http_request`: an [`HttpSession`] is a connection that speaks HTTP instead.
 //! - `environment`: what all sessions share.
 //!
-//! It knows no clock, socket, file or thread, and no other dialect.
+//! This crate uses no clock, socket, file or thread, and no other dialect.
 
 mod admin_text;
 mod clients;

@@ -1,7 +1,8 @@
-//! The lists among the text replies: functions, connections and jobs. Each ends in a line with a dot.
+//! The lists of functions, connections and jobs, which are text replies. The last line of each list
+//! is a dot.
 //!
-//! A list can be long. So it goes row by row straight into the outbox, from a cursor that the
-//! session keeps between slices of work.
+//! A list can be long. So the server writes it row by row into the outbox. Between slices of work,
+//! the session keeps a cursor.
 
 use std::io::Write as _;
 
@@ -10,40 +11,41 @@ use broker::{JobCursor, Outbox, QueueCursor, QueueFacts, QueueId, QueueStats, Se
 use crate::environment::Server;
 use crate::reply::{AT_ONCE, visible};
 
-/// The queue that always exists.
+/// The name of the queue that always exists.
 const DEFAULT_QUEUE: &[u8] = b"default";
 
 const END: &[u8] = b".\n";
 
-/// Units of work to write a row, in addition to those to find it.
+/// Units of work for writing a row. Finding the row costs more units.
 const ROW_UNITS: usize = 1;
 
-/// A list being sent, and its position.
+/// A list that is being sent, and how much of it has been sent.
 #[derive(Debug)]
 pub(crate) enum Listing {
-    /// Jobs, running jobs and workers of each function.
+    /// One row per function: its jobs, running jobs and workers.
     Status(QueueCursor),
-    /// Queued jobs of each function by priority, and its workers.
+    /// One row per function: its queued jobs by priority, and its workers.
     PriorityStatus(QueueCursor),
-    /// All connections, oldest first, with their functions, newest registration first.
+    /// One row per connection, the oldest first: its functions, the newest registration first.
     Workers(Workers),
-    /// Handle, lost attempts, 0, and whether it is durable, of each job that was submitted. (The
-    /// third number is 1 for jobs that the original will drop later; here they are gone at once.)
+    /// One row per submitted job: handle, lost attempts, 0, and whether the job is durable. In the
+    /// original, the third number is 1 for a job that it will drop later. This server ends such a
+    /// job at once.
     Jobs(JobCursor),
-    /// The key of each job that was submitted.
+    /// One row per submitted job: its key.
     UniqueJobs(JobCursor),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
-    /// The number of the connection whose line began last.
+    /// The number of the connection whose row was begun last.
     number: u64,
-    /// The incomplete line: its session, and the rank of the registration written last.
+    /// The incomplete row: its session, and the rank of the registration that was written last.
     line: Option<(SessionId, Option<i64>)>,
 }
 
 impl Listing {
-    /// Sends the next row, or a part of it. Returns false at the end.
+    /// Sends the next row, or a part of it. Returns false after the last row.
     pub(crate) fn step(
         &mut self,
         server: &Server,
@@ -82,9 +84,10 @@ impl Listing {
             text.extend_from_slice(END);
         }
         let after = match self {
-            // Depends on nothing in the log.
+            // This list does not depend on the log.
             Self::Workers(_) => AT_ONCE,
-            // Shows that some jobs exist, and that others are gone.
+            // These lists show that some jobs exist and that other jobs have ended. So they depend
+            // on the log.
             Self::Status(_) | Self::PriorityStatus(_) | Self::Jobs(_) | Self::UniqueJobs(_) => {
                 turn.after_all()
             }
@@ -94,7 +97,8 @@ impl Listing {
     }
 }
 
-/// Takes the next queue, and writes its row if it is a function. Returns false if there is none.
+/// Takes the next queue. If the queue is a function, writes its row. Returns false after the last
+/// queue.
 fn function_row(
     cursor: &mut QueueCursor,
     turn: &mut Turn<'_>,
@@ -132,9 +136,9 @@ impl Workers {
     }
 }
 
-/// The statistics of a queue if it is a function: one that Gearman's or Kestrel's clients created,
-/// or that a worker registered for. Not every tube is a function. The default queue is one only
-/// while it has jobs or workers.
+/// The statistics of a queue if the queue is a function, otherwise `None`. A queue is a function if
+/// a client of Gearman or Kestrel created it, or a worker registered for it. So most tubes are not
+/// functions. The default queue is a function only while it has jobs or workers.
 fn function(queue: QueueId, turn: &Turn<'_>) -> Option<QueueStats> {
     let stats = turn.queue_stats_of(queue);
     let QueueFacts { kept, .. } = turn.queue_facts_of(queue);
@@ -144,7 +148,8 @@ fn function(queue: QueueId, turn: &Turn<'_>) -> Option<QueueStats> {
     is_known.then_some(stats)
 }
 
-/// Jobs that are queued or running. Buried jobs do not count: only other dialects know them.
+/// Number of jobs that are queued or running. Buried jobs do not count, because Gearman has no such
+/// jobs.
 fn total(stats: &QueueStats) -> u64 {
     stats.ready + stats.delayed + stats.leased
 }
@@ -153,8 +158,8 @@ fn push_number(text: &mut Vec<u8>, number: impl std::fmt::Display) {
     write!(text, "\t{number}").expect("a vector takes everything");
 }
 
-/// The function of this name: an exact match, otherwise the oldest that differs only in case.
-/// Includes functions being dropped.
+/// The function with this name. If no name matches exactly, the oldest function whose name differs
+/// only in case. Functions that are being dropped count, too.
 pub(crate) fn find_function(name: &[u8], turn: &mut Turn<'_>) -> Option<Vec<u8>> {
     let alike = turn.queues_alike(name);
     let is_same = |queue: &QueueId| turn.queue_name(*queue) == name;

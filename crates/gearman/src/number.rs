@@ -1,10 +1,10 @@
-//! Numbers in arguments, read as the original's C library reads them: white space, a sign, digits,
-//! and whatever follows is ignored.
+//! Numbers in arguments. They are parsed like the original does, with its C library: white space, a
+//! sign, digits. All bytes after the digits are ignored.
 
-/// Larger than every target type, so that callers see an overflow.
+/// Larger than every type that callers convert to. So callers notice an overflow.
 const MAGNITUDE_MAX: i128 = 1 << 100;
 
-/// The integer at the front of a text, or 0 if there is none.
+/// The integer at the front of a text. 0 if there is no integer.
 pub(crate) fn leading_integer(text: &[u8]) -> i128 {
     let text = text.trim_ascii_start();
     let (sign, digits) = match text.split_first() {
@@ -19,7 +19,7 @@ pub(crate) fn leading_integer(text: &[u8]) -> i128 {
     sign * magnitude
 }
 
-/// The result of `atoi`, kept in 32 bits without a sign: -5 is 4294967291.
+/// The result of C's `atoi`, as 32 bits without a sign. For example, -5 becomes 4294967291.
 pub(crate) fn wrapped(text: &[u8]) -> u32 {
     let clamped = leading_integer(text).clamp(i128::from(i64::MIN), i128::from(i64::MAX));
     clamped as u32

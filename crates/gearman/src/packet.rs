@@ -1,12 +1,12 @@
 //! Binary packets: their kinds, their header, and how a body is split into arguments.
 
-/// Bytes before the body: magic, kind, length of the body.
+/// Length of the header in bytes: magic, kind, and length of the body.
 pub(crate) const HEADER_BYTES: usize = 12;
 
-/// Limit of header and arguments, without data at the end (spec gearman 1.1).
+/// Limit of bytes for header and arguments. Data at the end does not count (spec gearman 1.1).
 pub(crate) const ARGUMENT_AREA_BYTES_MAX: usize = 8192;
 
-/// The part of it for the arguments.
+/// The part of this area that arguments can use.
 const ARGUMENTS_BYTES_MAX: usize = ARGUMENT_AREA_BYTES_MAX - HEADER_BYTES;
 
 const MAGIC_REQUEST: [u8; 4] = *b"\0REQ";
@@ -15,10 +15,10 @@ const MAGIC_RESPONSE: [u8; 4] = *b"\0RES";
 /// Largest number of arguments in a packet (`SubmitJobSched`).
 const ARGUMENTS_MAX: usize = 8;
 
-/// The arguments of a packet, in order; the rest is empty.
+/// The arguments of a packet, in order. Missing arguments are empty.
 pub(crate) type Arguments<'a> = [&'a [u8]; ARGUMENTS_MAX];
 
-/// A kind of packet, by its number.
+/// A kind of packet. The value is its number in the protocol.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub(crate) enum PacketType {
@@ -66,18 +66,18 @@ pub(crate) enum PacketType {
     StatusResUnique = 42,
 }
 
-/// How a packet ends.
+/// What the last argument of a packet is.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Ending {
-    /// The last argument is like the others.
+    /// An argument like the others.
     Plain,
-    /// The last argument is data of any length.
+    /// Data of any length.
     Data,
 }
 
 use Ending::{Data, Plain};
 
-/// All kinds from number 1 on, with the number of their arguments (spec gearman 2).
+/// All kinds, from number 1 on, with the number of their arguments (spec gearman 2).
 const KINDS: [(PacketType, usize, Ending); 42] = [
     (PacketType::CanDo, 1, Plain),
     (PacketType::CantDo, 1, Plain),
@@ -140,17 +140,19 @@ impl PacketType {
     }
 }
 
-/// The first bytes of a packet.
+/// The header of a packet.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Header {
     pub(crate) kind: PacketType,
-    /// A request, not a response; only servers send responses.
+    /// Whether the packet is a request. Otherwise it is a response, and only servers send
+    /// responses.
     pub(crate) is_request: bool,
     pub(crate) body_bytes: u32,
 }
 
 impl Header {
-    /// Reads a header. Returns `None` if nothing after it can be understood.
+    /// Reads a header. Returns `None` if the header is invalid. Then the bytes after it have no
+    /// meaning.
     pub(crate) fn parse(bytes: [u8; HEADER_BYTES]) -> Option<Self> {
         let [m0, m1, m2, m3, k0, k1, k2, k3, b0, b1, b2, b3] = bytes;
         let is_request = match [m0, m1, m2, m3] {
@@ -164,7 +166,8 @@ impl Header {
 
     /// The header of a packet that the server sends.
     pub(crate) fn reply(kind: PacketType, body_bytes: usize) -> [u8; HEADER_BYTES] {
-        // Listeners of all dialects limit bodies to much less than 4 GiB.
+        // The conversion never fails, because listeners of all dialects limit bodies to much less
+        // than 4 GiB.
         let body_bytes = u32::try_from(body_bytes).unwrap_or(u32::MAX);
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&MAGIC_RESPONSE);
@@ -173,7 +176,7 @@ impl Header {
         bytes
     }
 
-    /// Whether it reports news of a job.
+    /// Whether the packet reports news of a job.
     pub(crate) fn is_news(self) -> bool {
         matches!(
             self.kind,
@@ -186,7 +189,7 @@ impl Header {
         )
     }
 
-    /// Whether it submits a job.
+    /// Whether the packet submits a job.
     pub(crate) fn is_submit(self) -> bool {
         self.is_request
             && matches!(
@@ -204,12 +207,12 @@ impl Header {
             )
     }
 
-    /// Length of the whole packet.
+    /// Length of the whole packet in bytes.
     pub(crate) fn packet_bytes(self) -> usize {
         HEADER_BYTES + self.body_bytes as usize
     }
 
-    /// Whether a packet of this length is accepted.
+    /// Whether the server accepts a packet of this length.
     pub(crate) fn is_acceptable(self, packet_bytes_max: u32) -> bool {
         let (count, ending) = self.kind.arguments();
         let only_arguments = count > 0 && ending == Plain;
@@ -219,7 +222,7 @@ impl Header {
     }
 }
 
-/// Splits a complete body. Returns `None` if arguments are missing or too long.
+/// Splits a complete body into arguments. Returns `None` if arguments are missing or too long.
 pub(crate) fn split(kind: PacketType, body: &[u8]) -> Option<Arguments<'_>> {
     let (count, ending) = kind.arguments();
     let mut arguments = Arguments::default();
@@ -238,7 +241,7 @@ pub(crate) fn split(kind: PacketType, body: &[u8]) -> Option<Arguments<'_>> {
     (arguments_bytes <= ARGUMENTS_BYTES_MAX).then_some(arguments)
 }
 
-/// Whether the beginning of a body already shows that it cannot be split.
+/// Whether the beginning of a body is enough to see that `split` will fail.
 pub(crate) fn is_hopeless(kind: PacketType, beginning: &[u8]) -> bool {
     let (count, _) = kind.arguments();
     let Some(area) = beginning.get(..ARGUMENTS_BYTES_MAX) else { return false };

@@ -1,22 +1,23 @@
-//! Packets that the server sends, including errors.
+//! Packets that the server sends. Errors are such packets, too.
 
 use broker::{Body, Outbox, Position, PutRefusal};
 
 use crate::packet::{Header, PacketType};
 
-/// The position for a reply that depends on nothing in the log.
+/// The position for a reply that does not depend on the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
-/// The reply if the server stops during a long drop.
+/// The reply to a drop that takes so long that the server stops before its end.
 pub(crate) const DROP_INTERRUPTED: &[u8] =
     b"ERR the server stops before the function is dropped\r\n";
 
-/// The code and the text of an ERROR packet. Clients compare them, so they never change.
+/// The code and the text of an ERROR packet. Clients compare these texts, so they must never
+/// change.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Failure(&'static str, &'static str);
 
 impl Failure {
-    /// The code alone.
+    /// The code without the text.
     pub(crate) fn code(self) -> &'static str {
         self.0
     }
@@ -31,9 +32,9 @@ pub(crate) const HANDLE_TOO_LARGE: Failure = Failure(
     "Error occurred due to GEARMAND_JOB_HANDLE_SIZE being too small from snprintf",
 );
 pub(crate) const QUEUE_FULL: Failure = Failure("QUEUE_ERROR", "Job queue is full");
-/// The log has no room. The original sends the same when its store refuses a job.
+/// The error if the log has no room. The original sends the same error if its store refuses a job.
 pub(crate) const QUEUE_ERROR: Failure = Failure("QUEUE_ERROR", "QUEUE_ERROR");
-/// The original has no such state. Clients show the text.
+/// The error if the server drains. The original has no such error. Clients show the text.
 pub(crate) const DRAINING: Failure = Failure("QUEUE_ERROR", "Server is draining");
 pub(crate) const UNKNOWN_OPTION: Failure =
     Failure("UNKNOWN_OPTION", "Server does not recognize given option");
@@ -43,7 +44,7 @@ pub(crate) const NO_JOB_FOR_RESULT: Failure =
 pub(crate) const NO_JOB_FOR_EXCEPTION: Failure =
     Failure("JOB_NOT_FOUND", "An exception was received for a job that does not exist");
 
-/// Replies with an error, which does not end the connection.
+/// Replies with an error. The connection stays open.
 pub(crate) fn fail(outbox: &mut Outbox, after: Position, failure: Failure) {
     let Failure(code, text) = failure;
     send(outbox, after, PacketType::Error, &[code.as_bytes(), text.as_bytes()]);
@@ -61,7 +62,7 @@ pub(crate) fn send(outbox: &mut Outbox, after: Position, kind: PacketType, argum
     }
 }
 
-/// Sends a packet with these arguments, and data as the last one.
+/// Sends a packet with these arguments. Its last argument is `data`.
 pub(crate) fn send_data(
     outbox: &mut Outbox,
     after: Position,
@@ -90,14 +91,14 @@ pub(crate) fn not_submitted(refusal: PutRefusal) -> Failure {
         | PutRefusal::MemoryFull
         | PutRefusal::NoNewQueue
         | PutRefusal::WritesBlocked => QUEUE_ERROR,
-        // The original continues to accept jobs while it waits for the last one to end. Here
-        // draining means the same in all dialects: existing jobs are finished, new ones are
-        // refused. That includes a submit that would join an unfinished job.
+        // The original accepts jobs while it waits for the end of the last job. Here, draining
+        // means the same in all dialects: workers finish the existing jobs, and the server refuses
+        // new ones. It also refuses a submit that would join an unfinished job.
         PutRefusal::Draining => DRAINING,
     }
 }
 
-/// The part of a text that the original sees: its strings end at a NUL.
+/// The part of a text that the original sees. In the original, a text ends at the first NUL.
 pub(crate) fn visible(text: &[u8]) -> &[u8] {
     memchr::memchr(0, text).map_or(text, |end| &text[..end])
 }

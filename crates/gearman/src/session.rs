@@ -1,4 +1,4 @@
-//! One connection: which bytes it reads next, which events it gets, and how it ends.
+//! One connection: what its next bytes are, which events it gets, and how it ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,47 +15,53 @@ use crate::packet::{
 };
 use crate::reply::{self, AT_ONCE, DROP_INTERRUPTED, not_submitted};
 
-/// Longest line of text, line feed included (spec gearman 1.2).
+/// Length of the longest line of text in bytes, with its line feed (spec gearman 1.2).
 const LINE_BYTES_MAX: usize = 8192;
 
-/// One connection that speaks Gearman's protocol, without I/O. Commands are answered at once,
-/// except the drop of a function with many jobs. News of its jobs arrive as events in between.
+/// One connection that speaks Gearman's protocol, without I/O. The session replies to each command
+/// at once. The exceptions are lists, and the drop of a function with many jobs. News of the
+/// client's jobs arrive as events between the replies.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) id: SessionId,
     pub(crate) server: Arc<Server>,
-    /// Its number among the connections of the server.
+    /// The number of the connection among the connections of the server.
     pub(crate) number: u64,
-    /// The client wants exceptions: the reason why a job failed.
+    /// Whether the client wants exceptions, which say why a job failed.
     pub(crate) wants_exceptions: bool,
     reading: Reading,
-    /// A function with many jobs is being dropped. Later commands wait.
+    /// Whether the session drops a function with many jobs. Later commands wait for the end of the
+    /// drop.
     pub(crate) is_dropping: bool,
-    /// A list is being sent. Later commands wait.
+    /// The list that the session sends. Later commands wait for the end of the list.
     listing: Option<Listing>,
-    /// Events that arrived during a list. They wait, so that they do not interrupt it.
+    /// Events that arrived while the session sends a list. They wait, because they must not
+    /// interrupt the list.
     late: VecDeque<Answer<Event>>,
-    /// Their size in memory.
+    /// The memory of these events in bytes.
     late_bytes: usize,
-    /// The session resets its many registrations, slice by slice.
+    /// Whether the session is removing its many registrations, slice by slice.
     pub(crate) is_resetting: bool,
-    /// The session reported news to many clients, and helps to deliver them before it continues.
+    /// Whether the session must help to deliver its news to many clients. It continues after that.
     is_telling: bool,
     input_end: InputEnd,
-    /// The broker's session is closed. Nothing more is read or answered.
+    /// Whether the session is closed in the broker. Then it ignores all input, and sends no more
+    /// replies.
     ended: bool,
 }
 
 /// What the next bytes of the connection are.
 #[derive(Debug)]
 enum Reading {
-    /// A packet or a line of text; the first byte says which.
+    /// A packet or a line of text. The first byte shows which.
     Message,
     /// The rest of a long packet.
     LongPacket(LongPacket),
-    /// Skips this many more bytes of a body without meaning, then handles the packet.
+    /// The rest of a body that has no meaning, of this many bytes. The session skips these bytes.
+    /// Then it handles the packet.
     NoBody(Header, usize),
-    /// Skips this many more bytes of a submit that exceeds the memory limit, then refuses it.
+    /// The rest of a submit that exceeds the memory limit, of this many bytes. The session skips
+    /// these bytes. Then it refuses the submit.
     Refused(usize),
 }
 
@@ -67,8 +73,9 @@ struct LongPacket {
 }
 
 impl Session {
-    /// A new connection. Its events go to `mailbox`. `address` is the client's address without a
-    /// port, as the list of workers shows it. It must not contain spaces.
+    /// Opens the session of a new connection. The broker sends the session's events to `mailbox`.
+    /// `address` is the client's address without a port, as the list of workers shows it. It must
+    /// not contain spaces.
     pub fn new(server: Arc<Server>, address: &str, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         let id = turn.open_worker_session(mailbox);
         let number = server.enter(id, address);
@@ -90,7 +97,7 @@ impl Session {
         }
     }
 
-    /// Its id in the broker, to which events are addressed.
+    /// The id of the session in the broker. Events have this id as their address.
     pub fn id(&self) -> SessionId {
         self.id
     }
@@ -103,12 +110,12 @@ impl Session {
         self.listing.is_some() || !self.late.is_empty()
     }
 
-    /// Starts a list, which the next steps send.
+    /// Starts a list. The next calls of `input` send it.
     pub(crate) fn list(&mut self, listing: Listing) {
         self.listing = Some(listing);
     }
 
-    /// Continues a list, or handles events that arrived during it.
+    /// Continues the list. After the list, handles events that arrived during it.
     fn step_of_listing(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if let Some(listing) = &mut self.listing {
             if !listing.step(&self.server, turn, outbox) {
@@ -121,8 +128,8 @@ impl Session {
         }
     }
 
-    /// Handles one message or a piece of it, and returns the number of bytes used. 0 means that
-    /// more bytes must arrive first, or that the session has ended.
+    /// Handles one message or a piece of it, and returns the number of bytes used. If it returns 0,
+    /// more bytes must arrive first, or the session has ended.
     fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         match (&mut self.reading, bytes.first()) {
             (_, None) => 0,
@@ -200,7 +207,8 @@ impl Session {
         count
     }
 
-    /// Skips a submit that exceeds the memory limit, and refuses it at its end.
+    /// Skips the bytes of a submit that exceeds the memory limit. Refuses the submit after its last
+    /// byte.
     fn refuse(&mut self, bytes: &[u8], outbox: &mut Outbox) -> usize {
         let Reading::Refused(missing) = &mut self.reading else { return 0 };
         let count = bytes.len().min(*missing);
@@ -226,12 +234,12 @@ impl Session {
                 self.is_telling = header.is_news() && turn.has_pending_news();
             }
             Some(_) => reply::fail(outbox, AT_ONCE, reply::INVALID_MAGIC),
-            // The original reads the missing arguments from the next packet.
+            // The original would read the missing arguments from the next packet.
             None => self.end(turn),
         }
     }
 
-    /// Sends the client news of a job it waits for.
+    /// Sends news of a job to the client, which waits for the job.
     fn send_news(&self, id: JobId, news: News, after: Position, outbox: &mut Outbox) {
         let handle = &self.server.prefix.handle(id)[..];
         let (kind, data) = match news {
@@ -247,7 +255,7 @@ impl Session {
         reply::send_data(outbox, after, kind, &[handle], &data);
     }
 
-    /// Handles an event for the client.
+    /// Handles an event of the session.
     fn handle_event(&mut self, event: Answer<Event>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let Answer { value, after } = event;
         match value {
@@ -268,16 +276,16 @@ impl Session {
         }
     }
 
-    /// The client closed its sending side, which counts as a disconnect: ends the session once
-    /// everything before is answered.
+    /// Ends the session if the client has closed its sending side and all its commands are handled.
+    /// In Gearman, a closed sending side counts as a disconnect.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         if !self.is_dropping && self.input_end.is_drained() {
             self.end(turn);
         }
     }
 
-    /// Closes the session in the broker, once. Running jobs go back to their queues. Jobs that no
-    /// other client waits for end.
+    /// Closes the session in the broker, but only once. The jobs that it holds return to their
+    /// queues. A job ends if only this client waits for it.
     pub(crate) fn end(&mut self, turn: &mut Turn<'_>) {
         if !self.ended {
             self.ended = true;
@@ -355,11 +363,12 @@ impl Dialect for Session {
 
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.is_listing() {
-            // Without the last line, the client sees that the list is incomplete.
+            // The client sees that the list is incomplete, because the last line is missing.
             return self.end(turn);
         }
         if self.is_dropping {
-            // Some of its jobs are gone, and the server stops before the rest.
+            // The server stops before all jobs of the function have ended. So the reply is an
+            // error.
             outbox.reply(AT_ONCE, DROP_INTERRUPTED);
             self.end(turn);
         }
@@ -370,7 +379,7 @@ impl Dialect for Session {
     }
 }
 
-/// Bytes of memory that an event uses.
+/// The memory of an event in bytes.
 fn event_bytes(event: &Event) -> usize {
     size_of::<Answer<Event>>()
         + match event {

@@ -1,4 +1,4 @@
-//! Requests of workers: register functions, ask for a job, report its outcome.
+//! Requests of workers: register functions, take a job, report its outcome.
 
 use broker::{Answer, Assignment, Body, JobId, News, Outbox, Refusal, Turn};
 
@@ -11,10 +11,10 @@ use crate::session::Session;
 /// The number of bytes of a client id that the server keeps.
 const CLIENT_ID_BYTES_MAX: usize = 127;
 
-/// Longest text of a time limit that is read.
+/// Length of the longest text that is accepted as a time limit, in bytes.
 const LIMIT_BYTES_MAX: usize = 20;
 
-/// The number of bytes of a denominator that are parsed. Clients get the whole text.
+/// The number of bytes of a denominator that the server parses. Clients get the whole text.
 // COMPAT(gearmand): case work-status-denominator-is-read-up-to-ten-characters.
 const DENOMINATOR_BYTES_READ: usize = 10;
 
@@ -23,15 +23,16 @@ impl Session {
         self.register(function, None, turn);
     }
 
-    /// `CAN_DO` has no reply: a refused registration has no effect, except in the metrics.
+    /// Registers a function, if the limits allow it. `CAN_DO` has no reply, so only the metrics
+    /// show a refused registration.
     fn register(&mut self, function: &[u8], limit_ms: Option<u64>, turn: &mut Turn<'_>) {
         if turn.caller(self.id).admits_worker(function) {
             turn.caller(self.id).register(function, limit_ms);
         }
     }
 
-    /// Ignores a limit that no clock can reach, such as one of more than 20 digits. A registration
-    /// without a limit would not be what the worker requested.
+    /// Ignores the packet if the limit has more than 20 digits, or is too large for any clock. The
+    /// worker did not request a registration without a limit.
     pub(crate) fn can_do_timeout(
         &mut self,
         function: &[u8],
@@ -104,7 +105,8 @@ impl Session {
         });
     }
 
-    /// Clients get the worker's text unchanged. Its numbers are read for status requests.
+    /// Reports the progress of a job. Clients get the worker's text unchanged. The server parses
+    /// its numbers for status requests.
     pub(crate) fn work_status(
         &mut self,
         arguments: &Arguments<'_>,
@@ -142,7 +144,7 @@ impl Session {
         });
     }
 
-    /// The job ends here: a later `WORK_FAIL` does not find it.
+    /// Reports an exception, which ends the job. So a later `WORK_FAIL` does not find the job.
     pub(crate) fn work_exception(
         &mut self,
         handle: &[u8],
@@ -156,8 +158,8 @@ impl Session {
         });
     }
 
-    /// Applies an operation to the job that a handle names. It replies only if the operation is
-    /// denied.
+    /// Applies an operation to the job that a handle names. Replies only if the operation is
+    /// refused.
     fn for_job<E: Into<Refusal>>(
         &self,
         handle: &[u8],
@@ -172,7 +174,8 @@ impl Session {
         match value.map_err(Into::into) {
             Ok(()) => {}
             Err(Refusal::NotFound) => reply::fail(outbox, after, denial),
-            // Happens only if the job would have to be buried. The worker still holds it.
+            // This happens only to a failed job that must be buried. The log has no room for that,
+            // so the worker still holds the job.
             Err(Refusal::LogFull) => reply::fail(outbox, after, reply::QUEUE_ERROR),
         }
     }

@@ -1,4 +1,4 @@
-//! Which lines are recognised, and how others are refused.
+//! Tests which lines are recognised, and which error the others get.
 
 use super::*;
 
@@ -160,7 +160,7 @@ fn a_name_is_the_whole_rest_of_the_line() {
     }
 }
 
-/// All observed on beanstalkd 1.12.
+/// All these results were observed on beanstalkd 1.12.
 #[test]
 fn pause_tube_is_lax_about_spaces() {
     for line in [

@@ -1,5 +1,4 @@
-//! Tests what replies wait for. The log is on a simulated disk and writes only when a test tells it
-//! to.
+//! Tests what replies wait for. The log is on a simulated disk. It writes only when a test says so.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ fn a_reply_waits_for_the_facts_it_reports_and_for_nothing_else() {
         "",
         "replies keep their order"
     );
-    // The job is there for everybody, but a crash could undo it.
+    // The job is already in the queue, but a crash could still undo the put. So these replies wait.
     assert_eq!(world.say(worker, "watch q\r\n"), "WATCHING 2\r\n");
     assert_eq!(world.say(worker, "reserve\r\n"), "");
     assert_eq!(world.say(other, "use q\r\nwatch q\r\n"), "USING q\r\nWATCHING 2\r\n");
@@ -36,7 +35,8 @@ fn a_reply_waits_for_the_facts_it_reports_and_for_nothing_else() {
     assert_eq!(world.take_text(worker), "RESERVED 1 1\r\nx\r\n");
     assert_eq!(world.take_text(other), "FOUND 1 1\r\nx\r\n");
 
-    // That the job is gone is a fact, too: the denial waits until it is durable.
+    // A crash could also undo the end of the job. So replies that show the end wait until it is
+    // durable.
     assert_eq!(world.say(worker, "touch 1\r\n"), "TOUCHED\r\n");
     assert_eq!(world.say(worker, "delete 1\r\n"), "");
     assert_eq!(world.say(other, "list-tube-used\r\n"), "USING q\r\n");
@@ -62,7 +62,7 @@ fn numbers_and_lists_wait_for_what_they_tell() {
         let sent = world.take_text(monitor);
         assert!(sent.starts_with("OK ") && sent.contains(told), "{sent}");
         assert!(world.say(monitor, command).contains(told), "it is durable already");
-        // For the next one.
+        // The next iteration needs a put that is not durable yet.
         world.say(producer, "delete 1\r\nput 0 0 60 1\r\nx\r\n");
     }
 }

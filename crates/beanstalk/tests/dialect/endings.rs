@@ -1,4 +1,5 @@
-//! Tests how connections end, what the server refuses while it drains, and the effect on ids.
+//! Tests how connections end, which commands the server refuses while it drains, and which commands
+//! use up ids.
 
 use broker::INPUT_REPLIES_BYTES;
 
@@ -74,7 +75,7 @@ fn a_held_job_wakes_the_waiting_reserve_of_its_holder() {
     assert_eq!(world.take_received(a), b"DEADLINE_SOON\r\nUSING default\r\n");
 }
 
-/// A put gets its id when its body is complete. A refused put uses its id up.
+/// A put gets its id when its body is complete. A refused put also uses up an id.
 #[test]
 fn refused_puts_use_up_ids() {
     let mut world = World::new();
@@ -108,7 +109,7 @@ fn a_drained_server_refuses_puts_only() {
     assert!(stats.contains("\ndraining: true\n") && stats.contains("\ncmd-put: 4\n"), "{stats}");
 }
 
-/// A kick of very many jobs runs in slices. Its reply, and all replies behind it, come at the end.
+/// A kick of many jobs runs in slices. Its reply comes at the end. All later replies wait for it.
 #[test]
 fn a_long_kick_holds_back_what_is_behind_it() {
     let mut world = World::new();
@@ -145,7 +146,7 @@ fn short_commands_with_long_answers_are_executed_in_portions_to_the_last() {
     let answers = |bytes: Vec<u8>| bytes.windows(4).filter(|four| four == b"OK 4").count();
     assert_eq!(answers(world.ask(a, lists.as_bytes())), 50);
     assert!(world.longest_answer(a) < INPUT_REPLIES_BYTES + 50_000);
-    // If the peer ends in the middle of a command, the server does not parse the rest.
+    // If the input ends in the middle of a command, the server ignores that command.
     check(&mut world, a, &format!("reserve\r\n{lists}list-tube"), "");
     world.half_close(a);
     assert_eq!(answers(world.take_received(a)), 50);
@@ -163,8 +164,8 @@ fn a_connection_watches_a_bounded_number_of_tubes() {
     check(&mut world, a, "watch more\r\nwatch t2\r\n", "OUT_OF_MEMORY\r\nWATCHING 10000\r\n");
     check(&mut world, a, "ignore t2\r\nwatch more\r\n", "WATCHING 9999\r\nWATCHING 10000\r\n");
     check(&mut world, a, "watch t2\r\nuse t2\r\n", "OUT_OF_MEMORY\r\nUSING t2\r\n");
-    // The server serves other clients between commands that look at many jobs, even at the end of a
-    // connection.
+    // The server serves other clients between commands that check many queues, even after a client
+    // has closed its sending side.
     let many = "reserve-with-timeout 0\r\n".repeat(50);
     check(&mut world, a, &many, &"TIMED_OUT\r\n".repeat(50));
     check(&mut world, a, &format!("reserve\r\n{many}"), "");

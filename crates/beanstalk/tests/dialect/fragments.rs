@@ -1,14 +1,15 @@
-//! beanstalkd's side of the conversations that run in whole pieces and in fragments. The property
-//! test and the fuzz target share this file.
+//! The beanstalkd part of a check that sends a conversation in whole pieces and in fragments. The
+//! property test and the fuzz target share this file.
 
 use testkit::dialect::fragments::Stage;
 
 use crate::world::World;
 
-/// The longest command line. Beyond it the server keeps nothing for a client that does not wait.
+/// Length of the longest command line. If a session does not wait, at most this many bytes of its
+/// input stay unused.
 const LINE_BYTES_MAX: usize = 224;
 
-/// Small, so that a test can send bodies that are too big.
+/// The largest body. It is small, so that a test can send a body that is too big.
 const JOB_BYTES_MAX: u32 = 300;
 
 pub(crate) fn check(script: &[u8]) {
@@ -33,7 +34,7 @@ impl Stage for World {
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
         let body_bytes_max = JOB_BYTES_MAX as usize + 2;
         let held_bytes_max = LINE_BYTES_MAX - 1 + 2 * sent_bytes.min(body_bytes_max);
-        // Bytes after a waiting command stay with the owner of the connection.
+        // If a command waits, all bytes after it stay with the owner of the connection.
         (!self.waits(connection)).then_some(held_bytes_max)
     }
 }

@@ -1,12 +1,12 @@
-//! Lists of tubes arrive complete and in order, although the server builds them in slices and
-//! serves others in between.
+//! Tests that lists of tubes are complete and in order, although the server builds them in slices
+//! and serves other clients in between.
 
 use crate::world::World;
 
-/// A slice has so little work that a list of a few tubes takes many slices.
+/// A small number of units, so that a list of a few tubes takes many slices.
 const SLICE_UNITS: u32 = 3;
 
-/// A world with these tubes, each with a job.
+/// A world with these tubes. Each tube has one job.
 fn world_with(tubes: impl Iterator<Item = String>) -> (World, usize) {
     let mut world = World::with_slices(SLICE_UNITS);
     let client = world.connect();
@@ -26,7 +26,8 @@ fn tubes_are_listed_whole_while_others_come_and_go() {
     let mut slices = 1;
     while more {
         assert!(text.is_empty() || slices > 10, "it begins with its length");
-        // The jobs have even numbers in the tubes that go, which vanish with them.
+        // Delete the only job of a tube, so that the tube vanishes. Only tubes whose job has an
+        // even id vanish.
         let lines = format!(
             "delete {}\r\nuse new{slices}\r\nput 0 0 60 1\r\nx\r\nuse default\r\n",
             60 - slices % 30 * 2

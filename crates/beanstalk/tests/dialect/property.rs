@@ -1,4 +1,5 @@
-//! Random conversations and the fuzzer's corpus get the same replies however they are cut.
+//! Tests that random conversations and the corpus of the fuzz target get the same replies, however
+//! the bytes are split.
 
 use proptest::prelude::*;
 use testkit::dialect::fragments::check_corpus;
@@ -6,7 +7,8 @@ use testkit::dialect::scripts::{body, long_line, noise, script};
 
 use crate::fragments::check;
 
-/// Valid and nearly valid lines. Their numbers are small, so that they refer to each other.
+/// Valid and nearly valid lines. Their numbers are small, so that many lines are about the same
+/// job.
 fn command() -> impl Strategy<Value = Vec<u8>> {
     let tube = prop::sample::select(vec!["default", "a", "b"]);
     let id = 1_u64..12;
@@ -71,7 +73,7 @@ proptest! {
     }
 }
 
-/// The corpus of the fuzz target, which has the same body; see `fuzz/README.md`.
+/// Runs the corpus of the fuzz target. The fuzz target makes the same check: see `fuzz/README.md`.
 #[test]
 fn the_fuzz_corpus_gets_the_same_replies_in_any_fragments() {
     check_corpus("beanstalk_session", 13, check);

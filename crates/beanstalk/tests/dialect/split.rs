@@ -1,8 +1,8 @@
-//! Recorded sessions get the same replies however the network cuts them.
+//! Tests that recorded sessions get the same replies, however the network splits the bytes.
 
 use crate::world::World;
 
-/// What a client sends, and all that it gets back.
+/// The bytes that a client sends, and all bytes that it receives.
 struct Recorded {
     sent: Vec<u8>,
     received: Vec<u8>,
@@ -12,7 +12,8 @@ fn recorded(sent: impl AsRef<[u8]>, received: impl AsRef<[u8]>) -> Recorded {
     Recorded { sent: sent.as_ref().to_vec(), received: received.as_ref().to_vec() }
 }
 
-/// Each with a server of its own, which takes bodies of up to 20 bytes.
+/// The recorded sessions. Each plays on a server of its own, which accepts bodies of up to 20
+/// bytes.
 fn sessions() -> Vec<Recorded> {
     let long_line = |text_len: usize| format!("{}\r\nlist-tube-used\r\n", "x".repeat(text_len));
     let refused = "BAD_FORMAT\r\nUSING default\r\n";
@@ -52,12 +53,12 @@ fn sessions() -> Vec<Recorded> {
              OK 12\r\n---\n- a\n- b\n\r\nOK 22\r\n---\n- default\n- a\n- b\n\r\n\
              PAUSED\r\nTIMED_OUT\r\n",
         ),
-        // Bytes after a waiting reserve are not parsed.
+        // The server does not parse the bytes after a reserve that waits.
         recorded("list-tube-used\r\nreserve\r\nlist-tube-used\r\n", "USING default\r\n"),
     ]
 }
 
-/// Plays a session in the given pieces.
+/// Plays a session whose bytes are split into these pieces.
 #[track_caller]
 fn check<'a>(session: &Recorded, pieces: impl IntoIterator<Item = &'a [u8]>, how: &str) {
     let mut world = World::with_max_job_size(20);

@@ -1,4 +1,4 @@
-//! Tests the exact texts of the statistics and what each counter counts.
+//! Tests the exact texts of the statistics, and what each counter counts.
 
 use crate::world::World;
 
@@ -10,7 +10,7 @@ fn check_text(world: &mut World, client: usize, sent: &str, wanted: &str) {
     assert_eq!(received, block, "{sent:?}");
 }
 
-/// The value of a key in `stats`, read over a new connection.
+/// The value of a key in the `stats` that `observer` requests.
 fn value(world: &mut World, observer: usize, key: &str) -> u64 {
     let stats = String::from_utf8(world.ask(observer, b"stats\r\n")).expect("statistics are text");
     let prefix = format!("{key}: ");
@@ -107,7 +107,8 @@ fn names_are_quoted_in_statistics_where_yaml_needs_it_and_never_in_lists() {
     check_text(&mut world, a, "list-tubes\r\n", "- default\n- 123\n");
 }
 
-/// Which command changes which counter, observed on beanstalkd 1.12: `(sent, key, difference)`.
+/// Tests which command changes which counter. Each row is `(sent, key, difference)`, as observed on
+/// beanstalkd 1.12.
 #[test]
 fn counters_count_what_the_original_counts() {
     let too_big = format!("put 0 0 60 65536\r\n{}\r\n", "z".repeat(65536));

@@ -1,4 +1,5 @@
-//! A server of beanstalkd's protocol in this thread, on simulated time.
+//! A server that speaks beanstalkd's protocol. It runs in the thread of the test, on simulated
+//! time.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -24,18 +25,18 @@ impl World {
         Self { world: world::World::memory(), listener: listener(max_job_size) }
     }
 
-    /// A server whose slices are so short that long answers take many of them.
+    /// A server with short slices, so that a long reply takes many of them.
     pub(crate) fn with_slices(units: u32) -> Self {
         Self { world: world::World::with_slices(units), listener: listener(MAX_JOB_SIZE_DEFAULT) }
     }
 
-    /// A server whose log is written only by `commit`.
+    /// A server whose log writes only when the test calls `commit`.
     pub(crate) fn over_unwritten(broker: Broker) -> Self {
         let world = world::World::over_unwritten(broker);
         Self { world, listener: listener(MAX_JOB_SIZE_DEFAULT) }
     }
 
-    /// Opens a connection. Returns its number for the other functions.
+    /// Opens a connection, and returns its number. Other functions take this number.
     pub(crate) fn connect(&mut self) -> usize {
         connect(&self.listener, &mut self.world)
     }

@@ -1,4 +1,4 @@
-//! Tests jobs that go from one dialect to another. Sessions of both dialects share one broker.
+//! Tests jobs that one dialect puts and another takes. Sessions of both dialects share one broker.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn connect_beanstalk(world: &mut World) -> usize {
     })
 }
 
-/// A worker that can do `mail`, and a producer and consumer of the tube `mail`.
+/// Connects a worker that can do `mail`, and a client that uses and watches the tube `mail`.
 fn worker_and_tube(world: &mut World) -> (usize, usize) {
     let (worker, tube) = (world.connect(), connect_beanstalk(world));
     check(world, worker, (CAN_DO, "mail"), &[]);
@@ -42,7 +42,7 @@ fn worker_and_tube(world: &mut World) -> (usize, usize) {
     (worker, tube)
 }
 
-/// The number at a key of `stats-job` or `stats-tube`.
+/// The number at a key in the reply to `stats-job` or `stats-tube`.
 #[track_caller]
 fn number(world: &mut World, tube: usize, command: &str, key: &str) -> u64 {
     let stats = world.ask(tube, format!("{command}\r\n").as_bytes());
@@ -51,7 +51,7 @@ fn number(world: &mut World, tube: usize, command: &str, key: &str) -> u64 {
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{key} in {stats}"))
 }
 
-/// Compares the counts of the queue `mail` on both sides.
+/// Compares the counts of the queue `mail` in both dialects.
 #[track_caller]
 fn check_numbers(world: &mut World, tube: usize, waiting: u64, running: u64) {
     let monitor = world.connect();
@@ -132,7 +132,7 @@ fn a_tube_s_job_that_a_worker_fails_is_buried() {
     expect(&mut world, worker, &[(NOOP, "")]);
 }
 
-/// The ttr of a put applies to every taker. News from a worker extends it.
+/// The ttr of a put applies to every holder of the job. News from the worker restarts the ttr.
 #[test]
 fn a_silent_worker_loses_a_tube_s_job_after_its_ttr() {
     let mut world = World::new();
@@ -211,7 +211,7 @@ fn a_tube_is_a_function_once_a_worker_can_do_it() {
         "status\n",
         "default\t0\t0\t1\nplain\t1\t0\t1\nmade\t0\t0\t0\n.\n",
     );
-    // The key of a job is Gearman's; a tube's job has none, but a handle.
+    // Only jobs from Gearman have a key. A job of a tube has no key, but it has a handle.
     check(&mut world, client, (GET_STATUS, "H:vm:1"), &[(STATUS_RES, "H:vm:1|1|0|0|0")]);
     check_text(&mut world, client, "show jobs\nshow unique jobs\n", ".\n.\n");
     check_text(&mut world, client, "cancel job H:vm:1\n", "OK\r\n");

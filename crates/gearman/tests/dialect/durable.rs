@@ -1,5 +1,5 @@
-//! Tests what replies wait for and what a crash leaves. The log is on a simulated disk and writes
-//! only when a test tells it to.
+//! Tests what replies wait for, and what a crash leaves. The log is on a simulated disk. It writes
+//! only when a test says so.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ fn start(disk: &Arc<log::FaultDisk>) -> World {
     World::over_unwritten(Broker::open(options, START).expect("the disk can be read").0)
 }
 
-/// Sends a packet, and returns what may leave at once.
+/// Sends a packet. Returns the packets that the server can send at once.
 fn ask(world: &mut World, client: usize, kind: u32, arguments: &str) -> String {
     world.send(client, &request(kind, arguments));
     sent(world, client)
 }
 
-/// The packets that may leave, without headers.
+/// The packets that the server has sent, without headers.
 fn sent(world: &mut World, client: usize) -> String {
     let mut unread = world.take_received(client);
     let mut bodies = Vec::new();
@@ -64,7 +64,7 @@ fn a_background_submit_is_confirmed_when_it_is_durable_and_survives_a_crash() {
     assert_eq!(ask(&mut world, worker, GRAB_JOB, ""), "11 H:vm:2|f|background");
     world.commit();
 
-    // The news of its end waits until the end is durable.
+    // The news of the job's end waits until the end is durable.
     ask(&mut world, client, SUBMIT_JOB, "f|u|");
     assert_eq!(ask(&mut world, worker, WORK_COMPLETE, "H:vm:2|done"), "");
     assert_eq!(ask(&mut world, worker, GET_STATUS_UNIQUE, "u"), "", "nor is it denied before");
@@ -84,7 +84,7 @@ fn a_function_that_was_dropped_is_denied_when_the_drop_is_durable() {
         world.commit();
         assert_eq!(world.take_text(a), "OK\r\n");
         if is_used {
-            // Another dialect's session keeps the queue itself.
+            // A session of another dialect uses the queue, so the queue stays.
             let mut turn = world.broker.turn(START);
             let session = turn.open_session(0);
             turn.caller(session).use_queue(b"f");

@@ -1,22 +1,22 @@
-//! Gearman's side of the conversations that run in whole pieces and in fragments. The property test
-//! and the fuzz target share this file.
+//! The Gearman part of a check that sends a conversation in whole pieces and in fragments. The
+//! property test and the fuzz target share this file.
 
 use testkit::dialect::fragments::Stage;
 
 use crate::world::{World, options};
 
-/// The client that speaks HTTP.
+/// The number of the client that speaks HTTP.
 pub(crate) const HTTP_CLIENT: usize = 3;
 
-/// Small, so that a test can send packets that are too long. Larger than the bytes that stay with
-/// the owner of a connection while a packet is incomplete.
+/// The longest packet. It is small, so that a test can send packets that are too long. It is larger
+/// than the incomplete packets that stay with the owner of a connection.
 const PACKET_BYTES_MAX: u32 = 10_000;
 
 pub(crate) fn check(script: &[u8]) {
     testkit::dialect::fragments::check::<World>(script);
 }
 
-/// The same with more clients that speak HTTP.
+/// The same check, but more clients speak HTTP.
 pub(crate) fn check_http(script: &[u8]) {
     testkit::dialect::fragments::check::<HttpWorld>(script);
 }
@@ -44,7 +44,8 @@ impl Stage for World {
     }
 }
 
-/// All clients speak HTTP, except the last one, which does the jobs.
+/// A world in which all clients speak HTTP. Only the last client does not, because it is the
+/// worker.
 struct HttpWorld(World);
 
 impl Stage for HttpWorld {

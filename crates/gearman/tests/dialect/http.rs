@@ -1,4 +1,5 @@
-//! Tests jobs by HTTP, one job per request: the request, the reply, and when the reply is sent.
+//! Tests jobs over HTTP, one job per request: the request, the response, and when the response is
+//! sent.
 
 use lineshaft_gearman::ServerOptions;
 
@@ -10,7 +11,7 @@ use crate::world::{World, options};
 
 const WORK_WARNING: u32 = 29;
 
-/// An answer about a job.
+/// A response about a job.
 fn answer(handle: &str, command: &str, body: &str) -> String {
     let (len, version) = (body.len(), env!("CARGO_PKG_VERSION"));
     format!(
@@ -19,7 +20,7 @@ fn answer(handle: &str, command: &str, body: &str) -> String {
     )
 }
 
-/// An answer about no job.
+/// A response that is not about a job.
 fn plain(status: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!("HTTP/1.0 {status}\r\nServer: Lineshaft/{version}\r\nContent-Length: 0\r\n\r\n")
@@ -30,7 +31,7 @@ fn post(function: &str, headers: &str, body: &str) -> String {
     format!("POST /{function} HTTP/1.1\r\nContent-Length: {len}\r\n{headers}\r\n{body}")
 }
 
-/// The whole answer, which ends the connection.
+/// Expects this complete response, and the end of the connection.
 #[track_caller]
 fn expect_answer(world: &mut World, client: usize, wanted: &str) {
     let received = world.take_received(client);
@@ -45,7 +46,7 @@ fn expect_nothing(world: &mut World, client: usize) {
     assert!(!world.has_ended(client));
 }
 
-/// Sends a request over a connection of its own.
+/// Sends a request on a connection of its own.
 fn send(world: &mut World, sent: &str) -> usize {
     let client = world.connect_http();
     world.send(client, sent.as_bytes());
@@ -58,7 +59,7 @@ fn check_answer(world: &mut World, sent: &str, wanted: &str) {
     expect_answer(world, client, wanted);
 }
 
-/// A worker of `f`.
+/// Connects a worker that can do `f`.
 fn worker(world: &mut World) -> usize {
     let worker = world.connect();
     check(world, worker, (CAN_DO, "f"), &[]);
@@ -144,7 +145,7 @@ fn a_page_of_another_site_submits_nothing() {
         let posted = post("f", &format!("{host}{mark}"), "in");
         check_answer(&mut world, &posted, &plain("403 Forbidden"));
     }
-    // The name in `Host` belongs to the page: DNS rebinding.
+    // DNS rebinding: the name in `Host` is the name of the page's site.
     let rebound =
         post("f", "Host: evil.example:8080\r\nOrigin: http://evil.example:8080\r\n", "in");
     check_answer(&mut world, &rebound, &plain("403 Forbidden"));
@@ -187,7 +188,7 @@ fn a_malformed_request_ends_the_connection() {
     }
     check_answer(&mut world, "TRACE /f HTTP/1.1\r\n\r\n", &plain("501 Not Implemented"));
     check_answer(&mut world, &long, &plain("431 Request Header Fields Too Large"));
-    // The longest name of all.
+    // The longest name of a function that fits into a head.
     let longest = format!("GET {} HTTP/1.0\n\n", "f".repeat(8192 - 15));
     assert_eq!(longest.len(), 8192);
     let client = send(&mut world, &longest);
@@ -298,7 +299,7 @@ fn bodies_and_results_are_bounded() {
     let mut world = World::with(ServerOptions { packet_bytes_max: 10_000, ..options() });
     let worker = worker(&mut world);
     let too_large = plain("413 Request Entity Too Large");
-    // The packet includes its header, the function, the key and two separators.
+    // As a packet, the job also needs a header, the function, the key and two separators.
     check_answer(&mut world, &post("f", "", &"x".repeat(10_000 - 15)), &too_large);
     check_answer(
         &mut world,
@@ -339,7 +340,7 @@ fn memory_follows_what_came_of_a_workload() {
     expect_answer(&mut world, client, "");
 }
 
-/// Sends a request in pieces, and does the job that it submits. Returns the whole answer.
+/// Sends a request in pieces, and does the job that it submits. Returns the complete response.
 fn play<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut world = World::new();
     let worker = worker(&mut world);

@@ -1,15 +1,15 @@
-//! Lists arrive complete and in order, although the server builds them in slices and serves others
-//! in between.
+//! Tests that lists are complete and in order, although the server builds them in slices and serves
+//! other clients in between.
 
 use testkit::conformance::gearman::packet::Packet;
 
 use crate::packets::{CAN_DO, GRAB_JOB, SUBMIT_JOB, SUBMIT_JOB_BG, WORK_COMPLETE, request};
 use crate::world::World;
 
-/// A slice has so little work that a list of a few rows takes many slices.
+/// A small number of units, so that a list of a few rows takes many slices.
 const SLICE_UNITS: u32 = 3;
 
-/// Sends lines, and serves other clients after each slice. Returns the whole output, and the number
+/// Sends lines, and serves other clients after each slice. Returns the whole output and the number
 /// of slices.
 fn ask(
     world: &mut World,
@@ -172,8 +172,8 @@ fn a_list_goes_on_only_as_its_rows_are_sent() {
     for number in 0..3000 {
         world.ask(client, &request(SUBMIT_JOB_BG, &format!("f|{unique}{number:04}|")));
     }
-    // A client that requests lists and reads nothing must not make the server keep a whole list, or
-    // many lists.
+    // This client requests lists and does not read. For such a client, the server must keep only a
+    // part of one list.
     let text = world.ask(admin, "show unique jobs\n".repeat(5).as_bytes());
     assert_eq!(text.split(|byte| *byte == b'\n').count(), 5 * 3001 + 1);
     let longest = world.longest_answer(admin);

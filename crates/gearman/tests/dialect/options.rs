@@ -1,4 +1,4 @@
-//! Tests the effect of the server's options (spec gearman 14).
+//! Tests what the options of the server change (spec gearman 14).
 
 use lineshaft_gearman::ServerOptions;
 
@@ -9,7 +9,7 @@ use crate::packets::{
 };
 use crate::world::{World, options};
 
-/// The functions of nine jobs, in the order in which one worker gets them.
+/// The functions of nine jobs, in the order in which one worker gets the jobs.
 fn order_of_nine(round_robin: bool) -> String {
     let mut world = World::with(ServerOptions { round_robin, ..options() });
     let (client, worker) = (world.connect(), world.connect());
@@ -58,7 +58,7 @@ fn a_job_fails_when_its_attempts_are_used_up() {
     check(&mut world, first, (GRAB_JOB, ""), &[(JOB_ASSIGN, "H:vm:1|f|x")]);
     world.close(first);
     check_text(&mut world, monitor, "show jobs\n", "H:vm:1\t1\t0\t0\n.\n");
-    // The second attempt ends by a time limit.
+    // The second attempt ends by its time limit.
     let second = world.connect();
     world.send(second, &request(CAN_DO_TIMEOUT, "f|1000"));
     check(&mut world, second, (GRAB_JOB, ""), &[(JOB_ASSIGN, "H:vm:1|f|x")]);

@@ -1,4 +1,4 @@
-//! Packets by name, in the form that tests write and read.
+//! Packets by name. Tests write and read them in a short form.
 
 use testkit::conformance::gearman::packet::Packet;
 
@@ -30,7 +30,7 @@ pub(crate) const CAN_DO_TIMEOUT: u32 = 23;
 pub(crate) const WORK_EXCEPTION: u32 = 25;
 pub(crate) const WORK_DATA: u32 = 28;
 
-/// The bytes of a packet; arguments are separated by `|`.
+/// The bytes of a packet. `|` separates the arguments.
 pub(crate) fn request(kind: u32, arguments: &str) -> Vec<u8> {
     let arguments: Vec<&[u8]> = arguments.split('|').map(str::as_bytes).collect();
     Packet::request(kind, &arguments).bytes()
@@ -49,7 +49,8 @@ pub(crate) fn received(world: &mut World, connection: usize) -> Vec<(u32, String
     packets
 }
 
-/// Sends a packet, and compares all packets that came back; each is a kind and its arguments.
+/// Sends a packet, and compares all packets that come back. Each packet is a kind and its
+/// arguments.
 #[track_caller]
 pub(crate) fn check(
     world: &mut World,

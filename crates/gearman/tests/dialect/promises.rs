@@ -1,5 +1,5 @@
-//! Random workers and clients: each client that waits for an outcome receives exactly one, no
-//! wake-up is lost, and none is sent without need (spec gearman 13).
+//! Tests random workers and clients. Each client that waits for an outcome must get exactly one. No
+//! wake-up may be lost, and the server must send only those that are needed (spec gearman 13).
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ enum Action {
     Sleep {
         worker: usize,
     },
-    /// Ends the job that was taken first.
+    /// Reports the end of the job that the worker took first.
     End {
         worker: usize,
         kind: u32,
@@ -94,7 +94,8 @@ fn action() -> impl Strategy<Value = Action> {
 #[derive(Default)]
 struct Worker {
     connection: usize,
-    /// Handles of its jobs, in the order of taking. The server may have given some of them back.
+    /// Handles of the worker's jobs, in the order in which it took them. The server may already
+    /// have given some of these jobs back.
     taken: Vec<String>,
     functions: Vec<&'static str>,
     asleep: bool,
@@ -103,7 +104,7 @@ struct Worker {
 #[derive(Default)]
 struct Client {
     connection: usize,
-    /// The number of expected outcomes, by handle.
+    /// For each handle, the number of outcomes that the client still expects.
     waits_for: BTreeMap<String, usize>,
 }
 
@@ -183,7 +184,7 @@ impl Play {
         *client.waits_for.entry(handle.clone()).or_default() += usize::from(is_foreground);
     }
 
-    /// Whether there was a job.
+    /// Takes a job. Returns whether there was one.
     fn grab(&mut self, worker: usize) -> bool {
         let worker = &mut self.workers[worker];
         worker.asleep = false;
@@ -210,7 +211,7 @@ impl Play {
         }
     }
 
-    /// Clients read their replies and events. These must be the expected ones.
+    /// All clients read their replies and events, which must be the expected ones.
     fn hear_outcomes(&mut self) {
         for client in &mut self.clients {
             for (kind, arguments) in received(&mut self.world, client.connection) {
@@ -222,7 +223,7 @@ impl Play {
         }
     }
 
-    /// No job is ready for a worker that sleeps and was not woken.
+    /// Checks that no job is ready for a worker that sleeps and was not woken.
     fn check_sleepers(&mut self) {
         for worker in &mut self.workers {
             let replies = received(&mut self.world, worker.connection);
@@ -244,7 +245,7 @@ impl Play {
         self.world.broker.turn(self.world.now).check_invariants();
     }
 
-    /// Does all remaining jobs. After that no client waits any more.
+    /// Does all remaining jobs. After that, no client may still wait.
     fn finish(mut self) {
         for worker in 0..WORKERS {
             self.act(&Action::LoseWorker { worker });

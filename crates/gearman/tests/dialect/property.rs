@@ -1,4 +1,5 @@
-//! Random conversations and the fuzzer's corpus get the same replies however they are cut.
+//! Tests that random conversations and the corpus of the fuzz target get the same replies, however
+//! the bytes are split.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +11,8 @@ use crate::fragments::{HTTP_CLIENT, check, check_http};
 
 use crate::packets::request;
 
-/// Valid and nearly valid packets, with few names, so that they refer to each other.
+/// Valid and nearly valid packets. There are few names, so that many packets are about the same
+/// job.
 fn packet() -> impl Strategy<Value = Vec<u8>> {
     let function = select(vec!["f", "g", ""]);
     let unique = select(vec!["", "-", "k", "l"]);
@@ -46,7 +48,8 @@ fn with_data(kind: u32, arguments: &str, data: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Mostly small; some near and over the limits. Some contain the separator of arguments.
+/// Workloads. Most are small, and some are near a limit or above it. Some contain the separator of
+/// arguments.
 fn workload() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         20 => vec(select(&b"\n\0xyz"[..]), 0..8),
@@ -78,7 +81,7 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
     select(lines).prop_map(|line| format!("{line}\r\n").into_bytes())
 }
 
-/// A request of the client that speaks HTTP, mostly on a connection of its own.
+/// A request of the client that speaks HTTP, usually on a new connection.
 fn http() -> impl Strategy<Value = Vec<u8>> {
     let method = select(vec!["POST", "PUT", "GET", "POST", "HEAD", "post", ""]);
     let function = select(vec!["f", "g", "f/g", "", "?x"]);
@@ -121,7 +124,7 @@ proptest! {
         check(&script);
     }
 
-    /// Headers are the part that random bytes seldom hit.
+    /// The headers are valid here, because random bytes are seldom a valid header.
     #[test]
     fn random_packets_get_the_same_replies_in_any_fragments(
         seed in any::<u8>(),
@@ -137,7 +140,7 @@ proptest! {
     }
 }
 
-/// The corpus of the fuzz target, which has the same body; see `fuzz/README.md`.
+/// Runs the corpus of the fuzz target. The fuzz target makes the same check: see `fuzz/README.md`.
 #[test]
 fn the_fuzz_corpus_gets_the_same_replies_in_any_fragments() {
     check_corpus("gearman_session", 8, check);

@@ -1,9 +1,9 @@
-//! A recorded session gets the same replies however the network cuts it.
+//! Tests that a recorded session gets the same replies, however the network splits the bytes.
 
 use crate::packets::request;
 use crate::world::World;
 
-/// Packets and lines of all sorts, with short data.
+/// Packets and lines of all kinds, with short data.
 fn sent(data: &str) -> Vec<u8> {
     let packets = [
         request(26, "exceptions"),
@@ -25,7 +25,7 @@ fn sent(data: &str) -> Vec<u8> {
         b"show nothing\r\nprioritystatus\n".to_vec(),
         request(16, data),
         request(4, ""),
-        // Ends the connection; the bytes after it are ignored.
+        // This packet ends the connection. The server ignores the bytes after it.
         request(7, "f|k"),
         b"version\n".to_vec(),
     ];
@@ -37,7 +37,7 @@ fn play<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let client = world.connect();
     let mut received = Vec::new();
     for piece in pieces {
-        // Events for the session come at the end of a piece. So the test adds them at the end.
+        // Events for the session come at the end of a piece. So deliver them only after all pieces.
         world.send_first(client, piece);
         received.extend(world.take_received(client));
     }

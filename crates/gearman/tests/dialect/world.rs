@@ -1,4 +1,4 @@
-//! A server of Gearman in this thread, on simulated time.
+//! A server that speaks Gearman's protocols. It runs in the thread of the test, on simulated time.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -28,17 +28,17 @@ impl World {
         Self { world: world::World::memory(), server: Server::new(options) }
     }
 
-    /// A server whose slices are so short that long answers take many of them.
+    /// A server with short slices, so that a long reply takes many of them.
     pub(crate) fn with_slices(units: u32) -> Self {
         Self { world: world::World::with_slices(units), server: Server::new(options()) }
     }
 
-    /// A server whose log is written only by `commit`.
+    /// A server whose log writes only when the test calls `commit`.
     pub(crate) fn over_unwritten(broker: Broker) -> Self {
         Self { world: world::World::over_unwritten(broker), server: Server::new(options()) }
     }
 
-    /// Opens a connection. Returns its number for the other functions.
+    /// Opens a connection, and returns its number. Other functions take this number.
     pub(crate) fn connect(&mut self) -> usize {
         connect(&self.server, &mut self.world)
     }

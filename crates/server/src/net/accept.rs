@@ -20,7 +20,7 @@ use crate::net::tls::Certificates;
 use crate::process::message_limit::MessageLimit;
 use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
 
-/// How long a pause lasts. During a pause, a connection may end.
+/// How long a pause lasts. Meanwhile, another connection may end and make room.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Time between two messages about pauses.
 const WARNING_PERIOD: Duration = Duration::from_mins(1);

@@ -222,7 +222,7 @@ mod tests {
                 }
             }
             if damaged.is_some() {
-                // At any position of the damage, the server reads only bytes that the client wrote.
+                // Wherever the damage is, the server reads only bytes that the client wrote.
                 prop_assert!(all.starts_with(&received));
                 prop_assert!(received.len() < all.len() || !server.has_ended() || all.is_empty());
             } else {

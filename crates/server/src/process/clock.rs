@@ -74,7 +74,7 @@ impl Clock {
         Duration::from_millis(self.slept_in_test_ms.load(std::sync::atomic::Ordering::SeqCst))
     }
 
-    /// Makes this clock believe that the machine slept for this time.
+    /// Changes this clock as if the machine had slept for this time.
     #[cfg(test)]
     pub(crate) fn sleep_for(&self, time: Duration) {
         self.slept_in_test_ms.fetch_add(millis(time), std::sync::atomic::Ordering::SeqCst);
@@ -86,8 +86,8 @@ pub(crate) fn wall() -> Millis {
     Millis(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
 }
 
-/// The time since the machine started. Sleep of the machine counts. Reading this clock costs no
-/// system call.
+/// The time since the machine started, including the time during which the machine slept. Reading
+/// this clock costs no system call.
 fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }

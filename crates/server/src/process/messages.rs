@@ -1,5 +1,5 @@
 //! The server's messages. Each event is one line, for people or as JSON. The lines are written to
-//! standard error, or where the original of a compatible mode writes its own.
+//! standard error. In a compatible mode, they are written where the original writes its messages.
 
 use std::fmt;
 use std::fs::File;

@@ -124,8 +124,8 @@ impl Reloader {
     }
 
     /// Applies all changes except policies. Returns whether the policies changed. If there is a
-    /// mistake, reports the mistake and changes nothing, because no operator wanted a half-applied
-    /// configuration.
+    /// mistake, reports the mistake and changes nothing. Otherwise the server would run with a
+    /// configuration that no operator wrote.
     fn take_over(&self) -> bool {
         let loaded = match self.sources.as_ref().map(|sources| lock(sources).load_and_keep()) {
             None => {
@@ -189,7 +189,8 @@ fn lock<T>(content: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Runs work on a thread of its own, and returns the result. Returns false if the work cannot run.
-/// The runtime has threads for blocking work, but the process could not end before they finish.
+/// This does not use the runtime's threads for blocking work, because the process could not end
+/// before they finish.
 async fn on_a_thread(work: impl FnOnce() -> bool + Send + 'static) -> bool {
     let (said, result) = oneshot::channel();
     let named = std::thread::Builder::new().name("reload".to_owned());

@@ -44,11 +44,10 @@ pub enum Drain {
     StopWhenDone,
 }
 
-/// Time between checks of the log's room, of errors of its files, and of the clocks.
+/// Time between checks of the log's room, the log's errors, and the clocks.
 const HEALTH_PERIOD: Duration = Duration::from_secs(1);
 
-/// Time between checks whether all jobs are done. Only a server that will stop then makes these
-/// checks.
+/// Time between checks of a server that stops when all jobs are done.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
 /// Delay of a stop that a client requested. During this time, the server sends the last replies to

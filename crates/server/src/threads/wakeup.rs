@@ -26,7 +26,7 @@ impl Default for Wakeup {
 }
 
 impl Wakeup {
-    /// Wakes the thread. The caller has left a message before.
+    /// Wakes the thread. Must be called after the message was left.
     pub(crate) fn wake(&self) {
         if !self.awake.swap(true, Ordering::AcqRel)
             && let Some(waker) = self.waker.get()
