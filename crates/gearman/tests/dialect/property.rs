@@ -124,7 +124,8 @@ proptest! {
         check(&script);
     }
 
-    /// The headers are valid here, because random bytes are seldom a valid header.
+    /// The magic and the length of each header are valid here, because random bytes seldom form a
+    /// valid header.
     #[test]
     fn random_packets_get_the_same_replies_in_any_fragments(
         seed in any::<u8>(),
