@@ -1,4 +1,4 @@
-//! A small blocking beanstalk client for tests that check jobs rather than bytes.
+//! A small blocking beanstalk client, for tests that check jobs and not bytes.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,12 +15,12 @@ pub struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// A job as `reserve` and `peek` show it.
+/// A job as the server sends it for `reserve` and `peek`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// Its id.
+    /// The id of the job.
     pub id: u64,
-    /// Its body.
+    /// The body of the job.
     pub body: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ impl Client {
         Ok(Client { stream: BufReader::new(stream) })
     }
 
-    /// Connects, uses this tube and watches only this tube.
+    /// Connects, uses this tube, and watches only this tube.
     pub fn on_tube(server: SocketAddr, tube: &str) -> Result<Client> {
         let mut client = Client::connect(server)?;
         client.expect(&format!("use {tube}"), &format!("USING {tube}"))?;
@@ -50,13 +50,13 @@ impl Client {
         Ok(self.stream.get_mut().write_all(bytes)?)
     }
 
-    /// Sends a line and returns the first line of the reply. Both come without the line end.
+    /// Sends a line, and returns the first line of the reply. Both are without their line ends.
     pub fn command(&mut self, line: &str) -> Result<String> {
         self.send(format!("{line}\r\n").as_bytes())?;
         self.read_line()
     }
 
-    /// Sends a line whose reply must be this one.
+    /// Sends a line. Fails if the reply is not `reply`.
     pub fn expect(&mut self, line: &str, reply: &str) -> Result<()> {
         let got = self.command(line)?;
         ensure!(got == reply, "{line}: wanted {reply}, got {got}");
@@ -79,7 +79,7 @@ impl Client {
         Ok(id.parse()?)
     }
 
-    /// Reserves a job and waits at most `timeout_s` seconds.
+    /// Reserves a job. Waits at most `timeout_s` seconds for it.
     pub fn reserve(&mut self, timeout_s: u32) -> Result<Option<Job>> {
         match self.job(&format!("reserve-with-timeout {timeout_s}"))? {
             Ok(job) => Ok(Some(job)),
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// The values of a statistics command, by key.
+    /// The values in the reply to a statistics command, by key.
     pub fn stats(&mut self, line: &str) -> Result<BTreeMap<String, String>> {
         let first = self.command(line)?;
         let body_bytes = first.strip_prefix("OK ").with_context(|| format!("{line}: {first}"))?;
@@ -106,7 +106,7 @@ impl Client {
         Ok(block::pairs(text.strip_prefix("---\n").context("no block")?)?.into_iter().collect())
     }
 
-    /// Reads one line, without its end. The end of the connection is an error.
+    /// Reads one line, and returns it without its end. Fails if the connection ends first.
     pub fn read_line(&mut self) -> Result<String> {
         let mut line = String::new();
         self.stream.read_line(&mut line)?;
@@ -114,7 +114,7 @@ impl Client {
         Ok(text.with_context(|| format!("the connection ended after {line:?}"))?.to_owned())
     }
 
-    /// Reads a body of this length and its line end.
+    /// Reads a body of this length, and its line end.
     pub fn read_body(&mut self, body_bytes: usize) -> Result<Vec<u8>> {
         let mut body = vec![0; body_bytes + 2];
         self.stream.read_exact(&mut body)?;

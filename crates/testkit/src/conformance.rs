@@ -1,11 +1,11 @@
-//! Conformance cases from `corpus/`, and how they are played over a [`wire`].
+//! Conformance cases from `corpus/`. They are played over a [`wire`].
 //!
 //! - [`case`]: a case of any protocol. [`suite`]: plays many cases, and collects the failures.
-//! - [`lines`], [`gearman`], [`thrift`]: the steps of cases, by protocol, and how they are played.
-//! - [`wire`], [`socket`]: a server as a client sees it, and one behind sockets. The other wire is
-//!   in [`crate::dialect`].
-//! - [`policies`]: the policies that some cases of Kestrel need.
-//! - [`text`]: placeholders and patterns in cases.
+//! - [`lines`], [`gearman`], [`thrift`]: the cases of each protocol, and the code that plays them.
+//! - [`wire`]: a server as a client uses it. [`socket`]: a wire over sockets. The wire to a server
+//!   in this process is in [`crate::dialect`].
+//! - [`policies`]: the policies that some of Kestrel's cases need.
+//! - [`text`]: placeholders and patterns in the text of cases.
 
 pub mod case;
 mod connection;

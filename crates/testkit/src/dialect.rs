@@ -1,4 +1,4 @@
-//! Dialects under test without a server: sessions, a broker and simulated time in one thread.
+//! Tests dialects without a server: sessions, a broker and simulated time in one thread.
 
 pub mod fragments;
 pub mod scripts;

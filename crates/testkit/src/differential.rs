@@ -1,7 +1,7 @@
-//! Sends the same random steps to two servers, and compares what they reply. A test brings the steps
-//! and plays them; this file chooses seeds, reduces a failing sequence, and reports it.
+//! Sends the same random steps to two servers, and compares the replies. A test provides the steps
+//! and plays them. This file chooses the seeds, reduces a failing sequence, and reports it.
 //!
-//! `LINESHAFT_SEEDS` sets the number of sequences. `LINESHAFT_SEED` plays one of them.
+//! `LINESHAFT_SEEDS` sets the number of sequences. `LINESHAFT_SEED` selects one sequence.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use anyhow::Result;
 /// The time limit for the reduction of a failing sequence.
 const SHRINKING: Duration = Duration::from_secs(40);
 
-/// The conversation until a sequence stopped.
+/// The conversation of a sequence, up to the point where the sequence stopped.
 #[derive(Debug, Default)]
 pub struct Transcript(String);
 
@@ -32,13 +32,13 @@ impl Transcript {
 pub struct Outcome {
     /// The first difference between the servers.
     pub difference: Option<String>,
-    /// The conversation.
+    /// The conversation up to there.
     pub transcript: Transcript,
 }
 
-/// Plays the sequence of each seed. Panics at the first difference, after it has reduced the
-/// sequence to the steps that matter. `test` is the binary and the name of the test, which repeat
-/// it.
+/// Plays the sequence of each seed. At the first difference, it removes the steps that the
+/// difference does not need, and panics. `test` is the binary and the name of the test, for the
+/// command that repeats the failure.
 pub fn compare<S: Clone>(
     test: &str,
     seeds: impl IntoIterator<Item = u64>,
@@ -58,8 +58,8 @@ pub fn compare<S: Clone>(
     Ok(())
 }
 
-/// Removes smaller and smaller parts of the sequence while a difference remains. Returns the result
-/// of the shortest sequence.
+/// Removes smaller and smaller parts of the sequence, while a difference remains. Returns the
+/// outcome of the shortest sequence.
 fn shrink<S: Clone>(
     mut steps: Vec<S>,
     limit: Duration,

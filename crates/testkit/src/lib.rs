@@ -1,15 +1,15 @@
 //! Helpers that tests of several crates share.
 //!
-//! - [`conformance`]: cases from `corpus/`, played over sockets or in this process.
-//! - [`dialect`]: dialects in this process, in simulated time, without a server.
-//! - [`differential`]: the same random steps for two servers.
-//! - [`process`], [`tools`]: servers and clients under test, and tools that a machine can lack.
+//! - [`conformance`]: plays the cases from `corpus/`, over sockets or in this process.
+//! - [`dialect`]: runs dialects in this process, in simulated time, without a server.
+//! - [`differential`]: sends the same random steps to two servers.
+//! - [`process`]: servers and clients under test. [`tools`]: programs that a machine can lack.
 //! - [`wait`]: the only place where a test sleeps.
-//! - [`tls`]: TLS for clients, and for cases.
-//! - [`client`], [`rng`]: a beanstalk client and seeded random numbers.
+//! - [`tls`]: TLS for clients and for conformance cases.
+//! - [`client`]: a beanstalk client. [`rng`]: seeded random numbers.
 //! - [`settings`]: environment variables that set the length of tests.
 //! - [`fuzz_corpus()`]: the corpora of the fuzz targets.
-//! - [`readme`]: code in README.
+//! - [`readme`]: runs the code in README.
 //!
 //! The product does not use this crate; only tests depend on it.
 

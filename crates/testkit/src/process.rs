@@ -1,5 +1,5 @@
-//! Programs under test: how they are started on free ports. Each server has a temporary folder,
-//! which also keeps its output.
+//! Programs under test. They are started on free ports. Each server has a temporary folder, which
+//! also has its output.
 
 mod port;
 mod script;
@@ -19,28 +19,29 @@ pub use script::{Script, installed, scripts};
 use server::StartError;
 pub use server::{Finished, Server, ended_by};
 
-/// The number of attempts with other ports after another process took a free one.
+/// Number of attempts to start a server. If another process takes a free port first, the next
+/// attempt uses another port.
 const PORT_ATTEMPTS: u32 = 5;
 
-/// The numbers of I/O threads that tests give to Lineshaft: one, and enough for clients to be on
-/// different threads. `crates/lineshaft/tests/README.md` says which test uses which.
+/// The numbers of I/O threads that tests use for Lineshaft. Three are enough for clients to be on
+/// different threads. `crates/lineshaft/tests/README.md` lists the tests that use each number.
 pub const IO_THREADS: [usize; 2] = [1, 3];
 
-/// Lineshaft's binary: the one just built, unless `LINESHAFT_BIN` names another one, such as a
-/// release build.
+/// The path of Lineshaft: the binary that was just built. If `LINESHAFT_BIN` is set, it is that
+/// binary, for example a release build.
 pub fn lineshaft_path(built: &str) -> PathBuf {
     std::env::var_os("LINESHAFT_BIN").map_or_else(|| built.into(), PathBuf::from)
 }
 
-/// A program, and how it gets its addresses.
+/// A program that a test can start, with its arguments and environment.
 #[derive(Debug, Clone)]
 pub struct Program {
     path: PathBuf,
     /// The arguments before the addresses.
     arguments: Vec<String>,
-    /// Variables that are added to the environment of the test.
+    /// Variables in addition to the environment of the test.
     environment: Vec<(String, String)>,
-    /// Files in its folder: name and text.
+    /// Files in the program's folder: their names and texts.
     files: Vec<(&'static str, String)>,
     addressing: Addressing,
     /// The prefix of each address.
@@ -50,35 +51,38 @@ pub struct Program {
 /// How a program takes the addresses of its listeners.
 #[derive(Debug, Clone)]
 enum Addressing {
-    /// One listener: this flag with the host, and `-p PORT`.
+    /// The program has one listener. This flag sets the host, and `-p` sets the port.
     HostAndPort(&'static str),
-    /// `--only --NAME HOST:PORT`, with these names.
+    /// `--only --NAME HOST:PORT` for each of these names.
     Listeners(Vec<&'static str>),
 }
 
 impl Program {
-    /// The original beanstalkd, or any program with its flags: `path arguments… -l HOST -p PORT`.
+    /// The original beanstalkd, or any program with the same flags: `path arguments… -l HOST -p
+    /// PORT`.
     pub fn like_beanstalkd(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
         Program::new(path, Addressing::HostAndPort("-l")).with(arguments)
     }
 
-    /// The original gearmand, or any program with its flags: `path arguments… -L HOST -p PORT`.
+    /// The original gearmand, or any program with the same flags: `path arguments… -L HOST -p
+    /// PORT`.
     pub fn like_gearmand(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
         Program::new(path, Addressing::HostAndPort("-L")).with(arguments)
     }
 
-    /// Lineshaft's `serve` with only a beanstalk listener.
+    /// `lineshaft serve` with only a beanstalk listener.
     pub fn serve(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
         Program::serve_on(&["beanstalk"], path, arguments)
     }
 
-    /// The same, started by another program such as a tracer. `arguments` contain Lineshaft, its
-    /// subcommand and all arguments before `--beanstalk`.
+    /// `lineshaft serve` with only a beanstalk listener, started by another program such as a
+    /// tracer. `arguments` contains Lineshaft, its subcommand, and all arguments before
+    /// `--beanstalk`.
     pub fn serve_under(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
         Program::new(path, Addressing::Listeners(vec!["beanstalk"])).with(arguments)
     }
 
-    /// Lineshaft's `serve` with only these listeners.
+    /// `lineshaft serve` with only these listeners.
     pub fn serve_on(
         listeners: &[&'static str],
         path: impl Into<PathBuf>,
@@ -89,8 +93,8 @@ impl Program {
             .with(arguments)
     }
 
-    /// The same in memory with one I/O thread, and with a log and three I/O threads. The names are
-    /// for failure messages.
+    /// `lineshaft serve` with these listeners, in two ways: in memory with one I/O thread, and with
+    /// a log and three I/O threads. The names are for failure messages.
     pub fn serve_both_ways(
         listeners: &[&'static str],
         path: impl Into<PathBuf>,
@@ -112,14 +116,14 @@ impl Program {
         }
     }
 
-    /// The same `serve` with this configuration.
+    /// The same `lineshaft serve` with this configuration.
     #[must_use]
     pub fn with_configuration(mut self, text: &str) -> Program {
         self.files.push(("lineshaft.toml", text.to_owned()));
         self.with(&["--config", "lineshaft.toml"])
     }
 
-    /// The same `serve` with a TLS listener and this certificate.
+    /// The same `lineshaft serve` with this certificate. Its listeners use TLS.
     #[must_use]
     pub fn with_tls(mut self, identity: &Identity) -> Program {
         self.address_prefix = "tls:";
@@ -135,7 +139,7 @@ impl Program {
         self
     }
 
-    /// The same program with this number of I/O threads, if it is Lineshaft.
+    /// The same program with this number of I/O threads. The number affects only Lineshaft.
     #[must_use]
     pub fn with_io_threads(mut self, count: usize) -> Program {
         const VARIABLE: &str = "LINESHAFT_IO_THREADS";
@@ -178,25 +182,25 @@ impl Program {
         self.start_only(&self.address_arguments(&[address]), address)
     }
 
-    /// Starts the program without an address, and waits until it accepts connections at this one.
-    /// For programs whose arguments set the address in another way.
+    /// Starts the program without an address argument, and waits until it accepts connections at
+    /// `address`. Use it if other arguments set the address.
     pub fn start_at(&self, address: SocketAddr) -> Result<Server> {
         self.start_only(&[], address)
     }
 
-    /// Starts the program without changes, and returns at once.
+    /// Starts the program without an address argument, and returns at once.
     pub fn start_unwatched(&self) -> Result<Server> {
         self.spawn(&[], Vec::new())
     }
 
-    /// Runs the program without an address until it ends. Kills it at the time limit.
+    /// Runs the program without an address argument until it ends. Kills it at the time limit.
     pub fn run(&self) -> Result<Finished> {
         let mut server = self.spawn(&[], Vec::new())?;
         let status = server.wait()?;
         Ok(server.finished(status))
     }
 
-    /// The same with an address, for starts that must fail.
+    /// Runs the program with an address until it ends. Use it for starts that must fail.
     pub fn run_on(&self, port: u16) -> Result<Finished> {
         let mut server = self.spawn(&self.address_arguments(&[local(port)]), Vec::new())?;
         let status = server.wait()?;
@@ -220,7 +224,7 @@ impl Program {
         Ok(server)
     }
 
-    /// The arguments that set the addresses of the listeners, which are in the same order.
+    /// The arguments for the listeners' addresses. The addresses are in the order of the listeners.
     fn address_arguments(&self, addresses: &[SocketAddr]) -> Vec<String> {
         match &self.addressing {
             Addressing::HostAndPort(flag) => {

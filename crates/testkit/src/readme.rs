@@ -1,4 +1,4 @@
-//! Code in README, run without changes.
+//! Runs the code in README without changes.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// The folder of README: the root of this repository.
+/// The root of this repository, where README is.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The blocks of code below one heading of the second level, such as `## Gearman`.
+/// The blocks of code in the section with this heading, such as `## Gearman`.
 pub fn blocks_of(text: &str, heading: &str) -> Vec<String> {
     let mut blocks: Vec<String> = Vec::new();
     let (mut is_here, mut is_code) = (false, false);
@@ -33,7 +33,8 @@ pub fn blocks_of(text: &str, heading: &str) -> Vec<String> {
     blocks
 }
 
-/// A shell that runs a block in this folder, without input. `lineshaft` is this program.
+/// A shell that runs a script in this folder, without input. In the script, `lineshaft` is this
+/// program.
 pub fn shell(lineshaft: &Path, folder: &Path, script: &str) -> Result<Command> {
     let programs = lineshaft.parent().context("the program is in a folder")?.display();
     let mut command = Command::new("sh");
@@ -42,14 +43,14 @@ pub fn shell(lineshaft: &Path, folder: &Path, script: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// A command that runs until this value is dropped. Then its whole process group ends, so it must
-/// lead that group.
+/// A running command. Dropping the value kills the command's process group. So the command must be
+/// the leader of its group.
 #[derive(Debug)]
 pub struct Running(pub Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only if the processes have already ended.
+        // These calls fail only if the processes have already ended.
         let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }

@@ -1,6 +1,6 @@
-//! Seeded random numbers for tests: the same seed gives the same test on every machine.
+//! Seeded random numbers for tests. The same seed gives the same numbers on every machine.
 
-/// The `SplitMix64` generator: small, fast, and good enough to choose among commands.
+/// The `SplitMix64` generator. It is small and fast, and good enough to choose commands.
 #[derive(Debug, Clone)]
 pub struct Rng {
     state: u64,
@@ -12,7 +12,7 @@ impl Rng {
         Rng { state: seed }
     }
 
-    /// The next number, all 64 bits random.
+    /// The next random number of 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
@@ -32,7 +32,7 @@ impl Rng {
         self.below(times) == 0
     }
 
-    /// One of the choices.
+    /// One of the choices, at random.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len() as u64) as usize]
     }

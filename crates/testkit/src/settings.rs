@@ -6,20 +6,20 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// `LINESHAFT_SEED`, to repeat one run.
+/// The value of `LINESHAFT_SEED`, which repeats one run.
 pub fn seed_to_repeat() -> Option<u64> {
     number("LINESHAFT_SEED")
 }
 
-/// The seed to repeat, or one that changes from run to run.
+/// The seed to repeat. Without one, a seed that changes from run to run.
 pub fn seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let changing = || now.map_or(1, |now| now.as_millis() as u64 % 1_000_000);
     seed_to_repeat().unwrap_or_else(changing)
 }
 
-/// The seeds to play: the one to repeat, or as many as `LINESHAFT_SEEDS` says. Every second one is
-/// the same in each run, and the others are new.
+/// The seeds to play. If there is a seed to repeat, it is the only one. Otherwise `LINESHAFT_SEEDS`
+/// sets their number: every second seed is the same in each run, and the others are new.
 pub fn seeds(default: u64) -> Vec<u64> {
     if let Some(seed) = seed_to_repeat() {
         return vec![seed];
@@ -29,7 +29,8 @@ pub fn seeds(default: u64) -> Vec<u64> {
     (0..count).map(|at| if at % 2 == 0 { 1 + at / 2 } else { fresh + at / 2 }).collect()
 }
 
-/// `LINESHAFT_ROUNDS`: how often a test kills a server, or repeats a connection storm.
+/// `LINESHAFT_ROUNDS`: how often a test kills a server, or how often it repeats a mass of
+/// connections.
 pub fn rounds(default: u64) -> u64 {
     number("LINESHAFT_ROUNDS").unwrap_or(default)
 }

@@ -1,5 +1,4 @@
-//! TLS connections of tests: a client, and a proxy that connects a client without TLS to a server
-//! with TLS.
+//! TLS for tests: a client, and a proxy that connects clients without TLS to a server with TLS.
 
 pub mod certificates;
 
@@ -21,26 +20,26 @@ use rustls::{
 
 use self::certificates::Identity;
 
-/// The time limit for a peer of the proxy to close.
+/// The time that the proxy gives a peer to close its connection.
 const LINGER: Duration = Duration::from_secs(2);
-/// The proxy reads no more while this many bytes wait.
+/// While this number of bytes waits to be sent, the proxy does not read.
 const PASSED_BYTES_MAX: usize = 64 << 10;
 
-/// A connection with TLS that reads and writes like a socket.
+/// A TLS connection that a test can read and write like a socket.
 pub type Stream = StreamOwned<ClientConnection, TcpStream>;
 
-/// The authority that a client trusts, and the client's own certificate.
+/// A TLS client: the authority that it trusts, and its own certificate.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<ClientConfig>);
 
 impl Client {
-    /// A client that trusts this authority's certificates, and presents its own certificate if it
-    /// has one.
+    /// A client that trusts this authority. If `identity` is given, the client sends this
+    /// certificate.
     pub fn new(authority: &Path, identity: Option<&Identity>) -> Result<Client> {
         Client::of_versions(authority, identity, rustls::ALL_VERSIONS)
     }
 
-    /// The same with only these versions of TLS.
+    /// A client like [`Client::new`], with only these versions of TLS.
     pub fn of_versions(
         authority: &Path,
         identity: Option<&Identity>,
@@ -62,23 +61,23 @@ impl Client {
         Ok(Client(Arc::new(config)))
     }
 
-    /// The state of a new connection.
+    /// The TLS state of a new connection.
     pub fn connection(&self) -> Result<ClientConnection> {
         let name = ServerName::try_from("localhost").context("a name")?;
         Ok(ClientConnection::new(self.0.clone(), name)?)
     }
 
-    /// Connects. The first bytes start the handshake.
+    /// Connects. The first read or write starts the handshake.
     pub fn connect(&self, address: SocketAddr) -> Result<Stream> {
         Ok(StreamOwned::new(self.connection()?, TcpStream::connect(address)?))
     }
 }
 
-/// Listens for clients without TLS, and passes all bytes and ends on to a server with TLS. Its
-/// threads end with the process.
+/// A proxy for clients without TLS. It passes all bytes, and the ends of connections, to a server
+/// with TLS, and back. Its threads end with the process.
 #[derive(Debug)]
 pub struct Proxy {
-    /// The address of its listener.
+    /// The address where the proxy listens.
     pub address: SocketAddr,
 }
 
@@ -90,7 +89,7 @@ impl Proxy {
         thread::spawn(move || {
             for plain in listener.incoming().map_while(Result::ok) {
                 let client = client.clone();
-                // If a connection breaks, the test sees that, too.
+                // A broken connection needs no report, because the test notices it.
                 thread::spawn(move || drop(relay(plain, &client, server)));
             }
         });
@@ -143,7 +142,8 @@ fn relay(mut plain: TcpStream, client: &Client, server: SocketAddr) -> Result<()
         }
     }
     plain.shutdown(Shutdown::Write)?;
-    // To close a socket with unread bytes would discard the bytes that were sent last.
+    // If a socket is closed with unread bytes, the system discards the bytes that were sent last.
+    // So read everything first.
     plain.set_nonblocking(false)?;
     plain.set_read_timeout(Some(LINGER))?;
     while plain.read(&mut buffer)? > 0 {}

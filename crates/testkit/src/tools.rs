@@ -1,5 +1,5 @@
-//! Tools that tests need and that a machine can lack: the original servers, interpreters, system
-//! rights.
+//! Tools that tests need and that a machine can lack: the original servers, interpreters, and
+//! permissions.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The test command sets this variable. Then a missing tool is a failure instead of a skipped test.
+/// The test command sets this variable. A missing tool is then a failure. Without the variable, the
+/// test is skipped.
 pub const REQUIRE_TOOLS: &str = "LINESHAFT_REQUIRE_TOOLS";
 
-/// Names a file. Each omission of a run adds a line to it, because the output of a passing test is
-/// not shown.
+/// This variable names a file. Each skipped test adds a line to the file, because the output of a
+/// passing test is not shown.
 pub const SKIPPED_FILE: &str = "LINESHAFT_SKIPPED_FILE";
 
-/// The path of a program that the test needs. `None`: the test must be skipped, and this function
-/// has said so on stderr. Panics instead if tools are required.
+/// The path of a program that the test needs. If the program is missing, prints this and returns
+/// `None`, and the caller must skip the test. If tools are required, panics instead.
 #[track_caller]
 pub fn find_or_skip(program: &str) -> Option<PathBuf> {
     let found = find(program);
@@ -25,15 +26,15 @@ pub fn find_or_skip(program: &str) -> Option<PathBuf> {
     found
 }
 
-/// Says why a test is skipped. Panics instead if tools are required.
+/// Reports why a test is skipped. If tools are required, panics instead.
 #[track_caller]
 pub fn skip(reason: &str) {
     assert!(std::env::var_os(REQUIRE_TOOLS).is_none(), "{REQUIRE_TOOLS} is set, but {reason}");
     leave_out(reason);
 }
 
-/// Says what a test omits because it needs something that cannot be installed, such as the right to
-/// mount. This is never a failure.
+/// Reports what a test leaves out because something cannot be installed, such as the permission to
+/// mount. It is never a failure.
 pub fn leave_out(reason: &str) {
     let test = std::env::var("NEXTEST_TEST_NAME").ok();
     let test =
@@ -41,13 +42,14 @@ pub fn leave_out(reason: &str) {
     let line = format!("SKIPPED: {test}: {reason}\n");
     eprint!("{line}");
     let Some(path) = std::env::var_os(SKIPPED_FILE) else { return };
-    // One write, because other tests write at the same time.
+    // The line is one write, because other tests write to the same file at the same time.
     let written = File::options().create(true).append(true).open(path);
     written.and_then(|mut file| file.write_all(line.as_bytes())).expect("the file can be written");
 }
 
-/// Whether this process can mount file systems, also from files if `files` is set. If not, says
-/// what the test omits. Where the system grants the right, a failed mount is a failure of the test.
+/// True if this process can mount file systems, and also file systems in files if `files` is set.
+/// Otherwise reports what the test leaves out. If the process has the permission, a failed mount is
+/// a failure of the test.
 pub fn may_mount_or_skip(files: bool) -> bool {
     let missing = if !has_capability(CAP_SYS_ADMIN) {
         Some("this process may not mount file systems")
@@ -60,11 +62,11 @@ pub fn may_mount_or_skip(files: bool) -> bool {
     missing.is_none()
 }
 
-/// The number of the capability that includes the right to mount, in `capabilities(7)`.
+/// The number of the capability that includes the permission to mount, from `capabilities(7)`.
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Whether the system grants this process a capability. Root has all of them, but not in every
-/// container.
+/// True if the system grants this process a capability. Root has all capabilities, except in some
+/// containers.
 fn has_capability(number: u32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let granted = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -73,16 +75,16 @@ fn has_capability(number: u32) -> bool {
 }
 
 /// Raises the limit of open files as far as the system allows. Servers that are started later
-/// inherit it. Returns the limit.
+/// inherit the limit. Returns the limit.
 pub fn raise_file_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    // If it fails, the old limit remains, and the caller sees that.
+    // If this fails, the old limit remains, and this function returns it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// The path of a program: the name itself if it contains a slash. Otherwise the first match in
-/// `PATH` and the folders of system programs.
+/// Finds a program. A name with a slash is a path. Any other name is searched in `PATH`, and then
+/// in the folders of system programs.
 pub fn find(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Path::new(program).exists().then(|| program.into());
@@ -108,7 +110,7 @@ mod tests {
 
     #[test]
     fn skipped_tests_are_noted_in_a_file() {
-        // An environment belongs to a whole process, so this test starts itself again in another
+        // The environment belongs to a whole process. So this test starts itself in another
         // process.
         const IN_CHILD: &str = "LINESHAFT_TEST_LEAVES_OUT";
         if std::env::var_os(IN_CHILD).is_some() {

@@ -1,18 +1,18 @@
 //! Waits for a condition, for the end of a process, or for a time. Tests sleep only here; `cargo
-//! xtask tidy` checks that.
+//! xtask tidy` checks this.
 
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// The time limit for any operation that takes a moment on an idle machine. It only ends a test
-/// that hangs. So it is generous: a busy machine must not fail a test.
+/// The time limit for operations that take only a moment on an idle machine. It is generous,
+/// because a busy machine must not fail a test. It only ends a test that hangs.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// The pause between two checks: short compared with a test, long compared with a check.
+/// The pause between two checks. It is short compared with a test, and long compared with a check.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Calls `look` repeatedly until it returns a value. Returns `None` at the time limit. It looks at
-/// least once, and once more after the last pause.
+/// Calls `look` repeatedly until it returns a value. Returns `None` at the time limit. Calls `look`
+/// at least once, and once more after the last pause.
 pub fn for_some<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let started = Instant::now();
     loop {
@@ -25,14 +25,15 @@ pub fn for_some<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Opti
     }
 }
 
-/// Waits until the condition is true. At the time limit it panics and names the condition.
+/// Waits until the condition is true. At the time limit, panics with the name of the condition.
 #[track_caller]
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let became_so = for_some(LIMIT, || is_so().then_some(()));
     assert!(became_so.is_some(), "waited too long until {what}");
 }
 
-/// The same for a check that can fail. Returns the first failure. The time limit is a failure, too.
+/// Waits for a condition whose check can fail. Fails at the first error of the check, and at the
+/// time limit.
 pub fn until_ok(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
     let outcome = for_some(LIMIT, || match is_so() {
         Ok(is_so) => is_so.then_some(Ok(())),
@@ -41,13 +42,13 @@ pub fn until_ok(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> 
     outcome.unwrap_or_else(|| anyhow::bail!("waited too long until {what}"))
 }
 
-/// Waits for the end of a process. Returns `None` at the time limit; the process then still runs.
+/// Waits for the end of a process. Returns `None` at the time limit. The process then still runs.
 pub fn for_exit(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
     for_some(limit, || child.try_wait().transpose()).transpose()
 }
 
-/// Lets real time pass. The reason says why the test cannot wait for a condition: it tests the
-/// passing of time, or that nothing happens meanwhile.
+/// Lets real time pass. `reason` says why the test cannot wait for a condition. Either the test is
+/// about the passing of time, or it checks that nothing happens meanwhile.
 pub fn let_pass(time: Duration, reason: &str) {
     assert!(!reason.is_empty(), "time passes for a reason");
     std::thread::sleep(time);

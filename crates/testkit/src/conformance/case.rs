@@ -1,5 +1,5 @@
-//! A conformance case of any protocol, and how cases are read from `corpus/`. The `README.md` of
-//! each folder there explains the keys.
+//! A conformance case of any protocol. Reads cases from `corpus/`, where the `README.md` of each
+//! folder explains the keys.
 
 use std::path::{Path, PathBuf};
 
@@ -13,15 +13,16 @@ use super::wire::Wire;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case<S> {
-    /// Unique within its file. Tests select cases by parts of the name.
+    /// The name, unique within the file. Tests select cases by parts of the name.
     pub name: String,
-    /// Tags that a test needs before it plays the case, such as `memory` or `alone`.
+    /// Conditions for this case, such as `memory` or `alone`. Each test decides which tags it can
+    /// play.
     #[serde(default)]
     pub tags: Vec<String>,
     /// The reason for the behaviour.
     #[serde(default)]
     pub note: String,
-    /// The port of connections whose steps name none.
+    /// The port for steps that name no port.
     #[serde(default)]
     pub port: Option<String>,
     /// The steps, in order.
@@ -29,7 +30,7 @@ pub struct Case<S> {
 }
 
 impl<S> Case<S> {
-    /// Whether the case has this tag.
+    /// True if the case has this tag.
     pub fn has_tag(&self, tag: &str) -> bool {
         self.tags.iter().any(|own| own == tag)
     }
@@ -37,24 +38,24 @@ impl<S> Case<S> {
 
 /// A case that can be played over a wire.
 pub trait Playable: Sync {
-    /// The name in reports. `LINESHAFT_CASE` selects by parts of it.
+    /// The name of the case in reports. `LINESHAFT_CASE` selects cases by a part of this name.
     fn name(&self) -> String;
 
-    /// Whether no other case may run on the same server at the same time.
+    /// True if no other case may run on the same server at the same time.
     fn plays_alone(&self) -> bool;
 
-    /// Plays the case on new connections, and closes them. `tag` keeps the names of its queues
-    /// apart from those of other cases on the same server. It has letters, digits and dashes, at
-    /// most 50.
+    /// Plays the case on new connections, and then closes them. `tag` is for the names of its
+    /// queues, so that other cases on the same server use other queues. It has at most 50 letters,
+    /// digits and dashes.
     fn play(&self, wire: &mut dyn Wire, tag: &str) -> Result<()>;
 }
 
-/// The folder of a protocol's cases.
+/// The folder with the cases of a protocol.
 pub(crate) fn corpus_folder(protocol: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(protocol)
 }
 
-/// Reads cases, one on each line, from `corpus/<protocol>/<file>`. Each name must be unique.
+/// Reads the cases of `corpus/<protocol>/<file>`, one per line. Each name must be unique.
 pub(crate) fn read_cases<S: DeserializeOwned>(protocol: &str, file: &str) -> Result<Vec<Case<S>>> {
     let path = corpus_folder(protocol).join(file);
     let text =

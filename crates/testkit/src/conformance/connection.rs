@@ -1,4 +1,4 @@
-//! The connections of a running case: by name, with the bytes that have arrived on them.
+//! The connections of a running case, by name. Each has the bytes that have arrived on it.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use super::text::{Variables, shown};
 use super::wire::{ConnectionId, Received, Wire};
 
-/// A case while it runs.
+/// A running case.
 pub(crate) struct Run<'a> {
     pub(crate) wire: &'a mut dyn Wire,
     pub(crate) variables: Variables,
@@ -19,7 +19,7 @@ impl<'a> Run<'a> {
         Self { wire, variables, connections: BTreeMap::new() }
     }
 
-    /// Plays steps in order. A failure names the step.
+    /// Plays the steps in order. An error names the failed step.
     pub(crate) fn play<S>(
         &mut self,
         steps: &[S],
@@ -32,8 +32,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Acts on the connection of this name. Opens it if it is new, and closes it afterwards if
-    /// `close` is set and the action succeeds.
+    /// Calls `act` with the connection of this name. Opens the connection if it is new. Closes it
+    /// if `close` is set and `act` succeeds.
     pub(crate) fn on(
         &mut self,
         name: &str,
@@ -41,7 +41,7 @@ impl<'a> Run<'a> {
         close: bool,
         act: impl FnOnce(&mut Self, &mut Connection) -> Result<()>,
     ) -> Result<()> {
-        // Removed from the map meanwhile, so that the action can change the variables.
+        // The connection is not in the map while `act` runs, so that `act` can change `self`.
         let mut connection = match self.connections.remove(name) {
             Some(connection) => connection,
             None => Connection::new(self.wire.connect(port)?),
@@ -66,9 +66,9 @@ impl<'a> Run<'a> {
 /// One connection.
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
-    /// Bytes that arrived and that no step has expected yet.
+    /// Bytes that arrived, but that no step has used yet.
     pub(crate) unread: Vec<u8>,
-    /// The server closed the connection.
+    /// True if the server has closed the connection.
     pub(crate) ended: bool,
 }
 
@@ -77,7 +77,7 @@ impl Connection {
         Self { id, unread: Vec::new(), ended: false }
     }
 
-    /// Reads until `enough` is true, the connection ends, or the deadline comes.
+    /// Reads until `enough` returns true, the connection ends, or the deadline is over.
     pub(crate) fn fill_until(
         &mut self,
         wire: &mut dyn Wire,
@@ -95,7 +95,7 @@ impl Connection {
         }
     }
 
-    /// Fails if a byte or the end of the connection comes in this time.
+    /// Fails if a byte or the end of the connection arrives within this time.
     pub(crate) fn expect_silence(&mut self, wire: &mut dyn Wire, ms: u64) -> Result<()> {
         let quiet_until_ms = wire.now_ms() + ms;
         self.fill_until(wire, quiet_until_ms, |c| !c.unread.is_empty());
@@ -104,8 +104,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Fails unless the server closes the connection. No byte can come before, unless `discard` is
-    /// set.
+    /// Fails if the server does not close the connection in time. Also fails if a byte comes first,
+    /// except if `discard` is set.
     pub(crate) fn expect_end(
         &mut self,
         wire: &mut dyn Wire,
@@ -119,7 +119,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The received bytes, as failure messages show them.
+    /// The unread bytes for failure messages.
     pub(crate) fn shown(&self) -> String {
         let ending = if self.ended { " and the end of the connection" } else { "" };
         format!("{}{ending}", shown(&self.unread))

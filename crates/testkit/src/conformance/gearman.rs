@@ -1,4 +1,4 @@
-//! Cases of Gearman, whose requests and replies are packets, or lines.
+//! Gearman's cases. Their requests and replies are packets or lines.
 
 pub mod packet;
 mod runner;

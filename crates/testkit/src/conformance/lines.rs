@@ -1,5 +1,5 @@
-//! Cases of protocols whose requests and replies are lines: beanstalkd's, and Kestrel's memcache
-//! and text protocols.
+//! Cases of protocols whose requests and replies are lines: beanstalkd's protocol, and Kestrel's
+//! memcache and text protocols.
 
 pub mod block;
 mod runner;

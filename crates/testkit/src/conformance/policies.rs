@@ -1,9 +1,9 @@
-//! The policies for Kestrel's cases with the tags `policies` and `testconfig`, for a dialect in this
-//! process and for a server.
+//! The policies for Kestrel's cases with the tags `policies` and `testconfig`. There are two forms:
+//! values for a dialect in this process, and a configuration for a server.
 
 use broker::policy::{Rule, Rules, Setting, WhenFull};
 
-/// As values.
+/// The policies as values.
 pub fn rules() -> Rules {
     let name = |name: &str| Box::from(name.as_bytes());
     let destinations = [name("kt_dest1"), name("kt_dest2")].into();
@@ -22,7 +22,7 @@ pub fn rules() -> Rules {
     ])
 }
 
-/// As a configuration. No case needs the period of sweeps.
+/// The policies as a configuration. No case over sockets needs a period of sweeps.
 pub const CONFIGURATION: &str = r#"
 [[policy]]
 match = "kt_max1"

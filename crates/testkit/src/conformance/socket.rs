@@ -1,4 +1,4 @@
-//! The wire over real sockets, in real time.
+//! A wire over real sockets, in real time.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::wire::{ConnectionId, Received, Wire};
 use crate::wait;
 
-/// The time in which the server notices that a client closed its connection.
+/// Within this time, the server notices that a client has closed its connection.
 const CLOSE_GRACE_MS: u64 = 20;
 
 /// Connections to one server.
@@ -20,12 +20,12 @@ pub struct SocketWire {
     others: Vec<(&'static str, SocketAddr)>,
     started: Instant,
     started_unix_ms: u64,
-    /// By [`ConnectionId`]. `None` after the test closed it.
+    /// The sockets, by [`ConnectionId`]. `None` after the test has closed the connection.
     streams: Vec<Option<TcpStream>>,
 }
 
 impl SocketWire {
-    /// A wire to the server at this address, without connections.
+    /// A wire to the server at this address. It has no connections yet.
     pub fn new(server: SocketAddr) -> SocketWire {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set");
         SocketWire {
@@ -37,7 +37,7 @@ impl SocketWire {
         }
     }
 
-    /// The same with further ports.
+    /// The same wire with further ports.
     #[must_use]
     pub fn with_ports(mut self, others: &[(&'static str, SocketAddr)]) -> SocketWire {
         self.others.extend_from_slice(others);
@@ -77,8 +77,8 @@ impl Wire for SocketWire {
     fn receive(&mut self, connection: ConnectionId, wait_ms_max: u64) -> Received {
         let mut buffer = vec![0; 1 << 16];
         let stream = self.stream(connection);
-        // The kernel's shortest timeout is a tick of some milliseconds. A look at the arrived bytes
-        // must not wait.
+        // With a timeout, the kernel would wait for some milliseconds at least. With `wait_ms_max`
+        // 0, this call must not wait.
         let only_look = wait_ms_max == 0;
         let wait = (!only_look).then(|| Duration::from_millis(wait_ms_max));
         stream.set_read_timeout(wait).expect("the timeout is not zero");

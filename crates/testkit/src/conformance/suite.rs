@@ -1,4 +1,4 @@
-//! Plays many cases, and collects every failure.
+//! Plays many cases, and collects their failures.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use super::case::Playable;
 use super::socket::SocketWire;
 use crate::dialect::world::{InProcess, World};
 
-/// Waiting cases use no processor time, so more of them run at once than the machine has cores.
+/// This is more than the number of cores, because cases that wait use no processor time.
 const CASES_AT_ONCE: usize = 24;
 
 /// The failed cases, with their reasons.
@@ -17,13 +17,13 @@ const CASES_AT_ONCE: usize = 24;
 pub struct Outcome {
     /// The number of cases that were played.
     pub played: usize,
-    /// Name and reason.
+    /// The name and the reason of each failed case.
     pub failures: Vec<(String, String)>,
 }
 
 impl Outcome {
-    /// Panics with all failures, if there are any, or if no case was played. `server` says which
-    /// server played them.
+    /// Panics if a case has failed, or if no case was played. The message contains all failures.
+    /// `server` describes the server for the message.
     #[track_caller]
     pub fn assert_all_passed(&self, server: &str) {
         assert!(self.played > 0, "no case was chosen");
@@ -36,14 +36,16 @@ impl Outcome {
     }
 }
 
-/// Plays all cases that `choose` selects against the server at `address`, many at once.
+/// Plays the cases that `choose` selects against the server at `address`. It plays many cases at
+/// the same time.
 ///
-/// The environment variable `LINESHAFT_CASE` limits the choice to names that contain its value.
+/// The environment variable `LINESHAFT_CASE` further limits the cases: their name must contain its
+/// value.
 pub fn play<C: Playable>(cases: &[C], address: SocketAddr, choose: impl Fn(&C) -> bool) -> Outcome {
     play_over(cases, &|| SocketWire::new(address), choose)
 }
 
-/// The same over wires that `connect` makes.
+/// Plays cases like [`play`], over the wires that `wire` makes.
 pub fn play_over<C: Playable>(
     cases: &[C],
     wire: &(impl Fn() -> SocketWire + Sync),
@@ -53,8 +55,8 @@ pub fn play_over<C: Playable>(
     let (alone, together): (Vec<_>, Vec<_>) = chosen.partition(|(_, case)| case.plays_alone());
     let mut failures = play_at_once(&together, wire, CASES_AT_ONCE, "case");
     failures.extend(play_at_once(&alone, wire, 1, "case"));
-    // A case says what happens within some hundred milliseconds. If the machine stood still for as
-    // long, that proves nothing. So the failed cases have a second chance, one after the other.
+    // A case expects events within some hundred milliseconds. If the machine did not run for this
+    // long, a failure proves nothing. So failed cases are played again, one after the other.
     let failed: Vec<_> = failures.iter().map(|failure| failure.case).collect();
     for Failure { case: (_, case), reason } in failures {
         eprintln!("{} failed, and is played again: {reason}", case.name());
@@ -66,8 +68,8 @@ pub fn play_over<C: Playable>(
     Outcome { played: alone.len() + together.len(), failures }
 }
 
-/// Plays all cases one after the other in simulated time. Each has a world of its own, whose broker
-/// must be consistent at the end.
+/// Plays all cases in simulated time, one after the other. Each case has a world of its own. The
+/// world's broker must be consistent at the end.
 pub fn play_in_process<C: Playable, F>(cases: &[C], open: impl Fn(&C) -> InProcess<F>) -> Outcome
 where
     F: FnMut(&mut World, Option<&str>) -> usize,
@@ -96,7 +98,8 @@ struct Failure<'a, C> {
     reason: String,
 }
 
-/// Plays these cases, `at_once` of them at a time. `tag` begins the names of their queues.
+/// Plays these cases, `at_once` of them at the same time. The names of their queues begin with
+/// `tag`.
 fn play_at_once<'a, C: Playable>(
     cases: &[(usize, &'a C)],
     wire: &(impl Fn() -> SocketWire + Sync),

@@ -1,16 +1,16 @@
-//! The text of cases: placeholders, patterns, Latin-1, and how failure messages show bytes.
+//! The text of cases: placeholders, patterns and Latin-1. Also shows bytes in failure messages.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use regex::bytes::{Regex, RegexBuilder};
 
-/// Variables of a running case. `{name}` in its text stands for a value.
+/// The variables of a running case. In its text, `{name}` stands for the variable's value.
 #[derive(Debug, Clone, Default)]
 pub struct Variables(BTreeMap<String, String>);
 
 impl Variables {
-    /// Sets a variable. Replaces an older value.
+    /// Sets a variable, and replaces its older value.
     pub fn set(&mut self, name: &str, value: String) {
         self.0.insert(name.to_owned(), value);
     }
@@ -20,18 +20,19 @@ impl Variables {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Values of all variables whose name starts with `prefix`.
+    /// The values of all variables whose names start with `prefix`.
     pub fn starting_with<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         let named = self.0.iter().filter(move |(name, _)| name.starts_with(prefix));
         named.map(|(_, value)| value.as_str())
     }
 
-    /// Replaces the placeholders of `text`. Other text in braces stays unchanged.
+    /// Replaces the placeholders in `text`. Other braces stay unchanged.
     pub fn fill(&self, text: &str) -> String {
         self.fill_with(text, str::to_owned)
     }
 
-    /// Like [`Variables::fill`], for a pattern: the values are escaped.
+    /// Replaces the placeholders in a pattern. The values are escaped, so they match only
+    /// themselves.
     pub fn fill_pattern(&self, pattern: &str) -> String {
         self.fill_with(pattern, regex::escape)
     }
@@ -56,7 +57,8 @@ impl Variables {
         filled
     }
 
-    /// The value of `{placeholder}`: `rep:X:N` or `X*N`, `name+N`, `name-N` or `name`.
+    /// The value of a placeholder: `rep:X:N` or `X*N` repeats a character, and `name+N`, `name-N`
+    /// or `name` is a variable's value.
     fn value_of(&self, placeholder: &str, show: fn(&str) -> String) -> Option<String> {
         if let Some(repetition) = placeholder.strip_prefix("rep:") {
             let (character, count) = repetition.split_once(':')?;
@@ -77,15 +79,15 @@ impl Variables {
     }
 }
 
-/// The bytes of a text in which one character is one byte.
+/// Turns a text into bytes. Each character becomes one byte.
 ///
-/// Panics on characters beyond U+00FF, because a case with one is invalid.
+/// Panics at a character above U+00FF, because a case with such a character is invalid.
 pub fn latin1_bytes(text: &str) -> Vec<u8> {
     let byte = |c: char| u8::try_from(u32::from(c)).expect("cases hold only Latin-1 characters");
     text.chars().map(byte).collect()
 }
 
-/// The text of bytes, one character each.
+/// Turns bytes into a text. Each byte becomes one character.
 pub fn latin1_text(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
@@ -99,7 +101,7 @@ pub fn pattern_of(text: &str) -> Result<Regex> {
         .with_context(|| format!("the pattern {text}"))
 }
 
-/// Bytes in readable form: escaped, in quotes, and cut if they are long.
+/// Shows bytes in quotes, with escapes. Cuts long bytes.
 pub fn shown(bytes: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 300;
     if bytes.len() <= SHOWN_BYTES_MAX {

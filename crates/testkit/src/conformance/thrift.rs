@@ -1,4 +1,4 @@
-//! Cases of Kestrel's thrift service, whose requests and replies are calls.
+//! Cases of Kestrel's thrift service. Their requests and replies are calls.
 
 pub mod codec;
 mod runner;

@@ -1,49 +1,51 @@
-//! The same conversation in whole pieces and in fragments must get the same replies, byte for byte,
-//! without a panic and in bounded memory. Property tests and fuzz targets share this file.
+//! Plays the same conversation in whole pieces and in fragments. The replies must be the same, byte
+//! for byte. There must be no panic, and memory must be bounded. Property tests and fuzz targets
+//! share this file.
 
 use crate::dialect::world::World;
 use crate::fuzz_corpus;
 
-/// The world in which a script is played.
+/// A world in which scripts are played. Each dialect implements it.
 pub trait Stage {
     /// The number of clients that a script can control.
     const CLIENTS: usize;
 
-    /// Creates a world without connections and with small limits, so that input over a limit is
-    /// short.
+    /// Creates a world without connections. Its limits are small, so that a short script can exceed
+    /// them.
     fn new() -> Self;
 
-    /// The world itself.
+    /// The world with the sessions and the broker.
     fn world(&mut self) -> &mut World;
 
-    /// Connects this client, perhaps again.
+    /// Connects this client. If it was connected before, this is a new connection.
     fn connect(&mut self, client: usize) -> usize;
 
-    /// The most unhandled input of a client that the server can hold, in bytes, if there is a bound
-    /// at this moment. Memory grows with the bytes that arrived, not with announced sizes.
+    /// The maximum of unhandled input that the server may have of a client, in bytes. `None` if
+    /// there is no bound at this moment. Memory must grow with the bytes that arrived, and not with
+    /// the sizes that a request announces.
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize>;
 
-    /// Lets time pass until all that outlives connections has ended. Returns the largest number of
-    /// sessions that remain.
+    /// Lets time pass until everything that outlives its connection has ended. Returns how many
+    /// sessions can remain at most.
     fn come_to_rest(&mut self) -> u64 {
         0
     }
 }
 
-/// The next byte names the client that sends from now on.
+/// Changes the client that sends. The next byte is the number of the client.
 pub const SWITCH: u8 = 0xf8;
-/// Time passes: the next byte is the number of tenths of a second.
+/// Lets time pass. The next byte is a number of tenths of a second.
 pub const WAIT: u8 = 0xf9;
 /// The client closes its sending direction.
 pub const HALF_CLOSE: u8 = 0xfa;
 /// The client closes its connection and connects again.
 pub const RECONNECT: u8 = 0xfb;
 
-/// Plays a script twice, and compares the replies.
+/// Plays a script twice, whole and in fragments, and compares the replies.
 ///
-/// A script is bytes. The first byte seeds the lengths of the fragments. The four bytes above are
-/// actions. All other bytes are sent unchanged. So any bytes are a script, and a recorded session
-/// is a script, too.
+/// A script is a string of bytes. The first byte is the seed for the lengths of the fragments. The
+/// four bytes above are actions. All other bytes are sent unchanged. So any bytes are a valid
+/// script, and so is a recorded session.
 pub fn check<S: Stage>(script: &[u8]) {
     let Some((seed, script)) = script.split_first() else { return };
     let mut whole = Play::<S>::new(None);
@@ -68,8 +70,8 @@ pub fn check<S: Stage>(script: &[u8]) {
     fragmented.finish();
 }
 
-/// Calls `check` with the scripts of the fuzz target of this name, and cuts each in several ways.
-/// Fails if there are fewer than `scripts_min` scripts.
+/// Calls `check` with the scripts of this fuzz target, and with several seeds for each. Fails if
+/// there are fewer than `scripts_min` scripts.
 pub fn check_corpus(target: &str, scripts_min: usize, check: fn(&[u8])) {
     for mut script in fuzz_corpus(target, scripts_min) {
         for seed in [0, 1, script[0]] {
@@ -88,7 +90,7 @@ enum Action<'a> {
     Reconnect,
 }
 
-/// Takes an action off the front of a script. The script must not be empty.
+/// Removes an action from the front of a script. The script must not be empty.
 fn next_action<'a>(script: &mut &'a [u8], clients: usize) -> Action<'a> {
     let argument = script.get(1).copied().unwrap_or_default();
     let (action, len) = match script[0] {
@@ -106,10 +108,10 @@ fn next_action<'a>(script: &mut &'a [u8], clients: usize) -> Action<'a> {
     action
 }
 
-/// A world in which a script is played.
+/// One of the two plays of a script.
 struct Play<S> {
     stage: S,
-    /// `None`: the input is sent in one piece.
+    /// The lengths of the fragments. `None` means that the input is sent in one piece.
     lengths: Option<Lengths>,
     clients: Vec<Client>,
     current: usize,
@@ -154,8 +156,9 @@ impl<S: Stage> Play<S> {
             bytes = rest;
             let client = &mut self.clients[self.current];
             client.sent_bytes += len;
-            // Whether a second client acts between two commands of the first depends on chance. The
-            // two plays must not differ in that.
+            // In a server, it depends on chance whether a second client acts between two commands
+            // of the first client. The two plays must not differ in this, so events are delivered
+            // only after all bytes were sent.
             self.stage.world().send_first(client.connection, fragment);
             self.check_memory();
         }
@@ -174,7 +177,7 @@ impl<S: Stage> Play<S> {
         self.stage.world().take_received(self.clients[client].connection)
     }
 
-    /// Closes all connections. The broker must be consistent, and have no session.
+    /// Closes all connections. The broker must then be consistent, and have no further sessions.
     fn finish(mut self) {
         for client in self.clients {
             self.stage.world().close(client.connection);
@@ -194,7 +197,8 @@ impl Client {
     }
 }
 
-/// Lengths of fragments, mostly short. A linear congruence is random enough.
+/// Generates the lengths of fragments. Most of them are short. A linear congruence is random enough
+/// for this.
 struct Lengths(u32);
 
 impl Lengths {

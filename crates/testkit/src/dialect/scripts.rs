@@ -1,4 +1,4 @@
-//! Random scripts for the property tests of dialects. `fragments` says what a script is.
+//! Random scripts for the property tests of dialects. The module `fragments` describes scripts.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,8 +6,8 @@ use proptest::sample::select;
 
 use super::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT};
 
-/// A script of up to `pieces_max` pieces: mostly these commands, some noise, and everything else
-/// that clients do.
+/// A script with at most `pieces_max` pieces. Most pieces are commands. Some are noise or other
+/// actions of clients.
 pub fn script(
     command: impl Strategy<Value = Vec<u8>>,
     pieces_max: usize,
@@ -25,17 +25,17 @@ pub fn script(
         .prop_map(|(seed, pieces)| [&[seed], &pieces.concat()[..]].concat())
 }
 
-/// A script of any bytes, of which most are sent.
+/// A script of random bytes. Most of them are sent unchanged.
 pub fn noise() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..600)
 }
 
-/// A line that is longer than a dialect takes, perhaps.
+/// A line that may be longer than a dialect accepts.
 pub fn long_line(lengths: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
     lengths.prop_map(|len| [&vec![b'x'; len][..], b"\r\n"].concat())
 }
 
-/// A body of a job: mostly short, some of about 300 bytes, with line ends inside.
+/// A job's body. Most bodies are short and can contain line ends; some have about 300 bytes.
 pub fn body() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => vec(select(&b"\r\n\0xyz"[..]), 0..8),

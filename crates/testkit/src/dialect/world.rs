@@ -1,4 +1,4 @@
-//! Sessions of any dialects, a broker and simulated time, connected as in a server.
+//! A world: sessions of any dialects, a broker and simulated time, connected as in a server.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::conformance::wire::{ConnectionId, Received, Wire};
 /// The start of simulated time.
 pub const START: Millis = Millis(1_700_000_000_000);
 
-/// A server in one thread with its clients. Its time passes only when a test advances it.
+/// A server in one thread, with its clients. Its time changes only when a test advances it.
 #[derive(Debug)]
 pub struct World {
     /// The broker that the sessions share.
@@ -23,7 +23,7 @@ pub struct World {
     events: Arc<Events>,
     mailbox: usize,
     connections: Vec<Connection>,
-    /// Whether the log is written after each step, and not only by `commit`.
+    /// If true, the log is written after each step. If false, only `commit` writes it.
     writes_always: bool,
 }
 
@@ -36,11 +36,11 @@ struct Connection {
     unread: Vec<u8>,
     /// Bytes from the server that the client has not read yet.
     received: Vec<u8>,
-    /// The server has finished with the connection.
+    /// True if the server has finished with the connection.
     ended: bool,
-    /// The client closed its sending direction, and the session knows it.
+    /// True if the client has closed its sending direction and the session was informed.
     half_closed: bool,
-    /// The longest answer of the session to one piece of input, in bytes.
+    /// The longest reply of the session to one piece of input, in bytes.
     longest_answer: usize,
 }
 
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// Events from the broker.
+/// The events that the broker has sent to sessions and that are not handled yet.
 #[derive(Debug, Default)]
 struct Events(Mutex<VecDeque<(SessionId, Answer<Event>)>>);
 
@@ -65,20 +65,19 @@ impl Mailbox for Events {
 }
 
 impl World {
-    /// A world that keeps all jobs in memory only.
+    /// A world whose jobs are only in memory.
     pub fn memory() -> Self {
         Self::over(Broker::memory(EngineSetup::default(), START))
     }
 
-    /// The same, with such short slices of work that long answers take many slices.
+    /// A world in memory with small slices of work, so that long replies take many slices.
     pub fn with_slices(units: u32) -> Self {
         let mut setup = EngineSetup::default();
         setup.limits.slice_units = units;
         Self::over(Broker::memory(setup, START))
     }
 
-    /// A world with a broker that was opened without threads. The broker writes its log after every
-    /// step.
+    /// A world over a broker that was opened without threads. The log is written after every step.
     pub fn over(broker: Broker) -> Self {
         let events = Arc::new(Events::default());
         let mailbox = broker.add_mailbox(events.clone());
@@ -86,12 +85,12 @@ impl World {
         Self { broker, now, events, mailbox, connections: Vec::new(), writes_always: true }
     }
 
-    /// The same, but the log is written only by `commit`.
+    /// A world like [`World::over`], but only `commit` writes the log.
     pub fn over_unwritten(broker: Broker) -> Self {
         Self { writes_always: false, ..Self::over(broker) }
     }
 
-    /// Writes the log, and sends the replies that waited for it.
+    /// Writes the log, and sends the replies that waited for the log.
     pub fn commit(&mut self) {
         self.broker.commit_step(self.now).expect("the disk works");
         (0..self.connections.len()).for_each(|index| self.send_replies(index));
@@ -116,13 +115,13 @@ impl World {
         self.connections.len() - 1
     }
 
-    /// The client sends bytes. The server handles them and their effects.
+    /// Sends bytes from the client. The server handles them, and delivers all events.
     pub fn send(&mut self, index: usize, bytes: &[u8]) {
         self.send_first(index, bytes);
         self.deliver_events();
     }
 
-    /// The client sends bytes. Other clients see no effect before `deliver_events`.
+    /// Sends bytes from the client. Other clients get no events before `deliver_events`.
     pub fn send_first(&mut self, index: usize, bytes: &[u8]) {
         let connection = &mut self.connections[index];
         assert!(!connection.half_closed, "a client that ended its sending sends nothing");
@@ -132,8 +131,8 @@ impl World {
         }
     }
 
-    /// The client sends bytes, perhaps none, and the server does one slice of work for it. Returns
-    /// whether there is more to do, and the received bytes.
+    /// Sends bytes from the client, possibly none. The server does one slice of work for it.
+    /// Returns whether the session has more work, and the received bytes.
     pub fn ask_for_slice(&mut self, index: usize, bytes: &[u8]) -> (bool, Vec<u8>) {
         let connection = &mut self.connections[index];
         connection.unread.extend_from_slice(bytes);
@@ -143,24 +142,24 @@ impl World {
         (more, self.take_received(index))
     }
 
-    /// Sends bytes, and returns the bytes received by then.
+    /// Sends bytes, and returns the bytes that the client has received.
     pub fn ask(&mut self, index: usize, bytes: &[u8]) -> Vec<u8> {
         self.send(index, bytes);
         self.take_received(index)
     }
 
-    /// The same for text.
+    /// Sends text, and returns the text that the client has received.
     pub fn say(&mut self, index: usize, text: &str) -> String {
         self.send(index, text.as_bytes());
         self.take_text(index)
     }
 
-    /// The text from the server since the last call.
+    /// The text that the client has received since the last call.
     pub fn take_text(&mut self, index: usize) -> String {
         String::from_utf8_lossy(&self.take_received(index)).into_owned()
     }
 
-    /// The client closes its sending direction.
+    /// Closes the client's sending direction.
     pub fn half_close(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if connection.ended || connection.half_closed {
@@ -175,48 +174,50 @@ impl World {
         self.deliver_events();
     }
 
-    /// The server is about to stop. The session answers a waiting command, if the protocol requires
-    /// it.
+    /// Tells the session that the server is about to stop. If the protocol requires it, the session
+    /// replies to a waiting command.
     pub fn stop(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         connection.session.stop(&mut self.broker.turn(self.now), &mut connection.outbox);
         self.send_replies(index);
     }
 
-    /// The client closes the connection.
+    /// Closes the connection from the client's side.
     pub fn close(&mut self, index: usize) {
         self.end(index);
         self.deliver_events();
     }
 
-    /// The bytes from the server since the last call.
+    /// The bytes that the client has received since the last call.
     pub fn take_received(&mut self, index: usize) -> Vec<u8> {
         std::mem::take(&mut self.connections[index].received)
     }
 
-    /// Whether the server closed the connection and the test has taken all received bytes.
+    /// True if the server has closed the connection and the test has taken all received bytes.
     pub fn has_ended(&self, index: usize) -> bool {
         self.connections[index].ended && self.connections[index].received.is_empty()
     }
 
-    /// Whether a command of the connection waits.
+    /// True if a command of the connection waits.
     pub fn waits(&self, index: usize) -> bool {
         let connection = &self.connections[index];
         !connection.ended && !connection.session.wants_input()
     }
 
-    /// Bytes from the client that the server keeps: unread ones and incomplete commands.
+    /// The number of the client's bytes that the server keeps: unread bytes and incomplete
+    /// commands.
     pub fn held_bytes(&self, index: usize) -> usize {
         let connection = &self.connections[index];
         connection.unread.len() + connection.session.buffered_bytes()
     }
 
-    /// The longest answer of the session to one piece of input, in bytes.
+    /// The longest reply of the session to one piece of input, in bytes.
     pub fn longest_answer(&self, index: usize) -> usize {
         self.connections[index].longest_answer
     }
 
-    /// Lets time pass until an event is due, or until `limit`. Returns whether an event was due.
+    /// Lets time pass until the broker has work to do, or until `limit`. Returns true if the broker
+    /// had work.
     pub fn advance_to_next(&mut self, limit: Millis) -> bool {
         let due = self.broker.turn(self.now).next_deadline().filter(|due| *due <= limit);
         self.now = due.unwrap_or(limit).max(self.now);
@@ -230,7 +231,7 @@ impl World {
         while self.advance_to_next(limit) {}
     }
 
-    /// Lets the session handle the client's bytes, as far as it wants.
+    /// Lets the session handle the client's bytes, until it waits or all are handled.
     fn read(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         let may_read = connection.session.wants_input() || connection.half_closed;
@@ -271,7 +272,7 @@ impl World {
         }
     }
 
-    /// Passes events to their sessions, and continues long operations.
+    /// Delivers events to their sessions, and continues long operations.
     pub fn deliver_events(&mut self) {
         loop {
             let more_is_due = self.broker.turn(self.now).advance();
@@ -321,7 +322,7 @@ impl Connection {
 pub struct InProcess<C> {
     /// The world.
     pub world: World,
-    /// Opens a connection of the dialect that the cases use at the port of this name.
+    /// Opens a connection. Its dialect is the one that the cases use at the port of this name.
     pub connect: C,
 }
 

@@ -1,4 +1,4 @@
-//! A server under test while it runs, and its result after its end.
+//! A server under test, and its result after its end.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -13,13 +13,13 @@ use tempfile::TempDir;
 
 use crate::wait;
 
-/// The time limit for a server until it accepts connections, and until it ends.
+/// The time limit for a server's start, and for its end.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The exit code of a server that could not bind its address.
+/// The exit code of a server that cannot bind its address.
 const EXIT_ADDRESS: i32 = 111;
 
-/// Why a server did not start.
+/// The reason why a server did not start.
 pub(super) enum StartError {
     PortTaken,
     Other(anyhow::Error),
@@ -36,9 +36,9 @@ impl From<anyhow::Error> for StartError {
 pub struct Finished {
     /// The exit code or the signal.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// Everything that it wrote to standard output.
     pub stdout: String,
-    /// Its error output.
+    /// Everything that it wrote to standard error.
     pub stderr: String,
 }
 
@@ -46,14 +46,14 @@ pub struct Finished {
 #[derive(Debug)]
 pub struct Server {
     pub(super) child: Child,
-    /// Its listeners, by name.
+    /// The listeners, by name.
     pub(super) addresses: Vec<(&'static str, SocketAddr)>,
     /// The working folder, which also contains the output.
     pub(super) folder: TempDir,
 }
 
 impl Server {
-    /// The address of its first listener.
+    /// The address of the server's first listener.
     pub fn address(&self) -> SocketAddr {
         self.addresses[0].1
     }
@@ -64,12 +64,12 @@ impl Server {
         found.unwrap_or_else(|| panic!("it has no listener {listener}")).1
     }
 
-    /// The id of its process.
+    /// The id of the server's process.
     pub fn process_id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its resident memory in bytes.
+    /// The server's resident memory in bytes.
     pub fn resident_bytes(&self) -> Result<u64> {
         let status = printed(Path::new(&format!("/proc/{}/status", self.process_id())));
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -77,48 +77,48 @@ impl Server {
         Ok(kibibytes.context("the process is gone")?.parse::<u64>()? * 1024)
     }
 
-    /// The processor time that it has used, user and system, in ticks of 10 milliseconds.
+    /// The processor time that the server has used, user and system, in ticks of 10 milliseconds.
     pub fn processor_ticks(&self) -> Result<u64> {
         let stat = printed(Path::new(&format!("/proc/{}/stat", self.process_id())));
-        // The name in parentheses can contain any bytes. User and system time are the 12th and 13th
-        // field after it.
+        // The process's name is in parentheses, and can contain any bytes. After it, the 12th field
+        // is the user time, and the 13th is the system time.
         let (_, fields) = stat.rsplit_once(") ").context("the process is gone")?;
         let field = |number: usize| fields.split(' ').nth(number).context("a field");
         Ok(field(11)?.parse::<u64>()? + field(12)?.parse::<u64>()?)
     }
 
-    /// The number of its open descriptors.
+    /// The number of the server's open file descriptors.
     pub fn descriptor_count(&self) -> Result<usize> {
         Ok(std::fs::read_dir(format!("/proc/{}/fd", self.process_id()))?.count())
     }
 
-    /// Its working folder.
+    /// The server's working folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Its output so far.
+    /// The server's standard output so far.
     pub fn stdout(&self) -> String {
         printed(&self.folder.path().join("stdout"))
     }
 
-    /// Its error output so far.
+    /// The server's standard error so far.
     pub fn stderr(&self) -> String {
         printed(&self.folder.path().join("stderr"))
     }
 
-    /// Sends a signal to it.
+    /// Sends a signal to the server.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let process_id = Pid::from_child(&self.child);
         Ok(kill_process(process_id, signal)?)
     }
 
-    /// Kills it as a crash would, and waits for its end.
+    /// Kills the server like a crash, and waits for its end.
     pub fn kill(mut self) {
         self.end();
     }
 
-    /// Asks it to stop, and waits for its end.
+    /// Sends SIGTERM to the server, and waits for its end.
     pub fn terminate(mut self) -> Result<Finished> {
         self.signal(Signal::TERM)?;
         let status = self.wait()?;
@@ -129,12 +129,12 @@ impl Server {
         Finished { status, stdout: self.stdout(), stderr: self.stderr() }
     }
 
-    /// Whether it is still running.
+    /// True if the server still runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits until it ends. Returns an error at the time limit.
+    /// Waits until the server ends. At the time limit, kills it and fails.
     pub fn wait(&mut self) -> Result<ExitStatus> {
         if let Some(status) = wait::for_exit(&mut self.child, LIMIT)? {
             return Ok(status);
@@ -164,7 +164,7 @@ impl Server {
         });
         match seen.transpose().context("waiting for the server")? {
             Some(Seen::Gone(status)) => Err(self.gone(status)),
-            // If another process has taken the port, our server is about to end.
+            // If another process has taken the port, our server is about to end with an error.
             Some(Seen::Accepting) if !listens(self.process_id(), address.port()) => {
                 let status = self.wait()?;
                 Err(self.gone(status))
@@ -188,7 +188,7 @@ impl Server {
     }
 
     fn end(&mut self) {
-        // Both fail only if the process has already ended.
+        // These calls fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -205,7 +205,7 @@ impl Drop for Server {
     }
 }
 
-/// Whether an exit was caused by this signal.
+/// True if this signal ended the process.
 pub fn ended_by(status: ExitStatus, signal: Signal) -> bool {
     status.signal() == Some(signal.as_raw())
 }
@@ -216,7 +216,7 @@ fn printed(path: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// Whether the process has a listening socket on this port.
+/// True if the process has a listening socket on this port.
 fn listens(process_id: u32, port: u16) -> bool {
     const STATE_LISTEN: &str = "0A";
     let table = printed(Path::new("/proc/net/tcp"));

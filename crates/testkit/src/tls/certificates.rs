@@ -1,16 +1,16 @@
-//! Certificates for tests. They are made on demand and written as PEM files.
+//! Certificates for tests. They are created when a test needs them, and written as PEM files.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-/// An authority that signs certificates. A file has its own certificate.
+/// An authority that signs certificates.
 #[derive(Debug)]
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     folder: PathBuf,
-    /// Its certificate.
+    /// The file of the authority's own certificate.
     pub file: PathBuf,
 }
 
@@ -24,7 +24,8 @@ pub struct Identity {
 }
 
 impl Authority {
-    /// Creates an authority. Its files are `NAME.pem` and those of the certificates that it signs.
+    /// Creates an authority in this folder. Its own certificate is `NAME.pem`. The certificates
+    /// that it signs are files in the same folder.
     pub fn new(folder: &Path, name: &str) -> Result<Authority> {
         let key = KeyPair::generate()?;
         let mut parameters = CertificateParams::default();
@@ -36,8 +37,8 @@ impl Authority {
         Ok(Authority { issuer, folder: folder.to_owned(), file })
     }
 
-    /// Signs a certificate for `localhost` and 127.0.0.1 under this name. Replaces an older one of
-    /// this name.
+    /// Signs a certificate for `localhost` and 127.0.0.1. `name` is the name of its files. Replaces
+    /// older files of this name.
     pub fn issue(&self, name: &str) -> Result<Identity> {
         let key = KeyPair::generate()?;
         let hosts = ["localhost".to_owned(), "127.0.0.1".to_owned()];

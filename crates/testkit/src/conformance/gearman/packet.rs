@@ -1,6 +1,6 @@
-//! Gearman packets as bytes: written for a server, and parsed from a server's bytes.
+//! Gearman packets: writes packets for a server, and parses the packets of a server.
 
-/// Bytes before the arguments: magic, type and size, four each.
+/// Length of the header: magic, type and size, four bytes each.
 pub const HEADER_BYTES: usize = 12;
 
 /// The magic in the packets of clients and workers.
@@ -16,12 +16,12 @@ pub struct Packet {
     pub magic: [u8; 4],
     /// Number of the packet type.
     pub kind: u32,
-    /// Arguments, with NUL bytes between them.
+    /// The arguments, separated by NUL bytes.
     pub body: Vec<u8>,
 }
 
 impl Packet {
-    /// A packet to a server.
+    /// A packet for a server.
     pub fn request(kind: u32, arguments: &[&[u8]]) -> Packet {
         Packet { magic: REQUEST, kind, body: arguments.join(&0) }
     }
@@ -37,8 +37,8 @@ impl Packet {
         bytes
     }
 
-    /// Takes the first packet off the front of `unread`. Returns `None` while the packet is
-    /// incomplete.
+    /// Removes the first packet from the front of `unread` and returns it. Returns `None` if the
+    /// packet is incomplete.
     pub fn take(unread: &mut Vec<u8>) -> Option<Packet> {
         let header: &[u8; HEADER_BYTES] = unread.first_chunk()?;
         let word = |from: usize| header[from..from + 4].try_into().expect("four bytes");
@@ -53,8 +53,8 @@ impl Packet {
         Some(Packet { magic, kind, body })
     }
 
-    /// The body, cut at its first NUL bytes into at most `count` parts. The last part can contain
-    /// further NUL bytes.
+    /// The arguments in the body. NUL bytes separate them. There are at most `count`, so the last
+    /// argument can contain NUL bytes.
     pub fn arguments(&self, count: usize) -> Vec<&[u8]> {
         if count == 0 {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Plays one Gearman case over a wire, and says precisely where it failed.
+//! Plays one Gearman case over a wire. An error says where the case failed.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -9,7 +9,7 @@ use crate::conformance::connection::{Connection, Run};
 use crate::conformance::text::{Variables, latin1_bytes, latin1_text, pattern_of, shown};
 use crate::conformance::wire::Wire;
 
-/// How long a step waits for its expected bytes.
+/// Time limit of a step for its expected bytes.
 const PATIENCE_MS: u64 = 4_000;
 
 impl Playable for Case {
@@ -74,7 +74,7 @@ impl Run<'_> {
             bytes.extend(bytes_of_hex(digits)?);
         }
         // A server can close the connection before it has read all bytes. A later step checks
-        // whether it may.
+        // whether the server should do so.
         if !bytes.is_empty() && self.wire.send(connection.id, &bytes).is_err() {
             connection.ended = true;
         }
@@ -182,7 +182,7 @@ fn bytes_of_hex(digits: &str) -> Result<Vec<u8>> {
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// The acting part of a step, as failure messages show it.
+/// The main action of a step, for failure messages.
 fn summary(step: &Step) -> String {
     let conn = step.conn.as_deref().unwrap_or("-");
     match (&step.send_packet, &step.send, &step.expect_packet) {

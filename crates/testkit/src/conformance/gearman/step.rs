@@ -8,13 +8,13 @@ use crate::conformance::case;
 /// A case of Gearman.
 pub type Case = case::Case<Step>;
 
-/// One step: an action or an expectation.
+/// One step. It has an action, an expectation, or both.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Step {
-    /// Milliseconds that pass before anything else.
+    /// Milliseconds to wait before this step's actions.
     pub sleep_ms: u64,
-    /// The connection of this step. It is opened when a step first names it.
+    /// The connection of this step. The first step that names a connection opens it.
     pub conn: Option<String>,
     /// A packet to send.
     pub send_packet: Option<PacketText>,
@@ -22,15 +22,15 @@ pub struct Step {
     pub send: Option<String>,
     /// Bytes to send, in hexadecimal digits.
     pub send_hex: Option<String>,
-    /// The next packet.
+    /// The packet that must arrive next.
     pub expect_packet: Option<PacketPattern>,
-    /// A pattern for the next bytes; named groups become variables.
+    /// A pattern for the bytes that must arrive next. Its named groups become variables.
     pub expect_text_regex: Option<String>,
-    /// Milliseconds during which nothing may arrive.
+    /// For this number of milliseconds, nothing may arrive.
     pub expect_nothing_ms: Option<u64>,
-    /// The server must close the connection. No byte can come before, unless `discard` is set.
+    /// The server must close the connection. No byte may come first, except if `discard` is set.
     pub expect_close: bool,
-    /// Bytes before the end of the connection are ignored.
+    /// Ignores bytes before the end of the connection.
     pub discard: bool,
     /// Closes the connection.
     pub close: bool,
@@ -40,8 +40,8 @@ pub struct Step {
 #[derive(Debug, Clone, Deserialize)]
 pub struct PacketText(pub Magic, pub u32, pub Vec<String>);
 
-/// An expected packet: magic, type, and a pattern for each argument. No patterns mean an empty
-/// body.
+/// An expected packet: its magic, its type, and a pattern for each argument. Without patterns, the
+/// body must be empty.
 #[derive(Debug, Clone, Deserialize)]
 pub struct PacketPattern(pub Magic, pub u32, pub Vec<Matcher>);
 
@@ -55,27 +55,27 @@ pub enum Magic {
     Res,
 }
 
-/// An expected argument.
+/// An expected argument of a packet.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum Matcher {
     /// Exactly this text.
     Text(String),
-    /// An argument that passes all of these tests.
+    /// Any text that passes all of these tests.
     Tests(Tests),
 }
 
-/// Tests of an argument. Without any test, all arguments pass.
+/// Tests of an argument. If there is no test, every argument passes.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tests {
     /// A pattern for the whole argument.
     pub regex: Option<String>,
-    /// The variable whose value it must equal.
+    /// The argument must be equal to the value of this variable.
     pub same_as: Option<String>,
-    /// The variable whose value it must not equal.
+    /// The argument must differ from the value of this variable.
     pub not_same_as: Option<String>,
-    /// The variable that gets its value.
+    /// This variable gets the argument as its value.
     pub capture: Option<String>,
 }
 

@@ -1,4 +1,5 @@
-//! The blocks `OK <n>\r\n<n bytes>\r\n` of statistics and lists: framing, and checks of their text.
+//! Blocks of statistics and lists, in the form `OK <n>\r\n<n bytes>\r\n`. Finds their ends, and
+//! checks their text.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,8 @@ use regex::Regex;
 use super::step::{Keys, ListExpectation, YamlExpectation};
 use crate::conformance::text::{Variables, latin1_text, shown};
 
-/// Length in bytes of the whole block whose first line is at the front of `bytes`, framing included.
+/// Length of the whole block, including its first line and its line ends. The first line must be
+/// complete in `bytes`.
 pub(crate) fn length(bytes: &[u8]) -> Result<usize> {
     let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let text = std::str::from_utf8(line).ok();
@@ -18,7 +20,7 @@ pub(crate) fn length(bytes: &[u8]) -> Result<usize> {
     }
 }
 
-/// The lines of a whole block after its `---`.
+/// The lines of a whole block after its line `---`.
 pub(crate) fn text(block: &[u8]) -> Result<String> {
     let framed = || {
         let line_end = block.iter().position(|byte| *byte == b'\n')?;
@@ -30,7 +32,8 @@ pub(crate) fn text(block: &[u8]) -> Result<String> {
     }
 }
 
-/// The key-value pairs of a block of statistics, in order. Quotes around a value are removed.
+/// The pairs of keys and values in a block of statistics, in order. Removes the quotes around
+/// values.
 pub fn pairs(text: &str) -> Result<Vec<(String, String)>> {
     let pair = |line: &str| {
         let (key, value) =

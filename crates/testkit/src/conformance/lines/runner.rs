@@ -1,4 +1,4 @@
-//! Plays one case over a wire, and says precisely where it failed.
+//! Plays one case over a wire. An error says where the case failed.
 
 use anyhow::{Context, Result, bail, ensure};
 use regex::bytes::Regex;
@@ -10,7 +10,7 @@ use crate::conformance::connection::{Connection, Run};
 use crate::conformance::text::{Variables, latin1_bytes, latin1_text, pattern_of, shown};
 use crate::conformance::wire::Wire;
 
-/// How long the end of a case waits for unexpected bytes.
+/// At the end of a case, unexpected bytes have this time to arrive.
 const LEFTOVER_WAIT_MS: u64 = 10;
 
 impl Playable for Case {
@@ -22,8 +22,9 @@ impl Playable for Case {
         self.has_tag("alone")
     }
 
-    /// `{tube}` and `{queue}` stand for a name of this case's own, which begins with `tag`. At the
-    /// end, even after a failure, the runner deletes the jobs whose ids the case captured.
+    /// In a case, `{tube}` and `{queue}` stand for a name that no other case uses. The name begins
+    /// with `tag`. At the end, also after a failure, the runner deletes the jobs whose ids the case
+    /// has captured.
     fn play(&self, wire: &mut dyn Wire, tag: &str) -> Result<()> {
         let mut variables = Variables::default();
         for name in ["tube", "queue"] {
@@ -51,8 +52,7 @@ impl Run<'_> {
         let deadline_ms = started_ms + step.timeout_ms.unwrap_or(TIMEOUT_MS_DEFAULT);
         if let Some(text) = &step.send {
             let sent = self.wire.send(connection.id, &latin1_bytes(&self.variables.fill(text)));
-            // A server that is about to close the connection can do so before it has read all
-            // bytes.
+            // A server that must close the connection can do so before it has read all bytes.
             ensure!(step.expect_close || sent.is_ok(), "{:#}", sent.expect_err("just tested"));
         }
         self.expect_bytes(connection, step, deadline_ms)?;
@@ -136,8 +136,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Closes the connections, and deletes the jobs whose ids the case knew, because many cases
-    /// share a server.
+    /// Closes the connections. Deletes the jobs whose ids the case has captured, because other
+    /// cases use the same server.
     fn clean_up(&mut self, port: Option<&str>) {
         self.close();
         let deletes: Vec<String> =
@@ -156,7 +156,8 @@ impl Run<'_> {
     }
 }
 
-/// Takes an `OK <n>` block off the front. Returns its text without the `---` line.
+/// Removes an `OK <n>` block from the front of the unread bytes. Returns its text without the line
+/// `---`.
 fn take_block(
     connection: &mut Connection,
     wire: &mut dyn Wire,
@@ -172,12 +173,12 @@ fn take_block(
     block::text(&block)
 }
 
-/// A pattern over bytes that must match at their front.
+/// A pattern that must match at the front of some bytes.
 fn front_pattern(text: &str) -> Result<Regex> {
     pattern_of(&format!("^(?:{text})"))
 }
 
-/// The acting part of a step, as failure messages show it.
+/// The main action of a step, for failure messages.
 fn summary(step: &Step) -> String {
     let conn = step.conn.as_deref().unwrap_or("-");
     match &step.send {

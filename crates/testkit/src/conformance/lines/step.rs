@@ -11,56 +11,56 @@ use crate::conformance::case;
 /// A case of a protocol of lines.
 pub type Case = case::Case<Step>;
 
-/// One step. Its parts act in the order of the fields.
+/// One step. Its parts act in the order of these fields.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Step {
-    /// Milliseconds that pass before anything else.
+    /// Milliseconds to wait before this step's actions.
     pub sleep_ms: u64,
-    /// The connection of this step. It is opened when a step first names it.
+    /// The connection of this step. The first step that names a connection opens it.
     pub conn: Option<String>,
-    /// The port of the connection, if it is not the case's port.
+    /// The port of the connection. `None` means the case's port.
     pub port: Option<String>,
     /// Bytes to send, as Latin-1 text with placeholders.
     pub send: Option<String>,
-    /// The exact next bytes.
+    /// The bytes that must arrive next.
     pub expect: Option<String>,
-    /// A pattern for the next bytes.
+    /// A pattern for the bytes that must arrive next.
     pub expect_regex: Option<String>,
-    /// Patterns that must match somewhere in the bytes that matched `expect_regex`.
+    /// Further patterns. Each must match somewhere in the bytes that `expect_regex` matched.
     pub contains: Vec<String>,
-    /// Variables for the groups of `expect_regex`.
+    /// The variables that get the groups of `expect_regex` as values.
     pub capture: Captures,
     /// An expected `OK` block of `key: value` lines.
     pub expect_yaml: Option<YamlExpectation>,
     /// An expected `OK` block of `- item` lines.
     pub expect_list: Option<ListExpectation>,
-    /// Least milliseconds from the start of the step to the expected reply.
+    /// Minimum of milliseconds from the start of the step to the expected reply.
     pub min_ms: Option<u64>,
-    /// Most milliseconds from the start of the step to the expected reply.
+    /// Maximum of milliseconds from the start of the step to the expected reply.
     pub max_ms: Option<u64>,
-    /// Milliseconds to wait for a reply; [`TIMEOUT_MS_DEFAULT`] unless given.
+    /// Milliseconds to wait for a reply. The default is [`TIMEOUT_MS_DEFAULT`].
     pub timeout_ms: Option<u64>,
-    /// Milliseconds during which nothing may arrive.
+    /// For this number of milliseconds, nothing may arrive.
     pub expect_nothing_ms: Option<u64>,
     /// Closes the sending direction of the connection.
     pub half_close: bool,
-    /// The server must close the connection without another byte.
+    /// The server must close the connection, and send no further byte.
     pub expect_close: bool,
     /// Closes the connection.
     pub close: bool,
 }
 
-/// The time limit for a reply, if the case names none.
+/// The time limit for a reply if the case has none.
 pub(super) const TIMEOUT_MS_DEFAULT: u64 = 3_000;
 
-/// One variable or several.
+/// One variable, or several variables.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum Captures {
-    /// For a pattern of one group.
+    /// The variable for a pattern with one group.
     One(String),
-    /// For the groups in their order.
+    /// The variables for several groups, in the order of the groups.
     Many(Vec<String>),
 }
 
@@ -71,7 +71,7 @@ impl Default for Captures {
 }
 
 impl Captures {
-    /// The names, in the order of the groups.
+    /// The names of the variables, in the order of the groups.
     pub fn names(&self) -> &[String] {
         match self {
             Captures::One(name) => std::slice::from_ref(name),
@@ -84,23 +84,25 @@ impl Captures {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct YamlExpectation {
-    /// All keys in their order.
+    /// All keys, in their order.
     pub keys: Option<Keys>,
     /// Exact values, with placeholders.
     pub values: BTreeMap<String, String>,
-    /// Patterns that whole values must match.
+    /// Patterns, by key. Each must match the whole value.
     pub regex: BTreeMap<String, String>,
-    /// Variable → key whose value the variable gets.
+    /// Variables that get values. The map's key is the variable, and its value is the statistics
+    /// key.
     pub capture: BTreeMap<String, String>,
-    /// Key → (variable, least growth since the variable was captured).
+    /// Values that must have grown, by key: the variable with the old value, and the minimum of
+    /// growth.
     pub min_delta: BTreeMap<String, (String, u64)>,
 }
 
-/// A list of keys, written out or by the name of a statistics command.
+/// A list of keys: either the keys, or the name of a statistics command.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum Keys {
-    /// A list in `stats_keys.json`. [`read_cases`] replaces it by the keys.
+    /// The name of a list in `stats_keys.json`. [`read_cases`] replaces it with the keys.
     Named(String),
     /// The keys themselves.
     Listed(Vec<String>),
@@ -131,7 +133,7 @@ pub fn read_cases(protocol: &str, file: &str) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// The keys of a statistics command in their order.
+/// The keys of a statistics command, in their order.
 fn read_keys(protocol: &str, command: &str) -> Result<Vec<String>> {
     let text = std::fs::read_to_string(case::corpus_folder(protocol).join("stats_keys.json"))?;
     let mut lists: BTreeMap<String, Vec<String>> = serde_json::from_str(&text)?;

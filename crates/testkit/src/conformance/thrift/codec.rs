@@ -1,10 +1,10 @@
-//! Thrift from the client's side: calls into bytes, and bytes into replies. It shares no code with
-//! the server's side, so only an error in both can stay undetected.
+//! A client's side of thrift: encodes calls, and decodes replies. It shares no code with the
+//! server. So a test finds each error that is not the same in both.
 
 /// How a client encodes its messages.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Style {
-    /// Whether each message is in a frame.
+    /// True if each message is in a frame.
     pub framed: bool,
     /// The encoding of a message.
     pub form: Form,
@@ -13,11 +13,11 @@ pub struct Style {
 /// The encoding of a message.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Form {
-    /// Binary, with the version.
+    /// The binary protocol, with the version.
     Strict,
-    /// Binary, without the version. Replies still have it.
+    /// The binary protocol, without the version. Replies still contain the version.
     Old,
-    /// Compact.
+    /// The compact protocol.
     Compact,
 }
 
@@ -34,21 +34,21 @@ pub const STYLES: [Style; 6] = [
 /// The style that the original supports.
 pub const FRAMED: Style = STYLES[0];
 
-/// A message with a reply.
+/// The kind of a message that gets a reply.
 pub const CALL: u8 = 1;
-/// A successful reply.
+/// The kind of a successful reply.
 pub const REPLY: u8 = 2;
-/// The reply of a failed call.
+/// The kind of a reply to a failed call.
 pub const EXCEPTION: u8 = 3;
-/// A message without a reply.
+/// The kind of a message that gets no reply.
 pub const ONEWAY: u8 = 4;
 
 /// A value of one of the types that the service uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Value {
-    /// 32 bits.
+    /// A number of 32 bits.
     I32(i32),
-    /// 64 bits.
+    /// A number of 64 bits.
     I64(i64),
     /// A string or binary.
     Bytes(Vec<u8>),
@@ -67,15 +67,15 @@ pub enum Value {
 pub struct Reply {
     /// [`REPLY`] or [`EXCEPTION`].
     pub kind: u8,
-    /// The method.
+    /// The name of the method.
     pub name: Vec<u8>,
-    /// The number of the call.
+    /// The number that the client gave to the call.
     pub sequence: i32,
     /// The fields. The result is field 0.
     pub fields: Vec<(i16, Value)>,
 }
 
-/// A message.
+/// Encodes a message.
 pub fn message(
     style: Style,
     kind: u8,
@@ -110,7 +110,7 @@ pub fn message(
     bytes
 }
 
-/// A call with the sequence number 1.
+/// Encodes a call with the sequence number 1.
 pub fn call(style: Style, name: &str, arguments: &[(i16, Value)]) -> Vec<u8> {
     message(style, CALL, name, 1, arguments)
 }
@@ -216,7 +216,8 @@ impl Writer {
     }
 }
 
-/// Takes a complete reply off the front. Panics on any other message.
+/// Removes a complete reply from the front of `bytes` and returns it. Panics if the bytes are
+/// another message.
 pub fn take_reply(style: Style, bytes: &mut Vec<u8>) -> Option<Reply> {
     let mut front = &bytes[..];
     if style.framed {

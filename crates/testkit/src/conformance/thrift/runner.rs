@@ -1,5 +1,5 @@
-//! Cases of the thrift service, as `corpus/kestrel-thrift/README.md` describes them. A client that
-//! implements the protocol itself plays them.
+//! Cases of the thrift service. `corpus/kestrel-thrift/README.md` describes them. They are played
+//! with a client that implements the protocol itself.
 
 use std::collections::BTreeMap;
 
@@ -14,23 +14,23 @@ use crate::conformance::wire::Wire;
 /// The time limit for an expected reply.
 const LIMIT_MS: u64 = 5_000;
 
-/// How long a waiting call must get no reply.
+/// A call that waits must get no reply for this time.
 const SILENCE_MS: u64 = 50;
 
-/// A case, and the style in which its client calls.
+/// A case, and the style of its client's messages.
 #[derive(Clone, Debug)]
 pub struct Case {
     style: Style,
     case: case::Case<Json>,
 }
 
-/// A case while it runs.
+/// A running case.
 struct Play<'a> {
     wire: &'a mut dyn Wire,
     style: Style,
     /// The value of `{q}`.
     queue: String,
-    /// The numbers of open reads, by the names that the case gives them.
+    /// The ids of open reads. The keys are the names that the case gives them.
     ids: BTreeMap<String, i64>,
     clients: BTreeMap<String, Client>,
     sequence: i32,
@@ -38,7 +38,7 @@ struct Play<'a> {
 
 struct Client {
     connection: Connection,
-    /// The method and the number of the unanswered call, and when it was sent.
+    /// The unanswered call: its method, its number, and when it was sent.
     waits_for: Option<(String, i32, u64)>,
 }
 
@@ -54,7 +54,7 @@ impl Playable for Case {
         format!("{} {:?}", self.case.name, self.style)
     }
 
-    /// The queues with policies are the same for all cases.
+    /// These cases use queues with policies, and all cases would use the same queues.
     fn plays_alone(&self) -> bool {
         self.case.has_tag("alone") || self.case.has_tag("testconfig")
     }
@@ -160,7 +160,7 @@ impl Play<'_> {
         id.as_i64().or_else(of_name).context("an id without a name")
     }
 
-    /// Latin-1 text. `{q}` is a new queue, and `{x*300}` is 300 times x.
+    /// Reads Latin-1 text. `{q}` stands for the case's own queue, and `{x*300}` for 300 times x.
     fn text(&self, text: &Json) -> Result<Vec<u8>> {
         let text = text.as_str().context("no text")?.replace("{q}", &self.queue);
         let repeated = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
@@ -176,7 +176,7 @@ impl Play<'_> {
         client.connection.expect_silence(self.wire, ms)
     }
 
-    /// The fields of the next reply, which must answer the last call.
+    /// The fields of the next reply. It must be the reply to the last call.
     fn result(&mut self, name: &str, step: &Json, kind: u8) -> Result<Vec<(i16, Value)>> {
         let reply = self.receive(name)?;
         let client = self.clients.get_mut(name).context("no such connection")?;
@@ -184,7 +184,7 @@ impl Play<'_> {
         let took_ms = self.wire.now_ms() - since;
         ensure!(reply.name == method.as_bytes() && reply.sequence == sequence, "{reply:?} came");
         ensure!(reply.kind == kind, "{reply:?} came");
-        // Two clocks with whole milliseconds can differ by one.
+        // The two moments are in whole milliseconds, so their difference can be wrong by one.
         let takes_ms_min = step["takes_ms_min"].as_u64().unwrap_or(0);
         ensure!(took_ms + 1 >= takes_ms_min, "it came after {took_ms} ms");
         Ok(reply.fields)
