@@ -1,4 +1,4 @@
-//! A command that tells the test when it runs, and that ends when the test opens the gate.
+//! A command that shows the test when it runs, and that ends when the test opens the gate.
 
 use std::path::PathBuf;
 

@@ -174,7 +174,7 @@ impl World {
         self.deliver_events();
     }
 
-    /// Tells the session that the server is about to stop. If the protocol requires it, the session
+    /// Informs the session that the server is about to stop. If the protocol requires it, the session
     /// replies to a waiting command.
     pub fn stop(&mut self, index: usize) {
         let connection = &mut self.connections[index];
