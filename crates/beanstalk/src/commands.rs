@@ -327,8 +327,8 @@ fn refused(refusal: Refusal, log_full: &'static [u8]) -> &'static [u8] {
 
 fn not_put(refusal: PutRefusal) -> &'static [u8] {
     match refusal {
-        // `DRAINING` tells the client to try another server. That advice also fits a full queue,
-        // and a status that forbids writes.
+        // `DRAINING` asks the client to try another server. That advice also fits a full queue, and
+        // a status that forbids writes.
         PutRefusal::QueueFull | PutRefusal::WritesBlocked | PutRefusal::Draining => reply::DRAINING,
         PutRefusal::TooBig => reply::JOB_TOO_BIG,
         PutRefusal::LogFull | PutRefusal::MemoryFull | PutRefusal::NoNewQueue => {

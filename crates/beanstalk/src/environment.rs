@@ -38,7 +38,8 @@ pub struct ProcessorTime {
     pub system_us: u64,
 }
 
-/// State that all beanstalkd sessions of a process share. All listeners have the same `Server`.
+/// State that all beanstalkd sessions of a process share. All listeners of the protocol use one
+/// `Server`.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) info: ServerInfo,

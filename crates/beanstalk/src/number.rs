@@ -3,9 +3,8 @@
 
 use broker::Patience;
 
-/// Removes a number from the front of `text`: any number of spaces, then digits. Returns `None` if
-/// there is no digit, or if the value needs more than 64 bits. Then the content of `text` has no
-/// meaning.
+/// Removes spaces and then a number from the front of `text`. Returns `None` if there is no digit,
+/// or if the value needs more than 64 bits. Then the content of `text` has no meaning.
 pub(crate) fn take_u64(text: &mut &[u8]) -> Option<u64> {
     let mut rest = *text;
     while let [b' ', tail @ ..] = rest {

@@ -1,4 +1,4 @@
-//! Replies: those that never change, and those with numbers, which are built on the stack.
+//! Replies. Some never change. Replies with numbers are built on the stack.
 
 use broker::{Handout, Outbox, Position};
 

@@ -173,7 +173,7 @@ impl Session {
         }
         self.ended = true;
         if let Reading::Body(_) = self.reading {
-            // In the original, a put gets its job id when its line arrives, so an interrupted put
+            // In the original, a put gets its job id when its line arrives. So an interrupted put
             // uses up an id. Here, a put gets its id when its body is complete. So if several
             // connections send puts, the order of the ids is the order in which the bodies end.
             turn.skip_job_id();

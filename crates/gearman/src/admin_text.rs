@@ -1,5 +1,5 @@
-//! The text commands of administrators and monitoring (spec gearman 5). Some replies end with LF,
-//! others with CR LF. The original does the same.
+//! The text commands of administrators and monitoring (spec gearman 5). As in the original, some
+//! replies end with LF, and others with CR LF.
 
 use broker::{Answer, Clearing, JobCursor, NotFound, Outbox, Position, QueueCursor, Refusal, Turn};
 
@@ -146,7 +146,7 @@ fn words(line: &[u8]) -> Vec<&[u8]> {
     let mut parts = line.split(|byte| *byte == b' ');
     let first = parts.next().unwrap_or_default();
     let others = parts.filter(|word| !word.is_empty());
-    // One word more than the limit is enough: the caller then sees that there are too many.
+    // One word more than the limit is enough to see that there are too many.
     [first].into_iter().chain(others).map(visible).take(WORDS_MAX + 1).collect()
 }
 

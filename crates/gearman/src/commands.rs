@@ -1,5 +1,4 @@
-//! Calls the function that handles each packet. Also handles the packets that are neither from
-//! workers nor about jobs of clients.
+//! Calls the function that handles each packet. Echo and options are handled here.
 
 use broker::{Outbox, Turn};
 

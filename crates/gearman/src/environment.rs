@@ -12,8 +12,9 @@ pub const PACKET_BYTES_MAX_DEFAULT: u32 = 64 << 20;
 
 /// What a server reports about itself, and how it behaves.
 ///
-/// Two more settings belong to the engine: how many sleeping workers a job wakes, and how many
-/// attempts a job has. See [`broker::Turn::set_wake_max`] and [`broker::Turn::set_attempts_max`].
+/// Two more settings belong to the engine. They limit how many sleeping workers a job wakes, and
+/// how many attempts a job has. See [`broker::Turn::set_wake_max`] and
+/// [`broker::Turn::set_attempts_max`].
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// The id of the process.
@@ -51,7 +52,8 @@ impl ServerOptions {
     }
 }
 
-/// State that all Gearman sessions of a process share. All listeners have the same `Server`.
+/// State that all Gearman sessions of a process share. All listeners of the protocol use one
+/// `Server`.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) options: ServerOptions,
@@ -60,8 +62,8 @@ pub struct Server {
     peers: Mutex<Peers>,
 }
 
-/// The open connections by number. The original has no such numbers: its `workers` shows the
-/// descriptor of the connection. Here it shows this number.
+/// The open connections by number. The reply to `workers` shows this number. In the original, that
+/// reply shows a descriptor.
 #[derive(Debug, Default)]
 struct Peers {
     last_number: u64,

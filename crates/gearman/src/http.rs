@@ -281,8 +281,8 @@ impl Dialect for HttpSession {
     }
 
     fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
-        // The server cannot tell a client that has closed only its sending side from a client that
-        // gave up. So the session ends.
+        // A client that has closed its sending side may have given up. The server cannot know, so
+        // the session ends.
         self.end(turn);
     }
 

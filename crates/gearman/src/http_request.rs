@@ -141,7 +141,7 @@ impl Request {
         let value = header.value.trim_ascii();
         let is = |wanted: &str| header.name.eq_ignore_ascii_case(wanted);
         if is("content-length") {
-            // Refuse a second length: two programs could take different lengths, and so understand
+            // Refuse a second length. Two programs could use different lengths, and so understand
             // the request differently.
             let length = content_length(value).filter(|_| once.length.is_none());
             once.length = Some(length.ok_or(Refusal::Malformed)?);

@@ -1,5 +1,5 @@
-//! Numbers in arguments. They are parsed like the original does, with its C library: white space, a
-//! sign, digits. All bytes after the digits are ignored.
+//! Numbers in arguments. They are parsed as in the original, which uses its C library. A number is
+//! white space, a sign, then digits. All later bytes are ignored.
 
 /// Larger than every type that callers convert to. So callers notice an overflow.
 const MAGNITUDE_MAX: i128 = 1 << 100;

@@ -91,9 +91,9 @@ pub(crate) fn not_submitted(refusal: PutRefusal) -> Failure {
         | PutRefusal::MemoryFull
         | PutRefusal::NoNewQueue
         | PutRefusal::WritesBlocked => QUEUE_ERROR,
-        // The original accepts jobs while it waits for the end of the last job. Here, draining
-        // means the same in all dialects: workers finish the existing jobs, and the server refuses
-        // new ones. It also refuses a submit that would join an unfinished job.
+        // The original accepts jobs while it waits for the end of the last job. Here, all dialects
+        // drain in the same way. Workers finish the existing jobs, and the server refuses new jobs.
+        // It also refuses a submit that would join an unfinished job.
         PutRefusal::Draining => DRAINING,
     }
 }

@@ -1,5 +1,5 @@
-//! Tests of clients that do harm or nothing useful: requests that a web page sends, many
-//! connections from one address, and clients that stop in the middle of a request.
+//! Tests of clients that do harm. Some are browsers with requests of a web page. Some open many
+//! connections from one address, or stop in the middle of a request.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;

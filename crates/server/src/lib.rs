@@ -1,8 +1,8 @@
 //! Sockets, threads, clock, signals and configuration: everything that the pure crates must not
 //! use.
 //!
-//! [`run`] (in `start`) starts everything. There are five modules. Each has its own table of
-//! contents:
+//! [`run`], in the module `start`, starts everything. There are five modules. Each has its own
+//! table of contents:
 //!
 //! - [`config`]: the configuration, and the sources of its values.
 //! - `net`: sockets, from the listener to the dialect and back.
@@ -10,10 +10,9 @@
 //! - `web`: health, metrics and Kestrel's admin commands over HTTP.
 //! - `process`: clock, signals, reload, messages.
 //!
-//! Each I/O thread owns its connections. It sleeps until a socket is ready, the broker has an event
-//! for one of its sessions, or the log has released replies. The first I/O thread also serves the
-//! broker's timers. Its runtime also runs the other tasks: accepting connections, and handling
-//! signals.
+//! Each I/O thread owns its connections. It sleeps until a socket is ready, the broker has an
+//! event, or the log has released replies. The first I/O thread also serves the broker's timers.
+//! Its runtime also runs the tasks that accept connections and handle signals.
 //!
 //! Invariants: no thread makes a system call or awaits while it holds the broker's lock. No reply
 //! is sent before the log has released it. An idle connection costs no time and no buffer.

@@ -418,8 +418,8 @@ fn a_reader_that_takes_nothing_is_cut_off_and_delays_no_other_client() {
         answered += 1;
         sessions() == 1
     });
-    // If the other client had to wait for the disconnect, its first answer would come only
-    // afterwards.
+    // If the other client had to wait for the disconnect, its first answer would come after the
+    // disconnect.
     assert!(answered > 1, "the other waited until the stuck reader was cut off");
     let mut rest = Vec::new();
     let _ = stuck.stream.read_to_end(&mut rest);

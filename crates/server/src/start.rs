@@ -297,9 +297,9 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
     let settings =
         log::Settings { segment_bytes: data.segment_bytes, bytes_max: data.bytes_max, sync };
     // The log's threads need a clock before `Broker::open` returns. But only the log's content says
-    // at which time the clock must start. So the threads start with `early`. Later, they and this
-    // function move it by the same step, and all clocks agree. Otherwise a sync could be planned
-    // for a time that the clock of the threads reaches too late.
+    // at which time the clock must start. So the threads start with `early`. Later, the threads and
+    // this function move their clocks by the same step, so that all clocks agree. Otherwise a sync
+    // could be planned for a time that the clock of the threads reaches too late.
     let early = Clock::start();
     let options = Options {
         disk: Arc::new(disk),

@@ -1,4 +1,4 @@
-//! Tests which lines are recognised, and which error the others get.
+//! Tests which lines are recognised, and which errors all other lines get.
 
 use super::*;
 

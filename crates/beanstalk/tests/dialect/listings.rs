@@ -1,5 +1,5 @@
-//! Tests that lists of tubes are complete and in order, although the server builds them in slices
-//! and serves other clients in between.
+//! Tests that lists of tubes are complete and in order. The server builds them in slices, and
+//! serves other clients in between.
 
 use crate::world::World;
 

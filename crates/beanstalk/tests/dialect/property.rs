@@ -73,7 +73,7 @@ proptest! {
     }
 }
 
-/// Runs the corpus of the fuzz target. The fuzz target makes the same check: see `fuzz/README.md`.
+/// Runs the corpus of the fuzz target. The fuzz target makes the same check. See `fuzz/README.md`.
 #[test]
 fn the_fuzz_corpus_gets_the_same_replies_in_any_fragments() {
     check_corpus("beanstalk_session", 13, check);

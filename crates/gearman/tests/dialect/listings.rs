@@ -1,5 +1,5 @@
-//! Tests that lists are complete and in order, although the server builds them in slices and serves
-//! other clients in between.
+//! Tests that lists are complete and in order. The server builds them in slices, and serves other
+//! clients in between.
 
 use testkit::conformance::gearman::packet::Packet;
 

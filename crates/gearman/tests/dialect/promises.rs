@@ -1,5 +1,5 @@
-//! Tests random workers and clients. Each client that waits for an outcome must get exactly one. No
-//! wake-up may be lost, and the server must send only those that are needed (spec gearman 13).
+//! Tests random workers and clients. Each client that waits for an outcome must get exactly one.
+//! The server must send all wake-ups that are needed, and no more (spec gearman 13).
 
 use std::collections::BTreeMap;
 
@@ -245,7 +245,7 @@ impl Play {
         self.world.broker.turn(self.world.now).check_invariants();
     }
 
-    /// Does all remaining jobs. After that, no client may still wait.
+    /// Does all remaining jobs. After that, no client waits any more.
     fn finish(mut self) {
         for worker in 0..WORKERS {
             self.act(&Action::LoseWorker { worker });

@@ -141,7 +141,7 @@ proptest! {
     }
 }
 
-/// Runs the corpus of the fuzz target. The fuzz target makes the same check: see `fuzz/README.md`.
+/// Runs the corpus of the fuzz target. The fuzz target makes the same check. See `fuzz/README.md`.
 #[test]
 fn the_fuzz_corpus_gets_the_same_replies_in_any_fragments() {
     check_corpus("gearman_session", 8, check);

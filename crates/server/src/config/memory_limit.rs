@@ -90,8 +90,8 @@ fn group_limits(root: &Path, line: &str) -> Vec<u64> {
     let mount = root.join(mount);
     let group: PathBuf = mount.join(path.trim_start_matches('/'));
     let groups = group.ancestors().take_while(|folder| folder.starts_with(&mount));
-    // If a group has no limit, its file contains `max`, or in version 1 a number larger than the
-    // memory of any machine.
+    // If a group has no limit, its file contains `max`. In version 1, it contains a number larger
+    // than the memory of any machine.
     groups
         .filter_map(|folder| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok())
         .collect()

@@ -198,8 +198,8 @@ pub struct Limits {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Http {
     /// Further names of the server. Its addresses, `localhost` and the machine's name are always
-    /// valid. If the list is empty, programs other than browsers can use any name to read from a
-    /// listener that other machines can reach.
+    /// valid. If the list is empty, listeners that other machines can reach are less strict. There,
+    /// programs other than browsers can use any name to read.
     pub hosts: Vec<String>,
 }
 
@@ -377,8 +377,8 @@ fn local(port: u16) -> ListenAddress {
 }
 
 /// The default number of I/O threads. Small machines get one, because the log's thread also needs a
-/// core. The number of available processors can change while the server runs. But after a reload of
-/// the same file, the configuration must be equal. So this function computes the number once.
+/// core. This function computes the number only once, because the number of available processors
+/// can change. Otherwise a reload of an unchanged file could report a change.
 fn default_io_threads() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
     *THREADS.get_or_init(|| match std::thread::available_parallelism().map_or(1, usize::from) {

@@ -1,5 +1,5 @@
-//! The table of all keys of the configuration. A row says how to read a key, how to show it, and
-//! whether a running server can take a new value.
+//! The table of all keys of the configuration. A row says how to read and show a key, and whether a
+//! running server can take a new value.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -429,7 +429,7 @@ fn parse_mode(text: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// Zero is not allowed: it would disconnect every reader with unsent replies at the next check.
+/// Zero is not allowed. It would disconnect every reader with unsent replies at the next check.
 fn parse_unsent_time(text: &str) -> Result<Duration, String> {
     match duration::parse(text)? {
         Duration::ZERO => Err(format!("`{text}` must be greater than zero")),

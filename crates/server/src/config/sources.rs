@@ -118,7 +118,7 @@ pub struct Effective {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct Mistake {
-    /// Where the mistake is: file, line and column; a variable; or a flag.
+    /// Where the mistake is: a line and column of the file, a variable, or a flag.
     pub place: String,
     /// What is wrong, and how to fix it.
     pub message: String,

@@ -383,8 +383,8 @@ impl Connection {
         Ok(Read::End)
     }
 
-    /// Opens the session. With TLS, the handshake must have succeeded: before that, the client is
-    /// unknown.
+    /// Opens the session. With TLS, the handshake must have succeeded, because the client is
+    /// unknown before that.
     pub(crate) fn open_session(
         &mut self,
         turn: &mut Turn<'_>,
@@ -487,8 +487,8 @@ impl Connection {
     }
 
     /// Passes bytes to the dialect in pieces, and returns how many bytes the dialect used. Holds
-    /// back the other bytes if too many replies are unsent, a slice of work is spent, or the turn
-    /// has lasted too long.
+    /// back the unused bytes if too many replies are unsent, a slice is spent, or the turn has
+    /// lasted too long.
     fn present(&mut self, bytes: &[u8], turn: &mut Turn<'_>, time: TurnTime) -> usize {
         // After the end of input, the dialect discards an incomplete command. So pass all bytes at
         // once, because a piece could end inside a command.

@@ -1,7 +1,7 @@
 //! Keeps web pages away from the line protocols. A browser sends an HTTP request to any port that a
 //! page names, and the page chooses the body. A line protocol would answer each header with an
-//! error. Then it would execute the body line by line. So, at every port that does not speak HTTP,
-//! the server closes a connection whose first line is an HTTP request.
+//! error. Then it would execute the body line by line. So the server closes a connection whose
+//! first line is an HTTP request. This applies to every port that does not speak HTTP.
 //!
 //! No client waits for the verdict, because the bytes are scanned as they arrive. Bytes before the
 //! end of the first line can reach the dialect. But the dialect executes nothing before that end.

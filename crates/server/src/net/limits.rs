@@ -11,8 +11,8 @@ use crate::config::Limits;
 use crate::net::connection::Held;
 use crate::threads::mailbox::{Inbox, Peer};
 
-/// Descriptors for everything that is not counted below: the files of the log, standard streams,
-/// and files that are open only briefly.
+/// Descriptors that are not counted below. They are for the log's files, standard streams, and
+/// files that are open only briefly.
 const FILES_MAX: usize = 32;
 /// Descriptors of one runtime, for sockets, wake-ups and signals.
 const RUNTIME_DESCRIPTORS: usize = 4;
@@ -74,8 +74,8 @@ pub(crate) struct Refused {
 pub(crate) struct HeldInTotal {
     unfinished_bytes: AtomicI64,
     stuck_bytes: AtomicI64,
-    /// The inboxes of all threads. They are weak references: an inbox can own connections, which
-    /// own these limits.
+    /// The inboxes of all threads. They are weak references, because an inbox can own connections,
+    /// which own these limits.
     inboxes: Mutex<Vec<Weak<Inbox>>>,
 }
 
@@ -224,13 +224,13 @@ impl LiveLimits {
         self.unsent_ms.load(Ordering::Relaxed)
     }
 
-    /// Limit of the memory of jobs, queues and connections together; `None` means no limit.
+    /// Limit of the memory of jobs, queues and connections together. `None` means no limit.
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
         let bytes = self.memory_bytes.load(Ordering::Relaxed);
         (bytes < u64::MAX).then_some(bytes)
     }
 
-    /// Limit of queues; `None` means no limit.
+    /// Limit of queues. `None` means no limit.
     pub(crate) fn queues(&self) -> Option<usize> {
         let count = self.queues.load(Ordering::Relaxed);
         (count < usize::MAX).then_some(count)

@@ -38,8 +38,8 @@ const TLS_SUFFIX: &str = "-tls";
 #[derive(Debug)]
 pub struct Bound {
     /// The file of a unix socket that this server created. This field comes before `socket`,
-    /// because fields are dropped in order: the file is removed while the socket still listens.
-    /// Otherwise, in between, the next server could find a dead socket and replace its file.
+    /// because fields are dropped in order. So the file is removed while the socket still listens.
+    /// Otherwise the next server could find a dead socket in between, and replace its file.
     pub(crate) file: Option<SocketFile>,
     /// The socket, non-blocking.
     pub(crate) socket: OwnedFd,
@@ -49,7 +49,7 @@ pub struct Bound {
     pub address: ListenAddress,
 }
 
-/// The file of a unix socket. Dropping this removes the file, unless another file has replaced it.
+/// The file of a unix socket. Dropping this removes the file, if it is still the same file.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -116,7 +116,7 @@ pub struct SocketOptions {
     pub unix_mode: Option<u32>,
 }
 
-/// Times of keep-alive probes; `None` means the system's default.
+/// Times of keep-alive probes. `None` means the system's default.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Keepalive {
     /// Seconds of silence before the first probe.

@@ -67,7 +67,7 @@ fn setup() -> &'static Setup {
     })
 }
 
-/// Plays a client without keys. However its bytes are split, none of them may reach the dialect.
+/// Plays a client without keys. However its bytes are split, the dialect must get none of them.
 fn check_raw(seed: u8, bytes: &[u8]) {
     let outcome = |lengths: Option<Lengths>| {
         let mut server = Server::new(lengths);
@@ -189,7 +189,7 @@ impl Play {
         }
     }
 
-    /// The client writes bytes, unless it has already ended or failed.
+    /// Lets the client write bytes. Does nothing if the client has already ended or failed.
     fn write(&mut self, len: usize) {
         if self.closed || self.client_failed || self.written.len() + len > WRITTEN_BYTES_MAX {
             return;

@@ -31,7 +31,7 @@ impl TlsStream {
         Ok(TlsStream { connection, begun_at: now_ms, failed: false, ended: false })
     }
 
-    /// Whether TLS cannot encrypt replies: the handshake is not finished, or TLS has failed.
+    /// Whether TLS cannot encrypt replies, because the handshake is not finished or TLS has failed.
     pub(crate) fn is_unusable(&self) -> bool {
         self.failed || self.connection.is_handshaking()
     }

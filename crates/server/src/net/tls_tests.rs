@@ -1,5 +1,5 @@
-//! Tests of TLS with real sockets: which clients the server accepts, what both ends report, and
-//! what a peer can cause that breaks the rules.
+//! Tests of TLS with real sockets. They test which clients the server accepts, what both ends
+//! report, and what harm a peer can do by breaking the rules.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -154,7 +154,7 @@ fn records_may_come_byte_by_byte() {
         }
         client.read_tls(&mut socket).unwrap();
         client.process_new_packets().unwrap();
-        // Ignore an error: the reply may not have arrived completely.
+        // Ignore an error, because the reply may not have arrived completely.
         let _ = client.reader().read_to_end(&mut reply);
     }
     assert_eq!(String::from_utf8_lossy(&reply), "USING default\r\n");

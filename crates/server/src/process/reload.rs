@@ -1,7 +1,7 @@
 //! Reloads the configuration while the server runs. A reload applies all changes or none.
 //!
 //! A separate thread reads the files. A file can take any time to read, for example if it is a pipe
-//! or on a broken network. Neither the broker nor an I/O thread waits for a file. Reloads run one
+//! or on a broken network. So the broker and the I/O threads never wait for a file. Reloads run one
 //! after the other. So the configuration that was read last applies.
 
 use std::mem;
@@ -158,8 +158,8 @@ impl Reloader {
         has_new_policies
     }
 
-    /// Makes the checks that can fail: no change needs a restart, and the certificates are valid.
-    /// Also applies the certificates.
+    /// Makes all checks that can fail. No change may need a restart, and the certificates must be
+    /// valid. Also applies the certificates.
     fn check(&self, changes: &[&Setting], loaded: &Config) -> Result<(), String> {
         let fixed: Vec<&str> =
             changes.iter().filter(|setting| !setting.live).map(|setting| setting.key).collect();

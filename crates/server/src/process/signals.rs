@@ -94,8 +94,8 @@ pub(crate) struct Signals {
 fn end_at_the_second() -> io::Result<()> {
     let is_second = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
-        // The order matters: at the first signal, the first handler finds the flag unset, and then
-        // the second handler sets it.
+        // The order matters. At the first signal, the first handler finds the flag unset. Then the
+        // second handler sets it.
         flag::register_conditional_shutdown(signal, 128 + signal, is_second.clone())?;
         flag::register(signal, is_second.clone())?;
     }

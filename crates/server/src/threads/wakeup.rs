@@ -1,4 +1,4 @@
-//! How an I/O thread sleeps until messages arrive, and how it learns that the log has released
+//! How an I/O thread sleeps until messages arrive, and how it notices that the log has released
 //! positions.
 //!
 //! A sender first changes a list or a flag, then wakes the thread. The thread first announces that

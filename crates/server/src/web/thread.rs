@@ -79,9 +79,8 @@ enum Socket {
 }
 
 impl WebThread {
-    /// Serves a site on its own thread, with at most `connections_max` connections. The limit is
-    /// per site: a client that uses up the connections of one site must not block health checks at
-    /// the other.
+    /// Serves a site on its own thread, with at most `connections_max` connections. Each site has
+    /// such a limit. Otherwise a client of one site could block health checks at the other site.
     pub(crate) fn spawn(
         runtime: Runtime,
         site: Arc<dyn Site>,

@@ -132,8 +132,8 @@ impl IoThread {
     }
 }
 
-/// The bytes that this thread must free: a part of the excess, in proportion to the bytes that it
-/// holds.
+/// The bytes that this thread must free. Its part of the excess is proportional to the bytes that
+/// it holds.
 fn share(excess_bytes: u64, own_bytes: u64, all_bytes: u64) -> u64 {
     let share = u128::from(excess_bytes) * u128::from(own_bytes) / u128::from(all_bytes.max(1));
     share as u64

@@ -43,14 +43,14 @@ impl IoThread {
         !self.touched.is_empty() || !self.bulky.is_empty()
     }
 
-    /// Sends released replies. Each connection needs one write, unless it has a large body to send.
-    /// Connections with many unsent bytes come last, and take turns, so that no client waits for
-    /// the bodies of others.
+    /// Sends released replies. A connection without a large body needs only one write. Connections
+    /// with many unsent bytes come last, and take turns, so that no client waits for the bodies of
+    /// others.
     pub(super) fn send(&mut self) {
         let released = self.shared.broker.released();
         let mut touched = mem::take(&mut self.touched);
         // The connection that was touched last is served first. So a consumer that waited for a job
-        // comes before the producer, which waits only for the reply to its put.
+        // comes before the producer. The producer waits only for the reply to its put.
         for place in touched.drain(..).rev() {
             let Some(connection) = self.connections.get(place) else { continue };
             connection.in_touched = false;
