@@ -44,7 +44,7 @@ pub(crate) fn kick_bound(text: &[u8]) -> Option<u32> {
 /// The argument of `reserve-with-timeout`.
 ///
 /// COMPAT(beanstalkd): parsed like C's `strtol`, then cut to 32 bits. Text without a number means
-/// 0. A negative number means that the client waits for ever. Later releases of the original are
+/// zero. A negative number means that the client waits for ever. Later releases of the original are
 /// strict; cases reserve-timeout-trailing-garbage-accepted, reserve-timeout-negative-waits-forever,
 /// reserve-timeout-non-numeric-is-zero.
 pub(crate) fn timeout(text: &[u8]) -> Option<Patience> {

@@ -38,7 +38,7 @@ pub(crate) enum Excess {
     /// The line ends after this many bytes. They include CR LF.
     Ends(usize),
     /// The line continues after this many bytes. If the last byte is a CR, it does not count,
-    /// because it may be half of CR LF. Then the caller must pass it again.
+    /// because it may be half of CR LF. Then the caller must pass the CR again.
     GoesOn(usize),
 }
 

@@ -3,7 +3,7 @@
 //! Statistics are YAML. Release 1.12 of the original writes names without quotes, and release 1.13
 //! always with quotes. Some clients parse real YAML, and would read a bare tube name `123` as a
 //! number. Other clients split lines at `: `, and would show the quotes to their users. Quotes only
-//! where they are needed suit both kinds of clients.
+//! where needed work for both kinds of clients.
 
 /// The first line of statistics and lists.
 pub(crate) const HEAD: &[u8] = b"---\n";

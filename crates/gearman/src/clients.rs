@@ -19,8 +19,7 @@ pub(crate) const UNIQUE_BYTES_MAX: usize = 64;
 /// Longest key in a status request.
 const UNIQUE_ASKED_BYTES_MAX: usize = 63;
 
-/// The end of the year 9999. A later due time becomes this one. Otherwise it could look like
-/// "never".
+/// The end of the year 9999. A later due time could look like "never". So it becomes this one.
 const DUE_MAX: Millis = Millis(253_402_300_799_000);
 
 /// Whether the client waits for the outcome of the job.
@@ -53,7 +52,7 @@ impl Session {
     }
 
     /// Submits a job with a due time. If the time is in the past or is not a number, the job is
-    /// ready now. If it needs more than 64 bits, the server ignores the packet.
+    /// ready now. If the time needs more than 64 bits, the server ignores the packet.
     pub(crate) fn submit_epoch(
         &mut self,
         arguments: &Arguments<'_>,

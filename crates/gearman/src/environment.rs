@@ -58,7 +58,8 @@ impl ServerOptions {
 pub struct Server {
     pub(crate) options: ServerOptions,
     pub(crate) prefix: Prefix,
-    /// Code uses this only during a turn of the broker. So no thread ever waits for this lock.
+    /// This is used only during a turn of the broker, and only one thread has a turn. So no thread
+    /// ever waits for this lock.
     peers: Mutex<Peers>,
 }
 

@@ -156,9 +156,9 @@ impl HttpSession {
     }
 
     /// Handles news of the job. The response has only the outcome. Data that arrives before the
-    /// outcome is kept, and comes before the result. Other news are ignored, because only clients
-    /// with packets can get them. If more data arrives than fits into a packet, the connection
-    /// ends.
+    /// outcome is kept, and comes before the result. The session ignores other news, because only
+    /// clients with packets can get it. If more data arrives than fits into a packet, the
+    /// connection ends.
     fn send_news(
         &mut self,
         id: JobId,
@@ -300,8 +300,8 @@ impl Dialect for HttpSession {
 
     fn is_mid_request(&self) -> bool {
         match self.stage {
-            // A connection has only one request. So the server always waits for more of this
-            // request.
+            // A connection has only one request. Until it is complete, the session always waits for
+            // its client.
             Stage::Head | Stage::Body(..) => true,
             Stage::Waiting(_) | Stage::Ended => false,
         }

@@ -16,7 +16,7 @@ const DEFAULT_QUEUE: &[u8] = b"default";
 
 const END: &[u8] = b".\n";
 
-/// Units of work for writing a row. Finding the row costs more units.
+/// Units of work for writing a row. Finding a row costs units of its own.
 const ROW_UNITS: usize = 1;
 
 /// A list that is being sent, and how much of it has been sent.
@@ -137,8 +137,8 @@ impl Workers {
 }
 
 /// The statistics of a queue if the queue is a function, otherwise `None`. A queue is a function if
-/// a client of Gearman or Kestrel created it, or a worker registered for it. So most tubes are not
-/// functions. The default queue is a function only while it has jobs or workers.
+/// a client of Gearman or Kestrel created it, or a worker registered for it. So not every tube is a
+/// function. The default queue is a function only while it has jobs or workers.
 fn function(queue: QueueId, turn: &Turn<'_>) -> Option<QueueStats> {
     let stats = turn.queue_stats_of(queue);
     let QueueFacts { kept, .. } = turn.queue_facts_of(queue);

@@ -7,7 +7,7 @@ use crate::packet::{Header, PacketType};
 /// The position for a reply that does not depend on the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
-/// The reply to a drop that takes so long that the server stops before its end.
+/// The reply to a long drop, if the server stops before the drop ends.
 pub(crate) const DROP_INTERRUPTED: &[u8] =
     b"ERR the server stops before the function is dropped\r\n";
 

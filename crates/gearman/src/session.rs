@@ -20,7 +20,7 @@ const LINE_BYTES_MAX: usize = 8192;
 
 /// One connection that speaks Gearman's protocol, without I/O. The session replies to each command
 /// at once. The exceptions are lists, and the drop of a function with many jobs. News of the
-/// client's jobs arrive as events between the replies.
+/// client's jobs arrives as events, between the replies.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) id: SessionId,
@@ -42,7 +42,7 @@ pub struct Session {
     late_bytes: usize,
     /// Whether the session is removing its many registrations, slice by slice.
     pub(crate) is_resetting: bool,
-    /// Whether the session must help to deliver its news to many clients. It continues after that.
+    /// Whether the session must first help to deliver its news to many clients.
     is_telling: bool,
     input_end: InputEnd,
     /// Whether the session is closed in the broker. Then it ignores all input, and sends no more

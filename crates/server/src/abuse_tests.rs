@@ -57,7 +57,7 @@ fn a_request_of_a_browser_ends_its_connection_and_does_nothing() {
         let serving = serve(protocol);
         for request in [&post, &long_path, &preface] {
             let mut browser = connect(&serving);
-            // Ignore an error: the server may close the connection before it has received
+            // Ignore an error, because the server may close the connection before it has received
             // everything.
             let _ = browser.write_all(request.as_bytes());
             let reply = rest(&mut browser);

@@ -507,8 +507,8 @@ fn commands_that_were_held_back_behind_long_replies_are_all_answered() {
             client.send(format!("watch {number:0>150}\r\n"));
             client.expect(format!("WATCHING {}\r\n", number + 2));
         }
-        // This input fits into one piece. Its replies have some megabytes, so the server checks the
-        // limits more than once.
+        // This input fits into one piece. Its replies have several megabytes, so the server checks
+        // the limits more than once.
         let lists = "list-tubes-watched\r\n".repeat(195);
         if ends_while_waiting {
             client.send("reserve\r\n");

@@ -138,7 +138,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let Setup { config, mut listeners, messages, sources, hangup, drain } = setup;
     let runtime = runtime()?;
     let _inside = runtime.enter();
-    // Do this before anything slow: an operator can send a signal at any time during the start.
+    // Do this before anything slow, because an operator can send a signal at any time during the
+    // start.
     let signals = EarlySignals::new(hangup).map_err(failed("watch for signals"))?;
     let certificates = load_certificates(&config, &listeners)?;
     let descriptors = raise_descriptors();
@@ -321,7 +322,7 @@ fn engine_setup() -> EngineSetup {
 fn prepare_engine(config: &Config, turn: &mut Turn<'_>) {
     turn.set_wake_max(config.gearman.worker_wakeup);
     turn.set_attempts_max(config.gearman.job_retries.into());
-    // Ignore the position: no reply waits for the policies to be durable.
+    // Ignore the position, because no reply waits for the policies to be durable.
     let _ = turn.set_policies(config.policies.clone());
 }
 

@@ -64,7 +64,7 @@ pub(crate) struct LiveLimits {
 pub(crate) struct Refused {
     /// Connections closed because their address had too many connections.
     pub(crate) per_address: AtomicU64,
-    /// Connections closed because they began like a browser's at a port of another protocol.
+    /// Connections closed because a browser used a port of another protocol.
     pub(crate) wrong_protocol: AtomicU64,
 }
 
@@ -154,8 +154,8 @@ impl LiveLimits {
     /// The process itself needs `own` of the descriptors. Connections can use all others.
     pub(crate) fn new(limits: &Limits, descriptors: u64, own: usize) -> LiveLimits {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        // The estimate of the process's own descriptors is generous. So even if it takes all of
-        // them, some are left for connections.
+        // The estimate of the process's own descriptors is generous. So connections get some
+        // descriptors even if the estimate leaves none.
         let free = descriptors.saturating_sub(own).max(descriptors / 16).max(1);
         let web_connections = WEB_CONNECTIONS_MAX.min(free / 2);
         let live = LiveLimits {

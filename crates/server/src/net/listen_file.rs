@@ -38,7 +38,7 @@ impl ListenFile {
 
 impl Drop for ListenFile {
     fn drop(&mut self) {
-        // Ignore an error: an outdated file does little harm, because its process has ended.
+        // Ignore an error. An outdated file does little harm, because its process has ended.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -92,7 +92,7 @@ impl Server {
         Self { stream, lengths, received: Vec::new() }
     }
 
-    /// Reads like a connection: after a failure or the end, it reads nothing more.
+    /// Reads like a connection, which reads nothing after a failure or the end.
     fn receive(&mut self, mut bytes: &[u8]) {
         let mut plaintext = vec![0; ROOM];
         while !bytes.is_empty() && !self.stream.has_failed() && !self.stream.has_ended() {
@@ -203,8 +203,8 @@ impl Play {
     fn renew_keys(&mut self) {
         if self.new_keys < NEW_KEYS_MAX {
             self.new_keys += 1;
-            // Ignore an error: the update fails before keys exist, and with the older version of
-            // TLS.
+            // Ignore an error, because the update fails before keys exist, and with the older
+            // version of TLS.
             let _ = self.client.refresh_traffic_keys();
         }
     }

@@ -218,7 +218,8 @@ fn plain_text_gets_an_alert_and_does_no_harm() {
     for garbage in [&b"list-tube-used\r\n"[..], &zeros, b"\x16\x03\x01\xff\xff\x01"] {
         let mut socket = TcpStream::connect(place(&serving)).unwrap();
         socket.set_read_timeout(Some(LIMIT)).unwrap();
-        // Ignore an error: the server may close the connection before it has received everything.
+        // Ignore an error, because the server may close the connection before it has received
+        // everything.
         let _ = socket.write_all(garbage);
         let mut reply = Vec::new();
         let _ = socket.read_to_end(&mut reply);
@@ -236,7 +237,7 @@ fn a_request_of_a_browser_ends_its_connection_and_does_nothing() {
     let mut browser = files.connect(&serving);
     browser.write_all(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nput 0 0 60 1\r\nx\r\n").unwrap();
     let mut reply = Vec::new();
-    // Ignore an error: the connection may be reset, because the server does not read all bytes.
+    // Ignore an error. The server does not read all bytes, so the connection may be reset.
     let _ = browser.read_to_end(&mut reply);
     assert_eq!(String::from_utf8_lossy(&reply), "");
     eventually("the session ends", || sessions(&serving) == 0);

@@ -1,8 +1,8 @@
 //! Reloads the configuration while the server runs. A reload applies all changes or none.
 //!
-//! A separate thread reads the files. A file can take any time to read, for example if it is a pipe
-//! or on a broken network. So the broker and the I/O threads never wait for a file. Reloads run one
-//! after the other. So the configuration that was read last applies.
+//! A separate thread reads the files, so that the broker and the I/O threads never wait for a file.
+//! Reading can take any time, for example if the file is a pipe or on a broken network. Reloads run
+//! one after the other, so the configuration that was read last applies.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

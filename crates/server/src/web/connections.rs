@@ -46,8 +46,8 @@ impl SiteConnections {
     /// connections, closes another one.
     pub(crate) fn admit(self: &Arc<Self>, serve: impl FnOnce(Ticket) -> AbortHandle) {
         let number = self.lock().add(self.most);
-        // Call `serve` without the lock. If the task cannot be spawned, its ticket is dropped, and
-        // that takes the lock.
+        // Call `serve` without the lock. If the task cannot be spawned, its ticket is dropped,
+        // which takes the lock.
         let task = serve(Ticket { connections: self.clone(), number });
         if let Some(connection) = self.lock().find(number) {
             connection.task = Some(task);
