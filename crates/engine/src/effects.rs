@@ -4,10 +4,10 @@ use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
 use crate::jobs::Body;
 use crate::policy::QueueSync;
 
-/// A fact that must last. The caller must process the records of a request in order, and before the
-/// next request. The reason: a record has the place of a job instead of its facts, and the caller
-/// reads the facts from that place. A record also has the job's number, because the job can end
-/// later in the same request. Then another job can get the place.
+/// A fact that must last. A record has the place of a job instead of its facts, and the caller
+/// reads the facts at this place. So the caller must process the records of a request in order, and
+/// before the next request. A record also has the job's number, because the job can end later in
+/// the same request. Then another job can get the place.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Record {
     /// A new job. The log needs its [`crate::Engine::facts`] and its body.
@@ -58,7 +58,7 @@ pub enum Event {
     WorkToDo,
     /// News of a job whose outcome the session waits for.
     News {
-        /// The job.
+        /// The job's number.
         id: JobId,
         /// The news.
         news: News,

@@ -88,8 +88,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Makes an empty engine at this moment. Job ids and lease numbers start at `first_id`. It must
-    /// be above all numbers that earlier engines used with the same log. For a new log it is 1.
+    /// Makes an empty engine at this moment. Job ids and lease numbers start at `first_id`.
+    /// `first_id` must be above all numbers that earlier engines used with the same log. For a new
+    /// log it is 1.
     pub fn new(setup: EngineSetup, now: Millis, first_id: u64) -> Self {
         let hash = NameHash::new(setup.hash_seed);
         let mut engine = Self {
@@ -130,20 +131,20 @@ impl Engine {
         self.meter.done()
     }
 
-    /// The units of the longest slice of work so far. The caller must begin a slice before each
-    /// piece of input, each event and each end of a session. Then the longest slice has at most two
-    /// times [`Limits::slice_units`] plus [`crate::limits::INDIVISIBLE_UNITS_MAX`].
+    /// The units of the longest slice of work so far. The maximum is twice [`Limits::slice_units`]
+    /// plus [`crate::limits::INDIVISIBLE_UNITS_MAX`], if the caller begins a slice before each
+    /// piece of input, each event and each end of a session.
     pub fn longest_slice(&self) -> u64 {
         self.meter.longest_slice()
     }
 
-    /// Counts this many units of work of the caller in this slice. For example, the caller writes
-    /// rows of a listing.
+    /// Adds the caller's own work to this slice, in units. For example, each row of a listing that
+    /// the caller writes is a unit.
     pub fn count_work(&mut self, units: usize) {
         self.meter.count(units);
     }
 
-    /// Begins a slice of work; see [`Engine::slice_is_spent`].
+    /// Begins a slice of work: see [`Engine::slice_is_spent`].
     pub fn begin_slice(&mut self) {
         self.meter.begin_slice();
     }
@@ -154,7 +155,7 @@ impl Engine {
         self.meter.is_spent()
     }
 
-    /// A number from which on no number was ever used for a job or a lease.
+    /// The lowest number such that no job and no lease has this number or a higher one.
     pub fn next_number(&self) -> u64 {
         self.jobs.next_id().max(self.sessions.next_lease().0)
     }

@@ -42,7 +42,7 @@ pub(crate) struct Jobs {
     /// time. A job that does not expire is delayed, and is due at this time.
     wall_times: BTreeMap<JobSlot, Millis>,
     counts: Counts,
-    /// The number of jobs that are only in memory, without buried jobs.
+    /// The number of jobs that are only in memory. Buried jobs do not count.
     unlogged: u64,
     bytes: u64,
 }
@@ -131,7 +131,7 @@ impl Jobs {
         self.slab.get(slot.0)
     }
 
-    /// All jobs have places below this one.
+    /// The end of the table: all jobs have places below this one.
     pub(crate) fn end(&self) -> u32 {
         self.slab.end()
     }

@@ -1,7 +1,7 @@
 //! All limits of the engine.
 
-/// Limits that the caller can set. A simulation sets small limits, so that a few jobs reach them.
-/// In a server, thousands of jobs are needed.
+/// Limits that the caller can set. A simulation sets small limits, so that a few jobs reach them. A
+/// server reaches its limits only with thousands of jobs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Limits {
     /// Units of work in a slice: see [`crate::Engine::slice_is_spent`]. When the slice is spent,
@@ -12,8 +12,8 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        // These units take at most about a quarter of a millisecond. They take that long if each
-        // unit is a queue that is in no cache of the processor.
+        // If each unit is a queue that is in no cache of the processor, a slice takes about a
+        // quarter of a millisecond. Usually a slice takes less.
         Self { slice_units: 300 }
     }
 }
@@ -43,12 +43,12 @@ pub const PUT_ENDS_MAX: usize = 2;
 /// a put to the parent grow with the number of children.
 pub const CHILDREN_MAX: usize = 256;
 
-/// Maximum total bytes of the names of these children. The log writes all these names with each put
-/// to the parent.
+/// Maximum total bytes of the names of the fan-out children that clients give one parent. The log
+/// writes all these names with each put to the parent.
 pub const CHILD_NAMES_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum number of names that one case-insensitive look-up compares. All of them are equal apart
-/// from the case of letters. There are only few such names, except if a client makes them on
+/// from the case of letters. Usually there are few such names, but a client can make many on
 /// purpose.
 pub const ALIKE_MAX: usize = 1000;
 

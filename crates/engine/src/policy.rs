@@ -277,8 +277,8 @@ impl Rules {
         policy
     }
 
-    /// All settings of the queue of this name, in the order of [`Policy::settings`]. Each has the
-    /// line in the file that sets it. `None`: no rule sets it.
+    /// All settings of the queue of this name, in the order of [`Policy::settings`]. Each setting
+    /// comes with its line in the file, or with `None` if no rule sets it.
     pub fn resolve_with_origins(
         &self,
         name: &[u8],

@@ -1,4 +1,4 @@
-//! Queues: the table of all queues, by number, name, age and kind, and the lists of each queue.
+//! Queues: the table of all queues, its indexes by name, age and kind, and the lists of each queue.
 //!
 //! [`Queues`] owns every queue. Only `Queues` changes a queue's lists, and the indexes that depend
 //! on the lists. After each call, the lists and the indexes agree.
@@ -94,7 +94,7 @@ impl Queues {
         self.slab.len()
     }
 
-    /// The memory that queues take.
+    /// The memory of all queues, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -116,7 +116,8 @@ impl Queues {
         })
     }
 
-    /// Adds a queue with a new name. The queue can become the parent of existing queues.
+    /// Adds a queue under a name that no other queue has. The new queue can be the parent of
+    /// existing queues.
     pub(crate) fn insert(&mut self, name: &[u8], now: Millis) -> QueueId {
         let age_rank = self.next_age_rank;
         self.next_age_rank += 1;
@@ -175,8 +176,8 @@ impl Queues {
         alike
     }
 
-    /// The place of a queue in the index `cased`. `None`: the name has no capital letters. The
-    /// table of names is enough to find such a queue.
+    /// The key of a queue in the index `cased`. `None`: the name has no capital letters. The table
+    /// of names finds such a queue.
     fn cased_place(&self, name: &[u8], age_rank: u64) -> Option<(u64, u64)> {
         let is_cased = name.iter().any(u8::is_ascii_uppercase);
         is_cased.then(|| (self.hash.of(&name.to_ascii_lowercase()), age_rank))
@@ -227,8 +228,8 @@ impl Queues {
         }
     }
 
-    /// Removes a registration of a worker for a queue. Returns whether it was the last one of this
-    /// queue.
+    /// Removes a registration of a worker for a queue. Returns whether the queue now has no
+    /// registration.
     pub(crate) fn remove_worker(&mut self, id: QueueId) -> bool {
         let queue = &mut self[id];
         queue.remove_worker();

@@ -71,9 +71,9 @@ impl ServerStatus {
         age_rank >= self.blocked_from
     }
 
-    /// Requests a status. Returns false if the request is ignored. The request of the same status
-    /// is ignored. If a requested status is not in force yet, the request of an even stricter
-    /// status is ignored, too.
+    /// Requests a status. Returns false if the request is ignored. A request for the status that
+    /// was requested last is ignored. While this status is not in force yet, a request for a
+    /// stricter status is ignored, too.
     pub(crate) fn request(&mut self, status: Status) -> bool {
         let is_ignored =
             status == self.requested || self.changes_at.is_some() && status > self.requested;

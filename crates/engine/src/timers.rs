@@ -70,12 +70,13 @@ impl Timers {
         Some(key)
     }
 
-    /// Sets a timer to this moment. If the timer has an earlier moment, it stays as it is.
+    /// Sets a timer to this moment. If the timer is already set to an earlier moment, nothing
+    /// changes.
     pub(crate) fn arm(&mut self, timer: &mut Option<Millis>, moment: Millis, key: TimerKey) {
         match *timer {
             Some(at) if at <= moment => return,
-            // The entry has the key of an owner that continues after others. It must not move in
-            // front of them.
+            // The entry has the other key of this owner, because the owner continues after other
+            // owners. It must not move in front of them.
             Some(at) if self.entries.remove((at, key)).is_none() => return,
             Some(_) | None => {}
         }

@@ -1,11 +1,11 @@
 //! Expiry: a job expires at the moment that its client gave, or when it is older than its queue's
 //! policy allows. The earlier moment counts.
 //!
-//! The head of a queue is its next ready job. The engine checks only the head for expiry: at each
-//! request for the head, and by a timer when the head expires (spec kestrel 3.2). An expired job
-//! behind a head that has not expired stays in the queue until it is the head. A *sweep* ends the
-//! expired jobs at the head of a queue, one after the other. If a sweep reaches its limit, it
-//! *rests*: the queue's timer continues it later.
+//! The head of a queue is its next ready job. The engine checks the head for expiry at each request
+//! for the head, and by a timer when the head expires (spec kestrel 3.2). An expired job behind a
+//! head that has not expired stays in the queue until it is the head, or until a client takes it by
+//! its number. A *sweep* ends the expired jobs at the head of a queue, one after the other. If a
+//! sweep reaches its limit, it *rests*: the queue's timer continues it later.
 
 use super::Engine;
 use crate::effects::{Effects, News, Record};
@@ -49,9 +49,9 @@ impl Engine {
         (rest_ends > self.now && self.head_is_expired(queue)).then_some(rest_ends)
     }
 
-    /// True if the queue has a ready job, and a waiter or sleeper that could have it. This happens
-    /// when an expired head left the queue, but no sweep removed it. Only a sweep serves the
-    /// waiters afterwards.
+    /// True if the queue has a ready job, and a waiter or sleeper that could get it now. This
+    /// happens when a request other than a sweep removes an expired head, because only a sweep then
+    /// serves the waiters.
     pub(super) fn has_unserved_waiters(&self, queue: &Queue) -> bool {
         let is_awaited =
             !queue.waiters().is_empty() || self.wake_max == 0 && !queue.sleepers().is_empty();
@@ -106,8 +106,8 @@ impl Engine {
         self.arm_queue(id);
     }
 
-    /// Ends a ready job if it has expired, at any place in its queue. The caller needs this job for
-    /// a client. Returns whether the job had expired.
+    /// Ends a ready job if it has expired. The job can be at any place in its queue, because a
+    /// client takes it by its number. Returns whether the job had expired.
     pub(super) fn expire_if_due(&mut self, slot: JobSlot, effects: &mut Effects) -> bool {
         let id = self.jobs[slot].queue();
         if self.queues[id].extension().is_none() || !self.is_expired(slot) {

@@ -40,8 +40,8 @@ impl Engine {
     }
 
     /// Gives back the item of an open read. The item gets its old place in the queue back. The item
-    /// ends instead if it has used up its attempts. It also ends if no session waits for its
-    /// outcome, and no put or background submit needs it.
+    /// ends instead if it has used up its attempts. It also ends if it exists only for its
+    /// watchers, and no watcher is left.
     pub fn give_back_item(
         &mut self,
         holder: SessionId,

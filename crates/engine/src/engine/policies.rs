@@ -111,7 +111,8 @@ impl Engine {
         destinations.filter(|destinations| !destinations.is_empty())
     }
 
-    /// The policy of the queue of this name. The queue need not exist.
+    /// The policy of the queue of this name. If the queue does not exist, the policy that a new
+    /// queue would get.
     pub fn policy(&self, name: &[u8]) -> Policy {
         match self.queue_id(name) {
             Some(id) => self.policy_of(id).cloned().unwrap_or_default(),
@@ -143,7 +144,7 @@ impl Engine {
         self.walk_queues(true, false, effects);
     }
 
-    /// Puts the rules from the log in force for all queues at once. Only for a start.
+    /// Puts the rules from the log in force for all queues at once. Only a start uses this.
     pub fn restore_policies(&mut self, rules: Rules) {
         self.replace_rules(rules);
         let queues: Vec<QueueId> = self.queue_ids().collect();

@@ -53,8 +53,8 @@ impl Engine {
         self.timers.disarm(closed.timer_mut(), TimerKey::Session(place));
         let (used, return_order) = (closed.used(), closed.return_order());
         let ClosedSession { watching, leases, mut watched } = closed.into_closed();
-        // Let go of the queues only after the jobs are given back. A job can end instead, and then
-        // only this session may keep its queue in existence.
+        // Give back the jobs before the session lets go of its queues. A job can end instead, and
+        // then perhaps only this session keeps the queue in existence.
         self.begin(Chore::Detach { watcher: session, watching }, effects);
         self.begin(Chore::return_of(leases, return_order), effects);
         self.queues[used].release();

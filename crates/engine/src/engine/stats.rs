@@ -28,7 +28,7 @@ pub struct QueueStats {
     pub watchers: u64,
     /// Sessions that wait for jobs of the queue.
     pub waiters: u64,
-    /// Jobs that a request finished, or that the worker that held them ended.
+    /// Jobs that clients finished, or whose workers reported the end.
     pub finishes: u64,
     /// Ready and delayed jobs, one number for each [`crate::Band`].
     pub bands: [u64; 3],
@@ -65,7 +65,7 @@ pub struct Totals {
     pub sessions: u64,
     /// Sessions that wait for a job.
     pub waiting_sessions: u64,
-    /// Unfinished jobs that are only in memory, without buried jobs.
+    /// Unfinished jobs that are only in memory. Buried jobs do not count.
     pub unlogged: u64,
     /// Jobs put since the process started.
     pub puts: u64,
@@ -123,9 +123,9 @@ impl Engine {
         }
     }
 
-    /// All jobs that were submitted for their outcome, in the order of their places. For tests and
-    /// the simulator. These jobs have an index of their own, because there can be millions of other
-    /// jobs.
+    /// All jobs that were submitted for their outcome, in the order of their places. Only tests and
+    /// the simulator use this. These jobs have an index of their own, because there can be millions
+    /// of other jobs.
     pub fn submitted_jobs(&self) -> impl Iterator<Item = JobSlot> {
         self.jobs.submitted_from(JobSlot(0))
     }

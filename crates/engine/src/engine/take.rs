@@ -61,7 +61,8 @@ pub enum Take {
         body: Body,
     },
     /// The take found no job, and the session does not wait. With [`Choice::Queue`], the value is
-    /// the queue. `None` if the name is an alias, because an alias has no jobs.
+    /// the queue. `None`: the take had another choice, or the name is an alias, and an alias has no
+    /// jobs.
     Nothing(Option<QueueId>),
     /// The take found no job, and the deadline of a job that the session holds is less than a
     /// second away.

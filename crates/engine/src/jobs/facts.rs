@@ -66,7 +66,8 @@ pub(crate) enum JobKind {
     Watched,
     /// The job is only in memory. It can outlive the client that put it, but not the process.
     Memory,
-    /// The job is in the log, if there is one. Then the job exists for ever.
+    /// The log keeps the job, so the job outlives the process. If the engine has no log, the job is
+    /// only in memory.
     Logged,
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Job {
     priority: u32,
     ttr_s: u32,
     state: State,
-    /// How long the job exists. The kind *watched* can change to a longer one.
+    /// How long the job exists. A watched job can later become a job that exists longer.
     kind: JobKind,
     /// The memory of the job's optional parts, in units of [`super::bytes`].
     pub(super) extra_units: u16,
@@ -268,7 +268,7 @@ impl Job {
         self.outcome().map_or(&[], |outcome| &outcome.watchers)
     }
 
-    /// Whether the job has lost its last watcher, and no put or background submit needs it either.
+    /// Whether the job exists only for its watchers, and no watcher is left.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.kind == JobKind::Watched && self.watchers().is_empty()
     }
@@ -279,7 +279,7 @@ impl Job {
     }
 
     /// The facts of the job for the log. `wall` is the time of the wall clock at which the job
-    /// expires or is due, if it has one.
+    /// expires or is due. `None`: the job has no such time.
     pub(crate) fn facts(&self, wall: Option<Millis>) -> JobFacts {
         let due = match self.state {
             State::Delayed => self.due,
@@ -303,7 +303,8 @@ impl Job {
     }
 }
 
-/// Changes to fields that only a list of the queue depends on. The job must be in no list.
+/// Changes to fields that no table depends on. A list of the queue can depend on them, so the job
+/// must be in no list.
 impl Job {
     fn extension(&mut self) -> &mut JobExtension {
         self.extension.get_or_insert_default()

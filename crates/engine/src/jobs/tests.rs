@@ -1,4 +1,4 @@
-//! Tests of the table of jobs alone.
+//! Tests of the table of jobs, without an engine.
 
 use super::*;
 use crate::wall::When;
@@ -23,7 +23,7 @@ fn draft() -> Draft {
     }
 }
 
-/// A job that is put now and is due at this moment.
+/// Adds a job that is put at `NOW`. It becomes ready at `due`.
 fn put(jobs: &mut Jobs, due: Millis) -> JobSlot {
     let id = jobs.deal_id();
     let slot = jobs.insert(Job::new((id, QUEUE, JobKind::Logged), NOW, (due, None), draft()));

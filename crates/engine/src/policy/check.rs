@@ -123,8 +123,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Follows the `expire_to` of this queue, then that of the next queue, and so on. Returns the
-    /// first queue that comes a second time. `None`: the path ends.
+    /// Follows `expire_to` from this queue to the next, and so on. Returns a queue of the circle if
+    /// the path is a circle. `None`: the path ends.
     fn circle_of_expiry(&self, target: &Name) -> Option<Name> {
         let mut seen = BTreeSet::new();
         let mut at = target.clone();
@@ -171,7 +171,7 @@ impl<'a> Map<'a> {
     }
 
     /// The number of queues that a put into all these queues reaches. A queue counts once for each
-    /// path to it. `way` is the path from the first queue to these.
+    /// path to it. `way` has the queues on the path to these queues.
     fn reach<'m>(
         &'m self,
         names: &'m [Name],

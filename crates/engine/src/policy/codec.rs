@@ -119,7 +119,7 @@ fn tag(setting: &Setting) -> u8 {
 /// The error that the bytes are not encoded rules.
 struct Malformed;
 
-/// A reader. It has the bytes that it has not read yet.
+/// The bytes that are not read yet.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

@@ -36,7 +36,7 @@ impl InForce {
         self.rules.resolve(name, parent)
     }
 
-    /// Whether this name is a pattern of a rule, without wildcards.
+    /// Whether this name is one of the patterns without wildcards.
     pub(crate) fn is_named(&self, name: &[u8]) -> bool {
         self.named.contains(name)
     }

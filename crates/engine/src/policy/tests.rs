@@ -1,4 +1,4 @@
-//! Tests of rules: their results, the refused ones, and their encoding as bytes.
+//! Tests of rules: the policies that they give, the rules that the check refuses, and the encoding.
 
 use proptest::prelude::*;
 
@@ -58,11 +58,12 @@ fn a_child_has_what_its_parent_has_and_its_own_over_it() {
         (policy.bytes_max, policy.jobs_max, policy.age_max_ms, policy.fanout_only)
     };
     assert_eq!(of("q"), (Some(8), Some(500), Some(1), true));
-    // The child's own rule wins although it comes first. The child does not inherit `fanout_only`.
+    // The child's own rule wins, although the parent's rule comes later. The child does not inherit
+    // `fanout_only`.
     assert_eq!(of("q+fanout"), (Some(8), Some(500), Some(60_000), false));
     assert_eq!(of("q+other+more"), (Some(8), Some(500), Some(1), false));
     assert_eq!(of("x"), (Some(16), None, Some(1), false));
-    // If a queue is not a child, its name is like any other, even with a `+`.
+    // If a queue is not a child, it inherits no settings, even with a `+` in its name.
     let plain = rules.resolve(b"q+plain", None);
     assert_eq!((plain.jobs_max, plain.bytes_max), (None, Some(8)));
 }
@@ -138,7 +139,7 @@ fn puts_that_reach_too_many_queues_are_refused() {
     let aliases = |count| vec![Rule::new(["a"], [Setting::Alias(many("q", count))])];
     Rules(aliases(64)).check().unwrap();
     assert!(refused(aliases(65)).contains("more than 64 queues"));
-    // Eight destinations, each with eight copies.
+    // An alias with eight destinations, each with eight copies.
     let tree = [aliases(8), vec![Rule::new(["q?"], [Setting::CopyTo(many("r", 8))])]].concat();
     assert!(refused(tree).contains("more than 64 queues"));
     let chain = (0..500).map(|number| {
@@ -170,7 +171,7 @@ fn names_and_sizes_are_bounded() {
     assert!(refused(vec![Rule::new([large.as_str()], [])]).contains("64KiB"));
 }
 
-/// A naive matcher, for comparison.
+/// A simple matcher, to compare with the real one.
 fn matches_naively(pattern: &[u8], name: &[u8]) -> bool {
     match pattern.split_first() {
         None => name.is_empty(),

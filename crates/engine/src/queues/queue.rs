@@ -56,8 +56,8 @@ pub(crate) enum PauseReason {
 
 /// A queue in the table of queues. The fields that a put reads or changes come first, grouped by
 /// cache lines. With many thousand queues in use, each cache line that a put needs costs time.
-/// `timer` is the first field, because the table is a slab. The compiler marks a free place of a
-/// slab by an impossible value of `timer`.
+/// `timer` is the first field, because each look-up in the table reads it: an impossible value of
+/// `timer` marks a free place of the table.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Queue {
@@ -69,8 +69,7 @@ pub(crate) struct Queue {
     users: u32,
     /// The number of sessions that watch this queue.
     watchers: u32,
-    /// The optional parts. A plain queue has none: a put only tests this field and reads no other
-    /// memory.
+    /// The optional parts. A plain queue has none, so a put into it only tests this field.
     extension: Option<Box<Extension>>,
 
     puts: u64,
@@ -339,8 +338,8 @@ impl Queue {
         assert_eq!(found, Some(slot.0), "a job is in the list of its state");
     }
 
-    /// The number of jobs of the queue by state. A job also counts during a request that has taken
-    /// it out of one list and not yet added it to another.
+    /// The number of jobs of the queue by state. A job also counts while a request moves it from
+    /// one list to another.
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -370,7 +369,7 @@ impl Queue {
         self.finishes += 1;
     }
 
-    /// The number of jobs that a request finished, or that the worker that held them ended.
+    /// The number of jobs that clients finished, or whose workers reported the end.
     pub(crate) fn finishes(&self) -> u64 {
         self.finishes
     }

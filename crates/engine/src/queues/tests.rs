@@ -1,4 +1,4 @@
-//! Tests of the table of queues alone.
+//! Tests of the table of queues, without an engine.
 
 use super::*;
 use crate::ids::JobId;
@@ -11,7 +11,7 @@ fn queues() -> Queues {
     Queues::new(NameHash::new(7))
 }
 
-/// A queue that exists without jobs or users.
+/// Adds a queue that stays in existence without jobs or users.
 fn kept(queues: &mut Queues, name: &[u8]) -> QueueId {
     let id = queues.insert(name, NOW);
     queues.set_kept(id, true);
@@ -19,7 +19,7 @@ fn kept(queues: &mut Queues, name: &[u8]) -> QueueId {
     id
 }
 
-/// A job of a queue that is due at this moment.
+/// Makes a job of a queue. The job becomes ready at `due`.
 fn job(queue: QueueId, id: u64, due: Millis) -> Job {
     let draft = Draft {
         priority: 5,

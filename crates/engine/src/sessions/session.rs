@@ -80,7 +80,7 @@ pub(crate) enum Waiting {
     Clearing,
 }
 
-/// The use of the job that a take from one queue finds.
+/// The mode of a take from one queue. It says how the take uses the job that it finds.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum ReadMode {
     /// Take the job and finish it.

@@ -1,4 +1,4 @@
-//! Tests of the table of sessions alone.
+//! Tests of the table of sessions, without an engine.
 
 use std::num::NonZeroU64;
 

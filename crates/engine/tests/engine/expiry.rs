@@ -1,4 +1,4 @@
-//! Items that expire: at once, in large numbers, and in front of a session that waits.
+//! Items that expire: at once, in large numbers, and in front of an item that a session waits for.
 
 use lineshaft_engine::policy::{Rule, Setting, WhenFull};
 use lineshaft_engine::{
@@ -8,10 +8,11 @@ use lineshaft_engine::{
 
 use crate::world::{SLICE_UNITS, START, World, grab, take_job};
 
-/// More than one slice.
+/// A number of items that needs more than one slice.
 const MANY: usize = 2500;
 
-/// Each job that a request ends costs at least one unit, and only a few jobs cost more.
+/// The units of a slice. This is also the maximum number of jobs that a slice ends, because each
+/// job costs at least one unit.
 const SLICE: u64 = SLICE_UNITS as u64;
 
 impl World {
@@ -28,8 +29,9 @@ impl World {
         self.stats(queue).expired
     }
 
-    /// Two sessions read `q` and `r` without patience. In front of both queues, more items have
-    /// expired than one request can end. Behind them, `q` has one live item, and `r` has none.
+    /// Two sessions read: the first from `q`, the second from `r`. They wait only for the sweep. At
+    /// the head of both queues, more items have expired than one request can end. Behind these
+    /// items, `q` has one item that has not expired, and `r` has none.
     fn read_behind_many_expired(&mut self) -> [SessionId; 2] {
         for queue in ["q", "r"] {
             self.add_many_until(queue, 10);
@@ -44,7 +46,7 @@ impl World {
         })
     }
 
-    /// Both sessions know the result, and need not wait any longer.
+    /// Checks that both sessions got their results, and that none waits any longer.
     fn check_one_found_what_lives(&mut self, [finds, misses]: [SessionId; 2]) {
         let mut happened = self.events();
         happened.sort_by_key(|(session, _)| *session != finds);
@@ -65,7 +67,7 @@ fn an_item_that_expired_before_it_came_is_gone_with_its_add() {
     assert_eq!([world.expired("q"), world.expired("p+c")], [1, 1]);
     assert_eq!((world.stats("p").items, world.stats("old").items), (0, 1));
     assert_eq!(world.act(|engine, fx| engine.flush_expired(b"q", fx)), Some(0));
-    // An expired item behind a live one stays until the live one is gone.
+    // An expired item stays while an item that has not expired is in front of it.
     world.add("q", "3");
     assert!(world.add_until("q", "4", past));
     assert_eq!(world.stats("q").items, 2);
@@ -118,7 +120,8 @@ fn a_put_ends_few_of_the_items_that_expired() {
     let few = limits::PUT_ENDS_MAX as u64;
     assert!(world.add("q", "lives"), "what expired makes room");
     assert_eq!(world.expired("q"), few);
-    // If an item has expired before it arrives, the put runs one more sweep, which finds nothing.
+    // The put sweeps before it adds an item. If the new item has already expired, the put sweeps a
+    // second time.
     assert!(world.add_until("q", "late", Some(START)));
     assert_eq!(world.expired("q"), 3 * few);
     world.pass(0);
@@ -196,7 +199,7 @@ fn a_job_that_has_expired_is_not_taken_by_its_number() {
         Rule::new(["old"], [Setting::JobsMax(Some(1))]),
     ]);
     let take = |world: &mut World, id| world.act(|engine, fx| take_job(engine, session, id, fx));
-    // The job in the middle moves to the queue that its policy names, and is new there.
+    // The second job moves to the queue in `expire_to`. There it has not expired.
     assert!(take(&mut world, ids[1]).is_none());
     assert_eq!((world.expired("q"), world.stats("old").items), (1, 1));
     assert!(take(&mut world, ids[1]).is_some());
@@ -232,7 +235,8 @@ fn a_read_that_does_not_wait_gets_the_live_item_behind_many_expired_ones() {
 
 #[test]
 fn a_waiter_is_served_when_the_last_expired_item_in_front_is_deleted() {
-    // The timer serves the reader, or a request of another session does.
+    // In the first run, the timer serves the reader. In the second run, requests of other sessions
+    // serve it.
     for others_ask in [false, true] {
         let mut world = World::new();
         let (deleter, reader, late) = (world.open(), world.reader(), world.reader());

@@ -1,4 +1,4 @@
-//! Items: reading by lease, expiry, waiting on one queue, flushing.
+//! Items: open reads, expiry, waits at one queue, flushes.
 
 use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{

@@ -1,4 +1,4 @@
-//! The work meter: expensive operations are counted, divided and bounded.
+//! The work meter: the engine counts the work of expensive operations, and does them in slices.
 
 use lineshaft_engine::limits::{self, INDIVISIBLE_UNITS_MAX};
 use lineshaft_engine::policy::{Rule, Rules, Setting};
@@ -11,11 +11,11 @@ use crate::world::{SLICE_UNITS, START, World, grab, read};
 
 const SLICE: u64 = SLICE_UNITS as u64;
 
-/// Few units: a request that touches one or two jobs.
+/// Maximum units of a request about one or two jobs.
 const FEW: u64 = 20;
 
 impl World {
-    /// Units of work of a request, in its own slice.
+    /// The units of work of a request, which gets its own slice.
     fn cost(&mut self, act: impl FnOnce(&mut Engine, &mut Effects)) -> u64 {
         let before = self.engine.work_done();
         self.engine.begin_slice();
@@ -63,8 +63,7 @@ fn a_worker_that_cannot_do_one_thing_does_not_pay_for_all_that_it_holds() {
     assert_eq!(world.engine.totals().ready, 3);
     let cost = world.cost(|engine, fx| engine.unregister(worker, b"f", fx));
     assert!(cost <= SLICE + FEW, "{cost} for all the others");
-    // This calls the engine directly: `World` would check all invariants after each of hundreds of
-    // steps.
+    // Call the engine directly. `World` would check all invariants after each of hundreds of calls.
     while world.engine.advance(&mut world.effects) {}
     world.engine.check_invariants();
     assert_eq!(world.engine.totals().leased, 0);
@@ -164,8 +163,8 @@ fn a_key_that_is_in_many_queues_is_looked_up_in_some() {
     assert!((1..=limits::SAME_KEY_MAX as u64).contains(&cost), "{cost}");
 }
 
-/// A job with the maximum number of watchers. Returns the worker that holds it, its number, and its
-/// watchers.
+/// Makes a job with the maximum number of watchers. Returns the worker that holds the job, the
+/// job's number, and the job's watchers.
 fn watched_by_many(world: &mut World) -> (SessionId, JobId, Vec<SessionId>) {
     let worker = world.engine.open_session(0, ReturnOrder::ToTail);
     let join = |world: &mut World, client| {
@@ -230,7 +229,8 @@ fn watchers_can_leave_before_they_are_notified_and_the_worker_helps_to_notify() 
     assert_eq!(grabbed.map(|grabbed| grabbed.id), Some(other));
     world.events();
     world.engine.complete(worker, id, &News::Fail, &mut world.effects).expect("it holds it");
-    // This news must wait behind the news that other watchers do not have yet.
+    // The news of this job must wait, because the watchers of the other job do not have their news
+    // yet.
     world.engine.complete(worker, other, &News::Fail, &mut world.effects).expect("it holds it");
     let mut events = world.effects.events.iter();
     assert!(events.all(|(session, _)| *session == clients[0]), "the others come later");
@@ -321,7 +321,7 @@ fn a_queue_with_many_due_jobs_does_not_hold_up_other_timers() {
     world.put_many(client, b"burst", 20 * SLICE as usize, delayed);
     let patience = Patience::Millis(1500);
     assert!(matches!(world.take(waiter, patience), Take::Waiting));
-    // All jobs are due, and the other session's patience is not over.
+    // All jobs are due now, and the wait of `waiter` ends later.
     let mut now = START.0 + 1000;
     world.engine.set_time(Millis(now));
     let (engine, effects) = (&mut world.engine, &mut world.effects);
@@ -363,7 +363,8 @@ fn timers_without_end_do_not_hold_up_a_kick() {
     assert!(kicked && engine.totals().delayed > 0);
 }
 
-/// Advances until nothing is due, and checks that no slice is long. Returns the number of slices.
+/// Advances until no work is due, and checks the length of each slice. Returns the number of
+/// slices.
 fn slices_until_idle(world: &mut World) -> u32 {
     let (mut slices, mut more) = (0, true);
     while more {
@@ -391,7 +392,7 @@ fn a_change_of_the_status_comes_to_many_queues_in_slices() {
     assert!(cost <= SLICE + FEW, "{cost}");
     assert!(!world.engine.reads_blocked(), "the status is in force");
     world.engine.check_invariants();
-    // No session overtakes the one that waits for the job there.
+    // Another session cannot get the job that `waiter` waits for.
     let hasty = world.open();
     world.engine.watch(hasty, b"q19999");
     let hasty = world.engine.take(hasty, Choice::Watched, Patience::None, &mut world.effects);

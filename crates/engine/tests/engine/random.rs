@@ -1,5 +1,5 @@
-//! Random requests of all dialects, with policies that change. The invariants must be true after
-//! each request.
+//! Random requests of all dialects, while policies change. The invariants must be true after each
+//! request.
 
 use lineshaft_engine::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_engine::{
@@ -12,7 +12,8 @@ use crate::world::{World, grab, read};
 
 const QUEUES: [&[u8]; 7] = [b"default", b"p", b"p+a", b"p+b", b"alias", b"old", b"m"];
 
-/// One request: by one of three sessions of a kind, about a queue, with a number.
+/// One random request. `act` is the kind of request, `who` is one of three sessions, and `number`
+/// is a parameter of the request.
 #[derive(Clone, Debug)]
 struct Step {
     act: u8,
@@ -87,7 +88,8 @@ impl Crowd {
         Self { world, tubes, workers, readers, leases: Vec::new() }
     }
 
-    /// Sometimes a time of the wall clock, which may be set before that moment.
+    /// This moment, or in a third of the cases the time of the wall clock at this moment. Later
+    /// requests can set the wall clock, and so change the moment.
     fn when(&self, moment: Millis, number: u64) -> When {
         if number.is_multiple_of(3) {
             When::Wall(self.world.engine.wall_at(moment))

@@ -6,7 +6,7 @@ use lineshaft_engine::{
 
 use crate::world::{SLICE_UNITS, World, read, take_job};
 
-/// More than one slice.
+/// A number of jobs that needs more than one slice.
 const MANY: usize = 2500;
 
 impl World {
@@ -23,7 +23,7 @@ impl World {
         assert_eq!(removal, Clearing::Waiting);
     }
 
-    /// Runs all slices of all operations. Returns the number of slices.
+    /// Does all slices of all long operations. Returns the number of slices.
     fn slices(&mut self) -> usize {
         let mut count = 1;
         while self.act(Engine::advance) {
@@ -48,7 +48,7 @@ fn a_queue_of_many_jobs_is_removed_in_slices_and_hands_out_nothing_meanwhile() {
     assert!((1500..2500).contains(&old.ready), "{}", old.ready);
     let last = JobId(MANY as u64);
     assert!(world.act(|engine, effects| take_job(engine, tube, last, effects)).is_none());
-    // Jobs that are put now are in a new queue, and every session can take them.
+    // Jobs that are put during the removal stay. After the removal, sessions can take them.
     assert_eq!(world.get("q"), None);
     world.add("q", "new");
     world.read(waiter, "q", ReadMode::Finish, Patience::Endless);
@@ -78,7 +78,8 @@ fn jobs_in_all_states_and_many_hands_go_with_a_queue() {
     }
     world.act(|engine, effects| engine.use_queue(tube, b"default", effects));
     world.begin_removal(asking, b"q");
-    // Neither the end of the holder's leases nor the passing of time moves a job past the removal.
+    // The leases end and the delayed jobs become due during the removal. The removal still ends all
+    // these jobs.
     world.close(holder);
     world.pass(1000);
     assert_eq!(world.events(), [(asking, "flushed".into())]);

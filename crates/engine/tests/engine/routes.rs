@@ -138,7 +138,7 @@ fn a_tube_with_a_plus_is_plain_unless_a_policy_names_it() {
     world.policies([Rule::new(["p+a"], [Setting::JobsMax(Some(9))])]);
     world.put_into("p", "3").expect("there is room");
     assert_eq!((world.items("p"), world.items("p+a")), (2, 2));
-    // The child stays when it is empty, so that it does not miss later puts.
+    // An empty child stays in existence, so that it gets later puts.
     let session = world.open();
     world.act(|engine, effects| engine.flush(session, b"p+a", effects));
     world.put_into("p", "4").expect("there is room");
@@ -230,7 +230,7 @@ fn an_alias_puts_into_all_of_its_destinations_and_is_empty() {
     assert_eq!(world.get("both").as_deref(), Some("own"));
 }
 
-/// A rule for a queue that accepts no job.
+/// A rule that makes a queue refuse all jobs.
 fn full(queue: &str) -> Rule {
     Rule::new([queue], [Setting::JobsMax(Some(0))])
 }
@@ -340,8 +340,8 @@ fn jobs_of_a_queue_in_memory_are_not_logged() {
     assert!(world.records().is_empty());
     world.pass(11);
     let records = world.records();
-    // The queue to which they move does not log them either: no request has checked that the log
-    // has room for their bodies.
+    // The job stays only in memory in the new queue, because no request has checked that the log
+    // has room for its body.
     assert!(matches!(records[..], [Record::QueueFacts(_)]), "{records:?}");
     let session = world.open();
     world.act(|engine, effects| engine.use_queue(session, b"m", effects));
@@ -417,7 +417,7 @@ fn a_submit_joins_no_job_that_has_expired() {
     let client = world.open();
     assert!(world.submits(client, "a", false));
     let id = world.engine.find_key(b"key").expect("it waits");
-    // No request has looked at the job since.
+    // The job has expired. No request or timer has looked at it since then.
     world.engine.set_time(Millis(world.engine.now().0 + 11));
     assert!(world.submits(client, "a", false));
     assert!(world.engine.find_key(b"key").is_some_and(|new| new > id), "the old one has ended");
@@ -455,8 +455,8 @@ fn a_session_ends_with_the_last_job_of_a_queue_that_only_it_keeps() {
         Rule::new(["c"], [Setting::CopyTo([b"d"[..].into()].into())]),
     ]);
     world.engine.set_attempts_max(1);
-    // The job ends because its client disconnects while it is leased, or else because its attempts
-    // are used up.
+    // If `client_goes`, the job ends because its client disconnects during the lease. Otherwise it
+    // ends because its attempts are used up.
     for (asked, gets, client_goes) in [("a", "b", true), ("a", "b", false), ("c", "d", false)] {
         let client = world.open();
         assert!(world.submits(client, asked, true));

@@ -1,4 +1,4 @@
-//! How the engine handles jobs, queues and sessions, request by request.
+//! The effects of requests on jobs, queues and sessions.
 
 use lineshaft_engine::{
     Choice, Engine, GrabOrder, JobId, Kick, Millis, NewJob, Patience, ReadMode, Record, SessionId,
@@ -7,7 +7,8 @@ use lineshaft_engine::{
 
 use crate::world::{SLICE_UNITS, START, World, grab, take_job};
 
-/// Brings a job into a state. Returns the job and a session, which holds the job if it is leased.
+/// Makes a job with this state. Returns the job and the session that put it. If the job is leased,
+/// this session holds it.
 fn job_in(world: &mut World, state: State) -> (JobId, SessionId) {
     let holder = world.open();
     let delay_s = if state == State::Delayed { 100 } else { 0 };
@@ -21,11 +22,12 @@ fn job_in(world: &mut World, state: State) -> (JobId, SessionId) {
     (id, holder)
 }
 
-/// Makes one request about a job for a session. Returns whether the engine allowed it.
+/// A function that makes one request of a session about a job. It returns whether the engine
+/// allowed the request.
 type Act = fn(&mut World, SessionId, JobId) -> bool;
 
-/// The table of spec beanstalkd 2.1: the requests that each state allows, for the holder and for
-/// others.
+/// The requests that each state of a job allows, for its holder and for other sessions (the table
+/// of spec beanstalkd 2.1).
 #[test]
 fn requests_are_allowed_by_state_and_holder() {
     let take_job: Act =
@@ -305,8 +307,8 @@ fn a_queue_exists_while_something_keeps_it() {
     assert!(world.engine.queue_id(b"default").is_some());
 }
 
-/// Returns sessions that wait for a queue. The queue has the same number of jobs, and is on hold
-/// meanwhile.
+/// Returns `count` sessions that wait for jobs of a queue. The queue has `count` ready jobs. The
+/// caller must have paused the queue or blocked reads.
 fn waiters_and_jobs(world: &mut World, queue: &[u8], count: usize) -> Vec<SessionId> {
     let producer = world.open();
     world.engine.use_queue(producer, queue, &mut world.effects);
@@ -401,7 +403,7 @@ fn no_client_overtakes_at_the_end_of_a_pause() {
         assert!(matches!(world.take(waiter, Patience::Endless), Take::Waiting));
     }
     let early = world.put(late, 1, 0, 60);
-    // The pause is over, but its timer has not run yet.
+    // The time of the pause is over, but the queue's timer has not run yet.
     world.engine.set_time(Millis(START.0 + 10_000));
     assert!(matches!(world.take(late, Patience::None), Take::Nothing(_)), "it is promised");
     let urgent = world.put(late, 0, 0, 60);

@@ -1,11 +1,11 @@
-//! The wall clock is set while jobs wait for a time of the wall clock.
+//! Steps of the wall clock while jobs wait for a time of the wall clock.
 
 use lineshaft_engine::{JobId, Millis, Patience, ReadMode, SessionId, State, Submit, Take, When};
 
 use crate::world::{SLICE_UNITS, START, World};
 
 const HOUR_MS: u64 = 3_600_000;
-/// The wall clock is set one hour forward or back.
+/// The steps of the wall clock: one hour forward, and one hour back.
 const STEPS: [i64; 2] = [HOUR_MS as i64, -(HOUR_MS as i64)];
 const LATER: Millis = Millis(START.0 + 2 * HOUR_MS);
 
@@ -58,7 +58,7 @@ fn only_what_goes_by_the_wall_clock_moves_when_it_is_set() {
         assert_eq!(world.state(by_wall), Some(State::Delayed));
         world.pass(1);
         assert_eq!(world.state(by_wall), Some(State::Ready));
-        // A job that was due stays ready.
+        // A job that has become ready stays ready.
         world.set_wall(-(HOUR_MS as i64));
         assert_eq!(world.state(by_wall), Some(State::Ready));
     }
@@ -99,7 +99,7 @@ fn an_expiry_moves_with_the_wall_clock() {
     assert_eq!(world.stats("q").items, 1);
     world.pass(1);
     assert_eq!(world.stats("q").items, 0);
-    // The clock is set right: the open item lives another hour.
+    // The wall clock gets its old value back, so the open item expires one hour later.
     world.set_wall(0);
     assert!(world.give_back_item(reader, lease));
     world.pass(HOUR_MS);
@@ -112,13 +112,14 @@ fn an_expiry_moves_with_the_wall_clock() {
 fn an_item_that_is_live_again_goes_to_a_waiter_behind_it() {
     let mut world = World::new();
     let reader = world.reader();
-    // One request cannot end this many items. So expired items still exist while the clock is set.
+    // One request cannot end this many items. So some expired items still exist when the wall clock
+    // is set.
     let many = 3 * SLICE_UNITS;
     for _ in 0..many {
         world.add_for_wall("q", "1", Millis(START.0 + 10));
     }
     world.engine.set_time(Millis(START.0 + 11));
-    // The log is behind: expired items stay for now.
+    // While chores are held, timers do not end expired items.
     world.engine.hold_chores(true);
     let read = world.read(reader, "q", ReadMode::Finish, Patience::Millis(1000));
     assert!(matches!(read, Take::Waiting), "{read:?}");
@@ -144,7 +145,8 @@ fn many_jobs_move_in_slices_and_others_are_served_meanwhile() {
     assert!(world.engine.work_done() - done < 2 * u64::from(SLICE_UNITS));
     let moved = |world: &World| ids.iter().filter(|id| world.time_left_ms(**id) == HOUR_MS).count();
     assert!(moved(&world) > 0 && moved(&world) < ids.len());
-    // The clock is set again before all jobs have moved, while jobs come and go.
+    // Set the wall clock again before all jobs have their new moments. Then add a job and finish
+    // another one.
     world.act(|engine, _| engine.set_wall_ahead(2 * HOUR_MS as i64 - 5000));
     let late = world.submit_for(client, due);
     assert!(world.finish(client, ids[0]));

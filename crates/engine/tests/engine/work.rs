@@ -1,4 +1,4 @@
-//! Workers that register, take jobs and sleep. Jobs that are submitted for their outcome.
+//! Workers that register, take jobs and sleep, and jobs that are submitted for their outcome.
 
 use lineshaft_engine::policy::{QueueSync, Rule, Setting};
 use lineshaft_engine::{
@@ -191,7 +191,7 @@ fn a_job_that_has_not_expired_after_all_wakes_sleepers() {
         world.submit(client, "q", BACKGROUND);
     }
     world.pass(500);
-    // The first item ends at once, the others one by one.
+    // All jobs have expired. Each sweep ends only one of them.
     world.policies([Rule::new(["q"], [Setting::AgeMax(Some(10)), Setting::ExpireSweep(Some(1))])]);
     world.pass(1);
     world.act(|e, fx| e.pause(b"q", 0, fx)).expect("it exists");
@@ -255,7 +255,7 @@ fn a_sleeper_that_leaves_wakes_no_other() {
 fn a_woken_worker_that_takes_another_job_passes_the_wake_on() {
     let mut world = World::new();
     let client = world.open();
-    // The last registration comes first: the first worker prefers jobs of `better`.
+    // `busy` prefers jobs of `better`, because this is its newest registration.
     let busy = world.worker(&["q", "better"]);
     let idle = [(); 2].map(|()| world.worker(&["q"]));
     world.engine.set_wake_max(1);
@@ -327,7 +327,7 @@ fn a_timer_without_work_wakes_no_thread() {
     }
     world.act(|engine, fx| engine.kick_job(delayed, fx)).expect("it is delayed");
     assert_eq!(world.woken(), [workers[0]]);
-    // The moment at which the job was due.
+    // At this moment the job would have become due without the kick.
     world.pass(1000);
     assert_eq!(world.woken(), []);
 }
@@ -443,12 +443,12 @@ fn a_job_with_a_promise_outlives_its_clients_and_one_without_does_not() {
     let submit = |world: &mut World, client, foreground| {
         world.try_submit(client, "q", "k", foreground, 1024).expect("no limit is set")
     };
-    // A job that is only watched ends with its client.
+    // A foreground job ends when its client disconnects.
     let client = world.open();
     let id = submit(&mut world, client, FOREGROUND);
     world.close(client);
     assert_eq!(world.state(id), None);
-    // A job that is first promised and then watched, and the other way round.
+    // A background submit and a foreground submit of the same job, in both orders.
     for order in [[BACKGROUND, FOREGROUND], [FOREGROUND, BACKGROUND]] {
         let client = world.open();
         world.records();
@@ -460,7 +460,8 @@ fn a_job_with_a_promise_outlives_its_clients_and_one_without_does_not() {
         assert_eq!(world.grab(worker), Some(id));
         assert_eq!(world.complete(worker, id, b""), Ok(()));
     }
-    // A job that is leased when its client disconnects: it continues, but gets no second attempt.
+    // The job is leased when its client disconnects. The worker keeps it, but the job gets no
+    // second attempt.
     let client = world.open();
     let id = submit(&mut world, client, FOREGROUND);
     world.grab(worker);
@@ -503,8 +504,8 @@ fn a_client_of_many_jobs_and_a_worker_that_cannot_do_them_leave_in_slices() {
     let ready = |world: &World| world.engine.totals().ready;
     assert!((jobs - slice..jobs).contains(&ready(&world)), "{}", ready(&world));
     assert!(world.act(Engine::advance));
-    // A watcher has disconnected, but its turn to be removed has not come. The job can end
-    // meanwhile.
+    // `client` has disconnected, but is still a watcher of this job, because its removal continues
+    // in later slices. The job can end before.
     world.events();
     world.act(|e, fx| e.cancel(joined, fx)).expect("it waits");
     assert_eq!(world.events().last(), Some(&(other, format!("{joined}: Fail"))));
@@ -648,7 +649,8 @@ fn jobs_cross_between_dialects() {
     assert_eq!(world.state(ids[1]), Some(State::Leased), "news of the job extends its ttr");
     world.act(|e, fx| e.fail(worker, ids[1], &News::Fail, fx)).expect("held");
     assert_eq!(world.state(ids[1]), Some(State::Buried));
-    // A waiting client submits a job, and a beanstalkd worker deletes or buries it.
+    // A client of Gearman submits a foreground job, and a worker of beanstalkd deletes or buries
+    // it.
     world.act(|e, fx| e.unregister_all(worker, fx));
     for (deleted, outcome) in [(true, "Complete"), (false, "Fail")] {
         let id = world.submit(client, "default", FOREGROUND);
@@ -681,7 +683,8 @@ fn a_cancelled_job_is_gone_and_its_clients_know() {
 #[test]
 fn a_worker_with_many_queues_leaves_at_once() {
     let mut world = World::new();
-    // If each queue required a check of all others, this would take minutes.
+    // If the work for each queue were in proportion to the number of queues, this would take
+    // minutes.
     let queues: Vec<String> = (0..100_000).map(|number| format!("f{number}")).collect();
     let engine = &mut world.engine;
     let effects = &mut Effects::default();
@@ -733,7 +736,7 @@ fn a_worker_whose_queues_all_have_jobs_does_not_look_at_all_of_them() {
     let (engine, effects) = (&mut World::new().engine, &mut Effects::default());
     let client = engine.open_session(0, ReturnOrder::ToTail);
     let worker = engine.open_session(0, ReturnOrder::ToTail);
-    // If each grab required a check of each queue, this would take minutes.
+    // If each grab looked at all queues, this would take minutes.
     let queues: Vec<String> = (0..20_000).map(|number| format!("f{number}")).collect();
     let last = queues.last().expect("there are some");
     for queue in queues.iter().chain(std::iter::repeat_n(last, queues.len())) {
@@ -747,7 +750,7 @@ fn a_worker_whose_queues_all_have_jobs_does_not_look_at_all_of_them() {
         };
         engine.submit(client, queue.as_bytes(), submit, effects).expect("no limit is set");
     }
-    // A queue without jobs, so that there are more registrations than queues with jobs.
+    // The queue `none` has no jobs. So there are more registrations than queues with jobs.
     for queue in std::iter::once("none").chain(queues.iter().map(String::as_str)) {
         engine.register(worker, queue.as_bytes(), None, effects);
     }

@@ -1,4 +1,4 @@
-//! An engine under test, with short forms of requests. Invariants are checked after each request.
+//! An engine under test, with short forms of requests.
 
 use lineshaft_engine::{
     Choice, Clearing, Effects, Engine, EngineSetup, Event, GrabOrder, Handout, JobId, Millis,
@@ -7,10 +7,10 @@ use lineshaft_engine::{
 
 pub(crate) const START: Millis = Millis(1_000_000);
 
-/// Units of work in a slice of these tests.
+/// The units of work in a slice. It is the same in all these tests.
 pub(crate) const SLICE_UNITS: u32 = 1000;
 
-/// An engine with its outputs. Invariants are checked after each request.
+/// An engine with its outputs. `act` checks the invariants after each request.
 pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) effects: Effects,
@@ -87,7 +87,7 @@ impl World {
         self.close(session);
     }
 
-    /// Lets time pass, and does all that is due.
+    /// Advances the time by this many milliseconds, and does all work that is due.
     pub(crate) fn pass(&mut self, millis: u64) {
         let now = Millis(self.engine.now().0 + millis);
         self.engine.set_time(now);
@@ -141,7 +141,7 @@ pub(crate) fn read(
     engine.take(reader, Choice::Queue(queue, how), patience, effects)
 }
 
-/// Takes this job.
+/// Takes the job with this number.
 pub(crate) fn take_job(
     engine: &mut Engine,
     session: SessionId,

@@ -65,7 +65,7 @@ pub(in crate::engine) struct Route {
 pub(in crate::engine) struct Routed {
     /// The job of the first requested queue that accepted the put.
     pub(crate) requested: Option<JobSlot>,
-    /// The first job on the route that a queue stored.
+    /// The first job that a queue on the route stored.
     pub(crate) first: Option<JobSlot>,
     /// The reason why a requested queue refused the put.
     pub(crate) refused: Option<Refused>,
@@ -104,8 +104,8 @@ impl Engine {
         route
     }
 
-    /// Adds the requested queues to the route. If the name is an alias, they are all its
-    /// destinations.
+    /// Adds the requested queues to the route. If the name is an alias, they are all destinations
+    /// of the alias. The put fails if one of the requested queues has no room.
     fn collect_required(&mut self, name: &[u8], route: &mut Route, effects: &mut Effects) {
         let Some(destinations) = self.destinations(name, route) else {
             return route.requested.push(self.find_or_create(name, route, effects));
@@ -155,9 +155,9 @@ impl Engine {
             return;
         }
         self.meter.count(1);
-        // Hold the queue until the end of the put. Otherwise the queue could vanish earlier: an
-        // expired job of another stop could move here and find no room, and then the engine drops
-        // an unwanted queue.
+        // Hold the queue until the end of the put. Otherwise it could vanish during the put: an
+        // expired job of another stop moves here and finds no room, and then the engine drops this
+        // queue as unwanted.
         self.queues[id].hold();
         let role = if route.requested.contains(&id) { Role::Requested } else { role };
         let queue = &self.queues[id];
@@ -252,7 +252,7 @@ impl Engine {
         }
         for queue in route.seen {
             self.queues[queue].release();
-            // A queue that was made for this route may have got no job.
+            // A queue that was made for this route vanishes now if it got no job.
             self.drop_if_unwanted(queue, effects);
         }
         routed

@@ -31,9 +31,12 @@ pub struct Submit<'a> {
 
 impl Engine {
     /// Submits a job, or joins a job with the same key. Returns the number of the job.
-    /// [`Refused::QueueFull`] has some additional reasons here. The queue has reached its limit of
-    /// unfinished jobs for this priority band. Or the job to join has the maximum number of
-    /// attachments, from this session or from all sessions. Or no queue stored a foreground job.
+    ///
+    /// Besides a full queue, [`Refused::QueueFull`] has these reasons:
+    ///
+    /// - The queue has reached its limit of unfinished jobs for this priority band.
+    /// - The job to join has the maximum number of attachments, from this session or in total.
+    /// - The submit is a foreground submit, and no queue stored the job.
     pub fn submit(
         &mut self,
         session: SessionId,

@@ -58,10 +58,11 @@ impl Engine {
     }
 
     /// The registration of this session whose queue supplies the next job, and its rank. If several
-    /// queues can supply a job, the registration with the highest rank wins. The search first looks
-    /// at the session's registrations in the order of their ranks. It looks at as many as there are
-    /// queues that have both ready jobs and workers. If it has found none, and more registrations
-    /// are left, it looks at these queues instead.
+    /// queues can supply a job, the registration with the highest rank wins. There are two ways to
+    /// find it: along the session's registrations by rank, or through the set of queues that have
+    /// both ready jobs and workers. The search begins with the first way. After as many
+    /// registrations as the set has queues, it changes to the second way. So the work is in
+    /// proportion to the smaller of the two.
     pub(in crate::engine) fn next_supplier(
         &self,
         session: SessionId,

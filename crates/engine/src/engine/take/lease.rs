@@ -1,4 +1,4 @@
-//! Leases: the only place where a lease begins, is renewed, moves to another session, and ends.
+//! Leases. Every lease begins, is renewed, moves to another session, and ends in this file.
 
 use crate::effects::{Effects, Handout, News, Record};
 use crate::engine::{Engine, NotFound};
@@ -116,8 +116,8 @@ impl Engine {
     }
 
     /// Returns a job whose lease has ended to its queue, because its holder lost it. The job ends
-    /// instead if it has used up its attempts. It also ends if no session waits for its outcome,
-    /// and no put or background submit needs it.
+    /// instead if it has used up its attempts. It also ends if it exists only for its watchers, and
+    /// no watcher is left.
     pub(in crate::engine) fn return_lost(
         &mut self,
         slot: JobSlot,

@@ -2,9 +2,9 @@
 //! job wakes them.
 //!
 //! If a queue has waiters, a ready job goes to a waiter (see `serve.rs`). Only a job that stays
-//! ready wakes sleepers. Only [`Engine::has_work`] decides whether a worker has work. It must agree
-//! with the wake-ups. If a worker is woken although it has no work, it sleeps and wakes in an
-//! endless loop. If a worker with work is not woken, it sleeps for ever.
+//! ready wakes sleepers. Only [`Engine::has_work`] decides whether a worker has work, and the
+//! wake-ups must agree with it. After a wake-up without work, a worker would sleep and wake again
+//! without end. After work without a wake-up, a worker would sleep for ever.
 
 use std::num::NonZeroU64;
 
