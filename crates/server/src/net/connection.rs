@@ -181,7 +181,7 @@ pub(crate) struct Connection {
     input_ended: bool,
     /// [`Dialect::end_of_input`] was called.
     end_told: bool,
-    /// Commands that could be executed now wait until replies are sent, or for the next turn.
+    /// Complete commands wait until replies are sent, or for the next turn.
     held_back: bool,
     /// The dialect stopped in the middle of its work. So the dialect has work even if no bytes are
     /// pending.

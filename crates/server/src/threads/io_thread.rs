@@ -263,9 +263,9 @@ impl IoThread {
         self.backlogged = self.shared.broker.has_backlog();
     }
 
-    /// Yields the processor to the committer if this thread waits for the log. Both can share a
-    /// processor. Then long work of this thread would delay the log, and the clients that wait for
-    /// it, for milliseconds.
+    /// Yields the processor to the committer if this thread waits for the log. The two threads can
+    /// share a processor. Then long work of this thread would delay the log, and the clients that
+    /// wait for it, for milliseconds.
     fn let_committer_work(&self) {
         if self.awaits_release {
             std::thread::yield_now();

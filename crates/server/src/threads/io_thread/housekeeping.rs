@@ -1,5 +1,6 @@
 //! Housekeeping of an I/O thread. It frees memory of idle connections, disconnects slow readers,
-//! and closes connections whose clients do not close. This file also has the end of the thread.
+//! and closes connections whose clients do not close. This file also has the code that ends the
+//! thread.
 
 use std::io;
 use std::mem;
