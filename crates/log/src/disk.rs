@@ -1,8 +1,8 @@
 //! The interface of a disk: one folder of files, with reads and writes at offsets.
 //!
-//! There are two disks: [`crate::PosixDisk`] in `posix`, and the simulated disk in `fault`, with
-//! the feature of this name. File names have no folder. A disk does not retry a failed call,
-//! because the disk's content is unknown after a failed sync.
+//! There are two disks: [`crate::PosixDisk`] in `posix`, and a simulated disk in `fault`. The
+//! simulated disk needs the feature `fault`. File names contain no folder. A disk does not retry a
+//! failed call, because the disk's content is unknown after a failed sync.
 
 #[cfg(feature = "fault")]
 pub(crate) mod fault;
@@ -50,7 +50,7 @@ pub trait Disk: Send + Sync + Debug {
     /// The size of the file system, and its free room.
     fn space(&self) -> io::Result<Space>;
     /// Whether the file system allocates new blocks for overwritten data, like btrfs and zfs. Then
-    /// it is no use to fill files with zeros, or to use them again.
+    /// zeros and reused files make no write faster.
     fn copies_on_write(&self) -> bool;
     /// Waits, so that other threads can use the disk. The simulated disk does not wait.
     fn rest(&self, _time: Duration) {}

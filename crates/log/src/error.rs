@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-/// Why a log could not be opened. Except for `Failed`, the log's files were not changed.
+/// Why a log could not be opened. The log's files were changed only in the case of `Failed`.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process holds the folder's lock.
@@ -100,7 +100,7 @@ pub enum OpenError {
         /// The bad structure.
         what: String,
     },
-    /// Recovery read the log, but a write or sync failed when it made the log ready for appends.
+    /// Recovery read the log, but a later write or sync failed.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
@@ -153,7 +153,7 @@ pub enum ReclaimError {
     Read {
         /// The file.
         file: String,
-        /// Where.
+        /// The offset of the read.
         offset: u64,
         /// The system's error.
         source: io::Error,
@@ -163,7 +163,7 @@ pub enum ReclaimError {
     Damaged {
         /// The file.
         file: String,
-        /// Where.
+        /// The offset of the bad structure.
         offset: u64,
         /// The bad structure.
         what: String,

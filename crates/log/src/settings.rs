@@ -18,8 +18,8 @@ pub enum Sync {
 /// Settings of a log.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The size of a segment in bytes. Default: 64 MiB. The log uses at most a sixteenth of the
-    /// disk or of `bytes_max`, but at least 256 KiB.
+    /// The size of a segment in bytes. Default: 64 MiB. The log lowers this size to a sixteenth of
+    /// the disk or of `bytes_max`, but not below 256 KiB.
     pub segment_bytes: u64,
     /// The maximum number of bytes of all files together. `None`: the size of the disk.
     pub bytes_max: Option<u64>,
@@ -42,8 +42,8 @@ const SEGMENT_BYTES_MIN_SIMULATED: u64 = 64 << 10;
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// The log reserves this many ids at a time.
 pub(crate) const ID_BLOCK: u64 = 1 << 20;
-/// When fewer reserved ids than this are left, the log reserves the next block. If syncs are rare,
-/// a reservation takes long, and clients use ids in the meantime.
+/// When fewer reserved ids than this are left, the log reserves the next block. This number is
+/// large, because clients use ids while the log waits for a sync.
 pub(crate) const IDS_AHEAD: u64 = 2 * ID_BLOCK;
 /// The highest possible limit of ids. This program never writes a higher limit into a log.
 pub(crate) const ID_LIMIT_MAX: u64 = 1 << 62;

@@ -119,7 +119,7 @@ pub struct RecoveryReport {
     pub jobs: u64,
     /// The number of live facts.
     pub facts: u64,
-    /// The number of bytes that recovery cut off after the end of the log. They were never
+    /// The number of bytes that recovery cut off after the end of the log. These bytes were never
     /// acknowledged. They begin at the end of the chain of groups. They end with the last intact
     /// group after the chain, or with the torn group if its header is readable.
     pub cut_bytes: u64,

@@ -201,8 +201,8 @@ fn every_call_may_be_the_last() {
                     |disk: &FaultDisk| if crash { disk.crash_at(call) } else { disk.fail_at(call) };
                 let Ok(mut world) = run(&plan) else { continue };
                 let (durable, written) = (world.log.durable(), world.log.written());
-                // After a failed sync, only the process may have ended. Then the kernel's cache is
-                // the same.
+                // After a failed call, stop the machine or only the process. If only the process
+                // stops, the kernel's cache stays.
                 if crash || call % 2 == 0 {
                     world.disk.crash();
                 } else {

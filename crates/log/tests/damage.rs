@@ -218,7 +218,8 @@ fn a_tail_lost_at_any_byte_is_cut_or_refused() {
     let small = small(false);
     for at in HEADER_BYTES..=small.end {
         // Zeros from `durable` on are like a write that did not reach the disk. Zeros before
-        // `durable` end before the last group. Its header proves that these bytes were durable.
+        // `durable` end before the last group. The header of this group proves that the bytes
+        // before `durable` were durable.
         let end = if at < small.durable { small.last_group } else { usize::MAX };
         let what = format!("zeros from {at}");
         let result = small.with_bytes(&what, |bytes| {

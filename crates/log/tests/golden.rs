@@ -38,7 +38,7 @@ fn meta(id: u64, state: u8, due_ms: u64, options: &[u8]) -> Meta<'_> {
     Meta { id, priority, ttr, created_ms: BEGIN_MS + id, due_ms, state, options }
 }
 
-/// The slots of jobs. When reclaim asks, all jobs are buried in one queue.
+/// The slots of jobs. As the owner, it reports to reclaim that all jobs are buried, in one queue.
 struct Places(BTreeMap<u64, Slot>);
 
 impl Owner for Places {
@@ -188,7 +188,8 @@ fn the_same_calls_write_the_same_bytes() {
     let disk = written();
     let (written, kept) = (segments(&disk), kept_segments());
     if let Some(name) = first_difference(&written, &kept) {
-        // Write the new segments aside. They help only if the format was changed on purpose.
+        // Write the new segments to another folder. They are useful if the format was changed on
+        // purpose.
         let aside = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("written-log");
         std::fs::create_dir_all(&aside).unwrap();
         for (name, bytes) in &written {

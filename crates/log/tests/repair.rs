@@ -135,8 +135,8 @@ impl Old {
         format!("{:010}.seg", index + 1)
     }
 
-    /// Changes a copy of the disk, repairs it, and compares the result with the original. Also
-    /// returns the number of jobs that are missing, and the number of finished jobs that came back.
+    /// Changes a copy of the disk, repairs it, and compares the result with the original. Returns
+    /// the report, the number of missing jobs, and the number of finished jobs that came back.
     fn check(&self, what: &str, change: impl FnOnce(&FaultDisk)) -> (Salvage, usize, usize) {
         let disk = self.disk.fork();
         change(&disk);
@@ -192,8 +192,8 @@ fn one_flipped_byte_costs_one_entry() {
             // Only finishes in the lost entry are lost. So at most one job for each 8 bytes came
             // back.
             assert!(back as u64 * 8 <= loss.bytes, "{what}: {back} came back");
-            // The flipped byte can look like a lost sector that begins at the entry's kind. Only
-            // then is the number of lost slots unknown.
+            // If a sector begins at the entry's kind, the flipped byte can look like the loss of
+            // this sector. Only then is the number of lost slots unknown.
             let is_split = (loss.offset + 8).is_multiple_of(512);
             assert!(salvage.doubtful_jobs == 0 || is_split, "{what}: {salvage:?}");
         }
@@ -512,7 +512,8 @@ fn facts_of_a_void_segment_stay_away() {
         world.log.prepare_step().unwrap();
     }
     world.log.close(world.now_ms, world.ids_spent).unwrap();
-    // The file of the first segment came back, but not that of the second segment.
+    // As after an interrupted removal, the file of the first segment exists again. The file of the
+    // second segment does not.
     disk.set_bytes(&Old::name(0), first);
     disk.flip_bit(&Old::name(2), (HEADER_BYTES + 200) * 8);
     let (salvage, copy) = repaired(&disk);

@@ -37,7 +37,7 @@ enum Planned {
 struct Inode {
     /// The content in the kernel's cache: a read returns it.
     live: Vec<u8>,
-    /// The content on the disk: a file has it after a power failure.
+    /// The content on the disk: a read returns it after a power failure.
     durable: Vec<u8>,
     /// The sectors that the next sync writes to the disk.
     dirty: BTreeSet<usize>,
