@@ -57,6 +57,10 @@ pub(crate) fn prepare(heavy: Heavy, lab: &Lab, server: &Server) -> anyhow::Resul
 fn prepare_one(heavy: Heavy, lab: &Lab, server: &Server) -> anyhow::Result<HeavyLoad> {
     let (tubes, gearman, memcache) = (server.address, server.gearman, server.memcache);
     match heavy {
+        Heavy::CheapRequests => repeated(tubes, b"ignore nosuch\r\n", 1),
+        Heavy::ManyCheapRequests => repeated(tubes, b"ignore nosuch\r\n", 100),
+        Heavy::Puts => repeated(tubes, b"put 0 0 60 1\r\nx\r\n", 1000),
+        Heavy::PassingJobs => loads::passing_jobs(tubes),
         Heavy::ListTubes => asking(tubes, b"list-tubes\r\n", b"\n\r\n"),
         Heavy::ReserveOverTubes => beanstalk::reserve_over_tubes(tubes),
         Heavy::ReserveOverExpired => beanstalk::reserve_over_expired(tubes),

@@ -244,6 +244,9 @@ fn method(comparison: &Comparison) -> String {
          the median of its times alone, over all loads. With a log, large bodies measure the\n  \
          disk, so that row uses a server in memory. There are {idle_beside} idle connections. For\n  \
          L2, {burst_jobs} Gearman jobs are due in the same second.\n\
+         - The first four loads of L3 (`ignore`, `put`, jobs that come and go) are ordinary requests\n  \
+         and have no goal. They show how much of a ratio comes from the processors and the disk of\n  \
+         the machine: compare a row with the ordinary load that is most like it.\n\
          - One and two I/O threads (T17b): the servers take turns as with many queues. Each can use\n  \
          both processors; the load generator uses one of them.\n\
          - Limit of memory (M7): jobs, submits and items of many sizes are put until the server\n  \

@@ -14,6 +14,10 @@ pub(crate) const EXPIRED_AGE: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Heavy {
+    CheapRequests,
+    ManyCheapRequests,
+    Puts,
+    PassingJobs,
     ListTubes,
     ReserveOverTubes,
     ReserveOverExpired,
@@ -55,7 +59,11 @@ impl fmt::Display for Heavy {
 
 impl Heavy {
     /// All loads, in the order of measurement.
-    pub(crate) const ALL: [Heavy; 27] = [
+    pub(crate) const ALL: [Heavy; 31] = [
+        Heavy::CheapRequests,
+        Heavy::ManyCheapRequests,
+        Heavy::Puts,
+        Heavy::PassingJobs,
         Heavy::ListTubes,
         Heavy::ReserveOverTubes,
         Heavy::ReserveOverExpired,
@@ -92,8 +100,17 @@ impl Heavy {
     /// improve it.
     pub(crate) const IN_MEMORY: [Heavy; 1] = [Heavy::LargeBodies];
 
+    /// Ordinary loads, measured in the same way. They show what the processors and the disk of the
+    /// machine cost a quiet client, even if no request is heavy.
+    pub(crate) const YARDSTICKS: [Heavy; 4] =
+        [Heavy::CheapRequests, Heavy::ManyCheapRequests, Heavy::Puts, Heavy::PassingJobs];
+
     fn name(self) -> &'static str {
         match self {
+            Heavy::CheapRequests => "`ignore nosuch`",
+            Heavy::ManyCheapRequests => "100 × `ignore nosuch`",
+            Heavy::Puts => "1,000 × `put`",
+            Heavy::PassingJobs => "jobs of 32 KiB that come and go",
             Heavy::ListTubes => "`list-tubes`",
             Heavy::ReserveOverTubes => "`reserve` over 5,000 tubes",
             Heavy::ReserveOverExpired => "`reserve` over 2,000 expired jobs",
@@ -128,7 +145,8 @@ impl Heavy {
     /// stalled a server in this way.
     pub(crate) fn connections(self) -> u32 {
         match self {
-            Heavy::ListTubes
+            Heavy::CheapRequests
+            | Heavy::ListTubes
             | Heavy::ShowJobs
             | Heavy::ShowUniqueJobs
             | Heavy::FunctionStatus
@@ -137,8 +155,10 @@ impl Heavy {
             | Heavy::DumpStats
             | Heavy::FlushAllExpired => 4,
             Heavy::ReserveOverTubes => 20,
-            Heavy::DropUnknown => 50,
-            Heavy::ReserveOverExpired
+            Heavy::ManyCheapRequests | Heavy::DropUnknown => 50,
+            Heavy::Puts
+            | Heavy::PassingJobs
+            | Heavy::ReserveOverExpired
             | Heavy::Kick
             | Heavy::Closes
             | Heavy::PriorityStatus

@@ -67,21 +67,17 @@ pub(crate) fn idle_connections(lab: &Lab, address: SocketAddr) -> anyhow::Result
     Ok(HeavyLoad { held, ..HeavyLoad::default() })
 }
 
+/// Jobs come and go, with a pause after each group.
+pub(crate) fn passing_jobs(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+    let mut passing = Passing::connect(address)?;
+    let disconnects = vec![passing.wire.disconnect()?];
+    Ok(HeavyLoad::of(move || passing.pass_and_rest(), disconnects))
+}
+
 /// Jobs come and go until the log must copy older ones. Then they continue.
 pub(crate) fn reclaim(server: &Server) -> anyhow::Result<HeavyLoad> {
-    let (jobs, bytes) = PASSING;
-    let mut wire = Wire::connect(server.address)?;
-    let disconnects = vec![wire.disconnect()?];
-    wire.send(b"use heavy-passing\r\nwatch heavy-passing\r\nignore default\r\n")?;
-    wire.read_lines(3)?;
-    let body = "x".repeat(bytes);
-    let puts = format!("put 0 0 60 {bytes}\r\n{body}\r\n").repeat(jobs);
-    let mut pass = move || {
-        wire.send(puts.as_bytes())?;
-        let ids = inserted(&wire.read_text(jobs)?);
-        wire.send(&deletes(&ids))?;
-        wire.read_lines(jobs)
-    };
+    let mut passing = Passing::connect(server.address)?;
+    let disconnects = vec![passing.wire.disconnect()?];
     let copied = || server.metrics(["lineshaft_log_copied_records_total"]);
     let before = copied()?;
     let give_up = Instant::now() + RECLAIM_BEGINS_MAX;
@@ -89,12 +85,39 @@ pub(crate) fn reclaim(server: &Server) -> anyhow::Result<HeavyLoad> {
         interrupt::check()?;
         anyhow::ensure!(Instant::now() < give_up, "the log copies nothing");
         for _ in 0..10 {
-            pass()?;
+            passing.pass()?;
         }
     }
-    let once = move || {
+    Ok(HeavyLoad::of(move || passing.pass_and_rest(), disconnects))
+}
+
+/// A client that puts a group of jobs and deletes them.
+struct Passing {
+    wire: Wire,
+    puts: Vec<u8>,
+}
+
+impl Passing {
+    fn connect(address: SocketAddr) -> anyhow::Result<Passing> {
+        let (jobs, bytes) = PASSING;
+        let mut wire = Wire::connect(address)?;
+        wire.send(b"use heavy-passing\r\nwatch heavy-passing\r\nignore default\r\n")?;
+        wire.read_lines(3)?;
+        let body = "x".repeat(bytes);
+        let puts = format!("put 0 0 60 {bytes}\r\n{body}\r\n").repeat(jobs).into_bytes();
+        Ok(Passing { wire, puts })
+    }
+
+    fn pass(&mut self) -> anyhow::Result<()> {
+        let (jobs, _) = PASSING;
+        self.wire.send(&self.puts)?;
+        let ids = inserted(&self.wire.read_text(jobs)?);
+        self.wire.send(&deletes(&ids))?;
+        self.wire.read_lines(jobs)
+    }
+
+    fn pass_and_rest(&mut self) -> anyhow::Result<()> {
         std::thread::sleep(PASSING_REST);
-        pass()
-    };
-    Ok(HeavyLoad::of(once, disconnects))
+        self.pass()
+    }
 }
