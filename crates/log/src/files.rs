@@ -2,8 +2,7 @@
 //!
 //! - `folder`: reads the folder at a start, and locks it.
 //! - `pieces`: fills and removes large files without delaying commits.
-//! - `segments`: prepares files before they are needed, gives them to the committer, and reuses the
-//!   files of segments that reclaim gave up.
+//! - `segments`: prepares files, gives them to the committer, and reuses the files of old segments.
 
 pub(crate) mod folder;
 mod pieces;

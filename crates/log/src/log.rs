@@ -233,9 +233,9 @@ impl Log {
         self.committer.wake();
     }
 
-    /// Whether there is room for a put with a body of this length. There is room if the put needs
-    /// nothing of the reserve for finishes and reclaim, or if the disk has room to refill the
-    /// reserve now. The owner must call this function before the put changes anything.
+    /// Whether there is room for a put with a body of this length. There is room in two cases: the
+    /// put needs nothing of the reserve for finishes and reclaim, or the disk has room to refill
+    /// the reserve. The owner must call this function before the put changes anything.
     pub fn admits_put(&self, body_len: usize) -> bool {
         let bytes = body_len as u64 + REQUEST_OVERHEAD_BYTES;
         let segment = self.segments.segment_bytes;
@@ -255,7 +255,7 @@ impl Log {
         }
         // A smaller body can also make a big entry, together with the names of many queues. This
         // function does not get the names, so it assumes the longest ones. A body of at most a
-        // quarter of a segment always fits with them, except in the small segments of simulations.
+        // quarter of a segment always fits with these names, except in simulations.
         let may_be_big = body_len as u64 > segment / 4 && with_names > segment;
         if may_be_big && !has_room_for(with_names) {
             return false;
@@ -303,9 +303,9 @@ impl Log {
     /// other bytes are for finishes, because on a full disk, reclaim begins only after finishes
     /// have made enough garbage.
     ///
-    /// A finish can need more bytes than it makes garbage: it may be alone in its group, and its
-    /// job may be small. A job also grows by 8 bytes at its first copy. `FINISH_RESERVE_BYTES` for
-    /// each job covers both.
+    /// A finish can need more bytes than it makes garbage. For example, it is alone in its group,
+    /// and its job is small. A job also grows by 8 bytes at its first copy. `FINISH_RESERVE_BYTES`
+    /// for each job covers both.
     pub(crate) fn put_reserve(&self, open: &Open) -> u64 {
         let segment = self.segments.segment_bytes;
         let finishes = open.live.live() * FINISH_RESERVE_BYTES + open.entry_bytes() / 64;

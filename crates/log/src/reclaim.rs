@@ -101,7 +101,8 @@ pub(crate) struct Cursor {
     /// the bodies of the live jobs in it.
     unreadable: Option<u32>,
     /// The number of bytes that reclaim can scan. It grows by 2.2 for each byte that clients
-    /// append, but not above 0 while the log is small enough. A slice can make it negative.
+    /// append. While the log is small enough, it does not grow above 0. A slice can make it
+    /// negative.
     credit_bytes: i64,
     client_bytes_before: u64,
     /// Set during an unpaced pass: a pass over the log that does not wait for clients. Contains the
@@ -117,8 +118,8 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     /// Whether an unpaced pass probably gains at least `gain` bytes. This is probable if the
-    /// previous pass gained this many bytes, or if the garbage has grown by this many bytes since
-    /// then.
+    /// previous pass gained this many bytes. It is also probable if the garbage has grown by this
+    /// many bytes since then.
     fn pass_helps(&mut self, first: u32, last: u32, garbage: u64, gain: u64) -> bool {
         if let Some(rest_at) = &mut self.rest_at {
             *rest_at = garbage.min(*rest_at);
@@ -171,7 +172,7 @@ impl Log {
         let exceeds = |tenths: u64| data_bytes > live_bytes * tenths / 10 + segment;
         // The bytes that a pass over all files can free. Unlike `live_bytes`, this number includes
         // no index, because the files have none. On a full disk, this number decides when a pass
-        // begins, because a pass must begin before the reserve is used up.
+        // begins. A pass must begin before the reserve is used up.
         let garbage = data_bytes.saturating_sub(remaining + entry_bytes);
         let has_garbage = garbage > entry_bytes / 10 + segment / 2;
         let new_client_bytes = client_bytes - cursor.client_bytes_before;

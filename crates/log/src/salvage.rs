@@ -72,9 +72,9 @@ pub fn salvage(
     read(disk, restore)
 }
 
-/// Reads the log on the disk `from`, and writes all its readable jobs and facts into a new log on
-/// the empty disk `to`. The new log ends at the same log time as the old log, not at the time of
-/// the repair.
+/// Repairs the log on the disk `from`: writes all readable jobs and facts into a new log on the
+/// empty disk `to`. The new log ends at the same log time as the old log, not at the time of the
+/// repair.
 pub fn repair(from: &dyn Disk, to: Arc<dyn Disk>) -> Result<Salvage, OpenError> {
     lock(from)?;
     let settings =

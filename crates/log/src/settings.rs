@@ -53,14 +53,14 @@ pub(crate) const MARK_AFTER_MS: u64 = 100;
 pub(crate) const RETRY_FULL_MS: u64 = 1000;
 /// Lazy counters wait at most this long for other entries.
 pub(crate) const LAZY_MAX_MS: u64 = 1000;
-/// If there are at least this many bytes of lazy counters, they are written at once, because they
-/// must not fill the open batch.
+/// When there are this many bytes of lazy counters, they are written at once. Otherwise they could
+/// fill the open batch.
 pub(crate) const LAZY_BYTES_MAX: usize = 64 << 10;
 /// Reclaim reads and copies slices of about this many bytes. The owner's lock is held while a slice
 /// is copied.
 pub(crate) const SLICE_BYTES: u64 = 256 << 10;
-/// While the open batch is larger than this, the owner should hold clients back, because a larger
-/// batch only adds latency.
+/// While the open batch is larger than this, the owner should hold clients back. A larger batch
+/// only adds latency.
 pub(crate) const OPEN_BATCH_BYTES_MAX: u64 = 8 << 20;
 /// An open batch of at least this size is a backlog. A disk writes this many bytes in about the
 /// time of a sync of a few bytes.

@@ -150,8 +150,8 @@ fn a_wish_for_a_sync_that_comes_after_the_write_is_not_overlooked() {
     let (log, _) = Log::open(disk, settings, 1000, &mut |_| ()).unwrap();
     let (_, position) = log.put(1000, QUEUE, &meta(1), b"");
     log.commit_step(1000).unwrap();
-    // The committer has written the entry before the owner requests the sync, because the owner's
-    // turn is not over yet.
+    // The owner requests a sync at the end of its turn. The committer has already written the
+    // entry.
     log.want_sync_by(1050);
     assert_eq!(log.next_step_ms(), Some(0), "the committer would sleep");
     log.commit_step(1001).unwrap();

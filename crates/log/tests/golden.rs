@@ -1,7 +1,7 @@
 //! Checks that the log's format does not change by accident. The code must read a stored log
 //! correctly, and must write the same bytes for the same calls.
 //!
-//! The folder `corpus/log/format-1` has the segments of the stored log, without the zeros at their
+//! The folder `corpus/log/format-1` has the stored log: its segments without the zeros at their
 //! ends, and a list of the live contents. If you change the format on purpose, add another folder.
 //! Keep this one, because new versions must still read format 1.
 #![allow(clippy::unwrap_used)]

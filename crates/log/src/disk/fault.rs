@@ -1,10 +1,10 @@
 //! The simulated disk: in memory, deterministic, and with the faults of a real disk.
 //!
-//! A write stays in the simulated kernel's cache until a sync of its file, or until the kernel
-//! writes it to the disk. A power failure keeps any subset of the unsynced 512-byte sectors. Each
-//! sector has its current content or an older content, never a mixture. A power failure also keeps
-//! any subset of the unsynced changes to the folder. After a failed sync, all sectors look clean,
-//! even those that are not on the disk.
+//! A write stays in the simulated kernel's cache until its file is synced. The kernel can also
+//! write it to the disk earlier. A power failure keeps any subset of the unsynced 512-byte sectors.
+//! Each sector has its current content or an older content, never a mixture. A power failure also
+//! keeps any subset of the unsynced changes to the folder. After a failed sync, all sectors look
+//! clean, even those that are not on the disk.
 //!
 //! The disk counts the calls that change something. So a test can plan a crash or a failure at any
 //! of these calls. The disk counts reads separately. It can fill up, and a test can flip bits. It

@@ -62,7 +62,7 @@ struct State {
     /// The next segment, if it is ready.
     prepared: Option<SegmentFile>,
     spares: Vec<Spare>,
-    /// The name of the spare that holds the first segment of a new log, until the segment gets its
+    /// The name of the spare with the first segment of a new log. `None`: the segment has its
     /// number.
     unnamed: Option<String>,
     spare_counter: u64,
@@ -162,8 +162,8 @@ impl Segments {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // After a panic in another thread, the state is still usable: a thread completes each
-        // change of the state before it makes a call that can panic.
+        // After a panic in another thread, the state is still usable. A thread completes each
+        // change of the state before the next call, so no panic leaves half a change.
         self.waiters.fetch_add(1, Ordering::Relaxed);
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiters.fetch_sub(1, Ordering::Relaxed);
@@ -361,8 +361,7 @@ impl Segments {
             return self.free_one(&mut state, wanted, &pace);
         }
         if !state.spares.iter().any(|spare| !spare.blank) {
-            // The file of a freed segment needs no zeros, so it is better than a blank file of the
-            // reserve.
+            // Prefer the file of a freed segment to a blank file, because it needs no zeros.
             self.free_one(&mut state, wanted, &pace)?;
         }
         let next = state.head + 1;

@@ -52,8 +52,8 @@ struct Segment<'a> {
     killed: Killed,
 }
 
-/// The newest UPDATE and the newest COUNT of a slot: the entry's position, and the place of its
-/// contents in `Replay::arena`.
+/// The newest UPDATE and the newest COUNT of a slot. For each of them: the entry's position, and
+/// the place of its contents in `Replay::arena`.
 #[derive(Debug, Default)]
 struct Change {
     update: Option<(Position, Range<usize>)>,

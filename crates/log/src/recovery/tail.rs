@@ -156,8 +156,8 @@ pub(crate) fn group_at(bytes: &[u8], salt: u64, number: u32, offset: u64) -> Opt
 }
 
 /// The highest segment whose first group is intact, and its bytes. At most two files can have a
-/// higher number: a segment whose first group was being written at the crash, and a prepared
-/// segment.
+/// higher number. One is a segment whose first group was being written at the crash. The other one
+/// is a prepared segment.
 fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>), OpenError> {
     let from_above: Vec<&Found> = folder.segments.values().rev().take(3).collect();
     let highest = from_above[0];

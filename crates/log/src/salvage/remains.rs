@@ -116,8 +116,8 @@ fn bytes_of(file: &dyn DiskFile, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// Repairs a segment header, if one byte of its fields is wrong, or if only bytes after the fields
-/// are wrong.
+/// Repairs a segment header. This works if only one byte of its fields is wrong, or only bytes
+/// after the fields.
 fn repaired_header(page: &[u8]) -> Option<SegmentHeader> {
     let mut tried = vec![0; HEADER_BYTES as usize];
     tried[..HEADER_FIELDS_BYTES].copy_from_slice(page.get(..HEADER_FIELDS_BYTES)?);

@@ -13,8 +13,8 @@ use crate::write::lazy::LazyCounts;
 
 /// Bytes of an OPEN entry.
 const OPEN_BYTES: usize = 24;
-/// A buffer with more capacity than this is not reused, but freed. The limit is twice the size of a
-/// full open batch, because a `Vec` can have twice the capacity that it needs.
+/// A buffer with more capacity than this is not reused, but freed. A full open batch is half as
+/// large, but a `Vec` can have twice the capacity that it needs.
 const RECYCLED_BYTES_MAX: usize = 2 * OPEN_BATCH_BYTES_MAX as usize;
 /// Bytes of an IDS entry.
 pub(crate) const ID_LIMIT_BYTES: u64 = 24;
@@ -71,8 +71,8 @@ pub(crate) struct Open {
     full: Vec<Part>,
     part: Part,
     segment_bytes: u64,
-    /// For each of the owner's queue numbers: the last segment with a NAME entry for the queue, and
-    /// the queue's number in that segment.
+    /// The index is the owner's number of a queue. The value is the last segment with a NAME entry
+    /// for the queue, and the queue's number there.
     names: Vec<(u32, u32)>,
     names_in_segment: u32,
     /// An empty buffer for the next part. The log uses two buffers in turn.

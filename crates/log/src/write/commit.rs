@@ -38,7 +38,7 @@ pub(crate) struct Commit {
     /// The latest time for a requested sync. A request applies with every sync setting of the log.
     pub(crate) sync_by_ms: Option<u64>,
     pub(crate) synced_ms: u64,
-    /// True if no mark is needed: a group written after the newest sync contains the durable
+    /// True if no mark is needed. Either a group written after the newest sync contains the durable
     /// position, or the segment has no room for a mark.
     pub(crate) marked: bool,
 }
@@ -81,8 +81,8 @@ impl Log {
         }
         let mut done = Committed { wrote: commit.previous_end > end, synced: false };
         if done.wrote {
-            // With `Always`, most replies wait for the sync. So a notification is needed now only
-            // if a thread has requested one for a position that this step wrote.
+            // With `Always`, most replies wait for the sync. So notify now only if a thread has
+            // requested it for a position that this step wrote.
             let is_awaited = self.positions.note_written(commit.previous_end.0);
             if self.sync != Sync::Always || is_awaited {
                 self.progress();
@@ -305,15 +305,15 @@ impl Log {
         !is_stuck && self.segments.can_free(self.durable()) || !is_short && lacks()
     }
 
-    /// Whether the helper must retry later: it found no room, or could not check the file of a
-    /// segment that reclaim gave up.
+    /// Whether the helper must retry later, because it found no room, or could not check the file
+    /// of an old segment.
     pub(crate) fn prepare_later(&self) -> bool {
         self.segments.is_short() || self.segments.is_stuck()
     }
 
-    /// The number of bytes that must be allocated for segments after the head: the reserve, the
-    /// segments that the open batch has begun, and one more segment when the head is half full. So
-    /// the reserve is still complete after the log begins the next segment.
+    /// The number of bytes that must be allocated for segments after the head: the reserve, and the
+    /// segments that the open batch has begun. When the head is half full, one more segment. So the
+    /// reserve is still complete after the log begins the next segment.
     fn ahead_wanted(&self) -> u64 {
         let open = self.open_batch();
         let segment = self.segments.segment_bytes;

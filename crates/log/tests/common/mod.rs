@@ -452,8 +452,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks that the recovered state is the model's state after some prefix of the changes, and
-    /// that no used id can be used again.
+    /// Checks that the recovered state is the model's state after some prefix of the changes. Also
+    /// checks that no id can be used twice.
     pub fn check(&self, found: &Recovered, acknowledged: Position) {
         assert!(found.report.next_id >= self.ids_spent, "ids could be dealt twice");
         for (id, counters) in &found.counters {
