@@ -1,18 +1,19 @@
-//! Simulation of the whole system: the broker and its log, sessions of all dialects, clients,
-//! network, disk and clock in one thread, driven by one seed. A model runs beside it and says what
-//! clients must see.
+//! Simulates the whole system in one thread: the broker and its log, sessions of all dialects,
+//! clients, network, disk and clock. One seed decides everything that happens. A *model* gets the
+//! same requests, and computes the replies that clients must get.
 //!
-//! A run takes random steps: clients write, bytes arrive in pieces, replies leave, time passes, the
-//! log commits, prepares and reclaims, power fails, calls of the disk fail, the disk fills up.
-//! Every reply is compared with the model's. An oracle that knows only what clients sent and
-//! received judges every reply as well. After each restart the recovered jobs must be those of some
-//! prefix of the changes, and that prefix must contain everything that clients learned. At the end
-//! all faults stop, and all remaining jobs must be delivered and ended.
+//! A run takes random steps: clients write, bytes arrive in pieces, the server sends replies, time
+//! passes, the log commits, prepares and reclaims, power fails, calls of the disk fail, the disk
+//! fills up. The run compares every reply with the model's reply. An *oracle* also checks every
+//! reply. It uses only the bytes that clients sent and received. After each restart, the recovered
+//! jobs must be the result of some prefix of the changes. That prefix must contain every change
+//! that a reply reported to a client. At the end, all faults stop, and all remaining jobs must be
+//! delivered and ended.
 //!
-//! Some runs have no model, because the model does not track where a session yields to others, or
-//! how much memory is used. In these runs only the oracle judges.
+//! The model does not compute when a session yields to others, or how much memory the server uses.
+//! So runs that test these things have no model, and only the oracle checks them.
 //!
-//! The same seed makes the same run, bit for bit. `cargo run -p lineshaft-sim -- SEED --trace`
+//! The same seed gives the same run, bit for bit. `cargo run -p lineshaft-sim -- SEED --trace`
 //! prints each step.
 
 mod machine;

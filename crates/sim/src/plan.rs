@@ -1,5 +1,5 @@
-//! The kind of run that a seed makes: the number of clients, the faults of the disk, the frequent
-//! steps.
+//! The plan of a run, which the seed decides: the number of clients, the faults of the disk, the
+//! frequencies of steps.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use log::Sync;
 
 use crate::rng::Rng;
 
-/// Units of work in a slice of a run with the model. More than in the product, because the model
-/// flushes and removes a queue in one step.
+/// Units of work in a slice of a run with a model. It is more than in the real server, because the
+/// model flushes and removes a queue in one step.
 pub(crate) const SLICE_UNITS: u32 = 4000;
 
-/// The largest segments of a simulation. They are small, so that there are many.
+/// The largest size of segments in a simulation. It is small, so that the log has many segments.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 256 << 10;
 
 /// How the run's broker stores its jobs.
@@ -21,7 +21,7 @@ pub(crate) enum StorageKind {
     Durable(Sync),
 }
 
-/// The frequencies of steps; only their proportions matter.
+/// The relative frequencies of steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Weights {
     pub(crate) connect: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Weights {
     pub(crate) kill: u64,
     pub(crate) power: u64,
     pub(crate) clean_stop: u64,
-    /// Plans a power failure, or a failed call, at a later call of the disk.
+    /// A power failure at a later call of the disk. `plan_failure`: that call fails.
     pub(crate) plan_crash: u64,
     pub(crate) plan_failure: u64,
     pub(crate) fill_disk: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Weights {
     pub(crate) policies: u64,
 }
 
-/// How the run's Gearman server behaves.
+/// The settings of the run's Gearman server.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Gearman {
     pub(crate) wake_max: u32,
@@ -58,13 +58,14 @@ pub(crate) struct Gearman {
     pub(crate) exceptions: bool,
 }
 
-/// A run that only the oracle judges. The model does not follow how the engine divides its work,
-/// and when it has no memory left.
+/// The settings of a run without a model, which only the oracle checks. The model cannot compute
+/// how the engine divides its work, or when the memory is full.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Unmodelled {
-    /// Units of work in a slice. They are few, so that a flush or a removal takes several slices.
+    /// Units of work in a slice. The number is small, so that a flush or a removal takes several
+    /// slices.
     pub(crate) slice_units: u32,
-    /// Bytes of memory that the run can use beyond those of an empty server.
+    /// Bytes of memory that the run can use in addition to those of an empty server.
     pub(crate) memory_bytes: Option<u64>,
 }
 
@@ -75,10 +76,10 @@ pub(crate) struct Plan {
     pub(crate) shares: [u64; 3],
     /// The relative frequency of memcache, text and thrift among Kestrel's clients.
     pub(crate) dialects: [u64; 3],
-    /// Policies refuse puts.
+    /// Whether some policies refuse puts.
     pub(crate) refusing: bool,
     pub(crate) gearman: Gearman,
-    /// Most submitted jobs have a key, so that many jobs join.
+    /// Whether most submitted jobs have a key, so that many submits join a job.
     pub(crate) keyed: bool,
     pub(crate) storage: StorageKind,
     pub(crate) clients_max: u64,
@@ -88,13 +89,13 @@ pub(crate) struct Plan {
     pub(crate) body_bytes: u64,
     /// The number of commands that a client can write in one step.
     pub(crate) pipeline: u64,
-    /// Clients sometimes write invalid requests.
+    /// Whether clients sometimes write invalid requests.
     pub(crate) garbage: bool,
-    /// There are few jobs, so that queues are often empty, vanish and come back.
+    /// Whether there are few jobs. Then queues are often empty, are dropped and are created again.
     pub(crate) scarce: bool,
-    /// There are thousands of jobs, so that some operations take several turns.
+    /// Whether there are thousands of jobs, so that some operations take several turns.
     pub(crate) crowd: bool,
-    /// The sizes of segments. Each process gets one of them.
+    /// The possible sizes of segments. Each process uses one of them.
     pub(crate) segment_bytes: &'static [u64],
     pub(crate) weights: Weights,
 }
@@ -151,9 +152,10 @@ impl Plan {
         };
         let has_items = plan.shares[2] > 0;
         let plan = if plan.must_not_be_short() { plan.with_a_good_disk() } else { plan };
-        // Operations of several turns are simulated without items.
+        // Runs with items have no operations that take several turns.
         let plan = if rng.one_in(200) && !has_items { plan.crowded() } else { plan };
-        // The oracle knows too little about several protocols together, and about text and thrift.
+        // The oracle alone cannot check several protocols together, or the text and thrift
+        // protocols.
         let is_alone = plan.shares.iter().filter(|share| **share > 0).count() == 1;
         let is_seen = plan.shares[0] > 0 || plan.shares[2] > 0 && plan.dialects[1..] == [0, 0];
         if is_alone && is_seen && !plan.crowd && rng.coin() { plan.unmodelled(rng) } else { plan }
@@ -169,24 +171,26 @@ impl Plan {
         self.unmodelled.map_or(SLICE_UNITS, |unmodelled| unmodelled.slice_units)
     }
 
-    /// The longest packet of Gearman, with room for bodies as long as those of the other protocols.
+    /// The longest packet of Gearman. It has room for a body of the maximum length in the other
+    /// protocols.
     pub(crate) fn packet_bytes_max(&self) -> u32 {
         self.max_job_size + 1000
     }
 
-    /// Whether the disk must always have room. The model could not tell refusals by policies from
-    /// those by a full disk, nor moves by policies from changes that a full disk does not keep.
+    /// Whether the disk must always have room. Otherwise the model could not distinguish two kinds
+    /// of refusals: by policies and by a full disk. It also could not distinguish moves by policies
+    /// from changes that a full disk loses.
     pub(crate) fn must_not_be_short(&self) -> bool {
         self.shares[2] > 0 && self.weights.policies > 0
     }
 
-    /// Makes sure that there is always room. Power can still fail in any call, because the server
-    /// refuses no request after that.
+    /// Plans no faults after which the log lacks room. Power can still fail in any call of the
+    /// disk, because the server refuses no request after a power failure.
     fn with_a_good_disk(self) -> Self {
         let weights =
             Weights { plan_failure: 0, plan_read_failure: 0, fill_disk: 0, ..self.weights };
-        // The body of a foreground job is written when a submit joins it. With small segments, that
-        // can fill the ready segment before the broker holds clients back.
+        // When a background submit joins a foreground job, the log gets the job's body. With small
+        // segments, these bodies can fill the ready segment before the broker holds clients back.
         let joins = self.shares[1] > 0;
         let segment_bytes = if joins { &[SEGMENT_BYTES_MAX] } else { self.segment_bytes };
         Self { segment_bytes, weights, ..self }
@@ -199,7 +203,7 @@ impl Plan {
             clients_max: 3,
             max_job_size: 65_535,
             body_bytes: 20,
-            // A small command can make an entry many times its size.
+            // A small command can cause an entry that is many times longer than the command.
             segment_bytes: &[SEGMENT_BYTES_MAX],
             weights: Weights { commit, ..self.weights },
             ..self
@@ -210,7 +214,8 @@ impl Plan {
 impl Weights {
     fn new(storage: StorageKind, rng: &mut Rng) -> Self {
         let durable = storage != StorageKind::Memory;
-        // Each kind of fault is missing from some runs, so that it cannot hide the others.
+        // Each kind of fault is missing in some runs, so that it cannot hide errors of the other
+        // kinds.
         let mut trouble = |weight: u64| if durable && rng.coin() { weight } else { 0 };
         let (kill, power, clean_stop) = (trouble(2), trouble(3), trouble(1));
         let (plan_crash, plan_failure) = (trouble(4), trouble(2));

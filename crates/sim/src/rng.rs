@@ -1,4 +1,4 @@
-//! Seeded random numbers: the same seed gives the same run on every machine.
+//! Seeded random numbers. The same seed gives the same run on every machine.
 
 /// The `SplitMix64` generator: small, fast, and good enough to choose among steps.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ impl Rng {
         Self { state: seed }
     }
 
-    /// The next number, all 64 bits random.
+    /// The next number. All its 64 bits are random.
     pub(crate) fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
@@ -37,7 +37,7 @@ impl Rng {
         self.below(len as u64) as usize
     }
 
-    /// Heads or tails.
+    /// True or false with equal probability.
     pub(crate) fn coin(&mut self) -> bool {
         self.next_u64() & 1 == 1
     }

@@ -16,9 +16,9 @@ pub struct Options {
     pub steps: u64,
     /// Prints the trace.
     pub trace: bool,
-    /// A promise to break.
+    /// The promise to break.
     pub sabotage: Sabotage,
-    /// Seeds the hashes of names and keys in the engine.
+    /// The seed for the engine's hashes of names and keys.
     pub hash_seed: u64,
 }
 
@@ -28,7 +28,7 @@ impl Default for Options {
     }
 }
 
-/// A promise was broken.
+/// A promise that the server broke.
 #[derive(Clone, Debug)]
 pub struct BrokenPromise {
     /// The seed of the run.
@@ -53,8 +53,8 @@ impl fmt::Display for BrokenPromise {
 /// Makes the run of one seed.
 pub fn run(seed: u64, options: Options) -> Result<Summary, BrokenPromise> {
     let broken = |problem| BrokenPromise { seed, steps: options.steps, problem };
-    // A panic of the engine's own assertions is a broken promise like any other. Nothing looks at
-    // the world after it.
+    // A panic of the engine's own assertions counts as a broken promise. It can leave the world
+    // half changed, but no code uses the world after it.
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let mut world = World::new(seed, options)?;
         world.run(options.steps)?;
@@ -86,8 +86,8 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, BrokenPromise> {
     }
 }
 
-/// Runs `count` seeds from `first` on, on this many threads. Stops at the first broken promise.
-/// Returns the sum of what the runs did.
+/// Runs `count` seeds, beginning with `first`, on this many threads. Stops at the first broken
+/// promise. Returns the sum of the runs' summaries.
 pub fn run_many(
     first: u64,
     count: u64,

@@ -1,4 +1,5 @@
-//! Ways to break a promise on purpose, so that a test can check that the oracle notices it.
+//! Ways to break a promise of the server on purpose. Tests check that the simulation notices each
+//! of them.
 
 use std::io;
 use std::sync::Arc;
@@ -11,51 +12,52 @@ pub enum Sabotage {
     /// None.
     #[default]
     None,
-    /// Replies leave before their changes are durable. Only a crash shows it.
+    /// Replies are sent before their changes are durable. Only the checks after a crash can detect
+    /// this.
     EarlyReplies,
-    /// The same. A check when the replies leave detects it.
+    /// The same, but a check at the moment of sending detects it.
     HastyReplies,
     /// The disk reports data as synced that it did not sync.
     LyingSync,
-    /// A crash takes the end of each segment, synced or not.
+    /// A crash loses the end of each segment, even if it was synced.
     LostTail,
     /// The server does not wake sleeping workers.
     LostWakeUps,
-    /// Clients do not learn how their jobs ended.
+    /// Clients get no news of the ends of their jobs.
     LostEnds,
-    /// Clients get each end twice.
+    /// Clients get the news of each end twice.
     DoubledEnds,
-    /// News of a job overtake each other.
+    /// Clients get the news of a job in the wrong order.
     DisorderedNews,
-    /// The server's clock is fast, so scheduled jobs run early.
+    /// The server's clock is fast, so delayed jobs become ready early.
     FastClock,
-    /// A client that leaves ends the jobs that it waits for, even those that must outlive it.
+    /// When a client disconnects, the jobs that it waits for end, even background jobs.
     TakesAlong,
     /// The server's clock is slow, so the server hands out expired jobs.
     SlowClock,
     /// Changed policies do not come into force.
     StalePolicies,
-    /// Children do not get what their parent gets.
+    /// Children get no copies of their parent's jobs.
     LostCopies,
     /// Leases end before their deadlines.
     ShortLeases,
-    /// Some jobs fall behind others.
+    /// Some jobs lose their place in the order.
     WrongOrder,
     /// Buried and delayed jobs become ready without a request.
     RestlessJobs,
-    /// Some jobs vanish.
+    /// Some jobs end without a request.
     LostJobs,
     /// As [`LostCopies`](Self::LostCopies), for the oracle.
     MissedCopies,
     /// As [`SlowClock`](Self::SlowClock), for the oracle.
     LateExpiries,
-    /// Queues take more than their policies allow.
+    /// Queues accept more jobs than their policies allow.
     IgnoredLimits,
 }
 
 impl Sabotage {
-    /// The model would see these in the state of the engine. They are for the oracle, which must
-    /// see them in the replies.
+    /// Whether only the oracle checks a run with this sabotage. The model could see such a sabotage
+    /// in the state of the engine. The oracle must detect it from the replies alone.
     pub(crate) fn is_for_oracle(self) -> bool {
         matches!(
             self,

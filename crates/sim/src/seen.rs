@@ -1,4 +1,4 @@
-//! Jobs and queues as the broker shows them, converted to the model's types.
+//! Reads jobs and queues from the broker, and converts them to the model's types.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,8 +10,8 @@ use crate::model::{
     Counts, Facts, JobKind, LogContents, Model, Name, StoredJob, StoredState, Tags, short_text,
 };
 
-/// Further facts about submitted jobs: the parameters of the submit, and whether the job outlives
-/// the process.
+/// Facts about each submitted job, by its id: the parameters of the submit, and whether the job is
+/// in the log.
 type Submitted = BTreeMap<u64, (Tags, bool)>;
 
 fn submitted(turn: &Turn<'_>) -> Submitted {
@@ -26,7 +26,7 @@ fn name(bytes: &[u8]) -> Name {
     String::from_utf8_lossy(bytes).into()
 }
 
-/// A job, as the broker shows it.
+/// The state of a job in the broker.
 fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<StoredJob> {
     let status = turn.job_status(JobId(id)).value.ok()?;
     let body = turn.body(JobId(id))?;
@@ -64,7 +64,7 @@ fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<StoredJob> {
 fn facts(turn: &Turn<'_>, queue: &[u8]) -> Facts {
     let facts = turn.queue_facts(queue).unwrap_or_default();
     Facts {
-        // A queue that always exists need not be kept.
+        // The queue `default` always exists, so the log does not store whether it is kept.
         kept: facts.kept && queue != b"default",
         limits: facts.limits,
         is_items: facts.items,
@@ -73,7 +73,7 @@ fn facts(turn: &Turn<'_>, queue: &[u8]) -> Facts {
     }
 }
 
-/// The state of these jobs, and of the queues, in a new process.
+/// The state of these jobs, and of all queues, after a start.
 pub(crate) fn log_contents(turn: &Turn<'_>, ids: impl Iterator<Item = u64>) -> LogContents {
     let submitted = submitted(turn);
     let jobs = ids.filter_map(|id| Some((id, image(turn, &submitted, id)?))).collect();

@@ -19,7 +19,7 @@ impl Trace {
         Self { is_printed, hash: 0xCBF2_9CE4_8422_2325, line: String::new(), now: 0 }
     }
 
-    /// Notes an event.
+    /// Adds an event to the trace.
     pub(crate) fn note(&mut self, what: fmt::Arguments<'_>) {
         self.line.clear();
         self.line.write_fmt(what).expect("strings take all");
@@ -31,7 +31,7 @@ impl Trace {
         self.line = line;
     }
 
-    /// Notes that bytes were sent.
+    /// Adds to the trace that bytes were sent.
     pub(crate) fn bytes(&mut self, what: fmt::Arguments<'_>, bytes: &[u8]) {
         if self.is_printed {
             let shown = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];

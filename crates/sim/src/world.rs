@@ -1,7 +1,7 @@
-//! The world: one broker, its simulated connections, its clock, and the model beside it.
+//! The world: one broker, its simulated connections, its clock, and the model of the broker.
 //!
-//! There are no threads. The world takes one random step after the other, so the order of all
-//! events is known, and the model receives them in the same order.
+//! There are no threads. The world takes one random step after another. So the order of all events
+//! is known, and the model gets them in the same order.
 
 mod disk_faults;
 mod finale;
@@ -39,14 +39,14 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) options: Options,
     pub(crate) trace: Trace,
-    /// The server's clock: the wall clock at its start, which then advances monotonically.
+    /// The server's clock. It begins at the wall clock's time, and never goes back.
     pub(crate) now: u64,
     pub(crate) process: Process,
-    /// The most memory that jobs and connections can use, in all lives of the server.
+    /// The limit of memory in bytes, for each process of the server in this run.
     pub(crate) memory_limit: Option<u64>,
     pub(crate) model: Model,
     pub(crate) oracle: Oracle,
-    /// What the owner of the log knows about it.
+    /// The log's disk, and the changes that must survive a crash.
     pub(crate) storage: Storage,
     pub(crate) links: Vec<Link>,
     pub(crate) known: Known,
@@ -54,7 +54,7 @@ pub(crate) struct World {
     pub(crate) summary: Summary,
 }
 
-/// What a run did, to show that it did something.
+/// Counts what a run did. Tests check that runs do enough of everything.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Summary {
     /// Steps taken.
@@ -73,7 +73,7 @@ pub struct Summary {
     pub refusals: u64,
     /// Jobs that existed after restarts.
     pub recovered_jobs: u64,
-    /// Changes that a restart lost. No client had learned of them.
+    /// Changes that a restart lost. No reply had reported them.
     pub lost_changes: u64,
     /// Jobs that Gearman workers grabbed.
     pub grabs: u64,
@@ -81,11 +81,11 @@ pub struct Summary {
     pub wake_ups: u64,
     /// Submits that joined a job.
     pub joins: u64,
-    /// Ends that foreground clients received.
+    /// Ends of jobs that foreground clients received.
     pub ends: u64,
     /// Reads that Kestrel's clients opened.
     pub opens: u64,
-    /// Further jobs that a put created, besides the requested one.
+    /// Jobs that puts created in addition to the requested jobs.
     pub copies: u64,
     /// Jobs that expired.
     pub expiries: u64,
@@ -99,9 +99,9 @@ pub struct Summary {
     pub long_clearings: u64,
     /// Puts that the server refused for lack of memory.
     pub memory_refusals: u64,
-    /// What the oracle judged.
+    /// The number of the oracle's checks.
     pub judged: Judgements,
-    /// Hash of the whole story.
+    /// Hash of the whole trace.
     pub hash: u64,
 }
 
@@ -110,7 +110,7 @@ impl World {
         let mut rng = Rng::new(seed);
         let mut plan = Plan::new(&mut rng);
         if options.is_sabotaged() {
-            // Most sabotages use what the model knows.
+            // Most sabotages need the model's state.
             plan.unmodelled = None;
         }
         let mut trace = Trace::new(options.trace);
@@ -159,19 +159,19 @@ impl World {
         })
     }
 
-    /// The model follows all that happens.
+    /// Whether this run has a model.
     pub(crate) fn is_modelled(&self) -> bool {
         self.plan.unmodelled.is_none()
     }
 
-    /// The oracle must find the error in the replies.
+    /// Whether only the oracle may find an error in this run.
     fn is_for_oracle(&self) -> bool {
         !self.is_modelled() || self.options.sabotage.is_for_oracle()
     }
 
     // --- Turns ---
 
-    /// Takes one turn of the broker at this moment, and checks the state after it.
+    /// Takes one turn of the broker at this moment, and compares broker and model after it.
     pub(crate) fn with_turn<T>(
         &mut self,
         act: impl FnOnce(&mut World, &mut Turn<'_>) -> Result<T, String>,
@@ -229,8 +229,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks after a turn that each open session has the events that the model expects, and that
-    /// the alarm comes in time for the next event.
+    /// Called after a turn. Checks that each open session has the events that the model expects,
+    /// and that the alarm is not later than the next due event.
     fn collect_notifications(&mut self) -> Checked {
         self.process.gather();
         self.sabotage_events();
@@ -261,8 +261,9 @@ impl World {
 
     // --- Time ---
 
-    /// Lets this many milliseconds pass. Due events happen when they are due, or a little late, but
-    /// in the order of their due times. Otherwise the model could not tell which must come first.
+    /// Lets this many milliseconds pass. Due events happen at their due time or a little later, but
+    /// always in the order of their due times. In another order, the model could not compute which
+    /// event comes first.
     pub(crate) fn pass_time(&mut self, millis: u64) -> Checked {
         let target = self.now + millis;
         loop {
@@ -283,7 +284,8 @@ impl World {
         Ok(())
     }
 
-    /// The server's timer fires, or the server finds that it is late.
+    /// The server's timer fires, or the server notices that the timer is late. The engine does all
+    /// due work.
     pub(crate) fn ring(&mut self) -> Checked {
         if self.sabotaged_alarm().is_some_and(|alarm| alarm <= self.now) {
             self.process.alarm = None;
@@ -307,7 +309,7 @@ impl World {
         Err("the broker always has more to do".into())
     }
 
-    /// Compares all of engine and model.
+    /// Compares the complete state of engine and model.
     pub(crate) fn check_deeply(&mut self) -> Checked {
         if !self.is_modelled() {
             return self.with_turn(|_, turn| {
@@ -325,8 +327,8 @@ impl World {
     }
 }
 
-/// Checks that no piece of input, event, end of a session or step of the engine's own work was
-/// longer than two slices of work plus what cannot be divided.
+/// Checks that nothing took more work than two slices plus [`INDIVISIBLE_UNITS_MAX`]. This applies
+/// to a piece of input, an event, the end of a session and a step of the engine's own work.
 fn check_slices(turn: &Turn<'_>, slice_units: u32) -> Checked {
     let longest = turn.longest_slice();
     let most = 2 * u64::from(slice_units) + INDIVISIBLE_UNITS_MAX;

@@ -1,4 +1,4 @@
-//! One simulated connection: a client, two half-connections that delay bytes, and the server's side
+//! One simulated connection: a client, bytes in flight in both directions, and the server's side
 //! with its session and outbox.
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use crate::workload::Client;
 /// Bytes that the server's socket buffers until the client reads.
 const SOCKET_BYTES_MAX: usize = 8 * 1024;
 
-/// The server hands over longer replies in a shared part instead of a copy.
+/// The outbox shares the body of a reply of at least this length, instead of a copy.
 const SHARED_BYTES_MIN: usize = 17 * 1024;
 
 pub(crate) struct Link {
@@ -21,18 +21,18 @@ pub(crate) struct Link {
     pub(crate) protocol: Protocol,
     pub(crate) session: Box<dyn Dialect>,
     pub(crate) id: SessionId,
-    /// The session is open in the broker and in the model.
+    /// Whether the session is open in the broker and in the model.
     pub(crate) is_open: bool,
-    /// Bytes that the session got and did not consume.
+    /// Bytes that the session got and did not use.
     pub(crate) inbox: Vec<u8>,
-    /// An event came, so the session may be able to continue with the inbox.
+    /// Whether the session got an event, so it may now be able to use the inbox.
     pub(crate) inbox_is_due: bool,
     pub(crate) to_server: VecDeque<u8>,
     pub(crate) client_ended: bool,
     pub(crate) end_was_seen: bool,
     pub(crate) outbox: Outbox,
-    /// Bytes in the outbox in the order in which they must leave. Also where each reply begins, and
-    /// which part of the history it depends on.
+    /// The bytes in the outbox, in the order in which they must be sent. `rests` has the beginning
+    /// of each reply, and the part of the history that it depends on.
     expected: VecDeque<u8>,
     rests: VecDeque<(u64, Need)>,
     entered: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Link {
     to_client: VecDeque<u8>,
 }
 
-/// A session's answer to one call, with the positions that its replies wait for.
+/// A session's replies to one call, with the positions that they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pieces: Vec<(Position, Vec<u8>)>,
@@ -48,7 +48,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Empties the outbox that a session used for one call.
+    /// Takes the replies from an outbox that a session used for one call only.
     pub(crate) fn from(mut outbox: Outbox) -> Self {
         let mut answer = Self::default();
         let mut after = Position::default();
@@ -97,12 +97,12 @@ impl Link {
         }
     }
 
-    /// The low half of a session's number is its place in the engine's table.
+    /// The session's place in the engine's table: the low half of the session's number.
     pub(crate) fn place(&self) -> Place {
         self.id.0 as Place
     }
 
-    /// Puts the checked answer into the outbox that the connection keeps for its whole life.
+    /// Adds the answer to the connection's outbox, after it was compared with the model's.
     pub(crate) fn accept(&mut self, answer: &Answer, replies: &[(usize, Need)]) {
         for (after, bytes) in &answer.pieces {
             if bytes.len() >= SHARED_BYTES_MIN {
@@ -120,8 +120,8 @@ impl Link {
         }
     }
 
-    /// Moves up to `max` bytes from the outbox to the socket. Returns the bytes, and the largest
-    /// part of the history that one of their replies depends on.
+    /// Moves up to `max` bytes from the outbox to the socket. Returns these bytes, and the longest
+    /// part of the history that any of their replies depends on.
     pub(crate) fn send(
         &mut self,
         released: Position,
@@ -146,7 +146,7 @@ impl Link {
         Ok((bytes, need))
     }
 
-    /// Bytes that the client takes from its socket.
+    /// The client reads at most `max` bytes from its socket.
     pub(crate) fn receive(&mut self, max: usize) -> Vec<u8> {
         let count = self.to_client.len().min(max);
         self.to_client.drain(..count).collect()

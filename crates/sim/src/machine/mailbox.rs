@@ -1,16 +1,16 @@
-//! Where the broker leaves events for the simulated connections.
+//! The mailbox in which the broker leaves events for the simulated connections.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use broker::{Answer, Event, Mailbox, Millis, SessionId};
 
-/// The messages that one simulated I/O thread received.
+/// The messages for one simulated I/O thread.
 #[derive(Debug, Default)]
 pub(crate) struct MailboxContents {
     pub(crate) events: VecDeque<(SessionId, Answer<Event>)>,
     pub(crate) alarm: Option<Millis>,
-    /// Replies that the session held back can leave.
+    /// Whether the log has released more replies.
     pub(crate) released: bool,
 }
 

@@ -1,4 +1,5 @@
-//! One process of the server: the broker, the state that sessions share, and events in flight.
+//! One process of the server: the broker, the state that sessions share, and events that are not
+//! delivered yet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use super::mailbox::SimMailbox;
 use crate::plan::Plan;
 use crate::protocol::{Kestrel, Protocol};
 
-/// I/O threads that the world pretends to have.
+/// Number of mailboxes. A real server has one per I/O thread.
 pub(crate) const MAILBOXES: usize = 2;
 
-/// One life of the server.
+/// One process of the server, from its start to its end.
 pub(crate) struct Process {
     pub(crate) broker: Broker,
     beanstalk: Arc<Listener>,
@@ -21,14 +22,13 @@ pub(crate) struct Process {
     kestrel: Arc<kestrel::Server>,
     pub(crate) mailboxes: Vec<Arc<SimMailbox>>,
     pub(crate) events: Vec<VecDeque<(SessionId, Answer<Event>)>>,
-    /// The first id that this process deals.
+    /// The first id that this process assigns.
     pub(crate) first_id: u64,
     /// When the server's timer fires.
     pub(crate) alarm: Option<u64>,
 }
 
-/// Does nothing, because no simulated client makes requests that only the owner of a process can
-/// fulfil.
+/// Does nothing, because no simulated client requests a reload or a stop.
 #[derive(Debug)]
 struct NoControls;
 
@@ -121,7 +121,7 @@ impl Process {
         }
     }
 
-    /// Takes over the events of the mailboxes.
+    /// Moves the events out of the mailboxes.
     pub(crate) fn gather(&mut self) {
         for (mailbox, events) in self.mailboxes.iter().zip(&mut self.events) {
             let mut contents = mailbox.open();

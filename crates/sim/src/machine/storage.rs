@@ -1,4 +1,4 @@
-//! The broker's log in the simulated world: its disk, and the number of changes that must survive.
+//! The log's disk in the simulated world, and the number of changes that must survive a crash.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,25 +20,27 @@ pub(crate) struct Storage {
     pub(crate) kind: StorageKind,
     sabotage: Sabotage,
     engine: EngineSetup,
-    /// The part of the history that sent replies depend on.
+    /// The sent replies depend on this part of the history.
     promised: Need,
-    /// The part of the history that sent replies report as safe from a power failure.
+    /// The sent replies promise that this part of the history survives a power failure.
     promised_as_synced: Need,
-    /// A segment was begun in the middle of a group. Some of the history up to here can be synced.
+    /// The end of a group in whose middle a segment was begun. The log may have synced the history
+    /// up to here.
     switched: Need,
     /// The part of the history that is synced.
     durable: Need,
-    /// Ends of the history that were written but not synced, and when.
+    /// Parts of the history that were written but not synced, each with the moment of the write.
     written: VecDeque<(u64, Need)>,
-    /// The segment that was written last. The log syncs a segment to its end before it begins
-    /// another one.
+    /// The segment that was written last. The log syncs a whole segment before it begins the next
+    /// one.
     segment: u32,
-    /// The size that segments have in this life.
+    /// The size of new segments in the current process.
     pub(crate) segment_bytes: u64,
-    /// The largest segments of all lives. Files keep their sizes.
+    /// The largest size of segments in all processes so far, because existing files keep their
+    /// sizes.
     pub(crate) segment_bytes_max: u64,
     pub(crate) is_full: bool,
-    /// A fault was planned for a call of the disk.
+    /// Whether a fault was planned for a call of the disk.
     pub(crate) is_disturbed: bool,
 }
 
@@ -47,7 +49,7 @@ pub(crate) struct Storage {
 pub(crate) enum CrashKind {
     /// The kernel continues to run and keeps the written data.
     Killed,
-    /// Only synced data is certain.
+    /// Power fails. Only synced data is certain to survive.
     PowerLoss,
 }
 
@@ -86,7 +88,7 @@ impl Storage {
         }
     }
 
-    /// How a process that starts now stores its log.
+    /// The options of a broker that starts now.
     pub(crate) fn options(&self, sync: Sync) -> broker::Options {
         let disk: Arc<dyn log::Disk> = match self.sabotage {
             Sabotage::LyingSync => Arc::new(crate::sabotage::LyingDisk(self.disk.clone())),
@@ -96,7 +98,7 @@ impl Storage {
         broker::Options { engine: self.engine, ..broker::Options::without_threads(disk, log) }
     }
 
-    /// Replies up to here can leave.
+    /// The position up to which replies can be sent.
     pub(crate) fn released(&self, broker: &Broker) -> Position {
         match self.sabotage {
             Sabotage::EarlyReplies | Sabotage::HastyReplies => Position::ALL,
@@ -104,7 +106,7 @@ impl Storage {
         }
     }
 
-    /// A reply that depends on this part of the history left the process.
+    /// Notes that a reply was sent that depends on this part of the history.
     pub(crate) fn note_reply(&mut self, need: Need, history: &History) {
         self.promised = self.promised.max(need);
         if history.is_strict(need) {
@@ -112,8 +114,8 @@ impl Storage {
         }
     }
 
-    /// Whether a reply that depends on this part of the history can leave: the disk has received
-    /// the part, and has synced it if the queue requires that.
+    /// Whether a reply that depends on this part of the history can be sent. The part must be
+    /// written, and also synced if the queue's policy or the log's setting requires that.
     pub(crate) fn may_send(&self, need: Need, history: &History) -> bool {
         let written = self.written.back().map_or(self.durable, |(_, end)| *end);
         let synced = self.durable.max(self.switched);
@@ -123,9 +125,10 @@ impl Storage {
         is_unchecked || history.is_of_start(need) || need <= written.max(self.durable)
     }
 
-    /// The changes that must have survived: a part of the history, and a part of it with the newest
-    /// takes and timeouts. A kernel that continues to run has all written data. Otherwise only
-    /// synced data is certain, and changes that replies reported as synced.
+    /// The two parts of the history that must survive such a crash: one for changes, one for
+    /// counters of takes and timeouts. If the kernel continues to run, all written data survives.
+    /// After a power failure, only synced data is certain, and changes that replies promised as
+    /// synced.
     pub(crate) fn survives(&self, kind: CrashKind) -> (Need, Need) {
         match (kind, self.kind) {
             (CrashKind::PowerLoss, _) => (self.promised_as_synced.max(self.durable), self.durable),
@@ -136,7 +139,8 @@ impl Storage {
         }
     }
 
-    /// A new process knows all that it found as durable. It continues in this segment.
+    /// A new process begins. All data that it found counts as durable. It writes to this segment
+    /// first.
     pub(crate) fn begin(&mut self, segment: u32) {
         self.segment = segment;
         self.promised = 0;
@@ -160,16 +164,16 @@ impl Storage {
             self.durable = self.written.back().map_or(self.durable, |(_, end)| *end);
             self.written.clear();
         }
-        // A mark is written without a sync, and has no content. A full disk drops counters: the
-        // history has them, but the log never writes them.
+        // A mark is written without a sync, and contains no changes. On a full disk, the log omits
+        // counters, which are in the history.
         let before = self.written.back().map_or(self.durable, |(_, end)| *end);
         if committed.wrote && newest > before {
             self.written.push_back((now, end));
         }
         let asks_for_sync = newest > before && history.is_strict_between(before, newest);
         if switches {
-            // All before the new segment is synced. It is unknown which part of the group that
-            // includes.
+            // The log has synced everything before the new segment. The simulation cannot see which
+            // part of the group that is.
             self.switched = end;
         } else if committed.wrote && !committed.synced && asks_for_sync {
             return Err(format!("what a queue wants to be synced is only written at {now}"));

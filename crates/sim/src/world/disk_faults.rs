@@ -6,7 +6,7 @@ use crate::Checked;
 use crate::machine::storage::Storage;
 use crate::model::{Job, JobKind};
 
-/// A fault is planned at most this many calls of the disk ahead.
+/// A fault happens at most this many calls of the disk later.
 const CALLS_AHEAD_MAX: u64 = 40;
 
 const READS_AHEAD_MAX: u64 = 4;
@@ -14,11 +14,11 @@ const READS_AHEAD_MAX: u64 = 4;
 /// A disk that counts as full has at most this many free bytes.
 const LAST_BYTES_MAX: u64 = 300_000;
 
-/// Segments that the log can have besides twice its live data: the segment that is being written,
+/// The log may use twice its live data plus this many segments: the segment that is being written,
 /// the next one, and the reserve for reclaim and for ends of jobs.
 const SEGMENTS_BESIDES_LIVE_MAX: u64 = 5;
 
-/// The most bytes that a job's entry and index take besides its body.
+/// The most bytes that a job takes in the log in addition to its body.
 const ENTRY_OVERHEAD_BYTES_MAX: u64 = 200;
 
 impl World {
@@ -27,7 +27,7 @@ impl World {
         let call = self.storage.disk.calls() + self.rng.between(1, CALLS_AHEAD_MAX);
         self.trace.note(format_args!("{step:?} at disk call {call}"));
         self.storage.is_disturbed = true;
-        // If a segment could not be made ready, the log has no segment to fill for a while.
+        // After a failure, the log may have no ready segment for some time, and refuse requests.
         if !self.plan.must_not_be_short() {
             self.model.expect_shortage();
         }
@@ -41,11 +41,12 @@ impl World {
         }
     }
 
-    /// Other processes take nearly all free space of the disk.
+    /// Simulates other processes that use nearly all free space of the disk.
     pub(crate) fn fill_disk(&mut self) -> Checked {
-        // The log admits a put that is too big for a segment if the disk has room for a segment of
-        // its own. The log makes that segment when it writes the put's group. If other processes
-        // take the room in between, the write fails.
+        // If a put is too big for a segment, the log creates a larger segment for it. It admits the
+        // put if the disk has room, and creates the segment when it writes the put's group. If
+        // other processes use the room in between, the write fails. So this commits all admitted
+        // puts first.
         self.commit()?;
         let capacity = self.storage.disk.used() + self.rng.below(LAST_BYTES_MAX);
         self.trace.note(format_args!("the disk is full at {capacity}"));
@@ -64,14 +65,16 @@ impl World {
         }
     }
 
-    /// Checks, after reclaim has finished, that the live data bounds the size of the files.
+    /// Called after reclaim has finished. Checks that the size of the live data bounds the size of
+    /// the files.
     pub(crate) fn check_disk_use(&self) -> Checked {
         let live = |job: &Job| job.body.len() as u64 + ENTRY_OVERHEAD_BYTES_MAX;
         let jobs = self.model.jobs.values().filter(|job| job.kind == JobKind::Logged);
         let live_bytes: u64 = jobs.map(live).sum();
         let used = self.storage.disk.used();
         let biggest = u64::from(self.plan.packet_bytes_max()) + ENTRY_OVERHEAD_BYTES_MAX;
-        // An entry that is too big for a segment has its own, which can be the newest.
+        // An entry that is too big for a normal segment has a larger one, which can be the newest
+        // segment.
         let own = if biggest > self.storage.segment_bytes_max / 2 { 2 * biggest } else { 0 };
         let bound = own
             + 2 * live_bytes
@@ -92,12 +95,12 @@ impl Storage {
         self.segment_bytes_max = self.segment_bytes_max.max(bytes);
     }
 
-    /// A new process begins. No fault is planned for it.
+    /// Notes that a new process begins, for which no fault is planned.
     pub(crate) fn undisturb(&mut self) {
         self.is_disturbed = false;
     }
 
-    /// Whether the simulation caused a failure of the log.
+    /// Whether the simulation planned a fault, which can explain a failure of the log.
     pub(crate) fn was_disturbed(&self) -> bool {
         self.is_disturbed
     }

@@ -1,5 +1,5 @@
-//! The end of a run. All faults stop. Everything that is left must be delivered and ended within a
-//! bounded number of steps, and every client that waits for an outcome must receive it.
+//! The end of a run. All faults stop. All remaining jobs must be delivered and ended within a
+//! bounded number of steps. Every client that waits for the outcome of a job must receive it.
 
 use std::rc::Rc;
 
@@ -34,7 +34,8 @@ impl World {
             match self.rng.below(3) {
                 0 => self.crash(CrashKind::PowerLoss)?,
                 1 => self.stop_cleanly()?,
-                // Reclaim stops for the rest of this life when it cannot read a segment.
+                // If reclaim cannot read a segment, it stops until the next start. So restart the
+                // process.
                 _ if self.storage.was_disturbed() => self.crash(CrashKind::Killed)?,
                 _ => {}
             }
@@ -63,7 +64,8 @@ impl World {
         if self.rng.coin() {
             self.work_as_beanstalk()?;
         }
-        // Some names of functions are not valid names of queues.
+        // A Gearman worker ends the other jobs. The names of their queues are not valid in
+        // beanstalkd's protocol.
         self.work_as_gearman()?;
         if let Some((id, job)) = self.model.jobs.first_key_value() {
             return Err(format!("job {id} is left over: {:?}", job.state));
@@ -84,8 +86,8 @@ impl World {
         self.check_disk_use()
     }
 
-    /// Removes all limits and routes: the server refuses no put, and each job stays where it was
-    /// put.
+    /// Removes all limits and routes. Then the server refuses no put, and each job stays in its
+    /// queue.
     fn lift_restrictions(&mut self) -> Checked {
         self.with_turn(|world, turn| {
             let _ = turn.set_policies(Rules::default());
@@ -99,13 +101,14 @@ impl World {
         })
     }
 
-    /// A connection that has a job, or can get one.
+    /// The index of a connection that holds a job, or can get one.
     fn index_of_taker(&self) -> Option<usize> {
         let takes = |place| !self.is_modelled() || !self.model.only_waits(place);
         self.links.iter().position(|link| !link.is_open || takes(link.place()))
     }
 
-    /// Ends a run without the model: takes and ends all jobs. Then there is memory for another job.
+    /// Ends a run without a model: takes and ends all jobs. After that, there must be memory for
+    /// another job.
     fn finish_unmodelled(&mut self) -> Checked {
         self.ring()?;
         let client = Client::new(Protocol::Beanstalk, &mut self.rng);
@@ -138,7 +141,7 @@ impl World {
         })
     }
 
-    /// Makes the jobs of all states ready.
+    /// Makes all jobs ready, whatever their state.
     fn make_all_ready(&mut self) -> Checked {
         for queue in self.model.beanstalk_tubes() {
             self.expect(&format!("pause-tube {queue} 0\r\n"), "PAUSED")?;

@@ -21,16 +21,16 @@ const CLOCK_STEP_MS: u64 = 3_600_000;
 /// The log writes its last mark at most this long after the last entry.
 const MARK_MS_MAX: u64 = 1000;
 
-/// Crashes in a row during recovery.
+/// Limit of consecutive crashes during recovery.
 const RECOVERY_CRASHES_MAX: u64 = 3;
 
 impl World {
-    /// The process dies, and another one starts.
+    /// The process crashes, and another one starts.
     pub(crate) fn crash(&mut self, kind: CrashKind) -> Checked {
         self.trace.note(format_args!("{kind:?}"));
         let kind = self.end_disk(kind);
         self.sabotage_tail();
-        // In a crash, neither the sessions nor the broker close cleanly.
+        // A crash closes no session and no broker.
         self.links.clear();
         self.start_again(kind)
     }
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Sabotage: the newest bytes of the newest segments are lost, although they were synced.
+    /// Sabotage: removes the newest bytes of the newest segments, although they were synced.
     fn sabotage_tail(&mut self) {
         if self.options.sabotage != Sabotage::LostTail {
             return;
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// Closes all connections, makes all that clients learned durable, and starts another process.
+    /// Closes all connections, stops the broker cleanly, and starts another process.
     pub(crate) fn stop_cleanly(&mut self) -> Checked {
         self.trace.note(format_args!("clean stop"));
         while !self.links.is_empty() {
@@ -84,7 +84,7 @@ impl World {
                 self.oracle.stopped_cleanly();
                 let kind = self.end_disk(kind);
                 self.start_again(kind)?;
-                // An interrupted opening may have used up ids.
+                // A start that was interrupted may have used ids.
                 let undisturbed = self.summary.crashed_recoveries == disturbed;
                 let is_known = self.is_modelled() && !self.options.is_sabotaged();
                 if self.process.first_id != next && undisturbed && is_known {
@@ -103,8 +103,8 @@ impl World {
         }
     }
 
-    /// Starts another process. Some processes before it can fail during their start. After one
-    /// power loss, only synced data is certain.
+    /// Starts another process. Some earlier starts can crash. After any power loss among these
+    /// crashes, only synced data is certain.
     fn start_again(&mut self, mut worst: CrashKind) -> Checked {
         self.summary.restarts += 1;
         self.storage.undisturb();
@@ -136,15 +136,16 @@ impl World {
                 }
             }
             if !self.storage.is_full {
-                // The reserve of a full disk does not help a log that needs segments of another
-                // size.
+                // Keep the size if the disk is full: the reserve has segments of the old size,
+                // which a log with another size cannot use.
                 let segment_bytes = *self.rng.pick(self.plan.segment_bytes);
                 self.storage.set_segment_bytes(segment_bytes);
             }
             let options = self.storage.options(sync);
-            // Jobs that expired meanwhile would end before the comparison. So the process learns
-            // how late it is only after the comparison. The same applies to a clock that was set
-            // back behind the log's last mark, because absolute times mean the server's clock here.
+            // Jobs that expired during the stop would end before the comparison with the model. So
+            // in runs with items, the process starts with an unknown wall clock, and gets the real
+            // time after the comparison. The same applies to a wall clock before the log's last
+            // mark, because clients here name absolute times by the server's clock.
             let is_back = wall < self.now + MARK_MS_MAX;
             let start = if self.plan.shares[2] > 0 || is_back { 0 } else { wall };
             let opened = Broker::open(options, Millis(start));
@@ -153,7 +154,7 @@ impl World {
                     self.trace.note(format_args!("recovered {report:?}"));
                     self.storage.disk.plan_nothing();
                     if self.storage.disk.has_crashed() {
-                        // Power failed in a step of the opening that can fail.
+                        // Power failed in a step whose failure does not fail the start.
                         drop(broker);
                         worst = self.end_disk(CrashKind::PowerLoss);
                         self.summary.crashed_recoveries += 1;
@@ -162,7 +163,7 @@ impl World {
                     let (required, counted) = self.storage.survives(worst);
                     self.model.history.require(required, counted);
                     let is_certain = worst == CrashKind::Killed || sync == log::Sync::Always;
-                    // A policy may have requested less durability.
+                    // With policies, a queue may have a weaker sync setting.
                     let is_certain = is_certain && !self.plan.must_not_be_short();
                     self.oracle
                         .restarted(if is_certain { Certain::Sent } else { Certain::Nothing }, wall);
@@ -183,7 +184,7 @@ impl World {
         unreachable!("the last attempt is not disturbed")
     }
 
-    /// A new process serves. The jobs that it found must be those that the old process promised.
+    /// A new process begins to serve. It must have found all changes that the old process promised.
     fn begin(
         &mut self,
         broker: Broker,
@@ -251,7 +252,7 @@ impl World {
         self.pass_time(wall.saturating_sub(now))
     }
 
-    /// Requests that the ending process refused for lack of memory.
+    /// Adds the requests that the ending process refused for lack of memory to the summary.
     pub(crate) fn note_memory(&mut self) {
         self.summary.memory_refusals += self.process.broker.memory_usage().refused;
     }
@@ -263,7 +264,7 @@ impl World {
 }
 
 impl Model {
-    /// A queue that nothing keeps.
+    /// A queue that should have been dropped, because nothing keeps it.
     fn unwanted_queue(&self) -> Option<Name> {
         self.queues.keys().find(|name| !self.is_wanted(name)).cloned()
     }

@@ -1,4 +1,4 @@
-//! The steps of the log's threads, and what happens when the log fails.
+//! The steps of the log's threads, and the end of a process whose log failed.
 
 use broker::Millis;
 use log::ReclaimError;
@@ -40,15 +40,17 @@ impl World {
         let done = self.process.broker.prepare_step();
         self.trace.note(format_args!("prepare {done:?} disk {}", self.storage.disk.calls()));
         if done.is_ok() && !self.storage.is_full && !self.storage.was_disturbed() {
-            // The broker admits again the requests that it refused for lack of room.
+            // The log has room again, so the broker must not refuse requests for lack of room any
+            // more.
             self.model.may_refuse = false;
         }
         self.look_for_failure()
     }
 
-    /// Copies one slice of the oldest segment, if the log requests it. Returns whether it did.
+    /// Copies one slice of the oldest segment, if the log requests it. Returns whether it copied a
+    /// slice.
     pub(crate) fn reclaim(&mut self) -> Result<bool, String> {
-        // The copy has its own turn, at this moment.
+        // The copy takes its own turn. So due work is done first, as for every turn.
         self.ring()?;
         let done = self.process.broker.reclaim_step(Millis(self.now));
         self.trace.note(format_args!("reclaim {done:?}"));
@@ -63,7 +65,7 @@ impl World {
         Ok(copied)
     }
 
-    /// If the log failed, a planned fault must be the reason. The process then ends.
+    /// If the log failed, ends the process. A planned fault must be the reason for the failure.
     fn look_for_failure(&mut self) -> Checked {
         if self.is_durable() && self.storage.disk.has_crashed() {
             return self.crash(CrashKind::PowerLoss);
@@ -73,8 +75,8 @@ impl World {
             return Err(format!("the log failed without a fault: {failure}"));
         }
         self.summary.failures += 1;
-        // Only replies that were released before can still leave. Some steps can follow before the
-        // process is gone.
+        // The process can take some more steps before it ends. Only replies that were released
+        // before the failure can still be sent.
         let released = self.storage.released(&self.process.broker);
         for _ in 0..self.rng.below(4) {
             self.any_client_step()?;

@@ -1,5 +1,5 @@
-//! The simulated connections of the world: bytes in flight, sessions and their outboxes, events,
-//! and the comparison of every call with the model.
+//! The simulated connections: bytes in flight, sessions and their outboxes, and events. Compares
+//! every call of a session with the model.
 
 use broker::{Dialect, Event, JobId, Outbox, Progress, Turn};
 
@@ -10,7 +10,7 @@ use crate::machine::process::MAILBOXES;
 use crate::model::{Model, Observed};
 use crate::workload::Client;
 
-/// The server stops reading from a client when this many bytes wait for it.
+/// The server stops reading from a client that has more than this many unsent bytes.
 const OUTBOX_BYTES_MAX: usize = 64 * 1024;
 
 /// A client stops writing when this many of its bytes are in flight.
@@ -51,8 +51,7 @@ impl World {
         link.is_open && link.session.wants_input() && !held_back
     }
 
-    /// Up to this many bytes in flight arrive, and the session gets them. Or the session gets the
-    /// end of the input.
+    /// Delivers up to `max` bytes in flight to the session, or the end of the input.
     pub(crate) fn deliver(&mut self, index: usize, max: usize, turn: &mut Turn<'_>) -> Checked {
         let reads = self.is_read_from(index);
         let link = &mut self.links[index];
@@ -91,7 +90,8 @@ impl World {
         link.inbox.extend_from_slice(bytes);
         let inbox = std::mem::take(&mut link.inbox);
         let (mut used, mut is_unfinished) = (0, false);
-        // The model does not know where a session yields to others.
+        // The model cannot compute where a session yields to others. So only a run without a model
+        // stops there.
         let stops = !self.is_modelled();
         self.call(
             index,
@@ -118,8 +118,8 @@ impl World {
         Ok(())
     }
 
-    /// Passes the same input to session and model, and compares their answers. The new part of the
-    /// input is `sent`.
+    /// Passes the same input to session and model, and compares their answers. `sent` is the new
+    /// part of the input.
     fn call(
         &mut self,
         index: usize,
@@ -132,8 +132,8 @@ impl World {
         let (place, number) = (link.place(), link.number);
         let mut outbox = Outbox::default();
         real(&mut *link.session, turn, &mut outbox);
-        // A put as large as a segment can come before the broker holds clients back. Then no
-        // segment is ready for it.
+        // A client can send a put as large as a segment before the broker holds clients back. Then
+        // no segment may be ready for the put.
         if self.process.broker.congested() && !self.plan.must_not_be_short() {
             self.model.may_refuse = true;
         }
@@ -172,8 +172,8 @@ impl World {
         Ok(())
     }
 
-    /// Passes the events of this turn to their sessions before the turn ends, if they are for this
-    /// mailbox. Older events come first.
+    /// Passes this turn's events for this mailbox to their sessions before the turn ends. Older
+    /// events of the mailbox come first.
     pub(crate) fn deliver_events_of_turn(
         &mut self,
         mailbox: usize,
@@ -188,7 +188,7 @@ impl World {
         Ok(())
     }
 
-    /// The oldest event in a mailbox reaches its session.
+    /// Delivers the oldest event in a mailbox to its session.
     pub(crate) fn deliver_event(&mut self, mailbox: usize, turn: &mut Turn<'_>) -> Checked {
         let Some((id, event)) = self.process.events[mailbox].pop_front() else { return Ok(()) };
         let Some(index) = self.links.iter().position(|link| link.id == id && link.is_open) else {
@@ -209,7 +209,7 @@ impl World {
         Ok(())
     }
 
-    /// Some bytes leave the outbox, if the log has released their replies.
+    /// Sends up to `max` bytes of the outbox, if the log has released their replies.
     pub(crate) fn send(&mut self, index: usize, max: usize) -> Result<bool, String> {
         let released = self.storage.released(&self.process.broker);
         let link = &mut self.links[index];
@@ -222,8 +222,8 @@ impl World {
         if self.storage.may_send(need, history) {
             self.storage.note_reply(need, history);
         } else if !history.counts_may_be_missing {
-            // On a full disk the log omits some changes, because no client requested them. So such a
-            // reply promises nothing.
+            // On a full disk, the log omits changes that no client requested. So a reply that
+            // depends on such a change promises nothing.
             return Err(format!(
                 "connection {} gets a reply that depends on record {need}, which is not written",
                 self.links[index].number
@@ -233,7 +233,7 @@ impl World {
         Ok(true)
     }
 
-    /// A client reads. Returns the replies that are complete then.
+    /// A client reads. Returns the replies that this read completes.
     pub(crate) fn client_reads(&mut self, index: usize, max: usize) -> Vec<Vec<u8>> {
         let link = &mut self.links[index];
         let bytes = link.receive(max);
@@ -258,7 +258,7 @@ impl World {
         })
     }
 
-    /// Closes connections that have nothing more to say.
+    /// Closes connections whose sessions have ended and whose replies are all read.
     pub(crate) fn close_finished(&mut self) -> Checked {
         while let Some(index) = self.links.iter().position(|link| !link.is_open && link.is_quiet())
         {

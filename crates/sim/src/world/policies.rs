@@ -1,4 +1,4 @@
-//! Policies that change while the world runs.
+//! Changes policies while the world runs.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ fn names(names: &[&str]) -> Box<[Name]> {
     names.iter().map(|name| name.as_bytes().into()).collect()
 }
 
-/// One of the rules that refuse nothing.
+/// Creates a random rule that refuses no put.
 fn mild(rng: &mut Rng) -> Rule {
     let dropping = Setting::WhenFull(WhenFull::DropOldest);
     match rng.below(13) {
@@ -59,7 +59,7 @@ fn without_limits(rules: &Rules) -> Rules {
 }
 
 impl World {
-    /// Puts other rules into force, or none.
+    /// Replaces the rules with up to three random ones.
     pub(crate) fn change_policies(&mut self) -> Checked {
         let mut rules = Rules::default();
         for _ in 0..self.rng.below(4) {

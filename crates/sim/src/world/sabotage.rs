@@ -1,4 +1,4 @@
-//! Breaks promises of the server and of the way to it, if the run asks for it.
+//! Breaks promises of the server, if the options of the run request it.
 
 use broker::{Answer, Event, JobId, Turn};
 
@@ -10,7 +10,7 @@ use crate::model::{Place, State};
 const WRONG_BY_MS: u64 = 700;
 
 impl World {
-    /// Loses, doubles or swaps events on their way.
+    /// Loses, doubles or swaps events before they are delivered.
     pub(crate) fn sabotage_events(&mut self) {
         let is_news = |event: &Answer<Event>| matches!(event.value, Event::News { .. });
         let is_end = |event: &Answer<Event>| matches!(&event.value, Event::News { news, .. } if news.is_end());
@@ -70,7 +70,7 @@ impl World {
             .filter(|(_, job)| job.queue.contains('+') && is_in_parent((&job.queue, &job.body)));
         let thief = turn.open_session(0);
         for (id, _) in copies {
-            // The job can be gone already.
+            // The job may have ended already.
             let _ = turn.caller(thief).cancel(JobId(*id));
         }
         turn.close_session(thief);
@@ -84,7 +84,7 @@ impl World {
         let thief = turn.open_session(0);
         for (id, job) in self.model.jobs.iter().filter(|(id, _)| **id % 3 == 0) {
             let id = JobId(*id);
-            // Many jobs are in a state that does not allow it.
+            // The state of many jobs does not allow the change, so errors are ignored.
             match self.options.sabotage {
                 Sabotage::ShortLeases => {
                     for link in self.links.iter().filter(|link| link.is_open) {
@@ -105,7 +105,7 @@ impl World {
         turn.close_session(thief);
     }
 
-    /// A connection is about to close.
+    /// Called before a connection closes. Can end the jobs that its session waits for.
     pub(crate) fn sabotage_leaving(&self, place: Place, turn: &mut Turn<'_>) {
         if self.options.sabotage == Sabotage::TakesAlong {
             let watched = self.model.jobs.iter().filter(|(_, job)| job.watchers.contains(&place));

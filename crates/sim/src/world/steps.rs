@@ -9,8 +9,8 @@ use crate::workload::Client;
 /// The number of steps between two complete comparisons.
 const STEPS_BETWEEN_DEEP_CHECKS: u64 = 64;
 
-/// The server reads this many bytes at once. As in the server, this is far less than a segment: the
-/// log says when to hold clients back, but not in the middle of a read.
+/// The simulated server reads this many bytes at once. As in the real server, this is far less than
+/// a segment, because the log can hold clients back only between reads.
 const READ_BYTES_MAX: usize = 16_000;
 
 #[derive(Copy, Clone, Debug)]
@@ -81,7 +81,7 @@ impl World {
         self.close_finished()
     }
 
-    /// One of the steps that do not involve the log.
+    /// Takes a random step that does not involve the log.
     pub(crate) fn any_client_step(&mut self) -> Checked {
         let step =
             *self.rng.pick(&[Step::Write, Step::Deliver, Step::Event, Step::Send, Step::Read]);
