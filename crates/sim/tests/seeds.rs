@@ -1,4 +1,4 @@
-//! Thousands of short runs, and a check that the oracle can fail.
+//! Runs thousands of short simulations, and checks that the model and the oracle notice errors.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,14 +10,14 @@ const FIXED_SEEDS: u64 = 10_000;
 /// The number of new seeds in every run.
 const FRESH_SEEDS: u64 = 2000;
 
-/// Runs within which each kind of sabotage must be noticed.
+/// Each kind of sabotage must be noticed within this number of runs.
 const SABOTAGED_SEEDS: u64 = 10_000;
 
 #[test]
 fn fixed_seeds_keep_every_promise() {
     let summary =
         run_many(0, FIXED_SEEDS, 2, Options::default()).unwrap_or_else(|broken| panic!("{broken}"));
-    // A simulation in which nothing happens proves nothing.
+    // The runs must do enough of everything, because a simulation without events proves nothing.
     assert!(summary.restarts > FIXED_SEEDS, "{summary:?}");
     assert!(summary.crashed_recoveries > FIXED_SEEDS / 20, "{summary:?}");
     assert!(summary.failures > FIXED_SEEDS / 50, "{summary:?}");
@@ -48,7 +48,7 @@ fn fixed_seeds_keep_every_promise() {
 
 #[test]
 fn fresh_seeds_keep_every_promise() {
-    // Set it to run the same ones again.
+    // Set this variable to run the same seeds again.
     let base = std::env::var("LINESHAFT_SIM_SEED").ok().and_then(|seed| seed.parse().ok());
     let base: u64 = base.unwrap_or_else(|| {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -87,8 +87,8 @@ fn assert_is_noticed(sabotage: Sabotage, words: &str) {
     assert!(broken.problem.contains(words), "{broken}");
 }
 
-/// The oracle, which sees only what clients see, notices it. The model may notice it first in other
-/// runs.
+/// Checks that the oracle notices the sabotage in some run. In other runs, the model may notice it
+/// first.
 fn assert_oracle_notices(sabotage: Sabotage, words: &str) {
     let options = Options { sabotage, ..Options::default() };
     let is_it = |problem: &str| problem.starts_with("oracle:") && problem.contains(words);
@@ -97,7 +97,8 @@ fn assert_oracle_notices(sabotage: Sabotage, words: &str) {
     assert!(is_noticed, "{sabotage:?} was never noticed by the oracle");
 }
 
-/// The model notices it where such a reply should have come.
+/// Checks that the model notices the sabotage in some run, because a certain expected reply did not
+/// come.
 fn assert_is_noticed_in_reply(sabotage: Sabotage, is_such: impl Fn(&str) -> bool) {
     let options = Options { sabotage, ..Options::default() };
     let is_noticed = |problem: &str| {
@@ -118,7 +119,7 @@ fn items_that_outlive_their_moment_are_noticed_over_text() {
     assert_is_noticed_in_reply(Sabotage::LateExpiries, |reply| reply.starts_with("*\\n"));
 }
 
-/// The beginning of thrift's reply to a `get`, behind its length.
+/// The beginning of thrift's reply to a `get`, after its length.
 const GOT: &str = "\\x80\\x01\\x00\\x02\\x00\\x00\\x00\\x03get";
 
 #[test]

@@ -4,17 +4,17 @@ use super::outcome::Notification;
 use super::session::Expected;
 use super::{Model, Name, Place, Serial, State};
 
-/// Jobs of a step: a quarter of the units in a slice. The protocol does not define this number, so
-/// the model follows the engine. (The engine stops sooner if the jobs cost more than these units.
-/// They do not here.)
+/// Number of jobs in one step: a quarter of the units in a slice. The protocol does not define this
+/// number, so the model uses the engine's. The engine would stop sooner if a job cost more than
+/// four units, but no job here does.
 const SLICE_JOBS: usize = crate::plan::SLICE_UNITS as usize / 4;
 
 #[derive(Debug)]
 pub(super) enum Chore {
-    /// Jobs that must still be given back, by the numbers of their leases. Their holder is gone, or
-    /// can no longer run them.
+    /// Jobs that must still be given back, with the numbers of their leases. Their holder
+    /// disconnected, or unregistered from their queues.
     Return(Vec<(u64, u64)>),
-    /// A connection is gone. The model still lists it as a waiter of these jobs, under this place.
+    /// A closed connection that is still listed as a waiter of these jobs, under this place.
     Detach(Place, Vec<u64>),
     Kick {
         place: Place,
@@ -53,7 +53,7 @@ impl Model {
         self.begin(Chore::Return(held.collect()));
     }
 
-    /// Begins a chore that no client waits for.
+    /// Does the first slice of a chore, and queues the rest.
     pub(super) fn begin(&mut self, chore: Chore) {
         if let (Some(chore), _) = self.slice(chore) {
             self.chores.push_back(chore);
@@ -89,13 +89,13 @@ impl Model {
         !self.chores.is_empty()
     }
 
-    /// Does one slice. Returns the rest of the chore, and the number of all kicked jobs.
+    /// Does one slice. Returns the rest of the chore, and the number of jobs kicked so far.
     fn slice(&mut self, chore: Chore) -> (Option<Chore>, usize) {
         match chore {
             Chore::Return(mut held) => {
                 let rest = held.split_off(held.len().min(SLICE_JOBS));
                 for (number, id) in held {
-                    // The job may have ended meanwhile, or have a new lease.
+                    // The job may have ended since then, or have a new lease.
                     let state = self.jobs.get(&id).map(|job| job.state);
                     if matches!(state, Some(State::Leased(lease)) if lease.number == number) {
                         self.lose(id);

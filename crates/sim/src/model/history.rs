@@ -1,10 +1,13 @@
 //! The changes that must survive a crash, in order, and the prefixes that a restart can recover.
 //!
-//! The log promises that a prefix of all appended changes survives, and that this prefix contains
-//! everything that clients learned. So the history keeps the jobs of the last start and every
-//! change since. The recovered jobs must be those after some prefix of at least `required` changes.
-//! A few counters (takes, timeouts, losses) are appended with the next written group, later than
-//! the events that they count. So they can lag behind the prefix, but by less than one group.
+//! The log promises that a prefix of all appended changes survives a crash. This prefix must
+//! contain every change that a client got a reply about. So the history stores the jobs at the last
+//! start, and every change since then. The recovered jobs must be the result of some prefix with at
+//! least `required` changes.
+//!
+//! The counters of takes, timeouts and losses are appended later than the events that they count,
+//! with the next group. So after a crash they can be older than the prefix, but by less than one
+//! group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -18,10 +21,10 @@ use super::{Name, Need, Tags};
 pub(crate) struct History {
     base: LogContents,
     records: Vec<Record>,
-    /// For each record, whether the log syncs it before any client learns of it.
+    /// For each record, whether the log syncs it before a reply about it is sent.
     strict: Vec<bool>,
-    /// The ends of groups. The disk received all records before an end together with the newest
-    /// takes and timeouts.
+    /// The ends of groups. When a group was written, all records before its end were on the disk,
+    /// with the newest takes and timeouts.
     groups: Vec<Need>,
     /// The records that certainly survive.
     required: Need,
@@ -29,11 +32,12 @@ pub(crate) struct History {
     counted: Need,
     /// The last record that the next group certainly contains.
     newest: Need,
-    /// The process noted the records up to here itself, at its start. It does so only if the log
-    /// does not have them already. The model cannot see that, because rules also create the queues
-    /// that they name.
+    /// The end of the records that the process wrote at its start. It writes such a record only if
+    /// the log does not contain it. The model cannot see whether it does, because rules also create
+    /// the queues that they name.
     noted_at_start: Need,
-    /// The disk was full, so no group since then is known to contain all takes and timeouts.
+    /// Whether the disk was full. Since then, it is unknown whether groups contain all takes and
+    /// timeouts.
     pub(crate) counts_may_be_missing: bool,
     ends: BTreeMap<u64, Need>,
     queues: BTreeMap<Name, Need>,
@@ -42,7 +46,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Records a change. `is_strict`: the log syncs it before any client learns of it.
+    /// Records a change. `is_strict` is true if the log syncs the change before a reply about it is
+    /// sent.
     pub(super) fn note(&mut self, record: Record, is_strict: bool) -> Need {
         let need = self.records.len() + 1;
         if let Record::Finish(id) = &record {
@@ -61,7 +66,7 @@ impl History {
             _ if index < self.noted_at_start => false,
             Record::PutMany(images) => !images.is_empty(),
             Record::Put(..) | Record::Update(..) | Record::Finish(_) => true,
-            // No client requested these changes, so the log cannot refuse them: a full log omits
+            // No client requested these changes, so the broker cannot refuse them. A full log omits
             // them.
             Record::Moved(..) | Record::Queue(..) | Record::Policies(_) | Record::Status(_) => {
                 !self.counts_may_be_missing
@@ -70,7 +75,7 @@ impl History {
         }
     }
 
-    /// The end of all changes that the next group certainly contains.
+    /// The last change that the next group certainly contains.
     pub(crate) fn newest(&self) -> Need {
         self.newest
     }
@@ -93,7 +98,7 @@ impl History {
         self.records.iter().rposition(about).map_or(0, |index| index + 1)
     }
 
-    /// Completes a job's record that was made before the model knew all of it.
+    /// Adds the tags to a job's record that was made without them.
     pub(super) fn amend(&mut self, need: Need, id: u64, image: &StoredJob) {
         if let Some(Record::PutMany(images)) = need.checked_sub(1).map(|at| &mut self.records[at])
             && let Some((_, noted)) = images.iter_mut().find(|(noted, _)| *noted == id)
@@ -102,7 +107,8 @@ impl History {
         }
     }
 
-    /// Removes a job that one request put and ended: the log contains nothing about it.
+    /// Removes the records of a job that one request put and ended. The log contains nothing about
+    /// it.
     pub(super) fn unwrite(&mut self, id: u64, need: Need) {
         let Some(put) = need.checked_sub(1) else { return };
         for record in &mut self.records[put..] {
@@ -121,7 +127,7 @@ impl History {
         self.newest = last.map_or(0, |index| index + 1);
     }
 
-    /// Whether the log contains anything about this.
+    /// Whether the log contains an entry for this record.
     pub(super) fn is_something(&self, need: Need) -> bool {
         let record = need.checked_sub(1).map(|index| &self.records[index]);
         record.is_some_and(|record| !matches!(record, Record::PutMany(images) if images.is_empty()))
@@ -145,14 +151,14 @@ impl History {
         self.records.iter().rposition(about).map_or(0, |index| index + 1)
     }
 
-    /// The last change since then that is not just a counter.
+    /// The last change after `before` that is not only a counter.
     pub(super) fn certain_since(&self, before: Need) -> Need {
         let lasts = |record: &Record| !matches!(record, Record::Count(..));
         let last = self.records[before..].iter().rposition(lasts);
         last.map_or(0, |index| before + index + 1)
     }
 
-    /// The last end of a job since then.
+    /// The last end of a job after `before`.
     pub(super) fn end_since(&self, before: Need) -> Need {
         let ends = |record: &Record| matches!(record, Record::Finish(_));
         let last = self.records[before..].iter().rposition(ends);
@@ -171,13 +177,13 @@ impl History {
         self.ends.get(&id).copied().unwrap_or(0)
     }
 
-    /// Whether a reply that depends on this record can leave only after a sync.
+    /// Whether a reply that depends on this record can be sent only after a sync.
     pub(crate) fn is_strict(&self, need: Need) -> bool {
         need.checked_sub(1).is_some_and(|index| self.strict[index])
     }
 
-    /// Whether the records after `first` and up to `last` include one that the log syncs before any
-    /// client learns of it.
+    /// Whether one of the records after `first`, up to `last`, must be synced before a reply about
+    /// it is sent.
     pub(crate) fn is_strict_between(&self, first: Need, last: Need) -> bool {
         let first = first.max(self.noted_at_start);
         (first..last).any(|index| self.strict[index] && self.is_something(index + 1))
@@ -206,16 +212,16 @@ impl History {
         self.counted = self.counted.max(counted);
     }
 
-    /// The disk received all changes so far.
+    /// Notes that all changes so far are written.
     pub(crate) fn end_group(&mut self) {
         if self.groups.last() != Some(&self.records.len()) {
             self.groups.push(self.records.len());
         }
     }
 
-    /// Tries the prefixes that can explain the recovered state at this moment, the shortest first,
-    /// and calls `judge` with the state after each. Returns an error if no prefix fits. Orders from
-    /// `next_id` on were dealt after the recovery.
+    /// Tries the prefixes that can explain the recovered state at this moment, shortest first.
+    /// Calls `judge` with the state after each prefix. Returns an error if no prefix fits. Order
+    /// numbers from `next_id` on were assigned after the recovery.
     pub(super) fn find<T>(
         &self,
         found: &LogContents,
@@ -242,7 +248,7 @@ impl History {
             if end > self.required {
                 let record = &self.records[end - 1];
                 log_contents.apply(record);
-                // Policies decide whether a job has expired.
+                // Policies decide whether a job has expired, so every subject is compared again.
                 if matches!(record, Record::Policies(_) | Record::Queue(..)) {
                     wrong = all_that_differs(&log_contents);
                 }
@@ -253,7 +259,8 @@ impl History {
                         wrong.remove(&subject);
                     }
                 }
-                // If this job has expired, a queue that existed only for it can be gone.
+                // If this job has expired, a queue that existed only because of the job can be
+                // dropped.
                 wrong.retain(|subject| {
                     !matches!(subject, Subject::Queue(_)) || differs(&log_contents, subject)
                 });
@@ -276,7 +283,7 @@ impl History {
     /// group in the prefix, and at most those of the group in which the prefix ends.
     fn check_counts(&self, found: &StoredJobs, end: Need) -> Result<(), String> {
         // Counters are the last part of a group. They can be in another segment than the rest of
-        // the group, and only that segment can be lost.
+        // the group, and that segment alone can be lost.
         let before = self.groups.iter().copied().take_while(|group| *group < end).last();
         let after = self.groups.iter().copied().find(|group| *group >= end);
         let low = self.images_at(before.unwrap_or(0).max(self.counted));
@@ -354,7 +361,7 @@ impl History {
         text
     }
 
-    /// The process noted all records so far itself.
+    /// Notes that the process wrote all records so far at its start.
     pub(super) fn end_start(&mut self) {
         self.noted_at_start = self.records.len();
         self.newest = 0;

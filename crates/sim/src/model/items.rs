@@ -1,5 +1,5 @@
-//! Kestrel's items in the model. A read names one queue, and the number of the lease names a held
-//! item. Flushes and removals of queues are here, too.
+//! Kestrel's items in the model. A read names one queue. Later requests name a held item by the
+//! number of its lease. This file also has flushes and removals of queues.
 
 use std::rc::Rc;
 
@@ -8,10 +8,10 @@ use super::record::Record;
 use super::routes::{Refused, Routed};
 use super::{Facts, Model, Name, Need, Place, State, Wait};
 
-/// Values that requests of Kestrel do not contain.
+/// Requests of Kestrel have no priority, so the server uses this one.
 const PRIORITY: u32 = 1024;
 
-/// What a read does with the item.
+/// How a read takes its item.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum FetchMode {
     Take,
@@ -109,8 +109,8 @@ impl Model {
         }
     }
 
-    /// Gives a ready job to a waiting connection. Returns false if the connection only looked at
-    /// it.
+    /// Gives a ready job to a waiting connection. Returns false if the connection only peeked at
+    /// the job.
     pub(super) fn grant_item(&mut self, place: Place, id: u64, is_look: bool) -> bool {
         self.conn(place).waiting = None;
         let notification = if is_look {
@@ -125,7 +125,7 @@ impl Model {
         !is_look
     }
 
-    /// The job that a connection holds by this lease.
+    /// The job that a connection holds with this lease.
     pub(super) fn held_by(&self, place: Place, lease: u64) -> Option<u64> {
         let serial = self.conns[&place].serial;
         let holds = |state| matches!(state, State::Leased(held) if held.number == lease && held.by == serial);
@@ -141,7 +141,7 @@ impl Model {
         Some(self.end_job(id, &News::Complete([].into())))
     }
 
-    /// Moves an open read to another connection, for this long from now at most.
+    /// Moves an open read to another connection, for at most `limit_ms` from now.
     pub(super) fn hand_over(&mut self, id: u64, to: Place, limit_ms: u64) {
         let timeout = self.queues[&self.jobs[&id].queue].policy.open_timeout_ms;
         let until = self.now + timeout.unwrap_or(limit_ms).min(limit_ms);
@@ -185,7 +185,7 @@ impl Model {
         self.jobs.values().filter(|job| ready(job)).count()
     }
 
-    /// The same for all queues of items, in the order of their names.
+    /// Like `flush`, for all queues of items, in the order of their names.
     pub(super) fn flush_all(&mut self) -> Need {
         let mut last: Option<Name> = None;
         let mut need = 0;
@@ -257,7 +257,7 @@ impl Model {
                 model.end_job(id, &News::Fail);
             }
         });
-        // Workers keep the queue until a client drops it again.
+        // A queue with workers is kept until a client drops it again.
         let kept = self.workers_of(&name) > 0 && &*name != "default";
         let facts = Facts { kept, ..Facts::default() };
         self.queue_mut(&name).facts = facts;

@@ -19,8 +19,8 @@ pub(super) enum NoJob {
 }
 
 impl Model {
-    /// Puts a job into a queue, and into all queues that it feeds. Returns the job's number (or a
-    /// number that no job has, if no queue keeps the job) and the record that the reply depends on.
+    /// Puts a job into all queues of a route. Returns the job's number, and the record that the
+    /// reply depends on. If no queue stores the job, no job has the returned number.
     pub(super) fn put(&mut self, queue: &Name, mut job: Job) -> Result<(u64, Need), Refused> {
         if job.delay > 0 {
             job.state = self.delayed(job.delay);
@@ -66,7 +66,7 @@ impl Model {
         }
     }
 
-    /// Records a change of a job's facts, if they must last.
+    /// Records a change of a job's facts, if the job is in the log.
     pub(super) fn record(&mut self, id: u64, kind: fn(u64, super::StoredJob) -> Record) {
         let job = self.jobs.get_mut(&id).expect("a job that was just changed");
         if job.kind != JobKind::Logged {
@@ -79,7 +79,7 @@ impl Model {
         self.history.note_jobs_of(&queue, need);
     }
 
-    /// Records a change of a job's lazily kept counters.
+    /// Records a change of the counters that the log appends later.
     pub(super) fn record_counts(&mut self, id: u64) {
         let job = &self.jobs[&id];
         if job.kind == JobKind::Logged {
@@ -87,8 +87,8 @@ impl Model {
         }
     }
 
-    /// A job became ready: it goes to the client that has waited longest for its queue, or wakes
-    /// sleeping workers.
+    /// Handles a job that became ready. The client that has waited longest for its queue gets the
+    /// job, or sleeping workers wake.
     pub(super) fn offer(&mut self, id: u64) {
         let job = self.jobs.get_mut(&id).expect("an offered job exists");
         job.since = match job.state {
@@ -157,7 +157,8 @@ impl Model {
         if was_ready {
             self.record_counts(id);
         } else {
-            // From now on it is a ready job with a lease, also after a restart.
+            // The log must store that the job is not delayed or buried any more. After a restart,
+            // it is ready.
             self.record(id, Record::Update);
         }
     }
@@ -214,7 +215,7 @@ impl Model {
         .collect()
     }
 
-    /// Whether a connection only waits for outcomes: it neither has a job nor waits for one.
+    /// Whether a connection holds no job, and can only wait for outcomes.
     pub(crate) fn only_waits(&self, place: Place) -> bool {
         self.conns[&place].protocol == Protocol::Gearman && self.held(place).is_empty()
     }
@@ -348,7 +349,7 @@ impl Job {
         (self.pri, self.order)
     }
 
-    /// The job is set aside, and joins no equal job.
+    /// Whether the job is buried. A submit does not join a buried job.
     pub(super) fn is_buried(&self) -> bool {
         matches!(self.state, State::Buried { .. })
     }

@@ -1,4 +1,4 @@
-//! The state that the log keeps: jobs and facts about queues, as they are after a restart.
+//! The state in the log: jobs and facts about queues, as they are after a restart.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -21,12 +21,12 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The counters without the lazily appended ones.
+    /// The counters, with 0 for those that the log appends later than the change.
     pub(super) fn strict(self) -> Self {
         Self { reserves: 0, timeouts: 0, failures: 0, ..self }
     }
 
-    /// The lazily appended counters.
+    /// The counters that the log appends later than the change.
     pub(super) fn lazy(self) -> [u32; 3] {
         [self.reserves, self.timeouts, self.failures]
     }
@@ -40,7 +40,7 @@ pub(crate) enum StoredState {
     Buried { order: u64 },
 }
 
-/// A job as the log keeps it.
+/// A job in the log.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct StoredJob {
     pub(crate) queue: Name,
@@ -58,11 +58,11 @@ pub(crate) struct StoredJob {
     /// The parameters of its submit.
     pub(crate) tags: Option<Tags>,
     pub(crate) expires: Option<u64>,
-    /// The job before a change that a full disk may have lost.
+    /// The job before a move to another queue that a full disk may have lost.
     pub(crate) before: Option<Rc<StoredJob>>,
 }
 
-/// The facts about a queue that the log keeps, apart from its jobs.
+/// The facts about a queue in the log, without its jobs.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) kept: bool,
@@ -98,8 +98,8 @@ impl StoredJob {
         }
     }
 
-    /// Whether the recovered job is this one, at a start at this moment. Lazy counters are ignored.
-    /// A full disk may have lost the record that a job went to another queue.
+    /// Whether the recovered job equals this job. Ignores the counters that the log appends later.
+    /// A full disk may have lost the record that the job moved to another queue.
     fn is_found_as(&self, found: &StoredJob, start: Start) -> bool {
         if start.is_short
             && let Some(before) = &self.before
@@ -125,13 +125,13 @@ impl StoredJob {
 
 pub(crate) type StoredJobs = BTreeMap<u64, StoredJob>;
 
-/// The known facts about the start of a process.
+/// Facts about the start of a process.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Start {
     pub(super) now: u64,
-    /// Numbers from here on were dealt after the start.
+    /// Numbers from this one on were assigned after the start.
     pub(super) next_id: u64,
-    /// The disk was full before the start.
+    /// Whether the disk was full before the start.
     pub(super) is_short: bool,
 }
 
@@ -178,14 +178,15 @@ impl LogContents {
         }
     }
 
-    /// Whether the recovered state of a subject agrees with this state. Jobs that expired while no
-    /// server ran can be gone, or be in the queue for expired jobs.
+    /// Whether the recovered state of a subject agrees with this state. A job that expired while no
+    /// server ran can have ended, or be in the queue for expired jobs.
     pub(super) fn agrees(&self, found: &Self, subject: &Subject, start: Start) -> bool {
         match subject {
             Subject::Job(id) => match (self.jobs.get(id), found.jobs.get(id)) {
                 (None, None) => true,
                 (None, Some(_)) => false,
-                // Or the job ended to make room for an expired job that arrived.
+                // The job expired, or ended to make room for an expired job that moved to its
+                // queue.
                 (Some(image), None) => {
                     self.has_expired(image, start.now) || self.gets_expired(&image.queue, start.now)
                 }
@@ -195,15 +196,15 @@ impl LogContents {
                         || (is_fresh && self.has_expired(image, start.now))
                 }
             },
-            // On a full disk a client can use a queue that the log does not keep.
+            // On a full disk, a client can use a queue whose facts the log does not contain.
             Subject::Queue(name) => {
                 let (found, found_rules) = (found.queues.get(name), found.rules.clone());
                 let is_new = |facts: &Facts| facts.is_items && facts.created == start.now;
-                // A queue of items existed before.
+                // Whether the queue was already a queue of items.
                 let is_old = self.queues.get(name).is_some_and(|facts| facts.is_items);
                 let is_fresh =
                     found.is_some_and(is_new) && !is_old && self.gets_expired(name, start.now);
-                // A rule makes it a child. That may be recorded only now.
+                // A rule makes the queue a child. The start may be the first to record this.
                 let is_named = is_named_child(&found_rules, name)
                     && (self.queues.contains_key(name)
                         || self.jobs.values().any(|image| image.queue == *name));
@@ -228,7 +229,7 @@ impl LogContents {
         self.jobs.iter().filter(|(_, image)| is_due(image)).map(|(id, _)| *id).collect()
     }
 
-    /// Checks that it has exactly these jobs.
+    /// Checks that this state has exactly these jobs.
     pub(super) fn compare(&self, jobs: &StoredJobs, now: u64) -> Result<(), String> {
         let start = Start { now, next_id: 0, is_short: false };
         for id in jobs.keys().chain(self.jobs.keys()) {
@@ -245,7 +246,8 @@ impl LogContents {
 
     /// Whether the job is too old to be handed out.
     fn has_expired(&self, image: &StoredJob, now: u64) -> bool {
-        // The log may or may not know when a job that lost a lease became ready.
+        // The log may not contain the moment when a job that lost a lease became ready. So the age
+        // counts from the put.
         let aged = self.policy(&image.queue).age_max_ms.map(|age| image.created + age);
         let is_ready = match image.state {
             StoredState::Ready => true,
@@ -270,10 +272,10 @@ impl LogContents {
         self.rules.resolve(name.as_bytes(), parent)
     }
 
-    /// Copies what only the recovered state can know.
+    /// Copies facts that only the recovered state has.
     pub(super) fn meet(&mut self, found: &Self, now: u64, is_short: bool) {
-        // A copy of a leased job does not know when the job became ready. At the start, such a job
-        // may have expired by its age since the put.
+        // Reclaim's copy of a leased job does not contain the moment when the job became ready. At
+        // the start, such a job may expire by its age since the put.
         let is_gone = |id: &u64, image: &StoredJob| {
             !found.jobs.contains_key(id) && self.has_expired(image, now)
         };
@@ -284,9 +286,10 @@ impl LogContents {
         }
         for (id, image) in &mut self.jobs {
             match found.jobs.get(id) {
-                // What was due may have come into the queue after another job had expired.
+                // A due job may have become ready after another job had expired.
                 Some(found) if found.queue == image.queue => {
-                    // A copy of a job that had lost a lease knows no due time. 1 says so.
+                    // Reclaim's copy of a job that had lost a lease has no due time. The value 1
+                    // stands for that.
                     let came_due = image.state != found.state;
                     let since = if came_due { found.since.max(1) } else { found.since };
                     *image = StoredJob { state: image.state, since, ..found.clone() };

@@ -1,14 +1,15 @@
-//! The reference model of a server: plain maps and full scans, nothing clever.
+//! The reference model of a server. It is simple, so that it is correct: plain maps and full scans.
 //!
-//! It receives the same input as the real server, in the same order, and computes the replies that
-//! the real server must send. It records each change that must survive a crash in a [`History`].
-//! Each reply says how much of that history it depends on.
+//! The model gets the same input as the real server, in the same order. It computes the replies
+//! that the real server must send. A [`History`] has one record for each change that must survive a
+//! crash. Each reply depends on the records up to some point of the history.
 //!
 //! Jobs, queues and connections are the same for all dialects (`jobs`, `queues`, `work`, `outcome`,
 //! `items`, `routes`, `policies`). Each dialect has a folder for its requests and replies.
 //!
-//! The protocol does not define the order of events in the same millisecond. The model follows the
-//! engine, which looks at queues by place and then at sessions by place.
+//! The protocol does not define the order of events in the same millisecond. The model uses the
+//! engine's order: first queues, by their place in the engine's table, then sessions, by their
+//! place.
 
 mod beanstalk;
 mod chores;
@@ -54,28 +55,28 @@ pub(crate) type Name = Rc<str>;
 /// The place of a connection's session. It identifies a connection while it is open.
 pub(crate) type Place = u32;
 
-/// Identifies a connection among those of all times. Places are used again.
+/// Identifies a connection among all connections of a run. A place can be used again.
 type Serial = u64;
 
-/// How many records must survive for a reply to be true.
+/// The number of records of the history that must survive, so that a reply stays true after a
+/// crash.
 pub(crate) type Need = usize;
 
 /// A deadline that never comes.
 const NEVER: u64 = u64::MAX;
 
-/// The settings of the process, as far as clients see them. The model has its own copy of the
-/// server's settings.
+/// The model's copy of the server's settings, as far as clients see their effect.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) max_job_size: u32,
-    /// The log syncs a change before any client learns of it, unless a policy says otherwise.
+    /// The log syncs a change before a reply about it is sent, unless a policy says otherwise.
     pub(crate) is_strict: bool,
-    /// All jobs are in memory only: the binlog's numbers are zeros.
+    /// All jobs are only in memory, so the binlog's numbers are 0.
     pub(crate) in_memory: bool,
     pub(crate) started: u64,
-    /// How many sleepers one job wakes; 0 for all.
+    /// The number of sleeping workers that one job wakes; 0 means all.
     pub(crate) wake_max: u32,
-    /// A submitted job fails after this many lost attempts; 0 for never.
+    /// A submitted job fails after this many lost attempts; 0 means never.
     pub(crate) attempts_max: u32,
     /// A worker's functions take turns.
     pub(crate) round_robin: bool,
@@ -91,7 +92,7 @@ pub(crate) struct Setting {
 pub(crate) struct Model {
     pub(crate) now: u64,
     pub(crate) setting: Setting,
-    /// The log can refuse requests that need room.
+    /// Whether the log can refuse requests that need room.
     pub(crate) may_refuse: bool,
     /// Requests that were refused for lack of room.
     pub(crate) refusals: u64,
@@ -115,23 +116,24 @@ pub(crate) struct Model {
     chores: VecDeque<Chore>,
     pub(crate) rules: Rc<Rules>,
     pub(crate) status: u8,
-    /// Children that the log keeps, but that the history does not have yet.
+    /// Kept children that the history does not contain yet.
     unnoted: Vec<Name>,
-    /// Leased jobs end now, in any order.
+    /// Set while a removal ends leased jobs. The news of these ends can come in any order.
     batch: Option<u64>,
-    /// Queues that must not vanish at the moment.
+    /// Queues that must not be dropped at the moment.
     guards: Vec<Name>,
-    /// Jobs of an unfinished put. They use room, but are in no list yet, so no request finds them.
+    /// Jobs of an unfinished put. They count for limits, but are in no list yet, so no request
+    /// finds them.
     unplaced: Vec<u64>,
     /// Jobs that moved to another queue in this turn.
     rerouted: Vec<u64>,
-    /// Puts are refused.
+    /// Whether the server refuses all puts.
     pub(crate) is_draining: bool,
     pub(crate) history: History,
     pub(crate) tally: Tally,
 }
 
-/// How often each kind of event happened, to see that it did.
+/// Counts events of each kind. Tests check that enough of them happened.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Tally {
     /// Jobs that Gearman workers grabbed.
@@ -144,7 +146,7 @@ pub(crate) struct Tally {
     pub(crate) ends: u64,
     /// Reads that were opened.
     pub(crate) opens: u64,
-    /// Further jobs that a put created, besides the requested one.
+    /// Jobs that puts created in addition to the requested jobs.
     pub(crate) copies: u64,
     /// Jobs that expired.
     pub(crate) expiries: u64,
@@ -163,14 +165,14 @@ pub(crate) struct Tags {
     pub(crate) reducer: Rc<[u8]>,
 }
 
-/// How long a job lives.
+/// When a job ends without being finished.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum JobKind {
-    /// It outlives the clients that wait for its outcome, and the process.
+    /// The job stays when its clients disconnect, and when the process ends.
     Logged,
-    /// It outlives the clients that wait for its outcome.
+    /// The job stays when its clients disconnect, but ends with the process.
     Memory,
-    /// It ends when no client waits for its outcome any more.
+    /// The job ends when no client waits for its outcome any more.
     Watched,
 }
 
@@ -191,9 +193,9 @@ pub(crate) struct Job {
     /// The parameters of its submit, if it was submitted.
     pub(crate) tags: Option<Tags>,
     pub(crate) kind: JobKind,
-    /// It is handed out only up to this moment.
+    /// The job expires after this moment.
     pub(crate) expires: Option<u64>,
-    /// Connections that wait for its outcome, each as often as it attached.
+    /// Connections that wait for the job's outcome. A connection is listed once per submit.
     pub(crate) watchers: Vec<Place>,
     progress: (u32, u32),
     /// The last record of the job.
@@ -238,11 +240,12 @@ pub(crate) struct Queue {
     /// Workers that may be asleep, in the order in which they fell asleep.
     sleepers: BTreeMap<u64, Place>,
     policy: Rc<Policy>,
-    /// The time since which it has a policy, a family or the mark of items.
+    /// When the queue first had a policy, a parent or child, or the mark of a queue of items.
     extra_since: Option<u64>,
-    /// The latest moment of the next look at it. Its reason may be gone by then.
+    /// The model looks at the queue at this moment or earlier. The reason for it can be gone by
+    /// then.
     timer: Option<u64>,
-    /// When the item that was read last was put.
+    /// When the item that a client read last was put.
     last_read: Option<u64>,
 }
 
@@ -262,16 +265,16 @@ pub(crate) struct Conn {
     used: Name,
     watched: Vec<Name>,
     pub(crate) waiting: Option<Wait>,
-    /// Its long kick is not finished yet.
+    /// Whether a long kick of the connection is unfinished.
     is_kicking: bool,
-    /// Events on their way to it, requested or not.
+    /// Events for the connection that are not delivered yet.
     notifications: VecDeque<Notification>,
     is_producer: bool,
     is_worker: bool,
     input_ended: bool,
     worker: Worker,
     wants_exceptions: bool,
-    /// Ends that it must still receive, by job.
+    /// The number of ends that the client must still receive, by job.
     outcomes_due: BTreeMap<u64, u64>,
     open: OpenReads,
     fetch: Option<Fetch>,
@@ -282,7 +285,7 @@ pub(crate) struct Wait {
     ticket: u64,
     /// `None`: no limit.
     until: Option<u64>,
-    /// It waits for an item of one queue.
+    /// Set if the connection waits for an item of one queue.
     item: Option<ItemWait>,
 }
 
@@ -340,14 +343,14 @@ impl Model {
         self.jobs.get_mut(&id).expect("the job was just looked at")
     }
 
-    /// From now on the log may have no room: it refuses requests that add to it, and it keeps no
-    /// counters.
+    /// From now on, the log can lack room. Then it refuses requests that need room, and does not
+    /// store counters.
     pub(crate) fn expect_shortage(&mut self) {
         self.may_refuse = true;
         self.history.counts_may_be_missing = true;
     }
 
-    /// The next number, which a clean stop keeps.
+    /// The next number for jobs and leases. It stays the same over a clean stop.
     pub(crate) fn next_number(&self) -> u64 {
         self.next_id.max(self.next_lease)
     }

@@ -1,5 +1,5 @@
-//! Outcomes in the model: the clients that wait for them, the updates on their way, and the end
-//! (spec gearman 4.6).
+//! Outcomes of jobs in the model: the clients that wait for them, their news, and their ends (spec
+//! gearman 4.6).
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use super::record::Record;
 use super::session::Expected;
 use super::{JobKind, Model, NEVER, Need, Place, ReturnOrder, State};
 
-/// An event for a session: requested, or not.
+/// An event for a session.
 #[derive(Debug)]
 pub(super) enum Notification {
     Reply(Expected),
@@ -17,7 +17,7 @@ pub(super) enum Notification {
         id: u64,
         news: News,
         need: Need,
-        /// It came with others, in any order.
+        /// News of the same batch can come in any order.
         batch: Option<u64>,
     },
     /// An item for a client that waited for one.
@@ -26,12 +26,12 @@ pub(super) enum Notification {
         body: Rc<[u8]>,
         need: Need,
     },
-    /// A look at an item, for a client that waited for it.
+    /// The item of a peek, for a client that waited for it.
     Peeked {
         body: Rc<[u8]>,
         need: Need,
     },
-    /// No item came.
+    /// The wait for an item is over.
     NoItem {
         need: Need,
     },
@@ -48,7 +48,7 @@ pub(super) enum News {
     Exception(Rc<[u8]>),
 }
 
-/// A closed connection has a place from here on, as long as jobs know of it.
+/// While jobs still list a closed connection as a waiter, it has a place from this number on.
 const GONE: Place = 1 << 31;
 
 impl Model {
@@ -57,7 +57,7 @@ impl Model {
         self.owe_outcome(place, id);
     }
 
-    /// Ends all waits of a closed connection for outcomes, perhaps not at once.
+    /// Ends all waits of a closed connection for outcomes, in slices.
     pub(super) fn detach(&mut self, place: Place) {
         // Another connection may have its place before all slices are done.
         let gone = GONE + self.next_ticket as Place;
@@ -90,8 +90,8 @@ impl Model {
         job.kind == JobKind::Watched && job.watchers.is_empty()
     }
 
-    /// Sends news from the worker to the waiting clients. If the job's ttr came with the put, the
-    /// news renews the lease.
+    /// Sends news from the worker to the waiting clients. If the put set a ttr for the job, the
+    /// news restarts the ttr.
     pub(super) fn report(&mut self, id: u64, news: &News) {
         for place in self.jobs[&id].watchers.clone() {
             self.send_news(place, id, news, 0);
@@ -148,7 +148,7 @@ impl Model {
         need
     }
 
-    /// The holder of a job loses it: one attempt is lost.
+    /// The holder of a job loses it. This counts as a lost attempt.
     pub(super) fn lose(&mut self, id: u64) {
         let attempts_max = self.setting.attempts_max;
         let job = self.job_mut(id);

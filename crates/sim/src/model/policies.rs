@@ -1,4 +1,4 @@
-//! Rules for queues in the model: policies, marks of items, fan-out families, the status.
+//! Policies, queues of items, parents and children, and the status in the model.
 
 use std::rc::Rc;
 
@@ -7,12 +7,12 @@ use broker::policy::{Name as Bytes, Policy, QueueSync, Rules, Setting};
 use super::record::Record;
 use super::{Facts, JobKind, Model, Name, Need, Place};
 
-/// The server's status, from the loosest on (spec kestrel 2).
+/// The server's statuses, least strict first (spec kestrel 2).
 pub(crate) const UP: u8 = 1;
 pub(crate) const READ_ONLY: u8 = 3;
 pub(crate) const QUIESCENT: u8 = 4;
 
-/// The name of the queue that feeds a queue of this name, if this is the name of a child.
+/// The name of the parent, if this is the name of a child.
 pub(super) fn parent_of(name: &str) -> Option<&str> {
     name.split_once('+').map(|(parent, _)| parent).filter(|parent| !parent.is_empty())
 }
@@ -21,8 +21,8 @@ pub(super) fn text(name: &Bytes) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Whether a rule contains this exact name, and it is the name of a child. Such a queue is a child
-/// before any client uses it.
+/// Whether this is the name of a child, and a rule contains exactly this name. Such a queue is a
+/// child even before a client uses it.
 pub(super) fn is_named_child(rules: &Rules, name: &str) -> bool {
     parent_of(name).is_some() && rules.literal_names().any(|literal| literal == name.as_bytes())
 }
@@ -44,15 +44,15 @@ impl Model {
         self.arm(name);
     }
 
-    /// Most queues have no policy, no family and no mark of items. The others know since when they
-    /// do.
+    /// Notes the current time as `extra_since`, if the queue had no policy, no parent or child, and
+    /// no mark of items before.
     pub(super) fn ensure_extra(&mut self, name: &Name) {
         let now = self.now;
         self.queue_mut(name).extra_since.get_or_insert(now);
     }
 
-    /// A queue that a client of Kestrel names. If it does not exist, it is created, marked and
-    /// kept.
+    /// The queue that a Kestrel client names. If it does not exist, it is created, marked as a
+    /// queue of items, and kept.
     pub(super) fn item_queue(&mut self, name: &str) -> Name {
         let name = self.create_queue(name);
         if self.queues[&name].facts.is_items {
@@ -74,7 +74,7 @@ impl Model {
         self.ensure_extra(name);
         let facts = &mut self.queue_mut(name).facts;
         let was_child = std::mem::replace(&mut facts.is_child, true);
-        // The log must keep it, so that it misses no puts.
+        // The log must keep the child, so that it gets all puts after a restart.
         if !std::mem::replace(&mut facts.kept, true) || !was_child {
             self.unnoted.push(name.clone());
         }
@@ -85,7 +85,7 @@ impl Model {
         self.resolve(name);
     }
 
-    /// Records the queues that became children meanwhile.
+    /// Records the queues that became children in this turn.
     pub(crate) fn note_children(&mut self) {
         for name in std::mem::take(&mut self.unnoted) {
             if self.queues.get(&name).is_some_and(|queue| queue.facts.kept) {
@@ -126,7 +126,7 @@ impl Model {
         settings.into_iter().any(|rule| matches!(rule.setting, Setting::Alias(_)))
     }
 
-    /// How long the jobs of this queue live.
+    /// The kind of new jobs in this queue.
     pub(super) fn kind_in(&self, name: &Name) -> JobKind {
         match self.queues[name].policy.sync {
             Some(QueueSync::Memory) => JobKind::Memory,
@@ -134,7 +134,7 @@ impl Model {
         }
     }
 
-    /// Whether the log syncs changes in this queue before any client learns of them.
+    /// Whether the log syncs a change in this queue before a reply about it is sent.
     pub(super) fn is_strict(&self, name: &Name) -> bool {
         match self.queues[name].policy.sync {
             None => self.setting.is_strict,
@@ -152,8 +152,8 @@ impl Model {
         }
         let is_strict = self.setting.is_strict;
         self.history.note(Record::Policies(rules.clone()), is_strict);
-        // Expired items may no longer be expired, and the number of sleeping workers to wake may be
-        // higher.
+        // Under the new rules, expired items may not be expired any more, and a job may wake more
+        // sleeping workers.
         self.serve_all();
     }
 

@@ -1,17 +1,19 @@
-//! Promises that are checked independently of the engine's model, to find a wrong idea that both
-//! share: every foreground submit receives exactly one end, and no sleeping worker misses a job.
+//! Checks promises that do not depend on how the model follows the engine. So it finds errors that
+//! model and engine have in common. Every foreground submit gets exactly one end, and no worker
+//! sleeps while a job is ready for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Model, Place};
 
 impl Model {
-    /// The server accepted a foreground submit, so the connection must receive one end of this job.
+    /// Called when the server accepts a foreground submit. The connection must receive one end of
+    /// this job.
     pub(super) fn owe_outcome(&mut self, place: Place, id: u64) {
         *self.conn(place).outcomes_due.entry(id).or_default() += 1;
     }
 
-    /// The connection receives news of a job: its end, or an update.
+    /// Checks news of a job for a connection: the job's end, or an update.
     pub(super) fn check_news(&mut self, place: Place, id: u64, is_end: bool) -> Result<(), String> {
         let due = self.conn(place).outcomes_due.entry(id).or_default();
         if *due == 0 {
@@ -22,7 +24,7 @@ impl Model {
         Ok(())
     }
 
-    /// Checks at the end that no client still waits for an end.
+    /// Called at the end of the run. Checks that no client still waits for the end of a job.
     pub(crate) fn check_outcomes(&self) -> Result<(), String> {
         for (place, conn) in &self.conns {
             if let Some((id, _)) = conn.outcomes_due.iter().find(|(_, due)| **due > 0) {
@@ -39,8 +41,8 @@ impl Model {
         }
     }
 
-    /// The protocol leaves open in which order jobs of several queues expire in one turn. The model
-    /// copies the observed order, if it has the same numbers.
+    /// The protocol does not define in which order jobs of several queues expire in one turn. The
+    /// model copies the observed order numbers, if they are a permutation of its own.
     pub(crate) fn adopt_orders(&mut self, seen: impl Fn(u64) -> Option<u64>) {
         let rerouted: BTreeSet<u64> = std::mem::take(&mut self.rerouted).into_iter().collect();
         let jobs = rerouted.iter().filter_map(|id| Some((*id, self.jobs.get(id)?.order)));

@@ -1,4 +1,4 @@
-//! Queues of the model: why they exist, what the log keeps of them, pauses.
+//! Queues of the model: why they exist, which facts are in the log, and pauses.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -39,10 +39,10 @@ impl Model {
         name
     }
 
-    /// Destroys a queue that nothing keeps (spec beanstalkd 6).
+    /// Drops a queue that nothing keeps (spec beanstalkd 6).
     pub(super) fn drop_queue_if_unwanted(&mut self, name: &Name) {
         if self.is_wanted(name) {
-            // From now on it can be idle, so its idle time must be checked.
+            // The queue may be idle from now on, so the model must check its idle time later.
             if self.queues.get(name).is_some_and(|queue| queue.extra_since.is_some()) {
                 self.arm(name);
             }
@@ -62,7 +62,7 @@ impl Model {
             || self.jobs.values().any(|job| job.queue == *name)
     }
 
-    /// Keeps the queue until a client drops it.
+    /// Keeps the queue until a client removes it.
     pub(super) fn keep_queue(&mut self, name: &Name) {
         let queue = self.queues.get_mut(name).expect("a queue of this moment");
         // The default queue always exists, so it need not be kept.
@@ -131,7 +131,7 @@ impl Model {
         true
     }
 
-    /// The queue can hand out jobs again.
+    /// Gives ready jobs to waiting clients, after the queue can hand out jobs again.
     pub(super) fn serve_waiters(&mut self, queue: &Name) {
         while let Some(id) = self.first_ready(queue) {
             if self.reads_blocked() || self.is_expired(id) {

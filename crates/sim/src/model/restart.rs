@@ -1,4 +1,4 @@
-//! The model after a restart. It has only the state that the log kept.
+//! The model after a restart, which has only the state in the log.
 
 use std::collections::BTreeSet;
 
@@ -8,33 +8,33 @@ use super::{
 };
 use crate::Checked;
 
-/// With up to this many due jobs, every choice is tried.
+/// With up to this many due jobs, all combinations of ready jobs are tried.
 const DUE_JOBS_MAX: usize = 6;
 
-/// An expiry can wake a waiting client, but there are no clients at the start. All work is done
-/// after this many advances.
+/// After this many advances, all work of a start is done. There are no clients yet that an expiry
+/// could wake.
 const TRIAL_ADVANCES: usize = 3;
 
 /// The state that a new process found.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovered {
     pub(crate) log_contents: LogContents,
-    /// Jobs that were due before and are ready from the beginning.
+    /// Jobs that the process finds ready in the log, because they were due before the restart.
     pub(crate) ready: BTreeSet<u64>,
     /// The process's time at its start, before it had read the log.
     pub(crate) opened: u64,
     /// Jobs in its log, before any job expired.
     pub(crate) in_log: u64,
-    /// The next id that it deals.
+    /// The next id that the process assigns.
     pub(crate) next_id: u64,
-    /// Its queues, oldest first, and their places. The model does not know the order of jobs in the
-    /// log.
+    /// The process's queues, oldest first, and their places. The order comes from the order of jobs
+    /// in the log, which the model does not have.
     pub(crate) queues: Vec<(Name, Place)>,
 }
 
 impl Recovered {
-    /// Whether a process that begins with this state has the recovered state after all expired jobs
-    /// have ended.
+    /// Checks that a process that begins with this state gets to the recovered state when all
+    /// expired jobs have ended.
     fn leads_to(&self, found: &Self, now: u64, setting: &Setting) -> Checked {
         let (mine, in_log) = (self.log_contents.jobs.len() as u64, found.in_log);
         if mine != in_log {
@@ -44,7 +44,8 @@ impl Recovered {
         for _ in 0..TRIAL_ADVANCES {
             trial.advance(now);
         }
-        // The order of a queue's jobs in the log decides which queue comes first.
+        // The order of the jobs in the log decides which queue expires its jobs first. So the model
+        // copies the observed order numbers.
         trial.adopt_orders(|id| found.log_contents.jobs.get(&id).map(|image| image.order));
         let jobs = trial.jobs.iter().map(|(id, job)| (*id, StoredJob::of(job))).collect();
         found.log_contents.compare(&jobs, now)
@@ -52,8 +53,8 @@ impl Recovered {
 }
 
 impl Recovered {
-    /// The queues before any job expired. Expired jobs may have removed queues, whose places are free
-    /// now, and created others.
+    /// The queues before any job expired. The end of expired jobs may have dropped queues and freed
+    /// their places. It may also have created other queues.
     fn queues_at_the_start(&self) -> Vec<(Name, Place)> {
         let LogContents { jobs, queues, .. } = &self.log_contents;
         let mut lost: BTreeSet<&Name> = jobs.values().map(|image| &image.queue).collect();
@@ -69,13 +70,13 @@ impl Recovered {
 }
 
 impl Model {
-    /// Finds the prefix of the history that explains the state at this moment, and the state with
-    /// which the process began. Jobs that had expired by then are gone already, so the model tries
-    /// what the process would have done.
+    /// Finds the prefix of the history that explains the recovered state, and the state with which
+    /// the process began. Expired jobs have already ended in the recovered state. So the model
+    /// starts with each candidate, lets its expired jobs end, and compares the result.
     pub(crate) fn explain(&self, now: u64, found: &Recovered) -> Result<(Need, Recovered), String> {
         self.history.find(&found.log_contents, now, found.next_id, |end, log_contents| {
-            // The log can contain a job that was due before as it was put, or as it was when it was
-            // copied.
+            // For a job that was already due, the log can contain the put, or a later copy by
+            // reclaim. After the put it is delayed, and after the copy it is ready.
             let mut begun = self.begun(log_contents, found, now);
             let due = begun.log_contents.due_at(now);
             let mut outcome = begun.leads_to(found, now, &self.setting);
@@ -83,7 +84,7 @@ impl Model {
                 if outcome.is_ok() {
                     break;
                 }
-                // Jobs beyond the maximum go with the last one.
+                // Jobs beyond the maximum are chosen together with the last one.
                 let is_chosen = |at: usize| choice >> at.min(DUE_JOBS_MAX - 1) & 1 == 1;
                 let chosen = due.iter().enumerate().filter(|(at, _)| is_chosen(*at));
                 begun.ready = chosen.map(|(_, id)| *id).collect();
@@ -113,8 +114,8 @@ impl Model {
         *self = model;
     }
 
-    /// Reserved jobs are ready, and delayed jobs keep their time. Pauses and counters of the
-    /// process are gone.
+    /// The model of a new process. Leased jobs are ready, and delayed jobs keep their due time.
+    /// Pauses and the counters of the process are lost.
     fn reborn(now: u64, setting: Setting, recovered: Recovered) -> Self {
         let mut model = Model::new(recovered.opened, setting);
         model.rules = recovered.log_contents.rules.clone();

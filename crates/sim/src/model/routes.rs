@@ -1,5 +1,5 @@
-//! The queues of a put in the model: the named queue, the children and copies that it feeds, or the
-//! destinations of an alias. Also whether they have room, and which jobs expire.
+//! The route of a put in the model: the named queue with its children and copies, or the queues of
+//! an alias. Also the limits of these queues, and the expiry of jobs.
 
 use broker::policy::WhenFull;
 
@@ -8,7 +8,8 @@ use super::policies::text;
 use super::record::Record;
 use super::{Job, JobKind, Model, Name, Need, State};
 
-/// A put ends this many expired jobs of a queue at most, and this many others to make room.
+/// A put ends at most this many expired jobs of a queue. To make room, it ends at most this many
+/// further jobs.
 const PUT_ENDS_MAX: u64 = 2;
 
 /// The reason why a put goes to a queue.
@@ -16,7 +17,7 @@ const PUT_ENDS_MAX: u64 = 2;
 enum Role {
     Requested,
     Child,
-    /// A copy of the stop with this index, if that stop takes the job.
+    /// A copy, if the stop with this index accepts the job.
     Copy {
         of: usize,
     },
@@ -37,7 +38,7 @@ pub(super) struct Route {
     requested: Vec<Name>,
     /// Aliases on the route.
     aliases: Vec<Name>,
-    /// Queues on the route. They cannot vanish meanwhile.
+    /// Queues on the route. They must not be dropped during the put.
     seen: Vec<Name>,
     is_items: bool,
 }
@@ -91,7 +92,8 @@ impl Model {
         }
     }
 
-    /// The destinations of an alias, only once for each alias. `None`: the name is a queue.
+    /// The queues of an alias, or an empty list if the route already has this alias. `None` if the
+    /// name is not an alias.
     fn destinations(&self, name: &str, route: &mut Route) -> Option<Vec<String>> {
         let destinations = self.alias(name)?;
         if route.aliases.iter().any(|seen| &**seen == name) {
@@ -117,8 +119,7 @@ impl Model {
         let has_aliases = self.has_aliases();
         for child in self.children_of(&queue) {
             let role = if is_copy { role } else { Role::Child };
-            // A put does not make a queue that it feeds a queue of items, unless it looks up its
-            // name.
+            // A put makes a child a queue of items only if it looks up the child's name.
             if has_aliases {
                 self.follow(&child, role, route);
             } else {
@@ -132,8 +133,8 @@ impl Model {
         }
     }
 
-    /// Puts a job into each queue on the route that has room. A client that waits for the outcome
-    /// waits for the first job in a requested queue.
+    /// Puts a job into each queue on the route that has room. A foreground client waits for the
+    /// outcome of the first job in a requested queue.
     pub(super) fn put_along(&mut self, mut route: Route, job: &Job, is_foreground: bool) -> Routed {
         let mut routed = Routed::default();
         let mut ids = Vec::new();
@@ -190,7 +191,7 @@ impl Model {
         routed
     }
 
-    /// Adds a job. It is in no list yet.
+    /// Adds a job, which is in no list yet.
     pub(super) fn enter(&mut self, queue: &Name, mut job: Job, kind: JobKind) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -217,7 +218,7 @@ impl Model {
         }
     }
 
-    /// After a crash either all jobs of one put exist, or none of them.
+    /// Records all jobs of one put together. After a crash, either all of them exist, or none.
     fn record_together(&mut self, ids: &[u64]) -> Need {
         let logged: Vec<u64> =
             ids.iter().copied().filter(|id| self.jobs[id].kind == JobKind::Logged).collect();
@@ -225,8 +226,8 @@ impl Model {
             return 0;
         }
         let images = logged.iter().map(|id| (*id, super::StoredJob::of(&self.jobs[id]))).collect();
-        // Each queue decides how durable its copy must be. Only the weakest of these applies to all
-        // copies.
+        // Each queue's policy says how durable its job must be. The record counts as strict only if
+        // all these queues are strict.
         let is_strict = logged.iter().all(|id| self.is_strict(&self.jobs[id].queue));
         let need = self.history.note(Record::PutMany(images), is_strict);
         for id in logged {
@@ -288,7 +289,7 @@ impl Model {
             || policy.bytes_max.is_some_and(|most| bytes >= most)
     }
 
-    /// Does something to a queue that must not vanish meanwhile.
+    /// Calls `act`. The queue is not dropped before `act` returns.
     pub(super) fn guarded<T>(&mut self, queue: &Name, act: impl FnOnce(&mut Self) -> T) -> T {
         self.guards.push(queue.clone());
         let done = act(self);
@@ -320,7 +321,7 @@ impl Model {
         self.sweep_some(queue, u64::MAX)
     }
 
-    /// The same for at most `max` jobs.
+    /// Like `sweep`, for at most `max` jobs.
     fn sweep_some(&mut self, queue: &Name, max: u64) -> (u64, Need) {
         if !self.head_is_expired(queue) {
             return (0, 0);
@@ -360,7 +361,7 @@ impl Model {
         }
     }
 
-    /// Moves a ready job to the tail of another queue, as if it were put there now.
+    /// Moves a ready job to the end of another queue, as if a client put it there now.
     fn reroute(&mut self, id: u64, to: &Name) {
         self.rerouted.push(id);
         let order = self.next_id;

@@ -32,9 +32,9 @@ pub(crate) struct Expected {
 #[derive(Clone, Debug)]
 enum Text {
     Exact(Vec<u8>),
-    /// The lines of an `OK` reply; a value of `*` may be any number.
+    /// The lines of an `OK` reply. The value `*` stands for any number.
     Lines(String),
-    /// These lines in any order, and one with a dot.
+    /// These lines in any order, and then a line with a dot.
     AnyOrder(Vec<String>),
 }
 
@@ -67,7 +67,8 @@ impl Expected {
 /// The real server's answer to one batch of input.
 pub(crate) struct Observed<'a> {
     bytes: &'a [u8],
-    /// How often a job was buried by the end of that batch, if it exists.
+    /// Returns how often a job was buried up to the end of that batch. Returns `None` if the job
+    /// does not exist.
     buries: &'a dyn Fn(u64) -> Option<u32>,
     /// The length of each recognized reply, and the record that it depends on.
     pub(crate) replies: Vec<(usize, Need)>,
@@ -78,7 +79,7 @@ impl<'a> Observed<'a> {
         Self { bytes, buries, replies: Vec::new() }
     }
 
-    /// Whether a job that had been buried `before` times was buried once more.
+    /// Whether a job that had been buried `before` times was buried again.
     pub(super) fn was_buried(&self, id: u64, before: u32) -> bool {
         (self.buries)(id).is_some_and(|buries| buries > before)
     }
@@ -87,7 +88,7 @@ impl<'a> Observed<'a> {
         matches!(&expected.text, Text::Exact(text) if self.bytes.starts_with(text))
     }
 
-    /// The next reply must be this one.
+    /// Checks that the next reply is this one.
     pub(super) fn take(&mut self, expected: &Expected) -> Result<(), String> {
         let len = match &expected.text {
             Text::Exact(text) if self.bytes.starts_with(text) => text.len(),
@@ -102,13 +103,13 @@ impl<'a> Observed<'a> {
         Ok(())
     }
 
-    /// The server must have sent no further reply.
+    /// Checks that the server sent no further reply.
     pub(crate) fn end(&self) -> Result<(), String> {
         if self.bytes.is_empty() { Ok(()) } else { Err(mismatch(b"", self.bytes)) }
     }
 }
 
-/// Messages show this many bytes of a reply.
+/// Error messages show this many bytes of a reply.
 const MISMATCH_BYTES_MAX: usize = 2000;
 
 fn mismatch(expected: &[u8], seen: &[u8]) -> String {
@@ -183,7 +184,7 @@ impl Model {
         assert!(before.is_none(), "a session's place is its own while it is open");
     }
 
-    /// The session received bytes. Its answer must match the model's.
+    /// The session received bytes. Checks that its answer matches the model's.
     pub(crate) fn input(
         &mut self,
         place: Place,
@@ -250,7 +251,8 @@ impl Model {
         Ok(())
     }
 
-    /// The first of the notifications. Of a batch, it is the one that the server sent.
+    /// The index of the next notification to deliver. In a batch, it is the one that the server
+    /// sent.
     fn first_letter(&self, place: Place, observed: &Observed<'_>) -> usize {
         let notifications = &self.conns[&place].notifications;
         let batch_of = |notification: &Notification| match notification {
@@ -269,7 +271,7 @@ impl Model {
         same.into_iter().position(is_next).unwrap_or(0)
     }
 
-    /// Events on their way to a session.
+    /// The number of a session's events that are not delivered yet.
     pub(crate) fn letters_to(&self, place: Place) -> usize {
         self.conns[&place].notifications.len()
     }
@@ -290,7 +292,7 @@ impl Model {
         if conn.waiting.take().is_some() {
             observed.take(&Expected::line("TIMED_OUT", denial))?;
         } else if conn.is_idle() {
-            // The rest is the beginning of a request that will never be complete.
+            // The remaining bytes are the beginning of a request that will never be complete.
             self.close_conn(place);
             return Ok(());
         }
@@ -309,12 +311,13 @@ impl Model {
         }
     }
 
-    /// After the peer's last byte, an incomplete request in the buffer is useless.
+    /// Whether the connection is open.
     pub(crate) fn is_open(&self, place: Place) -> bool {
         self.conns.contains_key(&place)
     }
 
-    /// Closes a connection. Its jobs go back. Jobs for which no other client waits end.
+    /// Closes a connection. Gives back its jobs. Foreground jobs for which no other client waits
+    /// end.
     pub(crate) fn close_conn(&mut self, place: Place) {
         let mut held = self.held_as_taken(place);
         let Some(conn) = self.conns.get(&place) else { return };
@@ -323,7 +326,7 @@ impl Model {
         self.detach(place);
         let conn = self.conns.remove(&place).expect("it was just looked at");
         self.free_conn_places.push(place);
-        // The connection's queues exist until its jobs are back.
+        // The connection's queues must exist until its jobs are given back.
         self.guards.push(conn.used.clone());
         self.guards.extend(conn.watched.iter().cloned());
         if let Reading::Body { .. } = conn.reading {
@@ -342,7 +345,7 @@ impl Model {
 }
 
 impl Conn {
-    /// The session neither waits nor has an answer on its way.
+    /// Whether the session does not wait, and has no undelivered events.
     pub(crate) fn is_idle(&self) -> bool {
         let waits = self.waiting.is_some() || !self.notifications.is_empty() || self.is_kicking;
         self.protocol == Protocol::Gearman || !waits

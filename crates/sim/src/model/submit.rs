@@ -1,4 +1,4 @@
-//! Submits in the model: each names its queue, and equal jobs join (spec gearman 4.6).
+//! Submits in the model. Each submit names its queue, and can join an equal job (spec gearman 4.6).
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ pub(super) const LOW: u32 = 3 << 30;
 #[derive(Debug)]
 pub(super) struct Submission {
     pub(super) pri: u32,
-    /// Milliseconds of the server's clock.
+    /// The due time in milliseconds of the server's clock.
     pub(super) due: u64,
     pub(super) unique: Vec<u8>,
     pub(super) reducer: Vec<u8>,
@@ -21,7 +21,7 @@ pub(super) struct Submission {
     pub(super) is_foreground: bool,
 }
 
-/// Gearman's three priorities.
+/// The band of a priority: one for each of Gearman's three priorities.
 pub(super) fn band(pri: u32) -> usize {
     match pri {
         0..1024 => 0,
@@ -30,15 +30,15 @@ pub(super) fn band(pri: u32) -> usize {
     }
 }
 
-/// The value that equal jobs share. `None` if the job equals no other.
+/// The value that is the same for equal jobs. `None` if no submit can join the job.
 fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
     let key = if unique == b"-" { body } else { unique };
     (!key.is_empty()).then_some(key)
 }
 
 impl Model {
-    /// The unfinished job that this submission joins. If there are several, because some were
-    /// buried and kicked in between, it joins the oldest.
+    /// The unfinished job that this submission joins. There can be several, if some were buried and
+    /// kicked. Then it joins the oldest one.
     pub(super) fn joinable(&self, queue: &Name, submission: &Submission) -> Option<u64> {
         let wanted = key(&submission.unique, &submission.body)?;
         let same = |id: u64, job: &super::Job| {
@@ -78,9 +78,9 @@ impl Model {
         limit > 0 && jobs >= limit as usize
     }
 
-    /// Submits a job that equals no other. Returns its number (or a number that no job has) and the
-    /// record that the reply depends on. `None`: there is no room, or no client would learn the
-    /// outcome.
+    /// Submits a new job. Returns its number, and the record that the reply depends on. Returns
+    /// `None` if the queue has no room, or if a foreground client would never get an outcome. If no
+    /// queue stores the job, no job has the returned number.
     pub(super) fn submit_new(
         &mut self,
         place: Place,
@@ -105,7 +105,7 @@ impl Model {
             (Some(id), _) => {
                 let job = self.job_mut(id);
                 job.tags = Some(Tags { unique: Rc::from(unique), reducer: Rc::from(reducer) });
-                // The record was made without the key.
+                // The record was made without the tags.
                 let image = StoredJob::of(&self.jobs[&id]);
                 self.history.amend(routed.need, id, &image);
                 if is_foreground {

@@ -1,11 +1,11 @@
-//! Events of the model that time causes.
+//! Events that happen in the model because time passes.
 
 use std::collections::BTreeSet;
 
 use super::outcome::Notification;
 use super::{Expected, Job, Model, NEVER, Name, Need, Place, State, Wait};
 
-/// The queue or connection of a moment. Queues come before connections.
+/// The queue or connection of a due event. Queues come before connections.
 #[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Owner {
     Queue(Place, Name),
@@ -13,8 +13,8 @@ enum Owner {
 }
 
 impl Model {
-    /// Advances the time, and handles all that is due by then: the earliest first. Within one
-    /// millisecond, queues come first, by place, and then sessions, by place.
+    /// Advances the time, and handles all due events, earliest first. Within one millisecond,
+    /// queues come first, by place, and then sessions, by place.
     pub(crate) fn advance(&mut self, now: u64) {
         assert!(now >= self.now, "time does not go back");
         self.now = now;
@@ -46,8 +46,9 @@ impl Model {
         queues.chain(conns).filter(|(moment, _)| *moment <= self.now).min()
     }
 
-    /// Looks at a queue no later than when its head expires, even if another job is the head by
-    /// then. It matters when the model looks at several queues late, and one has jobs for another.
+    /// Sets the queue's timer to the moment when its head expires, or leaves an earlier moment. The
+    /// timer stays even if another job becomes the head. This decides the order in which the model
+    /// handles several queues, and one queue's expired jobs can move to another queue.
     pub(super) fn arm(&mut self, name: &Name) {
         let moment = self.expiry_moment(name);
         let queue = self.queue_mut(name);
@@ -56,7 +57,8 @@ impl Model {
 
     /// When the head of a queue expires.
     fn expiry_moment(&self, name: &Name) -> Option<u64> {
-        // Jobs expire only in queues with a policy, a family or the mark of items.
+        // Jobs expire only in queues with a policy, a parent or child, or the mark of a queue of
+        // items.
         let head = self.queues[name].extra_since.and_then(|_| self.first_ready(name));
         head.and_then(|id| self.ends_after(id)).map(|last| last + 1)
     }
@@ -68,8 +70,8 @@ impl Model {
         [deadline, self.margin_moment(place), until].into_iter().flatten().min()
     }
 
-    /// When a client that waits for a job gets a warning, because a job that it holds is close to
-    /// its deadline.
+    /// The moment at which a client that waits for a job gets `DEADLINE_SOON`. That is a second
+    /// before the deadline of a job that it holds.
     fn margin_moment(&self, place: Place) -> Option<u64> {
         let waits = |wait: &Wait| wait.item.is_none();
         self.conns[&place].waiting.as_ref().filter(|wait| waits(wait))?;
@@ -141,7 +143,7 @@ impl Model {
         self.lose(id);
     }
 
-    /// The record that "no job for you" depends on.
+    /// The record that the answer "no job" depends on.
     pub(super) fn denial_of_watched(&self, place: Place) -> Need {
         let watched = &self.conns[&place].watched;
         watched.iter().map(|queue| self.history.jobs_need(queue)).max().unwrap_or(0)
@@ -152,7 +154,7 @@ impl Model {
         let serials: BTreeSet<_> = self.conns.values().map(|conn| conn.serial).collect();
         let jobs = self.jobs.values().filter_map(|job| match job.state {
             State::Delayed { due } => Some(due),
-            // A closed connection has no deadlines any more, only a chore that gives its jobs back.
+            // A closed connection has no deadlines any more. A chore gives its jobs back.
             State::Leased(lease) => {
                 (serials.contains(&lease.by) && lease.deadline != NEVER).then_some(lease.deadline)
             }

@@ -1,4 +1,4 @@
-//! Workers of the model: their functions, their jobs, when they sleep, and what wakes them (spec
+//! Workers in the model: their registrations, their jobs, their sleep, and their wake-ups (spec
 //! gearman 4).
 
 use std::collections::BTreeSet;
@@ -14,11 +14,12 @@ pub(super) struct Worker {
     /// The registration with the highest rank comes first.
     registrations: Vec<Registration>,
     pub(super) asleep: bool,
-    /// The queue whose job woke the worker, until it looks for a job or sleeps again.
+    /// The queue whose job woke the worker. `None` after the worker looked for a job or sleeps
+    /// again.
     woken_for: Option<Name>,
     /// Queues whose list of sleepers does not contain the worker.
     unlisted: BTreeSet<Name>,
-    /// The lease of the worker's last job, until it sleeps.
+    /// The lease of the worker's last job. `None` after the worker has slept.
     pub(super) newest: Option<u64>,
     next_rank: i64,
     last_rank: i64,
@@ -85,8 +86,8 @@ impl Model {
         }
     }
 
-    /// The awake worker takes no job of this queue now. It may have been the only worker that was
-    /// woken for a job there, so another one must wake.
+    /// Called when a worker that is awake takes no job of this queue. If it was the only worker
+    /// that a job there woke, another worker must wake.
     fn pass_wake_on(&mut self, name: &Name) {
         let passes_on = self.setting.wake_max != 0 && !self.reads_blocked();
         if passes_on && !self.is_paused(name) && self.first_ready(name).is_some() {
@@ -200,13 +201,13 @@ impl Model {
         conn.notifications.push_back(Notification::WorkToDo);
     }
 
-    /// Whether a sleeping worker misses work, which must not happen. If each job wakes only a few
-    /// workers, others can sleep beside ready jobs.
+    /// Whether a worker sleeps although a queue has a job for it. This must not happen, unless each
+    /// job wakes only a few workers. Then others can sleep while jobs are ready.
     pub(super) fn misses_work(&self, place: Place) -> bool {
         self.setting.wake_max == 0 && self.conns[&place].worker.asleep && self.has_work(place)
     }
 
-    /// Queues of a sleeping worker, if any job of theirs must wake it.
+    /// The queues of a sleeping worker, if any job in them must wake the worker.
     pub(crate) fn sleeps_on(&self, place: Place) -> Vec<Name> {
         let worker = &self.conns[&place].worker;
         let is_sure = worker.asleep && self.setting.wake_max == 0 && !self.reads_blocked();
@@ -214,7 +215,7 @@ impl Model {
         queues.into_iter().filter(|queue| !self.is_paused(queue)).collect()
     }
 
-    /// The number of ready, delayed and leased jobs.
+    /// The number of unfinished jobs, and the number of leased jobs among them.
     pub(super) fn unfinished_in(&self, name: &Name) -> [u64; 2] {
         let mut counts = [0, 0];
         for job in self.jobs.values().filter(|job| job.queue == *name) {

@@ -1,8 +1,8 @@
-//! The oracle's record of each Kestrel item, and whether it allows each event.
+//! The oracle's record of each Kestrel item. Checks each event against this record.
 //!
 //! No reply names an item. So the oracle identifies an item by its body, if that body was sent only
-//! once and is too long to repeat by chance. A body may be in several queues; each of them is a
-//! place.
+//! once and is too long to repeat by chance. A body can be in several queues. A *place* is an item
+//! in one queue.
 
 mod deliveries;
 mod ends;
@@ -22,33 +22,33 @@ use crate::Checked;
 /// The oracle does not distinguish shorter bodies.
 const BODY_BYTES_MIN: usize = 8;
 
-/// An expiry from here on is a moment in Unix seconds. A smaller one is a number of seconds from
-/// now.
+/// An expiry of at least this value is a moment in Unix seconds. A smaller value is a number of
+/// seconds from the put.
 const MOMENT_MIN: i64 = 1_000_000;
 
-/// With more places than this, the oracle does not judge orders, because each check would take
+/// With more places than this, the oracle does not check orders, because each check would take
 /// long.
 const ORDERED_PLACES_MAX: usize = 300;
 
-/// Counts requests and replies, so that the oracle knows which came first.
+/// A count of requests and replies, which shows the order of events.
 pub(super) type Tick = u64;
 
 #[derive(Debug)]
 pub(super) struct Items {
-    /// Only clients of this protocol take, end or put jobs.
+    /// Whether all clients that take, end or put jobs speak this protocol.
     alone: bool,
     rule_history: RuleHistory,
     bodies: BTreeMap<Vec<u8>, usize>,
     known: Vec<Item>,
-    /// By item and queue.
+    /// The places, by item and queue.
     places: BTreeMap<(usize, String), Place>,
     queues: BTreeMap<String, Queue>,
-    /// Queues at which a client waits now, or which a client empties now.
+    /// Queues at which a client waits now, or that a client empties now.
     busy: BTreeSet<String>,
     pub(super) tick: Tick,
     pub(super) memory_is_limited: bool,
     pub(super) in_slices: bool,
-    /// The latest moment of the record. After a crash the clock can be behind it.
+    /// The latest moment in the record. After a crash, the clock can be behind this moment.
     latest: u64,
     pub(super) orders_judged: u64,
     pub(super) holds_judged: u64,
@@ -64,11 +64,11 @@ struct Item {
     sent: Tick,
     put: Put,
     stored: Tick,
-    /// It was put at this moment or earlier.
+    /// The item was put at this moment or earlier.
     stored_at: u64,
-    /// The earliest and the latest moment at which it can expire.
+    /// The earliest and the latest moment at which the item can expire.
     due: Option<(i64, i64)>,
-    /// The same body was sent again.
+    /// Whether the same body was sent again.
     is_doubled: bool,
     drained: usize,
 }
@@ -83,13 +83,13 @@ enum Put {
 #[derive(Debug)]
 struct Place {
     state: State,
-    /// When the oracle learned of it.
+    /// When the oracle saw the last change of `state`.
     changed: Tick,
-    /// Whether its end outlives a crash.
+    /// Whether the end of the item survives a crash.
     lasting: Lasting,
-    /// A rule or a client may have ended it.
+    /// Whether a rule or a client may have ended the item.
     may_be_gone: bool,
-    /// It ends with the process.
+    /// Whether the item is only in memory, and ends with the process.
     is_volatile: bool,
 }
 
@@ -100,7 +100,7 @@ enum State {
         by: Conn,
         until: u64,
     },
-    /// Its holder is gone. It will be ready soon.
+    /// The holder's connection is closed. The item will be ready soon.
     Returning,
     Ended,
     Unknown,
@@ -108,11 +108,11 @@ enum State {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// When a client last waited there, or requested that its items end.
+    /// When a client last waited at the queue, or requested that its items end.
     disturbed: Option<Tick>,
-    /// Since when it certainly exists.
+    /// The moment since which the queue certainly exists.
     exists: Option<Tick>,
-    /// A client requested its removal in this life of the server.
+    /// Whether a client requested the removal of the queue from the current process.
     may_have_vanished: bool,
 }
 
@@ -128,7 +128,7 @@ pub(super) struct Delivery<'a> {
     pub(super) now: u64,
 }
 
-/// When a request arrived, and whether other calls came between it and the reply.
+/// When a request arrived, and whether other calls came between the request and its reply.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Arrival {
     pub(super) tick: Tick,
@@ -166,7 +166,8 @@ impl Items {
         self.mark_uncertain_by_rules();
     }
 
-    /// Doubts all items that a rule can end from now on, and all holds that a rule can end.
+    /// Marks all items as uncertain that a rule can end from now on, and all leases that a rule can
+    /// end.
     fn mark_uncertain_by_rules(&mut self) {
         for ((_, queue), place) in &mut self.places {
             let rules = self.rule_history.rules_of(queue, self.alone);
@@ -240,13 +241,13 @@ impl Items {
         self.change(id, queue, conn, |place| place.state = State::Ready);
     }
 
-    /// The connection of its holder is closed.
+    /// Notes that the connection of the item's holder is closed.
     pub(super) fn comes_back(&mut self, id: usize, queue: &str, conn: Conn) {
         let state = if self.in_slices { State::Returning } else { State::Ready };
         self.change(id, queue, conn, |place| place.state = state);
     }
 
-    /// All items that had to come back are back.
+    /// Notes that all items of closed connections are ready again.
     pub(super) fn settled(&mut self) {
         self.tick += 1;
         self.rule_history.settled();

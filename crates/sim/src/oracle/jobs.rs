@@ -1,25 +1,25 @@
-//! The oracle's record of each job, and whether it allows each event.
+//! The oracle's record of each job. Checks each event against this record.
 
 use std::collections::BTreeMap;
 
 use super::terms::{Conn, Lasting, ReplyEnd};
 use crate::Checked;
 
-/// With more jobs than this, the oracle does not judge orders, because each check would take long.
+/// With more jobs than this, the oracle does not check orders, because each check would take long.
 const ORDERED_JOBS_MAX: usize = 300;
 
 #[derive(Debug)]
 pub(super) struct Jobs {
-    /// Only clients of this protocol end, hold or move jobs.
+    /// Whether all clients that end, hold or move jobs speak this protocol.
     alone: bool,
     /// Jobs that were acknowledged and have not ended.
     known: BTreeMap<u64, Job>,
     /// Ended jobs.
     ended: BTreeMap<u64, End>,
     queues: BTreeMap<String, Queue>,
-    /// A `kick` has no reply yet.
+    /// Whether a `kick` has no reply yet.
     pub(super) kicks_under_way: bool,
-    /// A client left before the reply to its `kick`. The kick continues.
+    /// Whether a client disconnected before the reply to its `kick`. The kick continues.
     pub(super) kicks_go_on: bool,
     pub(super) in_slices: bool,
     pub(super) orders_judged: u64,
@@ -33,7 +33,7 @@ struct End {
 }
 
 impl End {
-    /// A crash cannot undo it.
+    /// Whether no crash can undo the end.
     fn is_certain(self) -> bool {
         !matches!(self.lasting, Lasting::Uncertain)
     }
@@ -41,9 +41,9 @@ impl End {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// When a client last waited there.
+    /// When a client last waited at the queue.
     waited: Option<u64>,
-    /// The queue hands out no job until then.
+    /// The end of the queue's pause.
     paused_until: u64,
 }
 
@@ -53,18 +53,18 @@ struct Job {
     pri: Option<u32>,
     ttr_ms: u64,
     state: State,
-    /// When the oracle learned of it.
+    /// When the oracle saw the last change of `state`.
     changed: u64,
-    /// Whether the last change that must outlive the process is certain.
+    /// Whether the last change that is in the log certainly survives a crash.
     lasting: Lasting,
-    /// After that change the job was delayed until then, or 0. If the clock was set back, that
-    /// moment can come again.
+    /// The job's due time after that change, or 0 if it was not delayed. If the clock was set back,
+    /// this moment can come again.
     due: u64,
     put: Lasting,
 }
 
 impl Job {
-    /// A crash can undo the put itself.
+    /// Whether a crash can undo the put itself.
     fn may_be_lost(&self) -> bool {
         matches!(self.put, Lasting::Uncertain)
     }
@@ -83,7 +83,7 @@ enum State {
         deadline: u64,
     },
     Buried,
-    /// A worker of Gearman received it.
+    /// A Gearman worker received the job.
     Assigned {
         to: Conn,
     },
@@ -91,7 +91,7 @@ enum State {
 }
 
 impl State {
-    /// The end of its delay, or 0.
+    /// The due time of a delayed job, otherwise 0.
     fn due(self) -> u64 {
         match self {
             Self::Delayed { due } => due,
@@ -160,7 +160,7 @@ impl Jobs {
         queue.paused_until = now + u64::from(seconds) * 1000;
     }
 
-    /// Whether any client that looked at the queue certainly could take the job.
+    /// Whether every client that watches the queue could certainly take the job now.
     fn is_surely_ready(&self, job: &Job, now: u64) -> bool {
         let since = match job.state {
             State::Ready { since } => since,
@@ -176,7 +176,7 @@ impl Jobs {
             return false;
         }
         self.queues.get(&job.queue).is_none_or(|queue| {
-            // The end of a pause serves a waiting client.
+            // At the end of a pause, a waiting client gets the job.
             let since = since.max(queue.paused_until);
             queue.paused_until < now && queue.waited.is_none_or(|waited| waited < since)
         })
@@ -192,8 +192,8 @@ impl Jobs {
         jobs.filter(move |(_, job)| watched.contains(&job.queue) && self.is_surely_ready(job, now))
     }
 
-    /// Checks a job that was handed out at once: no other job that was certainly ready comes before
-    /// it.
+    /// Called for a job that was handed out at once. Checks that no other job that was certainly
+    /// ready had to come first.
     pub(super) fn check_order(&mut self, id: u64, watched: &[String], now: u64) -> Checked {
         let Some(taken) = self.known.get(&id) else { return Ok(()) };
         let Some(pri) = taken.pri else { return Ok(()) };
@@ -204,7 +204,8 @@ impl Jobs {
             if other_pri < pri {
                 return Err(format!("job {other_id} of priority {other_pri} comes before {pri}"));
             }
-            // In one queue, the job that was put first comes first. It has the smaller number.
+            // In one queue, the job that was put first comes first. That job has the smaller
+            // number.
             if other_pri == pri && other.queue == taken.queue && *other_id < id {
                 return Err(format!("job {other_id} was put before, with the same priority"));
             }
@@ -220,7 +221,8 @@ impl Jobs {
         }
     }
 
-    /// `arrival`: when the request arrived. If the client waited, the hand-out can be as old as that.
+    /// `arrival` is the moment when the request arrived. If the client waited, the hand-out can
+    /// have happened at any time since then.
     pub(super) fn reserved(
         &mut self,
         conn: Conn,
@@ -229,7 +231,8 @@ impl Jobs {
         waited: bool,
         now: u64,
     ) -> Checked {
-        // Later changes may have come after the hand-out.
+        // If the client waited, a change after the request's arrival may also have come after the
+        // hand-out.
         let certain_before = if waited { arrival } else { now + 1 };
         if self.ended.get(&id).is_some_and(|end| end.is_certain() && end.at < certain_before) {
             return Err("the job was ended before".into());
@@ -250,7 +253,7 @@ impl Jobs {
             if job.changed < certain_before {
                 return Err(wrong);
             }
-            // The reply about an older hand-out came late.
+            // This reply is about an older hand-out, and came late.
             job.state = State::Unknown;
             return Ok(());
         }
@@ -262,7 +265,7 @@ impl Jobs {
             State::Ready { .. } | State::Held { .. } | State::Assigned { .. } => false,
         };
         if was_kicked {
-            // No client knows of it yet.
+            // No reply has reported the kick yet.
             job.lasting = Lasting::Uncertain;
         }
         let deadline = if waited { arrival } else { now } + job.ttr_ms;
@@ -271,13 +274,13 @@ impl Jobs {
         Ok(())
     }
 
-    /// A client can take a job by its number in all states but one.
+    /// A client took a job by its number. This is allowed in all states except leased.
     pub(super) fn reserved_by_id(&mut self, conn: Conn, id: u64, now: u64) -> Checked {
         self.check_not_held_by_others(None, id, now)?;
         if let Some(job) = self.known.get_mut(&id) {
             self.holds_judged += 1;
             if !matches!(job.state, State::Ready { .. }) {
-                // This does not show that it is no longer set aside.
+                // The log may still have the job as buried or delayed.
                 job.lasting = Lasting::Uncertain;
             }
             job.state = State::Held { by: conn, deadline: now + job.ttr_ms };
@@ -286,7 +289,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// A worker of Gearman received a job.
+    /// A Gearman worker received a job.
     pub(super) fn assigned(&mut self, id: u64, conn: Conn) -> Checked {
         if let Some(job) = self.known.get_mut(&id) {
             job.state = State::Assigned { to: conn };
@@ -306,7 +309,7 @@ impl Jobs {
 
     // --- What holders do ---
 
-    /// `but`: the connection that can hold it.
+    /// Checks that no connection except `but` certainly holds the job.
     fn check_not_held_by_others(&self, but: Option<Conn>, id: u64, now: u64) -> Checked {
         if self.ended.get(&id).is_some_and(|end| end.is_certain()) {
             return Err("the job was ended before".into());
@@ -319,7 +322,8 @@ impl Jobs {
         }
     }
 
-    /// Checks that the client of this operation held the job, as only its holder can do this.
+    /// Called for an operation that only a job's holder can do. Checks that the client may hold the
+    /// job.
     fn check_holder(&self, conn: Conn, id: u64, now: u64) -> Checked {
         self.check_not_held_by_others(Some(conn), id, now)?;
         match self.known.get(&id).map(|job| job.state) {
@@ -421,7 +425,7 @@ impl Jobs {
 
     // --- Ends ---
 
-    /// All jobs that had to come back are back.
+    /// Notes that all jobs of closed connections are ready again.
     pub(super) fn settled(&mut self, now: u64) {
         for job in self.known.values_mut() {
             if let State::Ready { since } = &mut job.state
@@ -436,7 +440,7 @@ impl Jobs {
         let since = if self.in_slices { u64::MAX } else { now };
         for job in self.known.values_mut() {
             if matches!(job.state, State::Held { by, .. } if by == conn) {
-                // The lease may be over, and another client may have the job since then.
+                // If the deadline is over, another client may hold the job now.
                 job.state = match job.state {
                     State::Held { deadline, .. } if now < deadline => State::Ready { since },
                     _ => State::Unknown,
@@ -456,12 +460,13 @@ impl Jobs {
             job.put = after(job.put);
             job.lasting = after(job.lasting);
             job.changed = now;
-            // The oracle judges orders only within one life.
+            // The oracle checks orders only within one process.
             job.pri = None;
             match &mut job.state {
                 _ if matches!(job.lasting, Lasting::Uncertain) => job.state = State::Unknown,
                 State::Ready { since } => *since = now.max(job.due),
-                // It may have been given back before, and have become due again.
+                // The holder may have given the job back with a delay, and the job may be delayed
+                // again.
                 State::Held { .. } | State::Assigned { .. } => job.state = State::Unknown,
                 _ => {}
             }
@@ -473,7 +478,7 @@ impl Jobs {
             queue.waited = None;
         }
         if self.kicks_under_way || self.kicks_go_on {
-            // No reply said how far these kicks came.
+            // No reply reported how many jobs these kicks made ready.
             self.kicked(None, Lasting::Uncertain);
         }
         (self.kicks_under_way, self.kicks_go_on) = (false, false);

@@ -1,4 +1,5 @@
-//! Connections of Kestrel's memcache protocol: what their requests and replies show about items.
+//! Connections of Kestrel's memcache protocol. Reads facts about items from their requests and
+//! replies.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,7 +20,7 @@ struct Stream {
     /// Bytes of replies that the oracle has read.
     read: u64,
     pending: VecDeque<Pending>,
-    /// Its open items, by queue, the oldest first.
+    /// The connection's open items by queue, oldest first.
     opens: BTreeMap<String, VecDeque<Option<usize>>>,
     /// Queues for which the oracle does not know the connection's open items.
     blurred: BTreeSet<String>,
@@ -82,8 +83,8 @@ impl Connections {
         Ok(())
     }
 
-    /// A waiting client can be given an item long before the reply, and a request that empties a
-    /// queue can be unfinished.
+    /// Notes the queues at which clients wait, or that clients empty. The server can give an item
+    /// to a waiting client, or end items, long before the reply.
     fn note_waits(&self, items: &mut Items) {
         items.note_no_waits();
         let pending = self.streams.values().flat_map(|stream| &stream.pending);
@@ -99,7 +100,8 @@ impl Connections {
 }
 
 impl Stream {
-    /// Closes the connection: its open items come back, except those that it was about to end.
+    /// Closes the connection. Its open items are given back, except those that an unanswered
+    /// request may end.
     fn end_opens(&self, conn: Conn, items: &mut Items, now: u64) {
         let gives_up = |queue: &str| {
             self.pending.iter().any(|pending| match &pending.request {
@@ -150,7 +152,7 @@ impl Stream {
                 format!("{:?}, {reply:?}: {error}", WithoutBody(&pending.request))
             })?;
             if matches!((&pending.request, &reply), (Request::Monitor(_), Reply::Item { .. })) {
-                // The server looks for the next item after that.
+                // The server looks for the next item after it sent this one.
                 (pending.arrival.tick, pending.arrival.at) = (items.tick, now);
                 self.pending.push_front(pending);
             }
@@ -213,7 +215,7 @@ impl Stream {
         let queue = &get.queue;
         let is_error = matches!(reply, Reply::Line(line) if line != "END");
         if is_error {
-            // The server closes the connection, and may have ended a read before.
+            // The server closes the connection, but may have ended an open read first.
             self.blurred.insert(queue.clone());
             return Ok(());
         }
@@ -248,8 +250,8 @@ impl Stream {
     fn note_open(&mut self, queue: &str, id: Option<usize>) {
         let opens = self.opens.entry(queue.to_owned()).or_default();
         if id.is_some() && opens.contains(&id) {
-            // It came back automatically, so the oracle does not know whether the next close is
-            // about the old read.
+            // The item was given back automatically, and opened again. So the oracle cannot tell
+            // which of the two reads the next close ends.
             self.blurred.insert(queue.to_owned());
         }
         opens.push_back(id);
@@ -261,7 +263,7 @@ impl Stream {
         });
     }
 
-    /// Ends the oldest open read, if the oracle knows which one that is.
+    /// Ends the oldest open read, if the oracle can tell which one that is.
     fn end_oldest(
         &mut self,
         queue: &str,
@@ -271,7 +273,7 @@ impl Stream {
         end: impl FnOnce(&mut Items, usize),
     ) {
         let Some(opens) = self.opens.get_mut(queue) else { return };
-        // The removal of a queue ends open reads, and so does a time-out. The oracle cannot tell
+        // The removal of a queue ends open reads, and so does a timeout. The oracle cannot tell
         // whether an unknown read is still open.
         let is_held = |id: &Option<usize>| match id {
             Some(id) => items.is_held(*id, queue, conn, now),

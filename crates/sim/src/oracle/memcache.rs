@@ -19,7 +19,7 @@ pub(super) enum Request {
     /// `DELETE`, `FLUSH`.
     Empty(String),
     FlushAll,
-    /// It changes nothing, or the oracle does not judge its effect.
+    /// The request changes nothing, or the oracle does not check its effect.
     Other,
 }
 

@@ -1,10 +1,10 @@
-//! A judge that shares no code with the product. It sees only the bytes that clients sent and
-//! received, closes, crashes and the end of the run.
+//! The oracle: checks the server's replies without using its code. It sees only the bytes that
+//! clients sent and received, closed connections, crashes and the end of the run.
 //!
-//! It knows the protocols of beanstalkd and of Kestrel's memcache from their documentation. Of
-//! Gearman it knows which worker received and ended which job. It receives the policies and
-//! resolves them itself. It accepts what the protocol leaves open: it judges a job only while the
-//! record leaves no doubt about it.
+//! It parses the protocols of beanstalkd and of Kestrel's memcache, according to their
+//! documentation. For Gearman, it notes only which worker received and ended which job. It gets the
+//! policies and resolves them itself. Where a protocol allows several results, it accepts all of
+//! them. It checks a job only while its record leaves no doubt about the job's state.
 
 mod items;
 mod jobs;
@@ -30,17 +30,18 @@ use wire::{Reply, Request};
 use crate::Checked;
 use crate::protocol::Protocol;
 
-/// The record so far. It keeps only what later judgements need.
+/// The record of the run so far. It contains only facts that later checks need.
 #[derive(Debug)]
 pub(crate) struct Oracle {
     conns: BTreeMap<Conn, Stream>,
-    /// Bytes that left the server, by connection, closed ones included.
+    /// The number of bytes that the server sent, by connection. Includes closed connections.
     left: BTreeMap<Conn, u64>,
     jobs: Jobs,
     kestrel: Connections,
     items: Items,
     sees_items: bool,
-    /// A client sent bytes that the oracle cannot parse. The oracle judges nothing from then on.
+    /// Whether a client sent bytes that the oracle cannot parse. Then the oracle checks nothing
+    /// more.
     is_blind: bool,
     is_stopped: bool,
 }
@@ -50,7 +51,7 @@ pub(crate) struct Oracle {
 struct Stream {
     protocol: Protocol,
     input: Vec<u8>,
-    /// Bytes of a body that have not arrived.
+    /// The number of bytes of a body that have not arrived yet.
     body: usize,
     output: Vec<u8>,
     /// Bytes of replies that the oracle has read.
@@ -65,14 +66,14 @@ struct Stream {
 struct Pending {
     request: Request,
     arrival: u64,
-    /// Other calls came between the request and its reply.
+    /// Whether other calls came between the request and its reply.
     waited: bool,
 }
 
 impl Oracle {
-    /// The protocols that clients speak: beanstalkd's, Gearman's, Kestrel's. Only runs with
-    /// Kestrel's have policies. If Kestrel's clients speak another dialect than memcache, the
-    /// oracle cannot see items.
+    /// `spoken` says which protocols clients speak: beanstalkd's, Gearman's, Kestrel's. Only runs
+    /// with Kestrel have policies. `sees_items` is false if Kestrel's clients speak other dialects
+    /// than memcache, because the oracle cannot see their items.
     pub(crate) fn new(spoken: [bool; 3], sees_items: bool) -> Self {
         Self {
             conns: BTreeMap::new(),
@@ -86,21 +87,22 @@ impl Oracle {
         }
     }
 
-    /// Slices of work are so short that an operation on many jobs takes several. Jobs of closed
-    /// connections and due jobs are certainly back only when [`Oracle::settled`] is called.
+    /// Notes that slices of work are short, so that an operation on many jobs takes several slices.
+    /// Then jobs of closed connections, and due jobs, are certainly ready only after
+    /// [`Oracle::settled`] is called.
     pub(crate) fn slices_are_short(&mut self) {
         self.items.in_slices = true;
         self.jobs.in_slices = true;
     }
 
-    /// All unfinished operations are done.
+    /// Notes that all unfinished operations are done.
     pub(crate) fn settled(&mut self, now: u64) {
         self.items.settled();
         self.jobs.settled(now);
     }
 
-    /// The server can lack the memory for another queue. Then a request for an item does not create
-    /// the queue.
+    /// Notes that the server can lack the memory for another queue. Then a request for an item does
+    /// not create the queue.
     pub(crate) fn memory_is_limited(&mut self) {
         self.items.memory_is_limited = true;
     }
@@ -125,12 +127,12 @@ impl Oracle {
         self.conns.insert(conn, stream);
     }
 
-    /// The server closed the connection, or saw that it was closed.
+    /// The server closed the connection, or noticed that the client closed it.
     pub(crate) fn closed(&mut self, conn: Conn, now: u64) {
         self.kestrel.closed(conn, &mut self.items, now);
         self.note_waits(now);
         if let Some(stream) = self.conns.remove(&conn) {
-            // A long kick can continue after its client left.
+            // A long kick can continue after its client disconnected.
             if stream.pending.iter().any(|pending| matches!(pending.request, Request::Kick)) {
                 self.jobs.kicks_go_on = true;
             }
@@ -138,7 +140,7 @@ impl Oracle {
         }
     }
 
-    /// This many bytes left the server on this connection.
+    /// Notes that the server sent this many bytes on this connection.
     pub(crate) fn left(&mut self, conn: Conn, count: usize) {
         *self.left.entry(conn).or_default() += count as u64;
     }
@@ -195,7 +197,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// A waiting client can be given a job long before the reply.
+    /// Notes the queues at which clients wait. The server can give a job to a waiting client long
+    /// before the reply.
     fn note_waits(&mut self, now: u64) {
         for stream in self.conns.values() {
             let waits = stream.pending.iter().any(|pending| {
@@ -271,7 +274,8 @@ impl Oracle {
             (Request::Reserve { .. } | Request::Delete(_) | Request::Touch(_), "OUT_OF_MEMORY") => {
                 return Err("it needs no room".into());
             }
-            // A full disk may have stopped it half-way.
+            // A full disk may have stopped the request in the middle, so the job's state is
+            // unknown.
             (
                 Request::Release { id, .. } | Request::Bury { id, .. } | Request::KickJob(id),
                 "OUT_OF_MEMORY",
@@ -304,12 +308,12 @@ impl Oracle {
         Ok(())
     }
 
-    /// All that clients learned is durable, because the server ended on request.
+    /// Notes that the server stopped cleanly. So every change with a reply is durable.
     pub(crate) fn stopped_cleanly(&mut self) {
         self.is_stopped = true;
     }
 
-    /// Another process begins. It has no connections.
+    /// Another process begins. `left` says which replies certainly remain true.
     pub(crate) fn restarted(&mut self, left: Certain, now: u64) {
         let is_stopped = std::mem::take(&mut self.is_stopped);
         let left = if is_stopped { Certain::All } else { left };
@@ -331,12 +335,12 @@ impl Oracle {
         }
     }
 
-    /// Other policies are in force from now on.
+    /// Notes that other policies are in force from now on.
     pub(crate) fn policies_changed(&mut self, rules: &Rules) {
         self.items.policies_changed(rules);
     }
 
-    /// Checks after all jobs were taken and ended that no acknowledged job is missing.
+    /// Called after all jobs were taken and ended. Checks that no acknowledged job is missing.
     pub(crate) fn check_all_ended(&mut self) -> Checked {
         self.items.check_all_drained().map_err(|error| format!("oracle: {error}"))?;
         if self.is_blind {
@@ -345,7 +349,7 @@ impl Oracle {
         self.jobs.check_all_ended().map_err(|error| format!("oracle: {error}"))
     }
 
-    /// The judgements that the oracle made without doubt.
+    /// The number of checks so far, of each kind.
     pub(crate) fn judged(&self) -> Judgements {
         Judgements {
             orders: self.jobs.orders_judged,
@@ -358,7 +362,7 @@ impl Oracle {
     }
 }
 
-/// How many judgements the oracle made, of each kind.
+/// The number of checks that the oracle made, of each kind.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Judgements {
     /// Pairs of jobs with a necessary order.

@@ -22,7 +22,7 @@ impl QueueRules {
         self.jobs_max.is_some() || self.bytes_max.is_some() || self.item_bytes_max.is_some()
     }
 
-    /// Whether a ready job can end without a client's request.
+    /// Whether the policy can end a ready job without a client's request.
     pub(super) fn lets_go(&self) -> bool {
         let is_bounded = self.jobs_max.is_some() || self.bytes_max.is_some();
         self.age_max_ms.is_some() || (self.drops_oldest && is_bounded)
@@ -48,7 +48,7 @@ impl QueueRules {
     }
 }
 
-/// All earlier rules, and those that can be in force now.
+/// All rules of the run so far, and the rules that can be in force now.
 #[derive(Debug)]
 pub(super) struct RuleHistory {
     ever: Vec<Rules>,
@@ -66,7 +66,8 @@ impl RuleHistory {
         self.ever.iter().all(|rules| rules.0.is_empty())
     }
 
-    /// `in_slices`: queues can follow the earlier rules until [`RuleHistory::settled`].
+    /// Notes new rules. If `in_slices`, the earlier rules can apply to some queues until
+    /// [`RuleHistory::settled`] is called.
     pub(super) fn changed(&mut self, rules: &Rules, in_slices: bool) {
         self.ever.push(rules.clone());
         self.now.push(rules.clone());
@@ -76,21 +77,21 @@ impl RuleHistory {
         }
     }
 
-    /// The newest rules are in force everywhere.
+    /// Notes that the newest rules are in force for all queues.
     pub(super) fn settled(&mut self) {
         if std::mem::take(&mut self.is_changing) {
             self.now.drain(..self.now.len() - 1);
         }
     }
 
-    /// A crash may have brought back any earlier rules.
+    /// Notes a crash. Any earlier rules can be in force after it.
     pub(super) fn crashed(&mut self) {
         self.now.clone_from(&self.ever);
         self.is_changing = false;
     }
 
-    /// All settings that can apply to a queue now. `as_child`: the queue certainly is what its name
-    /// says.
+    /// All settings that can apply to a queue now. `as_child` is true if a queue with the name of a
+    /// child certainly is a child.
     pub(super) fn rules_of(&self, queue: &str, as_child: bool) -> Vec<QueueRules> {
         let parent = parent_of(queue);
         let mut all: Vec<QueueRules> =
@@ -101,15 +102,15 @@ impl RuleHistory {
         all
     }
 
-    /// The settings that certainly apply to a queue. If its name is that of a child, it has a
-    /// parent.
+    /// The settings that certainly apply to a queue. If its name is the name of a child, the queue
+    /// counts as one.
     pub(super) fn certain_rules_of(&self, queue: &str) -> Option<QueueRules> {
         let mut all = self.rules_of(queue, true);
         let first = all.pop()?;
         all.iter().all(|other| *other == first).then_some(first)
     }
 
-    /// Whether jobs can come into the queue from other queues, or by another name.
+    /// Whether jobs can come into the queue from other queues, or by a put under another name.
     pub(super) fn may_lead_to(&self, queue: &str) -> bool {
         let names = [Some(queue), parent_of(queue)];
         let is_it = |name: &[u8]| names.iter().flatten().any(|other| other.as_bytes() == name);
@@ -120,7 +121,7 @@ impl RuleHistory {
         })
     }
 
-    /// Whether some queue is, or was, less durable than the log.
+    /// Whether a rule makes, or made, some queue less durable than the log's setting.
     pub(super) fn was_lax(&self) -> bool {
         let is_lax = |sync: &QueueSync| *sync != QueueSync::Always;
         self.settings().any(|setting| match setting {
@@ -139,13 +140,14 @@ impl RuleHistory {
     }
 }
 
-/// The queue that feeds a queue of this name.
+/// The name of the parent, if this is the name of a child.
 pub(super) fn parent_of(queue: &str) -> Option<&str> {
     queue.split_once('+').map(|(parent, _)| parent).filter(|parent| !parent.is_empty())
 }
 
-/// For each setting the last matching rule wins. A child has its parent's settings, except for the
-/// destinations of the parent's puts. Then come the rules that match only the child's own name.
+/// For each setting the last matching rule wins. A child first gets its parent's settings, except
+/// for the destinations of the parent's puts. Then the rules that match only the child's own name
+/// apply.
 fn resolve(rules: &Rules, queue: &str, parent: Option<&str>) -> QueueRules {
     let mut resolved = QueueRules::default();
     let is_of_parent = |rule: &Rule| parent.is_some_and(|parent| matches(rule, parent));

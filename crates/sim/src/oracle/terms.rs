@@ -1,31 +1,31 @@
-//! Terms of all records of the oracle: connections, replies, and changes that last.
+//! Types that all records of the oracle share: connections, replies, and the certainty of changes.
 
-/// A connection, numbered over all lives of the server.
+/// A connection. Its number is unique in the run, over all processes.
 pub(super) type Conn = u64;
 
-/// The end of a reply within all bytes to its connection.
+/// The end of a reply: the number of bytes sent to its connection up to there.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct ReplyEnd {
     pub(super) conn: Conn,
     pub(super) end: u64,
 }
 
-/// Whether a change is certain to last.
+/// Whether a change certainly survives a crash.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Lasting {
-    /// It is certain if this reply leaves the server.
+    /// The change is certain if the server sent this reply.
     IfSent(ReplyEnd),
     Certain,
-    /// A crash may have undone it.
+    /// A crash can undo the change.
     Uncertain,
 }
 
-/// The changes that clients know for certain after the end of a process.
+/// Which changes are certain after the end of a process.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Certain {
-    /// All changes: the server ended on request.
+    /// All changes, because the server stopped cleanly.
     All,
-    /// All changes whose replies left the server.
+    /// All changes whose replies the server sent.
     Sent,
     /// Nothing is certain.
     Nothing,

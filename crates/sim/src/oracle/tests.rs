@@ -1,4 +1,4 @@
-//! Records with a broken promise, and similar records without one.
+//! Tests records with a broken promise, and similar records without one.
 
 use super::{Certain, Oracle};
 use crate::protocol::Protocol;
@@ -10,7 +10,7 @@ fn watching() -> Oracle {
     oracle
 }
 
-/// The oracle's judgement of these calls: connection, request, reply, time.
+/// Passes these calls to the oracle: connection, request, reply, time. Returns its judgement.
 fn judge(oracle: &mut Oracle, calls: &[(u64, &str, &str, u64)]) -> Result<(), String> {
     calls.iter().try_for_each(|(conn, sent, answer, now)| {
         let answer = answer.replace('\n', "\r\n");
@@ -127,8 +127,8 @@ fn after_a_crash_acknowledged_changes_remain_and_others_are_uncertain() {
     oracle.check_all_ended().expect("the acknowledgement never left the server");
 }
 
-/// Checks that after these calls and a crash, which keeps what clients learned, a worker need not
-/// get the job.
+/// Makes these calls and a crash that keeps every change with a reply. Checks that the oracle then
+/// allows that a worker gets no job.
 fn assert_may_be_set_aside_after_a_crash(calls: &[(u64, &str, &str, u64)], wall: u64) {
     let mut oracle = watching();
     judge(&mut oracle, calls).expect("nothing is wrong yet");

@@ -1,4 +1,5 @@
-//! Requests and replies in the bytes of a connection, parsed according to the protocols' documents.
+//! Parses requests and replies from the bytes of a connection, according to the protocols'
+//! documents.
 
 use std::fmt;
 
@@ -36,9 +37,9 @@ pub(super) enum Request {
     },
     /// `peek` and `stats-job`.
     Look(u64),
-    /// It changes nothing.
+    /// The request changes nothing.
     Other,
-    /// The server's reply is unknown.
+    /// The oracle cannot tell how the server must reply.
     Unclear,
 }
 
@@ -65,7 +66,8 @@ pub(super) const JOB_ASSIGN_ALL: u32 = 40;
 /// Bytes before a packet's body.
 const HEADER_BYTES: usize = 12;
 
-/// Verbs that change something. The server can accept them in an unusual form.
+/// Verbs that change something. The server may accept a line that begins with one of them, even if
+/// this parser does not.
 const CHANGING: [&str; 10] =
     ["put", "use", "watch", "ignore", "reserve", "delete", "release", "bury", "kick", "pause-tube"];
 
@@ -73,8 +75,8 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| pair == b"\r\n")
 }
 
-/// Takes the first request, if a whole line arrived. Skips the bytes of a body, of which `body`
-/// have not arrived: the reply can come before them.
+/// Takes the first request, if a whole line arrived. First skips up to `body` bytes, which are the
+/// rest of a body. The reply to a put can come before its whole body.
 pub(super) fn request(input: &mut Vec<u8>, body: &mut usize) -> Option<Request> {
     let count = input.len().min(*body);
     input.drain(..count);

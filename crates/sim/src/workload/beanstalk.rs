@@ -9,7 +9,7 @@ pub(super) enum Role {
     Producer,
     Worker,
     Admin,
-    /// Moves from queue to queue, so that queues vanish and come back.
+    /// Uses and watches one queue after another, so that queues are dropped and created again.
     Wanderer,
     Anything,
 }
@@ -26,7 +26,7 @@ impl Role {
         ])
     }
 
-    /// Its commands and their frequency.
+    /// The commands of this role, and their frequencies.
     fn kinds(self) -> &'static [(u64, &'static str)] {
         match self {
             Role::Producer => {
@@ -119,11 +119,11 @@ pub(super) fn read_reply(reply: &[u8]) -> (Option<u64>, bool) {
     }
 }
 
-/// Hundreds of the same command.
+/// Writes up to 400 times the same command.
 pub(super) fn crowd(bytes: &mut Vec<u8>, held: &mut Vec<u64>, rng: &mut Rng) {
     let count = rng.between(1, 400);
     match rng.below(6) {
-        // They never become due, so that they do not become due all at once.
+        // The delay is the longest possible, so that these jobs do not all become due at once.
         0 => bytes.extend(b"put 5 4294967295 4294967295 1\r\nx\r\n".repeat(count as usize)),
         1 => bytes.extend(b"put 5 0 4294967295 1\r\nx\r\n".repeat(count as usize)),
         2 | 3 => bytes.extend(b"reserve-with-timeout 0\r\n".repeat(count as usize)),

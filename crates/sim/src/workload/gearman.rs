@@ -163,8 +163,8 @@ impl Writer<'_> {
                 bytes.extend(format!("cancel job H:sim:{id}\r\n").as_bytes());
             }
             Request::Drop => {
-                // Operations of several turns are simulated only in runs that have others of their
-                // kind.
+                // A `drop` of thousands of jobs would take several turns, so runs with a crowd have
+                // none.
                 let verbs =
                     if self.plan.crowd { ["create"; 3] } else { ["drop", "drop", "create"] };
                 let verb = *self.rng.pick(&verbs);
@@ -219,7 +219,7 @@ impl Writer<'_> {
         let kind = *self.rng.pick(kinds);
         let (function, unique) = (self.function(), self.unique());
         let mut body = Vec::new();
-        // Jobs with equal bodies join if the key says so.
+        // If the key is `-`, jobs with equal bodies join.
         if self.rng.one_in(3) {
             body.extend(*self.rng.pick(&[&b""[..], b"x", b"y"]));
         } else {
@@ -236,7 +236,7 @@ impl Writer<'_> {
         handle(mostly_held(self.held, gives_it_up, self.known, self.rng))
     }
 
-    /// Seconds of the clock, or an invalid value.
+    /// A due time in Unix seconds, or an invalid value.
     fn moment(&mut self) -> String {
         let now = self.now / 1000;
         match self.rng.below(8) {
@@ -266,7 +266,7 @@ impl Writer<'_> {
     }
 }
 
-/// Hundreds of the same request.
+/// Writes up to 400 times the same request.
 pub(super) fn crowd(bytes: &mut Vec<u8>, held: &mut Vec<u64>, rng: &mut Rng) {
     let count = rng.between(1, 400) as usize;
     match rng.below(8) {

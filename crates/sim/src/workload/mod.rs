@@ -1,4 +1,4 @@
-//! Simulated clients: what they write, and how they react to replies.
+//! Simulated clients: the requests that they write, and how they read replies.
 
 mod beanstalk;
 mod gearman;
@@ -12,7 +12,7 @@ use crate::plan::Plan;
 use crate::protocol::{Kestrel, Protocol};
 use crate::rng::Rng;
 
-/// Ids that clients know. They use them in requests of all kinds.
+/// Ids from replies. Clients use them in requests of all kinds.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     ids: VecDeque<u64>,
@@ -39,7 +39,7 @@ impl Known {
         }
     }
 
-    /// Mostly one of the newest.
+    /// Mostly one of the newest leases.
     fn any_lease(&self, rng: &mut Rng) -> u64 {
         match self.leases.len() {
             0 => rng.below(5),
@@ -60,13 +60,13 @@ impl Known {
     }
 }
 
-/// One client: its habits, the jobs that it believes to hold, and the reply that it is reading.
+/// One client: its kind, the jobs that it may hold, and the reply that it is reading.
 #[derive(Debug)]
 pub(crate) struct Client {
     kind: ClientKind,
-    /// Reads rarely.
+    /// Whether the client reads rarely.
     pub(crate) is_slow: bool,
-    /// Ids of its jobs; in thrift, numbers of its items.
+    /// Ids of the client's jobs. In thrift, the numbers of its items.
     held: Vec<u64>,
     unread: Vec<u8>,
 }
@@ -79,7 +79,7 @@ enum ClientKind {
 }
 
 impl Client {
-    /// A client of one of the run's kinds.
+    /// A client of a random kind, according to the plan's frequencies.
     pub(crate) fn any(plan: &Plan, rng: &mut Rng) -> Self {
         let [beanstalk, gearman, kestrel] = plan.shares;
         let [memcache, text, thrift] = plan.dialects;
@@ -151,7 +151,7 @@ impl Client {
         }
     }
 
-    /// Some bytes to send. They are whole requests, but the world can cut them anywhere.
+    /// Some bytes to send. They are whole requests, but the world can deliver them in any pieces.
     pub(crate) fn write(&mut self, plan: &Plan, known: &Known, now: u64, rng: &mut Rng) -> Vec<u8> {
         let mut bytes = Vec::new();
         let in_crowd = plan.crowd && rng.coin();
@@ -195,7 +195,7 @@ impl Client {
     }
 }
 
-/// An id that the client believes to hold, or any other.
+/// Mostly the id of a job that the client may hold.
 fn mostly_held(held: &mut Vec<u64>, gives_it_up: bool, known: &Known, rng: &mut Rng) -> u64 {
     if held.is_empty() || rng.one_in(8) {
         return known.any(rng);
@@ -205,7 +205,7 @@ fn mostly_held(held: &mut Vec<u64>, gives_it_up: bool, known: &Known, rng: &mut 
 }
 
 fn queue(plan: &Plan, rng: &mut Rng) -> &'static str {
-    // Kestrel's clients choose by their own rules.
+    // Sometimes a name that is frequent among Kestrel's clients.
     if plan.shares[2] > 0 && rng.one_in(8) {
         return ["a+x", "b-2", "al"][rng.index(3)];
     }
@@ -213,8 +213,8 @@ fn queue(plan: &Plan, rng: &mut Rng) -> &'static str {
     names[rng.below(plan.queues) as usize]
 }
 
-/// The length of a body. The largest bodies and the ones that are too big are rare, because they
-/// only cost time.
+/// The length of a body. Bodies near the maximum length, or beyond it, are rare because they cost
+/// time.
 fn body_len(plan: &Plan, rng: &mut Rng) -> u64 {
     let size = match rng.below(30) {
         0 => u64::from(plan.max_job_size) + rng.below(3) - 1,

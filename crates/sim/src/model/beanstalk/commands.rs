@@ -133,7 +133,7 @@ impl Model {
         self.is_refused(&Expected::line(word, 0), observed)
     }
 
-    /// The body of a put has arrived, as `whole`, with the two bytes that end it.
+    /// The body of a put has arrived. `whole` is the body with the two bytes after it.
     pub(in crate::model) fn finish_put(
         &mut self,
         place: Place,
@@ -197,7 +197,7 @@ impl Model {
         Expected::line(&format!("WATCHING {}", self.conn(place).watched.len()), 0)
     }
 
-    /// The reply; `None` if the client waits.
+    /// Returns the reply, or `None` if the client waits.
     fn reserve(&mut self, place: Place, seconds: Option<u32>) -> Option<Expected> {
         let conn = self.conn(place);
         conn.is_worker = true;
@@ -234,7 +234,7 @@ fn outcome(done: &str, outcome: Result<Need, Need>) -> Expected {
     }
 }
 
-/// The reply to a request that adds to the log while the log has no room. The request changes
+/// The reply to a request that needs room in the log, if the log has none. The request then changes
 /// nothing.
 fn refusal(command: &Command) -> &'static str {
     match command {

@@ -1,5 +1,5 @@
 //! The texts of the model's statistics (spec beanstalkd 5.1). `*` stands for a number that the
-//! model cannot know: the position of a job in the log, and the number of bytes written.
+//! model cannot compute, such as the position of a job in the log.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::super::{Model, NEVER, Name, State};
 use super::wire;
 use crate::protocol::Protocol;
 
-/// A name in YAML. These clients use only a few names that are invalid as names of queues.
+/// A name in YAML. The only simulated names that need quotes are not ASCII.
 fn scalar(name: &str) -> String {
     if name.is_ascii() { name.to_owned() } else { format!("\"{name}\"") }
 }
@@ -43,8 +43,9 @@ impl Model {
         )
     }
 
-    /// Seconds, truncated, and never the full length of a span: in the original some time always
-    /// passes between the start of the span and the question. Here no time passes.
+    /// Seconds until this moment, truncated. In beanstalkd, some time always passes between the
+    /// start of a span and the request, so a reply never shows the full length. Here no time may
+    /// pass, so this subtracts a millisecond.
     fn seconds_until(&self, until: u64) -> u64 {
         until.saturating_sub(self.now).saturating_sub(1) / 1000
     }

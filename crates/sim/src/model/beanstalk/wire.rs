@@ -1,5 +1,5 @@
-//! How the model parses a command line: a table of prefixes, in the order of the spec (spec
-//! beanstalkd 1.3 and 1.4). Written from the spec alone, independently of the dialect.
+//! Parses command lines for the model, with a table of prefixes in the order of the spec (spec
+//! beanstalkd 1.3 and 1.4). This code uses only the spec, and is independent of the dialect.
 
 /// A parsed line.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -150,7 +150,7 @@ fn name(text: &str) -> Option<String> {
     is_name(text).then(|| text.to_owned())
 }
 
-/// Does not check the name: the server counts the command before it checks the name.
+/// Does not check the name, because the server counts the command before it checks the name.
 fn pause(text: &str) -> Option<Command> {
     let text = text.trim_start_matches(' ');
     let end = text.find(|letter| !is_name_letter(letter)).unwrap_or(text.len());
@@ -162,8 +162,8 @@ fn pause(text: &str) -> Option<Command> {
     rest.is_empty().then(|| Command::PauseTube { name: name.to_owned(), seconds })
 }
 
-/// A number as C's `strtol` (signed) or `strtoul` reads it, cut to 32 bits. Text without digits is
-/// 0 for `strtol`, and invalid for `strtoul`.
+/// Parses a number like C's `strtol` if `signed`, otherwise like `strtoul`, and cuts it to 32 bits.
+/// Text without digits is 0 for `strtol`, and invalid for `strtoul`.
 fn c_number(text: &str, signed: bool) -> Option<i64> {
     let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
     let (negative, text) = match text.strip_prefix('-') {

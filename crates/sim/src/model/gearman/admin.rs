@@ -7,7 +7,7 @@ use super::super::{JobKind, Model, Name, Need, Place, State};
 use super::wire::integer;
 use super::{handle, named, text};
 
-/// Strings end at a NUL.
+/// The part of a word before its first NUL, because Gearman's strings end there.
 fn visible(word: &str) -> &str {
     word.split('\0').next().unwrap_or_default()
 }
@@ -78,7 +78,7 @@ impl Model {
         observed.take(&answer)
     }
 
-    /// Ends the job, even if a worker holds it.
+    /// Cancels the job, even if a worker holds it.
     fn cancel(&mut self, handle: &str) -> Expected {
         match named(handle.as_bytes()) {
             Some(id) if self.jobs.contains_key(&id) => line(OK, self.end_job(id, &News::Fail)),
@@ -87,7 +87,7 @@ impl Model {
         }
     }
 
-    /// Ends the queued jobs of the function. Their clients learn that the jobs failed.
+    /// Ends the queued jobs of the function. Their clients get the news that the jobs failed.
     fn drop_function(&mut self, name: &str) -> Expected {
         let functions = self.functions();
         let same = functions.iter().find(|function| &***function == name);
@@ -104,7 +104,7 @@ impl Model {
         line(OK, self.remove_queue(&name))
     }
 
-    /// The queues that Gearman knows, oldest first.
+    /// The queues that Gearman's commands list, oldest first.
     fn functions(&self) -> Vec<Name> {
         let is_known = |name: &Name| {
             let workers = self.workers_of(name) > 0;

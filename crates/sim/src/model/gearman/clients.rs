@@ -12,7 +12,7 @@ const UNIQUE_BYTES_MAX: usize = 64;
 /// The end of the year 9999, in milliseconds.
 const DUE_MAX: u64 = 253_402_300_799_000;
 
-/// The arguments of a submit. `None`: the server ignores the request.
+/// Parses the arguments of a submit. Returns `None` if the server ignores the request.
 fn submission(kind: u32, arguments: &[&[u8]]) -> Option<Submission> {
     let mut due = 0;
     let mut reducer = Vec::new();
@@ -64,8 +64,8 @@ impl Model {
             return Ok(Some(queue_error()));
         }
         let name = text(arguments[0]);
-        // The log does not contain a foreground job, but it contains the copies that other queues
-        // get.
+        // The log does not contain a foreground job, but it contains the job's copies in other
+        // queues.
         let is_logged = !is_foreground || self.feeds_others(&name);
         if is_logged && self.is_refused(&queue_error(), observed)? {
             return Ok(None);

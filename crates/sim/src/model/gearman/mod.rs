@@ -14,7 +14,7 @@ use super::{Model, Need, Place};
 /// The prefix of handles.
 const HANDLE_PREFIX: &str = "H:sim:";
 
-/// The server looks at no longer handle.
+/// The longest handle that the server accepts.
 const HANDLE_BYTES_MAX: usize = 63;
 
 const JOB_NOT_FOUND: [&str; 3] = [
@@ -48,7 +48,7 @@ fn error(code: &str, text: &str, need: Need) -> Expected {
     packet(kind::ERROR, &[code.as_bytes(), text.as_bytes()], need)
 }
 
-/// The log has no room.
+/// The reply if the log has no room.
 fn queue_error() -> Expected {
     error("QUEUE_ERROR", "QUEUE_ERROR", 0)
 }

@@ -1,10 +1,10 @@
-//! How the model parses Gearman's messages (spec gearman 1 and 2). Written from the spec alone,
-//! independently of the dialect.
+//! Parses Gearman's messages for the model (spec gearman 1 and 2). This code uses only the spec,
+//! and is independent of the dialect.
 
 /// Bytes before a packet's body.
 const HEADER_BYTES: usize = 12;
 
-/// Header and arguments, without the data at the end.
+/// Limit of header and arguments together, without the data at the end.
 const ARGUMENT_AREA_BYTES_MAX: usize = 8192;
 
 /// Longest line, line feed included.
@@ -52,7 +52,7 @@ pub(super) mod kind {
     pub(in crate::model) const STATUS_RES_UNIQUE: u32 = 42;
 }
 
-/// Arguments of each kind from 1 on, and whether the last one is data of any length.
+/// The number of arguments for each kind, and whether the last argument is data of any length.
 const ARGUMENTS: [(usize, bool); 42] = {
     let mut table = [(0, false); 42];
     let counted: [(u32, usize, bool); 35] = [
@@ -89,7 +89,7 @@ const ARGUMENTS: [(usize, bool); 42] = {
         (40, 5, true),
         (41, 1, false),
         (42, 6, false),
-        // The others have none: 3 to 6, 9, 10, 24, 30, 39.
+        // The other kinds have no arguments: 3 to 6, 9, 10, 24, 30, 39.
         (3, 0, false),
         (4, 0, false),
     ];
@@ -105,7 +105,7 @@ const ARGUMENTS: [(usize, bool); 42] = {
 /// The first message in a connection's bytes.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Message {
-    /// More must arrive.
+    /// More bytes must arrive.
     Incomplete,
     /// The connection must close.
     Hopeless,
@@ -161,7 +161,8 @@ fn read_packet(bytes: &[u8], packet_bytes_max: u32) -> Option<Message> {
     let area_len = ARGUMENT_AREA_BYTES_MAX - HEADER_BYTES;
     let body = &bytes[HEADER_BYTES..bytes.len().min(len)];
     if body.len() < body_len {
-        // The server rejects a long packet as soon as it sees that the arguments are too long.
+        // The server rejects a packet as soon as its arguments are too long, before the rest
+        // arrives.
         let area = body.get(..area_len).filter(|_| count > 0 && len > ARGUMENT_AREA_BYTES_MAX)?;
         let found = area.split(|byte| *byte == 0).count();
         return (found < count).then_some(Message::Hopeless);
@@ -188,7 +189,7 @@ pub(super) fn response(kind: u32, arguments: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// The integer that a text begins with, as C reads it.
+/// The integer at the beginning of a text, parsed as in C.
 pub(super) fn integer(text: &[u8]) -> i128 {
     let text = String::from_utf8_lossy(text.trim_ascii_start()).into_owned();
     let (sign, digits) = match text.as_bytes().first() {

@@ -11,7 +11,7 @@ use super::{
     Answer, HANDLE_BYTES_MAX, JOB_NOT_FOUND, error, handle, named, packet, queue_error, text,
 };
 
-/// The server looks at no longer text of a time limit.
+/// The server ignores a registration if the text of its time limit is longer than this.
 const LIMIT_BYTES_MAX: usize = 20;
 
 /// The server reads this many bytes of a denominator.
@@ -94,8 +94,9 @@ impl Model {
         if !self.is_holder(place, id) {
             return Ok(Some(error("JOB_NOT_FOUND", words, self.denial(id))));
         }
-        // A job of another dialect would be buried. The reply does not tell whether it was, so the
-        // refusal can belong to the next request.
+        // A job of another dialect is buried, unless the log has no room. The next reply can be a
+        // refusal of this request or of the next one. So this also checks whether the job was
+        // buried.
         let may_refuse = fails && !is_submitted && self.may_refuse;
         if may_refuse
             && !observed.was_buried(id, self.jobs[&id].counts.buries)

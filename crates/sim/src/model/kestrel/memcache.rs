@@ -135,8 +135,8 @@ impl Model {
         if self.is_draining {
             return observed.take(&not_stored);
         }
-        // In runs in which policies refuse items the disk has no faults, because the reply does not
-        // tell which of the two refused an item.
+        // The same reply reports a refusal by a policy and by a full disk. So in runs with policies
+        // that refuse items, the disk has no faults.
         if self.may_refuse && self.is_refused(&not_stored, observed)? {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! How the model parses the memcache dialect (spec kestrel 1.1 to 1.4). Written from the spec
-//! alone, independently of the dialect.
+//! Parses the memcache dialect for the model (spec kestrel 1.1 to 1.4). This code uses only the
+//! spec, and is independent of the dialect.
 
 /// Longest line.
 const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -29,7 +29,7 @@ pub(super) enum Request {
     Version,
     Status(Option<String>),
     Quit,
-    /// The server answers with an error. The flag tells whether the connection closes.
+    /// The server answers with an error. `ends` is true if the connection then closes.
     Wrong {
         ends: bool,
     },
@@ -84,7 +84,7 @@ pub(super) fn read(bytes: &[u8], item_bytes_max: u32) -> Option<(Request, usize)
     Some((request, whole))
 }
 
-/// `None`: the connection closes.
+/// Parses a command without a body. Returns `None` if the connection closes.
 fn plain(command: &str, arguments: &[&str]) -> Option<Request> {
     let name = arguments.first().map(|name| (*name).to_owned());
     let harmless = Request::Wrong { ends: false };

@@ -18,10 +18,10 @@ use super::session::{Expected, Observed};
 use super::{Model, Need, Place};
 use crate::protocol::{Kestrel, Protocol};
 
-/// Open reads by queue, oldest first. A read that is no longer held keeps its place.
+/// Open reads by queue, oldest first. A read stays in the list even if the item was given back.
 pub(super) type OpenReads = BTreeMap<String, VecDeque<u64>>;
 
-/// What a connection waits for.
+/// The request for which a connection waits.
 #[derive(Clone, Debug)]
 pub(super) enum Fetch {
     /// An item. The reply depends on this record, too.
@@ -41,7 +41,7 @@ pub(super) struct Monitor {
     deadline: u64,
     /// The number of items that can still arrive. `None`: any number.
     left: Option<u64>,
-    /// All replies to it depend on this record, too.
+    /// All replies to this client depend on this record, too.
     need: Need,
 }
 
@@ -139,7 +139,7 @@ impl Model {
         }
     }
 
-    /// The awaited item has come, or the wait is over.
+    /// Continues a request whose item has come, or whose wait is over.
     pub(super) fn resume_fetch(
         &mut self,
         place: Place,

@@ -124,8 +124,8 @@ impl Model {
             return number(0, 0);
         }
         let expires = expiry_ms.map(|ms| self.now.saturating_add_signed(i64::from(ms)));
-        // In runs with a faulty disk all items of a list have one length, so the disk has no room
-        // for the last ones of the list. In these runs no policy refuses items.
+        // In runs with a faulty disk, all items of a list have the same length. So a full disk
+        // refuses the last items of the list. In these runs, no policy refuses items.
         let fewer = (0..items.len()).find(|count| observed.is_next(&number(*count, 0)));
         let admitted = fewer.filter(|_| self.may_refuse).unwrap_or(items.len());
         self.refusals += u64::from(admitted < items.len());
@@ -134,7 +134,7 @@ impl Model {
         number(needs.len(), needs.iter().copied().max().unwrap_or(0))
     }
 
-    /// Ends all reads that the connection has open of a queue, and fetches the next item.
+    /// Ends all open reads of the connection in a queue, and reads the next item.
     fn read_on(
         &mut self,
         place: Place,

@@ -1,5 +1,5 @@
-//! How the model parses the text dialect (spec kestrel 6). Written from the spec alone,
-//! independently of the dialect.
+//! Parses the text dialect for the model (spec kestrel 6). This code uses only the spec, and is
+//! independent of the dialect.
 
 /// Longest line.
 const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -60,7 +60,8 @@ enum NoList {
     TooLong,
 }
 
-/// The lines up to an empty one, and their length with it. The line feeds count.
+/// The lines before an empty line, and the number of bytes up to the end of that empty line.
+/// `bytes_max` limits the bytes of the lines with their line feeds.
 fn list(mut bytes: &[u8], bytes_max: usize) -> Result<(Vec<Vec<u8>>, usize), NoList> {
     let (mut items, mut len, mut counted) = (Vec::new(), 0, 0);
     loop {

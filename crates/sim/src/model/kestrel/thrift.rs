@@ -17,7 +17,7 @@ use crate::protocol::{Kestrel, Protocol};
 /// A `get` without a limit ends after this many items.
 const ITEMS_MAX: usize = 1000;
 
-/// What an item takes in a file besides its bytes (spec kestrel 4.2).
+/// Bytes that an item takes in Kestrel's journal in addition to its body (spec kestrel 4.2).
 const JOURNAL_BYTES_PER_ITEM: u64 = 21;
 
 /// An unfinished `get`.
@@ -28,7 +28,7 @@ pub(in crate::model) struct Collect {
     items_max: usize,
     /// The end of its wait. `None`: it does not wait.
     deadline: Option<u64>,
-    /// Items go back after this time. `None`: the client keeps them for good.
+    /// Items are given back after this time. `None` if the client takes them for good.
     auto_abort_ms: Option<u64>,
     items: Vec<Collected>,
     need: Need,
@@ -175,7 +175,7 @@ impl Model {
         (number(call, stored), need)
     }
 
-    /// Ends items, or puts them back. Any connection may have received them.
+    /// Confirms items, or gives them back. Any connection may have received them.
     fn settle(&mut self, call: &Call, ids: &[u64]) -> (Reply, Need) {
         let holder = self.thrift_holder();
         let (mut settled, mut need) = (0, 0);
@@ -255,7 +255,7 @@ impl Model {
         self.collect(place, collect, observed)
     }
 
-    /// Takes the available items, and then waits or answers.
+    /// Takes the available items, and then waits or replies.
     fn collect(
         &mut self,
         place: Place,
@@ -286,8 +286,8 @@ impl Model {
         self.answer_get(place, collect, observed)
     }
 
-    /// Whether the reply can hold another item. Items that are no longer held are neither in the
-    /// reply nor open.
+    /// Whether the reply can have another item. First removes items that the client no longer holds
+    /// from the reply and from the open reads.
     fn has_room(&mut self, place: Place, collect: &mut Collect, open_max: usize) -> bool {
         let holder = self.thrift_holder();
         let holds = |by, lease| self.held_by(by, lease).is_some();
@@ -298,7 +298,7 @@ impl Model {
         collect.items.len() < collect.items_max && open + new < open_max
     }
 
-    /// The awaited item has come, or the wait of a `get` is over.
+    /// Continues a `get` whose item has come, or whose wait is over.
     pub(super) fn resume_collect(
         &mut self,
         place: Place,
@@ -369,7 +369,7 @@ impl Model {
         place
     }
 
-    /// The moment when the last item of thrift's clients goes back.
+    /// The moment when the last item that thrift clients hold is given back.
     pub(crate) fn last_auto_abort(&self) -> Option<u64> {
         self.held(self.thrift_holder?).last().map(|(deadline, _)| *deadline)
     }

@@ -1,5 +1,5 @@
-//! How the model parses and writes the thrift dialect (spec kestrel 8): calls of the binary
-//! protocol, in frames. Written from the spec alone, independently of the dialect.
+//! Parses and writes the thrift dialect for the model (spec kestrel 8): calls of the binary
+//! protocol, in frames. This code uses only the spec, and is independent of the dialect.
 
 /// Versions and kinds of messages.
 const VERSION: u32 = 0x8001_0000;
@@ -27,7 +27,7 @@ pub(super) const PROTOCOL_ERROR: i32 = 7;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Message {
     Call(Call),
-    /// Not a call: the connection closes.
+    /// The bytes are not a call, so the connection closes.
     Broken,
 }
 
@@ -36,13 +36,13 @@ pub(super) struct Call {
     pub(super) name: String,
     pub(super) sequence: u32,
     pub(super) is_oneway: bool,
-    /// The message is not a reply. Only clients get replies.
+    /// Whether the message is for a server. Replies are only for clients.
     pub(super) is_for_server: bool,
-    /// `None`: invalid arguments.
+    /// `None` if the arguments are invalid.
     pub(super) arguments: Option<Arguments>,
 }
 
-/// The arguments of all methods, by number, with the type that the method expects.
+/// The arguments of all methods. Each field of a call is one of them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Arguments {
     pub(super) queue: String,
@@ -56,7 +56,7 @@ pub(super) struct Arguments {
 
 /// The first message, if it is complete, and its length.
 pub(super) fn read(bytes: &[u8], bytes_max: u32) -> Option<(Message, usize)> {
-    // The bytes after the length show that it is a frame.
+    // Waits for a byte after the length, because only the bytes after it show that this is a frame.
     let (head, rest) = bytes.split_first_chunk::<4>().filter(|(_, rest)| !rest.is_empty())?;
     let len = u32::from_be_bytes(*head);
     if len == 0 || len > bytes_max {

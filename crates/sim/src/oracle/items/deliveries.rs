@@ -1,4 +1,4 @@
-//! Items that clients receive: whether each may be received now.
+//! Items that clients receive. Checks whether a client may receive each item now.
 
 use super::super::rules::{QueueRules, parent_of};
 use super::super::terms::Lasting;
@@ -39,7 +39,7 @@ impl Items {
             };
             match wrong {
                 Some(wrong) if place.changed < certain_before => return Err(wrong),
-                // The reply about an older hand-out came late.
+                // This reply is about an older hand-out, and came late.
                 Some(_) => doubts = true,
                 None => {}
             }
@@ -64,8 +64,7 @@ impl Items {
     ) {
         let by = delivery.reply_end.conn;
         let rules = self.rule_history.rules_of(&key.1, self.alone);
-        // The server may have handed the item out under other rules than those that are in force at
-        // the reply.
+        // The rules may have changed between the hand-out and the reply.
         let has_changed = delivery.arrival.waited && self.rule_history.ever_times_out();
         let timeouts = rules.iter().filter_map(|rules| rules.open_timeout_ms).min();
         let until = match timeouts {
@@ -127,8 +126,8 @@ impl Items {
         Ok(())
     }
 
-    /// Checks an item that was handed out at once: no item that was certainly there was put before
-    /// it.
+    /// Called for an item that was handed out at once. Checks that no item that was certainly ready
+    /// was put earlier.
     pub(super) fn check_order(&mut self, id: usize, queue: &str) -> Checked {
         if self.places.len() > ORDERED_PLACES_MAX {
             return Ok(());

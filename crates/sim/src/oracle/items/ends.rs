@@ -47,8 +47,8 @@ impl Items {
         self.mark_uncertain_by_rules();
     }
 
-    /// At the end of the run a client took a job with this body, of this queue if the queue is
-    /// known.
+    /// At the end of the run, a client took a job with this body. `queue` is the job's queue, if it
+    /// is known.
     pub(in crate::oracle) fn drained(&mut self, queue: Option<&str>, body: &[u8]) -> Checked {
         let Some(id) = self.bodies.get(body).copied().filter(|_| self.alone) else {
             return Ok(());
@@ -68,7 +68,7 @@ impl Items {
         Ok(())
     }
 
-    /// Checks after all jobs were taken that no acknowledged item is missing.
+    /// Called after all jobs were taken. Checks that no acknowledged item is missing.
     pub(in crate::oracle) fn check_all_drained(&mut self) -> Checked {
         let mut certain: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
         for (key, place) in &self.places {

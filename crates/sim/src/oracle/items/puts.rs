@@ -31,7 +31,7 @@ impl Items {
             stored_at: now,
             due: match expiry {
                 0 => None,
-                // The expiry is known at the put.
+                // A relative expiry counts from the put, whose exact moment is unknown.
                 ..MOMENT_MIN => Some((moment + expiry * 1000, i64::MAX)),
                 _ => Some((expiry * 1000, expiry * 1000)),
             },
@@ -65,7 +65,7 @@ impl Items {
         Ok(())
     }
 
-    /// Records that the item is in its queue, and in the children that existed.
+    /// Records that the item is in its queue, and in all children that existed at the put.
     pub(super) fn note_stored(
         &mut self,
         reply_end: ReplyEnd,
@@ -91,7 +91,7 @@ impl Items {
         if !rules.iter().any(|rules| rules.fanout_only) {
             self.add_place(id, queue.clone(), reply_end, false);
         }
-        // A removal of a child can happen before its reply.
+        // A child may be removed before the reply to the removal.
         let since = |queue: &Queue| {
             let is_certain = |since| since < arrival.tick && queue.disturbed < Some(since);
             queue.exists.is_some_and(is_certain)

@@ -1,4 +1,4 @@
-//! Queues: which exist, at which clients wait, and which are emptied.
+//! Queues: whether each exists, whether clients wait at it, and whether a client empties it.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use super::super::terms::{Lasting, ReplyEnd};
 use super::{Arrival, Items, Put, State, Tick};
 
 impl Items {
-    /// A client requested an item of the queue. If it waited, the reply can come after the queue
-    /// was removed.
+    /// A client requested an item of the queue. If the request waited, the queue may have been
+    /// removed before the reply.
     pub(in crate::oracle) fn was_used(&mut self, queue: &str, arrival: Arrival) {
         if arrival.waited || self.memory_is_limited {
             self.queues.entry(queue.to_owned()).or_default();
@@ -16,30 +16,32 @@ impl Items {
         }
     }
 
-    /// The queue exists.
+    /// Notes that the queue exists.
     pub(super) fn exists(&mut self, queue: &str) {
         let tick = self.tick;
         self.queues.entry(queue.to_owned()).or_default().exists.get_or_insert(tick);
     }
 
-    /// No client waits anywhere, according to the record.
+    /// Notes that no client waits at any queue.
     pub(in crate::oracle) fn note_no_waits(&mut self) {
         self.busy.clear();
     }
 
-    /// A client waits at the queue, or empties it. Items can end before any client learns of it.
+    /// Notes that a client waits at the queue, or empties it. Items can then end before any reply
+    /// shows it.
     pub(in crate::oracle) fn disturbed(&mut self, queue: &str) {
         self.busy.insert(queue.to_owned());
         let queue = self.queues.entry(queue.to_owned()).or_default();
         queue.disturbed = queue.disturbed.max(Some(self.tick));
     }
 
-    /// A client that emptied the queue left before the reply. The operation can continue for long.
+    /// Notes that a client that emptied the queue disconnected before the reply. The operation can
+    /// continue for long.
     pub(in crate::oracle) fn disturbed_for_good(&mut self, queue: &str) {
         self.queues.entry(queue.to_owned()).or_default().disturbed = Some(Tick::MAX);
     }
 
-    /// A client requested to empty all queues.
+    /// Notes that a client requested to empty all queues.
     pub(in crate::oracle) fn all_disturbed(&mut self) {
         self.known_queues().iter().for_each(|name| self.disturbed(name));
     }
@@ -54,13 +56,13 @@ impl Items {
         !self.rule_history.ever_times_out() && !may_vanish
     }
 
-    /// A client perhaps requested the removal of the queue.
+    /// Notes that a client may have requested the removal of the queue.
     pub(in crate::oracle) fn may_vanish(&mut self, queue: &str) {
         let queue = self.queues.entry(queue.to_owned()).or_default();
         (queue.exists, queue.may_have_vanished) = (None, true);
     }
 
-    /// A queue, or each queue, lost the items that were ready when a client requested it.
+    /// Notes the reply to a request that ended the ready items of one queue, or of all queues.
     pub(in crate::oracle) fn emptied(
         &mut self,
         only: Option<&str>,
@@ -82,7 +84,7 @@ impl Items {
             let is_calm = disturbed.is_none_or(|at| at < place.changed)
                 && !self.busy.contains(queue)
                 && !hidden.contains(queue);
-            // No other client can hold it, so all ready items end.
+            // A removal also ends held items.
             if matches!(place.state, State::Held { .. }) && !is_removed {
                 continue;
             }

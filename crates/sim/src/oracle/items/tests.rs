@@ -1,4 +1,4 @@
-//! Records of Kestrel's items with a broken promise, and similar records without one.
+//! Tests records of Kestrel's items with a broken promise, and similar records without one.
 
 use broker::policy::{Rule, Rules, Setting};
 
@@ -173,7 +173,7 @@ fn limits_are_kept() {
     judge(&mut under(Setting::BytesMax(Some(10))), &calls).expect("there was room");
     assert_broken_in(under(Setting::ItemBytesMax(Some(8))), &[PUT], "takes no item of 9 bytes");
     judge(&mut under(Setting::ItemBytesMax(Some(9))), &calls).expect("both are small");
-    // An open item does not count.
+    // An open item does not count for the limit.
     judge(&mut under(Setting::JobsMax(Some(1))), &[PUT, OPEN, PUT_NEXT]).expect("there was room");
 }
 
@@ -231,7 +231,8 @@ fn after_a_crash_acknowledged_changes_remain_and_others_are_uncertain() {
     after(&[PUT, OPEN], Certain::Sent, take).expect("an open read comes back");
     after(&[PUT, OPEN], Certain::Sent, none).expect_err("an open read comes back");
     after(&[PUT], Certain::Nothing, none).expect("the put may be lost");
-    // The waiting client may have been given the item, although it received no reply.
+    // The server may have given the item to the waiting client, although the client received no
+    // reply.
     after(&[(2, "get q/t=100\n", "", 5), PUT], Certain::Sent, none)
         .expect("it may have been taken");
 }

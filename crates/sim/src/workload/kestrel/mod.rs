@@ -10,9 +10,9 @@ use crate::rng::Rng;
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Role {
     Producer,
-    /// Reads without a transaction.
+    /// Takes items for good.
     Taker,
-    /// Opens, closes and aborts.
+    /// Opens reads, and closes or aborts them.
     Reader,
     Admin,
 }
@@ -114,8 +114,8 @@ impl Writer<'_> {
 
     fn set(&mut self, queue: &str, bytes: &mut Vec<u8>) {
         let now = self.now / 1000;
-        // Items that expire before their arrival and move to another queue do so in any order. The
-        // protocol does not define it.
+        // If items are already expired at their put and move to another queue, the protocol does
+        // not define their order there. So runs with policies have no such items.
         let may_be_late = self.plan.weights.policies == 0;
         let expiry = match self.rng.below(8) {
             0 if may_be_late => "-1".to_owned(),

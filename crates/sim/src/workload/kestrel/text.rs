@@ -5,7 +5,7 @@ use crate::plan::{Plan, StorageKind};
 use crate::rng::Rng;
 use crate::workload::{body_len, random_bytes};
 
-/// The longest item in a list of several. All of them together are far shorter than a segment.
+/// The longest item in a list of several. A whole list is far shorter than a segment.
 const LISTED_BYTES_MAX: u64 = 2000;
 
 const LISTED_ITEMS_MAX: u64 = 6;
@@ -62,7 +62,7 @@ impl Writer<'_> {
     }
 
     fn put(&mut self, queue: &str, is_list: bool, bytes: &mut Vec<u8>) {
-        // As in `set`: late items that move to another queue do so in any order.
+        // As in `set`, runs with policies have no items that are already expired at their put.
         let may_be_late = self.plan.weights.policies == 0;
         let expiry = match self.rng.below(8) {
             0 if may_be_late => " -1".to_owned(),
@@ -84,7 +84,8 @@ impl Writer<'_> {
     fn list(&mut self, bytes: &mut Vec<u8>) {
         let most = self.plan.body_bytes.min(LISTED_BYTES_MAX);
         let len = self.rng.below(most + 1);
-        // The model could not tell for which of them a full disk has no room.
+        // With items of different lengths, the model could not compute which of them a full disk
+        // refuses.
         let are_alike = has_trouble_with_room(self.plan);
         for _ in 0..self.rng.below(LISTED_ITEMS_MAX + 1) {
             let len = if are_alike { len } else { self.rng.below(most + 1) };

@@ -4,7 +4,7 @@ use super::{Role, Writer, queue};
 use crate::rng::Rng;
 use crate::workload::{Known, body_len, random_bytes};
 
-/// The longest item in a list of several. All of them together are far shorter than a segment.
+/// The longest item in a list of several. A whole list is far shorter than a segment.
 const LISTED_BYTES_MAX: u64 = 2000;
 
 const LISTED_ITEMS_MAX: u64 = 6;
@@ -83,7 +83,7 @@ impl Message {
         self.send(bytes);
     }
 
-    /// The frame, without the end of the arguments.
+    /// Writes the message as a frame, without the end of the arguments.
     fn send(self, bytes: &mut Vec<u8>) {
         bytes.extend((self.0.len() as u32).to_be_bytes());
         bytes.extend(self.0);
@@ -150,7 +150,7 @@ impl Writer<'_> {
             message.i32(len as i32);
             random_bytes(&mut message.0, len, self.rng);
         }
-        // As in `set`: late items that move to another queue do so in any order.
+        // As in `set`, runs with policies have no items that are already expired at their put.
         let may_be_late = self.plan.weights.policies == 0;
         match self.rng.below(8) {
             0 if may_be_late => message.number(3, -1),
@@ -207,8 +207,7 @@ pub(in crate::workload) fn reply_len(bytes: &[u8]) -> Option<usize> {
 
 /// Numbers of the items that the client holds until it confirms them.
 pub(in crate::workload) fn leases(reply: &[u8]) -> Vec<u64> {
-    /// Before the type of a result's first field come the length of the frame, the head, the name,
-    /// and the number of the call.
+    /// The length of the frame and the head are before the name.
     const NAME_AT: usize = 8;
     const COUNT_AT: usize = NAME_AT + 7 + 4 + 4;
     let mut leases = Vec::new();
