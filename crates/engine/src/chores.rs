@@ -51,9 +51,10 @@ impl ChoreLine {
 #[derive(Debug)]
 pub(crate) enum Chore {
     /// Gives back the jobs that a closed session held. First the chore moves the jobs from `leases`
-    /// to `held`, which sorts them. Then it gives back the jobs of `held` in their order.
+    /// to the heap `held`, which sorts them. Then the chore gives back the jobs in the order of the
+    /// heap.
     Return { leases: Ordered<(Millis, u64)>, held: BinaryHeap<Held>, return_order: ReturnOrder },
-    /// Gives back jobs of a worker that has removed its registration for their queues.
+    /// Gives back a worker's jobs of queues that the worker is no longer registered for.
     ReturnHeld(ReturnHeld),
     /// Removes the registrations of a session that ends, and then the session.
     Close { session: SessionId },
@@ -95,9 +96,8 @@ pub(crate) struct FlushWork {
     /// After the queue `queue`, the flush continues with the next queue by name.
     pub(crate) all: bool,
     pub(crate) queue: Name,
-    /// The number of ready jobs that the flush must still end. It starts as the number of ready
-    /// jobs when the flush comes to the queue. So the flush does not also end a job for each put
-    /// during the flush.
+    /// The number of ready jobs that the flush must still end. When the flush comes to a queue,
+    /// this is the number of ready jobs of the queue. So later puts do not make the flush longer.
     pub(crate) left: u64,
 }
 
@@ -150,8 +150,8 @@ impl Held {
 }
 
 impl RemovalWork {
-    /// Begins a removal. It ends jobs below `end`, and waits of sessions with tickets below
-    /// `tickets_end`.
+    /// Begins a removal. The removal ends jobs below `end`, and waits of sessions with tickets
+    /// below `tickets_end`.
     pub(crate) fn new(queue: QueueId, end: JobId, tickets_end: u64) -> Self {
         Self { queue, end, tickets_end, next: Next::Waiting(0) }
     }

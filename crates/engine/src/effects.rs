@@ -10,16 +10,16 @@ use crate::policy::QueueSync;
 /// the same request. Then another job can get the place.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Record {
-    /// A new job. The log needs its [`crate::Engine::facts`] and its body.
+    /// A new job. The log needs the job's facts from [`crate::Engine::facts`], and the job's body.
     Put(JobSlot, JobId),
     /// Several new jobs that share a body. The log must keep all of them or none.
     PutMany(Box<[(JobSlot, JobId)]>),
-    /// A job's facts changed: the job was given back, buried or kicked, or a client took it while
-    /// it was delayed or buried.
+    /// A job's facts changed: the job was given back, buried or kicked. This record is also for a
+    /// delayed or buried job that a client took.
     Update(JobSlot, JobId),
     /// A holder lost a job, and the job moved behind all others of its priority. No client
-    /// requested this move, so the server cannot refuse it. If the log has no room for all facts of
-    /// the job, its counters are enough.
+    /// requested this move, so the server cannot refuse the move. If the log has no room for all
+    /// facts of the job, its counters are enough.
     Moved(JobSlot, JobId),
     /// A job expired in this queue and moved to another one, because the policy of this queue has
     /// `expire_to`. The last field is the sync of this queue. If the log has no room for all facts
@@ -28,7 +28,7 @@ pub enum Record {
     /// Only a job's counters changed, because the job was taken or timed out. No client waits until
     /// this record is durable.
     Count(JobSlot, JobId),
-    /// The facts of a queue changed. [`crate::Engine::queue_facts`] returns them.
+    /// The facts of a queue changed. [`crate::Engine::queue_facts`] returns the new facts.
     QueueFacts(QueueId),
     /// The queue of this name has no facts any more. The queue itself may have vanished.
     QueueDropped(QueueId, Box<[u8]>),
@@ -39,9 +39,9 @@ pub enum Record {
     /// A queue vanished, and another queue can get its number. The log does not need this record.
     /// The caller needs it for its own tables of queues.
     QueueGone(QueueId),
-    /// New policies are in force. [`crate::Engine::policies`] returns them.
+    /// New policies are in force. [`crate::Engine::policies`] returns the new policies.
     Policies,
-    /// The status changed. [`crate::Engine::status`] returns it.
+    /// The status changed. [`crate::Engine::status`] returns the new status.
     Status,
 }
 
@@ -62,10 +62,10 @@ pub enum Event {
         id: JobId,
         /// The news.
         news: News,
-        /// The news is from an earlier request. Other watchers of the job got it at once.
+        /// The news is from an earlier request. Other watchers of the job got the news at once.
         late: bool,
     },
-    /// The session's long kick is done. It kicked this many jobs of this queue.
+    /// The session's long kick is done. The kick made this many jobs of this queue ready.
     Kicked(QueueId, u64),
     /// The job that the session waited to peek at.
     Peeked {

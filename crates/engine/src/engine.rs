@@ -131,9 +131,9 @@ impl Engine {
         self.meter.done()
     }
 
-    /// The units of the longest slice of work so far. The maximum is twice [`Limits::slice_units`]
-    /// plus [`crate::limits::INDIVISIBLE_UNITS_MAX`], if the caller begins a slice before each
-    /// piece of input, each event and each end of a session.
+    /// The units of the longest slice of work so far. The caller must begin a slice before each
+    /// piece of input, each event and each end of a session. Then the maximum is twice
+    /// [`Limits::slice_units`] plus [`crate::limits::INDIVISIBLE_UNITS_MAX`].
     pub fn longest_slice(&self) -> u64 {
         self.meter.longest_slice()
     }
@@ -155,7 +155,8 @@ impl Engine {
         self.meter.is_spent()
     }
 
-    /// The lowest number such that no job and no lease has this number or a higher one.
+    /// The next number for a job or a lease. All job ids and lease numbers so far are below this
+    /// number.
     pub fn next_number(&self) -> u64 {
         self.jobs.next_id().max(self.sessions.next_lease().0)
     }

@@ -1,7 +1,7 @@
 //! Jobs: the table of all jobs, and the indexes and counts that depend on them.
 //!
-//! [`Jobs`] owns every job. Only `Jobs` changes the fields that an index or a count depends on: a
-//! job's state, its kind, its key and its queue. The lists of jobs are in [`crate::queues`].
+//! [`Jobs`] owns every job. Only `Jobs` changes a job's state, kind, key and queue, because indexes
+//! and counts depend on these fields. The lists of jobs are in [`crate::queues`].
 
 mod bytes;
 mod counts;
@@ -38,8 +38,8 @@ pub(crate) struct Jobs {
     keys: Keys,
     /// Jobs that were submitted for their outcome.
     submitted: BTreeSet<JobSlot>,
-    /// Jobs with a time of the wall clock. **Invariant**: a job that expires has its expiry at this
-    /// time. A job that does not expire is delayed, and is due at this time.
+    /// Jobs with a time of the wall clock. **Invariant**: if a job expires, it expires at its time
+    /// in this table. If not, it is delayed, and is due at this time.
     wall_times: BTreeMap<JobSlot, Millis>,
     counts: Counts,
     /// The number of jobs that are only in memory. Buried jobs do not count.
@@ -292,8 +292,8 @@ impl Jobs {
         if self[slot].may_go_by_wall() { self.wall_times.get(&slot).copied() } else { None }
     }
 
-    /// Sets the time of the wall clock at which a job expires or is due. Ignores a job that neither
-    /// expires nor is delayed.
+    /// Sets the time of the wall clock at which a job expires or is due. The job must be delayed or
+    /// have an expiry. Other jobs are ignored.
     pub(crate) fn set_wall_time(&mut self, slot: JobSlot, wall: Millis) {
         if self[slot].may_go_by_wall() {
             self.wall_times.insert(slot, wall);

@@ -12,8 +12,8 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        // If each unit is a queue that is in no cache of the processor, a slice takes about a
-        // quarter of a millisecond. Usually a slice takes less.
+        // A slice takes at most about a quarter of a millisecond. The slowest unit is a queue that
+        // is in no cache of the processor.
         Self { slice_units: 300 }
     }
 }

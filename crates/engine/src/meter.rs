@@ -7,16 +7,16 @@
 //! requests for long, even if the engine has very many jobs.
 //!
 //! The meter measures two kinds of slices. The owner of a connection begins a *slice* for a piece
-//! of input, an event or the end of a session. It begins no further request when the slice is
-//! spent. A divisible *request*, or a step of a chore, gets a full slice of its own inside the
+//! of input, an event or the end of a session. The owner begins no further request when the slice
+//! is spent. A divisible *request*, or a step of a chore, gets a full slice of its own inside the
 //! owner's slice. So its immediate result does not depend on earlier requests. Therefore the
-//! owner's slice can be longer than one slice of units. It is at most two slices plus one
-//! indivisible step: see [`crate::limits::INDIVISIBLE_UNITS_MAX`].
+//! owner's slice can be longer than one slice of units. The owner's slice is at most two slices of
+//! units plus one indivisible step: see [`crate::limits::INDIVISIBLE_UNITS_MAX`].
 
 use std::cell::Cell;
 
-/// Maximum units that a job's change of state costs. It can cost more only if the session that gets
-/// the job waits in many queues.
+/// Maximum units that a job's change of state costs. A change can cost more only if the session
+/// that gets the job waits in many queues.
 const JOB_UNITS: u32 = 4;
 
 /// Counts units of work: see the module.

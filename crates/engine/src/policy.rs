@@ -48,7 +48,7 @@ pub struct Policy {
     pub open_max: u32,
     /// The lease of an open read ends after this time, and the item is given back.
     pub open_timeout_ms: Option<u64>,
-    /// A put into this queue goes only to its children and copies. The queue itself stores no job.
+    /// The queue itself stores no job. A put into this queue goes only to its children and copies.
     pub fanout_only: bool,
     /// How durable a put is when the server acknowledges it. `None`: the setting of the whole
     /// server applies.
@@ -66,8 +66,8 @@ pub enum WhenFull {
     /// The queue refuses the put.
     #[default]
     Refuse,
-    /// The queue ends ready jobs until it has room: the least urgent job first, and the oldest
-    /// first among jobs of one priority.
+    /// The queue ends ready jobs until it has room. It ends the least urgent job first. Among jobs
+    /// of the same priority, it ends the oldest first.
     DropOldest,
 }
 

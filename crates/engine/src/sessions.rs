@@ -19,15 +19,15 @@ pub(crate) use worker::{Registration, RemovedRegistration, Worker};
 
 /// The bytes of a session without its lists.
 const SESSION_BYTES: u64 = size_of::<Session>() as u64;
-/// The bytes of a watched queue: an entry in the session's list, and an entry in the queue's line
-/// while the session waits. Both lists double their size when they grow. So the estimate can be
-/// wrong by up to a fifth.
+/// The bytes of a watched queue. They are for an entry in the session's list, and for an entry in
+/// the queue's line while the session waits. Both lists double their size when they grow. So the
+/// estimate can be wrong by up to a fifth.
 const WATCH_BYTES: u64 = 26;
-/// The bytes of an attachment: an entry in the job's list of watchers, and an entry in the
-/// session's list of jobs.
+/// The bytes of an attachment. They are for an entry in the job's list of watchers, and for an
+/// entry in the session's list of jobs.
 const JOIN_BYTES: u64 = 48;
-/// The bytes of a registration of a worker: two entries in the session's tables, by rank and by
-/// queue, and one entry in the queue's list of sleepers.
+/// The bytes of a registration of a worker. They are for two entries in the session's tables, and
+/// for one entry in the queue's list of sleepers.
 const REGISTRATION_BYTES: u64 = 112;
 
 /// The table of all sessions: see the module.

@@ -33,7 +33,7 @@ pub(crate) struct ServerStatus {
     /// The status that was requested last.
     requested: Status,
     in_force: Status,
-    /// When `requested` comes into force. `None`: it is in force.
+    /// When the requested status comes into force. `None`: the requested status is in force.
     changes_at: Option<Millis>,
     /// The queues from this age rank on refuse reads. `u64::MAX`: no queue. 0: all queues. Other
     /// values occur only after reads were allowed again. A walk over all queues then raises the
@@ -93,8 +93,9 @@ impl ServerStatus {
         &mut self.changes_at
     }
 
-    /// Puts the requested status in force. If it blocks reads, all queues refuse reads at once. If
-    /// it allows reads again, queues still refuse reads until [`ServerStatus::unblock`].
+    /// Puts the requested status in force. If this status blocks reads, all queues refuse reads at
+    /// once. If this status allows reads again, queues still refuse reads until
+    /// [`ServerStatus::unblock`].
     pub(crate) fn enforce(&mut self) {
         self.in_force = self.requested;
         self.changes_at = None;

@@ -1,4 +1,4 @@
-//! The table of timers. It says which queue or session the engine looks at next, and when.
+//! The table of timers. The table says which queue or session the engine looks at next, and when.
 //!
 //! The owner of a timer is usually a queue or a session. An owner has at most one timer, and stores
 //! the moment of its timer in a field. The functions here get this field as `timer`, and change it
@@ -8,9 +8,9 @@
 use crate::collections::Ordered;
 use crate::ids::Millis;
 
-/// The owner of a timer. The timer of a queue or session is never later than its next change. If
-/// the next change moves to a later moment, the timer keeps its moment. Then the engine looks at
-/// the owner once too early, and finds no change.
+/// The owner of a timer. The timer of a queue or session is never later than the next change of the
+/// queue or session. If the next change moves to a later moment, the timer keeps its moment. Then
+/// the engine looks at the owner once too early, and finds no change.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub(crate) enum TimerKey {
     /// The queue at this place of the table of queues.
@@ -19,8 +19,8 @@ pub(crate) enum TimerKey {
     Session(u32),
     /// The server's status, when a requested change comes into force.
     Status,
-    /// A queue that needed more than one slice of work. It continues after all other owners that
-    /// were due at the same moment.
+    /// A queue that needed more than one slice of work. The queue continues after all other owners
+    /// that were due at the same moment.
     QueueAgain(u32),
     /// The same as `QueueAgain`, for a session.
     SessionAgain(u32),
@@ -75,8 +75,8 @@ impl Timers {
     pub(crate) fn arm(&mut self, timer: &mut Option<Millis>, moment: Millis, key: TimerKey) {
         match *timer {
             Some(at) if at <= moment => return,
-            // The entry has the other key of this owner, because the owner continues after other
-            // owners. It must not move in front of them.
+            // The entry has the other key of this owner. So the owner must continue after all other
+            // due owners.
             Some(at) if self.entries.remove((at, key)).is_none() => return,
             Some(_) | None => {}
         }

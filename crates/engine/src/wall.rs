@@ -6,8 +6,8 @@
 
 use crate::ids::{JobSlot, Millis};
 
-/// Milliseconds. If the difference between the wall clock and the engine's time changes by at least
-/// this much, it is a step. A smaller change is drift.
+/// The difference between the wall clock and the engine's time can change. A change of at least
+/// this many milliseconds is a step. A smaller change is drift.
 pub(crate) const STEP_MS: u64 = 1000;
 
 /// The time at which a job is due or expires.

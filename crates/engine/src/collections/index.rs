@@ -1,5 +1,5 @@
-//! Maps a job's id to its place. Ids are ascending and most of them are in use, so pages of places
-//! are better than a hash map.
+//! Maps a job's id to its place. Ids ascend, and most ids are in use, so pages of places are better
+//! than a hash map.
 
 use std::collections::BTreeMap;
 

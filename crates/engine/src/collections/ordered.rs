@@ -2,9 +2,9 @@
 //! buried jobs, waiters and timers.
 //!
 //! If keys arrive in ascending order, the nodes of a `BTreeMap` stay half empty. Then an entry of
-//! 20 bytes takes almost 40 bytes. Here, a run has up to 64 entries and fills up completely. A
-//! `BTreeMap` finds the run of a key. This takes about 25 bytes per entry, and removing the first
-//! entry is cheap.
+//! 20 bytes takes almost 40 bytes. In this map, a run has up to 64 entries and fills up completely.
+//! A `BTreeMap` finds the run of a key. An entry takes about 25 bytes, and removing the first entry
+//! is cheap.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,8 +12,8 @@ use super::prefetch::prefetch;
 
 /// Maximum number of entries in a run.
 const RUN_LEN_MAX: usize = 64;
-/// If a run has fewer entries than this after a removal, the map tries to join it with the next
-/// run.
+/// If a run has fewer entries than this after a removal, the map tries to join the run with the
+/// next one.
 const RUN_LEN_LOW: usize = 16;
 /// The map joins two runs only if they have at most this many entries together.
 const RUN_LEN_JOINED_MAX: usize = 48;
@@ -28,8 +28,8 @@ pub(crate) struct Ordered<K> {
     /// The run with the highest keys. It is the only run of most maps, because most queues are
     /// short and most keys arrive in ascending order. It is empty only if the map is empty.
     last: VecDeque<(K, u32)>,
-    /// The other runs, with lower keys. A run is found by its *fence*, a key. The fence is not
-    /// above the first key of the run, and above every key of the run before it.
+    /// The other runs, with lower keys. The key of a run in this map is its *fence*. The fence is
+    /// above every key of the run before. It is below or equal to the first key of its own run.
     runs: BTreeMap<K, VecDeque<(K, u32)>>,
 }
 
@@ -140,7 +140,7 @@ impl<K: Ord + Copy> Ordered<K> {
         }
     }
 
-    /// The fence of the run in `runs` to which `key` belongs. If `key` is below all fences, it
+    /// The fence of the run in `runs` to which `key` belongs. If `key` is below all fences, `key`
     /// becomes the new fence of the first run.
     fn fence_for(&mut self, key: K) -> K {
         if let Some((&fence, _)) = self.runs.range(..=key).next_back() {

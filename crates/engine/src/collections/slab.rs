@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-/// The number of values per page. A page of jobs takes 64 to 72 KiB. This is large enough to make
-/// pages cheap. It is small enough to free memory early when the number of jobs shrinks.
+/// The number of values per page. A page of jobs takes 64 to 72 KiB. With this size, pages are
+/// cheap, and the table frees memory early when the number of jobs shrinks.
 const PAGE_LEN: usize = 1024;
 
 /// The end of a page's list of free places.

@@ -99,7 +99,7 @@ impl Engine {
             let Some(slot) = self.sessions[id].first_overdue(now) else { break };
             self.time_out(slot, effects);
         }
-        // One of these jobs may have gone to this session itself, and then the wait is over.
+        // The session itself may have got one of these jobs, and then its wait is over.
         let session = &self.sessions[id];
         if let Some(Waiting::Job { until, .. }) = session.waiting() {
             let soon = session.margin_begins().is_some_and(|margin| margin <= now);
@@ -114,8 +114,9 @@ impl Engine {
     }
 
     /// Ends the wait of a session for an item if its time limit is over. In two cases the wait
-    /// continues. The queue serves its waiters in slices, and this session may still get an item.
-    /// Or the head has expired, and the sweep of the expired jobs continues later.
+    /// continues. In the first case, the queue serves its waiters in slices, and this session may
+    /// still get an item. In the second case, the head has expired, and the sweep of the expired
+    /// jobs continues later.
     fn end_item_wait(&mut self, id: SessionId, effects: &mut Effects) {
         let now = self.now;
         let Some(Waiting::Item { until, queue, .. }) = self.sessions[id].waiting() else { return };
@@ -182,7 +183,7 @@ impl Engine {
     }
 
     /// Sets the timer of a session that the engine has just looked at. If the session has more work
-    /// now, it continues after all other due timers.
+    /// now, the session continues after all other due timers.
     fn arm_session_behind(&mut self, id: SessionId) {
         let now = self.now;
         let session = &mut self.sessions[id];

@@ -1,11 +1,11 @@
 //! Expiry: a job expires at the moment that its client gave, or when it is older than its queue's
 //! policy allows. The earlier moment counts.
 //!
-//! The head of a queue is its next ready job. The engine checks the head for expiry at each request
-//! for the head, and by a timer when the head expires (spec kestrel 3.2). An expired job behind a
-//! head that has not expired stays in the queue until it is the head, or until a client takes it by
-//! its number. A *sweep* ends the expired jobs at the head of a queue, one after the other. If a
-//! sweep reaches its limit, it *rests*: the queue's timer continues it later.
+//! The head of a queue is its next ready job. Each request for the head checks whether the head has
+//! expired. The queue's timer checks this when the head expires (spec kestrel 3.2). An expired job
+//! further behind stays in the queue until it is the head. The only exception: a client takes the
+//! job by its number. A *sweep* ends the expired jobs at the head of a queue, one after the other.
+//! If a sweep reaches its limit, the sweep *rests* until the queue's timer continues it.
 
 use super::Engine;
 use crate::effects::{Effects, News, Record};
@@ -33,8 +33,8 @@ impl Engine {
         queue.extension().is_some() && queue.first_ready().is_some_and(|slot| self.is_expired(slot))
     }
 
-    /// The moment at which the queue's timer must look at the head for expiry. This is the moment
-    /// at which the head expires, or the end of the sweep's rest if that is later.
+    /// The moment at which the queue's timer must sweep. There are two candidates: the moment at
+    /// which the head expires, and the end of the sweep's rest. The later one counts.
     pub(super) fn next_expiry(&self, queue: &Queue) -> Option<Millis> {
         let extension = queue.extension()?;
         let (_, slot) = queue.ready().first()?;
@@ -50,8 +50,8 @@ impl Engine {
     }
 
     /// True if the queue has a ready job, and a waiter or sleeper that could get it now. This
-    /// happens when a request other than a sweep removes an expired head, because only a sweep then
-    /// serves the waiters.
+    /// happens when a request removes an expired head without a sweep, because only a sweep serves
+    /// the waiters afterwards.
     pub(super) fn has_unserved_waiters(&self, queue: &Queue) -> bool {
         let is_awaited =
             !queue.waiters().is_empty() || self.wake_max == 0 && !queue.sleepers().is_empty();
@@ -70,10 +70,10 @@ impl Engine {
 
     /// Ends up to `max` expired jobs at the head of a queue, and returns their number. Another
     /// reference must keep the queue in existence during the sweep. The sweep stops when the slice
-    /// of work is spent. But it always ends up to [`PUT_ENDS_MAX`] jobs first, so that the result
-    /// of a put does not depend on other work of the same request. If the head has not expired
-    /// afterwards, the waiters get their jobs at once. So they get them before the session whose
-    /// request caused the sweep.
+    /// of work is spent. But the first [`PUT_ENDS_MAX`] jobs end even if the slice is spent. So the
+    /// result of a put does not depend on other work of the same request. If the head has not
+    /// expired afterwards, the waiters get their jobs at once. So the waiters come before the
+    /// session whose request caused the sweep.
     pub(super) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
         if !self.head_is_expired(&self.queues[id]) {
             if self.has_unserved_waiters(&self.queues[id]) {
@@ -157,8 +157,8 @@ impl Engine {
         }
     }
 
-    /// Ends the rest of a sweep, because a session begins to wait for a job behind the expired jobs
-    /// of this queue.
+    /// Makes a resting sweep continue at once, because a session begins to wait for a job of this
+    /// queue.
     pub(super) fn resume_sweep(&mut self, id: QueueId) {
         if let Some(extension) = self.queues[id].extension_mut() {
             extension.sweep_rests_until = Millis(0);
@@ -166,8 +166,8 @@ impl Engine {
         }
     }
 
-    /// Ends a ready job that has expired, or moves it to another queue, as the policy of its queue
-    /// says.
+    /// Ends a ready job that has expired, or moves the job to another queue, as the policy of its
+    /// queue says.
     pub(super) fn expire(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.meter.count(1);
         let from = self.jobs[slot].queue();
@@ -196,8 +196,8 @@ impl Engine {
         let job = &self.jobs[slot];
         let (from, was, share) = (job.queue(), job.kind(), job.counted());
         let body_bytes = job.body().len();
-        // A job that was only in memory stays only in memory. The log may have no room for its
-        // body, because no request has checked this.
+        // A job that was only in memory stays only in memory. The log may have no room for the
+        // body, because no request has checked the room.
         let kind = if was == JobKind::Logged { self.kind_in(to) } else { was };
         self.jobs.set_kind(slot, kind);
         self.jobs.set_queue(slot, to, self.now);

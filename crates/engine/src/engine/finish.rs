@@ -52,8 +52,8 @@ impl Engine {
     }
 
     /// A worker reports that a job that it holds has failed. A job that was submitted for its
-    /// outcome ends. A job from another dialect is buried, because a worker of beanstalkd would
-    /// also bury a failed job.
+    /// outcome ends. Every other job is buried, because a worker of beanstalkd would also bury a
+    /// failed job.
     pub fn fail(
         &mut self,
         session: SessionId,
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// Ends a job, and sends the last news to its watchers. The caller of the engine processes all
-    /// records before the events. So it has the log position that the news must wait for.
+    /// records before the events. So the caller has the log position that the news must wait for.
     pub(super) fn end_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
         self.send_last_news(slot, news, effects);
         self.remove_job(slot, effects);

@@ -39,9 +39,9 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Gives back the item of an open read. The item gets its old place in the queue back. The item
-    /// ends instead if it has used up its attempts. It also ends if it exists only for its
-    /// watchers, and no watcher is left.
+    /// Gives back the item of an open read. The item gets its old place in the queue back. In two
+    /// cases the item ends instead. Either it has used up its attempts, or it exists only for its
+    /// watchers and has none left.
     pub fn give_back_item(
         &mut self,
         holder: SessionId,
@@ -93,7 +93,7 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Makes a delayed or buried job ready. The caller has already removed it from its list.
+    /// Makes a delayed or buried job ready. The caller has already removed the job from its list.
     pub(super) fn kick_delisted(&mut self, slot: JobSlot, effects: &mut Effects) {
         let job = &mut self.jobs[slot];
         job.set_due(self.now);

@@ -66,9 +66,8 @@ impl Engine {
         }
     }
 
-    /// Whether a client may use a queue of items of this name. False if the queue would be a new
-    /// child of a parent that already has the maximum number of children from clients: see
-    /// [`CHILDREN_MAX`].
+    /// Whether a client may use a queue of items of this name. False if the queue would be one
+    /// child too many for its parent: see [`CHILDREN_MAX`].
     pub fn admits_child(&self, name: &[u8]) -> bool {
         let Some(parent) = parent_of(name) else { return true };
         let Some(family) = self.queues.children(parent) else { return true };
@@ -84,8 +83,8 @@ impl Engine {
         count < CHILDREN_MAX && bytes <= CHILD_NAMES_BYTES_MAX
     }
 
-    /// Pushes the records of queues that became children, or are kept in existence, as a side
-    /// effect of a request. The caller must call this after each request.
+    /// Pushes the records of queues that became children, or are now kept in existence, as a side
+    /// effect of a request. The caller must call this function after each request.
     pub fn note_children(&mut self, effects: &mut Effects) {
         for id in self.queues.take_unlogged_children() {
             if self.has_queue(id) && self.queues[id].is_kept() {

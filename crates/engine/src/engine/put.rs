@@ -124,7 +124,7 @@ impl Engine {
 
     /// The job number for the reply to a put along a route. It is the number of the job in the
     /// requested queue, or else of the first job on the route. If the put was accepted but no queue
-    /// stored a job, it is a new number that no job gets.
+    /// stored a job, the reply gets a new number that no job gets.
     pub(super) fn answer(&mut self, routed: &Routed) -> Result<JobId, Refused> {
         match (routed.refused, routed.requested.or(routed.first)) {
             (Some(refused), _) => Err(refused),
@@ -158,7 +158,7 @@ impl Engine {
     }
 
     /// Hands a new job to a waiter, or adds it to a list of its queue. If a new item has already
-    /// expired and is the head of its queue, it ends at once.
+    /// expired and is the head of its queue, the item ends at once.
     pub(super) fn list_new_job(&mut self, slot: JobSlot, effects: &mut Effects) {
         let job = &self.jobs[slot];
         match job.state() {

@@ -100,8 +100,8 @@ impl Engine {
     ) -> Result<(), NotFound> {
         let queue = self.queue_id(name).ok_or(NotFound)?;
         self.queues[queue].set_limits(limits);
-        // The log keeps the limits. If the queue could vanish, a restart would make it again from
-        // its limits alone.
+        // The log keeps the limits. If the queue could vanish before a restart, the restart would
+        // make it again because of its limits.
         if limits != [0; 3] {
             self.queues.set_kept(queue, true);
         }

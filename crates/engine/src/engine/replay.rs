@@ -79,8 +79,8 @@ impl Engine {
         Ok(slot)
     }
 
-    /// The due time and the expiry of a job. If the facts have a time of the wall clock, it is
-    /// converted with the present wall clock.
+    /// The due time and the expiry of a job. If the facts have a time of the wall clock, the
+    /// present wall clock converts this time to a moment.
     fn moments(&self, facts: &JobFacts) -> (Millis, Option<Millis>) {
         let moment = facts.wall.map(|wall| self.wall.moment_of(When::Wall(wall)));
         match (facts.expires, facts.state) {
@@ -91,8 +91,8 @@ impl Engine {
     }
 
     /// Restores the facts of a queue from the log. The caller must restore the queue's jobs first.
-    /// If a queue has no jobs and is not kept in existence, it had already vanished, and its facts
-    /// are ignored.
+    /// If a queue has no jobs and is not kept in existence, the queue had already vanished. Then
+    /// its facts are ignored.
     pub fn restore_queue(&mut self, name: &[u8], facts: QueueFacts) -> Result<(), RestoreError> {
         check_name(name)?;
         let is_kept = facts.kept || facts.child && parent_of(name).is_some();

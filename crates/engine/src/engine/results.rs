@@ -1,9 +1,10 @@
 //! Results: sessions that wait for the outcomes of jobs, and the news that these sessions get.
 //!
 //! Gearman's foreground jobs have *watchers*: sessions that wait for the outcome. A foreground job
-//! ends when it has lost its last watcher. If it is leased then, it ends when its holder loses it,
-//! gives it back or buries it. Every other job can outlive its client. A background submit can join
-//! a foreground job. Then this job can also outlive its client, and this never changes back.
+//! ends when it has lost its last watcher. If the job is leased at this moment, it ends later. It
+//! ends when its holder loses it, gives it back or buries it. Every other job can outlive its
+//! client. If a background submit joins a foreground job, the job can outlive its clients from then
+//! on.
 
 use std::collections::BTreeMap;
 

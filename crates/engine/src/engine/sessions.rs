@@ -10,8 +10,8 @@ use crate::sessions::{ClosedSession, ReturnOrder, Session, Sessions, Waiting};
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// Opens a session that uses and watches the queue `default`. [`Engine::mailbox`] returns
-    /// `mailbox` again. The engine only stores it.
+    /// Opens a session that uses and watches the queue `default`. `mailbox` is a number of the
+    /// caller. The engine only stores it, and [`Engine::mailbox`] returns it.
     pub fn open_session(&mut self, mailbox: u32, return_order: ReturnOrder) -> SessionId {
         self.meter.count(1);
         let default = self.queue_or_create(DEFAULT_QUEUE);
@@ -33,8 +33,8 @@ impl Engine {
     }
 
     /// Ends a session: ends its wait, gives back its jobs, and lets go of its queues. A queue
-    /// vanishes if nothing else keeps it in existence. The jobs count this neither as a release nor
-    /// as a timeout (spec beanstalkd 4).
+    /// vanishes if nothing else keeps it in existence. This does not count as a release or a
+    /// timeout of the jobs (spec beanstalkd 4).
     pub fn close_session(&mut self, session: SessionId, effects: &mut Effects) {
         self.meter.begin_request();
         self.meter.count(1);
@@ -53,8 +53,8 @@ impl Engine {
         self.timers.disarm(closed.timer_mut(), TimerKey::Session(place));
         let (used, return_order) = (closed.used(), closed.return_order());
         let ClosedSession { watching, leases, mut watched } = closed.into_closed();
-        // Give back the jobs before the session lets go of its queues. A job can end instead, and
-        // then perhaps only this session keeps the queue in existence.
+        // Give back the jobs before the session lets go of its queues. A job can end instead of
+        // returning. Then perhaps only this session keeps the job's queue in existence.
         self.begin(Chore::Detach { watcher: session, watching }, effects);
         self.begin(Chore::return_of(leases, return_order), effects);
         self.queues[used].release();
@@ -88,7 +88,8 @@ impl Engine {
         self.sessions.find(session).map(Session::mailbox)
     }
 
-    /// Makes this session use this queue. Its later puts, kicks and peeks are about this queue.
+    /// Makes this session use this queue. Later puts, kicks and peeks of the session are about this
+    /// queue.
     pub fn use_queue(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
         self.meter.count(1);
         let next = self.queue_or_create(name);
@@ -105,7 +106,8 @@ impl Engine {
         self.sessions[session].used()
     }
 
-    /// Adds a queue to the watched queues of this session. Returns their new number.
+    /// Adds a queue to the watched queues of this session. Returns the new number of watched
+    /// queues.
     pub fn watch(&mut self, session: SessionId, name: &[u8]) -> usize {
         debug_assert!(!self.is_waiting(session));
         let queue = self.queue_or_create(name);
@@ -116,9 +118,9 @@ impl Engine {
         self.watched(session).len()
     }
 
-    /// Removes a queue from the watched queues of this session. Returns their new number. If this
-    /// is the only watched queue, it stays, and the result is `None`. If the session does not watch
-    /// the queue, nothing changes.
+    /// Removes a queue from the watched queues of this session. Returns the new number of watched
+    /// queues. If the session watches only this queue, the queue stays, and the result is `None`.
+    /// If the session does not watch the queue, nothing changes.
     pub fn ignore(
         &mut self,
         session: SessionId,

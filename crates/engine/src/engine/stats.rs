@@ -124,8 +124,8 @@ impl Engine {
     }
 
     /// All jobs that were submitted for their outcome, in the order of their places. Only tests and
-    /// the simulator use this. These jobs have an index of their own, because there can be millions
-    /// of other jobs.
+    /// the simulator use this function. These jobs have an index of their own, because there can be
+    /// millions of other jobs.
     pub fn submitted_jobs(&self) -> impl Iterator<Item = JobSlot> {
         self.jobs.submitted_from(JobSlot(0))
     }

@@ -21,8 +21,8 @@ impl Engine {
     /// Whether takes find no job in this queue because of the status. Every take calls this
     /// function.
     pub(super) fn is_blocked(&self, queue: &Queue) -> bool {
-        // Normally no queue is blocked. Then `&&` stops early, and this reads no memory of the
-        // queue.
+        // Normally no queue is blocked. Then `&&` stops early, and the function reads no memory of
+        // the queue.
         self.server_status.blocks_some() && self.server_status.blocks(queue.age_rank())
     }
 

@@ -98,8 +98,9 @@ impl Take {
 impl Engine {
     /// Takes a job for a session. Only [`Choice::Watched`] and [`Choice::Queue`] can wait.
     ///
-    /// With [`Patience::UntilSwept`], the session waits only if more jobs have expired at the head
-    /// of the queue than one request can end. The wait lasts until a timer has ended these jobs.
+    /// With [`Patience::UntilSwept`], the session waits only in one case: one request cannot end
+    /// all expired jobs at the head of the queue. The wait lasts until a timer has ended these
+    /// jobs.
     pub fn take(
         &mut self,
         session: SessionId,
@@ -152,9 +153,9 @@ impl Engine {
         self.sessions[session].return_watched(watched);
     }
 
-    /// Takes a job for a worker. The worker is awake from now on. If a job of one queue woke the
-    /// worker, but it gets a job of another queue, the engine wakes other sleepers of the first
-    /// queue.
+    /// Takes a job for a worker. The worker is awake from now on. A job of one queue may have woken
+    /// the worker. If the worker now gets a job of another queue, the engine wakes other sleepers
+    /// of the first queue.
     fn take_registered(
         &mut self,
         session: SessionId,
@@ -171,8 +172,8 @@ impl Engine {
                 break found;
             }
             if self.meter.request_is_spent() {
-                // The slice of work is spent, so the worker gets no job now. Its next sleep will
-                // fail, because there is still work.
+                // The slice of work is spent, so the worker gets no job now. The worker's next
+                // request to sleep will be refused, because there is still work.
                 if let Some(worker) = self.sessions[session].worker_mut() {
                     worker.look_again(woken_for);
                 }
@@ -226,7 +227,7 @@ impl Engine {
             };
         }
         // More jobs have expired at the head than one request can end. The take waits until a timer
-        // has ended them.
+        // has ended these jobs.
         let waits_for_sweep =
             patience == Patience::UntilSwept && self.head_is_expired(&self.queues[queue]);
         let until = if waits_for_sweep { Some(self.now) } else { self.patience_ends(patience) };
@@ -238,7 +239,7 @@ impl Engine {
         self.wait(session, Waiting::Item { ticket, until, queue, how })
     }
 
-    /// Takes this job for a session. If the job has expired, it ends instead.
+    /// Takes this job for a session. If the job has expired, the job ends instead.
     fn take_job(&mut self, session: SessionId, id: JobId, effects: &mut Effects) -> Take {
         let Ok(slot) = self.slot(id) else { return Take::Nothing(None) };
         let job = &self.jobs[slot];
@@ -253,7 +254,7 @@ impl Engine {
         let handout = self.lease(slot, session, None, effects);
         if state != State::Ready {
             // When the lease ends, the job is ready and no longer delayed or buried. Without this
-            // record, a restart would bury or delay it again.
+            // record, a restart would bury or delay the job again.
             self.note(Record::Update, slot, effects);
         }
         Take::Granted(handout)

@@ -6,8 +6,8 @@ use super::facts::State;
 use super::job::{Job, JobExtension, Outcome};
 use crate::bytes::{LIST_ENTRY_BYTES, allocated_bytes};
 
-/// The bytes of a job without its body: the job in the table, its entry in a list of its queue, and
-/// its entry in the index of numbers.
+/// The bytes of a job without its body: the job itself, its entry in a list of the queue, and its
+/// entry in the index of numbers.
 const JOB_BYTES: u64 = size_of::<Job>() as u64 + LIST_ENTRY_BYTES + 5;
 /// The reference count in front of a body.
 const BODY_HEAD_BYTES: usize = size_of::<usize>();

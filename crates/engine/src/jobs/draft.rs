@@ -17,7 +17,7 @@ pub(crate) struct Draft {
     /// its outcome.
     pub(crate) reducer: Option<Box<[u8]>>,
     /// The job in the requested queue is a foreground job: it ends with its last watcher. The
-    /// copies in other queues are not.
+    /// copies in other queues are not foreground jobs.
     pub(crate) foreground: bool,
     pub(crate) body: Body,
 }

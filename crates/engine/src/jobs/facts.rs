@@ -53,8 +53,8 @@ pub struct Counters {
     pub buries: u32,
     /// Times that the job was kicked.
     pub kicks: u32,
-    /// Times that a holder lost the job: the lease ran out, the holder disconnected, or the holder
-    /// could no longer do the job.
+    /// Times that a holder lost the job. The reasons are: the lease ran out, the holder
+    /// disconnected, or the holder can no longer do the job.
     pub failures: u32,
 }
 
@@ -96,8 +96,8 @@ pub struct JobFacts {
     pub id: JobId,
     /// 0 is the most urgent.
     pub priority: u32,
-    /// The job's order number: its place among the jobs of the same priority. The job gets it when
-    /// it enters its queue.
+    /// The job's order number: its place among the jobs of the same priority. The job gets this
+    /// number when it enters its queue.
     pub order: u64,
     /// Ready, delayed or buried. A leased job counts as ready here, because a lease does not
     /// outlive the process.

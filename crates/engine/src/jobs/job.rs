@@ -39,8 +39,8 @@ pub(super) struct JobExtension {
     /// The order number, if it differs from the job's id.
     order: Option<NonZeroU64>,
     buried_order: u64,
-    /// The job expires after this moment, in milliseconds. The type cannot store moment 0, so it
-    /// becomes moment 1.
+    /// The job expires after this moment, in milliseconds. The type cannot store moment 0, so
+    /// moment 0 becomes moment 1.
     expires: Option<NonZeroU64>,
     lease: Option<Lease>,
     pub(super) outcome: Option<Box<Outcome>>,
@@ -206,13 +206,13 @@ impl Job {
     }
 
     /// The moment from which the age of a ready job counts. If the job became ready after its put,
-    /// the age counts from then: a job that was just kicked is not old.
+    /// the age counts from this later moment. So a job that was just kicked is not old.
     pub(crate) fn ready_since(&self) -> Millis {
         self.created.max(self.due)
     }
 
     /// Whether the job can have a time of the wall clock at which it is due or expires. Most jobs
-    /// cannot. For them, the engine saves the look-up in the table of such times.
+    /// cannot, and then the engine needs no look-up in the table of such times.
     pub(crate) fn may_go_by_wall(&self) -> bool {
         self.state == State::Delayed || self.expires().is_some()
     }
@@ -380,7 +380,7 @@ impl Job {
     }
 }
 
-/// Changes by [`super::Jobs`], because its tables depend on them.
+/// Changes that only [`super::Jobs`] makes, because its tables depend on them.
 impl Job {
     /// Sets the state. The table at [`State`] shows the legal changes.
     pub(super) fn set_state(&mut self, next: State) {

@@ -75,8 +75,8 @@ impl Keys {
         hash.into_iter().flat_map(move |hash| self.entries.range(range(hash))).map(|(.., id)| *id)
     }
 
-    /// The jobs of all queues whose key has the same hash as this one. If the key is `-`, no job is
-    /// found, because the body is not given.
+    /// The jobs of all queues whose key has the same hash as this one. If the key is `-`, the
+    /// look-up finds no job, because it does not have the body.
     pub(super) fn with_key(&self, unique: &[u8]) -> impl Iterator<Item = JobId> {
         let hash = (unique != KEY_IS_BODY).then(|| self.hash.of(unique));
         let range =

@@ -8,7 +8,7 @@ use crate::limits::QUEUE_NAME_BYTES_MAX;
 /// Maximum number of queues in one `route.copy_to`.
 pub const COPIES_MAX: usize = 8;
 /// Maximum number of queues that one put can reach through aliases and copies. If several paths
-/// reach a queue, it counts once for each path.
+/// reach a queue, the queue counts once for each path.
 pub const DESTINATIONS_MAX: usize = 64;
 /// Maximum size of the encoded rules in bytes. The log stores all rules as one fact, and a fact
 /// must fit into one segment.

@@ -3,7 +3,8 @@
 //!
 //! Numbers are little-endian. A setting is its tag and its value. If a setting can be `none`, its
 //! value begins with the byte 0 for `none`, or 1. Tags never change their meaning. If the bytes
-//! have an unknown tag, all of them are refused. The engine must not apply only half of a policy.
+//! have an unknown tag, [`Rules::decode`] refuses all of them. The engine must not apply only half
+//! of a policy.
 
 use super::{Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull};
 
@@ -160,8 +161,8 @@ impl Reader<'_> {
         Ok(name.into())
     }
 
-    /// Reads a list. If its length is wrong, the loop ends with an error at the end of the bytes,
-    /// because each element has at least one byte.
+    /// Reads a list. Each element has at least one byte. So if the length of the list is wrong, the
+    /// loop ends with an error at the end of the bytes.
     fn list<T>(
         &mut self,
         mut read: impl FnMut(&mut Self) -> Result<T, Malformed>,

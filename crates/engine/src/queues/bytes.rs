@@ -6,16 +6,15 @@ use super::extension::Extension;
 use super::queue::Queue;
 use crate::bytes::allocated_bytes;
 
-/// The bytes of a queue's entries in the tables of names and of ages, and of the first run of one
-/// of its lists.
+/// The bytes of a queue's entries in the tables of names and of ages, plus the first run of a list.
 const QUEUE_INDEX_BYTES: u64 = 160;
 /// A queue stores a name of up to this length in itself. A longer name has an allocation of its
 /// own.
 const NAME_INSIDE_BYTES: usize = 24;
 /// The bytes of a queue's extension, and of its entry in the table of queues of items.
 pub(super) const EXTRA_BYTES: u64 = size_of::<Extension>() as u64 + 124;
-/// The bytes of the facts that the log keeps in memory for a queue that stays in existence without
-/// jobs or users.
+/// The bytes that the log needs in memory for the facts of a queue that stays in existence without
+/// jobs.
 pub(super) const KEPT_BYTES: u64 = 84;
 
 /// The bytes of an empty queue with this name.

@@ -45,7 +45,7 @@ impl NameTable {
     }
 
     /// Adds a queue that the table does not have yet. `hash_of` returns the hash of the name of any
-    /// other queue. It is needed when a small table grows.
+    /// other queue. A small table needs these hashes when it grows.
     pub(crate) fn insert(&mut self, hash: u64, queue: QueueId, hash_of: impl Fn(QueueId) -> u64) {
         self.parts[part(hash)].insert_unique(hash, queue, |id| hash_of(*id));
     }

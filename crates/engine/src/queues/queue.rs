@@ -55,9 +55,9 @@ pub(crate) enum PauseReason {
 }
 
 /// A queue in the table of queues. The fields that a put reads or changes come first, grouped by
-/// cache lines. With many thousand queues in use, each cache line that a put needs costs time.
-/// `timer` is the first field, because each look-up in the table reads it: an impossible value of
-/// `timer` marks a free place of the table.
+/// cache lines. With many thousand queues in use, each cache line that a put needs costs time. An
+/// impossible value of `timer` marks a free place of the table, so each look-up reads `timer`. For
+/// this reason it is the first field.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Queue {

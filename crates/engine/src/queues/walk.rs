@@ -1,5 +1,5 @@
-//! The progress of a walk over all queues, and the reasons for the walk. A walk begins with the
-//! oldest queue.
+//! The progress of a walk over all queues, and the work of the walk at each queue. A walk begins
+//! with the oldest queue.
 
 use super::Queues;
 use crate::ids::{Millis, QueueId};
@@ -18,8 +18,8 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Makes a walk that begins with the oldest queue. `before`: another walk that is still in
-    /// progress. The new walk replaces it, and also has its reasons.
+    /// Makes a walk that begins with the oldest queue. `before` is an older walk that is still in
+    /// progress. The new walk replaces it and also does its work.
     pub(crate) fn new(before: Option<Self>, resolves: bool, unblocks: bool) -> Self {
         let resolves = resolves || before.is_some_and(|walk| walk.resolves);
         let unblocks = unblocks || before.is_some_and(|walk| walk.unblocks);

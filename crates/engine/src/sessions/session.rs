@@ -13,7 +13,7 @@ const DEADLINE_MARGIN_MS: u64 = 1000;
 /// A deadline that never comes.
 pub(crate) const NEVER: Millis = Millis(u64::MAX);
 
-/// The place that a job gets when its holder loses it and it becomes ready again.
+/// The place of a job in its queue after its holder has lost the job.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum ReturnOrder {
     /// The job gets its old place back, as in beanstalkd and Kestrel.
@@ -80,13 +80,14 @@ pub(crate) enum Waiting {
     Clearing,
 }
 
-/// The mode of a take from one queue. It says how the take uses the job that it finds.
+/// What a take from one queue does with the job: finish, hold or peek.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum ReadMode {
     /// Take the job and finish it.
     Finish,
     /// Take the job and hold it until the session confirms it or gives it back. The job is given
-    /// back automatically after the limit, or after the policy's `open.timeout` if that is shorter.
+    /// back automatically after the limit, or after the policy's `open.timeout` if this time is
+    /// shorter.
     Open {
         /// The limit in milliseconds from the hand-out. `None` for no limit.
         limit_ms: Option<u64>,
@@ -156,7 +157,7 @@ impl Session {
         self.used
     }
 
-    /// Sets the queue that the session puts into. Returns the queue that it used before.
+    /// Sets the queue that the session puts into. Returns the queue that the session used before.
     pub(crate) fn set_used(&mut self, queue: QueueId) -> QueueId {
         std::mem::replace(&mut self.used, queue)
     }

@@ -1,4 +1,4 @@
-//! A worker: a session that registers for queues, requests a job when it wants one, and sleeps
+//! A worker is a session that registers for queues. It requests a job when it wants one, and sleeps
 //! until a job wakes it.
 
 use std::cmp::Reverse;
@@ -17,8 +17,8 @@ pub(crate) struct Worker {
     /// The queues of `by_queue` whose lists of sleepers do not have this session.
     unlisted: BTreeSet<QueueId>,
     asleep: bool,
-    /// The queue whose job woke the worker. It is reset when the worker looks for a job or sleeps
-    /// again.
+    /// The queue whose job woke the worker. `None` after the worker has looked for a job or has
+    /// gone to sleep again.
     woken_for: Option<QueueId>,
     /// The held jobs by queue. In each queue, the job with the newest lease is first.
     held: BTreeSet<(QueueId, Reverse<LeaseId>, JobSlot)>,
@@ -49,8 +49,8 @@ struct Known {
     /// The rank of the worker's registration for the queue.
     rank: i64,
     /// The ticket of the worker in the queue's list of sleepers. If a job of another queue wakes
-    /// the worker, it stays in this list, so that its next sleep costs no work here. When the queue
-    /// wakes its sleepers, it removes workers that are already awake.
+    /// the worker, the worker stays in this list. So its next sleep costs no work here. When the
+    /// queue wakes its sleepers, the engine removes workers from the list that are already awake.
     listed: Option<NonZeroU64>,
 }
 
@@ -147,7 +147,7 @@ impl Worker {
     }
 
     /// Marks the worker as asleep. Returns the queues whose lists of sleepers do not have the
-    /// worker. The caller must add it to each of these lists and call [`Worker::list`].
+    /// worker. The caller must add the worker to each of these lists and call [`Worker::list`].
     pub(crate) fn fall_asleep(&mut self) -> BTreeSet<QueueId> {
         self.asleep = true;
         self.woken_for = None;
@@ -160,8 +160,8 @@ impl Worker {
         known.listed = NonZeroU64::new(ticket);
     }
 
-    /// Notes that a queue with a job removed the worker from its list of sleepers. Returns whether
-    /// the worker was asleep. If it was, it is awake now.
+    /// Notes that a queue with a job removed the worker from its list of sleepers. Wakes the
+    /// worker, and returns whether it was asleep.
     pub(crate) fn unlist(&mut self, queue: QueueId) -> bool {
         if let Some(known) = self.by_queue.get_mut(&queue) {
             known.listed = None;

@@ -340,8 +340,8 @@ fn jobs_of_a_queue_in_memory_are_not_logged() {
     assert!(world.records().is_empty());
     world.pass(11);
     let records = world.records();
-    // The job stays only in memory in the new queue, because no request has checked that the log
-    // has room for its body.
+    // In the new queue, the job is still only in memory. The log may have no room for its body,
+    // because no request has checked this.
     assert!(matches!(records[..], [Record::QueueFacts(_)]), "{records:?}");
     let session = world.open();
     world.act(|engine, effects| engine.use_queue(session, b"m", effects));

@@ -26,8 +26,8 @@ fn job_in(world: &mut World, state: State) -> (JobId, SessionId) {
 /// allowed the request.
 type Act = fn(&mut World, SessionId, JobId) -> bool;
 
-/// The requests that each state of a job allows, for its holder and for other sessions (the table
-/// of spec beanstalkd 2.1).
+/// The table of spec beanstalkd 2.1. It says which requests each state of a job allows, for its
+/// holder and for other sessions.
 #[test]
 fn requests_are_allowed_by_state_and_holder() {
     let take_job: Act =

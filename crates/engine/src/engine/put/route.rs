@@ -1,5 +1,5 @@
-//! The route of a put: all queues that the put goes to. It begins with the queue that the put
-//! names, or with the destinations of an alias. The children and copies of these queues follow.
+//! The route of a put: all queues that the put goes to. The route begins with the queue that the
+//! put names, or with the destinations of an alias. The children and copies of these queues follow.
 //! This file also decides whether a queue has room.
 
 use std::collections::BTreeSet;
@@ -132,8 +132,9 @@ impl Engine {
     }
 
     /// The destinations of an alias. They are empty if the route already has this alias, so that a
-    /// put cannot go in a circle. The check of new rules refuses most circles, but it cannot know
-    /// the names that patterns will match. `None`: the name is a queue.
+    /// put cannot go in a circle. The check of new rules refuses most circles. But the check cannot
+    /// find circles through all names that patterns with wildcards match. `None`: the name is a
+    /// queue.
     fn destinations(&self, name: &[u8], route: &mut Route) -> Option<Box<[Name]>> {
         let destinations = self.alias(name)?;
         let is_new = route.aliases.insert(name.into());
@@ -155,9 +156,9 @@ impl Engine {
             return;
         }
         self.meter.count(1);
-        // Hold the queue until the end of the put. Otherwise it could vanish during the put: an
-        // expired job of another stop moves here and finds no room, and then the engine drops this
-        // queue as unwanted.
+        // Hold the queue until the end of the put. Otherwise the queue could vanish during the put.
+        // For example, an expired job of another stop moves here and finds no room. Then the engine
+        // drops this queue, because nothing needs it.
         self.queues[id].hold();
         let role = if route.requested.contains(&id) { Role::Requested } else { role };
         let queue = &self.queues[id];

@@ -75,9 +75,9 @@ impl Engine {
     }
 
     /// The length of the body that this submit adds to the log, or more. Usually this is the length
-    /// of the submit's own body. But a background submit that joins a foreground job makes it
-    /// durable, and then the log stores the body of the joined job. The bodies of the two can
-    /// differ although their keys are equal.
+    /// of the submit's own body. But a background submit can join a foreground job and make this
+    /// job durable. Then the log stores the body of the job. The two bodies can differ, although
+    /// the keys are equal.
     pub fn submit_bytes(&self, name: &[u8], submit: &Submit<'_>) -> usize {
         let own = submit.body.len();
         if submit.foreground || submit.unique.is_empty() || self.jobs.unlogged() == 0 {
@@ -169,7 +169,7 @@ impl Engine {
     }
 
     /// The oldest unfinished job with this key in any queue. The search looks at no more than
-    /// [`SAME_KEY_MAX`] jobs. If there are more jobs with this key, it can miss the oldest.
+    /// [`SAME_KEY_MAX`] jobs. If there are more jobs with this key, the search can miss the oldest.
     pub fn find_key(&self, unique: &[u8]) -> Option<JobId> {
         let found = self.jobs.with_key(unique).take(SAME_KEY_MAX);
         let found = found.inspect(|_| self.meter.count(1));
@@ -181,7 +181,7 @@ impl Engine {
         let mut found = self.jobs.with_key_in(queue, unique, body).inspect(|_| self.meter.count(1));
         found.find(|slot| {
             // An expired job still exists until a request or a timer ends it. A submit must not
-            // join it.
+            // join such a job.
             let ends = self.jobs[*slot].state() != State::Leased && self.is_expired(*slot);
             !ends && self.jobs.is_same(*slot, unique, body)
         })

@@ -10,8 +10,8 @@ use crate::ids::{JobSlot, LeaseId, Millis, SessionId};
 use crate::jobs::Job;
 use crate::sessions::{ReturnOrder, Waiting};
 
-/// A chore sorts jobs by their leases before it gives them back. It counts this many leases as one
-/// unit of work.
+/// A chore sorts jobs by their leases before it gives them back. To sort this many leases counts as
+/// one unit of work.
 const MOVES_OF_A_UNIT: usize = 8;
 
 /// The immediate result of a kick of many jobs.
@@ -24,9 +24,9 @@ pub enum Kick {
 }
 
 impl Engine {
-    /// Makes up to `max` jobs of the session's used queue ready. They are buried jobs, in the order
-    /// in which they were buried. If the queue has no buried job, they are delayed jobs, in the
-    /// order of their due times.
+    /// Makes up to `max` jobs of the session's used queue ready. If the queue has buried jobs, the
+    /// kick makes buried jobs ready, in the order in which they were buried. Otherwise it makes
+    /// delayed jobs ready, in the order of their due times.
     pub fn kick(&mut self, session: SessionId, max: u64, effects: &mut Effects) -> Kick {
         debug_assert!(!self.is_waiting(session));
         self.meter.begin_request();
@@ -50,8 +50,8 @@ impl Engine {
         }
     }
 
-    /// Holds all chores, or lets them continue. A chore appends to the log, and the server cannot
-    /// slow it down by reading less from a client. So the broker holds chores while the log has too
+    /// Holds all chores, or lets them continue. A chore appends to the log. The server cannot slow
+    /// a chore down by reading less from a client. So the broker holds chores while the log has too
     /// many unwritten bytes.
     pub fn hold_chores(&mut self, hold: bool) {
         self.chores.hold(hold);
@@ -64,7 +64,8 @@ impl Engine {
         if let Chore::Kick { session, .. } = chore
             && self.sessions.find(session).is_none()
         {
-            // The session that requested the kick has ended. The jobs that it kicked stay ready.
+            // The session that requested the kick has ended. The jobs that are already kicked stay
+            // ready.
             return;
         }
         if self.step(&mut chore, effects) {
@@ -177,8 +178,8 @@ impl Engine {
                 if !held.all_behind {
                     return false;
                 }
-                // Look again in this queue, because its newest leases may not be older than
-                // `before`.
+                // Look again in this queue. Its newest leases may have begun after `before`, and
+                // must be skipped.
                 held.queue = queue;
                 continue;
             }

@@ -50,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// Adds news to the line of news, because it has many watchers or because the line is not
+    /// Adds news to the line of news, because the job has many watchers or because the line is not
     /// empty. If the line was empty, sends the first slice.
     fn queue_news(&mut self, pending: PendingNews, effects: &mut Effects) {
         self.meter.begin_request();

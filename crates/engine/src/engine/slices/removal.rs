@@ -14,8 +14,9 @@ use crate::queues::{DEFAULT_QUEUE, Extension};
 use crate::sessions::Waiting;
 
 impl Engine {
-    /// Removes a queue without workers and leased jobs. Its jobs end, and their watchers get the
-    /// news that they failed. `None`: the queue has workers or leased jobs, so it stays.
+    /// Removes a queue without workers and leased jobs. The jobs of the queue end, and their
+    /// watchers get the news that the jobs failed. `None`: the queue has workers or leased jobs, so
+    /// it stays.
     pub fn drop_queue(
         &mut self,
         session: SessionId,
@@ -30,8 +31,8 @@ impl Engine {
         Ok(Some(self.remove(session, id, effects)))
     }
 
-    /// Removes a queue. All its jobs end, also the leased ones, and so do the waits for an item of
-    /// the queue. If sessions of other dialects use or watch the queue, the empty queue stays. Does
+    /// Removes a queue. All its jobs end, also the leased ones. Waits for an item of the queue end,
+    /// too. If sessions of other dialects use or watch the queue, the empty queue stays. Does
     /// nothing if the name is an alias or the queue does not exist.
     pub fn remove_queue(
         &mut self,

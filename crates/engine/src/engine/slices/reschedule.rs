@@ -1,5 +1,5 @@
-//! Rescheduling: after a step of the wall clock, jobs with a time of the wall clock get a new
-//! moment, in slices.
+//! Rescheduling. After a step of the wall clock, jobs with a time of the wall clock get new
+//! moments, in slices.
 
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis};

@@ -8,8 +8,9 @@ use crate::queues::Walk;
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// Begins a walk. `resolves`: it gives queues their new policies. `unblocks`: it lets queues
-    /// serve again. If another walk is in progress, the new walk also has its reasons.
+    /// Begins a walk. With `resolves`, the walk gives queues their new policies. With `unblocks`,
+    /// the walk lets queues serve again. If an older walk is in progress, the new walk replaces it
+    /// and also does its work.
     pub(in crate::engine) fn walk_queues(
         &mut self,
         resolves: bool,
@@ -50,8 +51,8 @@ impl Engine {
             if walk.resolves {
                 self.resolve(id);
             }
-            // A waiter may get a job now: reads are allowed again, or a job that had expired under
-            // the old rules has not expired under the new rules.
+            // A waiter may get a job now, for one of two reasons. Reads of the queue are allowed
+            // again. Or a job that had expired by the old rules has not expired by the new rules.
             let queue = &self.queues[id];
             let is_awaited = !queue.waiters().is_empty() || !queue.sleepers().is_empty();
             if is_awaited && !queue.is_paused() {

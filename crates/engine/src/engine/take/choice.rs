@@ -12,8 +12,8 @@ pub enum Choice<'a> {
     /// The best job of all queues that the session watches. The job with the lowest priority number
     /// is the best, and then the job with the lowest order number.
     Watched,
-    /// The first job of one of the queues that the session is registered for. The order in
-    /// [`GrabOrder`] decides which queue it is.
+    /// The first job of one of the queues that the session is registered for. [`GrabOrder`] decides
+    /// which queue comes first.
     Registered(GrabOrder),
     /// The first job of the queue of this name. If necessary, the take makes the queue, marks it as
     /// a queue of items and keeps it in existence. The caller must check [`Engine::admits_child`]
@@ -58,11 +58,11 @@ impl Engine {
     }
 
     /// The registration of this session whose queue supplies the next job, and its rank. If several
-    /// queues can supply a job, the registration with the highest rank wins. There are two ways to
-    /// find it: along the session's registrations by rank, or through the set of queues that have
-    /// both ready jobs and workers. The search begins with the first way. After as many
-    /// registrations as the set has queues, it changes to the second way. So the work is in
-    /// proportion to the smaller of the two.
+    /// queues can supply a job, the registration with the highest rank wins. The search first goes
+    /// through the session's registrations by rank. It stops there after N registrations, where N
+    /// is the number of queues that have both ready jobs and workers. If registrations are left,
+    /// the search goes through these N queues instead. So the work is in proportion to N or to the
+    /// number of registrations, whichever is smaller.
     pub(in crate::engine) fn next_supplier(
         &self,
         session: SessionId,

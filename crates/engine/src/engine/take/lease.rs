@@ -115,9 +115,9 @@ impl Engine {
         self.return_lost(slot, return_order.unwrap_or_default(), effects);
     }
 
-    /// Returns a job whose lease has ended to its queue, because its holder lost it. The job ends
-    /// instead if it has used up its attempts. It also ends if it exists only for its watchers, and
-    /// no watcher is left.
+    /// Returns a job to its queue after its holder lost it and its lease ended. In two cases the
+    /// job ends instead. Either it has used up its attempts, or it exists only for its watchers and
+    /// has none left.
     pub(in crate::engine) fn return_lost(
         &mut self,
         slot: JobSlot,
@@ -145,7 +145,7 @@ impl Engine {
                     self.note(Record::Moved, slot, effects);
                 }
             }
-            // The age of the job counts from its put again. If it counted from now, a job that
+            // The age of the job counts from its put again. If the age counted from now, a job that
             // kills every worker would never expire.
             self.jobs[slot].set_due(Millis(0));
             self.change_state(slot, State::Ready);

@@ -1,7 +1,7 @@
 //! Workers: sessions that register for queues, request a job when they want one, and sleep until a
 //! job wakes them.
 //!
-//! If a queue has waiters, a ready job goes to a waiter (see `serve.rs`). Only a job that stays
+//! If a queue has waiters, a ready job goes to a waiter: see `serve.rs`. Only a job that stays
 //! ready wakes sleepers. Only [`Engine::has_work`] decides whether a worker has work, and the
 //! wake-ups must agree with it. After a wake-up without work, a worker would sleep and wake again
 //! without end. After work without a wake-up, a worker would sleep for ever.
@@ -18,15 +18,15 @@ use crate::sessions::{NEVER, Registration, Session, Sessions, Worker};
 /// Minimum time limit of a registration (spec gearman 4.8).
 const LIMIT_MS_MIN: NonZeroU64 = NonZeroU64::new(1000).expect("it is not 0");
 
-/// Units of work to make or remove a registration. It is more than one, because a registration is
-/// in several trees.
+/// Units of work to make or remove a registration. The cost is more than one unit, because a
+/// registration is in several trees.
 const REGISTRATION_UNITS: usize = 4;
 
 impl Engine {
     /// Registers this session as a worker for this queue. `limit_ms` limits the time of each lease.
     /// The engine keeps the queue in existence from now on. If the session is registered for the
-    /// queue already, the registration moves to the front and gets the new limit. gearmand would
-    /// add a second registration, so there a client can have any number of them.
+    /// queue already, the registration moves to the front and gets the new limit. In gearmand, such
+    /// a request adds a second registration, so a client can make any number of registrations.
     pub fn register(
         &mut self,
         session: SessionId,
@@ -69,8 +69,8 @@ impl Engine {
     }
 
     /// Removes the registrations of this session, as many as one slice of work allows. Returns true
-    /// if some are left. Then the caller must call this function again before any other request of
-    /// the session.
+    /// if some are left. If so, the caller must call this function again before any other request
+    /// of the session.
     pub fn unregister_all(&mut self, session: SessionId, effects: &mut Effects) -> bool {
         self.meter.begin_request();
         self.meter.count(1);
@@ -134,8 +134,8 @@ impl Engine {
         self.next_supplier(session).is_some()
     }
 
-    /// Puts a worker to sleep until a job wakes it. Returns false if the worker already has work:
-    /// then it stays awake.
+    /// Puts a worker to sleep until a job wakes it. Returns false if the worker already has work.
+    /// Then the worker stays awake.
     pub fn sleep(&mut self, session: SessionId) -> bool {
         if self.has_work(session) {
             return false;
@@ -151,9 +151,9 @@ impl Engine {
         true
     }
 
-    /// Removes the time limit of the last job that a worker got, if the worker still holds this job
-    /// when it begins to sleep. gearmand does the same, because it stops the connection's timer
-    /// (case `pre-sleep-lifts-the-time-limit`).
+    /// Removes the time limit of the last job that a worker got, because the worker begins to
+    /// sleep. If the worker no longer holds the job, nothing changes. gearmand does the same: it
+    /// stops the timer of a connection that sleeps (case `pre-sleep-lifts-the-time-limit`).
     fn lift_limit(&mut self, session: SessionId) {
         let worker = self.sessions[session].worker_mut();
         let Some((lease, slot)) = worker.and_then(Worker::take_newest) else { return };
@@ -166,7 +166,8 @@ impl Engine {
 
     /// Wakes sleepers of a queue for this many ready jobs, in the order of the list of sleepers.
     /// Each job wakes at most the number of sleepers that [`Engine::set_wake_max`] has set. The
-    /// list can also have workers that another queue has woken. They are removed, but do not count.
+    /// list can also have workers that another queue has woken. The engine removes such workers
+    /// from the list, but does not count them.
     pub(in crate::engine) fn wake_sleepers(
         &mut self,
         queue: QueueId,
