@@ -3,9 +3,9 @@
 //!
 //! The head of a queue is its next ready job. Each request for the head checks whether the head has
 //! expired. The queue's timer checks this when the head expires (spec kestrel 3.2). An expired job
-//! further behind stays in the queue until it is the head. The only exception: a client takes the
-//! job by its number. A *sweep* ends the expired jobs at the head of a queue, one after the other.
-//! If a sweep reaches its limit, the sweep *rests* until the queue's timer continues it.
+//! that is not the head stays in the queue until it is the head. The only exception: a client takes
+//! the job by its number. A *sweep* ends the expired jobs at the head of a queue, one after the
+//! other. If a sweep reaches its limit, the sweep *rests* until the queue's timer continues it.
 
 use super::Engine;
 use crate::effects::{Effects, News, Record};
@@ -149,7 +149,7 @@ impl Engine {
         let count = self.sweep(id, sweep_max, effects);
         let rest = Millis(self.now.0.saturating_add(SWEEP_REST_MS));
         if count == sweep_max
-            // A session waits for the job behind the expired jobs: then the sweep does not rest.
+            // If a session waits for the job behind the expired jobs, the sweep does not rest.
             && self.queues[id].waiters().is_empty()
             && let Some(extension) = self.queues[id].extension_mut()
         {

@@ -1,8 +1,8 @@
 //! Results: sessions that wait for the outcomes of jobs, and the news that these sessions get.
 //!
 //! Gearman's foreground jobs have *watchers*: sessions that wait for the outcome. A foreground job
-//! ends when it has lost its last watcher. If the job is leased at this moment, it ends later. It
-//! ends when its holder loses it, gives it back or buries it. Every other job can outlive its
+//! ends when it has lost its last watcher. If the job is leased at this moment, it stays leased,
+//! and ends when its holder loses it, gives it back or buries it. Every other job can outlive its
 //! client. If a background submit joins a foreground job, the job can outlive its clients from then
 //! on.
 
@@ -38,8 +38,8 @@ impl Engine {
     }
 
     /// Removes a closed session from the watchers of these jobs, as many as one slice of work
-    /// allows. Returns true if jobs are left. Until the next slice, the engine can still send news
-    /// of the jobs that are left to the closed session.
+    /// allows. Returns true if jobs are left. Until the next slice, the engine can still send the
+    /// news of these jobs to the closed session.
     pub(super) fn detach_slice(
         &mut self,
         watcher: SessionId,

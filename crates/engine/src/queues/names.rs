@@ -24,8 +24,8 @@ impl Default for NameTable {
     }
 }
 
-/// The index of the small table for a hash. It comes from the middle bits of the hash, because a
-/// hash table itself uses the lowest and the highest bits.
+/// The number of the small table for a hash. This function uses the middle bits of the hash,
+/// because a hash table itself uses the lowest and the highest bits.
 fn part(hash: u64) -> usize {
     (hash >> 32) as usize % PARTS
 }
