@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: builds the targets of `fuzz/` and runs them.
 //!
-//! The compiler of the repository can count which branches are taken (`COVERAGE`). libFuzzer needs
-//! no more. Only the address sanitizer would need another compiler, and the product has no unsafe
-//! code. New inputs of a target stay in `target/fuzz/corpus`, so the next run continues from there.
+//! libFuzzer needs only the counters of branches that the repository's compiler can insert
+//! (`COVERAGE`). The address sanitizer would need another compiler, but the product has no unsafe
+//! code. New inputs of a target stay in `target/fuzz/corpus`. The next run begins with them.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
 const INPUT_BYTES_MAX: u32 = 4096;
-/// The longest input that the repository keeps.
+/// The longest input that is added to the repository's corpus.
 const KEPT_BYTES_MAX: u32 = 1024;
 /// The time limit for one input. Inputs need far less, but the machine may be busy.
 const INPUT_SECONDS_MAX: u32 = 25;
@@ -45,7 +45,7 @@ const SHOWN_LINES: usize = 60;
 /// The arguments of the command line.
 #[derive(Debug, Eq, PartialEq)]
 struct Request {
-    /// None named: all.
+    /// The targets to run. Empty means all.
     targets: Vec<String>,
     seconds: u32,
     jobs: usize,
@@ -104,7 +104,7 @@ impl Request {
                 target => request.targets.push(target.to_owned()),
             }
         }
-        // libFuzzer takes 0 for "choose one".
+        // For libFuzzer, the seed 0 means a random seed.
         let valid = request.seconds > 0 && request.jobs > 0 && request.seed > 0;
         ensure!(valid, "--seconds, --jobs and --seed begin at 1");
         Ok(request)
@@ -116,8 +116,8 @@ struct Bench {
     root: PathBuf,
     /// `target/fuzz`.
     built: PathBuf,
-    /// The target triple of this machine. If it is given, cargo keeps the counters out of build
-    /// scripts.
+    /// The target triple of this machine. If cargo gets it, cargo does not insert the counters into
+    /// build scripts.
     host: String,
 }
 
@@ -165,7 +165,7 @@ impl Bench {
     fn command(&self, target: &str) -> Result<Command> {
         let artifacts = self.artifacts(target);
         fs::create_dir_all(&artifacts)?;
-        // With a final slash, because the program appends file names.
+        // The prefix needs a final slash, because the program appends file names.
         let mut prefix = OsString::from("-artifact_prefix=");
         prefix.push(artifacts.join(""));
         let mut command = Command::new(self.built.join(&self.host).join("release").join(target));
@@ -173,7 +173,7 @@ impl Bench {
         command.arg(format!("-max_len={INPUT_BYTES_MAX}"));
         command.arg(format!("-timeout={INPUT_SECONDS_MAX}"));
         command.arg(format!("-rss_limit_mb={MEMORY_MIB_MAX}"));
-        // If this folder exists, the targets' files need no disk.
+        // This folder is in memory, so the targets' temporary files need no disk.
         if Path::new("/dev/shm").is_dir() {
             command.env("TMPDIR", "/dev/shm");
         }
@@ -184,7 +184,7 @@ impl Bench {
         self.root.join("fuzz/artifacts").join(target)
     }
 
-    /// The inputs of the repository, and those found besides.
+    /// The folder of the repository's inputs, and the folder of newly found inputs.
     fn corpora(&self, target: &str) -> Result<(PathBuf, PathBuf)> {
         let kept = self.root.join("fuzz/corpus").join(target);
         let found = self.built.join("corpus").join(target);
@@ -193,8 +193,8 @@ impl Bench {
         Ok((kept, found))
     }
 
-    /// A dictionary of words for the target's inputs, if there is one: of the target itself, or of
-    /// its protocol.
+    /// The dictionary of words for the target's inputs, if there is one. It is named for the target
+    /// or for its protocol.
     fn dictionary(&self, target: &str) -> Option<PathBuf> {
         let protocol = target.split('_').next().unwrap_or(target);
         let file = |name: &str| self.root.join("fuzz").join(format!("{name}.dict"));
@@ -221,7 +221,7 @@ impl Bench {
             flag.push(dictionary);
             command.arg(flag);
         }
-        // New inputs go to the first folder.
+        // libFuzzer writes new inputs to the first folder.
         let (status, output) = self.run_quietly(target, command.arg(found).arg(kept))?;
         let runs = value(&output, "stat::number_of_executed_units:").unwrap_or("?");
         if status.success() {
@@ -245,10 +245,11 @@ impl Bench {
     fn keep(&self, target: &str) -> Result<bool> {
         let (kept, found) = self.corpora(target)?;
         let mut command = self.command(target)?;
-        // Counting how often a branch is taken would keep many more inputs.
+        // Without this option, inputs that take a branch more often would be kept, too. Those are
+        // many.
         command.args(["-set_cover_merge=1", "-use_counters=0"]);
-        // The last option applies. Long inputs are hard to read, and the repository should stay
-        // small.
+        // This replaces the earlier `-max_len`. Long inputs are hard to read, and the repository
+        // should stay small.
         command.arg(format!("-max_len={KEPT_BYTES_MAX}"));
         let before = files(&kept).len();
         let (status, _) = self.run_quietly(target, command.arg(&kept).arg(found))?;

@@ -1,7 +1,7 @@
-//! Tidy checks: rules of this repository that no compiler or lint knows.
+//! Tidy checks: rules of this repository that no compiler or lint can check.
 //!
-//! Each check looks at the texts of the tree and adds complaints. A complaint names file and line,
-//! says what is wrong, and how to fix it. The same checks run as `cargo xtask tidy` and as a test.
+//! Each check reads texts of the tree and adds complaints. A complaint names file and line, the
+//! problem, and how to fix it. The same checks run as `cargo xtask tidy` and as a test.
 
 mod documents;
 mod manifests;
@@ -15,9 +15,9 @@ pub(crate) use tree::Tree;
 /// What the checks found.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// Rules that are broken.
+    /// Violations of rules.
     pub(crate) complaints: Vec<String>,
-    /// A remark: worth a look, but not a failure.
+    /// Possible problems, which do not count as failures.
     pub(crate) remarks: Vec<String>,
 }
 

@@ -1,5 +1,4 @@
-//! A small blocking beanstalkd client, for measurements that follow single jobs instead of making
-//! load.
+//! A small blocking beanstalkd client, for measurements of single jobs.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -111,7 +110,8 @@ impl Client {
         Ok(line.with_context(|| format!("the statistics have no {name}"))?.trim().parse()?)
     }
 
-    /// The socket, for a caller that waits on many sockets. All replies must have been read.
+    /// Returns the socket, for a caller that polls many sockets. The caller must have read all
+    /// replies.
     pub(crate) fn into_nonblocking(self) -> anyhow::Result<mio::net::TcpStream> {
         assert!(self.stream.buffer().is_empty(), "a reply would be lost");
         let stream = self.stream.into_inner();

@@ -1,4 +1,4 @@
-//! Idle connections: how much of the server's memory each of them holds.
+//! Idle connections. Measures how much of the server's memory each of them needs.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,12 +11,12 @@ use crate::driver::packets::{append_reply, append_request, kind};
 use crate::meter::Meter;
 use crate::{interrupt, process};
 
-/// The number of functions of an idle Gearman worker, unless the caller names another.
+/// The default number of functions of an idle Gearman worker.
 pub(crate) const FUNCTIONS: usize = 10;
-/// The time in which the server settles before its memory is read.
+/// The pause before the server's memory is read, in which the server finishes its work.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// The request of each connection before it is silent, and the reply to it.
+/// The only request of each idle connection, and the expected reply.
 #[derive(Debug)]
 pub(crate) struct Greeting {
     request: Vec<u8>,
@@ -24,7 +24,7 @@ pub(crate) struct Greeting {
 }
 
 impl Greeting {
-    /// A beanstalkd request that leaves nothing behind, so that only the connection is measured.
+    /// A beanstalkd request that changes nothing, so that only the connection is measured.
     pub(crate) fn beanstalk() -> Self {
         Self { request: b"list-tube-used\r\n".into(), reply: b"USING default\r\n".into() }
     }
@@ -38,8 +38,8 @@ impl Greeting {
         append_request(kind::GRAB_JOB, &[], &mut request);
         append_reply(kind::NO_JOB, &[], &mut reply);
         append_request(kind::PRE_SLEEP, &[], &mut request);
-        // The server sends no reply when a worker falls asleep. An echo shows that the server has
-        // read that far.
+        // The server sends no reply when a worker falls asleep. The reply to an echo shows that the
+        // server has read the requests before it.
         append_request(kind::ECHO_REQ, &[b"asleep"], &mut request);
         append_reply(kind::ECHO_RES, &[b"asleep"], &mut reply);
         Self { request, reply }
@@ -55,8 +55,8 @@ pub(crate) fn function_name(index: usize) -> String {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct IdleReport {
     pub(crate) connections: usize,
-    /// The time from the first connection to the reply on the last one. They are opened one after
-    /// the other.
+    /// The time from the first connection to the reply on the last one. The connections are opened
+    /// one after another.
     pub(crate) opened_in_s: f64,
     pub(crate) resident_before: Option<u64>,
     pub(crate) resident_after: Option<u64>,
@@ -64,7 +64,7 @@ pub(crate) struct IdleReport {
 }
 
 /// Opens connections that send one request each, and reads the server's memory. The returned
-/// connections stay open while the caller keeps them.
+/// connections stay open until the caller drops them.
 pub(crate) fn run(
     address: SocketAddr,
     greeting: &Greeting,
@@ -77,7 +77,8 @@ pub(crate) fn run(
         (connections as u64) + 64 <= limit,
         "{connections} connections exceed the limit of {limit} open files; raise it with ulimit -n"
     );
-    // The first connection includes memory that a server sets up only once.
+    // Open one connection before the first reading, because some servers allocate memory at the
+    // first connection.
     let _first = open(address, greeting)?;
     interrupt::sleep(SETTLE)?;
     let resident_before = server_pid.map(process::resident_bytes).transpose()?;

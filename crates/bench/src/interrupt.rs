@@ -1,5 +1,5 @@
-//! Ctrl-C and termination. They become an ordinary error, so that guards end child processes and
-//! remove folders.
+//! Handles Ctrl-C and termination. A signal becomes an ordinary error. So destructors run, which
+//! end child processes and remove folders.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ pub(crate) fn watch() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns an error once a signal has arrived. Every loop that can last long calls it.
+/// Returns an error after a signal has arrived. Every loop that can take long calls this.
 pub(crate) fn check() -> anyhow::Result<()> {
     match INTERRUPTED.get() {
         Some(flag) if flag.load(Ordering::Relaxed) => Err(Interrupted.into()),

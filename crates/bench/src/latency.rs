@@ -1,14 +1,14 @@
-//! Latency of a run: an HDR histogram of nanoseconds, and the few figures in a report.
+//! The latencies of a run in an HDR histogram of nanoseconds, and the figures for a report.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Longer latencies are counted as this long.
+/// Longer latencies count as this long.
 const LONGEST_NS: u64 = 600_000_000_000;
 
-/// Collects latencies. Each costs a few nanoseconds.
+/// Collects latencies. A call of `record` takes only a few nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Latency {
     histogram: Histogram<u64>,
@@ -27,7 +27,7 @@ impl Latency {
         self.histogram.saturating_record_n(nanoseconds.max(1), count);
     }
 
-    /// The latency that `quantile` (0 to 1) of the operations did not exceed.
+    /// The latency at a quantile from 0 to 1: this part of the operations took at most this long.
     pub(crate) fn at(&self, quantile: f64) -> Duration {
         Duration::from_nanos(self.histogram.value_at_quantile(quantile))
     }

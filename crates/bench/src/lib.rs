@@ -1,10 +1,10 @@
-//! Load generator and side-by-side comparisons with the originals.
+//! The load generator, and the comparison with the original servers.
 //!
-//! `lineshaft bench put|take|trip|idle` loads any server that speaks a supported protocol and
-//! reports rate and latency. `lineshaft bench compare` starts Lineshaft and its peers, measures all
-//! of them in interleaved rounds and reports which goals are met. This crate does not use the
-//! engine or the log: it sees servers only through sockets and `/proc`. Invariant: the generator
-//! costs much less per request than any server it measures.
+//! `lineshaft bench put|take|trip|idle` loads any server that speaks a supported protocol. It
+//! reports rate and latency. `lineshaft bench compare` starts Lineshaft and its peers, and measures
+//! all of them in interleaved rounds. It reports which goals are met. This crate does not use the
+//! engine or the log. It sees servers only through sockets and `/proc`. Invariant: the generator
+//! needs much less processor time per request than any server that it measures.
 
 mod args;
 mod beanstalk_client;

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-/// The facts that a reader needs to judge absolute figures.
+/// Facts about the machine, without which absolute figures have no meaning.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
@@ -42,7 +42,7 @@ impl Machine {
         }
     }
 
-    /// In memory-backed folders a sync costs nothing, so durable rows would have no meaning.
+    /// Whether the folder is in memory. Then a sync costs nothing, so durable rows have no meaning.
     pub(crate) fn disk_is_memory(&self) -> bool {
         matches!(self.file_system.as_str(), "tmpfs" | "ramfs")
     }

@@ -1,4 +1,5 @@
-//! The live line of a run on a terminal. Elsewhere it prints nothing.
+//! A line on a terminal that shows the progress of a run. If standard error is not a terminal,
+//! nothing is shown.
 
 use std::io::IsTerminal;
 
@@ -11,7 +12,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// A visible line if standard error is a terminal. Otherwise a hidden one.
+    /// Creates a line, which is visible only if standard error is a terminal.
     pub(crate) fn new() -> Self {
         if std::io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());

@@ -1,4 +1,5 @@
-//! The single measurements: turns arguments into a plan, and a report into text or JSON.
+//! The modes of `bench` that measure one server. Turns arguments into a plan, and a report into
+//! text or JSON.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -110,7 +111,7 @@ pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<()> {
     show(&args.target, &report, &table)
 }
 
-/// One driver per connection. Each has its own place in the common script.
+/// Creates one driver per connection. All share the script, and each begins at another place in it.
 pub(crate) fn drivers<D: Driver + 'static>(
     connections: usize,
     script: Script,
@@ -149,7 +150,7 @@ pub(crate) fn work_drivers(function: &str, connections: usize) -> Vec<Box<dyn Dr
     (0..connections).map(|_| Box::new(Gearman::take(function)) as Box<dyn Driver>).collect()
 }
 
-/// Connections that put into one queue, by the protocol's name for it.
+/// Connections that put into one queue, in this protocol.
 pub(crate) fn queue_put_drivers(
     protocol: Protocol,
     queue: &str,
@@ -242,7 +243,7 @@ fn reach(target: &TargetArgs) -> anyhow::Result<SocketAddr> {
         }
     }
     match failure {
-        // Only the kind is in words. The error's own text also has its number.
+        // Show only the kind of the error, because the error's own text also has a number.
         Some(error) => {
             anyhow::bail!("cannot connect to {server}: {}; is the server running?", error.kind())
         }

@@ -1,5 +1,5 @@
-//! Numbers of the kernel about a process: processor time and resident memory. Also the generator's
-//! own processor.
+//! Reads the kernel's numbers about a process: processor time and resident memory. Also binds the
+//! generator to a processor.
 
 use std::fs;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
     pin_to(&[cpu])
 }
 
-/// The same for several processors.
+/// Like `pin`, for several processors.
 pub(crate) fn pin_to(cpus: &[usize]) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
@@ -66,7 +66,8 @@ pub(crate) fn pin_to(cpus: &[usize]) -> anyhow::Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot use processors {cpus:?}"))
 }
 
-/// Time that a processor has been busy, with any work, since the machine started. Ticks of 10 ms.
+/// The time that a processor has been busy with any work since the machine started. The kernel
+/// counts it in ticks, usually of 10 ms.
 pub(crate) fn processor_busy(cpu: usize) -> anyhow::Result<Duration> {
     let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     let ticks =
@@ -74,7 +75,8 @@ pub(crate) fn processor_busy(cpu: usize) -> anyhow::Result<Duration> {
     Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second().max(1)))
 }
 
-/// User, nice, system, interrupts and stolen time. Idle time and waits for a disk are not included.
+/// The sum of user, nice, system, interrupt and stolen time, without idle time and waits for a
+/// disk.
 fn busy_ticks(stat: &str, cpu: usize) -> Option<u64> {
     let name = format!("cpu{cpu}");
     let line = stat.lines().find(|line| line.split(' ').next() == Some(&name))?;
@@ -83,11 +85,11 @@ fn busy_ticks(stat: &str, cpu: usize) -> Option<u64> {
     (ticks.len() == 8).then(|| ticks.iter().sum::<u64>() - ticks[3] - ticks[4])
 }
 
-/// Raises the limit of open files as far as the system allows. Children inherit it. Returns the
-/// limit.
+/// Raises the limit of open files to the maximum that the system allows. Child processes inherit
+/// the limit. Returns it.
 pub(crate) fn raise_file_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    // If it fails, the old limit remains, and the caller sees that.
+    // If this fails, the old limit remains, and the returned value shows it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

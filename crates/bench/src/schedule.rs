@@ -1,9 +1,9 @@
-//! Open-loop schedule: when each operation is due, independently of the server.
+//! Open-loop schedule. It says when each operation is due, and does not depend on the server.
 //!
-//! Operation `i` of the run is due at `i / rate` and belongs to connection `i mod connections`.
-//! Both directions are formulas. So a backlog of a million due operations costs no memory, and the
-//! latency of each still counts from its own due time. This avoids coordinated omission: a stalled
-//! server cannot slow the clock down.
+//! Operation `i` of the run is due at `i / rate` and belongs to connection `i mod connections`. The
+//! schedule computes due times instead of storing them. So a backlog of a million due operations
+//! costs no memory, and the latency of each operation still counts from its due time. This avoids
+//! coordinated omission: a stalled server cannot delay the schedule.
 
 /// The schedule of one run. Times are nanoseconds since the start of the run.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule of `rate` operations per second, dealt to `connections` in turn.
+    /// A schedule of `rate` operations per second, which the `connections` get in turn.
     pub(crate) fn new(rate: f64, connections: usize) -> Self {
         assert!(rate > 0.0, "a schedule needs a positive rate");
         assert!(connections > 0, "a schedule needs a connection");
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn a_stall_does_not_move_due_times() {
         let schedule = Schedule::new(1000.0, 2);
-        // No operation was sent for a second: 1001 are due, and the oldest is a second late.
+        // If no operation was sent for a second, 1001 are due, and the oldest is a second late.
         let now_ns = 1_000_000_000;
         assert_eq!(schedule.due_total(now_ns), 1001);
         assert_eq!(now_ns - schedule.due_ns(0, 0), 1_000_000_000);

@@ -1,4 +1,4 @@
-//! Tables of text: aligned for a terminal, or as Markdown. Numbers in readable form.
+//! Formats tables, aligned for a terminal or as Markdown. Also formats numbers for readers.
 
 use unicode_width::UnicodeWidthStr;
 

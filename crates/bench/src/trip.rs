@@ -1,7 +1,8 @@
-//! Round trip: from a put to its arrival at a waiting consumer. In Gearman, to its result.
+//! Round trips: the time from a put until a waiting consumer has the job. In Gearman, until the
+//! client has the job's result.
 //!
-//! One thread and blocking sockets: it measures one put at a time on a quiet server. So there is
-//! nothing to multiplex, and no poll between the reply and the clock.
+//! It measures one put at a time on a quiet server. So it needs only one thread and blocking
+//! sockets. There is no poll between the reply and the reading of the clock.
 
 mod beanstalk;
 mod gearman;
@@ -20,13 +21,13 @@ use crate::meter::Meter;
 
 /// The plan of a run.
 pub(crate) struct TripPlan<'a> {
-    /// The servers. Their trips alternate, so that other work of the machine affects all servers
-    /// alike.
+    /// The servers. Their trips alternate, so that other work on the machine affects all servers
+    /// equally.
     pub(crate) addresses: &'a [SocketAddr],
     pub(crate) protocol: Protocol,
     /// Pairs of producer and consumer at each server, used in turn. Each pair has its own queue.
     pub(crate) pairs: usize,
-    /// Trips per second at each server. `None`: one after the other without a pause.
+    /// The trips per second at each server. `None` means one after another, without a pause.
     pub(crate) rate: Option<f64>,
     pub(crate) duration: Duration,
     pub(crate) body_bytes: usize,
@@ -45,7 +46,7 @@ struct Line {
     pairs: Vec<Box<dyn RoundTrip>>,
     latency: Latency,
     trips: u64,
-    /// The end of its last trip.
+    /// The end of the last trip to this server.
     idle_since: Instant,
 }
 
@@ -54,8 +55,8 @@ pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<Vec<TripReport>> {
     let open = |&address| Line::open(plan, address);
     let mut lines = plan.addresses.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
     let lines_count = lines.len();
-    // A consumer that begins to wait gets no reply. This is long enough for the server to have read
-    // its request.
+    // A consumer that begins to wait gets no reply. After this pause, the server has read its
+    // request.
     interrupt::sleep(Duration::from_millis(20))?;
     let start = Instant::now();
     let measured_from = start + plan.duration / 10;
@@ -74,8 +75,9 @@ pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<Vec<TripReport>> {
             break;
         }
         let line = &mut lines[nth % lines_count];
-        // If the trip before it was late, a put counts from its due time. Otherwise a stall would
-        // hide itself. A delay by another server does not count.
+        // If this server's last trip ended after the due time of this one, the time counts from the
+        // due time. Otherwise a stall of the server would delay the next puts, and the figures
+        // would not show it. A delay by another server does not count.
         let began = due.filter(|&due| line.idle_since > due).unwrap_or(now);
         let arrived = line.pairs[nth / lines_count % plan.pairs].trip()?;
         line.idle_since = Instant::now();
@@ -112,7 +114,7 @@ fn open_pair(
     }
 }
 
-/// Sleeps most of the time and spins the rest, because a sleep alone ends some 60 µs late.
+/// Sleeps for most of the time and spins for the rest. A sleep alone would end about 60 µs late.
 fn wait_until(instant: Instant) {
     const SPIN: Duration = Duration::from_micros(200);
     let left = instant.saturating_duration_since(Instant::now());

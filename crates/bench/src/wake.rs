@@ -1,4 +1,5 @@
-//! How soon a sleeping Gearman worker wakes for a job if thousands of others wake as well.
+//! Measures how soon a sleeping Gearman worker wakes for a job, if thousands of other workers wake,
+//! too.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +14,7 @@ use crate::idle::function_name;
 use crate::interrupt;
 use crate::latency::Latency;
 
-/// The number of jobs. Each is submitted when all workers sleep.
+/// The number of jobs. Each job is submitted when all workers sleep.
 const JOBS: usize = 20;
 
 /// Submits jobs to functions that all `workers` are registered for. For each job, measures the
@@ -44,7 +45,7 @@ pub(crate) fn measure(
     Ok(latency)
 }
 
-/// Does the waiting job.
+/// Grabs the submitted job and completes it.
 fn finish(worker: &mut TcpStream, client: &mut TcpStream) -> anyhow::Result<()> {
     let mut request = Vec::new();
     append_request(kind::GRAB_JOB, &[], &mut request);
@@ -58,7 +59,8 @@ fn finish(worker: &mut TcpStream, client: &mut TcpStream) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// All workers were woken. All but the `chosen` one have not read that yet.
+/// Puts all workers to sleep again, after a job woke all of them. All workers except the `chosen`
+/// one must still read the wake-up.
 fn sleep_again(workers: &mut [TcpStream], chosen: usize) -> anyhow::Result<()> {
     let mut request = Vec::new();
     append_request(kind::GRAB_JOB, &[], &mut request);

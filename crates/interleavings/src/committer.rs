@@ -1,4 +1,4 @@
-//! The committer sleeps, and other threads bring it work or requests.
+//! Models of the committer: it sleeps, and other threads wake it with entries or sync requests.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use crate::positions::Positions;
 use crate::primitives::{AtomicBool, AtomicU64, Ordering, leave_out_fences, model_of_three};
 use crate::sleeper::Sleeper;
 
-/// The state that the committer shares with the threads that bring work.
+/// The state that the committer shares with the other threads.
 struct Log {
     committer: Sleeper,
     stop: AtomicBool,
-    /// Entries of the open batch. In the product a lock protects them, which gives a stronger order
-    /// than this does.
+    /// The number of entries in the open batch. In the product, a lock protects the entries, which
+    /// orders accesses more strongly than this atomic does.
     batch: AtomicU64,
     positions: Positions,
 }
 
 impl Log {
-    /// The value is leaked, because loom frees it while it reports a deadlock, and that would end
-    /// the process.
+    /// Leaks the value. Otherwise loom would free it while it reports a deadlock, and that would
+    /// abort the process.
     fn new() -> &'static Log {
         Box::leak(Box::new(Log {
             committer: Sleeper::default(),
@@ -106,7 +106,7 @@ fn no_wish_for_a_sync_is_slept_through_or_lost() {
             move || {
                 log.committer.register();
                 let mut earliest = u64::MAX;
-                // The committer can handle two requests together.
+                // The committer may handle both requests at once.
                 while earliest != 5 {
                     earliest = earliest.min(log.positions.take_sync_by().unwrap_or(u64::MAX));
                     if earliest != 5 {

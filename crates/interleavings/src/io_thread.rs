@@ -1,4 +1,5 @@
-//! An I/O thread sleeps, other threads send it messages, and the log releases what it waits for.
+//! Models of an I/O thread: it sleeps, other threads send it messages, and the log releases the
+//! position that it waits for.
 
 use std::future::poll_fn;
 
@@ -15,15 +16,16 @@ use crate::wakeup::{ReleaseWatch, Wakeup};
 struct Port {
     wakeup: Wakeup,
     release: ReleaseWatch,
-    /// In the product a lock protects them, which gives a stronger order than this does.
+    /// The number of events. In the product, a lock protects the events, which orders accesses more
+    /// strongly than this atomic does.
     events: AtomicU64,
     stop: AtomicBool,
     positions: Positions,
 }
 
 impl Port {
-    /// The value is leaked, because loom frees it while it reports a deadlock, and that would end
-    /// the process.
+    /// Leaks the value. Otherwise loom would free it while it reports a deadlock, and that would
+    /// abort the process.
     fn new() -> &'static Port {
         Box::leak(Box::new(Port {
             wakeup: Wakeup::default(),
@@ -43,7 +45,7 @@ impl Port {
         self.events.swap(0, Ordering::Relaxed)
     }
 
-    /// Like the server's `Port::sleep`. One task does all the sleeping of a thread.
+    /// Sleeps like the server's `Port::sleep`. One task does all sleeping of a thread.
     async fn sleep(&self) {
         let has_messages = || {
             self.release.is_noted()
@@ -117,8 +119,8 @@ fn a_wake_up_before_its_message_can_be_missed() {
     });
 }
 
-/// A thread holds a reply back until position 1 is reached. `reached` checks that, and `commit`
-/// reaches it.
+/// A thread holds a reply back until position 1 is reached. `reached` checks whether it is, and
+/// `commit` makes the log reach it.
 fn walk_a_release(wish: fn(&Positions), reached: fn(&Positions) -> bool, commit: fn(&Port)) {
     model(move || {
         let port = Port::new();
@@ -160,7 +162,8 @@ fn without_fences_one_would_be() {
     walk_until_durable();
 }
 
-/// If the log always syncs, only threads that requested it are woken after a write.
+/// If the log always syncs, a write without a sync wakes only threads that requested a wake-up for
+/// it.
 fn walk_until_written() {
     let commit = |port: &Port| {
         if port.positions.note_written(1) {

@@ -1,11 +1,11 @@
-//! Explores all interleavings of the code that synchronizes the server's threads: how they fall
-//! asleep, are woken, and learn what the log has released. The model checker is loom, which also
-//! reorders what a weakly ordered processor may reorder. It treats `SeqCst` accesses as weaker
-//! ones, so the code relies on fences.
+//! Explores all interleavings of the code that synchronizes the server's threads. This code lets
+//! threads sleep, wakes them, and reports the positions that the log has released. The model
+//! checker is loom. It also explores all reorderings that a weakly ordered processor allows. It
+//! treats `SeqCst` accesses as weaker ones, so the code relies on fences.
 //!
-//! This crate compiles three files of the product again, over loom's primitives: `positions.rs` and
-//! `sleeper.rs` of the log, and `wakeup.rs` of the server. `committer.rs` and `io_thread.rs` play
-//! the threads that use them.
+//! This crate compiles three files of the product again, with loom's primitives: `positions.rs` and
+//! `sleeper.rs` of the log, and `wakeup.rs` of the server. `committer.rs` and `io_thread.rs`
+//! simulate the threads that use these files.
 
 #![cfg(test)]
 

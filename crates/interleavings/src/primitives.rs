@@ -1,4 +1,4 @@
-//! Loom's primitives in place of those of the standard library.
+//! Loom's primitives, which replace those of the standard library.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -16,25 +16,26 @@ thread_local! {
     static WITHOUT_FENCES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A fence, unless this test leaves fences out.
+/// A fence. It has no effect after `leave_out_fences`.
 pub(crate) fn fence(order: Ordering) {
     if !WITHOUT_FENCES.get() {
         loom::sync::atomic::fence(order);
     }
 }
 
-/// Fences of this test have no effect from now on.
+/// From now on, fences of this test have no effect.
 pub(crate) fn leave_out_fences() {
     WITHOUT_FENCES.set(true);
 }
 
-/// Loom has no time. A sleep that always ends would hide that nothing else woke the thread.
+/// Panics, because loom has no time. If a timeout could end the sleep, a test could not notice a
+/// lost wake-up.
 pub(crate) fn park_timeout(_: Duration) {
     panic!("the models sleep without a limit");
 }
 
-/// Runs a future on this thread. (Loom's own function reports wakers that outlive their task as a
-/// leak.)
+/// Runs a future on this thread. This replaces loom's own function, which reports a waker that
+/// outlives its task as a leak.
 pub(crate) fn block_on(future: impl Future<Output = ()>) {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -50,8 +51,8 @@ pub(crate) fn block_on(future: impl Future<Output = ()>) {
     }
 }
 
-/// A model of three threads. All of their interleavings would take minutes, so this explores those
-/// in which threads are preempted at most three times.
+/// Explores a model of three threads. All interleavings would take minutes, so this explores only
+/// those with at most three preemptions.
 pub(crate) fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);

@@ -1,5 +1,5 @@
-//! Documents: links have targets, the two READMEs have the same content, and the map names every
-//! file.
+//! Checks documents: links have targets, the two READMEs have the same content, and ARCHITECTURE.md
+//! names every crate and only existing files.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::{Report, Tree};
 
-/// The map stays short enough to be read in one sitting.
+/// The limit of lines in ARCHITECTURE.md, so that it can be read at once.
 const MAP_LINES_MAX: usize = 450;
 
 pub(super) fn check(tree: &Tree, report: &mut Report) -> Result<()> {
@@ -85,7 +85,7 @@ fn headings(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The anchor of a heading: lower case, dashes for blanks, no punctuation.
+/// The anchors of all headings. An anchor has lower case, dashes for blanks, and no punctuation.
 fn anchors(text: &str) -> BTreeSet<String> {
     let slug = |title: &str| -> String {
         let letters = title.chars().flat_map(char::to_lowercase);
@@ -97,7 +97,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     headings(text).map(|(_, title)| slug(title)).collect()
 }
 
-/// Both READMEs have the same sections and the same commands.
+/// Checks that both READMEs have the same sections and the same commands.
 fn check_twins(tree: &Tree, report: &mut Report) -> Result<()> {
     const TWINS: [&str; 2] = ["README.md", "README.zh-CN.md"];
     let [one, other] = [tree.text(TWINS[0])?, tree.text(TWINS[1])?];
@@ -119,7 +119,7 @@ fn has_text(lines: &[(usize, String)], text: &str) -> bool {
     lines.iter().any(|(_, line)| line == text)
 }
 
-/// Lines of fenced code with their numbers, without comments, which are translated.
+/// Lines of fenced code with their numbers. Comments are left out, because they are translated.
 fn code(text: &str) -> Vec<(usize, String)> {
     let outside: BTreeSet<usize> = prose(text).map(|(number, _)| number).collect();
     let inside = text.lines().enumerate().map(|(index, line)| (index + 1, line));
@@ -137,7 +137,7 @@ fn without_comment(line: &str) -> &str {
     starts.min().map_or(line, |at| &line[..at])
 }
 
-/// The map names every crate and stays short.
+/// Checks that ARCHITECTURE.md names every crate, names only existing files, and stays short.
 fn check_map(tree: &Tree, report: &mut Report) -> Result<()> {
     const MAP: &str = "ARCHITECTURE.md";
     let map = tree.text(MAP)?;
@@ -163,7 +163,7 @@ fn check_map(tree: &Tree, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The first page of the guide links to every page, directly or not.
+/// Checks that the first page of the guide links to every page, directly or over other pages.
 fn check_guide(tree: &Tree, report: &mut Report) -> Result<()> {
     const FIRST: &str = "docs/README.md";
     let linked: BTreeSet<String> = links(tree.text(FIRST)?)
@@ -178,7 +178,7 @@ fn check_guide(tree: &Tree, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The tests that the reliability page names exist.
+/// Checks that the tests that the reliability page names exist.
 fn check_promises(tree: &Tree, report: &mut Report) -> Result<()> {
     const PAGE: &str = "docs/reliability.md";
     for (number, line) in prose(tree.text(PAGE)?) {
@@ -195,7 +195,7 @@ fn check_promises(tree: &Tree, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The guide explains every setting of the server.
+/// Checks that the guide explains every setting of the server.
 fn check_settings(tree: &Tree, report: &mut Report) -> Result<()> {
     const PAGE: &str = "docs/configuration.md";
     const SOURCE: &str = "crates/server/src/config/settings.rs";

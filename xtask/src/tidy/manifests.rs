@@ -1,4 +1,5 @@
-//! Manifests: the direction of dependencies between crates, and the source of external ones.
+//! Checks manifests: the direction of dependencies between crates, and the source of external
+//! dependencies.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +8,8 @@ use toml::{Table, Value};
 
 use super::{Report, Tree};
 
-/// The crates of this repository that each crate can name in `[dependencies]`. Development
-/// dependencies are free.
+/// The crates of this repository that each crate can name in `[dependencies]`. There is no rule for
+/// development dependencies.
 const LAYERS: [(&str, &[&str]); 16] = [
     ("engine", &[]),
     ("log", &[]),
@@ -41,7 +42,8 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("sim", &["beanstalk", "gearman", "kestrel", "broker", "engine", "log", "testkit"]),
 ];
 
-/// Crates without clock, threads, sockets, files and randomness: same inputs, same outputs.
+/// Crates that use no clock, threads, sockets, files or randomness. The same inputs give the same
+/// outputs.
 const PURE: [&str; 6] = ["engine", "beanstalk", "gearman", "kestrel", "origin", "notation"];
 
 /// Crates that a pure crate must not use, not even in tests.
@@ -88,7 +90,8 @@ fn parse(tree: &Tree, path: &str) -> Result<Table> {
 fn check_crate(name: &str, path: &str, manifest: &Table, report: &mut Report) {
     let allowed = LAYERS.iter().find(|(layer, _)| *layer == name).map_or(&[][..], |(_, all)| all);
     for dependency in keys(manifest, "dependencies") {
-        // Its library has another name, because `http` is a well-known crate.
+        // The library of our crate `http` has another name, because `http` is also a well-known
+        // crate.
         let dependency = if dependency == "http_api" { "http" } else { dependency };
         let in_house = LAYERS.iter().any(|(layer, _)| *layer == dependency);
         if in_house && !allowed.contains(&dependency) {
@@ -123,7 +126,8 @@ fn keys<'a>(manifest: &'a Table, section: &str) -> Vec<&'a str> {
     table.map_or_else(Vec::new, |table| table.keys().map(String::as_str).collect())
 }
 
-/// Every dependency of the workspace follows a comment with its reason. Several can share one.
+/// Checks that a comment with the reason comes before every dependency of the workspace. Several
+/// dependencies can share a comment.
 fn check_reasons(tree: &Tree, report: &mut Report) -> Result<()> {
     let text = tree.text("Cargo.toml")?;
     let mut inside = false;
@@ -149,7 +153,7 @@ fn check_reasons(tree: &Tree, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Packages come from the one public registry, even if a machine uses a mirror.
+/// Checks that all packages come from the public registry, even if a machine uses a mirror.
 fn check_lock_file(tree: &Tree, report: &mut Report) -> Result<()> {
     const ONLY: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
     for (index, line) in tree.text("Cargo.lock")?.lines().enumerate() {

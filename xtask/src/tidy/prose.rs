@@ -1,11 +1,12 @@
-//! Prose: the width of lines in pages and comments.
+//! Checks the width of lines in pages and comments.
 
 use super::documents::prose;
 use super::{Report, Tree};
 
-/// Columns of a line of prose.
+/// The limit of columns in a line of prose.
 const COLUMNS_MAX: usize = 120;
-/// A longer piece without a blank (an address, a span of code) cannot be wrapped well.
+/// A line with a longer piece that cannot be wrapped, such as an address or a span of code, may
+/// exceed the limit.
 const PIECE_COLUMNS: usize = 80;
 
 pub(super) fn check(tree: &Tree, report: &mut Report) {
@@ -42,7 +43,7 @@ fn check_line(path: &str, number: usize, line: &str, report: &mut Report) {
     }
 }
 
-/// The longest word or span of code between backticks. Neither can be wrapped.
+/// The length of the longest word, or span of code between backticks. These cannot be wrapped.
 fn longest_piece(line: &str) -> usize {
     let pieces = line.split('`').enumerate().flat_map(|(index, part)| {
         let is_code = index % 2 == 1;

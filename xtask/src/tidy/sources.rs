@@ -1,4 +1,4 @@
-//! Sources: headers, sizes, leftovers, and quirks without the case that tests them.
+//! Checks sources: headers, sizes, leftovers, and quirks without a conformance case.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,8 @@ const LINES_MAX: usize = 800;
 /// A longer file gets a remark.
 const LINES_WORTH_A_LOOK: usize = 400;
 
-/// Leftovers that must not be committed. Written in two pieces, because this file contains them.
+/// Leftovers that must not be committed. They are written in two pieces, so that this file does not
+/// contain them.
 const LEFTOVERS: [&str; 5] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -56,7 +57,8 @@ fn check_size(path: &str, text: &str, report: &mut Report) {
     }
 }
 
-/// Clippy has this rule, too, but sees only what it compiles on this machine.
+/// Checks for `unwrap` outside of tests. Clippy checks this, too, but only in code that it compiles
+/// on this machine.
 fn check_unwraps(path: &str, text: &str, report: &mut Report) {
     if is_test_file(path) {
         return;
@@ -71,15 +73,16 @@ fn check_unwraps(path: &str, text: &str, report: &mut Report) {
     }
 }
 
-/// Folders with only tests, examples or fuzz targets.
+/// Whether this file contains only tests, examples or fuzz targets.
 fn is_test_file(path: &str) -> bool {
     ["/tests/", "/examples/", "/fuzz_targets/"].iter().any(|folder| path.contains(folder))
         || path.ends_with("_tests.rs")
         || path.ends_with("/tests.rs")
 }
 
-/// A test that sleeps is slow when it works, and fails on a busy machine. All waiting is in one
-/// helper. A test that cannot use it says `// Sleeps: why` on the line before.
+/// Checks that tests do not sleep. A test that sleeps is slow, and fails on a busy machine. Tests
+/// wait with one helper, `testkit::wait`. A test that cannot use the helper has `// Sleeps: why` on
+/// the line before the sleep.
 fn check_sleeps(path: &str, text: &str, report: &mut Report) {
     if path == "crates/testkit/src/wait.rs" {
         return;
@@ -120,7 +123,7 @@ fn case_names(tree: &Tree) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// The comment of a quirk names existing conformance cases.
+/// Checks that the comment of a quirk names existing conformance cases.
 fn check_quirks(path: &str, text: &str, cases: &BTreeSet<String>, report: &mut Report) {
     let lines: Vec<&str> = text.lines().collect();
     for (index, line) in lines.iter().enumerate() {

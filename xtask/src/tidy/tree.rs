@@ -1,4 +1,4 @@
-//! The repository's text files in memory, so that checks are functions from texts to complaints.
+//! The repository's text files in memory. So each check is a function from texts to complaints.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ const FOREIGN: [&str; 6] =
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     files: BTreeMap<String, String>,
-    /// Files that are not text. Checks only see that they exist.
+    /// Paths of files that are not text. Checks can only see that these files exist.
     others: Vec<String>,
 }
 

@@ -1,8 +1,10 @@
-//! Words that must not be in the tree: places of one machine, and addresses of package mirrors.
+//! Checks for words that must not be in the tree: paths of one machine, and addresses of package
+//! mirrors.
 
 use super::{Report, Tree};
 
-/// Paths that exist only on one machine. Written in two pieces, because this file contains them.
+/// Paths that exist only on one machine. They are written in two pieces, so that this file does not
+/// contain them.
 const MACHINE_PLACES: [&str; 4] =
     [concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/"), concat!("/ho", "me/")];
 
@@ -29,7 +31,7 @@ fn has_place(line: &str, place: &str) -> bool {
     })
 }
 
-/// Lists of packages, and settings of package managers.
+/// Whether this file is a list of packages, or has settings of a package manager.
 fn is_package_list(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     ["package.json", "package-lock.json", ".npmrc", "pip.conf", "composer.json", "composer.lock"]
@@ -38,7 +40,8 @@ fn is_package_list(path: &str) -> bool {
         || path.ends_with(".cargo/config.toml")
 }
 
-/// JSON lists also contain addresses of homepages. Only the source of a package matters.
+/// Whether the line has the address of a package. JSON lists also contain addresses of homepages,
+/// which are allowed.
 fn has_address(path: &str, line: &str) -> bool {
     let is_list = path.rsplit('.').next() == Some("json");
     line.contains("\"resolved\"")

@@ -1,4 +1,5 @@
-//! The resources of measurements: the programs, the sizes, folders, and a load of a server.
+//! The resources of measurements: the programs, the sizes and the folders. Also runs a load on a
+//! server.
 
 pub(crate) mod fill;
 pub(crate) mod server;
@@ -29,7 +30,7 @@ pub(crate) struct Lab {
     pub(crate) sizes: Sizes,
     scratch: TempDir,
     meter: Meter,
-    /// Folders with full logs, for the restarts of all rounds.
+    /// Folders with full logs. The restarts of all rounds use them.
     pub(crate) logs: BTreeMap<Peer, TempDir>,
 }
 
@@ -55,8 +56,8 @@ impl Lab {
         shape: Shape,
         span: Span,
     ) -> anyhow::Result<Sample> {
-        // A server that syncs each write needs seconds to answer 500 connections once, so the run
-        // lasts for at least two operations of each.
+        // A server that syncs each write needs seconds to answer 500 connections once. So the run
+        // continues until there are at least two operations per connection and depth.
         let least = 2 * u64::from(shape.connections) * u64::from(shape.depth);
         let Span { warm_up, duration } = span;
         let bounds = Bounds { count: None, duration, least, warm_up };
@@ -92,8 +93,8 @@ impl Lab {
         Ok(sample)
     }
 
-    /// The time that the server's processor spent on other programs. `None`: the server has more
-    /// than one.
+    /// The time that the server's processor spent on other programs. `None` if the server has
+    /// several processors.
     fn foreign_time(&self, server: &Server) -> anyhow::Result<Option<Duration>> {
         if server.has_both_processors {
             return Ok(None);

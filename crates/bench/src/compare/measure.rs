@@ -1,5 +1,5 @@
-//! Carries out single measurements: starts the server of a cell, loads it, reads the figures, and
-//! ends it.
+//! Makes single measurements: starts the server of a cell, loads it, reads the figures, and ends
+//! the server.
 
 mod bare_sync;
 mod burst;
@@ -55,7 +55,7 @@ impl Lab {
         let folder = self.folder()?;
         let mut server = Server::start(&self.programs, cell.peer, folder.path())?;
         let sample = self.measure_on(cell, &server);
-        // A server that died printed the reason, which helps more than the client's error.
+        // If the server ended, report its output, which explains more than the client's error.
         server.check_alive()?;
         sample
     }
@@ -98,8 +98,8 @@ impl Lab {
         self.throughput(server, takes, shape, self.sizes.span())
     }
 
-    /// Puts jobs for twice the time of a take measurement, because putting is never slower than
-    /// taking.
+    /// Puts jobs for twice the time of a take measurement. That is enough, because puts are never
+    /// slower than takes.
     fn fill(&self, peer: Peer, server: &Server) -> anyhow::Result<()> {
         let puts = queue_put_drivers(protocol_of(peer), QUEUE, 50, BODY_BYTES);
         let whole = self.sizes.duration + self.sizes.warm_up;
@@ -108,9 +108,9 @@ impl Lab {
         Ok(())
     }
 
-    /// Measures servers that differ little, such as with one queue and with many. They take turns
-    /// of a moment each, so that the machine is the same for all. A machine differs more from one
-    /// second to the next than such servers differ from each other.
+    /// Measures servers that differ little, such as the same server with one queue and with many.
+    /// The speed of a machine changes more from second to second than such servers differ. So the
+    /// servers are loaded in short turns, and all of them get the same conditions.
     fn measure_in_turn(&self, cells: &[Cell]) -> anyhow::Result<Vec<Sample>> {
         let mut servers = Vec::new();
         for cell in cells {
@@ -125,7 +125,7 @@ impl Lab {
             servers.push((server, folder));
         }
         let sums = self.turns(cells, &servers);
-        // A server that died printed the reason, which helps more than the client's error.
+        // If the server ended, report its output, which explains more than the client's error.
         for (server, _) in &mut servers {
             server.check_alive()?;
         }
@@ -167,7 +167,7 @@ impl Lab {
         self.throughput(server, drivers, shape, self.sizes.span() / TURNS)
     }
 
-    /// Creates queues that stay, because each has a job.
+    /// Creates queues. Each gets a job, so that it stays.
     fn make_queues(&self, queues: u32, server: &Server) -> anyhow::Result<()> {
         let script = Beanstalk::puts_with_use(BODY_BYTES, queues as usize);
         self.load(
@@ -179,9 +179,9 @@ impl Lab {
         Ok(())
     }
 
-    /// Measures the round trips of all these cells, which are of one kind of work, one trip of each
-    /// in turn. At a tenth of a millisecond, a machine differs more from one second to the next
-    /// than servers differ from each other.
+    /// Measures the round trips of all these cells, which have the same kind of work, one trip of
+    /// each in turn. A trip takes about a tenth of a millisecond. The speed of a machine changes
+    /// more from second to second than servers differ in such a short time.
     fn measure_trips(&self, cells: &[Cell]) -> anyhow::Result<Vec<Sample>> {
         let mut servers = Vec::new();
         for cell in cells {
@@ -192,8 +192,8 @@ impl Lab {
         let addresses: Vec<_> = servers.iter().map(|(server, _)| server.address).collect();
         let (protocol, rate, duration) = match cells[0].work {
             Work::Foreground => (Protocol::Gearman, None, self.sizes.trip),
-            // At this rate the slowest hundredth is only a few trips. Other work of the machine
-            // meanwhile would decide it.
+            // At this rate, the slowest hundredth of the trips is only a few trips, which other
+            // work on the machine could decide. So this measures for longer.
             _ => (Protocol::Beanstalk, Some(500.0), self.sizes.trip * 4),
         };
         let reports = trip::run(&TripPlan {

@@ -1,5 +1,5 @@
-//! Side-by-side comparison: Lineshaft and its peers in one run, in interleaved rounds, judged
-//! against the goals.
+//! The comparison: measures Lineshaft and its peers in one run, in interleaved rounds, and compares
+//! the results with the goals.
 //!
 //! Invariants: no server and no folder outlives the run, even after a failure. A figure is never
 //! shown if one of its rounds failed.
@@ -34,7 +34,7 @@ const QUICK_ROUNDS: u32 = 3;
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     let mut rows = selected(&args.rows)?;
     if let Some(path) = &args.write {
-        // An error here is better than one after all the measuring.
+        // Check now that the file can be written, not after all measurements.
         let appending = File::options().create(true).append(true).open(path);
         appending.with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -65,7 +65,8 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     publish(args, &comparison)
 }
 
-/// Writes the page first, because the reader of the other output can be gone.
+/// Writes the page before it prints, because printing fails if the reader of standard output has
+/// ended.
 fn publish(args: &CompareArgs, comparison: &Comparison) -> anyhow::Result<()> {
     if let Some(path) = &args.write {
         let page = document::markdown(comparison);
@@ -163,8 +164,8 @@ fn measure_all(lab: &mut Lab, rows: &[Row], rounds: u32) -> anyhow::Result<Resul
     Ok(results)
 }
 
-/// The cells of a round. Cells that are measured together are in one list. In each round another
-/// server comes first.
+/// The cells of a round, in order. Cells that are measured together are in one list. In each round,
+/// another server comes first.
 fn ordered(cells: &BTreeSet<Cell>, round: u32) -> Vec<Vec<Cell>> {
     let cells: Vec<Cell> = cells.iter().copied().collect();
     let groups = cells.chunk_by(|left, right| left.work.goes_with(right.work));

@@ -10,7 +10,8 @@ use super::{Driver, Progress};
 /// Collects the ids of put jobs, if the caller needs them.
 pub(crate) type IdSink = Rc<RefCell<Vec<u64>>>;
 
-/// The number of copies of a small request that are stored side by side.
+/// The number of copies of a small request in the script's buffer. One copy of bytes can then send
+/// many requests.
 const COPIES: usize = 256;
 
 /// One connection that speaks beanstalkd's protocol.
@@ -18,7 +19,7 @@ const COPIES: usize = 256;
 pub(crate) struct Beanstalk {
     work: Work,
     scanner: LineScanner,
-    /// Sent before the first operation. The replies to it end no operation.
+    /// The requests before the first operation. Replies to these requests do not end operations.
     opening: Vec<u8>,
     ids: Option<IdSink>,
 }
@@ -37,7 +38,7 @@ impl Beanstalk {
         Self::new(Work::Script(cursor), Self::opening("use", queue))
     }
 
-    /// Sends a script unchanged (puts that choose their own tube, deletes).
+    /// Sends a script unchanged, for puts that choose their own tube, and for deletes.
     pub(crate) fn script(cursor: Cursor) -> Self {
         Self::new(Work::Script(cursor), Vec::new())
     }
@@ -65,7 +66,8 @@ impl Beanstalk {
     /// Requests that put into `queues` tubes in turn, each with its own `use`.
     pub(crate) fn puts_with_use(body_bytes: usize, queues: usize) -> Script {
         let put = put_request(body_bytes);
-        // A single tube gets the same layout as many, so that only the number of tubes differs.
+        // A script for one tube has the same layout as one for many tubes, so that only the number
+        // of tubes differs.
         let units = if queues == 1 { COPIES } else { queues };
         let mut script = Script::default();
         for unit in 0..units {
@@ -107,7 +109,8 @@ impl Driver for Beanstalk {
         match &mut self.work {
             Work::Script(cursor) => cursor.append(count, output),
             Work::Take => {
-                // Not a plain reserve, because an empty queue must end the run and not hang it.
+                // A plain reserve would wait forever on an empty queue, but an empty queue must end
+                // the run.
                 for _ in 0..count {
                     output.extend_from_slice(b"reserve-with-timeout 0\r\n");
                 }

@@ -5,7 +5,7 @@ use super::packets::{PacketScanner, append_request, first_argument, kind};
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// The number of copies of a request that are stored side by side.
+/// The number of copies of a request in the script's buffer.
 const COPIES: usize = 256;
 
 /// One connection that speaks Gearman's protocol.
@@ -13,7 +13,7 @@ const COPIES: usize = 256;
 pub(crate) struct Gearman {
     work: Work,
     packets: PacketScanner,
-    /// Sent before the first operation. It has no reply.
+    /// The request before the first operation. It has no reply.
     opening: Vec<u8>,
 }
 
@@ -67,8 +67,8 @@ impl Driver for Gearman {
             kind::JOB_CREATED => progress.finished += 1,
             kind::JOB_ASSIGN => {
                 append_request(kind::WORK_COMPLETE, &[first_argument(body), b""], output);
-                // A WORK_COMPLETE has no reply. The server reads it before the grabs that are sent
-                // from now on, so a closed loop measures it, too.
+                // A WORK_COMPLETE has no reply. But the server reads it before all later grabs, so
+                // a closed loop measures its cost, too.
                 progress.finished += 1;
             }
             kind::NO_JOB => progress.missed += 1,

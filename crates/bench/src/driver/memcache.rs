@@ -4,7 +4,7 @@ use super::scanner::{LineScanner, last_number};
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// The number of copies of a request that are stored side by side.
+/// The number of copies of a request in the script's buffer.
 const COPIES: usize = 256;
 
 /// One connection that speaks the memcache protocol.
@@ -12,7 +12,7 @@ const COPIES: usize = 256;
 pub(crate) struct Memcache {
     cursor: Cursor,
     scanner: LineScanner,
-    /// An item arrived, but not the `END` of its block.
+    /// Whether an item arrived, but not yet the `END` after it.
     inside_block: bool,
 }
 

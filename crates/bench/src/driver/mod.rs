@@ -1,8 +1,8 @@
-//! The interface of a protocol for the load generator: write the next operations, count the
-//! replies.
+//! The interface of a protocol for the load generator. A driver writes the next operations, and
+//! counts the replies.
 //!
-//! One driver serves one connection. It keeps only what it needs to parse a reply that was split
-//! anywhere. A new protocol is one new file with one `impl Driver`.
+//! One driver serves one connection. It stores only an incomplete reply, because the input can be
+//! split anywhere. A new protocol is one new file with one `impl Driver`.
 
 mod beanstalk;
 mod gearman;
@@ -20,7 +20,7 @@ pub(crate) use redis::Redis;
 pub(crate) use script::{Cursor, Script};
 pub(crate) use thrift::Thrift;
 
-/// One connection's side of a protocol.
+/// The client's side of a protocol, for one connection.
 pub(crate) trait Driver {
     /// Appends the first requests of up to `count` operations to `output`. Returns how many
     /// operations it began. A lower number means that no more operations are left.

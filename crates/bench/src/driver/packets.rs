@@ -1,5 +1,5 @@
-//! Gearman's binary packets: written whole, and parsed from a stream of replies that was split
-//! anywhere.
+//! Writes Gearman's binary packets, and parses them from a stream of replies. The stream can be
+//! split anywhere.
 
 /// Packet types, by their number on the wire.
 pub(crate) mod kind {
@@ -22,10 +22,11 @@ pub(crate) mod kind {
 pub(crate) const HEADER_BYTES: usize = 12;
 /// The first bytes of each packet from a server.
 const REPLY_MAGIC: [u8; 4] = *b"\0RES";
-/// Larger than any reply in a load. A larger size means a parse error.
+/// The limit of a reply's body. It is larger than any reply in a load, so a longer one means a
+/// parse error.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Appends a request; its arguments are separated by NUL.
+/// Appends a request, whose arguments are separated by NUL.
 pub(crate) fn append_request(kind: u32, arguments: &[&[u8]], output: &mut Vec<u8>) {
     append(*b"\0REQ", kind, arguments, output);
 }
@@ -39,7 +40,7 @@ fn append(magic: [u8; 4], kind: u32, arguments: &[&[u8]], output: &mut Vec<u8>) 
     output.extend_from_slice(&body);
 }
 
-/// Appends a reply, for callers that compute a server's reply beforehand.
+/// Appends a reply as a server sends it, for callers that compare replies.
 pub(crate) fn append_reply(kind: u32, arguments: &[&[u8]], output: &mut Vec<u8>) {
     append(REPLY_MAGIC, kind, arguments, output);
 }
@@ -50,7 +51,7 @@ pub(crate) fn first_argument(body: &[u8]) -> &[u8] {
     &body[..end]
 }
 
-/// Position in the reply stream of one connection.
+/// The state of parsing one connection's stream of replies.
 #[derive(Debug, Default)]
 pub(crate) struct PacketScanner {
     /// The beginning of an incomplete packet.
@@ -65,7 +66,7 @@ impl PacketScanner {
         mut on_packet: impl FnMut(u32, &[u8]),
     ) -> anyhow::Result<()> {
         while !self.partial.is_empty() && !input.is_empty() {
-            // The rest of the header comes first. It contains the length of the packet.
+            // Complete the header first, because it contains the length of the packet.
             let wanted = packet_bytes(&self.partial)?.unwrap_or(HEADER_BYTES);
             let (missing, rest) = input.split_at((wanted - self.partial.len()).min(input.len()));
             self.partial.extend_from_slice(missing);
@@ -86,7 +87,7 @@ impl PacketScanner {
     }
 }
 
-/// The length of the packet that begins here. `None` while its header is incomplete.
+/// The length of the packet at the beginning of `bytes`. `None` if its header is incomplete.
 pub(crate) fn packet_bytes(bytes: &[u8]) -> anyhow::Result<Option<usize>> {
     let magic = bytes.len().min(REPLY_MAGIC.len());
     anyhow::ensure!(
@@ -101,7 +102,7 @@ pub(crate) fn packet_bytes(bytes: &[u8]) -> anyhow::Result<Option<usize>> {
     Ok(Some(HEADER_BYTES + size))
 }
 
-/// The type of the packet that begins here. Its header must be complete.
+/// The type of this packet. Its header must be complete.
 pub(crate) fn kind_of(packet: &[u8]) -> u32 {
     number_at(packet, 4)
 }

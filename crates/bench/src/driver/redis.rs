@@ -4,7 +4,7 @@ use super::scanner::{LineScanner, number};
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// The number of copies of a request that are stored side by side.
+/// The number of copies of a request in the script's buffer.
 const COPIES: usize = 256;
 
 /// One connection that speaks Redis' protocol.

@@ -6,7 +6,7 @@ use memchr::memchr;
 /// Longest reply line that any supported protocol sends, with room to spare.
 const LINE_BYTES_MAX: usize = 8192;
 
-/// Position in the reply stream of one connection.
+/// The state of parsing one connection's stream of replies.
 #[derive(Debug, Default)]
 pub(crate) struct LineScanner {
     /// The beginning of an incomplete line.

@@ -11,7 +11,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// The same unit `repeats` times. One copy can send all of them.
+    /// The same unit `repeats` times, so that one copy of bytes can send many units.
     pub(crate) fn repeated(unit: &[u8], repeats: usize) -> Self {
         let mut script = Self::default();
         for _ in 0..repeats {
@@ -47,8 +47,8 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Repeats the whole script for ever. Connection `index` of `connections` begins at its share
-    /// of the script.
+    /// Repeats the whole script forever. Connection `index` of `connections` begins at its share of
+    /// the script.
     pub(crate) fn cycling(script: Rc<Script>, index: usize, connections: usize) -> Self {
         assert!(script.len() > 0, "a cycling script has a unit");
         let next = index * script.len() / connections;
@@ -56,7 +56,7 @@ impl Cursor {
         Self { script, next, end, repeats: true }
     }
 
-    /// Goes once through the part of the script that belongs to connection `index` of `connections`.
+    /// Sends once the part of the script that belongs to connection `index` of `connections`.
     pub(crate) fn once(script: Rc<Script>, index: usize, connections: usize) -> Self {
         let next = index * script.len() / connections;
         let end = (index + 1) * script.len() / connections;

@@ -4,7 +4,7 @@
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// The number of copies of a request that are stored side by side.
+/// The number of copies of a request in the script's buffer.
 const COPIES: usize = 256;
 /// The longest reply to these requests.
 const FRAME_BYTES_MAX: usize = 64 << 20;
@@ -72,7 +72,7 @@ impl Thrift {
     }
 }
 
-/// Parses a reply. `None`: not a reply of the strict binary protocol.
+/// Parses a reply. Returns `None` if the frame is not a reply of the strict binary protocol.
 fn parse(frame: &[u8]) -> Option<Reply> {
     let (kind, rest) = frame.split_first_chunk::<4>()?;
     if u32::from_be_bytes(*kind) != REPLY {

@@ -1,4 +1,5 @@
-//! One connection of a load: its socket, its driver, and when its operations in flight began.
+//! One connection of a load: its socket, its driver, and the times when its operations in flight
+//! began.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -20,8 +21,8 @@ pub(super) struct Connection {
     in_flight: usize,
     begun: u64,
     ended: u64,
-    /// Closed loop: the operations in flight, oldest first, grouped by the moment of sending. Replies of a
-    /// connection arrive in order, so the oldest group ends first.
+    /// In a closed loop, the operations in flight, oldest first, grouped by the moment of sending.
+    /// Replies on a connection arrive in order, so the oldest group ends first.
     groups: VecDeque<(Instant, u32)>,
 }
 
@@ -71,8 +72,8 @@ impl Connection {
                     total.missed += progress.missed;
                     total.failed += progress.failed;
                     total.failure = total.failure.or(progress.failure);
-                    // A short read has emptied the socket, and later bytes make a new event. This
-                    // saves a system call.
+                    // This read was short, so the socket is empty. Later bytes will cause a new
+                    // event. Returning here saves a system call.
                     if length < scratch.len() {
                         return Ok(total);
                     }
@@ -110,7 +111,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Closed loop: the oldest `ended` operations are over.
+    /// Closed loop: notes that the oldest `ended` operations are over.
     pub(super) fn end_closed(
         &mut self,
         ended: u32,
@@ -133,8 +134,8 @@ impl Connection {
         }
     }
 
-    /// Open loop: the oldest `ended` operations are over. The latency of each counts from its due
-    /// time.
+    /// Open loop: notes that the oldest `ended` operations are over. The latency of each counts
+    /// from its due time.
     pub(super) fn end_scheduled(
         &mut self,
         ended: u32,
@@ -156,8 +157,8 @@ impl Connection {
 
     fn end(&mut self, ended: u32) {
         self.ended += u64::from(ended);
-        // A refused opening request ends an operation that never began. The report has the failure
-        // itself.
+        // If the server refuses an opening request, the driver reports the end of an operation that
+        // never began. The report shows the failure.
         self.in_flight = self.in_flight.saturating_sub(ended as usize);
     }
 }

@@ -1,9 +1,9 @@
-//! The load loop: one thread, one poll, any number of connections.
+//! The loop that makes a load, with one thread, one poll and any number of connections.
 //!
-//! Closed loop: every connection keeps `depth` operations in flight; latency counts from the write
-//! that sent an operation. Open loop: operations fall due by `schedule`; latency counts from the
-//! due time. Invariant: each readiness event costs one read, one clock reading and one write at any
-//! depth, so the generator never limits a server that has its own processor.
+//! In a closed loop, every connection keeps `depth` operations in flight. Latency counts from the
+//! write that sent an operation. In an open loop, `schedule` says when operations are due. Latency
+//! counts from the due time. Invariant: each readiness event costs one read, one clock reading and
+//! one write at any depth. So the generator never limits a server that has its own processor.
 
 mod connection;
 mod report;
@@ -26,7 +26,8 @@ use crate::table::show_count;
 
 /// The largest number of bytes in one read.
 const SCRATCH_BYTES: usize = 256 * 1024;
-/// The longest time between two updates of the live line, and between two checks for an interrupt.
+/// The longest time between two updates of the progress line, and between two checks for an
+/// interrupt.
 const BEAT: Duration = Duration::from_millis(200);
 /// How long the end of a run waits for operations in flight.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -49,8 +50,8 @@ pub(crate) struct LoadPlan<'a> {
     pub(crate) warm_up: Duration,
     /// Open loop with this many operations per second.
     pub(crate) rate: Option<f64>,
-    /// Whether an open loop can spin on its processor to be exact. Otherwise it is exact to a
-    /// millisecond.
+    /// Whether an open loop may spin on its processor. Without spinning, operations begin up to a
+    /// millisecond late.
     pub(crate) spin: bool,
     /// The server process whose processor time is measured.
     pub(crate) server_pid: Option<u32>,
@@ -74,7 +75,7 @@ struct LoadLoop<'a> {
     connections: Vec<Connection>,
     schedule: Option<Schedule>,
     spin: bool,
-    /// The number of operations that the schedule has dealt to connections.
+    /// The number of operations that were passed to connections, according to the schedule.
     dealt: u64,
     depth: usize,
     /// The number of operations that can still begin.
@@ -186,7 +187,7 @@ impl<'a> LoadLoop<'a> {
             }
             Phase::WarmUp | Phase::Drain => {}
         }
-        // Unsent requests can be completions, which have no reply.
+        // Unsent requests can be completions, which have no reply and are not counted as in flight.
         let is_idle =
             |connection: &Connection| connection.in_flight() == 0 && !connection.has_output();
         let idle = || self.connections.iter().all(is_idle);
@@ -224,11 +225,11 @@ impl<'a> LoadLoop<'a> {
             wait = wait.min(until(self.phase_end));
         }
         if self.phase == Phase::Drain {
-            // The number in flight can reach 0 without an event.
+            // The number of operations in flight can become 0 without an event.
             wait = wait.min(Duration::from_millis(1));
         } else if let Some(schedule) = self.schedule {
             let due = self.began + Duration::from_nanos(schedule.due_ns_of(self.dealt));
-            // The poll's resolution is a millisecond, rounded up, so shorter waits spin.
+            // The poll rounds its timeout up to whole milliseconds, so shorter waits spin.
             let near = until(due);
             wait = wait.min(if self.spin && near < Duration::from_millis(1) {
                 Duration::ZERO

@@ -25,7 +25,8 @@ pub(crate) struct LoadReport {
     pub(crate) latency: LatencySummary,
     /// Processor time of the server for each successful operation, in microseconds.
     pub(crate) server_cpu_us: Option<f64>,
-    /// The part of one processor that the generator used. Near 1, the generator was the limit.
+    /// The part of one processor that the generator used. If it is near 1, the generator limited
+    /// the rate.
     pub(crate) generator_cpu: f64,
 }
 
@@ -57,7 +58,7 @@ impl Measurement {
             generator_cpu: Duration::ZERO,
             elapsed: Duration::ZERO,
         };
-        // Fails here, before the load, if the process cannot be read.
+        // This fails before the load begins if the process's numbers cannot be read.
         measurement.server_cpu = measurement.read_server_cpu()?;
         Ok(measurement)
     }

@@ -7,8 +7,9 @@ use std::thread::JoinHandle;
 use super::*;
 use crate::modes::{put_drivers, take_drivers};
 
-/// Accepts `connections` one after the other, and serves each on a thread. Every `put` of a
-/// one-byte body gets INSERTED, in pieces if `piecemeal` is set. Ends when its clients have closed.
+/// Starts a server that accepts `connections` one after another, and serves each on a thread. Every
+/// `put` of a one-byte body gets INSERTED, in pieces if `piecemeal` is set. The server ends when
+/// its clients have disconnected.
 fn server(connections: usize, piecemeal: bool) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let address = listener.local_addr().expect("bound");
@@ -83,7 +84,7 @@ fn an_open_loop_keeps_to_its_rate() {
     plan.rate = Some(2000.0);
     plan.duration = Duration::from_millis(250);
     let report = run(plan).expect("the load runs");
-    // Never more than the due operations. Fewer only if the machine stood still.
+    // There are never more operations than are due. There are fewer only if the machine stalled.
     assert!((1..=501).contains(&report.finished), "{report:?}");
     thread.join().expect("the server ends with its clients");
 }

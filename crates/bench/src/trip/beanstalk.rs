@@ -14,7 +14,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Connects both; they share the queue `bench-trip-<index>`.
+    /// Connects producer and consumer. They use the queue `bench-trip-<index>`.
     pub(super) fn open(
         address: SocketAddr,
         index: usize,
@@ -23,7 +23,7 @@ impl Pair {
         let tube = format!("bench-trip-{index}");
         let mut producer = Client::connect(address)?;
         producer.enter(&tube)?;
-        // An old job's arrival would be taken for that of a job that is put here.
+        // The measurement could not distinguish an old job from a job that it puts.
         for state in ["ready", "delayed", "reserved"] {
             let count = producer.tube_figure(&tube, &format!("current-jobs-{state}"))?;
             anyhow::ensure!(

@@ -1,4 +1,5 @@
-//! Foreground round trip in Gearman: from a submit to its result, through a sleeping worker.
+//! Foreground round trip in Gearman: a client submits a job, a sleeping worker does it, and the
+//! client gets the result.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,7 +24,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Connects both; they share the function `bench-trip-<index>`.
+    /// Connects client and worker. They use the function `bench-trip-<index>`.
     pub(super) fn open(
         address: SocketAddr,
         index: usize,
@@ -36,8 +37,8 @@ impl Pair {
         let client = Connection::open(address)?;
         let mut worker = Connection::open(address)?;
         worker.send(kind::CAN_DO, &[function.as_bytes()])?;
-        // An older job would be taken for one that is submitted here. The grabbed job goes back
-        // when the connection ends.
+        // The measurement could not distinguish an old job from a job that it submits. If this
+        // grabs an old job, the server gets the job back when the connection ends.
         worker.send(kind::GRAB_JOB, &[])?;
         let reply = worker.receive()?;
         anyhow::ensure!(
@@ -49,7 +50,7 @@ impl Pair {
         Ok(Self { client, worker, submit, body })
     }
 
-    /// Sleeps until there is a job, and keeps its handle in the worker's body.
+    /// Sleeps until there is a job. Then the worker's `body` has the job's handle.
     fn assigned(&mut self) -> anyhow::Result<()> {
         loop {
             self.worker.expect(kind::NOOP)?;

@@ -15,7 +15,7 @@ use crate::compare::plan::sizes::MEMORY_LIMIT;
 use crate::compare::plan::work::{Binlog, Keeping, Peer, Side};
 use crate::{interrupt, process};
 
-/// The time limit for a server until it accepts a connection.
+/// The time limit for a server to accept its first connection.
 const START_MAX: Duration = Duration::from_mins(1);
 
 /// The paths of the programs, and their processors.
@@ -38,9 +38,9 @@ pub(crate) struct Server {
     pub(crate) gearman: SocketAddr,
     pub(crate) memcache: SocketAddr,
     pub(crate) admin: SocketAddr,
-    /// The address of its metrics, if it has been started with one.
+    /// The address of the server's metrics, if it shows them.
     http: Option<SocketAddr>,
-    /// Whether it can use the generator's processor, too.
+    /// Whether the server can use the generator's processor, too.
     pub(crate) has_both_processors: bool,
     output: PathBuf,
 }
@@ -88,8 +88,8 @@ impl Server {
         }
         let http = has_http.then_some(http);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        // A child inherits the affinity of the thread that starts it, so no helper program has to
-        // bind it.
+        // A child inherits the processors of the thread that starts it. So this binds the own
+        // thread first, and needs no helper program.
         let has_both_processors = matches!(peer, Peer::Lineshaft(Side::Threads(_), _));
         if has_both_processors {
             process::pin_to(&[programs.server_cpu, programs.generator_cpu])?;
@@ -107,8 +107,8 @@ impl Server {
         self.child.id()
     }
 
-    /// Two numbers of its metrics: the seconds under the broker's lock, and those of processor
-    /// time. `None`: it has no metrics.
+    /// Two numbers from the server's metrics: the seconds under the broker's lock, and the seconds
+    /// of processor time. `None` if the server has no metrics.
     pub(crate) fn lock_and_processor(&self) -> anyhow::Result<Option<(f64, f64)>> {
         if self.http.is_none() {
             return Ok(None);
@@ -118,7 +118,7 @@ impl Server {
         Ok(Some((lock, processor)))
     }
 
-    /// Numbers of its metrics that have no labels.
+    /// Numbers without labels from the server's metrics.
     pub(crate) fn metrics<const N: usize>(&self, names: [&str; N]) -> anyhow::Result<[f64; N]> {
         let http = self.http.context("the server was not asked to show its metrics")?;
         let page = page(http, "/metrics")?;
@@ -131,7 +131,7 @@ impl Server {
         Ok(values)
     }
 
-    /// Returns an error with the end of the server's output if it has ended.
+    /// If the server has ended, returns an error with the last lines of its output.
     pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
         let Some(status) = self.child.try_wait()? else { return Ok(()) };
         let text = fs::read_to_string(&self.output).unwrap_or_default();
@@ -140,7 +140,7 @@ impl Server {
         anyhow::bail!("the server ended with {status}: {}", words.join(" / "))
     }
 
-    /// Ends the server as a crash would.
+    /// Ends the server like a crash, with SIGKILL.
     pub(crate) fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -150,7 +150,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only if the process has ended and a wait has collected it.
+        // Both calls fail only if the process has ended and was already waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -215,7 +215,7 @@ impl Programs {
         command
     }
 
-    /// The version that a program prints, for the record, without details of its build.
+    /// The version that a program prints, without details of its build.
     pub(crate) fn version(program: &Path, argument: &str) -> Option<String> {
         let output = Command::new(program).arg(argument).stdin(Stdio::null()).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout);

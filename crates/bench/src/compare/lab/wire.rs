@@ -1,5 +1,4 @@
-//! A small blocking connection for requests of any protocol, for measurements that follow single
-//! requests.
+//! A small blocking connection for requests of any protocol, for measurements of single requests.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -21,12 +20,12 @@ pub(crate) struct Wire {
     buffer: Vec<u8>,
 }
 
-/// Ends a connection from another thread, so that its reader stops.
+/// A handle that closes a connection from another thread, so that the connection's reader stops.
 #[derive(Debug)]
 pub(crate) struct Disconnect(TcpStream);
 
 impl Disconnect {
-    /// Ends the connection.
+    /// Closes the connection.
     pub(crate) fn cut(&self) {
         // The connection may already have ended.
         let _ = self.0.shutdown(Shutdown::Both);
@@ -42,7 +41,7 @@ impl Wire {
         Ok(Self { stream, buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// A handle that can end this connection.
+    /// A handle that can close this connection.
     pub(crate) fn disconnect(&self) -> anyhow::Result<Disconnect> {
         Ok(Disconnect(self.stream.try_clone()?))
     }
@@ -52,7 +51,7 @@ impl Wire {
         Ok(self.stream.write_all(request)?)
     }
 
-    /// Reads until the last bytes are `tail`. No further reply can be on its way.
+    /// Reads until the last bytes are `tail`. The server must not send any bytes after them.
     pub(crate) fn read_to(&mut self, tail: &[u8]) -> anyhow::Result<()> {
         let mut last = Vec::new();
         while !last.ends_with(tail) {
@@ -63,7 +62,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Reads this many lines. No further reply can be on its way.
+    /// Reads this many lines. The server must not send any bytes after them.
     pub(crate) fn read_lines(&mut self, mut lines: usize) -> anyhow::Result<()> {
         while lines > 0 {
             let count = self.read()?;
@@ -74,7 +73,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Reads this many lines and returns them. No further reply can be on its way.
+    /// Reads this many lines and returns them. The server must not send any bytes after them.
     pub(crate) fn read_text(&mut self, lines: usize) -> anyhow::Result<String> {
         let mut text = Vec::new();
         let mut came = 0;

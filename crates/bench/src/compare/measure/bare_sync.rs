@@ -1,5 +1,5 @@
-//! The disk alone: appends a record to a growing file, syncs it, and repeats. No server with one
-//! client that waits for each reply can be faster than this on the same file system.
+//! Measures the disk alone: appends a record to a growing file, syncs it, and repeats. A server
+//! with one client that waits for each reply cannot be faster on the same file system.
 
 use std::fs::File;
 use std::io::Write;

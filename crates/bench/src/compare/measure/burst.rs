@@ -1,6 +1,7 @@
-//! Measures a quiet client while very many delayed jobs become ready at one moment.
+//! Measures a quiet client while a large number of delayed jobs becomes ready at one moment.
 //!
-//! Only Gearman's jobs can name an exact time. beanstalkd's delays count from each put.
+//! It uses Gearman's jobs, because they can have an exact due time. In beanstalkd, each delay
+//! counts from its put.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -17,9 +18,9 @@ use crate::interrupt;
 use crate::latency::Latency;
 
 const FUNCTION: &str = "heavy-burst";
-/// The time from the first submit to the moment. It must be enough for all submits.
+/// The time from the first submit to the due moment. It must be enough for all submits.
 const LEAD: Duration = Duration::from_secs(10);
-/// The measurement begins this long before the moment.
+/// The measurement begins this long before the due moment.
 const BEFORE: Duration = Duration::from_millis(20);
 /// The pause between two rounds of the quiet client. It is short, because the jobs become ready
 /// within a short time.

@@ -1,4 +1,4 @@
-//! The measurements that only Gearman has.
+//! Measurements of Gearman's own requests.
 
 use std::time::Duration;
 

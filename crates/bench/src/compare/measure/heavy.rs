@@ -1,5 +1,5 @@
-//! Makes heavy requests: a few bytes each, with work that grows with the stored data. Also other
-//! loads of a server. A quiet client measures the effect of each.
+//! Makes heavy requests. Each has only a few bytes, but the server's work for it grows with the
+//! stored data. This file also makes other loads. A quiet client measures the effect of each load.
 
 mod beanstalk;
 mod gearman;
@@ -23,7 +23,7 @@ pub(crate) struct HeavyLoad {
     pub(crate) loops: Vec<Once>,
     /// Functions that close the connections of the loops.
     pub(crate) disconnects: Vec<Disconnect>,
-    /// Connections that only have to stay open.
+    /// Connections that must only stay open.
     pub(crate) held: Vec<TcpStream>,
 }
 
@@ -42,7 +42,7 @@ impl HeavyLoad {
     }
 }
 
-/// Connects, and makes what the requests need.
+/// Connects, and creates the jobs and queues that the requests need.
 pub(crate) fn prepare(heavy: Heavy, lab: &Lab, server: &Server) -> anyhow::Result<HeavyLoad> {
     let mut load = HeavyLoad::default();
     if heavy == Heavy::Workers {

@@ -1,9 +1,9 @@
-//! Lateness of timers: how long after its due moment a delay, a ttr or a reserve timeout takes
-//! effect.
+//! Measures the lateness of timers: the time from the due moment of a delay, a ttr or a reserve
+//! timeout until the client sees its effect.
 //!
-//! All three kinds run at once, on separate connections, each in a thread that mostly sleeps.
-//! Lateness counts from the moment the request was sent (delay, timeout) or its reply was read
-//! (ttr), so it includes about one network round trip.
+//! All three kinds run at once, on separate connections. Each kind has a thread that mostly sleeps.
+//! A delay or a timeout counts from the moment when its request was sent. A ttr counts from the
+//! moment when its reply was read. So the lateness includes about one network round trip.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ const TIMEOUT_S: u32 = 1;
 /// All timers of a kind are set within this time. It is shorter than `TTR_S`, so that no holder
 /// gets an expired job.
 const SPREAD: Duration = Duration::from_millis(1200);
-/// A timer without effect this long after its due time counts as this late.
+/// A timer that has no effect within this time counts as this late.
 const NEVER: Duration = Duration::from_secs(5);
 /// The puts per second of the load that makes a server busy.
 const BUSY_RATE: f64 = 20_000.0;
@@ -70,7 +70,7 @@ fn make_busy(address: SocketAddr) -> anyhow::Result<()> {
         least: 0,
         warm_up: Duration::ZERO,
         rate: Some(BUSY_RATE),
-        // Spinning would take the processor from the threads that measure.
+        // Spinning would use the processor that the measuring threads need.
         spin: false,
         server_pid: None,
         meter: &meter,
@@ -88,7 +88,7 @@ fn record_missing(latency: &mut Latency, missing: usize) {
     latency.record(NEVER.as_nanos() as u64, missing as u64);
 }
 
-/// Puts delayed jobs; a waiting consumer notes when each arrives.
+/// Puts delayed jobs. A waiting consumer notes when each of them arrives.
 fn delays(address: SocketAddr, timers: usize) -> anyhow::Result<Latency> {
     let mut consumer = Client::connect(address)?;
     consumer.enter("bench-delay")?;
@@ -111,7 +111,8 @@ fn delays(address: SocketAddr, timers: usize) -> anyhow::Result<Latency> {
     })
 }
 
-/// Reserves on many connections that then stay silent; an observer notes when each job comes back.
+/// Reserves jobs on many connections that then stay silent. An observer notes when each job is
+/// ready again.
 fn ttrs(address: SocketAddr, timers: usize) -> anyhow::Result<Latency> {
     let mut observer = Client::connect(address)?;
     observer.enter("bench-ttr")?;

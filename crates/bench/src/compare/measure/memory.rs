@@ -1,4 +1,5 @@
-//! Memory: the size of a job, the memory that deleted jobs free, the size of an idle connection.
+//! Measures memory: the size of a job, the memory that deleted jobs free, the size of an idle
+//! connection.
 
 use std::net::TcpStream;
 use std::rc::Rc;
@@ -14,14 +15,15 @@ use crate::{interrupt, process, wake};
 
 const CONNECTIONS: usize = 50;
 const BODY_BYTES: usize = 100;
-/// The time in which a server can give memory back after the last job was deleted.
+/// The time that a server has to return memory to the system after the last job was deleted.
 const GIVE_BACK: Duration = Duration::from_secs(3);
 
 /// Puts jobs, deletes them in random order, and reads the server's memory before, between and after.
 pub(crate) fn jobs(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     let count = lab.sizes.memory_jobs;
     let ids = IdSink::default();
-    // Memory for connections and their buffers is in use before the first reading.
+    // Load the server before the first reading, so that the memory for connections and their
+    // buffers is already in use.
     lab.load(server, put_drivers(&ids), 32, Bounds::exactly(1000))?;
     delete_all(lab, server, &ids)?;
     interrupt::sleep(Duration::from_millis(500))?;
@@ -81,8 +83,8 @@ pub(crate) fn idle_connections(lab: &Lab, server: &Server) -> anyhow::Result<Sam
     Ok(open_idle(lab, server, &Greeting::beanstalk())?.0)
 }
 
-/// Sleeping Gearman workers, each registered for the same functions: their memory, the time to
-/// register all of them, and the time until one of them learns of a job.
+/// Sleeping Gearman workers, all registered for the same functions. Measures their memory, the time
+/// to register all of them, and the time until a job wakes one of them.
 pub(crate) fn idle_workers(lab: &Lab, functions: u32, server: &Server) -> anyhow::Result<Sample> {
     let functions = functions as usize;
     let greeting = Greeting::gearman_worker(functions);

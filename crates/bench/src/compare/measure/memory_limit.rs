@@ -1,5 +1,5 @@
-//! How well a server keeps its memory limit. The run puts jobs of all kinds and sizes until the
-//! server refuses one, deletes half of them, and puts jobs of other sizes in their place.
+//! Measures how well a server keeps its memory limit. The run puts jobs of all kinds and sizes
+//! until the server refuses one, deletes half of them, and puts jobs of other sizes in their place.
 
 use std::fmt::Write as _;
 
@@ -32,7 +32,7 @@ pub(crate) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     for sizes in SIZES {
         fill_up(server, &mut wire, sizes, &mut ids)?;
         highest = highest.max(process::resident_bytes(server.pid())?);
-        // Every second job, so that the next jobs fill gaps.
+        // Delete every second job, so that the next jobs fill the gaps.
         let mut at = 0;
         let (gone, rest): (Vec<u64>, Vec<u64>) =
             std::mem::take(&mut ids).into_iter().partition(|_| {

@@ -1,8 +1,8 @@
 //! Measures a quiet client while other clients load a server that is full of jobs and queues.
 //!
-//! The client puts, reserves and deletes one job, sleeps for a moment, and repeats. Its time is
-//! measured alone, then beside each load. The results are relative to the median of all times
-//! alone.
+//! The client puts, reserves and deletes one job, sleeps for a moment, and repeats. The run
+//! measures this client without load, and then during each load. The results are relative to the
+//! median of all measurements without load.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::latency::Latency;
 
 /// The pause between two rounds of the quiet client.
 const REST: Duration = Duration::from_millis(2);
-/// The loops run this long before the measurement begins.
+/// The load runs this long before the measurement begins.
 const BURDEN_BEFORE: Duration = Duration::from_millis(200);
 
 /// Fills the server, and measures all loads in turn.
@@ -31,7 +31,7 @@ pub(crate) fn beside_all(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     beside_each(lab, server, &Heavy::ALL)
 }
 
-/// Measures the loads that are the server's own work, not the disk's.
+/// Measures the loads that are judged on a server without a log.
 pub(crate) fn in_memory(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     beside_each(lab, server, &Heavy::IN_MEMORY)
 }
@@ -52,7 +52,8 @@ fn beside_each(lab: &Lab, server: &Server, loads: &[Heavy]) -> anyhow::Result<Sa
         sample.insert(Metric::QuietP99Micros(heavy), beside.summary().p99_us);
         sample.insert(Metric::QuietLongestMicros(heavy), beside.summary().max_us);
     }
-    // Unfinished work of a load continues after it, so a single time alone says little.
+    // The server may continue the work of a load after its end, which makes a single measurement
+    // without load unreliable.
     alone.sort_by(f64::total_cmp);
     let alone = median(&alone).context("there is no load")?;
     sample.insert(Metric::P99Micros, alone);
@@ -78,11 +79,11 @@ fn beside(load: HeavyLoad, client: &mut Client, span: Duration) -> anyhow::Resul
         let mut threads = Vec::new();
         for mut once in loops {
             threads.push(scope.spawn(move || {
-                // The generator has one processor, and the quiet client is the one to be measured.
+                // The generator has only one processor, and the quiet client must get it first.
                 rustix::process::nice(19).context("cannot be nice")?;
                 while !is_over.load(Ordering::Relaxed) {
                     match once() {
-                        // The connection was cut in the middle of a request.
+                        // The end of the run closed the connection in the middle of a request.
                         Err(_) if is_over.load(Ordering::Relaxed) => break,
                         result => result?,
                     }

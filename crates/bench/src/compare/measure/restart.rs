@@ -1,5 +1,5 @@
-//! Restart: kills a server with a full log and measures the time until the next one answers with
-//! every job in place.
+//! Measures a restart: kills a server with a full log, and measures the time until the next one
+//! replies and has every job.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

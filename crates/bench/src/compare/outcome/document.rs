@@ -114,7 +114,7 @@ fn show_cpu(outcome: &Outcome) -> String {
     }
 }
 
-/// The facts that a reader needs before trusting a figure.
+/// Remarks that a reader needs to judge the figures.
 fn notes(comparison: &Comparison) -> Vec<String> {
     let mut notes = Vec::new();
     if comparison.quick {
@@ -146,7 +146,7 @@ fn notes(comparison: &Comparison) -> Vec<String> {
         }
     }
     notes.extend(disturbance(comparison));
-    // Many rows often fail for the same reason, so the page gives it only once.
+    // Many rows often fail for the same reason, so the page shows each reason only once.
     let mut errors: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for outcome in &comparison.rows {
         if let Some(error) = &outcome.error {
@@ -317,7 +317,7 @@ mod tests {
         CellResult { samples: vec![sample], error: None }
     }
 
-    /// T2 measured, M5 failed.
+    /// A comparison in which row T2 was measured and row M5 failed.
     fn comparison() -> Comparison {
         let mut rows = rows::all();
         rows.retain(|row| matches!(row.id, "T2" | "M5"));

@@ -1,4 +1,4 @@
-//! From samples to an outcome: medians, ratios, verdicts, and the whole result as data.
+//! Turns samples into the result: medians, ratios, verdicts, and the whole result as data.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +88,8 @@ fn judge_row(row: &Row, results: &Results) -> Outcome {
     let cpu = |cell| median(cell, Metric::CpuMicrosPerOperation);
     let same_peer = row.theirs.is_some_and(|theirs| theirs.peer == row.ours.peer);
     let peer = match row.theirs {
-        // A server is compared with itself, so the work is the difference.
+        // If a server is compared with itself, the work makes the difference, so this shows the
+        // work.
         Some(theirs) if same_peer => theirs.work.to_string(),
         Some(theirs) => theirs.peer.to_string(),
         None => String::new(),
@@ -112,8 +113,8 @@ fn judge_row(row: &Row, results: &Results) -> Outcome {
     }
 }
 
-/// Servers that take turns within a round have the same disturbances in it, and others in the next
-/// round. So each round compares them, and the median of the rounds counts.
+/// Servers that take turns within a round have the same disturbances in that round. The next round
+/// has other disturbances. So this compares the servers round by round, and returns the median.
 fn in_turn_figure(row: &Row, theirs: Cell, results: &Results) -> Option<f64> {
     let (ours, theirs) = (results.get(&row.ours)?, results.get(&theirs)?);
     if ours.error.is_some() || theirs.error.is_some() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// A tube whose jobs live for [`EXPIRED_AGE`]. After that they stay at its head until a client
+/// A tube whose jobs expire after [`EXPIRED_AGE`]. Expired jobs stay at its head until a client
 /// requests a job.
 pub(crate) const EXPIRED_TUBE: &str = "heavy-expired";
 pub(crate) const EXPIRED_AGE: Duration = Duration::from_millis(10);
@@ -86,22 +86,22 @@ impl Heavy {
         Heavy::PutToChildren,
         Heavy::AdminStats,
         Heavy::AdminGraph,
-        // After all loads that request items, because it empties their queues.
+        // This comes after all loads that request items, because it empties their queues.
         Heavy::FlushAll,
         Heavy::StuckReaders,
         Heavy::LargeBodies,
         Heavy::IdleConnections,
-        // Last, because the reclaim that it starts continues after it.
+        // This is the last load, because the reclaim that it starts continues after it.
         Heavy::Reclaim,
     ];
 
-    /// Judged only on a server without a log. With a log, a client that syncs waits until the disk
-    /// has written the large bodies that came before. The run measures that, too, but no server can
-    /// improve it.
+    /// These loads are judged only on a server without a log. With a log, the quiet client also
+    /// waits until the disk has written the large bodies before its own job. The run measures that,
+    /// too, but no server can improve it.
     pub(crate) const IN_MEMORY: [Heavy; 1] = [Heavy::LargeBodies];
 
-    /// Ordinary loads, measured in the same way. They show what the processors and the disk of the
-    /// machine cost a quiet client, even if no request is heavy.
+    /// Ordinary loads without heavy requests, measured in the same way. They show how much the
+    /// machine's processors and disk delay a quiet client.
     pub(crate) const YARDSTICKS: [Heavy; 4] =
         [Heavy::CheapRequests, Heavy::ManyCheapRequests, Heavy::Puts, Heavy::PassingJobs];
 
@@ -141,8 +141,8 @@ impl Heavy {
         }
     }
 
-    /// The number of connections that make the request at once. It is higher for requests that have
-    /// stalled a server in this way.
+    /// The number of connections that make the request at once. It is higher for requests that
+    /// stall a server only from many connections at once.
     pub(crate) fn connections(self) -> u32 {
         match self {
             Heavy::CheapRequests

@@ -44,7 +44,7 @@ pub(crate) enum Verdict {
 }
 
 impl Goal {
-    /// The figure of the goal: a ratio, or ours itself.
+    /// The figure that is compared with the goal: a ratio, or our own value.
     pub(crate) fn figure(self, ours: Option<f64>, theirs: Option<f64>) -> Option<f64> {
         match self {
             Goal::RatioAtLeast(..) | Goal::RatioAtMost(..) | Goal::Shown => divide(ours?, theirs?),
@@ -93,7 +93,7 @@ impl Goal {
         }
     }
 
-    /// `≥ 1.05×`, `≤ 250 B`: the sign of the bounds.
+    /// The sign before the bounds, as in `≥ 1.05×` or `≤ 250 B`.
     pub(crate) fn sign(self) -> &'static str {
         match self {
             Goal::RatioAtMost(..) | Goal::AtMost(..) => "≤",

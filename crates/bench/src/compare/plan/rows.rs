@@ -1,4 +1,4 @@
-//! All rows: which measurements are compared, and the expected results.
+//! All rows: the measurements that are compared, and the expected results.
 
 use super::gearman;
 use super::heavy::Heavy;
@@ -114,8 +114,8 @@ fn lock() -> Vec<Row> {
     vec![row(Work::Put(shape(50, 1))), row(Work::Take(shape(50, 1)))]
 }
 
-/// Two I/O threads compared with one. Shown only: with two processors, the generator uses one of
-/// them.
+/// Two I/O threads compared with one. The result is only shown, not judged. On a machine with two
+/// processors, the generator uses one of them.
 fn threads() -> Vec<Row> {
     let [one, two] = [1, 2].map(|threads| Peer::Lineshaft(Side::Threads(threads), Keeping::Memory));
     let row = |work| rate("T17b", work, two, one, Goal::Shown);
@@ -159,7 +159,7 @@ fn latency() -> Vec<Row> {
     rows
 }
 
-/// A quiet client beside a burst, and beside each load, compared with the same client alone.
+/// A quiet client during a burst, and during each load, compared with the same client without load.
 fn heavy() -> Vec<Row> {
     let full = Peer::Lineshaft(Side::All, Keeping::SyncAlways);
     let burst = row(

@@ -1,4 +1,4 @@
-//! The sizes of a comparison, and when a single load begins and ends.
+//! The sizes of a comparison, and the bounds of a single load.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::process;
 /// The memory limit of a server that has one, in bytes.
 pub(crate) const MEMORY_LIMIT: u64 = 1 << 30;
 
-/// The number of turns of each server when servers are loaded in turn. Each turn is a part of the
-/// usual time.
+/// The number of turns of each server when servers are loaded in turn. Each turn takes this
+/// fraction of the usual time.
 pub(crate) const TURNS: u32 = 5;
 
-/// Upper bound of a run that ends by a count.
+/// The time limit of a run that ends by a count.
 const COUNTED_RUN_MAX: Duration = Duration::from_mins(5);
 
 /// The sizes of a run.
@@ -21,7 +21,7 @@ pub(crate) struct Sizes {
     pub(crate) duration: Duration,
     pub(crate) warm_up: Duration,
     pub(crate) trip: Duration,
-    /// The most jobs that are put for a take measurement. Filling ends earlier if it takes long.
+    /// The limit of jobs that are put for a take measurement. The filling also has a time limit.
     pub(crate) fill_jobs: u64,
     /// The number of queued jobs when Gearman's workers begin to take.
     pub(crate) backlog_jobs: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Sizes {
     pub(crate) burst_jobs: u64,
     pub(crate) restart_jobs: u64,
     pub(crate) idle_connections: usize,
-    /// The number of idle connections beside a quiet client.
+    /// The number of idle connections during the measurement of a quiet client.
     pub(crate) idle_beside: usize,
     /// The number of timers of each kind in a lateness measurement.
     pub(crate) timers: usize,

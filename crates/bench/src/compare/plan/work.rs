@@ -1,4 +1,4 @@
-//! The vocabulary of a comparison: which measurement runs on which server.
+//! The types of a comparison: servers, measurements and figures.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,20 +28,20 @@ pub(crate) enum Side {
     Beanstalk,
     Gearman,
     Memcache,
-    /// All three, on separate addresses.
+    /// All three protocols, on separate addresses.
     All,
-    /// beanstalkd's, on a server with metrics.
+    /// beanstalkd's protocol, on a server with metrics.
     Watched,
-    /// All three, on a server with a small memory limit.
+    /// All three protocols, on a server with a small memory limit.
     Bounded,
-    /// beanstalkd's, on a server with this many I/O threads and both processors.
+    /// beanstalkd's protocol, on a server with this many I/O threads and both processors.
     Threads(u8),
 }
 
-/// What Lineshaft waits for before it replies.
+/// The durability of a change when Lineshaft replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Keeping {
-    /// There is no log.
+    /// The server has no log.
     Memory,
     /// The change is on stable storage before the reply.
     SyncAlways,
@@ -51,7 +51,7 @@ pub(crate) enum Keeping {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Binlog {
     None,
-    /// Synced at most every 50 ms, its default.
+    /// Synced at most every 50 ms, beanstalkd's default.
     Usual,
     EachWrite,
 }
@@ -93,7 +93,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Connections × operations in flight on each.
+/// The number of connections, and the number of operations in flight on each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Shape {
     pub(crate) connections: u32,
@@ -113,9 +113,9 @@ pub(crate) enum Work {
     Take(Shape),
     /// A `use` before each put, over this many queues, which all exist already.
     PutAmong(Shape, u32),
-    /// Takes from one queue while this many exist.
+    /// Takes from one queue while this number of queues exists.
     TakeAmong(Shape, u32),
-    /// As `Put`, on servers that take turns.
+    /// Like `Put`, on servers that are loaded in turn.
     PutInTurn(Shape),
     TakeInTurn(Shape),
     Trip,
@@ -131,14 +131,14 @@ pub(crate) enum Work {
     Foreground,
     /// Gearman: sleeping workers, each registered for this many functions.
     IdleWorkers(u32),
-    /// A quiet client beside heavy requests, on a server that is full of jobs and queues.
+    /// A quiet client during heavy requests, on a server that is full of jobs and queues.
     Quiet,
-    /// The same beside large bodies, on a server without a log.
+    /// A quiet client during puts of large bodies, on a server without a log.
     QuietInMemory,
-    /// A quiet client while very many delayed jobs become ready at one moment.
+    /// A quiet client while a large number of delayed jobs becomes ready at one moment.
     Burst,
     JobMemory,
-    /// A mixture of all kinds, up to the memory limit.
+    /// Puts of all kinds and sizes, up to the memory limit.
     MemoryLimit,
     IdleConnections,
     Restart,
@@ -146,8 +146,8 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Whether servers run side by side and are measured moment by moment, so that all have the
-    /// same machine.
+    /// Whether all servers run at the same time and are measured in short turns, so that they have
+    /// the same conditions.
     pub(crate) fn is_measured_in_turn(self) -> bool {
         match self {
             Work::PutAmong(..)
@@ -213,8 +213,8 @@ impl fmt::Display for Work {
 }
 
 impl Work {
-    /// Whether the two are measured together: they are the same work, or the same work with another
-    /// number of queues.
+    /// Whether both are measured together: they are the same work, or differ only in the number of
+    /// queues.
     pub(crate) fn goes_with(self, other: Self) -> bool {
         match (self, other) {
             (Work::PutAmong(one, _), Work::PutAmong(two, _))
@@ -250,7 +250,7 @@ pub(crate) enum Metric {
     DelayLateP99Micros,
     TtrLateP99Micros,
     TimeoutLateP99Micros,
-    /// Put, reserve and delete of a quiet client beside these requests.
+    /// The time of put, reserve and delete of a quiet client during these requests.
     QuietP99Micros(Heavy),
     /// The longest of these times.
     QuietLongestMicros(Heavy),

@@ -9,12 +9,12 @@ use crate::compare::plan::heavy::{EXPIRED_AGE, EXPIRED_TUBE};
 
 /// The number of tubes that one `reserve` looks at.
 const WATCHED_TUBES: u32 = 5_000;
-/// The number of jobs that one request kicks, or one close gives back.
+/// The number of jobs that one request kicks, or that are given back when one connection closes.
 const BATCH_JOBS: usize = 1000;
 /// The number of jobs that expire together.
 const EXPIRED_JOBS: usize = 2000;
-/// The pause after a batch of kicks. Without it the row would measure a disk that writes at full
-/// speed.
+/// The pause after a batch of kicks. Without it, the disk would write at full speed, and the row
+/// would measure only that.
 const KICK_REST: Duration = Duration::from_millis(10);
 
 pub(crate) fn reserve_over_tubes(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
@@ -32,7 +32,7 @@ pub(crate) fn reserve_over_tubes(address: SocketAddr) -> anyhow::Result<HeavyLoa
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// Puts jobs, lets them expire, and reserves. The requests find all of them at the head.
+/// Puts jobs, lets them expire, and reserves. The reserves find all expired jobs at the head.
 pub(crate) fn reserve_over_expired(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     // Each reserve ends as many jobs as a slice of work allows.
     const RESERVES: usize = 4;

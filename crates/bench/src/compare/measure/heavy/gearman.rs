@@ -6,10 +6,10 @@ use super::HeavyLoad;
 use crate::compare::lab::wire::{Wire, packet};
 use crate::driver::packets::kind;
 
-/// The number of connections that wait for one job, and how often each of them joined it, which is
-/// the maximum.
+/// The number of connections that wait for one job, and the number of submits with which each
+/// joined it. Together, this is the maximum.
 const WATCHERS: (usize, u32) = (8, 1000);
-/// The functions of one worker, which is the maximum.
+/// The number of functions of one worker. This is the maximum.
 const FUNCTIONS: u32 = 10_000;
 /// The number of listed workers with many functions.
 const LISTED_WORKERS: usize = 8;
@@ -42,7 +42,7 @@ fn echo() -> Vec<u8> {
     packet(kind::ECHO_REQ, ECHO)
 }
 
-/// Opens workers that only have to be listed.
+/// Opens workers for requests that list all workers.
 pub(crate) fn many_registrations(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut load = HeavyLoad::default();
     for _ in 0..LISTED_WORKERS {
@@ -51,7 +51,7 @@ pub(crate) fn many_registrations(address: SocketAddr) -> anyhow::Result<HeavyLoa
     Ok(load)
 }
 
-/// Sends requests repeatedly, each time with an echo behind them.
+/// Sends requests repeatedly, each time with an echo after them.
 fn again(mut wire: Wire, mut requests: Vec<u8>) -> anyhow::Result<HeavyLoad> {
     let disconnects = vec![wire.disconnect()?];
     requests.extend(echo());
@@ -99,7 +99,7 @@ pub(crate) fn news_to_many(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
         let mut wire = Wire::connect(address)?;
         disconnects.push(wire.disconnect()?);
         wire.send(&submit.repeat(joins as usize))?;
-        // The run cuts its connection at the end.
+        // The end of the run closes this connection, which ends the thread.
         std::thread::spawn(move || wire.drain());
     }
     let mut worker = Wire::connect(address)?;

@@ -6,11 +6,12 @@ use std::time::Duration;
 use super::HeavyLoad;
 use crate::compare::lab::wire::{self, Wire};
 
-/// The children of the parent that gets the puts, which is the maximum.
+/// The number of children of the queue that gets the puts. This is the maximum.
 const CHILDREN: u32 = 256;
-/// The pause after a put to many children. Their jobs accumulate, so there must not be too many.
+/// The pause after a put to many children. It limits the number of jobs, which accumulate in the
+/// children.
 const CHILDREN_REST: Duration = Duration::from_millis(1);
-/// The number of items that a flush finds, besides the queues that it looks at.
+/// The number of items that each flush ends.
 const FLUSHED_ITEMS: usize = 1000;
 /// The pause after a flush, for the same reason as after a batch of kicks.
 const FLUSH_REST: Duration = Duration::from_millis(10);
@@ -43,7 +44,7 @@ pub(crate) fn flush_all(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// Changes the status back and forth. A stricter status would refuse the quiet client, too.
+/// Changes between two statuses. A stricter status would refuse the quiet client, too.
 pub(crate) fn change_status(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];

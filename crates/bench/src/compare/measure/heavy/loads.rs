@@ -1,4 +1,4 @@
-//! Loads other than heavy requests: stuck readers, large bodies, many connections, reclaim.
+//! Loads without heavy requests: stuck readers, large bodies, many connections, reclaim.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -13,18 +13,19 @@ use crate::idle::{self, Greeting};
 use crate::interrupt;
 
 /// The number of readers that are stuck at once, the number of requests of each, and the time until
-/// others replace them.
+/// new readers replace them.
 const STUCK: (usize, usize, Duration) = (20, 20_000, Duration::from_millis(500));
 /// Bytes of a large body.
 const LARGE_BYTES: usize = 10 << 20;
-/// The number of jobs that come and go together while reclaim runs, and the bytes of each.
+/// The number of jobs that are put and deleted together while reclaim runs, and the bytes of each.
 const PASSING: (usize, usize) = (20, 32 * 1024);
-/// The pause after these jobs. Without it the row would measure a disk that writes at full speed.
+/// The pause after these jobs. Without it, the disk would write at full speed, and the row would
+/// measure only that.
 const PASSING_REST: Duration = Duration::from_millis(10);
 /// The time limit until reclaim begins.
 const RECLAIM_BEGINS_MAX: Duration = Duration::from_secs(30);
 
-/// Clients that request much and read nothing.
+/// Clients that request many replies and read none.
 pub(crate) fn stuck_readers(address: SocketAddr) -> HeavyLoad {
     let (readers, requests, rest) = STUCK;
     let requests = b"stats\r\n".repeat(requests);
@@ -43,7 +44,7 @@ pub(crate) fn stuck_readers(address: SocketAddr) -> HeavyLoad {
     HeavyLoad::of(once, Vec::new())
 }
 
-/// Submits, grabs and completes one job after the other.
+/// Submits, grabs and completes large jobs, one after another.
 pub(crate) fn large_bodies(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
@@ -67,14 +68,14 @@ pub(crate) fn idle_connections(lab: &Lab, address: SocketAddr) -> anyhow::Result
     Ok(HeavyLoad { held, ..HeavyLoad::default() })
 }
 
-/// Jobs come and go, with a pause after each group.
+/// Puts and deletes groups of jobs, with a pause after each group.
 pub(crate) fn passing_jobs(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut passing = Passing::connect(address)?;
     let disconnects = vec![passing.wire.disconnect()?];
     Ok(HeavyLoad::of(move || passing.pass_and_rest(), disconnects))
 }
 
-/// Jobs come and go until the log must copy older ones. Then they continue.
+/// Puts and deletes groups of jobs until the log must copy older jobs. Then continues with pauses.
 pub(crate) fn reclaim(server: &Server) -> anyhow::Result<HeavyLoad> {
     let mut passing = Passing::connect(server.address)?;
     let disconnects = vec![passing.wire.disconnect()?];
