@@ -33,7 +33,7 @@ impl Client {
         Ok(Self { stream: BufReader::with_capacity(1024, stream), line: String::new() })
     }
 
-    /// From now on puts into `tube`, and reserves only from it.
+    /// Selects `tube` for later puts. Reserves then take only from this tube.
     pub(crate) fn enter(&mut self, tube: &str) -> anyhow::Result<()> {
         self.command(&format!("use {tube}\r\n"), "USING")?;
         self.command(&format!("watch {tube}\r\n"), "WATCHING")?;
@@ -48,7 +48,7 @@ impl Client {
         Ok(self.stream.get_mut().write_all(request)?)
     }
 
-    /// Reads one reply line, without its end.
+    /// Reads one line of a reply, and returns it without its end.
     pub(crate) fn reply(&mut self) -> anyhow::Result<&str> {
         self.line.clear();
         let length = self.stream.read_line(&mut self.line).context("no reply")?;
@@ -56,14 +56,14 @@ impl Client {
         Ok(self.line.trim_end())
     }
 
-    /// Reads a reply line that must begin with `word`.
+    /// Reads one line of a reply. Fails if it does not begin with `word`.
     pub(crate) fn expect(&mut self, word: &str) -> anyhow::Result<&str> {
         let reply = self.reply()?;
         anyhow::ensure!(reply.starts_with(word), "expected {word}, got {reply}");
         Ok(reply)
     }
 
-    /// Sends a request whose reply must begin with `word`.
+    /// Sends a request. Fails if the reply does not begin with `word`.
     pub(crate) fn command(&mut self, request: &str, word: &str) -> anyhow::Result<()> {
         self.send(request.as_bytes())?;
         self.expect(word)?;
@@ -80,7 +80,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads the reply of a reserve. Returns `None` if it timed out.
+    /// Reads the reply to a reserve. Returns `None` if the reserve timed out.
     pub(crate) fn reserved(&mut self) -> anyhow::Result<Option<Reserved>> {
         let reply = self.reply()?;
         if reply == "TIMED_OUT" {
@@ -98,7 +98,7 @@ impl Client {
         Ok(Some(Reserved { id, body }))
     }
 
-    /// One figure of `stats-tube`, such as `current-jobs-ready`.
+    /// One number of `stats-tube`, such as `current-jobs-ready`.
     pub(crate) fn tube_figure(&mut self, tube: &str, name: &str) -> anyhow::Result<u64> {
         self.send(format!("stats-tube {tube}\r\n").as_bytes())?;
         let reply = self.expect("OK ")?;

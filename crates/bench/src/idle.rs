@@ -29,7 +29,7 @@ impl Greeting {
         Self { request: b"list-tube-used\r\n".into(), reply: b"USING default\r\n".into() }
     }
 
-    /// A Gearman worker that is registered for functions, finds no job, and sleeps.
+    /// The requests of a Gearman worker that registers for functions, finds no job, and sleeps.
     pub(crate) fn gearman_worker(functions: usize) -> Self {
         let (mut request, mut reply) = (Vec::new(), Vec::new());
         for function in 0..functions {
@@ -46,12 +46,12 @@ impl Greeting {
     }
 }
 
-/// One of the functions that idle workers are registered for.
+/// The name of a function of idle workers.
 pub(crate) fn function_name(index: usize) -> String {
     format!("bench-idle-{index}")
 }
 
-/// Result of an idle run.
+/// The result of an idle run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct IdleReport {
     pub(crate) connections: usize,

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// The user stopped the run before there was a result.
+/// The user stopped the run before its end.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub struct Interrupted;
@@ -31,7 +31,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     }
 }
 
-/// Sleeps, but wakes soon after a signal.
+/// Sleeps. Returns with an error soon after a signal.
 pub(crate) fn sleep(duration: std::time::Duration) -> anyhow::Result<()> {
     let end = std::time::Instant::now() + duration;
     loop {

@@ -32,7 +32,7 @@ impl Latency {
         Duration::from_nanos(self.histogram.value_at_quantile(quantile))
     }
 
-    /// The reported figures.
+    /// The figures for a report.
     pub(crate) fn summary(&self) -> LatencySummary {
         let micros = |quantile| self.histogram.value_at_quantile(quantile) as f64 / 1e3;
         LatencySummary {
@@ -56,7 +56,7 @@ pub(crate) struct LatencySummary {
     pub(crate) max_us: f64,
 }
 
-/// A time in microseconds, shown in the most readable unit.
+/// Shows a time in microseconds in the most readable unit.
 pub(crate) fn show_micros(micros: f64) -> String {
     match micros {
         m if m < 10.0 => format!("{m:.1} µs"),

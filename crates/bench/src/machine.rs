@@ -1,4 +1,4 @@
-//! Describes the machine and the date for a page of figures.
+//! Describes the machine and the date, for a page of results.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub(crate) struct Machine {
     pub(crate) memory_gib: f64,
     pub(crate) kernel: String,
     pub(crate) is_virtual: bool,
-    /// The kind of the file system with the servers' data.
+    /// The type of the file system that has the servers' data.
     pub(crate) file_system: String,
     /// The day of the measurement, UTC.
     pub(crate) date: String,
@@ -57,7 +57,7 @@ fn kibibytes(value: &str) -> Option<f64> {
     value.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The kind of the file system that contains `path`: the mount with the longest matching prefix.
+/// The type of the file system that contains `path`. Its mount has the longest matching prefix.
 fn file_system_of<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     mounts
         .lines()
@@ -70,7 +70,7 @@ fn file_system_of<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
         .map(|(_, kind)| kind)
 }
 
-/// The UTC day of a time in seconds since 1970, as `2026-01-31`.
+/// The UTC date of a time in seconds since 1970, in the form `2026-01-31`.
 fn date_of(seconds: u64) -> String {
     let mut days = seconds / 86_400;
     let mut year = 1970;

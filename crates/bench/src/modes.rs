@@ -22,7 +22,7 @@ use crate::trip::{self, TripPlan};
 /// The time limit of a run that ends by a count.
 const COUNTED_RUN_MAX: Duration = Duration::from_hours(1);
 
-/// `bench put`.
+/// Runs `bench put`.
 pub(crate) fn put(args: &PutArgs) -> anyhow::Result<()> {
     pin(&args.target)?;
     let body_bytes = args.body_bytes as usize;
@@ -42,7 +42,7 @@ pub(crate) fn put(args: &PutArgs) -> anyhow::Result<()> {
     show_load("put", &args.target, &args.load, &report)
 }
 
-/// `bench take`.
+/// Runs `bench take`.
 pub(crate) fn take(args: &TakeArgs) -> anyhow::Result<()> {
     pin(&args.target)?;
     let meter = Meter::new();
@@ -65,7 +65,7 @@ pub(crate) fn take(args: &TakeArgs) -> anyhow::Result<()> {
     show_load("take", &args.target, &args.load, &report)
 }
 
-/// `bench trip`.
+/// Runs `bench trip`.
 pub(crate) fn trip(args: &TripArgs) -> anyhow::Result<()> {
     pin(&args.target)?;
     let meter = Meter::new();
@@ -87,7 +87,7 @@ pub(crate) fn trip(args: &TripArgs) -> anyhow::Result<()> {
     show(&args.target, &report, &table)
 }
 
-/// `bench idle`.
+/// Runs `bench idle`.
 pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<()> {
     pin(&args.target)?;
     let meter = Meter::new();
@@ -122,7 +122,7 @@ pub(crate) fn drivers<D: Driver + 'static>(
     (0..connections).map(|index| Box::new(driver(cursor(index))) as Box<dyn Driver>).collect()
 }
 
-/// Connections that put into one tube.
+/// Drivers that put into one tube.
 pub(crate) fn put_drivers(
     queue: &str,
     connections: usize,
@@ -131,12 +131,12 @@ pub(crate) fn put_drivers(
     drivers(connections, Beanstalk::puts(body_bytes), |cursor| Beanstalk::put(queue, cursor))
 }
 
-/// Connections that take from one tube.
+/// Drivers that take from one tube.
 pub(crate) fn take_drivers(queue: &str, connections: usize) -> Vec<Box<dyn Driver>> {
     (0..connections).map(|_| Box::new(Beanstalk::take(queue)) as Box<dyn Driver>).collect()
 }
 
-/// Connections that submit background jobs of one Gearman function.
+/// Drivers that submit background jobs of one Gearman function.
 pub(crate) fn submit_drivers(
     function: &str,
     connections: usize,
@@ -145,7 +145,7 @@ pub(crate) fn submit_drivers(
     drivers(connections, Gearman::submits(function, body_bytes), Gearman::submit)
 }
 
-/// Gearman workers of one function.
+/// Drivers that are Gearman workers of one function.
 pub(crate) fn work_drivers(function: &str, connections: usize) -> Vec<Box<dyn Driver>> {
     (0..connections).map(|_| Box::new(Gearman::take(function)) as Box<dyn Driver>).collect()
 }
@@ -168,7 +168,7 @@ pub(crate) fn queue_put_drivers(
     }
 }
 
-/// Connections that take jobs from one queue and finish them.
+/// Drivers that take jobs from one queue and finish them, in any protocol.
 pub(crate) fn queue_take_drivers(
     protocol: Protocol,
     queue: &str,
@@ -231,7 +231,7 @@ fn run_load(
     })
 }
 
-/// The first of the server's addresses that accepts a connection.
+/// Returns the first of the server's addresses that accepts a connection.
 fn reach(target: &TargetArgs) -> anyhow::Result<SocketAddr> {
     let server = target.server();
     let candidates = server.to_socket_addrs().with_context(|| format!("cannot find {server}"))?;
@@ -255,7 +255,7 @@ fn pin(target: &TargetArgs) -> anyhow::Result<()> {
     target.pin.map_or(Ok(()), process::pin)
 }
 
-/// A time from the command line.
+/// Parses a time from the command line, in seconds.
 pub(crate) fn seconds(value: f64) -> anyhow::Result<Duration> {
     Duration::try_from_secs_f64(value).map_err(|error| anyhow::anyhow!("{value} seconds: {error}"))
 }

@@ -8,13 +8,13 @@ use anyhow::Context;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Processor time that all threads of a process have used, from the scheduler's own accounting.
+/// The processor time that all threads of a process have used, from the scheduler's statistics.
 pub(crate) fn cpu_time(pid: u32) -> anyhow::Result<Duration> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))
         .with_context(|| format!("cannot look at process {pid}"))?;
     let mut nanoseconds = 0;
     for task in tasks {
-        // A thread can end between the listing and the reading.
+        // A thread can end after it was listed.
         if let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) {
             nanoseconds += first_number(&text).unwrap_or(0);
         }
@@ -22,13 +22,13 @@ pub(crate) fn cpu_time(pid: u32) -> anyhow::Result<Duration> {
     Ok(Duration::from_nanos(nanoseconds))
 }
 
-/// Processor time of the calling thread.
+/// The processor time of the calling thread.
 pub(crate) fn own_cpu_time() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(first_number(&text).unwrap_or(0))
 }
 
-/// Resident memory of a process, in bytes.
+/// The resident memory of a process, in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
     let path = format!("/proc/{pid}/smaps_rollup");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
@@ -45,13 +45,14 @@ fn first_number(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Processors that this process may use, ascending.
+/// The processors that this process may use, in ascending order.
 pub(crate) fn allowed_cpus() -> anyhow::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Binds the calling thread, and all threads and processes that it starts later, to one processor.
+/// Binds the calling thread to one processor. Threads and processes that it starts later are bound,
+/// too.
 pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
     pin_to(&[cpu])
 }

@@ -5,7 +5,7 @@
 //! costs no memory, and the latency of each operation still counts from its due time. This avoids
 //! coordinated omission: a stalled server cannot delay the schedule.
 
-/// The schedule of one run. Times are nanoseconds since the start of the run.
+/// The schedule of one run. Its times are nanoseconds since the start of the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     interval_ns: f64,
@@ -20,7 +20,8 @@ impl Schedule {
         Self { interval_ns: 1e9 / rate, connections: connections as u64 }
     }
 
-    /// The number of operations of the whole run that are due at `now_ns`. The first is due at 0.
+    /// The number of operations of the whole run that are due at `now_ns`. The first operation is
+    /// due at 0.
     pub(crate) fn due_total(&self, now_ns: u64) -> u64 {
         (now_ns as f64 / self.interval_ns) as u64 + 1
     }
@@ -30,7 +31,7 @@ impl Schedule {
         (total + self.connections - 1 - connection as u64) / self.connections
     }
 
-    /// The due time of the `nth` operation (from 0) of `connection`.
+    /// The due time of operation `nth` of `connection`. Its first operation is 0.
     pub(crate) fn due_ns(&self, connection: usize, nth: u64) -> u64 {
         self.due_ns_of(nth * self.connections + connection as u64)
     }

@@ -2,12 +2,12 @@
 
 use unicode_width::UnicodeWidthStr;
 
-/// A table with a head. Every row has as many cells as the head.
+/// A table with a head. Every row has the same number of cells as the head.
 #[derive(Debug)]
 pub struct Table {
     head: Vec<String>,
-    /// The number of first columns that contain words and are aligned to the left. Figures are
-    /// aligned to the right.
+    /// The number of columns at the left that contain words. They are aligned to the left. All
+    /// other columns are aligned to the right.
     word_columns: usize,
     rows: Vec<Vec<String>>,
 }
@@ -28,7 +28,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table as text, with columns padded with blanks.
+    /// The table as text. The columns are padded with spaces.
     pub fn text(&self) -> String {
         let mut widths = vec![0; self.head.len()];
         for row in std::iter::once(&self.head).chain(&self.rows) {
@@ -74,7 +74,7 @@ fn markdown_line(cells: &[String]) -> String {
     format!("| {} |\n", escaped.join(" | "))
 }
 
-/// A number with a thousands suffix, three significant digits: `134 k`, `2.71 M`.
+/// Shows a number with three significant digits and a suffix: `134 k`, `2.71 M`.
 pub(crate) fn show_count(value: f64) -> String {
     let (scaled, suffix) = match value.abs() {
         v if v >= 999.5e6 => (value / 1e9, " G"),
@@ -85,7 +85,8 @@ pub(crate) fn show_count(value: f64) -> String {
     format!("{}{suffix}", three_digits(scaled))
 }
 
-/// A number below 1000 with three significant digits, at most two of them after the point.
+/// Shows a number below 1000 with three significant digits. At most two of them are after the
+/// point.
 pub(crate) fn three_digits(value: f64) -> String {
     match value.abs() {
         v if v >= 99.95 => format!("{value:.0}"),

@@ -25,7 +25,8 @@ pub(crate) struct TripPlan<'a> {
     /// equally.
     pub(crate) addresses: &'a [SocketAddr],
     pub(crate) protocol: Protocol,
-    /// Pairs of producer and consumer at each server, used in turn. Each pair has its own queue.
+    /// The number of pairs of a producer and a consumer at each server. The pairs have trips in
+    /// turn. Each pair has a queue of its own.
     pub(crate) pairs: usize,
     /// The trips per second at each server. `None` means one after another, without a pause.
     pub(crate) rate: Option<f64>,
@@ -34,7 +35,7 @@ pub(crate) struct TripPlan<'a> {
     pub(crate) meter: &'a Meter,
 }
 
-/// Result of a round-trip run.
+/// The result of a run for one server.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct TripReport {
     pub(crate) trips: u64,
@@ -50,7 +51,8 @@ struct Line {
     idle_since: Instant,
 }
 
-/// Runs a plan to its end. Returns a report for each server. A tenth of the time is warm-up.
+/// Runs the plan to its end. Returns a report for each server. The first tenth of the time is
+/// warm-up and is not measured.
 pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<Vec<TripReport>> {
     let open = |&address| Line::open(plan, address);
     let mut lines = plan.addresses.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;

@@ -17,8 +17,9 @@ use crate::latency::Latency;
 /// The number of jobs. Each job is submitted when all workers sleep.
 const JOBS: usize = 20;
 
-/// Submits jobs to functions that all `workers` are registered for. For each job, measures the
-/// wake-up time of another worker. That worker does the job, and all go back to sleep.
+/// Submits jobs to functions for which all `workers` are registered. For each job, measures how
+/// soon one worker wakes, each time another one. That worker finishes the job, and all workers
+/// sleep again.
 pub(crate) fn measure(
     address: SocketAddr,
     workers: &mut [TcpStream],
@@ -82,7 +83,7 @@ fn sleep_again(workers: &mut [TcpStream], chosen: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a packet, which must be of this type. Returns its arguments.
+/// Reads a packet. Fails if it is of another type. Returns its arguments.
 fn expect(stream: &mut TcpStream, kind: u32) -> anyhow::Result<Vec<u8>> {
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header).context("no reply")?;

@@ -34,5 +34,5 @@ pub use runner::{BrokenPromise, Options, run, run_many};
 pub use sabotage::Sabotage;
 pub use world::Summary;
 
-/// The result of a step. The error describes a broken promise.
+/// The result of a step. The error describes the broken promise.
 type Checked = Result<(), String>;

@@ -1,4 +1,4 @@
-//! The simulated machine: a process of the server, its disk, and its connections.
+//! The simulated machine: a server process, its disk, and its connections.
 
 pub(crate) mod link;
 mod mailbox;

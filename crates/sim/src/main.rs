@@ -1,5 +1,5 @@
-//! `lineshaft-sim SEED [--steps N] [--trace]` replays one seed;
-//! `lineshaft-sim --seeds N [--from S] [--steps N] [--threads N]` runs many.
+//! `lineshaft-sim SEED [--steps N] [--trace]` repeats one seed. `lineshaft-sim --seeds N [--from S]
+//! [--steps N] [--threads N]` runs many seeds.
 
 use std::process::ExitCode;
 

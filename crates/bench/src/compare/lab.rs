@@ -20,10 +20,10 @@ use crate::load::{self, LoadPlan, LoadReport};
 use crate::meter::Meter;
 use crate::process;
 
-/// Bytes in a body, unless a measurement says otherwise.
+/// Bytes in a body. Some measurements use another number.
 pub(crate) const BODY_BYTES: usize = 100;
 
-/// The resources of a measurement.
+/// The resources of the measurements.
 #[derive(Debug)]
 pub(crate) struct Lab {
     pub(crate) programs: Programs,
@@ -35,7 +35,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Prepares a folder for the servers' data. Dropping the lab removes it.
+    /// Creates a folder for the servers' data. Dropping the lab removes the folder.
     pub(crate) fn new(programs: Programs, sizes: Sizes, scratch: &PathBuf) -> anyhow::Result<Self> {
         let scratch = tempfile::Builder::new()
             .prefix("lineshaft-bench-")
@@ -48,7 +48,7 @@ impl Lab {
         &self.meter
     }
 
-    /// Loads a server for this time.
+    /// Loads a server for the time of `span`.
     pub(crate) fn throughput(
         &self,
         server: &Server,
@@ -103,7 +103,7 @@ impl Lab {
         Ok(Some(busy.saturating_sub(process::cpu_time(server.pid())?)))
     }
 
-    /// Runs a load. A refused operation is an error.
+    /// Runs a load. Fails if the server refuses an operation.
     pub(crate) fn load(
         &self,
         server: &Server,
@@ -133,7 +133,7 @@ impl Lab {
         Ok(report)
     }
 
-    /// A new folder for the data of a server.
+    /// Creates a folder for the data of a server.
     pub(crate) fn folder(&self) -> anyhow::Result<TempDir> {
         Ok(tempfile::tempdir_in(self.scratch.path())?)
     }

@@ -23,11 +23,11 @@ use crate::modes::{drivers, queue_put_drivers, queue_take_drivers};
 use crate::process;
 use crate::trip::{self, TripPlan};
 
-/// The queue of all measurements that need only one.
+/// The queue of all measurements that need only one queue.
 const QUEUE: &str = "default";
 
 impl Lab {
-    /// Measures the cells of one kind of work once. Returns a sample for each.
+    /// Measures these cells once. They have the same kind of work. Returns a sample for each cell.
     pub(crate) fn measure(&mut self, cells: &[Cell]) -> Vec<anyhow::Result<Sample>> {
         let samples = match cells[0].work {
             Work::Trip | Work::Foreground => self.measure_trips(cells),
@@ -132,7 +132,7 @@ impl Lab {
         sums
     }
 
-    /// The mean of all turns of each server.
+    /// Returns the mean of each server's turns.
     fn turns(&self, cells: &[Cell], servers: &[(Server, TempDir)]) -> anyhow::Result<Vec<Sample>> {
         let mut sums = vec![Sample::new(); cells.len()];
         for turn in 0..TURNS as usize {
@@ -227,7 +227,7 @@ impl Lab {
     }
 }
 
-/// The protocol in which a server gets puts and takes.
+/// The protocol of a server's puts and takes.
 fn protocol_of(peer: Peer) -> Protocol {
     match peer {
         Peer::Lineshaft(

@@ -27,10 +27,10 @@ use crate::args::CompareArgs;
 use crate::machine::Machine;
 use crate::{interrupt, process};
 
-/// The rounds of a quick run. They are enough for a median that ignores one bad round.
+/// The number of rounds in a quick run. Three are enough for a median that ignores one bad round.
 const QUICK_ROUNDS: u32 = 3;
 
-/// `bench compare`.
+/// Runs `bench compare`.
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     let mut rows = selected(&args.rows)?;
     if let Some(path) = &args.write {
@@ -89,7 +89,7 @@ fn publish(args: &CompareArgs, comparison: &Comparison) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The rows to measure: all of them, or the named ones.
+/// The rows to measure: all rows, or the named rows.
 fn selected(names: &[String]) -> anyhow::Result<Vec<Row>> {
     let all = rows::all();
     let ids: BTreeSet<&str> = all.iter().map(|row| row.id).collect();
@@ -137,7 +137,7 @@ fn versions(programs: &Programs) -> Vec<String> {
     known.into_iter().flatten().collect()
 }
 
-/// Measures every cell that the rows need, round by round. Does not retry a failed cell.
+/// Measures all cells of the rows, round by round. A failed cell is not measured again.
 fn measure_all(lab: &mut Lab, rows: &[Row], rounds: u32) -> anyhow::Result<Results> {
     let cells: BTreeSet<Cell> =
         rows.iter().flat_map(|row| [Some(row.ours), row.theirs]).flatten().collect();
@@ -178,7 +178,7 @@ fn ordered(cells: &BTreeSet<Cell>, round: u32) -> Vec<Vec<Cell>> {
     turned.collect()
 }
 
-/// The command line as a user would type it.
+/// The command line, as a user would type it.
 fn command_line() -> String {
     let mut words = vec!["lineshaft".to_owned(), "bench".to_owned()];
     words.extend(std::env::args().skip(1).skip_while(|word| word == "bench"));

@@ -1,4 +1,4 @@
-//! The plan of a comparison: the rows with their goals, and the measurements that they need.
+//! The plan of a comparison: its rows with their goals, and the measurements of these rows.
 
 mod gearman;
 pub(crate) mod heavy;

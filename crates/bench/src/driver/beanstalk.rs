@@ -7,7 +7,7 @@ use super::scanner::{LineScanner, last_number};
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// Collects the ids of put jobs, if the caller needs them.
+/// Collects the ids of the jobs that were put.
 pub(crate) type IdSink = Rc<RefCell<Vec<u64>>>;
 
 /// The number of copies of a small request in the script's buffer. One copy of bytes can then send
@@ -26,14 +26,14 @@ pub(crate) struct Beanstalk {
 
 #[derive(Debug)]
 enum Work {
-    /// Each unit has one reply: INSERTED or DELETED.
+    /// Sends the units of a script. Each unit has one reply: INSERTED or DELETED.
     Script(Cursor),
-    /// Reserve a job, then delete it.
+    /// Reserves a job, and then deletes it.
     Take,
 }
 
 impl Beanstalk {
-    /// Puts into `queue`, one request per job.
+    /// Puts jobs into `queue`. Each unit of the script is one put.
     pub(crate) fn put(queue: &str, cursor: Cursor) -> Self {
         Self::new(Work::Script(cursor), Self::opening("use", queue))
     }
@@ -43,7 +43,7 @@ impl Beanstalk {
         Self::new(Work::Script(cursor), Vec::new())
     }
 
-    /// Reserves only from `queue`, and deletes.
+    /// Reserves jobs of `queue` only, and deletes them.
     pub(crate) fn take(queue: &str) -> Self {
         let mut opening = Self::opening("watch", queue);
         if !opening.is_empty() {
@@ -52,18 +52,18 @@ impl Beanstalk {
         Self::new(Work::Take, opening)
     }
 
-    /// Collects the ids from the server.
+    /// Also collects the ids of the jobs that are put.
     pub(crate) fn with_ids(mut self, ids: IdSink) -> Self {
         self.ids = Some(ids);
         self
     }
 
-    /// Requests that put `body_bytes` into the used tube.
+    /// A script of requests that put bodies of `body_bytes` into the used tube.
     pub(crate) fn puts(body_bytes: usize) -> Script {
         Script::repeated(&put_request(body_bytes), COPIES)
     }
 
-    /// Requests that put into `queues` tubes in turn, each with its own `use`.
+    /// A script of requests that put into `queues` tubes in turn. Each put has a `use` before it.
     pub(crate) fn puts_with_use(body_bytes: usize, queues: usize) -> Script {
         let put = put_request(body_bytes);
         // A script for one tube has the same layout as one for many tubes, so that only the number
@@ -78,7 +78,7 @@ impl Beanstalk {
         script
     }
 
-    /// Requests that delete `ids`, in the given order.
+    /// A script of requests that delete `ids`, in this order.
     pub(crate) fn deletes(ids: &[u64]) -> Script {
         let mut script = Script::default();
         for id in ids {
@@ -141,7 +141,7 @@ impl Driver for Beanstalk {
                     None => progress.fail(line),
                 },
                 [b'T', b'I', b'M', ..] => progress.missed += 1,
-                // Replies to `use`, `watch` and `ignore`.
+                // These are replies to `use`, `watch` and `ignore`.
                 [b'U', b'S', b'I', ..] | [b'W', b'A', b'T', ..] => {}
                 _ => progress.fail(line),
             }
@@ -151,7 +151,7 @@ impl Driver for Beanstalk {
     }
 }
 
-/// Id, as digits, and body size of `RESERVED <id> <bytes>`.
+/// Parses `RESERVED <id> <bytes>`. Returns the digits of the id, and the size of the body.
 fn reserved(line: &[u8]) -> Option<(&[u8], usize)> {
     let rest = line.strip_prefix(b"RESERVED ")?;
     let space = memchr::memchr(b' ', rest)?;

@@ -1,5 +1,5 @@
 //! The part of Gearman's protocol that a load needs: background submits, and workers that grab and
-//! complete.
+//! complete jobs.
 
 use super::packets::{PacketScanner, append_request, first_argument, kind};
 use super::script::{Cursor, Script};
@@ -19,26 +19,27 @@ pub(crate) struct Gearman {
 
 #[derive(Debug)]
 enum Work {
-    /// Each unit has one reply: `JOB_CREATED`.
+    /// Sends the units of a script. Each unit has one reply: `JOB_CREATED`.
     Submit(Cursor),
-    /// Grab a job, then complete it.
+    /// Grabs a job, and then completes it.
     Take,
 }
 
 impl Gearman {
-    /// Sends `submits`, one packet per job.
+    /// Submits jobs. Each unit of the script is one packet.
     pub(crate) fn submit(cursor: Cursor) -> Self {
         Self { work: Work::Submit(cursor), packets: PacketScanner::default(), opening: Vec::new() }
     }
 
-    /// A worker that can do only `function`.
+    /// A worker of only this function.
     pub(crate) fn take(function: &str) -> Self {
         let mut opening = Vec::new();
         append_request(kind::CAN_DO, &[function.as_bytes()], &mut opening);
         Self { work: Work::Take, packets: PacketScanner::default(), opening }
     }
 
-    /// Requests that submit background jobs with bodies of `body_bytes` and no unique key.
+    /// A script of requests that submit background jobs without a unique key. Their bodies have
+    /// `body_bytes` bytes.
     pub(crate) fn submits(function: &str, body_bytes: usize) -> Script {
         let body = vec![b'x'; body_bytes];
         let mut request = Vec::new();

@@ -1,4 +1,4 @@
-//! Kestrel's memcache protocol: `set` and `get`, which takes and finishes at once.
+//! Kestrel's memcache protocol: `set`, and `get`, which takes and finishes an item at once.
 
 use super::scanner::{LineScanner, last_number};
 use super::script::{Cursor, Script};
@@ -17,12 +17,12 @@ pub(crate) struct Memcache {
 }
 
 impl Memcache {
-    /// Sends `script`, one command per operation.
+    /// Sends a script. Each command is one operation.
     pub(crate) fn new(cursor: Cursor) -> Self {
         Self { cursor, scanner: LineScanner::default(), inside_block: false }
     }
 
-    /// `set queue 0 0 <bytes>`.
+    /// A script of `set queue 0 0 <bytes>`.
     pub(crate) fn sets(queue: &str, body_bytes: usize) -> Script {
         let mut request = format!("set {queue} 0 0 {body_bytes}\r\n").into_bytes();
         request.resize(request.len() + body_bytes, b'x');
@@ -30,7 +30,7 @@ impl Memcache {
         Script::repeated(&request, COPIES)
     }
 
-    /// `get queue`.
+    /// A script of `get queue`.
     pub(crate) fn gets(queue: &str) -> Script {
         Script::repeated(format!("get {queue}\r\n").as_bytes(), COPIES)
     }

@@ -22,16 +22,16 @@ pub(crate) use thrift::Thrift;
 
 /// The client's side of a protocol, for one connection.
 pub(crate) trait Driver {
-    /// Appends the first requests of up to `count` operations to `output`. Returns how many
-    /// operations it began. A lower number means that no more operations are left.
+    /// Appends the requests that begin up to `count` operations. Returns the number of operations
+    /// begun. If it is lower than `count`, no operations are left.
     fn begin(&mut self, count: usize, output: &mut Vec<u8>) -> usize;
 
-    /// Parses received bytes, and appends the next requests to `output`. Returns the operations
-    /// that the bytes ended.
+    /// Parses received bytes. Appends the requests that continue operations. Returns the operations
+    /// that have ended.
     fn receive(&mut self, input: &[u8], output: &mut Vec<u8>) -> anyhow::Result<Progress>;
 }
 
-/// The operations that some received bytes ended.
+/// The operations that have ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Operations that succeeded.
@@ -40,12 +40,12 @@ pub(crate) struct Progress {
     pub(crate) missed: u32,
     /// Operations that the server refused.
     pub(crate) failed: u32,
-    /// The first refusal, in the server's words.
+    /// The server's reply to the first refused operation.
     pub(crate) failure: Option<String>,
 }
 
 impl Progress {
-    /// All operations that are no longer in flight.
+    /// The number of operations that are no longer in flight.
     pub(crate) fn ended(&self) -> u32 {
         self.finished + self.missed + self.failed
     }

@@ -1,7 +1,7 @@
 //! Writes Gearman's binary packets, and parses them from a stream of replies. The stream can be
 //! split anywhere.
 
-/// Packet types, by their number on the wire.
+/// The packet types, with their numbers on the wire.
 pub(crate) mod kind {
     pub(crate) const CAN_DO: u32 = 1;
     pub(crate) const PRE_SLEEP: u32 = 4;
@@ -18,7 +18,7 @@ pub(crate) mod kind {
     pub(crate) const ERROR: u32 = 19;
 }
 
-/// Magic, type and size of the body.
+/// Length of the header: magic, type, and size of the body.
 pub(crate) const HEADER_BYTES: usize = 12;
 /// The first bytes of each packet from a server.
 const REPLY_MAGIC: [u8; 4] = *b"\0RES";
@@ -45,7 +45,7 @@ pub(crate) fn append_reply(kind: u32, arguments: &[&[u8]], output: &mut Vec<u8>)
     append(REPLY_MAGIC, kind, arguments, output);
 }
 
-/// The part of a body before its first NUL: a job's handle, an error's code.
+/// The part of a body before the first NUL, such as a job's handle or an error's code.
 pub(crate) fn first_argument(body: &[u8]) -> &[u8] {
     let end = memchr::memchr(0, body).unwrap_or(body.len());
     &body[..end]
@@ -54,12 +54,12 @@ pub(crate) fn first_argument(body: &[u8]) -> &[u8] {
 /// The state of parsing one connection's stream of replies.
 #[derive(Debug, Default)]
 pub(crate) struct PacketScanner {
-    /// The beginning of an incomplete packet.
+    /// The beginning of a packet that has not arrived completely.
     partial: Vec<u8>,
 }
 
 impl PacketScanner {
-    /// Calls `on_packet` with kind and body of each complete packet.
+    /// Calls `on_packet` for each complete packet, with its type and its body.
     pub(crate) fn scan(
         &mut self,
         mut input: &[u8],

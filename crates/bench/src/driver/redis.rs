@@ -1,4 +1,4 @@
-//! Redis lists used as a queue: `LPUSH` and `RPOP`.
+//! Redis lists as queues: `LPUSH` and `RPOP`.
 
 use super::scanner::{LineScanner, number};
 use super::script::{Cursor, Script};
@@ -15,18 +15,18 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    /// Sends `script`, one command per operation.
+    /// Sends a script. Each command is one operation.
     pub(crate) fn new(cursor: Cursor) -> Self {
         Self { cursor, scanner: LineScanner::default() }
     }
 
-    /// `LPUSH list body`.
+    /// A script of `LPUSH list body`.
     pub(crate) fn pushes(list: &str, body_bytes: usize) -> Script {
         let body = vec![b'x'; body_bytes];
         Script::repeated(&command(&[b"LPUSH", list.as_bytes(), &body]), COPIES)
     }
 
-    /// `RPOP list`.
+    /// A script of `RPOP list`.
     pub(crate) fn pops(list: &str) -> Script {
         Script::repeated(&command(&[b"RPOP", list.as_bytes()]), COPIES)
     }

@@ -1,23 +1,23 @@
-//! Splits a stream of text replies into lines, and skips counted bodies. The input can be split
-//! anywhere.
+//! Splits a stream of text replies into lines, and skips their bodies. The stream can be split at
+//! any byte.
 
 use memchr::memchr;
 
-/// Longest reply line that any supported protocol sends, with room to spare.
+/// Limit of a reply line. All lines of the supported protocols are much shorter.
 const LINE_BYTES_MAX: usize = 8192;
 
 /// The state of parsing one connection's stream of replies.
 #[derive(Debug, Default)]
 pub(crate) struct LineScanner {
-    /// The beginning of an incomplete line.
+    /// The beginning of a line that has not arrived completely.
     partial: Vec<u8>,
     /// The number of body bytes that have not arrived.
     skip: usize,
 }
 
 impl LineScanner {
-    /// Calls `on_line` with each complete line, without its CR LF. `on_line` returns the number of
-    /// body bytes after the line.
+    /// Calls `on_line` for each complete line, without its CR LF. `on_line` returns the number of
+    /// body bytes that follow the line.
     pub(crate) fn scan(
         &mut self,
         mut input: &[u8],
@@ -56,13 +56,13 @@ fn without_cr(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The number at the end of a reply line, as in `RESERVED 17 100`.
+/// The number at the end of a reply line, such as 100 in `RESERVED 17 100`.
 pub(crate) fn last_number(line: &[u8]) -> Option<usize> {
     let start = memchr::memrchr(b' ', line)? + 1;
     number(&line[start..])
 }
 
-/// A whole decimal number.
+/// Parses a decimal number.
 pub(crate) fn number(digits: &[u8]) -> Option<usize> {
     if digits.is_empty() {
         return None;

@@ -1,12 +1,12 @@
-//! Requests that are encoded before the run, so that sending only copies bytes.
+//! Scripts: requests that are encoded before the run, so that a send only copies bytes.
 
 use std::rc::Rc;
 
-/// A sequence of requests, shared by the connections of a run. One unit is one operation.
+/// A sequence of requests. All connections of a run share it. Each unit is one operation.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     bytes: Vec<u8>,
-    /// Where each unit ends in `bytes`.
+    /// The offset of each unit's end in `bytes`.
     ends: Vec<usize>,
 }
 
@@ -26,7 +26,7 @@ impl Script {
         self.ends.push(self.bytes.len());
     }
 
-    /// Number of units.
+    /// The number of units.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -36,12 +36,13 @@ impl Script {
     }
 }
 
-/// A connection's place in a script.
+/// The position of a connection in a script.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     script: Rc<Script>,
     next: usize,
-    /// The index after the last unit. A repeating cursor continues at the first unit of the script.
+    /// The index after the last unit of this cursor. A repeating cursor then continues at the first
+    /// unit of the script.
     end: usize,
     repeats: bool,
 }

@@ -1,15 +1,15 @@
 //! The part of Kestrel's thrift protocol that a load needs: `put` of one item, and `get` of one
-//! item without a transaction, in frames of the strict binary protocol (spec kestrel 8).
+//! item without an open read. Messages are frames of the strict binary protocol (spec kestrel 8).
 
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
 /// The number of copies of a request in the script's buffer.
 const COPIES: usize = 256;
-/// The longest reply to these requests.
+/// Limit of a reply's frame.
 const FRAME_BYTES_MAX: usize = 64 << 20;
 
-/// The protocol's version, and the type of a call.
+/// The version of the protocol, together with the type of the message.
 const CALL: u32 = 0x8001_0001;
 const REPLY: u32 = 0x8001_0002;
 
@@ -21,7 +21,7 @@ const TYPE_LIST: u8 = 15;
 #[derive(Debug)]
 pub(crate) struct Thrift {
     cursor: Cursor,
-    /// The beginning of an incomplete frame.
+    /// The beginning of a frame that has not arrived completely.
     partial: Vec<u8>,
 }
 
@@ -34,12 +34,12 @@ enum Reply {
 }
 
 impl Thrift {
-    /// Sends `script`, one call per operation.
+    /// Sends a script. Each call is one operation.
     pub(crate) fn new(cursor: Cursor) -> Self {
         Self { cursor, partial: Vec::new() }
     }
 
-    /// `put(queue, [body])`.
+    /// A script of `put(queue, [body])`.
     pub(crate) fn puts(queue: &str, body_bytes: usize) -> Script {
         let mut arguments = string_field(1, queue.as_bytes());
         arguments.extend_from_slice(&[TYPE_LIST, 0, 2, TYPE_STRING, 0, 0, 0, 1]);
@@ -47,7 +47,7 @@ impl Thrift {
         Script::repeated(&call("put", &arguments), COPIES)
     }
 
-    /// `get(queue, 1)`.
+    /// A script of `get(queue, 1)`.
     pub(crate) fn gets(queue: &str) -> Script {
         let mut arguments = string_field(1, queue.as_bytes());
         arguments.extend_from_slice(&[TYPE_I32, 0, 2, 0, 0, 0, 1]);

@@ -27,7 +27,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects, and waits until the server has accepted or refused.
+    /// Connects, and waits until the server accepts or refuses the connection.
     pub(super) fn open(address: SocketAddr, driver: Box<dyn Driver>) -> anyhow::Result<Self> {
         let stream = std::net::TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -96,7 +96,8 @@ impl Connection {
         begun
     }
 
-    /// Sends as many bytes as the socket takes. The rest follows when the socket is writable again.
+    /// Sends as many bytes as the socket accepts. The remaining bytes are sent when the socket is
+    /// writable again.
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
         while self.sent < self.output.len() {
             match self.stream.write(&self.output[self.sent..]) {

@@ -24,14 +24,14 @@ use crate::meter::Meter;
 use crate::schedule::Schedule;
 use crate::table::show_count;
 
-/// The largest number of bytes in one read.
+/// Maximum of bytes in one read.
 const SCRATCH_BYTES: usize = 256 * 1024;
 /// The longest time between two updates of the progress line, and between two checks for an
 /// interrupt.
 const BEAT: Duration = Duration::from_millis(200);
-/// How long the end of a run waits for operations in flight.
+/// The time limit for operations in flight at the end of a run.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// How much longer than planned a run can last if the server is slow to answer.
+/// If the server is slow, a run can last longer than planned by at most this time.
 const EXTENSION_MAX: Duration = Duration::from_secs(10);
 
 /// The plan of a load.
@@ -39,21 +39,22 @@ pub(crate) struct LoadPlan<'a> {
     pub(crate) address: SocketAddr,
     /// One driver for each connection.
     pub(crate) drivers: Vec<Box<dyn Driver>>,
-    /// Operations in flight on each connection.
+    /// The number of operations in flight on each connection.
     pub(crate) depth: usize,
-    /// Measured operations. The run ends at this count or its duration, whichever is first.
+    /// The number of measured operations. The run ends at this number, or at its duration if that
+    /// is earlier.
     pub(crate) count: Option<u64>,
     pub(crate) duration: Duration,
-    /// A run that ends by its duration continues, for at most `EXTENSION_MAX`, until this many
-    /// operations have ended.
+    /// The minimum of ended operations. A run continues after its duration until this number is
+    /// reached, but at most for `EXTENSION_MAX`.
     pub(crate) least: u64,
     pub(crate) warm_up: Duration,
-    /// Open loop with this many operations per second.
+    /// The operations per second of an open loop. `None` means a closed loop.
     pub(crate) rate: Option<f64>,
     /// Whether an open loop may spin on its processor. Without spinning, operations begin up to a
     /// millisecond late.
     pub(crate) spin: bool,
-    /// The server process whose processor time is measured.
+    /// The process of the server. Its processor time is measured.
     pub(crate) server_pid: Option<u32>,
     pub(crate) meter: &'a Meter,
 }
@@ -78,7 +79,7 @@ struct LoadLoop<'a> {
     /// The number of operations that were passed to connections, according to the schedule.
     dealt: u64,
     depth: usize,
-    /// The number of operations that can still begin.
+    /// The number of operations that may still begin.
     allowance: u64,
     count: Option<u64>,
     duration: Duration,
@@ -164,7 +165,7 @@ impl<'a> LoadLoop<'a> {
         }
     }
 
-    /// Moves from phase to phase. Returns true when the run is over.
+    /// Begins the next phase if the current one has ended. Returns true at the end of the run.
     fn advance(&mut self, now: Instant) -> anyhow::Result<bool> {
         if now >= self.next_beat {
             interrupt::check()?;
@@ -204,7 +205,7 @@ impl<'a> LoadLoop<'a> {
         self.measurement.start(now)
     }
 
-    /// Open loop: passes due operations to their connections.
+    /// Open loop: assigns due operations to their connections.
     fn deal(&mut self, now: Instant) -> anyhow::Result<()> {
         let Some(schedule) = self.schedule else { return Ok(()) };
         let due = schedule.due_total((now - self.began).as_nanos() as u64);
@@ -217,7 +218,7 @@ impl<'a> LoadLoop<'a> {
         Ok(())
     }
 
-    /// The time to wait for events.
+    /// How long the next poll may wait for events.
     fn wait(&self, now: Instant) -> Duration {
         let until = |instant: Instant| instant.saturating_duration_since(now);
         let mut wait = until(self.next_beat);
@@ -240,7 +241,7 @@ impl<'a> LoadLoop<'a> {
         wait
     }
 
-    /// Reads the bytes that arrived on a connection, keeps it busy, and sends.
+    /// Reads the bytes that arrived on a connection, begins further operations, and sends.
     fn serve(&mut self, index: usize, writable: bool) -> anyhow::Result<()> {
         let connection = &mut self.connections[index];
         let progress = connection.read(&mut self.scratch)?;
@@ -268,7 +269,7 @@ impl<'a> LoadLoop<'a> {
         Ok(())
     }
 
-    /// Begins as many operations as the depth, the schedule and the allowance permit, and sends.
+    /// Begins as many operations as the depth, the schedule and the allowance permit. Then sends.
     fn top_up(&mut self, index: usize, now: Instant) -> anyhow::Result<()> {
         let connection = &mut self.connections[index];
         let mut room = self.depth.saturating_sub(connection.in_flight()) as u64;

@@ -1,4 +1,4 @@
-//! The measurements of a load run.
+//! The measured values of a load.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::driver::Progress;
 use crate::latency::{Latency, LatencySummary};
 use crate::process;
 
-/// Result of a load.
+/// The result of a load.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LoadReport {
     /// Operations that succeeded in the measured time.
@@ -17,7 +17,7 @@ pub(crate) struct LoadReport {
     pub(crate) missed: u64,
     /// Operations that the server refused.
     pub(crate) failed: u64,
-    /// The first refusal, even if it was outside the measured time.
+    /// The server's reply to the first refused operation, even outside the measured time.
     pub(crate) failure: Option<String>,
     pub(crate) seconds: f64,
     /// Successful operations per second.

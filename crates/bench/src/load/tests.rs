@@ -1,4 +1,4 @@
-//! Tests the loop with a tiny server that answers every line of a put with INSERTED.
+//! Tests the load loop. A small server replies INSERTED to each line of a put.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

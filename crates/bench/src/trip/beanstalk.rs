@@ -1,4 +1,4 @@
-//! Round trip in beanstalkd's protocol: from a put to a waiting reserve.
+//! A round trip in beanstalkd's protocol: from a put to a waiting reserve.
 
 use std::net::SocketAddr;
 use std::time::Instant;

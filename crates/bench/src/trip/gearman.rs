@@ -57,7 +57,7 @@ impl Pair {
             self.worker.send(kind::GRAB_JOB, &[])?;
             match self.worker.receive()? {
                 kind::JOB_ASSIGN => return Ok(()),
-                // A server can wake a worker although there is no job.
+                // A server can wake a worker although it has no job for it.
                 kind::NO_JOB => self.worker.send(kind::PRE_SLEEP, &[])?,
                 other => anyhow::bail!("a grab was answered by a packet of type {other}"),
             }
@@ -86,7 +86,7 @@ impl RoundTrip for Pair {
 /// A blocking connection that reads one packet at a time.
 struct Connection {
     stream: BufReader<TcpStream>,
-    /// The arguments of the last packet.
+    /// The body of the last packet: its arguments.
     body: Vec<u8>,
 }
 
@@ -115,7 +115,7 @@ impl Connection {
         Ok(kind_of(&header))
     }
 
-    /// Reads a packet, which must be of this type.
+    /// Reads a packet. Fails if it is of another type.
     fn expect(&mut self, kind: u32) -> anyhow::Result<()> {
         let received = self.receive()?;
         anyhow::ensure!(

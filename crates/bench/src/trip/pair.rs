@@ -1,9 +1,10 @@
-//! A round trip, in any protocol.
+//! The interface of a round trip, for all protocols.
 
 use std::time::Instant;
 
 /// A producer, and a consumer that waits for its jobs.
 pub(crate) trait RoundTrip {
-    /// Makes one trip. Returns its end time. The consumer then waits for the next trip.
+    /// Makes one trip, and returns its end time. When it returns, the consumer waits for the next
+    /// trip.
     fn trip(&mut self) -> anyhow::Result<Instant>;
 }

@@ -9,7 +9,7 @@ use crate::model::{Need, Place};
 use crate::protocol::Protocol;
 use crate::workload::Client;
 
-/// Bytes that the server's socket buffers until the client reads.
+/// Number of bytes that the server's socket can buffer until the client reads.
 const SOCKET_BYTES_MAX: usize = 8 * 1024;
 
 /// The outbox shares the body of a reply of at least this length, instead of a copy.
@@ -152,7 +152,7 @@ impl Link {
         self.to_client.drain(..count).collect()
     }
 
-    /// Whether all bytes from the server have reached the client.
+    /// True if the client has got all bytes from the server.
     pub(crate) fn is_quiet(&self) -> bool {
         self.outbox.is_empty() && self.to_client.is_empty()
     }

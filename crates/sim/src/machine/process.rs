@@ -24,7 +24,7 @@ pub(crate) struct Process {
     pub(crate) events: Vec<VecDeque<(SessionId, Answer<Event>)>>,
     /// The first id that this process assigns.
     pub(crate) first_id: u64,
-    /// When the server's timer fires.
+    /// The time at which the server's timer fires.
     pub(crate) alarm: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ impl Process {
         }
     }
 
-    /// The server's side of a new connection.
+    /// Opens the server's side of a new connection.
     pub(crate) fn open(
         &self,
         protocol: Protocol,

@@ -11,7 +11,7 @@ use crate::model::{History, Need};
 use crate::plan::{Plan, StorageKind};
 use crate::{Checked, Options, Sabotage};
 
-/// Bytes of the simulated disk, unless a step fills it.
+/// The size of the simulated disk, in bytes. A step can make the disk smaller.
 pub(crate) const DISK_BYTES: u64 = 48 << 20;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Storage {
     /// The end of a group in whose middle a segment was begun. The log may have synced the history
     /// up to here.
     switched: Need,
-    /// The part of the history that is synced.
+    /// The part of the history that is certainly synced.
     durable: Need,
     /// Parts of the history that were written but not synced, each with the moment of the write.
     written: VecDeque<(u64, Need)>,
@@ -44,10 +44,10 @@ pub(crate) struct Storage {
     pub(crate) is_disturbed: bool,
 }
 
-/// How a process ends without a request to stop.
+/// A crash: the process ends without a request to stop.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum CrashKind {
-    /// The kernel continues to run and keeps the written data.
+    /// Only the process dies. The kernel still has all written data.
     Killed,
     /// Power fails. Only synced data is certain to survive.
     PowerLoss,

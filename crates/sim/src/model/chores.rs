@@ -1,4 +1,4 @@
-//! Long operations of the model. They run in slices, with other requests in between.
+//! Long operations of the model. They run in slices, with other requests between the slices.
 
 use super::outcome::Notification;
 use super::session::Expected;
@@ -44,7 +44,7 @@ impl Model {
         }
     }
 
-    /// Gives leased jobs back.
+    /// Gives back leased jobs.
     pub(super) fn give_back(&mut self, ids: Vec<u64>) {
         let held = ids.into_iter().map(|id| match self.jobs[&id].state {
             State::Leased(lease) => (lease.number, id),
@@ -60,7 +60,7 @@ impl Model {
         }
     }
 
-    /// Does a slice of the oldest chore.
+    /// Runs one slice of the oldest chore.
     pub(super) fn do_a_chore(&mut self) {
         let Some(chore) = self.chores.pop_front() else { return };
         let asked_by = match &chore {

@@ -26,9 +26,9 @@ pub(crate) struct History {
     /// The ends of groups. When a group was written, all records before its end were on the disk,
     /// with the newest takes and timeouts.
     groups: Vec<Need>,
-    /// The records that certainly survive.
+    /// The number of records that certainly survive.
     required: Need,
-    /// The records that certainly survive with their takes and timeouts.
+    /// The number of records that certainly survive with their takes and timeouts.
     counted: Need,
     /// The last record that the next group certainly contains.
     newest: Need,
@@ -41,7 +41,7 @@ pub(crate) struct History {
     pub(crate) counts_may_be_missing: bool,
     ends: BTreeMap<u64, Need>,
     queues: BTreeMap<Name, Need>,
-    /// Ends of jobs, by key.
+    /// The records of ends of jobs, by the jobs' keys.
     keys: BTreeMap<Rc<[u8]>, Need>,
 }
 
@@ -80,14 +80,14 @@ impl History {
         self.newest
     }
 
-    /// Notes the end of a job that has a key.
+    /// Records the end of a job that has a key.
     pub(super) fn note_key(&mut self, tags: Option<&Tags>, need: Need) {
         if let Some(tags) = tags {
             self.keys.insert(tags.unique.clone(), need);
         }
     }
 
-    /// The record that the answer "no job has this key" depends on.
+    /// The record that the reply "no job has this key" depends on.
     pub(super) fn key_need(&self, unique: &[u8]) -> Need {
         self.keys.get(unique).copied().unwrap_or(0)
     }
@@ -145,7 +145,7 @@ impl History {
         }
     }
 
-    /// The last change of the status.
+    /// The last record about the status.
     pub(super) fn status_need(&self) -> Need {
         let about = |record: &Record| matches!(record, Record::Status(_));
         self.records.iter().rposition(about).map_or(0, |index| index + 1)
@@ -198,14 +198,14 @@ impl History {
         self.required
     }
 
-    /// Every job of this process, ended or not.
+    /// The ids of all jobs of this process, including ended jobs.
     pub(crate) fn ids(&self) -> BTreeSet<u64> {
         let base = self.base.jobs.keys().copied();
         base.chain(self.records.iter().flat_map(Record::ids)).collect()
     }
 
-    /// A client got a reply that depends on `required`, or the changes up to `required` became
-    /// durable. The takes and timeouts became durable up to `counted`.
+    /// Records that the changes up to `required` must survive: they are durable, or a client got a
+    /// reply that depends on them. Takes and timeouts must survive up to `counted`.
     pub(crate) fn require(&mut self, required: Need, counted: Need) {
         assert!(required.max(counted) <= self.records.len(), "it happened");
         self.required = self.required.max(required);
@@ -279,8 +279,9 @@ impl History {
         Err(last_problem.unwrap_or_else(|| self.describe(found, end, &wrong)))
     }
 
-    /// Takes, timeouts and losses of the recovered jobs must be at least those of the last complete
-    /// group in the prefix, and at most those of the group in which the prefix ends.
+    /// Checks takes, timeouts and losses of the recovered jobs. They must be at least the counts at
+    /// the last complete group in the prefix, and at most the counts at the end of the group in
+    /// which the prefix ends.
     fn check_counts(&self, found: &StoredJobs, end: Need) -> Result<(), String> {
         // Counters are the last part of a group. They can be in another segment than the rest of
         // the group, and that segment alone can be lost.
@@ -317,7 +318,7 @@ impl History {
         log_contents.jobs
     }
 
-    /// The newest counters of every job that existed at some time before `end`.
+    /// The newest counts of every job that existed at any time before `end`.
     fn counts_at(&self, end: Need) -> BTreeMap<u64, Counts> {
         let mut counts: BTreeMap<_, _> =
             self.base.jobs.iter().map(|(id, image)| (*id, image.counts)).collect();
@@ -367,12 +368,12 @@ impl History {
         self.newest = 0;
     }
 
-    /// Whether the log may have contained this record before the process began.
+    /// True if the log may have contained this record before the process began.
     pub(crate) fn is_of_start(&self, need: Need) -> bool {
         need <= self.noted_at_start
     }
 
-    /// A new process begins with this state.
+    /// Begins a new process with this state.
     pub(crate) fn restart(&mut self, base: LogContents) {
         *self = Self { base, ..Self::default() };
     }

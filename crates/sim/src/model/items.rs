@@ -29,7 +29,7 @@ pub(crate) struct ItemWait {
 /// The immediate result of a read.
 #[derive(Debug)]
 pub(super) enum Read {
-    /// The item, and the number of its lease if the client holds it.
+    /// An item. `lease` is the number of its lease if the client holds it.
     Item {
         lease: Option<u64>,
         body: Rc<[u8]>,
@@ -95,7 +95,7 @@ impl Model {
         Read::Waiting
     }
 
-    /// Hands an item out. Returns the number of the lease.
+    /// Gives an item to a client for an open read. Returns the number of the lease.
     fn open_read(&mut self, place: Place, id: u64) -> u64 {
         let (queue, created) = (self.jobs[&id].queue.clone(), self.jobs[&id].created);
         let queue = self.queue_mut(&queue);
@@ -158,7 +158,7 @@ impl Model {
     /// on.
     pub(super) fn flush(&mut self, name: &str) -> Need {
         let before = self.history.len();
-        // An alias hides a queue of the same name.
+        // If an alias has the same name, requests cannot reach the queue.
         let is_hidden = self.alias(name).is_some();
         if let Some((name, _)) = self.queues.get_key_value(name).filter(|_| !is_hidden) {
             let name = name.clone();
@@ -220,7 +220,7 @@ impl Model {
         (count, swept.into_iter().map(|(_, need)| need).max().unwrap_or(0))
     }
 
-    /// Removes a queue with all its jobs, leased ones included. Returns the record that the reply
+    /// Removes a queue with all its jobs, including leased jobs. Returns the record that the reply
     /// depends on.
     pub(super) fn remove_queue(&mut self, name: &str) -> Need {
         let Some((name, _)) = self.queues.get_key_value(name) else { return 0 };
@@ -261,7 +261,7 @@ impl Model {
         let kept = self.workers_of(&name) > 0 && &*name != "default";
         let facts = Facts { kept, ..Facts::default() };
         self.queue_mut(&name).facts = facts;
-        // If the queue stays, a rule that makes it a child applies again.
+        // If the queue stays, a rule that makes it a child applies to it again.
         if self.is_wanted(&name) {
             self.resolve(&name);
         }

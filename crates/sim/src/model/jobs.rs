@@ -11,7 +11,7 @@ use super::{
 };
 use crate::protocol::Protocol;
 
-/// A take without a job.
+/// The result of a take that gets no job.
 pub(super) enum NoJob {
     TimedOut,
     DeadlineSoon,
@@ -117,7 +117,8 @@ impl Model {
         waiting.map(|(place, conn)| (ticket(conn), *place)).min().map(|(_, place)| place)
     }
 
-    /// Gives a job to a waiting connection. Returns false if the connection only looked at it.
+    /// Gives a job to a waiting connection. Returns false if the connection only wants to look at
+    /// the job.
     pub(super) fn grant_to_waiter(&mut self, place: Place, id: u64) -> bool {
         let conn = self.conn(place);
         if let Some(item) = conn.waiting.as_ref().and_then(|wait| wait.item.clone()) {
@@ -136,7 +137,7 @@ impl Model {
         Expected::with_body("RESERVED", id, &job.body, job.need)
     }
 
-    /// Hands a job out for its ttr, or for `limit_ms`.
+    /// Leases a job to a connection, for its ttr or for `limit_ms`.
     pub(super) fn hand_out(&mut self, place: Place, id: u64, limit_ms: Option<u64>) {
         let conn = self.conn(place);
         let loss = match conn.protocol {
@@ -163,7 +164,7 @@ impl Model {
         }
     }
 
-    /// The best ready job over the watched queues that are not paused.
+    /// Takes the best ready job of the watched queues that are not paused.
     pub(super) fn take(&mut self, place: Place, seconds: Option<u32>) -> Result<Expected, NoJob> {
         let watched = self.conn(place).watched.clone();
         for queue in &watched {
@@ -188,21 +189,21 @@ impl Model {
         Err(NoJob::Waiting)
     }
 
-    /// The ids of a connection's jobs with their deadlines, in the order of the deadlines.
+    /// The jobs of a connection, with their deadlines, in the order of the deadlines.
     pub(super) fn held(&self, place: Place) -> Vec<(u64, u64)> {
         let mut held = self.leases_of(place);
         held.sort_unstable();
         held.into_iter().map(|(deadline, _, id)| (deadline, id)).collect()
     }
 
-    /// The ids of a connection's jobs, in the order in which it reserved them.
+    /// The ids of a connection's jobs, in the order in which the connection took them.
     pub(super) fn held_as_taken(&self, place: Place) -> Vec<u64> {
         let mut held = self.leases_of(place);
         held.sort_unstable_by_key(|(_, lease, _)| *lease);
         held.into_iter().map(|(_, _, id)| id).collect()
     }
 
-    /// Deadline, lease number and id of all jobs of a connection.
+    /// The deadline, the lease number and the id of each job of a connection.
     fn leases_of(&self, place: Place) -> Vec<(u64, u64, u64)> {
         let Some(serial) = self.conns.get(&place).map(|conn| conn.serial) else {
             return Vec::new();
@@ -220,7 +221,7 @@ impl Model {
         self.conns[&place].protocol == Protocol::Gearman && self.held(place).is_empty()
     }
 
-    /// A delayed or buried job.
+    /// A delayed or buried job, if there is one.
     pub(crate) fn first_set_aside(&self) -> Option<u64> {
         let is_aside = |state| matches!(state, State::Delayed { .. } | State::Buried { .. });
         self.jobs.iter().find(|(_, job)| is_aside(job.state)).map(|(id, _)| *id)
@@ -236,7 +237,7 @@ impl Model {
         matches!(state, Some(State::Leased(lease)) if lease.by == serial)
     }
 
-    /// The record that "not found" for this job depends on.
+    /// The record that the reply "not found" for this job depends on.
     pub(super) fn denial(&self, id: u64) -> Need {
         self.jobs.get(&id).map_or_else(|| self.history.end_of(id), |job| job.need)
     }
@@ -344,7 +345,7 @@ impl Model {
 }
 
 impl Job {
-    /// The order in which ready jobs are handed out.
+    /// The key that orders ready jobs. The smallest key is handed out first.
     pub(super) fn key(&self) -> (u32, u64) {
         (self.pri, self.order)
     }

@@ -9,7 +9,7 @@ use super::policies::{UP, is_named_child, parent_of};
 use super::record::{Record, Subject};
 use super::{Job, Name, State, Tags};
 
-/// The counters in a job's statistics.
+/// The counters in the statistics of a job.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) reserves: u32,
@@ -32,7 +32,7 @@ impl Counts {
     }
 }
 
-/// The state that a job has after a restart.
+/// The state of a job after a restart.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum StoredState {
     Ready,
@@ -48,14 +48,14 @@ pub(crate) struct StoredJob {
     pub(crate) delay: u32,
     pub(crate) ttr: u32,
     pub(crate) created: u64,
-    /// The moment when a ready job became ready, if that was after the put.
+    /// The moment when a ready job became ready, if that was later than the put.
     pub(crate) since: u64,
     pub(crate) body: Rc<[u8]>,
     pub(crate) state: StoredState,
     pub(crate) counts: Counts,
-    /// Its order among jobs of its priority.
+    /// The job's order number among the jobs of its priority.
     pub(crate) order: u64,
-    /// The parameters of its submit.
+    /// The parameters of the submit, if the job was submitted.
     pub(crate) tags: Option<Tags>,
     pub(crate) expires: Option<u64>,
     /// The job before a move to another queue that a full disk may have lost.
@@ -67,11 +67,11 @@ pub(crate) struct StoredJob {
 pub(crate) struct Facts {
     pub(crate) kept: bool,
     pub(crate) limits: [u32; 3],
-    /// A client of Kestrel created or used the queue.
+    /// True if a client of Kestrel created or used the queue.
     pub(crate) is_items: bool,
-    /// The queue gets copies of its parent's jobs.
+    /// True if the queue gets copies of its parent's jobs.
     pub(crate) is_child: bool,
-    /// The moment when it was created, if it is a queue of items.
+    /// The moment when the queue was created, if it is a queue of items.
     pub(crate) created: u64,
 }
 
@@ -135,11 +135,11 @@ pub(super) struct Start {
     pub(super) is_short: bool,
 }
 
-/// All state that outlives a process.
+/// The state that survives a process.
 #[derive(Clone, Debug)]
 pub(crate) struct LogContents {
     pub(crate) jobs: StoredJobs,
-    /// Queues with facts in the log.
+    /// The queues that have facts in the log.
     pub(crate) queues: BTreeMap<Name, Facts>,
     pub(crate) rules: Rc<Rules>,
     pub(crate) status: u8,
@@ -244,7 +244,7 @@ impl LogContents {
         Ok(())
     }
 
-    /// Whether the job is too old to be handed out.
+    /// True if the job is too old to be handed out.
     fn has_expired(&self, image: &StoredJob, now: u64) -> bool {
         // The log may not contain the moment when a job that lost a lease became ready. So the age
         // counts from the put.
@@ -257,7 +257,7 @@ impl LogContents {
         is_ready && [image.expires, aged].into_iter().flatten().any(|last| last < now)
     }
 
-    /// Whether some job has expired and must go to this queue.
+    /// True if an expired job must move to this queue.
     fn gets_expired(&self, name: &Name, now: u64) -> bool {
         self.jobs.values().any(|image| {
             let target = self.policy(&image.queue).expire_to;

@@ -52,7 +52,8 @@ use crate::protocol::Protocol;
 /// The name of a queue.
 pub(crate) type Name = Rc<str>;
 
-/// The place of a connection's session. It identifies a connection while it is open.
+/// The place of a connection's session in the engine's table. It identifies the connection while
+/// the connection is open.
 pub(crate) type Place = u32;
 
 /// Identifies a connection among all connections of a run. A place can be used again.
@@ -78,13 +79,13 @@ pub(crate) struct Setting {
     pub(crate) wake_max: u32,
     /// A submitted job fails after this many lost attempts; 0 means never.
     pub(crate) attempts_max: u32,
-    /// A worker's functions take turns.
+    /// True if a worker gets jobs from its functions in turn.
     pub(crate) round_robin: bool,
-    /// All Gearman clients get the reason when a job fails.
+    /// True if all Gearman clients get the reason when a job fails.
     pub(crate) exceptions: bool,
-    /// The longest packet of Gearman.
+    /// The longest Gearman packet.
     pub(crate) packet_bytes_max: u32,
-    /// The largest item of Kestrel.
+    /// The largest Kestrel item.
     pub(crate) item_bytes_max: u32,
 }
 
@@ -94,7 +95,7 @@ pub(crate) struct Model {
     pub(crate) setting: Setting,
     /// Whether the log can refuse requests that need room.
     pub(crate) may_refuse: bool,
-    /// Requests that were refused for lack of room.
+    /// The number of requests that were refused for lack of room.
     pub(crate) refusals: u64,
     pub(crate) next_id: u64,
     next_lease: u64,
@@ -106,7 +107,7 @@ pub(crate) struct Model {
     pub(crate) queues: BTreeMap<Name, Queue>,
     free_queue_places: Vec<Place>,
     pub(crate) conns: BTreeMap<Place, Conn>,
-    /// Places of closed connections, the newest last.
+    /// The places of closed connections, in the order in which they were closed.
     free_conn_places: Vec<Place>,
     /// The session that holds the items of all thrift clients.
     thrift_holder: Option<Place>,
@@ -142,7 +143,7 @@ pub(crate) struct Tally {
     pub(crate) wake_ups: u64,
     /// Submits that joined another job.
     pub(crate) joins: u64,
-    /// Ends that were reported to foreground clients.
+    /// Ends of jobs that foreground clients received.
     pub(crate) ends: u64,
     /// Reads that were opened.
     pub(crate) opens: u64,
@@ -183,14 +184,14 @@ pub(crate) struct Job {
     pub(crate) delay: u32,
     pub(crate) ttr: u32,
     pub(crate) created: u64,
-    /// The moment when it became ready, if that was after the put.
+    /// The moment when the job became ready, if that was later than the put.
     pub(crate) since: u64,
     pub(crate) body: Rc<[u8]>,
     pub(crate) state: State,
     pub(crate) counts: Counts,
-    /// Its order among jobs of its priority.
+    /// The job's order number among the jobs of its priority.
     pub(crate) order: u64,
-    /// The parameters of its submit, if it was submitted.
+    /// The parameters of the submit, if the job was submitted.
     pub(crate) tags: Option<Tags>,
     pub(crate) kind: JobKind,
     /// The job expires after this moment.
@@ -210,18 +211,18 @@ pub(crate) enum State {
     Buried { order: u64 },
 }
 
-/// A lease.
+/// The lease of a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Lease {
     by: Serial,
     number: u64,
     deadline: u64,
-    /// The holder's own limit, which nothing extends.
+    /// The holder's own limit. A touch cannot extend it.
     limit: u64,
     loss: ReturnOrder,
 }
 
-/// What happens to a job when its holder loses it.
+/// The place of a job in its queue after its holder has lost it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum ReturnOrder {
     KeepPlace,
@@ -237,7 +238,7 @@ pub(crate) struct Queue {
     deletes: u64,
     pauses: u64,
     pub(crate) facts: Facts,
-    /// Workers that may be asleep, in the order in which they fell asleep.
+    /// Workers that may be asleep, in the order in which they began to sleep.
     sleepers: BTreeMap<u64, Place>,
     policy: Rc<Policy>,
     /// When the queue first had a policy, a parent or child, or the mark of a queue of items.
@@ -259,7 +260,7 @@ struct Pause {
 pub(crate) struct Conn {
     serial: Serial,
     protocol: Protocol,
-    /// Bytes that arrived and are not handled yet.
+    /// Bytes that have arrived but are not handled yet.
     pub(crate) buffer: VecDeque<u8>,
     reading: Reading,
     used: Name,
@@ -283,7 +284,7 @@ pub(crate) struct Conn {
 #[derive(Clone, Debug)]
 pub(crate) struct Wait {
     ticket: u64,
-    /// `None`: no limit.
+    /// `None` means no time limit.
     until: Option<u64>,
     /// Set if the connection waits for an item of one queue.
     item: Option<ItemWait>,
@@ -355,7 +356,7 @@ impl Model {
         self.next_id.max(self.next_lease)
     }
 
-    /// Jobs by state: ready, delayed, reserved, buried.
+    /// The number of ready, delayed, reserved and buried jobs.
     pub(crate) fn count_by_state(&self) -> [u64; 4] {
         let mut count_by_state = [0; 4];
         for job in self.jobs.values() {

@@ -20,7 +20,7 @@ pub(super) enum Notification {
         /// News of the same batch can come in any order.
         batch: Option<u64>,
     },
-    /// An item for a client that waited for one.
+    /// An item for a client that waited for an item.
     Granted {
         lease: u64,
         body: Rc<[u8]>,
@@ -37,7 +37,7 @@ pub(super) enum Notification {
     },
 }
 
-/// News for the clients that wait for an outcome.
+/// News for the clients that wait for a job's outcome.
 #[derive(Clone, Debug)]
 pub(super) enum News {
     Data(Rc<[u8]>),
@@ -59,13 +59,13 @@ impl Model {
 
     /// Ends all waits of a closed connection for outcomes, in slices.
     pub(super) fn detach(&mut self, place: Place) {
-        // Another connection may have its place before all slices are done.
+        // Another connection may get the place before all slices are done.
         let gone = GONE + self.next_ticket as Place;
         self.next_ticket += 1;
         let mut watched = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.watchers.contains(&place) {
-                // A connection can wait for one job several times.
+                // A connection can be a watcher of one job several times.
                 job.watchers
                     .iter_mut()
                     .filter(|watcher| **watcher == place)
@@ -76,7 +76,8 @@ impl Model {
         self.begin(Chore::Detach(gone, watched));
     }
 
-    /// A job without a waiting client ends, unless a worker runs it.
+    /// Removes a watcher of a job. If no client waits for the job any more, the job ends, except
+    /// while a worker runs it.
     pub(super) fn detach_from(&mut self, gone: Place, id: u64) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.watchers.retain(|watcher| *watcher != gone);
@@ -114,7 +115,7 @@ impl Model {
         self.conn(place).notifications.push_back(Notification::News { id, news, need, batch });
     }
 
-    /// Sends the last news to all waiting clients. The news depends on `need`.
+    /// Sends the last news of a job to all waiting clients. The news depends on `need`.
     pub(super) fn send_last_news(
         &mut self,
         watchers: Vec<Place>,
@@ -127,8 +128,8 @@ impl Model {
         }
     }
 
-    /// Ends a job and sends news to the waiting clients. Returns the record that the news depends
-    /// on.
+    /// Ends a job, and sends the news to the waiting clients. Returns the record that the news
+    /// depends on.
     pub(super) fn end_job(&mut self, id: u64, news: &News) -> Need {
         let watchers = std::mem::take(&mut self.job_mut(id).watchers);
         let need = self.remove_job(id);

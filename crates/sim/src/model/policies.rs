@@ -31,7 +31,7 @@ impl Model {
     /// Applies the rules to a queue.
     pub(super) fn resolve(&mut self, name: &Name) {
         if !self.queues[name].facts.is_child && is_named_child(&self.rules, name) {
-            // This calls `resolve` again.
+            // `link_child` calls `resolve` again.
             return self.link_child(name);
         }
         let is_child = self.queues[name].facts.is_child;
@@ -94,14 +94,14 @@ impl Model {
         }
     }
 
-    /// The children of a queue, by place. The queue itself need not exist.
+    /// The children of a queue, by place. The queue itself may not exist.
     pub(super) fn children_of(&self, name: &str) -> Vec<Name> {
         let is_child =
             |child: &Name| self.queues[child].facts.is_child && parent_of(child) == Some(name);
         self.queues_by_place().into_iter().filter(is_child).collect()
     }
 
-    /// The policy for the queue of this name, even if the queue does not exist.
+    /// The policy for a queue of this name, even if the queue does not exist.
     pub(super) fn policy(&self, name: &str) -> Rc<Policy> {
         if let Some(queue) = self.queues.get(name) {
             return queue.policy.clone();
@@ -116,7 +116,7 @@ impl Model {
         (!destinations.is_empty()).then(|| destinations.iter().map(text).collect())
     }
 
-    /// Whether a put to this name can also go to other queues, or only to other queues.
+    /// True if a put to this name can also be put into other queues, or only into other queues.
     pub(super) fn feeds_others(&self, name: &str) -> bool {
         !self.rules.0.is_empty() || !self.children_of(name).is_empty()
     }
@@ -173,7 +173,7 @@ impl Model {
         self.status >= READ_ONLY
     }
 
-    /// Returns the record that the reply depends on.
+    /// Changes the status. Returns the record that the reply depends on.
     pub(crate) fn set_status(&mut self, status: u8) -> Need {
         if status == self.status {
             return self.history.status_need();
@@ -188,7 +188,8 @@ impl Model {
         need
     }
 
-    /// The connections that wait for an item of this one queue, in the order in which they began.
+    /// The connections that wait for an item of this queue only, in the order in which they began
+    /// to wait.
     pub(super) fn readers_of(&self, name: &Name) -> Vec<Place> {
         let waits = |conn: &super::Conn| {
             let wait = conn.waiting.as_ref()?;

@@ -8,7 +8,7 @@ use super::record::Record;
 use super::{Facts, Model, Name, Need, Pause, Place, Queue, State};
 
 impl Model {
-    /// The queue of this name. Creates it if it does not exist.
+    /// Returns the queue of this name. Creates the queue if it does not exist.
     pub(super) fn create_queue(&mut self, name: &str) -> Name {
         if let Some((name, _)) = self.queues.get_key_value(name) {
             return name.clone();
@@ -65,7 +65,7 @@ impl Model {
     /// Keeps the queue until a client removes it.
     pub(super) fn keep_queue(&mut self, name: &Name) {
         let queue = self.queues.get_mut(name).expect("a queue of this moment");
-        // The default queue always exists, so it need not be kept.
+        // The default queue always exists, so it is not recorded as kept.
         if !queue.facts.kept && &**name != "default" {
             queue.facts.kept = true;
             self.note_facts(name);
@@ -74,12 +74,12 @@ impl Model {
 
     pub(super) fn note_facts(&mut self, name: &Name) -> Need {
         let facts = self.queues[name].facts;
-        // The record must be as durable as the jobs in the queue.
+        // The record must be as durable as the jobs of the queue.
         let is_strict = self.is_strict(name);
         self.history.note(Record::Queue(name.clone(), facts), is_strict)
     }
 
-    /// `create function`. Returns the record that the reply depends on.
+    /// Executes `create function`. Returns the record that the reply depends on.
     pub(super) fn create_kept_queue(&mut self, name: &str) -> Need {
         let name = self.create_queue(name);
         let before = self.history.facts_need(&name);
@@ -87,7 +87,8 @@ impl Model {
         self.history.facts_need(&name).max(before)
     }
 
-    /// `maxqueue`. Returns the record that the reply depends on. A queue with limits is kept.
+    /// Executes `maxqueue`. Returns the record that the reply depends on. A queue with limits is
+    /// kept.
     pub(super) fn limit_queue(&mut self, name: &str, limits: [u32; 3]) -> Need {
         let Some((name, _)) = self.queues.get_key_value(name) else { return 0 };
         let name = name.clone();
@@ -97,7 +98,7 @@ impl Model {
         self.note_facts(&name)
     }
 
-    /// Queues that clients of beanstalkd can name.
+    /// The queues that beanstalkd clients can name.
     pub(crate) fn beanstalk_tubes(&self) -> Vec<Name> {
         self.queues.keys().filter(|name| is_name(name)).cloned().collect()
     }
@@ -149,12 +150,12 @@ impl Model {
         self.ready_keys(queue).min().map(|(_, id)| id)
     }
 
-    /// The ready jobs of a queue, by number.
+    /// The ids of the ready jobs of a queue.
     pub(super) fn ready_in(&self, queue: &Name) -> impl Iterator<Item = u64> {
         self.ready_keys(queue).map(|(_, id)| id)
     }
 
-    /// The ready jobs of a queue, and the keys that order them.
+    /// The ready jobs of a queue, with the keys that order them.
     pub(super) fn ready_keys(&self, queue: &Name) -> impl Iterator<Item = ((u32, u64), u64)> {
         let ready = self.jobs.iter().filter(|(_, job)| job.state == State::Ready);
         let own = ready.filter(move |(_, job)| job.queue == *queue);

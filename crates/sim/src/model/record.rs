@@ -1,4 +1,4 @@
-//! The changes that must survive a crash.
+//! The changes that must survive a crash, as records.
 
 use std::rc::Rc;
 

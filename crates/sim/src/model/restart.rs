@@ -15,15 +15,15 @@ const DUE_JOBS_MAX: usize = 6;
 /// could wake.
 const TRIAL_ADVANCES: usize = 3;
 
-/// The state that a new process found.
+/// The state that a new process has found.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovered {
     pub(crate) log_contents: LogContents,
     /// Jobs that the process finds ready in the log, because they were due before the restart.
     pub(crate) ready: BTreeSet<u64>,
-    /// The process's time at its start, before it had read the log.
+    /// The time of the process at its start, before it read the log.
     pub(crate) opened: u64,
-    /// Jobs in its log, before any job expired.
+    /// The number of jobs in its log, before any job expired.
     pub(crate) in_log: u64,
     /// The next id that the process assigns.
     pub(crate) next_id: u64,

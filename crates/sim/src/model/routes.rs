@@ -12,7 +12,7 @@ use super::{Job, JobKind, Model, Name, Need, State};
 /// further jobs.
 const PUT_ENDS_MAX: u64 = 2;
 
-/// The reason why a put goes to a queue.
+/// The reason why a queue is on the route of a put.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Role {
     Requested,
@@ -34,16 +34,16 @@ struct Stop {
 #[derive(Debug, Default)]
 pub(super) struct Route {
     stops: Vec<Stop>,
-    /// Queues that the put names, directly or through an alias.
+    /// The queues that the put names, directly or through an alias.
     requested: Vec<Name>,
-    /// Aliases on the route.
+    /// The aliases on the route.
     aliases: Vec<Name>,
     /// Queues on the route. They must not be dropped during the put.
     seen: Vec<Name>,
     is_items: bool,
 }
 
-/// Why a queue refuses a job.
+/// The reason why a queue refuses a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Refused {
     QueueFull,
@@ -175,7 +175,7 @@ impl Model {
         for id in ids {
             self.place_new(id);
             if !self.jobs.contains_key(&id) {
-                // The log contains nothing about a job that ends in the request that put it.
+                // The log contains nothing about a job that ends in the same request that put it.
                 self.history.unwrite(id, routed.need);
             }
         }
@@ -315,8 +315,8 @@ impl Model {
         self.first_ready(queue).is_some_and(|id| self.is_expired(id))
     }
 
-    /// Ends expired jobs at the head of a queue. Returns their number, and the record that this
-    /// depends on.
+    /// Ends the expired jobs at the head of a queue. Returns their number, and the record that this
+    /// number depends on.
     pub(super) fn sweep(&mut self, queue: &Name) -> (u64, Need) {
         self.sweep_some(queue, u64::MAX)
     }
@@ -370,7 +370,7 @@ impl Model {
         let job = self.job_mut(id);
         let (from, was) = (std::mem::replace(&mut job.queue, to.clone()), job.kind);
         (job.created, job.order, job.expires) = (now, order, None);
-        // A job that was never in the log stays out of the log.
+        // If the job was not in the log before, it is not in the log after the move.
         if was == JobKind::Logged {
             job.kind = kind;
         }

@@ -18,7 +18,7 @@ pub(super) enum Reading {
         ttr: u32,
         size: usize,
     },
-    /// A body that is too big.
+    /// A body that is too big. This number of bytes is skipped.
     Skip(u64),
 }
 
@@ -64,13 +64,13 @@ impl Expected {
     }
 }
 
-/// The real server's answer to one batch of input.
+/// The real server's output for one batch of input.
 pub(crate) struct Observed<'a> {
     bytes: &'a [u8],
     /// Returns how often a job was buried up to the end of that batch. Returns `None` if the job
     /// does not exist.
     buries: &'a dyn Fn(u64) -> Option<u32>,
-    /// The length of each recognized reply, and the record that it depends on.
+    /// The length of each reply that was recognized, and the record that it depends on.
     pub(crate) replies: Vec<(usize, Need)>,
 }
 
@@ -122,7 +122,8 @@ fn mismatch(expected: &[u8], seen: &[u8]) -> String {
     )
 }
 
-/// The length of an `OK` reply with these lines at the front of `seen`.
+/// The length of an `OK` reply at the front of `seen`. `None` if its lines are not the expected
+/// ones.
 fn matching_lines(expected: &str, seen: &[u8]) -> Option<usize> {
     let head_end = seen.windows(2).position(|pair| pair == b"\r\n")?;
     let head = std::str::from_utf8(&seen[..head_end]).ok()?;
@@ -139,7 +140,8 @@ fn matching_lines(expected: &str, seen: &[u8]) -> Option<usize> {
     (ends_well && same_lines).then_some(end + 2)
 }
 
-/// The length of a list at the front of `seen` with these lines, which are sorted.
+/// The length of a list at the front of `seen`. `None` if its lines are not the expected ones,
+/// which are sorted.
 fn matching_in_any_order(expected: &[String], seen: &[u8]) -> Option<usize> {
     let end = if seen.starts_with(b".\n") {
         0
@@ -201,7 +203,7 @@ impl Model {
         self.conns.get(&place).is_some_and(Conn::is_idle)
     }
 
-    /// Handles one request, or a complete part of one. Returns whether there was one.
+    /// Handles one request, or one part of a request. Returns false if none has arrived completely.
     fn step(&mut self, place: Place, observed: &mut Observed<'_>) -> Result<bool, String> {
         match self.conns[&place].protocol {
             Protocol::Beanstalk => self.read_command(place, observed),
@@ -212,7 +214,7 @@ impl Model {
         }
     }
 
-    /// Whether the server refused a request because the log has no room.
+    /// True if the server has refused a request because the log has no room.
     pub(super) fn is_refused(
         &mut self,
         refusal: &Expected,
@@ -229,7 +231,7 @@ impl Model {
         Ok(is_refused)
     }
 
-    /// The session received its oldest event.
+    /// Handles the oldest event that the session received.
     pub(crate) fn event(
         &mut self,
         place: Place,
@@ -276,7 +278,7 @@ impl Model {
         self.conns[&place].notifications.len()
     }
 
-    /// The peer ended its sending direction.
+    /// Handles the end of the peer's sending direction.
     pub(crate) fn end_of_input(
         &mut self,
         place: Place,
@@ -300,11 +302,11 @@ impl Model {
         Ok(())
     }
 
-    /// Closes a connection whose peer sends no more, when the session has nothing more to do.
+    /// Closes a connection whose peer sends no more, if the session has nothing more to do.
     fn end_if_drained(&mut self, place: Place) {
         let Some(conn) = self.conns.get(&place) else { return };
-        // While the session reads, the buffer contains an incomplete request. Otherwise the session
-        // reads it later.
+        // If the session reads, the buffer contains an incomplete request. If it does not read now,
+        // it reads the buffer later.
         let is_drained = conn.buffer.is_empty();
         if conn.input_ended && conn.is_idle() && is_drained {
             self.close_conn(place);

@@ -71,7 +71,7 @@ impl Model {
         }
     }
 
-    /// Whether the queue has reached its limit of unfinished jobs of this priority.
+    /// True if the queue has reached its limit of unfinished jobs in this priority's band.
     pub(super) fn is_queue_full(&self, queue: &Name, pri: u32) -> bool {
         let limit = self.queues[queue].facts.limits[band(pri)];
         let jobs = self.jobs.values().filter(|job| job.queue == *queue).count();

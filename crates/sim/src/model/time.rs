@@ -27,7 +27,7 @@ impl Model {
         self.do_a_chore();
     }
 
-    /// The earliest due moment.
+    /// The earliest due moment, and its owner.
     fn first_due(&self) -> Option<(u64, Owner)> {
         let owner = |name: &Name| Owner::Queue(self.queues[name].place, name.clone());
         let timers = self.queues.iter().filter_map(|(name, queue)| {
@@ -55,7 +55,7 @@ impl Model {
         queue.timer = [queue.timer, moment].into_iter().flatten().min();
     }
 
-    /// When the head of a queue expires.
+    /// The moment at which the head of a queue expires.
     fn expiry_moment(&self, name: &Name) -> Option<u64> {
         // Jobs expire only in queues with a policy, a parent or child, or the mark of a queue of
         // items.
@@ -63,7 +63,7 @@ impl Model {
         head.and_then(|id| self.ends_after(id)).map(|last| last + 1)
     }
 
-    /// When the next timed event of a connection happens.
+    /// The moment of a connection's next timed event.
     fn conn_moment(&self, place: Place) -> Option<u64> {
         let deadline = self.first_deadline(place).filter(|deadline| *deadline != NEVER);
         let until = self.conns[&place].waiting.as_ref().and_then(|wait| wait.until);
@@ -136,7 +136,7 @@ impl Model {
         conn.notifications.push_back(Notification::Reply(reply));
     }
 
-    /// Ends a lease because the job's ttr is over.
+    /// Ends a lease because its ttr is over.
     fn time_out(&mut self, id: u64) {
         self.timeouts += 1;
         self.job_mut(id).counts.timeouts += 1;

@@ -11,13 +11,13 @@ const LIMIT_MS_MIN: u64 = 1000;
 
 #[derive(Debug, Default)]
 pub(super) struct Worker {
-    /// The registration with the highest rank comes first.
+    /// A grab checks the registration with the highest rank first.
     registrations: Vec<Registration>,
     pub(super) asleep: bool,
     /// The queue whose job woke the worker. `None` after the worker looked for a job or sleeps
     /// again.
     woken_for: Option<Name>,
-    /// Queues whose list of sleepers does not contain the worker.
+    /// Queues of the worker that do not have it in their list of sleepers.
     unlisted: BTreeSet<Name>,
     /// The lease of the worker's last job. `None` after the worker has slept.
     pub(super) newest: Option<u64>,
@@ -42,7 +42,7 @@ impl Worker {
         self.registrations.iter().map(|one| one.queue.clone()).collect()
     }
 
-    /// The registrations in the order in which a grab looks at them.
+    /// The registrations, in the order in which a grab checks them.
     fn ranked(&self) -> Vec<Registration> {
         let mut ranked = self.registrations.clone();
         ranked.sort_by_key(|one| std::cmp::Reverse(one.rank));
@@ -95,7 +95,7 @@ impl Model {
         }
     }
 
-    /// Gives back the connection's jobs of these queues: queue by queue, the newest first.
+    /// Gives back the connection's jobs of these queues: queue by queue, the newest job first.
     pub(super) fn lose_those_of(&mut self, place: Place, queues: &BTreeSet<Name>) {
         let held = self.held_as_taken(place);
         let mut lost = Vec::new();
@@ -114,12 +114,12 @@ impl Model {
         ranked.into_iter().find(|one| serves(&one.queue))
     }
 
-    /// Whether a grab would get a job now.
+    /// True if a grab would get a job now.
     pub(super) fn has_work(&self, place: Place) -> bool {
         self.next_supplier(place).is_some()
     }
 
-    /// The job that a grab gets.
+    /// Returns the job that a grab gets.
     pub(super) fn grab(&mut self, place: Place) -> Option<u64> {
         let worker = &mut self.conn(place).worker;
         worker.asleep = false;
@@ -146,7 +146,7 @@ impl Model {
         Some(id)
     }
 
-    /// Puts the worker to sleep. Returns false if there is work for it.
+    /// Makes the worker sleep. Returns false if there is work for it.
     pub(super) fn fall_asleep(&mut self, place: Place) -> bool {
         if self.has_work(place) {
             return false;
@@ -164,7 +164,7 @@ impl Model {
         true
     }
 
-    /// A sleeping worker has no time limit any more for its last job.
+    /// Removes the time limit of the worker's last job, because the worker sleeps.
     fn lift_limit(&mut self, place: Place) {
         let Some(newest) = self.conn(place).worker.newest.take() else { return };
         let held = |state: &State| matches!(state, State::Leased(lease) if lease.number == newest);
@@ -177,7 +177,7 @@ impl Model {
         }
     }
 
-    /// Wakes workers because a queue has this many ready jobs without a waiting client.
+    /// Wakes workers, because a queue has this number of ready jobs and no waiting client.
     pub(super) fn wake_sleepers(&mut self, name: &Name, jobs: usize) {
         let wake_max = self.setting.wake_max as usize * jobs;
         let mut woken = 0;
@@ -225,7 +225,7 @@ impl Model {
         counts
     }
 
-    /// Registrations for a queue, over all connections.
+    /// The number of registrations for a queue, over all connections.
     pub(super) fn workers_of(&self, name: &Name) -> usize {
         self.conns.values().map(|conn| conn.worker.records(name)).sum()
     }

@@ -174,7 +174,7 @@ impl World {
         self.deliver_events();
     }
 
-    /// Informs the session that the server is about to stop. If the protocol requires it, the session
+    /// Informs the session that the server is about to stop. If the protocol requires it, the
     /// replies to a waiting command.
     pub fn stop(&mut self, index: usize) {
         let connection = &mut self.connections[index];

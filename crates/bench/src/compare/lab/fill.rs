@@ -1,4 +1,4 @@
-//! Fills a server with pipelined requests.
+//! Fills a server with requests. Many requests are sent before their replies are read.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::interrupt;
 /// The number of requests that are sent before their replies are read.
 const AT_ONCE: usize = 2000;
 
-/// Sends requests. Each reply has this many lines.
+/// Sends requests whose replies have `lines_each` lines each, and reads the replies.
 pub(crate) fn lines(
     address: SocketAddr,
     requests: u64,
@@ -27,7 +27,7 @@ pub(crate) fn lines(
     Ok(())
 }
 
-/// Sends Gearman packets.
+/// Sends Gearman packets, and reads the replies.
 pub(crate) fn packets(
     address: SocketAddr,
     requests: u64,
@@ -46,7 +46,7 @@ pub(crate) fn packets(
     Ok(())
 }
 
-/// A background job with a key.
+/// A packet that submits a background job with a key.
 pub(crate) fn submit(function: &str, key: u64, body: &str) -> Vec<u8> {
     packet(kind::SUBMIT_JOB_BG, format!("{function}\0key-{key}\0{body}").as_bytes())
 }

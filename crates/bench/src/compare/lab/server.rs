@@ -1,4 +1,4 @@
-//! Starts the servers of a comparison on free loopback ports, bound to their processor, and always
+//! Starts the servers of a comparison on free loopback ports. Binds them to their processor. Always
 //! ends them.
 
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ use crate::{interrupt, process};
 /// The time limit for a server to accept its first connection.
 const START_MAX: Duration = Duration::from_mins(1);
 
-/// The paths of the programs, and their processors.
+/// The paths of the programs, and the processors for servers and the generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     pub(crate) lineshaft: PathBuf,
@@ -29,12 +29,12 @@ pub(crate) struct Programs {
     pub(crate) generator_cpu: usize,
 }
 
-/// A running server. Dropping it ends the process with SIGKILL and waits for it.
+/// A running server. Dropping it kills the process and waits for its end.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,
-    /// Addresses of the other protocols, if the server supports all of them.
+    /// The addresses for the other protocols. They are valid only if the server has all protocols.
     pub(crate) gearman: SocketAddr,
     pub(crate) memcache: SocketAddr,
     pub(crate) admin: SocketAddr,
@@ -226,7 +226,7 @@ impl Programs {
     }
 }
 
-/// The configuration file of a server that supports all protocols.
+/// The configuration file of a server with all protocols.
 fn configuration(peer: Peer) -> String {
     let limits = match peer {
         Peer::Lineshaft(Side::Bounded, _) => format!("[limits]\nmemory = {MEMORY_LIMIT}\n\n"),
@@ -235,7 +235,7 @@ fn configuration(peer: Peer) -> String {
     limits + &expiry_policy()
 }
 
-/// A loopback address without a listener.
+/// A loopback address with a free port.
 fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

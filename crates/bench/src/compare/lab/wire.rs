@@ -8,9 +8,9 @@ use anyhow::Context;
 
 use crate::driver::packets::append_request;
 
-/// The buffer for one read of a long reply.
+/// Size of the buffer for one read of a long reply.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// The time limit for the next byte of a page.
+/// The time limit for each read of a page.
 const PAGE_REST_MAX: Duration = Duration::from_mins(1);
 
 /// One connection.
@@ -86,7 +86,7 @@ impl Wire {
         Ok(String::from_utf8(text)?)
     }
 
-    /// Reads Gearman packets until a job comes, and returns its handle.
+    /// Reads Gearman packets until a job is assigned. Returns the job's handle.
     pub(crate) fn read_handle(&mut self) -> anyhow::Result<Vec<u8>> {
         const JOB_ASSIGN: u32 = 11;
         loop {
@@ -104,12 +104,12 @@ impl Wire {
         }
     }
 
-    /// The connection itself, for a caller that only needs it open.
+    /// Returns the socket, for a caller that only keeps it open.
     pub(crate) fn into_stream(self) -> TcpStream {
         self.stream
     }
 
-    /// Reads until the connection ends, and discards the bytes.
+    /// Reads and discards all bytes until the connection ends.
     pub(crate) fn drain(&mut self) {
         while self.read().is_ok() {}
     }
@@ -121,14 +121,14 @@ impl Wire {
     }
 }
 
-/// A Gearman packet in a client's form.
+/// A Gearman packet from a client.
 pub(crate) fn packet(kind: u32, body: &[u8]) -> Vec<u8> {
     let mut packet = Vec::new();
     append_request(kind, &[body], &mut packet);
     packet
 }
 
-/// Requests a page over HTTP, on a new connection. An answer other than 200 is an error.
+/// Requests a page over HTTP on a new connection. Fails if the status is not 200.
 pub(crate) fn page(address: SocketAddr, path: &str) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PAGE_REST_MAX))?;
@@ -141,7 +141,7 @@ pub(crate) fn page(address: SocketAddr, path: &str) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// The ids in replies to beanstalkd's `put`.
+/// The job ids in the replies to beanstalkd's `put`.
 pub(crate) fn inserted(replies: &str) -> Vec<u64> {
     let id = |line: &str| line.strip_prefix("INSERTED ")?.parse().ok();
     replies.lines().filter_map(id).collect()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::compare::plan::work::{Metric, Sample};
 use crate::interrupt;
 
-/// Appends records of `record_bytes` in `folder` for `duration`.
+/// Appends records of `record_bytes` bytes to a file in `folder`, for the time `duration`.
 pub(crate) fn run(
     folder: &Path,
     record_bytes: usize,

@@ -22,13 +22,13 @@ const FUNCTION: &str = "heavy-burst";
 const LEAD: Duration = Duration::from_secs(10);
 /// The measurement begins this long before the due moment.
 const BEFORE: Duration = Duration::from_millis(20);
-/// The pause between two rounds of the quiet client. It is short, because the jobs become ready
+/// The pause between two rounds of the quiet client. It is short, because all jobs become ready
 /// within a short time.
 const REST: Duration = Duration::from_micros(100);
-/// The pause between two checks whether all jobs are ready.
+/// The pause between two checks that all jobs are ready.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Submits the jobs, waits for their moment, and measures until all jobs are ready.
+/// Submits the jobs, and waits for their due time. Then measures until all jobs are ready.
 pub(crate) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     let jobs = lab.sizes.burst_jobs;
     lab.meter().show("jobs are submitted that become ready at one moment".to_owned());

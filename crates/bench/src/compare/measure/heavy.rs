@@ -13,15 +13,15 @@ use crate::compare::lab::server::Server;
 use crate::compare::lab::wire::{Disconnect, Wire};
 use crate::compare::plan::heavy::Heavy;
 
-/// Makes one request.
+/// A function that makes one request.
 pub(crate) type Once = Box<dyn FnMut() -> anyhow::Result<()> + Send>;
 
 /// A prepared load.
 #[derive(Default)]
 pub(crate) struct HeavyLoad {
-    /// Functions that run repeatedly, each in its own thread.
+    /// Functions that run repeatedly. Each has a thread of its own.
     pub(crate) loops: Vec<Once>,
-    /// Functions that close the connections of the loops.
+    /// Functions that end the connections of the loops.
     pub(crate) disconnects: Vec<Disconnect>,
     /// Connections that must only stay open.
     pub(crate) held: Vec<TcpStream>,
@@ -91,7 +91,7 @@ fn prepare_one(heavy: Heavy, lab: &Lab, server: &Server) -> anyhow::Result<Heavy
     }
 }
 
-/// Repeats a request whose reply ends with `tail`.
+/// A load that repeats a request. The reply to it ends with `tail`.
 fn asking(
     address: SocketAddr,
     request: &'static [u8],
@@ -106,7 +106,8 @@ fn asking(
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// Sends this many requests at once. Each has a reply of one line.
+/// A load that repeatedly sends this number of requests at once. Each request has a reply of one
+/// line.
 fn repeated(address: SocketAddr, request: &[u8], times: usize) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];

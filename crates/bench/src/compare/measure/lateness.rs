@@ -27,12 +27,12 @@ use crate::modes::put_drivers;
 const DELAY_S: u32 = 1;
 const TTR_S: u32 = 2;
 const TIMEOUT_S: u32 = 1;
-/// All timers of a kind are set within this time. It is shorter than `TTR_S`, so that no holder
-/// gets an expired job.
+/// All timers of a kind begin within this time. It is shorter than `TTR_S`. So no holder gets a job
+/// whose ttr has expired.
 const SPREAD: Duration = Duration::from_millis(1200);
 /// A timer that has no effect within this time counts as this late.
 const NEVER: Duration = Duration::from_secs(5);
-/// The puts per second of the load that makes a server busy.
+/// The puts per second that make a server busy.
 const BUSY_RATE: f64 = 20_000.0;
 
 /// Measures all three kinds of timer.
@@ -83,7 +83,7 @@ fn record(latency: &mut Latency, due: Instant) {
     latency.record(Instant::now().saturating_duration_since(due).as_nanos() as u64, 1);
 }
 
-/// Counts the timers that never took effect.
+/// Records the timers that never took effect.
 fn record_missing(latency: &mut Latency, missing: usize) {
     latency.record(NEVER.as_nanos() as u64, missing as u64);
 }
@@ -132,12 +132,13 @@ fn ttrs(address: SocketAddr, timers: usize) -> anyhow::Result<Latency> {
         sender.send(Instant::now() + Duration::from_secs(u64::from(TTR_S)))?;
         std::thread::sleep(SPREAD / timers as u32);
     }
-    // The holders' order is the order of ids, which is the order of the numbers in the bodies.
+    // The holders reserved in the order of ids, which is also the order of the numbers in the
+    // bodies.
     collect(&mut observer, timers, &due)
 }
 
-/// Takes ready jobs until all have arrived, or no more arrive. The body of a job is its number, and
-/// `due` has the due moments in the order of the numbers.
+/// Takes ready jobs until all have arrived, or no more arrive in time. The body of a job is its
+/// number. `due` has the due times in the order of these numbers.
 fn collect(
     consumer: &mut Client,
     timers: usize,
@@ -163,7 +164,7 @@ fn collect(
     Ok(latency)
 }
 
-/// Lets reserves time out on many connections.
+/// Lets reserves on many connections time out.
 fn timeouts(address: SocketAddr, timers: usize) -> anyhow::Result<Latency> {
     let mut poll = Poll::new()?;
     let mut waiters = Vec::with_capacity(timers);
@@ -207,7 +208,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Whether the whole reply has arrived. It is short enough to arrive in one piece.
+    /// True if the whole reply has arrived. The reply is so short that it arrives in one piece.
     fn timed_out(&mut self) -> anyhow::Result<bool> {
         let mut reply = [0; 64];
         match self.stream.read(&mut reply) {

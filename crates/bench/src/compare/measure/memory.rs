@@ -18,7 +18,7 @@ const BODY_BYTES: usize = 100;
 /// The time that a server has to return memory to the system after the last job was deleted.
 const GIVE_BACK: Duration = Duration::from_secs(3);
 
-/// Puts jobs, deletes them in random order, and reads the server's memory before, between and after.
+/// Puts jobs and deletes them in random order. Reads the server's memory before, between and after.
 pub(crate) fn jobs(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     let count = lab.sizes.memory_jobs;
     let ids = IdSink::default();
@@ -52,7 +52,7 @@ fn put_drivers(ids: &IdSink) -> Vec<Box<dyn Driver>> {
         .collect()
 }
 
-/// Deletes all jobs whose ids were collected, in an order that is random but the same in every run.
+/// Deletes all jobs whose ids were collected. The order is random, but the same in every run.
 fn delete_all(lab: &Lab, server: &Server, ids: &IdSink) -> anyhow::Result<()> {
     let mut ids = std::mem::take(&mut *ids.borrow_mut());
     shuffle(&mut ids);
@@ -67,7 +67,7 @@ fn delete_all(lab: &Lab, server: &Server, ids: &IdSink) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fisher-Yates with a fixed xorshift sequence.
+/// The Fisher-Yates shuffle, with a fixed xorshift sequence.
 fn shuffle(ids: &mut [u64]) {
     let mut state: u64 = 0x9E37_79B9_7F4A_7C15;
     for last in (1..ids.len()).rev() {
@@ -78,7 +78,7 @@ fn shuffle(ids: &mut [u64]) {
     }
 }
 
-/// The memory of idle connections.
+/// Measures the memory of idle connections.
 pub(crate) fn idle_connections(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     Ok(open_idle(lab, server, &Greeting::beanstalk())?.0)
 }

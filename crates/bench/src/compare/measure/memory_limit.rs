@@ -12,16 +12,17 @@ use crate::compare::plan::work::{Metric, Sample};
 use crate::idle::{self, Greeting};
 use crate::{interrupt, process};
 
-/// The puts of beanstalkd's protocol in a batch. The batch has a quarter as many submits, and a
+/// The number of beanstalkd puts in a batch. The batch also has a quarter as many submits, and a
 /// quarter as many items.
 const BATCH: usize = 1000;
-/// The bytes of bodies, in turn: before half of the jobs are deleted, and after that.
+/// The sizes of bodies, used in turn. The first list is for the time before half of the jobs are
+/// deleted, the second list is for the time after it.
 const SIZES: [[usize; 4]; 2] = [[10, 100, 1000, 10_000], [30, 300, 3000, 30_000]];
-/// The number of tubes, of functions, and of item queues.
+/// The number of tubes. The number of functions and the number of item queues are the same.
 const QUEUES: usize = 10_000;
 const CONNECTIONS: usize = 1000;
 
-/// Fills the server twice, and compares the higher of its resident sizes with the limit.
+/// Fills the server twice. Compares the higher of the two resident sizes with the limit.
 pub(crate) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     let greeting = Greeting::beanstalk();
     let (_, held) = idle::run(server.address, &greeting, CONNECTIONS, None, lab.meter())?;

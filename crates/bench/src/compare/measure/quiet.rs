@@ -25,7 +25,7 @@ const REST: Duration = Duration::from_millis(2);
 /// The load runs this long before the measurement begins.
 const BURDEN_BEFORE: Duration = Duration::from_millis(200);
 
-/// Fills the server, and measures all loads in turn.
+/// Fills the server, and measures all loads one after the other.
 pub(crate) fn beside_all(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     fill(lab, server)?;
     beside_each(lab, server, &Heavy::ALL)
@@ -64,14 +64,14 @@ fn beside_each(lab: &Lab, server: &Server, loads: &[Heavy]) -> anyhow::Result<Sa
     Ok(sample)
 }
 
-/// The quiet client, with its own tube.
+/// Connects the quiet client. It has a tube of its own.
 pub(crate) fn connect(server: &Server) -> anyhow::Result<Client> {
     let mut client = Client::connect(server.address)?;
     client.enter("quiet")?;
     Ok(client)
 }
 
-/// Measures while other threads load the server.
+/// Measures the quiet client while other threads load the server.
 fn beside(load: HeavyLoad, client: &mut Client, span: Duration) -> anyhow::Result<Latency> {
     let HeavyLoad { loops, disconnects, held } = load;
     let is_over = &AtomicBool::new(false);
@@ -107,7 +107,7 @@ fn beside(load: HeavyLoad, client: &mut Client, span: Duration) -> anyhow::Resul
     latency
 }
 
-/// Rounds of the quiet client for this long, with a pause after each.
+/// Repeats the quiet client's round for the time `span`, with a pause after each round.
 pub(crate) fn cycle(
     client: &mut Client,
     span: Duration,
@@ -128,7 +128,7 @@ pub(crate) fn cycle(
     Ok(())
 }
 
-/// Puts jobs into many queues of all dialects.
+/// Puts jobs into many queues, in all dialects.
 fn fill(lab: &Lab, server: &Server) -> anyhow::Result<()> {
     let (jobs, queues) = (lab.sizes.heavy_jobs, lab.sizes.heavy_queues);
     lab.meter().show("a server is filled with jobs and queues".to_owned());

@@ -13,7 +13,7 @@ use crate::modes::put_drivers;
 
 const BODY_BYTES: usize = 20;
 
-/// Fills the log in `folder` once; later rounds restart from the same log.
+/// Fills the log in `folder`. The restarts of all rounds use this log.
 pub(crate) fn fill(lab: &Lab, peer: Peer, folder: &Path) -> anyhow::Result<()> {
     let server = Server::start(&lab.programs, peer, folder)?;
     let drivers = put_drivers("default", 50, BODY_BYTES);
@@ -21,12 +21,12 @@ pub(crate) fn fill(lab: &Lab, peer: Peer, folder: &Path) -> anyhow::Result<()> {
     server.kill()
 }
 
-/// Starts a server on the log in `folder`, measures the time to its first reply, and kills it.
+/// Starts a server on the log in `folder`, measures the time until its first reply, and kills it.
 pub(crate) fn run(lab: &Lab, peer: Peer, folder: &Path) -> anyhow::Result<Sample> {
     let start = Instant::now();
     let mut server = Server::launch(&lab.programs, peer, folder)?;
     let mut client = loop {
-        // A server can listen before it has read its log, so only a reply counts.
+        // A server can listen before it has read its log. So only a reply counts.
         if let Ok(mut client) = Client::connect(server.address) {
             client.command("list-tube-used\r\n", "USING")?;
             break client;

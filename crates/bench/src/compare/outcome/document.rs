@@ -1,4 +1,4 @@
-//! The result as text: a table on the terminal, and a page in Markdown.
+//! The result of a comparison as text: a table for the terminal, and a page in Markdown.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -164,7 +164,8 @@ fn notes(comparison: &Comparison) -> Vec<String> {
     notes
 }
 
-/// The share of the servers' processor that other programs used, if it is enough to change figures.
+/// A note about other programs, if they used so much of the servers' processor that the figures may
+/// have changed.
 fn disturbance(comparison: &Comparison) -> Option<String> {
     const DISTURBED: f64 = 0.1;
     let shares =

@@ -8,7 +8,7 @@ use crate::compare::plan::row::{Row, Verdict};
 use crate::compare::plan::work::{Cell, Metric, Sample};
 use crate::machine::Machine;
 
-/// All samples of a cell, one for each round, or the reason why there are none.
+/// All samples of a cell, one per round. If a round failed, the reason.
 #[derive(Debug, Default)]
 pub(crate) struct CellResult {
     pub(crate) samples: Vec<Sample>,
@@ -30,7 +30,8 @@ impl CellResult {
     }
 }
 
-/// The middle of ascending values. If their number is even, the mean of the two middle ones.
+/// The median of ascending values. If their number is even, it is the mean of the two middle
+/// values.
 pub(crate) fn median(ascending: &[f64]) -> Option<f64> {
     let middle = ascending.len() / 2;
     match ascending.len() {
@@ -40,7 +41,7 @@ pub(crate) fn median(ascending: &[f64]) -> Option<f64> {
     }
 }
 
-/// Results by cell.
+/// The results of all cells.
 pub(crate) type Results = BTreeMap<Cell, CellResult>;
 
 /// A judged row.
@@ -49,20 +50,20 @@ pub(crate) struct Outcome {
     pub(crate) id: &'static str,
     pub(crate) what: String,
     pub(crate) metric: Metric,
-    /// The judged server.
+    /// The server that is judged.
     pub(crate) subject: String,
     pub(crate) ours: Option<f64>,
-    /// The server that it is compared with. Empty if there is none.
+    /// The server that it is compared with. It is empty if there is none.
     pub(crate) peer: String,
     pub(crate) theirs: Option<f64>,
-    /// The figure of the goal: a ratio, or `ours` itself.
+    /// The figure that the goal is about: a ratio, or `ours` itself.
     pub(crate) figure: Option<f64>,
     pub(crate) floor: Option<f64>,
     pub(crate) reach: Option<f64>,
     pub(crate) verdict: Verdict,
     pub(crate) cpu_ours_us: Option<f64>,
     pub(crate) cpu_theirs_us: Option<f64>,
-    /// The reason why something was not measured.
+    /// The reason if something was not measured.
     pub(crate) error: Option<String>,
     #[serde(skip)]
     pub(crate) row: Row,
@@ -128,7 +129,7 @@ fn in_turn_figure(row: &Row, theirs: Cell, results: &Results) -> Option<f64> {
     median(&figures)
 }
 
-/// One metric of one cell over all rounds.
+/// The spread of one metric of one cell over all rounds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Spread {
     pub(crate) work: String,
@@ -166,7 +167,7 @@ pub(crate) fn spreads(results: &Results) -> Vec<Spread> {
     spreads
 }
 
-/// The whole result, as `--json` prints it.
+/// The whole result. `--json` prints it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Comparison {
     pub(crate) machine: Machine,
@@ -174,7 +175,7 @@ pub(crate) struct Comparison {
     pub(crate) versions: Vec<String>,
     pub(crate) rounds: u32,
     pub(crate) quick: bool,
-    /// The omitted rows, with the reason. Empty if there are none.
+    /// The rows that were left out, with the reason. `None` if there are none.
     pub(crate) left_out: Option<String>,
     pub(crate) server_cpu: usize,
     pub(crate) generator_cpu: usize,

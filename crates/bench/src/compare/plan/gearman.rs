@@ -1,14 +1,15 @@
-//! The rows of Gearman: goals relative to gearmand.
+//! The rows about Gearman. Their goals are relative to gearmand.
 
 use std::path::Path;
 
 use super::row::{Goal, Row, cell, rate, row, shape};
 use super::work::{Keeping, Metric, Peer, Side, Work};
 
-/// The rows about workers of many functions. They take minutes, so they run only if they are named.
+/// The rows about workers with many functions. They take minutes, so they run only if the command
+/// line names them.
 pub(crate) const MANY_FUNCTIONS: &str = "M6b";
 
-/// Lineshaft's Gearman side against gearmand.
+/// The rows that compare Lineshaft's Gearman dialect with gearmand.
 pub(crate) fn rows() -> Vec<Row> {
     use Goal::RatioAtLeast as AtLeast;
     let [in_memory, synced] = [Keeping::Memory, Keeping::SyncAlways]
@@ -49,7 +50,7 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
-/// Removes the rows that need gearmand if its program is missing. Returns their names.
+/// If gearmand is missing, removes the rows that need it. Returns a note with their names.
 pub(crate) fn without_missing(rows: &mut Vec<Row>, gearmand: &Path) -> Option<String> {
     if gearmand.exists() {
         return None;

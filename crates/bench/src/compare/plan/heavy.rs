@@ -1,4 +1,4 @@
-//! The kinds of heavy requests, and of other loads of a server.
+//! The kinds of heavy requests, and the other loads of a server.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde::Serialize;
 pub(crate) const EXPIRED_TUBE: &str = "heavy-expired";
 pub(crate) const EXPIRED_AGE: Duration = Duration::from_millis(10);
 
-/// A kind of heavy request, or another load.
+/// A kind of heavy request, or another load of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Heavy {
@@ -179,7 +179,7 @@ impl Heavy {
     }
 }
 
-/// The policy of [`EXPIRED_TUBE`], in the form of the configuration.
+/// The policy of [`EXPIRED_TUBE`], as a part of a configuration file.
 pub(crate) fn expiry_policy() -> String {
     let age = EXPIRED_AGE.as_millis();
     format!(
@@ -197,7 +197,7 @@ mod tests {
     fn every_heavy_load_is_measured_once_and_has_a_name_of_its_own() {
         let names: BTreeSet<String> = Heavy::ALL.iter().map(Heavy::to_string).collect();
         assert_eq!(names.len(), Heavy::ALL.len());
-        // `Reclaim` is the last one in the source.
+        // `Reclaim` is the last variant, so its number shows how many there are.
         assert_eq!(Heavy::Reclaim as usize + 1, Heavy::ALL.len());
     }
 

@@ -1,10 +1,10 @@
-//! One row of a comparison: two measurements, and the goal of their figure.
+//! One row of a comparison: one or two measurements, and a goal for their figure.
 //!
-//! A *floor* is the minimum that must be met. A *reach* is the project's goal.
+//! The *floor* is the required minimum. The *reach* is the goal of the project.
 
 use super::work::{Cell, Metric, Peer, Shape, Work};
 
-/// One line of the result.
+/// One row of the result.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) id: &'static str,
@@ -15,24 +15,24 @@ pub(crate) struct Row {
     pub(crate) goal: Goal,
 }
 
-/// The goals, as (floor, reach).
+/// A goal, with its floor and its reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
-    /// Ours divided by theirs is at least this.
+    /// Our value divided by theirs must be at least this.
     RatioAtLeast(f64, f64),
-    /// Ours divided by theirs is at most this.
+    /// Our value divided by theirs must be at most this.
     RatioAtMost(f64, f64),
-    /// Theirs divided by ours is at least this.
+    /// Their value divided by ours must be at least this.
     SpeedUpAtLeast(f64, f64),
-    /// Ours is at most this.
+    /// Our value must be at most this.
     AtMost(f64, f64),
-    /// Ours is at least this.
+    /// Our value must be at least this.
     AtLeast(f64, f64),
-    /// Only shown for comparison.
+    /// There is no goal. The row is only for comparison.
     Shown,
 }
 
-/// The result of comparing a figure with its goal.
+/// The verdict on a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
@@ -53,7 +53,7 @@ impl Goal {
         }
     }
 
-    /// Whether the figure is a ratio (of ours to theirs, or the reverse).
+    /// True if the figure is a ratio of our value and theirs.
     pub(crate) fn is_ratio(self) -> bool {
         match self {
             Goal::RatioAtLeast(..)
@@ -64,7 +64,7 @@ impl Goal {
         }
     }
 
-    /// Floor and reach.
+    /// The floor and the reach. `None` if there is no goal.
     pub(crate) fn bounds(self) -> Option<(f64, f64)> {
         match self {
             Goal::RatioAtLeast(floor, reach)
@@ -76,7 +76,7 @@ impl Goal {
         }
     }
 
-    /// Judges the figure.
+    /// Compares the figure with the goal.
     pub(crate) fn verdict(self, figure: Option<f64>) -> Verdict {
         let Some(figure) = figure else { return Verdict::NotMeasured };
         let Some((floor, reach)) = self.bounds() else { return Verdict::Shown };
@@ -107,7 +107,7 @@ fn divide(value: f64, by: f64) -> Option<f64> {
     (by > 0.0).then(|| value / by)
 }
 
-/// A row about operations per second, with the same work on both servers.
+/// A row about operations per second. The work is the same on both servers.
 pub(crate) fn rate(id: &'static str, work: Work, ours: Peer, theirs: Peer, goal: Goal) -> Row {
     let theirs = Some(cell(theirs, work));
     row(id, &work.to_string(), Metric::OperationsPerSecond, cell(ours, work), theirs, goal)

@@ -65,7 +65,8 @@ fn throughput() -> Vec<Row> {
     ]
 }
 
-/// Kestrel's memcache protocol. Its `get` takes and finishes at once, like Redis' `RPOP`.
+/// The rows of Kestrel's memcache protocol. Its `get` takes and finishes an item at once, like
+/// Redis' `RPOP`.
 fn memcache() -> Vec<Row> {
     use Goal::RatioAtLeast as AtLeast;
     let mut rows = Vec::new();
@@ -85,7 +86,7 @@ fn memcache() -> Vec<Row> {
     rows
 }
 
-/// Many queues compared with one. Each server is compared with itself.
+/// The rows that compare many queues with one queue. Each server is compared with itself.
 fn many_queues() -> Vec<Row> {
     let goal = Goal::RatioAtLeast(0.8, 0.95);
     let mut rows = Vec::new();
@@ -104,7 +105,7 @@ fn many_queues() -> Vec<Row> {
     rows
 }
 
-/// The part of a request that threads cannot run in parallel.
+/// The rows about the part of a request that threads cannot run in parallel.
 fn lock() -> Vec<Row> {
     let watched = Peer::Lineshaft(Side::Watched, Keeping::Memory);
     let row = |work: Work| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::args::CompareArgs;
 use crate::process;
 
-/// The memory limit of a server that has one, in bytes.
+/// The memory limit of the servers that have a limit, in bytes.
 pub(crate) const MEMORY_LIMIT: u64 = 1 << 30;
 
 /// The number of turns of each server when servers are loaded in turn. Each turn takes this
@@ -23,7 +23,7 @@ pub(crate) struct Sizes {
     pub(crate) trip: Duration,
     /// The limit of jobs that are put for a take measurement. The filling also has a time limit.
     pub(crate) fill_jobs: u64,
-    /// The number of queued jobs when Gearman's workers begin to take.
+    /// The length of the queue when Gearman's workers begin to take jobs.
     pub(crate) backlog_jobs: u64,
     pub(crate) memory_jobs: u64,
     /// The number of jobs and queues of a server that gets heavy requests.
@@ -40,7 +40,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// Sizes of a full run.
+    /// The sizes of a full run.
     pub(crate) fn full(duration: Duration) -> Self {
         let files = process::raise_file_limit() as usize;
         Self {
@@ -54,19 +54,19 @@ impl Sizes {
             heavy_queues: 100_000,
             burst_jobs: 1_000_000,
             restart_jobs: 1_000_000,
-            // A server needs some files for itself.
+            // A server needs some files of its own.
             idle_connections: 10_000.min(files.saturating_sub(500)),
             idle_beside: 19_000.min(files.saturating_sub(500)),
             timers: 300,
         }
     }
 
-    /// The time of a throughput measurement.
+    /// The span of a throughput measurement.
     pub(crate) fn span(&self) -> Span {
         Span { warm_up: self.warm_up, duration: self.duration }
     }
 
-    /// Sizes for a full or a quick run.
+    /// The sizes of a full or a quick run.
     pub(crate) fn new(args: &CompareArgs) -> anyhow::Result<Self> {
         let duration = crate::modes::seconds(args.seconds)?;
         let full = Self::full(duration);
@@ -91,10 +91,10 @@ impl Sizes {
     }
 }
 
-/// Time of a throughput measurement.
+/// The span of a throughput measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
-    /// The time at the beginning that is not measured.
+    /// The time at the beginning, which is not measured.
     pub(crate) warm_up: Duration,
     pub(crate) duration: Duration,
 }
@@ -107,7 +107,7 @@ impl std::ops::Div<u32> for Span {
     }
 }
 
-/// When the measurement of a load begins, and when it ends.
+/// The start and the end of the measurement of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) count: Option<u64>,
@@ -117,7 +117,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Exactly `count` operations.
+    /// The bounds of a load of exactly `count` operations.
     pub(crate) fn exactly(count: u64) -> Self {
         Self { count: Some(count), duration: COUNTED_RUN_MAX, least: 0, warm_up: Duration::ZERO }
     }

@@ -12,17 +12,17 @@ use super::heavy::Heavy;
 pub(crate) enum Peer {
     Lineshaft(Side, Keeping),
     Beanstalkd(Binlog),
-    /// gearmand, with an `SQLite` file for background jobs, or without one.
+    /// gearmand, with or without an `SQLite` file for background jobs.
     Gearmand {
         sqlite: bool,
     },
     /// redis-server without persistence.
     Redis,
-    /// No server: the disk alone.
+    /// The disk alone, without a server.
     Disk,
 }
 
-/// The protocol in which Lineshaft gets its requests.
+/// The protocols of Lineshaft's requests, with the related settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     Beanstalk,
@@ -43,11 +43,11 @@ pub(crate) enum Side {
 pub(crate) enum Keeping {
     /// The server has no log.
     Memory,
-    /// The change is on stable storage before the reply.
+    /// On stable storage. The reply waits for the sync.
     SyncAlways,
 }
 
-/// The log of beanstalkd.
+/// The log of beanstalkd, and how often it is synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Binlog {
     None,
@@ -106,12 +106,13 @@ impl fmt::Display for Shape {
     }
 }
 
-/// A measurement. The order is the order within a round.
+/// A kind of measurement. A round measures the kinds in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Work {
     Put(Shape),
     Take(Shape),
-    /// A `use` before each put, over this many queues, which all exist already.
+    /// Puts with a `use` before each put. The puts use this number of queues in turn. All queues
+    /// exist before.
     PutAmong(Shape, u32),
     /// Takes from one queue while this number of queues exists.
     TakeAmong(Shape, u32),
@@ -119,17 +120,17 @@ pub(crate) enum Work {
     PutInTurn(Shape),
     TakeInTurn(Shape),
     Trip,
-    /// Lateness of delays, ttr expiries and reserve timeouts, on a busy server or an idle one.
+    /// Lateness of delays, ttrs and reserve timeouts, on a busy or an idle server.
     Lateness {
         busy: bool,
     },
-    /// Gearman: background jobs.
+    /// Gearman: submits of background jobs.
     Submit(Shape),
-    /// Gearman: workers that grab and complete, from a queue that is already long.
+    /// Gearman: workers that grab and complete jobs from a queue that is already long.
     Grab(Shape),
-    /// Gearman: a foreground job, up to its result.
+    /// Gearman: foreground jobs, from the submit to the result.
     Foreground,
-    /// Gearman: sleeping workers, each registered for this many functions.
+    /// Gearman: sleeping workers. Each is registered for this number of functions.
     IdleWorkers(u32),
     /// A quiet client during heavy requests, on a server that is full of jobs and queues.
     Quiet,
@@ -227,22 +228,23 @@ impl Work {
 /// One measurement on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cell {
-    /// The first field, so that cells of one measurement are together in a round.
+    /// This field is the first one, so that the cells of one measurement are sorted next to each
+    /// other.
     pub(crate) work: Work,
     pub(crate) peer: Peer,
 }
 
-/// A figure of a measurement. Its name contains the unit.
+/// A figure of a measurement. Its name includes the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Metric {
     OperationsPerSecond,
     CpuMicrosPerOperation,
-    /// The part of the server's processor time in which a thread held the broker's lock.
+    /// The part of the server's processor time during which a thread held the broker's lock.
     LockShare,
-    /// The part of a processor that the generator used.
+    /// The part of its processor's time that the generator used.
     GeneratorShare,
-    /// The part of the server's processor that was neither idle nor used by the server.
+    /// The part of the time of the server's processor that other programs used.
     ForeignShare,
     P50Micros,
     P99Micros,
@@ -252,12 +254,12 @@ pub(crate) enum Metric {
     TimeoutLateP99Micros,
     /// The time of put, reserve and delete of a quiet client during these requests.
     QuietP99Micros(Heavy),
-    /// The longest of these times.
+    /// The longest such time.
     QuietLongestMicros(Heavy),
-    /// The p99, divided by the p99 without these requests.
+    /// The p99 during this load, divided by the p99 without a load.
     Slowdown(Heavy),
     BytesPerJob,
-    /// The part of the memory of deleted jobs that went back to the system.
+    /// The part of the memory of deleted jobs that the server gave back to the system.
     GivenBack,
     BytesPerConnection,
     /// Resident memory, divided by the memory limit.
@@ -266,7 +268,7 @@ pub(crate) enum Metric {
 }
 
 impl Metric {
-    /// The figure in readable form.
+    /// Shows a figure with its unit.
     pub(crate) fn show(self, value: f64) -> String {
         match self {
             Metric::OperationsPerSecond => format!("{}/s", crate::table::show_count(value)),
@@ -291,7 +293,7 @@ impl Metric {
         }
     }
 
-    /// The name of the figure in words.
+    /// The name of the figure, in words.
     pub(crate) fn name(self) -> String {
         let name = match self {
             Metric::OperationsPerSecond => "rate",

@@ -1,4 +1,4 @@
-//! The effect and the answer of each command (spec beanstalkd 3).
+//! The effect of each command, and the reply to it (spec beanstalkd 3).
 
 use super::super::jobs::NoJob;
 use super::super::routes::Refused;
@@ -80,7 +80,7 @@ impl Model {
         observed.take(&reply)
     }
 
-    /// Commands that change nothing.
+    /// Replies to commands that change nothing.
     fn look(&self, place: Place, used: &Name, command: Command) -> Expected {
         match command {
             Command::Peek(id) => self.found(Some(id), self.denial(id)),
@@ -201,7 +201,7 @@ impl Model {
     fn reserve(&mut self, place: Place, seconds: Option<u32>) -> Option<Expected> {
         let conn = self.conn(place);
         conn.is_worker = true;
-        // A half-closed connection does not wait.
+        // A half-closed connection never waits.
         let seconds = if conn.input_ended { Some(0) } else { seconds };
         match self.take(place, seconds) {
             Ok(reply) => Some(reply),
@@ -247,7 +247,7 @@ fn refusal(command: &Command) -> &'static str {
     }
 }
 
-/// The counter in `stats` for a command (spec beanstalkd 5.2).
+/// The name of the counter for this command in `stats` (spec beanstalkd 5.2).
 fn counter(command: &Command) -> Option<&'static str> {
     Some(match command {
         Command::Put { .. } => "put",

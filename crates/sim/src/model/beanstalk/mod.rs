@@ -9,11 +9,11 @@ pub(super) use wire::is_name;
 use super::session::{Expected, Observed, Reading};
 use super::{Model, Place};
 
-/// Longest line (spec beanstalkd 1.3).
+/// The longest line (spec beanstalkd 1.3).
 const LINE_BYTES_MAX: usize = 222;
 
 impl Model {
-    /// Handles one line or body, if it is complete.
+    /// Handles one line or body, if it has arrived completely.
     pub(super) fn read_command(
         &mut self,
         place: Place,

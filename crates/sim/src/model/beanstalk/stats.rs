@@ -73,7 +73,7 @@ impl Model {
         )
     }
 
-    /// Urgent, ready, delayed, reserved and buried jobs of a queue, or of all queues.
+    /// The number of urgent, ready, delayed, reserved and buried jobs of a queue, or of all queues.
     fn counts_of(&self, queue: Option<&str>) -> [u64; 5] {
         let mut counts = [0; 5];
         for job in self.jobs.values().filter(|job| queue.is_none_or(|queue| *job.queue == *queue)) {

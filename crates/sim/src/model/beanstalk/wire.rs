@@ -17,7 +17,7 @@ pub(crate) enum Command {
     Watch(String),
     Ignore(String),
     Reserve,
-    /// Seconds. Negative: no time limit.
+    /// In seconds. A negative number means no time limit.
     ReserveWithTimeout(i64),
     ReserveJob(u64),
     Delete(u64),
@@ -50,7 +50,8 @@ pub(crate) enum Command {
     Quit,
 }
 
-/// A prefix, and the function that parses lines with this prefix. Longer prefixes come first.
+/// A prefix, and the function that parses lines with this prefix. A longer prefix comes before a
+/// shorter one.
 type Row = (&'static str, fn(&str) -> Option<Command>);
 
 const TABLE: [Row; 25] = [
@@ -81,7 +82,7 @@ const TABLE: [Row; 25] = [
     ("pause-tube", pause),
 ];
 
-/// Parses the text of a line without its CR LF.
+/// Parses a line without its CR LF.
 pub(crate) fn parse(line: &[u8]) -> Command {
     if line.contains(&0) {
         return Command::Bad;
@@ -99,7 +100,7 @@ fn alone(rest: &str, command: Command) -> Option<Command> {
     rest.is_empty().then_some(command)
 }
 
-/// Parses spaces and digits. Returns the number and the rest of the text.
+/// Parses spaces and digits. Returns the number and the remaining text.
 fn number(text: &str) -> Option<(u64, &str)> {
     let text = text.trim_start_matches(' ');
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());

@@ -145,7 +145,7 @@ impl Model {
         line(&text, 0)
     }
 
-    /// All submitted jobs, in any order.
+    /// Lists all submitted jobs, in any order.
     fn show_jobs(&self) -> Expected {
         let jobs = self.jobs.iter().filter(|(_, job)| job.tags.is_some());
         let row = |(id, job): (&u64, &super::super::Job)| {

@@ -6,7 +6,7 @@ use super::super::{Model, Need, Place, State};
 use super::wire::{integer, kind};
 use super::{Answer, HANDLE_BYTES_MAX, error, handle, named, packet, queue_error, text};
 
-/// Longest key or reducer.
+/// The longest key or reducer.
 const UNIQUE_BYTES_MAX: usize = 64;
 
 /// The end of the year 9999, in milliseconds.
@@ -112,7 +112,7 @@ impl Model {
         Some(packet(kind::STATUS_RES_UNIQUE, &arguments, need))
     }
 
-    /// The status of a job. The answer "unknown" depends on `denial`.
+    /// The numbers in the status of a job. If the job is unknown, the reply depends on `denial`.
     fn figures(&self, id: Option<u64>, denial: Need) -> ([Vec<u8>; 5], Need) {
         let text = |number: u64| number.to_string().into_bytes();
         match id.and_then(|id| self.jobs.get(&id)) {

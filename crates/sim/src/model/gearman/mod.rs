@@ -11,7 +11,7 @@ use super::outcome::News;
 use super::session::{Expected, Observed};
 use super::{Model, Need, Place};
 
-/// The prefix of handles.
+/// The prefix of all handles.
 const HANDLE_PREFIX: &str = "H:sim:";
 
 /// The longest handle that the server accepts.
@@ -23,14 +23,14 @@ const JOB_NOT_FOUND: [&str; 3] = [
     "An exception was received for a job that does not exist",
 ];
 
-/// An answer, if there is one.
+/// The reply to a request. `None` if the request has no reply.
 type Answer = Option<Expected>;
 
 fn handle(id: u64) -> Vec<u8> {
     format!("{HANDLE_PREFIX}{id}").into_bytes()
 }
 
-/// The job that a handle names. Each number has exactly one spelling.
+/// The id of the job that a handle names. Each id has exactly one valid handle.
 fn named(text: &[u8]) -> Option<u64> {
     let id = std::str::from_utf8(text).ok()?.strip_prefix(HANDLE_PREFIX)?.parse().ok()?;
     (handle(id) == text && id > 0).then_some(id)
@@ -64,7 +64,7 @@ impl Model {
         packet(kind::NOOP, &[], 0)
     }
 
-    /// The packet that a client receives about a job that it waits for.
+    /// The packet for a client that waits for a job, about this news of the job.
     pub(super) fn news_packet(&self, place: Place, id: u64, news: &News, need: Need) -> Expected {
         let wants_exceptions = self.conns[&place].wants_exceptions;
         let (kind, data) = match news {
@@ -80,7 +80,7 @@ impl Model {
         packet(kind, &[&handle(id), data], need)
     }
 
-    /// Handles one packet or line, if it is complete.
+    /// Handles one packet or line, if it has arrived completely.
     pub(super) fn read_message(
         &mut self,
         place: Place,

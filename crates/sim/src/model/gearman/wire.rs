@@ -1,13 +1,13 @@
 //! Parses Gearman's messages for the model (spec gearman 1 and 2). This code uses only the spec,
 //! and is independent of the dialect.
 
-/// Bytes before a packet's body.
+/// The length of a packet's header.
 const HEADER_BYTES: usize = 12;
 
 /// Limit of header and arguments together, without the data at the end.
 const ARGUMENT_AREA_BYTES_MAX: usize = 8192;
 
-/// Longest line, line feed included.
+/// The longest line, including its line feed.
 const LINE_BYTES_MAX: usize = 8192;
 
 pub(super) mod kind {
@@ -102,14 +102,14 @@ const ARGUMENTS: [(usize, bool); 42] = {
     table
 };
 
-/// The first message in a connection's bytes.
+/// The first message in the bytes of a connection.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Message {
     /// More bytes must arrive.
     Incomplete,
-    /// The connection must close.
+    /// The message is invalid, and the server closes the connection.
     Hopeless,
-    /// A line without its end, and its length in bytes.
+    /// A line without its end, and the length of the line with its end.
     Line(Vec<u8>, usize),
     Packet(Packet),
 }
@@ -179,7 +179,7 @@ fn read_packet(bytes: &[u8], packet_bytes_max: u32) -> Option<Message> {
     Some(Message::Packet(Packet { kind, is_request, arguments, len }))
 }
 
-/// A packet that the server sends.
+/// A packet from the server.
 pub(super) fn response(kind: u32, arguments: &[&[u8]]) -> Vec<u8> {
     let body = arguments.join(&0);
     let mut bytes = b"\0RES".to_vec();

@@ -14,7 +14,7 @@ use super::{
 /// The server ignores a registration if the text of its time limit is longer than this.
 const LIMIT_BYTES_MAX: usize = 20;
 
-/// The server reads this many bytes of a denominator.
+/// The server reads at most this number of bytes of a denominator.
 const DENOMINATOR_BYTES_READ: usize = 10;
 
 /// The result of C's `atoi`, cut to 32 bits.
@@ -125,7 +125,7 @@ impl Model {
         Ok(None)
     }
 
-    /// Ends a job for its worker, as a success or a failure.
+    /// Ends a job that its worker has finished, as a success or as a failure.
     fn finish_held(&mut self, id: u64, news: &News) {
         let queue = self.jobs[&id].queue.clone();
         self.queue_mut(&queue).deletes += 1;

@@ -7,14 +7,14 @@ use crate::model::policies::{QUIESCENT, READ_ONLY, UP};
 use crate::model::session::{Expected, Observed};
 use crate::model::{Model, Need, Place};
 
-/// Expiries from here on are seconds since 1970.
+/// An expiry from this number on is in seconds since 1970.
 const ABSOLUTE_FROM_S: i32 = 1_000_000;
 
 pub(super) fn line(text: &str, need: Need) -> Expected {
     Expected::line(text, need)
 }
 
-/// An item.
+/// The reply with an item.
 pub(super) fn value(queue: &str, body: &[u8], need: Need) -> Expected {
     let mut bytes = format!("VALUE {queue} 0 {}\r\n", body.len()).into_bytes();
     bytes.extend_from_slice(body);
@@ -23,7 +23,7 @@ pub(super) fn value(queue: &str, body: &[u8], need: Need) -> Expected {
 }
 
 impl Model {
-    /// Handles one request, if it is complete.
+    /// Handles one request, if it has arrived completely.
     pub(in crate::model) fn read_memcache(
         &mut self,
         place: Place,
@@ -41,7 +41,7 @@ impl Model {
         Ok(self.conns.contains_key(&place))
     }
 
-    /// An answer that ends the connection.
+    /// Replies with an error, and closes the connection.
     fn fail(
         &mut self,
         place: Place,

@@ -1,7 +1,7 @@
 //! Parses the memcache dialect for the model (spec kestrel 1.1 to 1.4). This code uses only the
 //! spec, and is independent of the dialect.
 
-/// Longest line.
+/// The longest line.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -45,7 +45,7 @@ pub(super) struct Get {
     pub(super) peek: bool,
 }
 
-/// The first request, if it is complete, and its length.
+/// Reads the first request. Returns it with its length, or `None` if it has not arrived completely.
 pub(super) fn read(bytes: &[u8], item_bytes_max: u32) -> Option<(Request, usize)> {
     let fatal = Request::Wrong { ends: true };
     let Some(end) = bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') else {

@@ -1,4 +1,4 @@
-//! Requests and replies of Kestrel clients: the part that all dialects share.
+//! Requests and replies of Kestrel clients: the part that is the same in all dialects.
 
 mod memcache;
 mod memcache_wire;
@@ -24,7 +24,7 @@ pub(super) type OpenReads = BTreeMap<String, VecDeque<u64>>;
 /// The request for which a connection waits.
 #[derive(Clone, Debug)]
 pub(super) enum Fetch {
-    /// An item. The reply depends on this record, too.
+    /// An item. The reply also depends on the record `need`.
     Item {
         queue: String,
         how: FetchMode,
@@ -39,7 +39,7 @@ pub(super) enum Fetch {
 pub(super) struct Monitor {
     queue: String,
     deadline: u64,
-    /// The number of items that can still arrive. `None`: any number.
+    /// The number of items that can still arrive. `None` means no limit.
     left: Option<u64>,
     /// All replies to this client depend on this record, too.
     need: Need,
@@ -82,7 +82,7 @@ impl Model {
         needs.max().unwrap_or(0)
     }
 
-    /// Takes the next item, or waits for it. The reply depends on `need`, too.
+    /// Takes the next item, or waits for it. The reply also depends on `need`.
     fn fetch(
         &mut self,
         place: Place,

@@ -7,12 +7,12 @@ use crate::model::policies::{QUIESCENT, READ_ONLY, UP};
 use crate::model::session::{Expected, Observed};
 use crate::model::{Model, Need, Place};
 
-/// An item.
+/// The reply with an item.
 pub(super) fn item(body: &[u8], need: Need) -> Expected {
     Expected::bytes([b":", body, b"\n"].concat(), need)
 }
 
-/// The reply without an item.
+/// The reply if there is no item.
 pub(super) fn nothing(need: Need) -> Expected {
     Expected::bytes(b"*\n".to_vec(), need)
 }
@@ -30,7 +30,7 @@ fn unavailable(operation: &str, need: Need) -> Expected {
 }
 
 impl Model {
-    /// Handles one request, if it is complete.
+    /// Handles one request, if it has arrived completely.
     pub(in crate::model) fn read_text(
         &mut self,
         place: Place,
@@ -112,7 +112,7 @@ impl Model {
         observed.take(&reply)
     }
 
-    /// Stores the items of a list that the server does not refuse.
+    /// Stores the items of a list. The server may refuse some of them.
     fn put_list(
         &mut self,
         queue: &str,

@@ -1,7 +1,7 @@
 //! Parses the text dialect for the model (spec kestrel 6). This code uses only the spec, and is
 //! independent of the dialect.
 
-/// Longest line.
+/// The longest line.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -32,13 +32,13 @@ pub(super) enum Request {
     Version,
     Status(Option<String>),
     Quit,
-    /// The server answers with an error.
+    /// The server replies with this error.
     Wrong(String),
-    /// The server answers with an error and closes the connection.
+    /// The server replies with this error, and closes the connection.
     TooLong(&'static str),
 }
 
-/// The first request, if it is complete, and its length.
+/// Reads the first request. Returns it with its length, or `None` if it has not arrived completely.
 pub(super) fn read(bytes: &[u8], list_bytes_max: u32) -> Option<(Request, usize)> {
     let Some(end) = bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') else {
         let is_too_long = bytes.len() >= LINE_BYTES_MAX;

@@ -14,7 +14,7 @@ use crate::model::session::{Expected, Observed};
 use crate::model::{Model, Need, Place, State};
 use crate::protocol::{Kestrel, Protocol};
 
-/// A `get` without a limit ends after this many items.
+/// A `get` without a limit ends after this number of items.
 const ITEMS_MAX: usize = 1000;
 
 /// Bytes that an item takes in Kestrel's journal in addition to its body (spec kestrel 4.2).
@@ -26,7 +26,7 @@ pub(in crate::model) struct Collect {
     call: Call,
     queue: String,
     items_max: usize,
-    /// The end of its wait. `None`: it does not wait.
+    /// The end of the wait. `None` means that the call does not wait.
     deadline: Option<u64>,
     /// Items are given back after this time. `None` if the client takes them for good.
     auto_abort_ms: Option<u64>,
@@ -34,7 +34,7 @@ pub(in crate::model) struct Collect {
     need: Need,
 }
 
-/// An item, and its lease if the client only holds it.
+/// An item, with its lease if the connection still holds it.
 #[derive(Clone, Debug)]
 struct Collected {
     lease: Option<u64>,
@@ -65,7 +65,7 @@ fn answer(
 }
 
 impl Model {
-    /// Handles one call, if it is complete.
+    /// Handles one call, if it has arrived completely.
     pub(in crate::model) fn read_call(
         &mut self,
         place: Place,
@@ -356,8 +356,8 @@ impl Model {
         answer(&call, reply, need, observed)
     }
 
-    /// The session that holds the items of thrift's clients. It exists from the first call that
-    /// needs it to the end of the process.
+    /// The session that holds the items of thrift clients. It is opened when a call first needs it,
+    /// and exists until the process ends.
     fn thrift_holder(&mut self) -> Place {
         if let Some(holder) = self.thrift_holder {
             return holder;

@@ -1,7 +1,7 @@
 //! Parses and writes the thrift dialect for the model (spec kestrel 8): calls of the binary
 //! protocol, in frames. This code uses only the spec, and is independent of the dialect.
 
-/// Versions and kinds of messages.
+/// The version of messages, and their kinds.
 const VERSION: u32 = 0x8001_0000;
 const CALL: u32 = 1;
 const REPLY: u32 = 2;
@@ -17,7 +17,7 @@ pub(super) mod kind {
     pub(in crate::model::kestrel) const LIST: u8 = 15;
 }
 
-/// Codes of exceptions.
+/// The codes of exceptions.
 pub(super) const UNKNOWN_METHOD: i32 = 1;
 pub(super) const WRONG_KIND: i32 = 2;
 pub(super) const INTERNAL_ERROR: i32 = 6;
@@ -54,7 +54,7 @@ pub(super) struct Arguments {
     pub(super) auto_abort_ms: i32,
 }
 
-/// The first message, if it is complete, and its length.
+/// Reads the first message. Returns it with its length, or `None` if it has not arrived completely.
 pub(super) fn read(bytes: &[u8], bytes_max: u32) -> Option<(Message, usize)> {
     // Waits for a byte after the length, because only the bytes after it show that this is a frame.
     let (head, rest) = bytes.split_first_chunk::<4>().filter(|(_, rest)| !rest.is_empty())?;
@@ -174,7 +174,7 @@ impl Reply {
         reply
     }
 
-    /// Ends the reply, and returns its frame.
+    /// Ends the reply. Returns it in a frame.
     pub(super) fn end(mut self) -> Vec<u8> {
         self.u8(0);
         [&(self.0.len() as u32).to_be_bytes()[..], &self.0].concat()
@@ -212,7 +212,7 @@ impl Reply {
 mod tests {
     use super::*;
 
-    /// The frame of the spec: `put("q", ["x"], 0)`.
+    /// The frame from the spec: `put("q", ["x"], 0)`.
     const PUT: &[u8] =
         b"\0\0\0\x2c\x80\x01\0\x01\0\0\0\x03put\0\0\0\x01\x0b\0\x01\0\0\0\x01q\x0f\0\x02\
         \x0b\0\0\0\x01\0\0\0\x01x\x08\0\x03\0\0\0\0\0";

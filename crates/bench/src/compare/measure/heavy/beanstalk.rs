@@ -34,7 +34,7 @@ pub(crate) fn reserve_over_tubes(address: SocketAddr) -> anyhow::Result<HeavyLoa
 
 /// Puts jobs, lets them expire, and reserves. The reserves find all expired jobs at the head.
 pub(crate) fn reserve_over_expired(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
-    // Each reserve ends as many jobs as a slice of work allows.
+    // Each reserve removes as many expired jobs as a slice of work allows.
     const RESERVES: usize = 4;
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
@@ -53,7 +53,7 @@ pub(crate) fn reserve_over_expired(address: SocketAddr) -> anyhow::Result<HeavyL
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// Puts delayed jobs and kicks them. The ready jobs accumulate.
+/// A load that puts delayed jobs and kicks them. The ready jobs accumulate.
 pub(crate) fn kick(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
@@ -69,7 +69,7 @@ pub(crate) fn kick(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// Reserves jobs, and closes the connection.
+/// A load that reserves jobs and then closes the connection.
 pub(crate) fn closes(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     wire.send(b"use heavy-close\r\n")?;

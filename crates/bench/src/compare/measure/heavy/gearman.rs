@@ -11,20 +11,20 @@ use crate::driver::packets::kind;
 const WATCHERS: (usize, u32) = (8, 1000);
 /// The number of functions of one worker. This is the maximum.
 const FUNCTIONS: u32 = 10_000;
-/// The number of listed workers with many functions.
+/// The number of workers with many functions in a list of workers.
 const LISTED_WORKERS: usize = 8;
 /// The number of jobs that one worker holds.
 const HELD_JOBS: usize = 10_000;
-/// The number of jobs that are grabbed before their replies are read.
+/// The number of grabs that are sent before their replies are read.
 const HELD_AT_ONCE: usize = 1000;
-/// The body of an echo. The reply to it shows that all requests before it are done.
+/// The body of an echo. The reply to it shows that the server has handled all requests before it.
 const ECHO: &[u8] = b"that was all";
 
 const CANT_DO: u32 = 2;
 const RESET_ABILITIES: u32 = 3;
 const WORK_DATA: u32 = 28;
 
-/// Registers for many functions without jobs.
+/// Connects, and registers for many functions that have no jobs.
 fn register(address: SocketAddr) -> anyhow::Result<Wire> {
     let mut wire = Wire::connect(address)?;
     wire.send(&registrations())?;
@@ -62,7 +62,7 @@ fn again(mut wire: Wire, mut requests: Vec<u8>) -> anyhow::Result<HeavyLoad> {
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// A worker that holds many jobs unregisters their function, and registers it again.
+/// A load: a worker that holds many jobs unregisters their function, and registers it again.
 pub(crate) fn cannot_do(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     const FUNCTION: &[u8] = b"heavy-held";
     let mut wire = Wire::connect(address)?;
@@ -78,19 +78,19 @@ pub(crate) fn cannot_do(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     again(wire, forth_and_back.repeat(100))
 }
 
-/// A worker registers for many functions again.
+/// A load: a worker removes its many registrations, and registers again.
 pub(crate) fn reset_abilities(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let wire = register(address)?;
     again(wire, [packet(RESET_ABILITIES, b""), registrations()].concat())
 }
 
-/// A worker of many functions looks for a job, finds none, and sleeps.
+/// A load: a worker with many functions looks for a job, finds none, and sleeps.
 pub(crate) fn grab_and_sleep(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let wire = register(address)?;
     again(wire, [packet(kind::GRAB_JOB, b""), packet(kind::PRE_SLEEP, b"")].concat().repeat(20))
 }
 
-/// A worker sends data to many clients that joined one job.
+/// A load: a worker sends data to many clients that have joined one job.
 pub(crate) fn news_to_many(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let (connections, joins) = WATCHERS;
     let mut disconnects = Vec::new();

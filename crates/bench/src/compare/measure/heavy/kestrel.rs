@@ -13,7 +13,8 @@ const CHILDREN: u32 = 256;
 const CHILDREN_REST: Duration = Duration::from_millis(1);
 /// The number of items that each flush ends.
 const FLUSHED_ITEMS: usize = 1000;
-/// The pause after a flush, for the same reason as after a batch of kicks.
+/// The pause after a flush. The reason is the same as for kicks: not to measure a disk that writes
+/// at full speed.
 const FLUSH_REST: Duration = Duration::from_millis(10);
 
 pub(crate) fn put_to_children(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
@@ -30,7 +31,7 @@ pub(crate) fn put_to_children(address: SocketAddr) -> anyhow::Result<HeavyLoad> 
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// Puts items, and flushes all queues of items.
+/// A load that puts items and flushes all queues of items.
 pub(crate) fn flush_all(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];
@@ -55,7 +56,7 @@ pub(crate) fn change_status(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// Requests a page of the admin commands.
+/// A load that requests a page of the admin commands.
 pub(crate) fn page(address: SocketAddr, path: &'static str) -> HeavyLoad {
     HeavyLoad::of(move || wire::page(address, path).map(|_| ()), Vec::new())
 }

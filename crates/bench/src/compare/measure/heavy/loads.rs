@@ -22,7 +22,7 @@ const PASSING: (usize, usize) = (20, 32 * 1024);
 /// The pause after these jobs. Without it, the disk would write at full speed, and the row would
 /// measure only that.
 const PASSING_REST: Duration = Duration::from_millis(10);
-/// The time limit until reclaim begins.
+/// The time limit for reclaim to begin.
 const RECLAIM_BEGINS_MAX: Duration = Duration::from_secs(30);
 
 /// Clients that request many replies and read none.
@@ -34,7 +34,8 @@ pub(crate) fn stuck_readers(address: SocketAddr) -> HeavyLoad {
         for _ in 0..readers {
             let mut stream = TcpStream::connect(address)?;
             stream.set_write_timeout(Some(rest / readers as u32))?;
-            // The server stops reading from a client that does not read.
+            // The write can fail, because the server stops reading from a client that does not
+            // read.
             let _ = stream.write_all(&requests);
             streams.push(stream);
         }
@@ -61,7 +62,7 @@ pub(crate) fn large_bodies(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// Connections that have sent one request.
+/// A load: connections that have sent one request and are then idle.
 pub(crate) fn idle_connections(lab: &Lab, address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let connections = lab.sizes.idle_beside;
     let (_, held) = idle::run(address, &Greeting::beanstalk(), connections, None, lab.meter())?;
