@@ -18,12 +18,12 @@ use crate::wall::Start;
 use crate::{Mailbox, Position, Turn};
 
 /// The log counts as full when it refuses a body of this length. Shorter bodies may still fit.
-/// Longer bodies are rare: by default, the beanstalkd protocol refuses them.
+/// Longer bodies are rare, because the beanstalkd protocol refuses them by default.
 const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// If the log has reserved fewer unused ids than this, the server reads nothing from clients. One
-/// round of all I/O threads can use this many ids. The log normally reserves more ids much earlier,
-/// so this happens only during a very long sync.
+/// If the log has reserved fewer unused ids than this, the server reads nothing from clients,
+/// because one round of all I/O threads can use this many ids. The log normally reserves more ids
+/// much earlier, so this happens only during a very long sync.
 const NUMBERS_MARGIN: u64 = 1 << 18;
 
 /// A clock. It returns milliseconds that never decrease.
@@ -118,8 +118,8 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// Locks a mutex, even if a thread panicked while it held the lock. The data of these mutexes is
-/// never half changed.
+/// Locks a mutex, even if a thread panicked while it held the lock. This is safe, because the data
+/// of these mutexes is never half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -243,9 +243,9 @@ impl Broker {
         })
     }
 
-    /// Whether the log has so much to write that other clients would notice the delay. If it has,
-    /// requests that the caller holds back should wait until the next [`Mailbox::released`]. Even
-    /// then, the caller can do one piece of work between two releases.
+    /// Whether the log has so much to write that more requests would noticeably delay other
+    /// clients. If it has, requests that the caller holds back should wait until the next
+    /// [`Mailbox::released`]. Even then, the caller can do one piece of work between two releases.
     pub fn has_backlog(&self) -> bool {
         self.shared.log.as_ref().is_some_and(|log| log.has_backlog())
     }
@@ -328,7 +328,7 @@ impl Broker {
         self.shared.stopped_ms
     }
 
-    /// Writes and syncs the open batch. For an owner without threads.
+    /// Writes and syncs the open batch. Only for a broker without threads: see [`Options::clock`].
     pub fn commit_step(&self, now: Millis) -> Result<log::Committed, Failure> {
         match &self.shared.log {
             Some(log) => {
@@ -340,13 +340,13 @@ impl Broker {
         }
     }
 
-    /// Prepares and frees segments. For an owner without threads.
+    /// Prepares and frees segments. Only for a broker without threads: see [`Options::clock`].
     pub fn prepare_step(&self) -> Result<(), Failure> {
         self.shared.log.as_ref().map_or(Ok(()), |log| log.prepare_step())
     }
 
     /// Copies a slice of the oldest segment forward if reclaim is due. Returns whether it copied a
-    /// slice. For an owner without threads.
+    /// slice. Only for a broker without threads: see [`Options::clock`].
     pub fn reclaim_step(&self, now: Millis) -> Result<bool, log::ReclaimError> {
         self.shared.reclaim_step(now)
     }
@@ -389,8 +389,8 @@ impl Shared {
         turn
     }
 
-    /// Whether the committer is behind. Returns false if the broker has no threads: then only the
-    /// owner writes, so it need not wait.
+    /// Whether the committer is behind. Returns false if the broker has no threads. Then only the
+    /// owner writes to the log, and waiting would not help.
     pub(crate) fn writes_behind(&self) -> bool {
         let has_thread = self.has_threads.load(Ordering::Relaxed);
         has_thread

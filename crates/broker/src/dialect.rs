@@ -38,7 +38,7 @@ impl Step {
     }
 }
 
-/// Repeats `step` on the unused part of `bytes` until a step is stuck, the replies have
+/// Repeats `step` on the unused part of `bytes` until a step is stuck, the replies reach
 /// [`INPUT_REPLIES_BYTES`], or the slice of work is spent.
 pub fn take_steps(
     bytes: &[u8],
@@ -108,7 +108,8 @@ pub trait Dialect: Send {
     /// other bytes and passes them again, followed by new bytes. There are three reasons to leave
     /// bytes:
     ///
-    /// - A command is incomplete. It is shorter than the dialect's longest line.
+    /// - The last command is incomplete. Its bytes are fewer than those of the dialect's longest
+    ///   line.
     /// - The session waits for an event: see `wants_input`.
     /// - [`Progress::more`] is true: the replies are long, or the slice of work is spent. Then the
     ///   owner does not wait for new bytes. It sends some replies or serves other sessions, and
@@ -127,11 +128,12 @@ pub trait Dialect: Send {
     /// Whether the owner should read from the socket. False while a command of this session waits.
     fn wants_input(&self) -> bool;
 
-    /// Bytes of memory for an incomplete command or reply, besides the owner's buffers.
+    /// Bytes of memory that the session uses for an incomplete command or reply. The owner's
+    /// buffers do not count.
     fn buffered_bytes(&self) -> usize;
 
     /// Whether the session has used part of a request and needs the rest from its client. Bytes
-    /// left with the owner do not count.
+    /// that the owner keeps do not count.
     fn is_mid_request(&self) -> bool;
 
     /// Whether to close the connection when its outbox is sent.

@@ -126,7 +126,7 @@ pub enum Wait {
     No,
     /// At most this long.
     For(Duration),
-    /// Until there is one.
+    /// Until there is a job or an item.
     Forever,
 }
 
@@ -311,7 +311,7 @@ impl Store {
         names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
     }
 
-    /// Statistics of a queue that [`Store::item_queues`] lists, if it exists.
+    /// Statistics of one of the queues of [`Store::item_queues`], if it exists.
     pub fn item_stats(&self, queue: &str) -> Option<ItemStats> {
         self.turn().item_stats(queue.as_bytes())
     }

@@ -40,7 +40,8 @@ pub enum Event {
     Reloaded,
 }
 
-/// The mailbox for the events of one owner's sessions. The owner is an I/O thread, for example.
+/// The mailbox for the events of one owner's sessions. The owner is, for example, an I/O thread or
+/// a test.
 ///
 /// The broker can call these functions while it is locked. So they should only store the event and
 /// wake the owner.

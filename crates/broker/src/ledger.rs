@@ -45,7 +45,7 @@ pub(crate) struct Ledger {
     /// The end of the last entry about policies or the status.
     facts: Position,
     /// The number of jobs that ended in the request that put them. The log gets no entry for such a
-    /// job. `write_finish` counts the job down again.
+    /// job. `write_finish` subtracts the job again.
     unwritten: usize,
     /// Jobs that left a queue and ended in the same request, with that queue and its sync policy. A
     /// job stays here until the entry about its end is written.
@@ -183,8 +183,8 @@ impl Ledger {
             Record::Update(slot, _) | Record::Moved(slot, _) => self.write_update(slot, engine),
             Record::Rerouted(slot, _, from, asked) => {
                 self.write_update(slot, engine);
-                // Denials about the job's old queue wait for this entry, by the policy of that
-                // queue.
+                // Denials about the job's old queue wait for this entry. The policy of the old
+                // queue says whether the entry must be synced first.
                 if let Some(location) = self.locations.get(slot) {
                     self.want_sync(engine.now().0, asked);
                     self.note(from, self.rests_on(location.after, asked));
@@ -197,9 +197,9 @@ impl Ledger {
             Record::Status if !log.admits_update() => self.unwritten_facts.status = true,
             // The queue was removed in the same request.
             Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
-            // A put or a registration can write this fact, because it makes the queue kept. It must
-            // not fail for that, so the fact is written later. A request that sets limits was
-            // already refused if the log has no room.
+            // A put or a registration can write this fact, because it makes the queue kept. The
+            // request must not fail because the log has no room, so the fact is written later. A
+            // request that sets limits was already refused if the log has no room.
             Record::QueueFacts(queue) if !log.admits_update() => {
                 self.unwritten_facts.queues.insert(queue);
             }

@@ -60,7 +60,7 @@ impl Position {
         }
     }
 
-    /// Whether the log has reached what [`Position::missing`] returned.
+    /// Whether a log at this position has reached `missing`, which [`Position::missing`] returned.
     pub fn covers(self, missing: Missing) -> bool {
         match missing {
             Missing::Written(at) => at <= self.written,

@@ -1,5 +1,5 @@
 //! Writes the live jobs of an unreadable segment again from memory. So a bad sector loses no job
-//! while the server runs. It also cannot stop reclaim, so the log does not grow forever.
+//! while the server runs. Reclaim can then continue, so the log does not grow forever.
 
 use log::{Log, ReclaimError};
 

@@ -84,7 +84,7 @@ pub fn claims(headers: &HeaderMap) -> Claims<'_> {
     Claims::of(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
 }
 
-/// The response to a request that [`origin`] rejects.
+/// The response to a rejected request.
 pub fn forbidden(why: Rejection) -> Answer {
     answer(StatusCode::FORBIDDEN, TEXT, format!("refused: {why}\n"))
 }

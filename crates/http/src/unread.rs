@@ -15,8 +15,8 @@ use crate::answer::{Answer, TEXT, answer};
 
 /// Memory limit for the unread long responses of one site.
 const BYTES_MAX: usize = 32 << 20;
-/// Responses are sent in pieces of this size. Shorter responses are not counted: the number of
-/// connections is small, so they need little memory.
+/// Responses are sent in pieces of this size. Shorter responses are not counted. There are few
+/// connections, so short responses need little memory.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Bytes of long responses that the clients of one site have not read yet.

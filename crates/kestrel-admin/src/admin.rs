@@ -39,7 +39,7 @@ const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Kestrel's admin c
     <li><a href=\"/graph_data\">/graph_data</a>\n\
     <li>by POST: /reload, /quiesce, /shutdown\n</ul></html>\n";
 
-/// Actions that a request can cause, but only the owner of the process can execute.
+/// Actions that a request can cause. Only the owner of the process can execute them.
 pub trait Controls: Send + Sync {
     /// Reads the configuration again. The returned work ends when the reload is done.
     fn reload(&self) -> Work;
@@ -52,11 +52,11 @@ pub trait Controls: Send + Sync {
 /// anything.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Permissions {
-    /// GET works like POST.
+    /// Whether a GET can change something, like a POST.
     pub by_get: bool,
-    /// Clients can stop the server through listeners that only this machine can reach.
+    /// Whether clients can stop the server through listeners that only this machine can reach.
     pub stop_locally: bool,
-    /// Clients can stop the server through all other listeners.
+    /// Whether clients can stop the server through all other listeners.
     pub stop_from_elsewhere: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct ServerInfo {
     pub build: String,
     /// The name of the machine.
     pub host: String,
-    /// When it started.
+    /// When the server started.
     pub started: Millis,
 }
 
@@ -286,7 +286,8 @@ impl KestrelAdmin {
         Ok(json!({ key: points }))
     }
 
-    /// Without this check, any web page could stop the server of its reader.
+    /// Checks that the request may change something. Without this check, a web page could stop the
+    /// server of a person who reads the page.
     fn check_change(&self, request: &Request) -> Result<(), CommandError> {
         let is_get = match *request.method() {
             Method::POST => false,

@@ -35,7 +35,7 @@ struct Period {
     requested: Millis,
 }
 
-/// A namespace: a client that asks for changes since its last request.
+/// A namespace. Its clients request the changes since their last request.
 #[derive(Debug)]
 struct Namespace {
     seen: Counts,

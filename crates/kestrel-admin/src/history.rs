@@ -6,8 +6,8 @@ use crate::changes::Changes;
 use crate::series::Series;
 use crate::snapshot::{Counts, Snapshot};
 
-/// Memory limit for all recorded numbers. With 10,000 queues, each moment takes a megabyte, and
-/// each period two.
+/// Memory limit for all recorded numbers. With 10,000 queues, each moment takes a megabyte. Each
+/// period takes two, because it has the numbers of two moments.
 pub(crate) const BYTES_MAX: u64 = if cfg!(test) { 3 << 19 } else { 32 << 20 };
 
 /// The recorded numbers. Recording begins with the first request, and ends when requests stop.

@@ -19,7 +19,7 @@ const NAMES_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Series {
     /// When the last value was added.
     latest: Millis,
-    /// The numbers at that time.
+    /// The numbers when the last value was added.
     seen: Counts,
     /// When numbers were last requested.
     asked: Millis,
@@ -61,8 +61,8 @@ impl Series {
         self.latest = Millis(self.latest.0 + minutes * MINUTE_MS);
         let changed = snapshot.since(&self.seen);
         self.seen = snapshot.counts();
-        // Missed minutes get the value 0. More than an hour of them needs no more values than one
-        // hour.
+        // Each missed minute gets the value 0. A series has the values of one hour, so further
+        // minutes need no values.
         for _ in 1..minutes.min(POINTS as u64) {
             self.values.iter_mut().for_each(|values| shift(values, 0.0));
         }

@@ -349,8 +349,8 @@ impl Queue {
     }
 }
 
-/// Reads the next queues and aliases after the cursor. Returns none at the end. The broker is
-/// locked, so this does not format anything.
+/// Reads the next queues and aliases after the cursor, or returns an empty list at the end. The
+/// broker is locked, so this does not format anything.
 fn look(turn: &mut Turn<'_>, cursor: &mut NameCursor) -> Vec<(Vec<u8>, Queue)> {
     let mut found = Vec::with_capacity(QUEUES_PER_TURN);
     while found.len() < QUEUES_PER_TURN

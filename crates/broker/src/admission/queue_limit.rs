@@ -8,8 +8,8 @@ use crate::Caller;
 use crate::broker::Shared;
 use crate::core::Core;
 
-/// At the limit of memory, a session can still watch, or register for, this many existing queues,
-/// because workers finish jobs, which frees memory.
+/// At the limit of memory, a session can still watch or register for this many existing queues. So
+/// workers can still finish jobs, which frees memory.
 const QUEUES_AT_LIMIT_MAX: usize = 64;
 
 /// The limit of queues.

@@ -9,8 +9,8 @@ use crate::{Answer, Blocked, Caller, Position, PutRefusal};
 impl Caller<'_> {
     /// Adds an item to all queues of the name's route. The item expires unread at `expires`. If the
     /// queue does not exist, it is created and kept. A queue that cannot be created counts as full:
-    /// see [`crate::Turn::admits_child`]. An item for an alias is offered to all its queues, and
-    /// counts as added if all of them accepted it.
+    /// see [`crate::Turn::admits_child`]. If the name is an alias, all queues of the alias are
+    /// tried. The item counts as added if all of them accepted it.
     pub fn add(
         &mut self,
         queue: &[u8],

@@ -61,8 +61,8 @@ impl Caller<'_> {
     pub fn cancel_wait(&mut self) -> Answer<bool> {
         let core = &mut *self.core;
         let waited = core.engine.stop_waiting(self.session);
-        // A session that reads items watches no queue, so this function cannot see which queue it
-        // waited for. So the answer waits for all entries so far.
+        // A session that reads items watches no queue, so this function cannot tell which queue the
+        // session waited for. The answer waits for all entries so far.
         Answer::new(waited, core.ledger.after_all())
     }
 

@@ -21,8 +21,8 @@ impl Caller<'_> {
         self.core.engine.watch(self.session, name)
     }
 
-    /// Removes a queue from the watched queues, if the session watches it. Returns the number of
-    /// watched queues, or `None` if the queue is the only one. The only one stays.
+    /// Stops watching a queue, and returns the number of watched queues. If the session watches
+    /// only this queue, changes nothing and returns `None`.
     pub fn ignore(&mut self, name: &[u8]) -> Option<usize> {
         let core = &mut *self.core;
         let count = core.engine.ignore(self.session, name, &mut core.effects);

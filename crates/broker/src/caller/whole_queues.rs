@@ -26,8 +26,8 @@ impl Caller<'_> {
         Answer::new(limited.map_err(Refusal::from), core.after_named(name))
     }
 
-    /// Pauses a queue for this many seconds; 0 ends a pause. Pauses are not logged: they end with
-    /// the process, as in beanstalkd.
+    /// Pauses a queue for this many seconds; 0 ends a pause. Pauses are not logged, so they end
+    /// with the process, as in beanstalkd.
     pub fn pause(&mut self, name: &[u8], seconds: u32) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
         let paused = core.engine.pause(name, seconds, &mut core.effects);
@@ -61,8 +61,8 @@ impl Caller<'_> {
         core.cleared(removal)
     }
 
-    /// Removes all items of a queue that no session holds. Does nothing if the queue does not
-    /// exist.
+    /// Removes all items of a queue, except items that a session holds. Does nothing if the queue
+    /// does not exist.
     pub fn flush(&mut self, queue: &[u8]) -> Answer<Clearing> {
         let core = &mut *self.core;
         let flush = core.engine.flush(self.session, queue, &mut core.effects);

@@ -1,5 +1,5 @@
-//! Workers, as in Gearman: they register for queues, sleep, are woken, take jobs and report on
-//! them.
+//! Workers, as in Gearman. A worker registers for queues, sleeps until a job wakes it, takes jobs,
+//! and reports on them.
 
 use engine::{Body, Choice, GrabOrder, Handout, JobId, News, NotFound, Patience, Tags, Take};
 

@@ -9,7 +9,7 @@ use crate::Turn;
 /// A row in the listing of submitted jobs.
 #[derive(Debug)]
 pub struct SubmittedJob<'a> {
-    /// Its number.
+    /// The job's id.
     pub id: JobId,
     /// Its tags.
     pub tags: Tags<'a>,
@@ -33,8 +33,8 @@ impl Turn<'_> {
     }
 
     /// Names of all queues, oldest queue first. Reading all names delays all clients, because the
-    /// turn holds the lock. Use it for the first few names, in tests and in the simulator.
-    /// Otherwise use [`Turn::next_queue`].
+    /// turn holds the lock. Call this only for the first few names, in tests and in the simulator.
+    /// Otherwise call [`Turn::next_queue`].
     pub fn queue_names(&self) -> impl Iterator<Item = &[u8]> {
         let engine = &self.core.engine;
         engine.queue_ids().map(|queue| engine.queue_name(queue))
@@ -86,8 +86,9 @@ impl Turn<'_> {
         engine.registrations(session).map(|queue| engine.queue_name(queue))
     }
 
-    /// Returns a registration of the session: the queue's name and the registration's rank. With
-    /// `None`, this is the newest registration; with a rank, the next older one after that rank.
+    /// Returns a registration of the session: the queue's name and the registration's rank. If
+    /// `behind` is `None`, this is the newest registration. Otherwise it is the newest one after
+    /// the registration with that rank.
     pub fn next_registration(
         &mut self,
         session: SessionId,

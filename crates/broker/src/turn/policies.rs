@@ -55,7 +55,7 @@ impl Turn<'_> {
         self.core.engine.writes_blocked()
     }
 
-    /// Sets how many sleeping workers a job wakes; 0, the default, means all.
+    /// Sets the number of sleeping workers that one job wakes. 0, the default, means all.
     pub fn set_wake_max(&mut self, wake_max: u32) {
         self.core.engine.set_wake_max(wake_max);
     }

@@ -22,7 +22,7 @@ pub struct LogStats {
     pub live_bytes: u64,
     /// Bytes of the segments that hold the log.
     pub data_bytes: u64,
-    /// Bytes of the segments prepared ahead and kept as reserve.
+    /// Bytes of the segments that are prepared ahead or kept as a reserve.
     pub ahead_bytes: u64,
 }
 
@@ -33,7 +33,7 @@ impl Turn<'_> {
         self.core.engine.totals()
     }
 
-    /// Statistics of the log; zeros if everything is in memory.
+    /// Statistics of the log. All are 0 if the broker has no log.
     pub fn log_stats(&self) -> LogStats {
         let Some(log) = &self.core.ledger.log else { return LogStats::default() };
         let usage = log.usage();
@@ -76,7 +76,7 @@ impl Turn<'_> {
         self.core.engine.is_being_removed(queue)
     }
 
-    /// Statistics of a queue.
+    /// Kestrel's statistics of the queue of this name, if it exists.
     pub fn item_stats(&self, queue: &[u8]) -> Option<ItemStats> {
         self.core.engine.item_stats(queue)
     }

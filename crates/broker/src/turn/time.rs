@@ -11,7 +11,7 @@ impl Turn<'_> {
         self.core.engine.now()
     }
 
-    /// Reports that the wall clock showed `wall` at this moment. The owner of the clock calls this
+    /// Reports that the wall clock showed `wall` at `moment`. The owner of the clock calls this
     /// regularly. If somebody set the wall clock, the engine moves the times that refer to it, in
     /// slices. Delays and deadlines do not change. Returns false if the log had no room; then call
     /// this again later.
