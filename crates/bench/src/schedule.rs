@@ -2,7 +2,7 @@
 //!
 //! Operation `i` of the run is due at `i / rate` and belongs to connection `i mod connections`. The
 //! schedule computes due times instead of storing them. So a backlog of a million due operations
-//! costs no memory, and the latency of each operation still counts from its due time. This avoids
+//! costs no memory. The latency of each operation still counts from its due time. This avoids
 //! coordinated omission: a stalled server cannot delay the schedule.
 
 /// The schedule of one run. Its times are nanoseconds since the start of the run.

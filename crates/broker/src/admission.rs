@@ -1,6 +1,6 @@
 //! Admission of jobs. The broker checks all limits here before it passes a job to the engine, for
-//! all dialects. `memory` and `queue_limit` have the limits of memory and queues; the log has its
-//! own.
+//! all dialects. `memory` and `queue_limit` have the limits of memory and queues. The log checks
+//! its own limit.
 
 pub(crate) mod memory;
 pub(crate) mod queue_limit;

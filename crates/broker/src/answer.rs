@@ -8,8 +8,8 @@ use crate::Position;
 /// The answer to a request, or an event for a session, with the position that it depends on.
 ///
 /// A reply that is made from the value must not be sent before [`crate::Broker::released`] has
-/// reached `after`: pass it to [`crate::Outbox::reply`]. This applies to denials, too. A client can
-/// act on "not found", so the end of the job must be durable before the client gets that reply.
+/// reached `after`. [`crate::Outbox::reply`] ensures that. This applies to denials, too. A client
+/// can act on "not found". So the end of the job must be durable before the client gets this reply.
 ///
 /// Some requests can begin to wait. Then the value is [`crate::Take::Waiting`] or a similar one.
 /// The dialect sends no reply yet, and an [`crate::Event`] will come.

@@ -21,9 +21,9 @@ use crate::{Mailbox, Position, Turn};
 /// Longer bodies are rare, because the beanstalkd protocol refuses them by default.
 const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// If the log has reserved fewer unused ids than this, the server reads nothing from clients,
-/// because one round of all I/O threads can use this many ids. The log normally reserves more ids
-/// much earlier, so this happens only during a very long sync.
+/// If the log has reserved fewer unused ids than this, the server reads nothing from clients. The
+/// reason is that one round of all I/O threads can use this many ids. The log normally reserves
+/// more ids much earlier, so this happens only during a very long sync.
 const NUMBERS_MARGIN: u64 = 1 << 18;
 
 /// A clock. It returns milliseconds that never decrease.
@@ -130,9 +130,9 @@ impl Broker {
         Self::with(Core::new(setup, now), None, 0)
     }
 
-    /// Opens the log, and restores every job in it. `wall` is the time of the wall clock. 0 means
-    /// that it is unknown; then the engine's time continues from the log's last time. The engine's
-    /// first moment is [`Broker::last_time`].
+    /// Opens the log, and restores every job in it. `wall` is the time of the wall clock, or 0 if
+    /// it is unknown. In that case, the engine's time continues from the log's last time. The
+    /// engine's first moment is [`Broker::last_time`].
     pub fn open(options: Options, wall: Millis) -> Result<(Self, RecoveryReport), BrokerError> {
         let core = RefCell::new(Core::new(options.engine, Millis(0)));
         let mut stopped_ms = 0;

@@ -60,8 +60,8 @@ impl Core {
         MemoryLimit::inside(&self.engine, self.ledger.locations.count())
     }
 
-    /// Logs how far the wall clock is ahead of the engine's time, if this difference has changed by
-    /// at least a second. Returns false if the log has no room.
+    /// Logs how far the wall clock is ahead of the engine's time. Does nothing if this difference
+    /// has changed by less than a second. Returns false if the log has no room.
     pub(crate) fn log_wall_clock(&mut self) -> bool {
         let ahead_ms = self.engine.wall_ahead_ms();
         if !is_news(ahead_ms, self.logged_ahead_ms) {

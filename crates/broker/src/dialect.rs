@@ -3,9 +3,9 @@
 
 use crate::{Answer, Event, Outbox, Turn};
 
-/// After this many reply bytes, a call of [`Dialect::input`] executes no further command. This
-/// limit is necessary because a few bytes can contain many requests, and a small request can have a
-/// large reply.
+/// After this many reply bytes, a call of [`Dialect::input`] executes no further command. Without
+/// this limit, a few bytes could cause replies of any size: they can contain many requests, and a
+/// small request can have a large reply.
 pub const INPUT_REPLIES_BYTES: usize = 64 * 1024;
 
 /// The result of [`Dialect::input`].
@@ -21,8 +21,8 @@ pub struct Progress {
 /// The result of a session's step: see [`take_steps`].
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// The step used this many bytes. 0 means that it continued a command whose bytes an earlier
-    /// step used, such as a list with one row per step.
+    /// The step used this many bytes. 0 means that an earlier step used the command's bytes, and
+    /// this step continued the command. An example is a list with one row per step.
     Used(usize),
     /// The step needs more bytes or an event, or the session has ended.
     Stuck,
@@ -38,8 +38,8 @@ impl Step {
     }
 }
 
-/// Repeats `step` on the unused part of `bytes` until a step is stuck, the replies reach
-/// [`INPUT_REPLIES_BYTES`], or the slice of work is spent.
+/// Calls `step` with the unused part of `bytes` repeatedly. Stops when a step is stuck, the replies
+/// reach [`INPUT_REPLIES_BYTES`], or the slice of work is spent.
 pub fn take_steps(
     bytes: &[u8],
     turn: &mut Turn<'_>,

@@ -277,8 +277,8 @@ impl Store {
         self.wait_released(set)
     }
 
-    /// From now on, refuses puts that would make jobs, queues and sessions use more than this many
-    /// bytes of memory ([`Error::Full`]); `None` means no limit. Existing jobs stay.
+    /// Limits the memory of jobs, queues and sessions, in bytes. `None` means no limit. From now
+    /// on, a put that would exceed the limit fails with [`Error::Full`]. Existing jobs stay.
     pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
         self.broker.set_memory_limit(limit_bytes);
     }

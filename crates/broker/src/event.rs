@@ -12,9 +12,9 @@ use crate::Answer;
 /// the broker finds the position for the event's [`Answer`]. Dialects do not need these slots.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A job for a waiting take, or an item for a waiting read. If the read takes its item for
-    /// good, the session only holds the item until the dialect confirms the lease. The reply must
-    /// then wait for the position of the confirmation's answer.
+    /// A job for a waiting take, or an item for a waiting read. If the read should take its item
+    /// for good, the session still only holds the item. The dialect must confirm the lease. The
+    /// reply must then wait for the position of the confirmation's answer.
     Granted(Handout),
     /// The wait for a job or an item is over.
     TimedOut,

@@ -124,8 +124,8 @@ impl Ledger {
         }
     }
 
-    /// Requests a sync for an entry that was just appended, if the queue's policy needs it earlier
-    /// than the log's setting. `asked` is that policy.
+    /// Called after an entry was appended. Requests a sync if the queue's policy `asked` needs an
+    /// earlier one than the log's setting does.
     fn want_sync(&self, now_ms: u64, asked: Option<QueueSync>) {
         let Some(QueueSync::Every(millis)) = asked else { return };
         let is_later = match self.log.as_ref().map(|log| log.sync()) {
@@ -343,8 +343,9 @@ impl Ledger {
         }
     }
 
-    /// Panics if the number of locations cannot be the number of logged jobs, or if `unwritten` or
-    /// `left` is not empty. Called at the end of each turn, because it costs almost nothing.
+    /// Panics if the number of locations cannot be the number of logged jobs. Also panics if
+    /// `unwritten` is not 0 or `left` is not empty. Called at the end of each turn, because it
+    /// costs almost nothing.
     pub(crate) fn check_counts(&self, engine: &Engine) {
         if self.log.is_none() {
             return;

@@ -2,9 +2,9 @@
 
 /// How far the log must be written before a reply can be sent. Also how far it is written now.
 ///
-/// A reply depends on entries of the log. The policy of a queue, or the log's setting, says where
-/// its entries must be before the reply: on stable storage, or only in the kernel. A reply can
-/// depend on entries of both kinds.
+/// A reply depends on entries of the log. Before the reply, some entries must be on stable storage,
+/// and for others it is enough that they are in the kernel. The policy of the entry's queue says
+/// which, or the log's setting. A reply can depend on entries of both kinds.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Position {
     /// Everything up to here must be in the kernel.

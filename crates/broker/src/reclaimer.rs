@@ -1,4 +1,5 @@
-//! The reclaim thread. It bounds the log's size: it copies live entries out of the oldest segment.
+//! The reclaim thread. It copies live entries out of the oldest segment, which bounds the log's
+//! size.
 
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
@@ -19,8 +20,8 @@ pub(crate) struct Reclaimer {
 pub(crate) enum Step {
     /// There is nothing to do now, or the step failed.
     Idle,
-    /// A slice was copied. The thread now sleeps as long as the step took, so that other threads
-    /// get the lock and the processor.
+    /// A slice was copied. The thread now sleeps as long as the step took. So other threads get the
+    /// lock and the processor.
     Copied,
     /// A slice was copied, and the log lacks space. The thread does not sleep, because clients wait
     /// for the space that reclaim frees.

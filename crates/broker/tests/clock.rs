@@ -1,6 +1,6 @@
 //! Tests a wall clock that somebody set while the store was closed, or that is wrong at a start.
-//! The store's time must neither stop nor jump. A job that is due at a wall-clock time must be
-//! ready when the wall clock shows that time.
+//! The store's time must not stop, and must not jump. A job that is due at a wall-clock time must
+//! be ready when the wall clock shows that time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

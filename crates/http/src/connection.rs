@@ -23,8 +23,8 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
 /// Time limit for a head to arrive, and for an idle connection.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// Time limit for the first byte of a new connection. It is shorter than the other limits, because
-/// there are few connections, and silent clients must not use all of them.
+/// Time limit for the first byte of a new connection. It is shorter than the other limits, so that
+/// silent clients do not use all of the few connections.
 const SILENCE_TIME_MAX: Duration = Duration::from_secs(2);
 /// Time limit for a client that has a response to read and reads nothing.
 const STALL_TIME_MAX: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Models of an I/O thread: it sleeps, other threads send it messages, and the log releases the
+//! Models of an I/O thread. It sleeps until other threads send it messages, or the log releases the
 //! position that it waits for.
 
 use std::future::poll_fn;

@@ -3,9 +3,9 @@
 //! checker is loom. It also explores all reorderings that a weakly ordered processor allows. It
 //! treats `SeqCst` accesses as weaker ones, so the code relies on fences.
 //!
-//! This crate compiles three files of the product again, with loom's primitives: `positions.rs` and
-//! `sleeper.rs` of the log, and `wakeup.rs` of the server. `committer.rs` and `io_thread.rs`
-//! simulate the threads that use these files.
+//! This crate compiles three files of the product again, with loom's primitives. These files are
+//! `positions.rs` and `sleeper.rs` of the log, and `wakeup.rs` of the server. `committer.rs` and
+//! `io_thread.rs` simulate the threads that use these files.
 
 #![cfg(test)]
 

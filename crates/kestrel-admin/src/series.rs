@@ -8,8 +8,8 @@ use crate::snapshot::{Counts, Snapshot};
 /// Number of values in a series.
 const POINTS: usize = 60;
 const MINUTE_MS: u64 = 60_000;
-/// Limit of series. Each series takes half a kilobyte. If there are more numbers, those of the
-/// server come first, then the queues' counters by name, then the queues' gauges.
+/// Limit of series. Each series takes half a kilobyte. If there are more numbers, the server's
+/// numbers come first. Then come the queues' counters by name, and then the queues' gauges.
 const SERIES_MAX: usize = 10_000;
 /// Limit of the bytes of all names, because queue names can be long.
 const NAMES_BYTES_MAX: usize = 1 << 20;

@@ -153,9 +153,10 @@ pub struct Gate {
 
 impl Gate {
     /// Whether the client may read. At a loopback listener, the `Host` header must be a name of the
-    /// server. At other listeners, monitoring may use any name, because the server may not know all
-    /// of its names. This ends if the operator lists names. A browser must always use a name of the
-    /// server, because another name can belong to a page of an attacker.
+    /// server. At other listeners, monitoring may use any name, because the server cannot find out
+    /// all of its names. If the operator has listed names, only names of the server are allowed. A
+    /// browser must always use a name of the server. Another name can belong to a page of an
+    /// attacker.
     pub fn may_read(&self, claims: &Claims<'_>) -> Result<(), Rejection> {
         let any_name = match self.reach {
             Reach::Loopback => false,

@@ -2,13 +2,13 @@
 //! clients, network, disk and clock. One seed decides everything that happens. A *model* gets the
 //! same requests, and computes the replies that clients must get.
 //!
-//! A run takes random steps: clients write, bytes arrive in pieces, the server sends replies, time
-//! passes, the log commits, prepares and reclaims, power fails, calls of the disk fail, the disk
-//! fills up. The run compares every reply with the model's reply. An *oracle* also checks every
-//! reply. It uses only the bytes that clients sent and received. After each restart, the recovered
-//! jobs must be the result of some prefix of the changes. That prefix must contain every change
-//! that a reply reported to a client. At the end, all faults stop, and all remaining jobs must be
-//! delivered and ended.
+//! A run takes random steps. Clients write, bytes arrive in pieces, the server sends replies, and
+//! time passes. The log commits, prepares and reclaims. Power fails, calls of the disk fail, and
+//! the disk fills up. The run compares every reply with the model's reply. An *oracle* also checks
+//! every reply. It uses only the bytes that clients sent and received. After each restart, the
+//! recovered jobs must be the result of some prefix of the changes. That prefix must contain every
+//! change that a reply reported to a client. At the end, all faults stop, and all remaining jobs
+//! must be delivered and ended.
 //!
 //! The model does not compute when a session yields to others, or how much memory the server uses.
 //! So runs that test these things have no model, and only the oracle checks them.

@@ -229,8 +229,8 @@ impl World {
         Ok(())
     }
 
-    /// Called after a turn. Checks that each open session has the events that the model expects,
-    /// and that the alarm is not later than the next due event.
+    /// Called after a turn. Checks that each open session has the events that the model expects.
+    /// Also checks that the alarm is not later than the next due event.
     fn collect_notifications(&mut self) -> Checked {
         self.process.gather();
         self.sabotage_events();

@@ -1,5 +1,5 @@
-//! Checks documents: links have targets, the two READMEs have the same content, and ARCHITECTURE.md
-//! names every crate and only existing files.
+//! Checks documents. Links must have targets, the two READMEs must have the same content, and
+//! ARCHITECTURE.md must name every crate and only existing files.
 
 use std::collections::BTreeSet;
 

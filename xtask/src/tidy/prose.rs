@@ -5,8 +5,8 @@ use super::{Report, Tree};
 
 /// The limit of columns in a line of prose.
 const COLUMNS_MAX: usize = 120;
-/// A line with a longer piece that cannot be wrapped, such as an address or a span of code, may
-/// exceed the limit.
+/// A line may exceed the limit if it has a piece that is longer than this and cannot be wrapped.
+/// Such a piece is an address or a span of code.
 const PIECE_COLUMNS: usize = 80;
 
 pub(super) fn check(tree: &Tree, report: &mut Report) {

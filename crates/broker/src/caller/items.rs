@@ -38,8 +38,8 @@ impl Caller<'_> {
     }
 
     /// Reads the next item of a queue. [`Take::item`] returns that item. If the queue does not
-    /// exist, it is created and kept. If the name is an alias, or the limit of queues is reached,
-    /// nothing is created, and the queue counts as empty. A wait ends with
+    /// exist, it is created and kept. Nothing is created if the name is an alias, or if the limit
+    /// of queues is reached. Then the queue counts as empty. A wait ends with
     /// [`crate::Event::Granted`], with [`crate::Event::Peeked`] for a peek, or with
     /// [`crate::Event::TimedOut`].
     pub fn read(

@@ -61,8 +61,8 @@ impl Caller<'_> {
     pub fn cancel_wait(&mut self) -> Answer<bool> {
         let core = &mut *self.core;
         let waited = core.engine.stop_waiting(self.session);
-        // A session that reads items watches no queue, so this function cannot tell which queue the
-        // session waited for. The answer waits for all entries so far.
+        // The answer waits for all entries so far, because this function cannot tell which queue
+        // the session waited for. A session that reads items watches no queue.
         Answer::new(waited, core.ledger.after_all())
     }
 
@@ -148,8 +148,8 @@ impl Caller<'_> {
         }
     }
 
-    /// Looks at the first job of the used queue in this state: the next ready one, the delayed one
-    /// that is due first, or the one that was buried first.
+    /// Looks at the first job of the used queue in this state. That is the next ready job, the
+    /// delayed job that is due first, or the job that was buried first.
     pub fn peek_used(&self, state: State) -> Answer<Result<Peeked, NotFound>> {
         let core = &*self.core;
         match core.engine.first_used(self.session, state) {

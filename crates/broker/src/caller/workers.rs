@@ -57,8 +57,8 @@ impl Caller<'_> {
         Answer::new(Some(Assignment { handout, queue, tags }), after)
     }
 
-    /// Puts a worker to sleep, if there is no job for it. Returns true if the worker sleeps now;
-    /// then [`crate::Event::WorkToDo`] will come.
+    /// Puts a worker to sleep, if there is no job for it. Returns whether the worker sleeps now. If
+    /// it does, [`crate::Event::WorkToDo`] will come.
     pub fn sleep(&mut self) -> bool {
         self.core.engine.sleep(self.session)
     }

@@ -108,8 +108,8 @@ impl Session<'_> {
         }
     }
 
-    /// Looks at the first job of a queue in this state: the next ready one, the delayed one that is
-    /// due first, or the one that was buried first.
+    /// Looks at the first job of a queue in this state. That is the next ready job, the delayed job
+    /// that is due first, or the job that was buried first.
     pub fn peek(&mut self, queue: &str, state: State) -> Result<Peeked, Error> {
         let queue = check_name(queue.as_bytes())?;
         let peeked = {

@@ -21,8 +21,8 @@ pub struct SubmittedJob<'a> {
 
 /// # Listings
 impl Turn<'_> {
-    /// The id of the queue of this name, if it exists. Ids are reused after a queue is gone. If
-    /// events of two queues are due at the same moment, the event of the lower id comes first.
+    /// The id of the queue of this name, if it exists. The id of a removed queue can be used again.
+    /// If events of two queues are due at the same moment, the event of the lower id comes first.
     pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
         self.core.engine.queue_id(name)
     }

@@ -4,8 +4,8 @@ use crate::{Position, Turn};
 
 /// # Positions for answers from statistics and listings
 impl Turn<'_> {
-    /// The position for an answer that can depend on any entry so far, such as a sum over all
-    /// queues or a row of a listing.
+    /// The position for an answer that can depend on any entry so far. Examples are a sum over all
+    /// queues and a row of a listing.
     pub fn after_all(&self) -> Position {
         self.core.ledger.after_all()
     }

@@ -106,7 +106,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The number of the log segment that holds a job; 0 if it is only in memory.
+    /// The number of the log segment that holds a job. 0 if the job is only in memory.
     pub fn job_segment(&self, id: JobId) -> u32 {
         let slot = self.core.engine.slot(id).ok();
         let location = slot.and_then(|slot| self.core.ledger.locations.get(slot));

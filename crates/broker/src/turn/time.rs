@@ -13,7 +13,7 @@ impl Turn<'_> {
 
     /// Reports that the wall clock showed `wall` at `moment`. The owner of the clock calls this
     /// regularly. If somebody set the wall clock, the engine moves the times that refer to it, in
-    /// slices. Delays and deadlines do not change. Returns false if the log had no room; then call
+    /// slices. Delays and deadlines do not change. If the log had no room, returns false. Then call
     /// this again later.
     pub fn set_wall(&mut self, moment: Millis, wall: Millis) -> bool {
         self.core.engine.set_wall_ahead(wall.ahead_of(moment));

@@ -1,6 +1,7 @@
 //! Checks the start with any log folder. A start opens the folder, or refuses it and names a file.
 //! A second start finds the same contents. If the start refused the folder, a repair saves all jobs
-//! that it reports, and a start opens the result. The tests and the fuzz target share this file.
+//! that it reports. A start then opens the repaired folder. The tests and the fuzz target share
+//! this file.
 
 use std::sync::Arc;
 

@@ -239,8 +239,8 @@ fn a_script_of_another_site_learns_nothing() {
         assert_eq!(status, 403);
         assert!(!text.contains("counters"), "{text}");
     }
-    // A browser that does not report the page's site does not run the response, because its type is
-    // not a script.
+    // If a browser does not report the page's site, the type of the response is not a script. So
+    // the browser does not run it.
     let (status, kind, text) = ask(None);
     assert_eq!((status, kind.as_str(), &text[..2]), (200, "application/json", "f("));
     let (status, kind, _) = ask(Some("same-origin"));

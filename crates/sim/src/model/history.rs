@@ -280,8 +280,8 @@ impl History {
     }
 
     /// Checks takes, timeouts and losses of the recovered jobs. They must be at least the counts at
-    /// the last complete group in the prefix, and at most the counts at the end of the group in
-    /// which the prefix ends.
+    /// the last complete group in the prefix. They must be at most the counts at the end of the
+    /// group in which the prefix ends.
     fn check_counts(&self, found: &StoredJobs, end: Need) -> Result<(), String> {
         // Counters are the last part of a group. They can be in another segment than the rest of
         // the group, and that segment alone can be lost.

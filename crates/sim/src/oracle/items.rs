@@ -1,8 +1,8 @@
 //! The oracle's record of each Kestrel item. Checks each event against this record.
 //!
-//! No reply names an item. So the oracle identifies an item by its body, if that body was sent only
-//! once and is too long to repeat by chance. A body can be in several queues. A *place* is an item
-//! in one queue.
+//! No reply names an item. So the oracle identifies an item by its body. The body must have been
+//! sent only once, and must be too long to repeat by chance. A body can be in several queues. A
+//! *place* is an item in one queue.
 
 mod deliveries;
 mod ends;

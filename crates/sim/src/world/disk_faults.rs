@@ -14,8 +14,8 @@ const READS_AHEAD_MAX: u64 = 4;
 /// A disk that counts as full has at most this many free bytes.
 const LAST_BYTES_MAX: u64 = 300_000;
 
-/// The log may use twice its live data plus this many segments: the segment that is being written,
-/// the next one, and the reserve for reclaim and for ends of jobs.
+/// The log may use twice its live data plus this many segments. They are the segment that is being
+/// written, the next one, and the reserve for reclaim and for ends of jobs.
 const SEGMENTS_BESIDES_LIVE_MAX: u64 = 5;
 
 /// The most bytes that a job takes in the log in addition to its body.

@@ -136,8 +136,8 @@ impl World {
                 }
             }
             if !self.storage.is_full {
-                // Keep the size if the disk is full: the reserve has segments of the old size,
-                // which a log with another size cannot use.
+                // If the disk is full, keep the size of segments. The reserve has segments of the
+                // old size, which a log with another size cannot use.
                 let segment_bytes = *self.rng.pick(self.plan.segment_bytes);
                 self.storage.set_segment_bytes(segment_bytes);
             }

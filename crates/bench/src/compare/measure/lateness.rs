@@ -1,5 +1,5 @@
-//! Measures the lateness of timers: the time from the due moment of a delay, a ttr or a reserve
-//! timeout until the client sees its effect.
+//! Measures the lateness of timers. It is the time from the due moment of a delay, a ttr or a
+//! reserve timeout until the client sees the effect.
 //!
 //! All three kinds run at once, on separate connections. Each kind has a thread that mostly sleeps.
 //! A delay or a timeout counts from the moment when its request was sent. A ttr counts from the

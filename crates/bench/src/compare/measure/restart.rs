@@ -1,5 +1,5 @@
-//! Measures a restart: kills a server with a full log, and measures the time until the next one
-//! replies and has every job.
+//! Measures a restart. Kills a server with a full log, starts the next one, and measures the time
+//! until it replies and has every job.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
