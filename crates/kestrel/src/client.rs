@@ -23,16 +23,17 @@ pub(crate) struct Client {
     pub(crate) server: Arc<Server>,
     refusals: Refusals,
     /// The open reads of each queue, oldest first. The policy limits their number per queue. An
-    /// open read stays here after it has timed out, or after its queue was removed. The reason: the
-    /// client's next close is for this read, and must not finish the item of a later read.
+    /// open read stays here after it has timed out, or after its queue was removed. The client's
+    /// next close is for this read, and must not finish the item of a later read.
     open: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
-    /// A fetch waits for an event.
+    /// True if a fetch waits for an event.
     waits: bool,
     /// Measures the time of the last fetch.
     watch: Watch,
     /// True if the connection can stop the server and set its status.
     pub(crate) may_control: bool,
-    /// The broker's session is closed. The connection reads and answers nothing more.
+    /// True after the broker's session was closed. The connection then reads and answers nothing
+    /// more.
     ended: bool,
 }
 

@@ -48,7 +48,7 @@ pub struct Counters {
     pub get_hits: Count,
     /// How often any command found no item.
     pub get_misses: Count,
-    /// Items for a client that was gone when they came. They were given back.
+    /// Items that came for a client after it had disconnected. They were given back.
     pub cmd_get_open_dropped: Count,
     /// Waits that ended because the client disconnected.
     pub waiters_aborted: Count,

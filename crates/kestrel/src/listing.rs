@@ -13,7 +13,7 @@ const QUEUE_UNITS: usize = 8;
 
 const END: &[u8] = b"END\r\n";
 
-/// An operation over queues, and how far it is.
+/// An operation over queues, and its progress.
 #[derive(Debug)]
 pub(crate) enum Listing {
     /// `STATS`, first part: adds up the items and bytes of all queues. The sums are at the
@@ -63,8 +63,8 @@ impl Names {
         if named.is_empty() {
             return Self::All(NameCursor::default());
         }
-        // A short line can repeat a name. It must not cause thousands of copies of a queue's
-        // numbers.
+        // A short line can repeat a name. The repetitions must not cause thousands of copies of a
+        // queue's numbers.
         let mut seen = BTreeSet::new();
         let names = named.iter().filter(|name| seen.insert(**name));
         Self::Named(names.map(|name| Box::from(*name)).collect::<Vec<_>>().into_iter())

@@ -12,11 +12,11 @@ use crate::server::{ITEM_BYTES, ITEMS_AT_ONCE_MAX, ITEMS_BYTES_MAX};
 pub(crate) struct Monitor {
     queue: Box<[u8]>,
     deadline: Millis,
-    /// Number of items that it can still take. `None` means no limit.
+    /// Number of items that the monitor can still take. `None` means no limit.
     left: Option<u64>,
-    /// Number of items that it can still take in this turn, before the next wait.
+    /// Number of items that the monitor can still take in this turn, before the next wait.
     left_at_once: usize,
-    /// Number of bytes that it can still take. The last item can exceed this number.
+    /// Number of bytes that the monitor can still take. The last item can exceed this number.
     left_bytes: usize,
     /// The position that all replies wait for, because the request first closed reads.
     after: Position,

@@ -23,7 +23,7 @@ pub(crate) fn is_usable(name: &[u8], turn: &Turn<'_>) -> bool {
         && turn.admits_child(name)
 }
 
-/// True if the name has a length that a queue's name can have.
+/// True if a queue's name can have this length.
 pub(crate) fn is_possible(name: &[u8]) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len())
 }

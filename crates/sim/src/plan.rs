@@ -76,10 +76,10 @@ pub(crate) struct Plan {
     pub(crate) shares: [u64; 3],
     /// The relative frequency of memcache, text and thrift among Kestrel's clients.
     pub(crate) dialects: [u64; 3],
-    /// Whether some policies refuse puts.
+    /// True if some policies refuse puts.
     pub(crate) refusing: bool,
     pub(crate) gearman: Gearman,
-    /// Whether most submitted jobs have a key, so that many submits join a job.
+    /// True if most submitted jobs have a key, so that many submits join a job.
     pub(crate) keyed: bool,
     pub(crate) storage: StorageKind,
     pub(crate) clients_max: u64,
@@ -89,11 +89,11 @@ pub(crate) struct Plan {
     pub(crate) body_bytes: u64,
     /// The number of commands that a client can write in one step.
     pub(crate) pipeline: u64,
-    /// Whether clients sometimes write invalid requests.
+    /// True if clients sometimes write invalid requests.
     pub(crate) garbage: bool,
-    /// Whether there are few jobs. Then queues are often empty, are dropped and are created again.
+    /// True if there are few jobs. Then queues are often empty, are dropped and are created again.
     pub(crate) scarce: bool,
-    /// Whether there are thousands of jobs, so that some operations take several turns.
+    /// True if there are thousands of jobs, so that some operations take several turns.
     pub(crate) crowd: bool,
     /// The possible sizes of segments. Each process uses one of them.
     pub(crate) segment_bytes: &'static [u64],
@@ -177,8 +177,8 @@ impl Plan {
         self.max_job_size + 1000
     }
 
-    /// Whether the disk must always have room. Otherwise the model could not distinguish two kinds
-    /// of refusals: by policies and by a full disk. It also could not distinguish moves by policies
+    /// True if the disk must always have room. Otherwise the model could not distinguish a refusal
+    /// by a policy from a refusal by a full disk. It also could not distinguish moves by policies
     /// from changes that a full disk loses.
     pub(crate) fn must_not_be_short(&self) -> bool {
         self.shares[2] > 0 && self.weights.policies > 0
@@ -214,7 +214,7 @@ impl Plan {
 impl Weights {
     fn new(storage: StorageKind, rng: &mut Rng) -> Self {
         let durable = storage != StorageKind::Memory;
-        // Each kind of fault is missing in some runs, so that it cannot hide errors of the other
+        // Some runs lack each kind of fault, so that this kind cannot hide errors of the other
         // kinds.
         let mut trouble = |weight: u64| if durable && rng.coin() { weight } else { 0 };
         let (kill, power, clean_stop) = (trouble(2), trouble(3), trouble(1));

@@ -56,7 +56,7 @@ pub enum Sabotage {
 }
 
 impl Sabotage {
-    /// Whether only the oracle checks a run with this sabotage. The model could see such a sabotage
+    /// True if only the oracle checks a run with this sabotage. The model could see such a sabotage
     /// in the state of the engine. The oracle must detect it from the replies alone.
     pub(crate) fn is_for_oracle(self) -> bool {
         matches!(

@@ -159,12 +159,12 @@ impl World {
         })
     }
 
-    /// Whether this run has a model.
+    /// True if this run has a model.
     pub(crate) fn is_modelled(&self) -> bool {
         self.plan.unmodelled.is_none()
     }
 
-    /// Whether only the oracle may find an error in this run.
+    /// True if only the oracle may find an error in this run.
     fn is_for_oracle(&self) -> bool {
         !self.is_modelled() || self.options.sabotage.is_for_oracle()
     }

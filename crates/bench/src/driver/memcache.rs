@@ -12,7 +12,7 @@ const COPIES: usize = 256;
 pub(crate) struct Memcache {
     cursor: Cursor,
     scanner: LineScanner,
-    /// Whether an item arrived, but not yet the `END` after it.
+    /// True if an item arrived, but not yet the `END` after it.
     inside_block: bool,
 }
 

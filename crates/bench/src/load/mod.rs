@@ -51,7 +51,7 @@ pub(crate) struct LoadPlan<'a> {
     pub(crate) warm_up: Duration,
     /// The operations per second of an open loop. `None` means a closed loop.
     pub(crate) rate: Option<f64>,
-    /// Whether an open loop may spin on its processor. Without spinning, operations begin up to a
+    /// True if an open loop may spin on its processor. Without spinning, operations begin up to a
     /// millisecond late.
     pub(crate) spin: bool,
     /// The process of the server. Its processor time is measured.

@@ -79,8 +79,8 @@ impl Collect {
         self.items_bytes = self.items.iter().map(Collected::cost_bytes).sum();
     }
 
-    /// A call without a deadline can wait until expired items are removed. It waits only if it has
-    /// no items, because its items would already be finished.
+    /// A call without a deadline can wait until expired items are removed. It waits only while it
+    /// has no items. Its items would already be finished, so the reply with them must not wait.
     fn patience(&self, now: Millis) -> Patience {
         match self.deadline {
             Some(deadline) => Patience::of_millis(deadline.0.saturating_sub(now.0)),
@@ -116,7 +116,7 @@ impl Collected {
 
 impl ThriftSession {
     /// The session that holds the open reads of all connections after the reply. Before the reply,
-    /// the connection holds its items. If it ends, they are given back.
+    /// the connection holds its items. If the connection ends, they are given back.
     pub(super) fn holder(&self, turn: &mut Turn<'_>) -> SessionId {
         self.server.thrift_holder.session(turn, self.mailbox)
     }

@@ -12,7 +12,7 @@ use super::writer::ReplyTo;
 use crate::client::AT_ONCE;
 use crate::latency::Measure;
 
-/// A call with a list, and how far it is. The message with the list is stored separately.
+/// A call with a list, and its progress. The message with the list is stored separately.
 #[derive(Debug)]
 pub(super) struct ListCall {
     pub(super) to: ReplyTo,

@@ -33,7 +33,8 @@ pub struct ThriftSession {
     receiver: Receiver,
     pub(super) waiting: Waiting,
     input_end: InputEnd,
-    /// The broker's session is closed. The connection reads and answers nothing more.
+    /// True after the broker's session was closed. The connection then reads and answers nothing
+    /// more.
     ended: bool,
 }
 

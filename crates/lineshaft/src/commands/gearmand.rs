@@ -127,7 +127,8 @@ fn serve(options: &Options) -> Result<(), Failure> {
     end_with_the_first_panic();
     let listeners = listen(options)?;
     // The process id file comes after the listeners. A second server on the same address fails
-    // before this line, so it cannot remove the first server's file. The original removes it.
+    // before this line, so it cannot remove the first server's file. The original's second server
+    // does remove it.
     let _pid_file = PidFile::write(options.pid_file.as_deref())?;
     let (hangup, drain) = (Hangup::ReopenMessages, Drain::StopWhenDone);
     let setup = Setup { config, listeners, messages, sources: None, hangup, drain };
@@ -291,7 +292,8 @@ fn announce(options: &Options, started: &Started<'_>) {
 impl From<ServeError> for Failure {
     fn from(error: ServeError) -> Failure {
         let code = match error {
-            // The original has no exit code for a failed log. This one is for service managers.
+            // The original has no exit code for a failed log. This exit code is for service
+            // managers.
             ServeError::LogFailed(_) => error.exit_code(),
             _ => 1,
         };

@@ -65,7 +65,7 @@ fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
     let from = open(folder)?;
     let copy = &whole_path(copy)?;
     refuse_used(folder, copy)?;
-    // Under this name, an interrupted copy does not look complete.
+    // The unfinished copy has this name, so that an interrupted copy does not look complete.
     let mut unfinished = OsString::from(copy);
     unfinished.push(".unfinished");
     let unfinished = PathBuf::from(unfinished);

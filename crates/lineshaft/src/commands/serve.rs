@@ -34,7 +34,8 @@ fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
 }
 
 /// Makes every panic end the process, except a panic of the web thread. A thread that panics leaves
-/// its work half done. Without that thread, the server could acknowledge something false.
+/// its work half done. If the server continued without that thread, it could send a false
+/// acknowledgement.
 pub(crate) fn end_with_the_first_panic() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -148,8 +148,8 @@ impl Shared {
         self.retries_due.lock().expect("no slot panics while it holds this")
     }
 
-    /// True if no work is left. The caller sent a request at `asked`, and it found no ready job.
-    /// The request must be later than all retry delays, because it does not show delayed jobs.
+    /// True if no work is left. At `asked`, the caller sent a request that found no ready job. Such
+    /// a request does not find delayed jobs. So it must be later than the end of all retry delays.
     fn is_drained(&self, asked: Instant) -> bool {
         self.busy.load(Ordering::SeqCst) == 0 && asked > *self.retries_due()
     }

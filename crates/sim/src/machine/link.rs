@@ -21,11 +21,11 @@ pub(crate) struct Link {
     pub(crate) protocol: Protocol,
     pub(crate) session: Box<dyn Dialect>,
     pub(crate) id: SessionId,
-    /// Whether the session is open in the broker and in the model.
+    /// True if the session is open in the broker and in the model.
     pub(crate) is_open: bool,
     /// Bytes that the session got and did not use.
     pub(crate) inbox: Vec<u8>,
-    /// Whether the session got an event, so it may now be able to use the inbox.
+    /// True if the session got an event, so it may now be able to use the inbox.
     pub(crate) inbox_is_due: bool,
     pub(crate) to_server: VecDeque<u8>,
     pub(crate) client_ended: bool,

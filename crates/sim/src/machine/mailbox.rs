@@ -10,7 +10,7 @@ use broker::{Answer, Event, Mailbox, Millis, SessionId};
 pub(crate) struct MailboxContents {
     pub(crate) events: VecDeque<(SessionId, Answer<Event>)>,
     pub(crate) alarm: Option<Millis>,
-    /// Whether the log has released more replies.
+    /// True if the log has released more replies.
     pub(crate) released: bool,
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Storage {
     /// sizes.
     pub(crate) segment_bytes_max: u64,
     pub(crate) is_full: bool,
-    /// Whether a fault was planned for a call of the disk.
+    /// True if a fault was planned for a call of the disk.
     pub(crate) is_disturbed: bool,
 }
 
@@ -114,7 +114,7 @@ impl Storage {
         }
     }
 
-    /// Whether a reply that depends on this part of the history can be sent. The part must be
+    /// True if a reply that depends on this part of the history can be sent. The part must be
     /// written, and also synced if the queue's policy or the log's setting requires that.
     pub(crate) fn may_send(&self, need: Need, history: &History) -> bool {
         let written = self.written.back().map_or(self.durable, |(_, end)| *end);
@@ -139,8 +139,8 @@ impl Storage {
         }
     }
 
-    /// A new process begins. All data that it found counts as durable. It writes to this segment
-    /// first.
+    /// Begins a new process. All data that the process found counts as durable. The process first
+    /// writes to `segment`.
     pub(crate) fn begin(&mut self, segment: u32) {
         self.segment = segment;
         self.promised = 0;
@@ -173,7 +173,7 @@ impl Storage {
         let asks_for_sync = newest > before && history.is_strict_between(before, newest);
         if switches {
             // The log has synced everything before the new segment. The simulation cannot see which
-            // part of the group that is.
+            // part of the group was synced.
             self.switched = end;
         } else if committed.wrote && !committed.synced && asks_for_sync {
             return Err(format!("what a queue wants to be synced is only written at {now}"));

@@ -30,13 +30,15 @@ pub(crate) struct History {
     required: Need,
     /// The number of records that certainly survive with their takes and timeouts.
     counted: Need,
-    /// The last record that the next group certainly contains.
+    /// The end of the records that the process wrote at its start. The process writes such a record
+    /// only if the log does not contain it. The model cannot see whether the log contains it,
+    /// because rules also create the queues that they name.
     newest: Need,
     /// The end of the records that the process wrote at its start. It writes such a record only if
     /// the log does not contain it. The model cannot see whether it does, because rules also create
     /// the queues that they name.
     noted_at_start: Need,
-    /// Whether the disk was full. Since then, it is unknown whether groups contain all takes and
+    /// True if the disk was full. Since then, it is unknown whether groups contain all takes and
     /// timeouts.
     pub(crate) counts_may_be_missing: bool,
     ends: BTreeMap<u64, Need>,
@@ -127,7 +129,7 @@ impl History {
         self.newest = last.map_or(0, |index| index + 1);
     }
 
-    /// Whether the log contains an entry for this record.
+    /// True if the log contains an entry for this record.
     pub(super) fn is_something(&self, need: Need) -> bool {
         let record = need.checked_sub(1).map(|index| &self.records[index]);
         record.is_some_and(|record| !matches!(record, Record::PutMany(images) if images.is_empty()))
@@ -177,12 +179,12 @@ impl History {
         self.ends.get(&id).copied().unwrap_or(0)
     }
 
-    /// Whether a reply that depends on this record can be sent only after a sync.
+    /// True if a reply that depends on this record can be sent only after a sync.
     pub(crate) fn is_strict(&self, need: Need) -> bool {
         need.checked_sub(1).is_some_and(|index| self.strict[index])
     }
 
-    /// Whether one of the records after `first`, up to `last`, must be synced before a reply about
+    /// True if one of the records after `first`, up to `last`, must be synced before a reply about
     /// it is sent.
     pub(crate) fn is_strict_between(&self, first: Need, last: Need) -> bool {
         let first = first.max(self.noted_at_start);

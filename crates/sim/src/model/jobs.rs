@@ -216,7 +216,7 @@ impl Model {
         .collect()
     }
 
-    /// Whether a connection holds no job, and can only wait for outcomes.
+    /// True if a connection holds no job, and can only wait for outcomes.
     pub(crate) fn only_waits(&self, place: Place) -> bool {
         self.conns[&place].protocol == Protocol::Gearman && self.held(place).is_empty()
     }
@@ -350,7 +350,7 @@ impl Job {
         (self.pri, self.order)
     }
 
-    /// Whether the job is buried. A submit does not join a buried job.
+    /// True if the job is buried. A submit does not join a buried job.
     pub(super) fn is_buried(&self) -> bool {
         matches!(self.state, State::Buried { .. })
     }

@@ -98,7 +98,7 @@ impl StoredJob {
         }
     }
 
-    /// Whether the recovered job equals this job. Ignores the counters that the log appends later.
+    /// True if the recovered job equals this job. Ignores the counters that the log appends later.
     /// A full disk may have lost the record that the job moved to another queue.
     fn is_found_as(&self, found: &StoredJob, start: Start) -> bool {
         if start.is_short
@@ -131,7 +131,7 @@ pub(super) struct Start {
     pub(super) now: u64,
     /// Numbers from this one on were assigned after the start.
     pub(super) next_id: u64,
-    /// Whether the disk was full before the start.
+    /// True if the disk was full before the start.
     pub(super) is_short: bool,
 }
 
@@ -178,7 +178,7 @@ impl LogContents {
         }
     }
 
-    /// Whether the recovered state of a subject agrees with this state. A job that expired while no
+    /// True if the recovered state of a subject agrees with this state. A job that expired while no
     /// server ran can have ended, or be in the queue for expired jobs.
     pub(super) fn agrees(&self, found: &Self, subject: &Subject, start: Start) -> bool {
         match subject {

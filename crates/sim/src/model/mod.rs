@@ -70,9 +70,9 @@ const NEVER: u64 = u64::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) max_job_size: u32,
-    /// The log syncs a change before a reply about it is sent, unless a policy says otherwise.
+    /// True if the log syncs a change before a reply about it is sent. A policy can override this.
     pub(crate) is_strict: bool,
-    /// All jobs are only in memory, so the binlog's numbers are 0.
+    /// True if all jobs are only in memory. Then the binlog's numbers are 0.
     pub(crate) in_memory: bool,
     pub(crate) started: u64,
     /// The number of sleeping workers that one job wakes; 0 means all.
@@ -93,7 +93,7 @@ pub(crate) struct Setting {
 pub(crate) struct Model {
     pub(crate) now: u64,
     pub(crate) setting: Setting,
-    /// Whether the log can refuse requests that need room.
+    /// True if the log can refuse requests that need room.
     pub(crate) may_refuse: bool,
     /// The number of requests that were refused for lack of room.
     pub(crate) refusals: u64,
@@ -117,7 +117,7 @@ pub(crate) struct Model {
     chores: VecDeque<Chore>,
     pub(crate) rules: Rc<Rules>,
     pub(crate) status: u8,
-    /// Kept children that the history does not contain yet.
+    /// Kept children whose records are not in the history yet.
     unnoted: Vec<Name>,
     /// Set while a removal ends leased jobs. The news of these ends can come in any order.
     batch: Option<u64>,
@@ -128,7 +128,7 @@ pub(crate) struct Model {
     unplaced: Vec<u64>,
     /// Jobs that moved to another queue in this turn.
     rerouted: Vec<u64>,
-    /// Whether the server refuses all puts.
+    /// True if the server refuses all puts.
     pub(crate) is_draining: bool,
     pub(crate) history: History,
     pub(crate) tally: Tally,
@@ -266,7 +266,7 @@ pub(crate) struct Conn {
     used: Name,
     watched: Vec<Name>,
     pub(crate) waiting: Option<Wait>,
-    /// Whether a long kick of the connection is unfinished.
+    /// True if a long kick of the connection is unfinished.
     is_kicking: bool,
     /// Events for the connection that are not delivered yet.
     notifications: VecDeque<Notification>,

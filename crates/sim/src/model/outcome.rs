@@ -149,7 +149,7 @@ impl Model {
         need
     }
 
-    /// The holder of a job loses it. This counts as a lost attempt.
+    /// Ends the lease of a job, because the holder loses the job. This counts as a lost attempt.
     pub(super) fn lose(&mut self, id: u64) {
         let attempts_max = self.setting.attempts_max;
         let job = self.job_mut(id);

@@ -21,7 +21,7 @@ pub(super) fn text(name: &Bytes) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Whether this is the name of a child, and a rule contains exactly this name. Such a queue is a
+/// True if this is the name of a child, and a rule contains exactly this name. Such a queue is a
 /// child even before a client uses it.
 pub(super) fn is_named_child(rules: &Rules, name: &str) -> bool {
     parent_of(name).is_some() && rules.literal_names().any(|literal| literal == name.as_bytes())
@@ -134,7 +134,7 @@ impl Model {
         }
     }
 
-    /// Whether the log syncs a change in this queue before a reply about it is sent.
+    /// True if the log syncs a change in this queue before a reply about it is sent.
     pub(super) fn is_strict(&self, name: &Name) -> bool {
         match self.queues[name].policy.sync {
             None => self.setting.is_strict,

@@ -1,6 +1,6 @@
-//! Checks promises that do not depend on how the model follows the engine. So it finds errors that
-//! model and engine have in common. Every foreground submit gets exactly one end, and no worker
-//! sleeps while a job is ready for it.
+//! Checks two promises in a way that does not depend on the engine's rules. So the checks find
+//! errors that model and engine have in common. Every foreground submit gets exactly one end, and
+//! no worker sleeps while a job is ready for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,8 +11,8 @@ use crate::Checked;
 /// With up to this many due jobs, all combinations of ready jobs are tried.
 const DUE_JOBS_MAX: usize = 6;
 
-/// After this many advances, all work of a start is done. There are no clients yet that an expiry
-/// could wake.
+/// After this number of advances, all work of a start is done. No client is connected yet, so an
+/// expiry wakes no client.
 const TRIAL_ADVANCES: usize = 3;
 
 /// The state that a new process has found.
@@ -23,7 +23,7 @@ pub(crate) struct Recovered {
     pub(crate) ready: BTreeSet<u64>,
     /// The time of the process at its start, before it read the log.
     pub(crate) opened: u64,
-    /// The number of jobs in its log, before any job expired.
+    /// The number of jobs in the log, before any job expired.
     pub(crate) in_log: u64,
     /// The next id that the process assigns.
     pub(crate) next_id: u64,
@@ -84,7 +84,7 @@ impl Model {
                 if outcome.is_ok() {
                     break;
                 }
-                // Jobs beyond the maximum are chosen together with the last one.
+                // All jobs from index `DUE_JOBS_MAX - 1` on are chosen together.
                 let is_chosen = |at: usize| choice >> at.min(DUE_JOBS_MAX - 1) & 1 == 1;
                 let chosen = due.iter().enumerate().filter(|(at, _)| is_chosen(*at));
                 begun.ready = chosen.map(|(_, id)| *id).collect();

@@ -79,7 +79,7 @@ impl<'a> Observed<'a> {
         Self { bytes, buries, replies: Vec::new() }
     }
 
-    /// Whether a job that had been buried `before` times was buried again.
+    /// True if a job that had been buried `before` times was buried again.
     pub(super) fn was_buried(&self, id: u64, before: u32) -> bool {
         (self.buries)(id).is_some_and(|buries| buries > before)
     }
@@ -122,8 +122,8 @@ fn mismatch(expected: &[u8], seen: &[u8]) -> String {
     )
 }
 
-/// The length of an `OK` reply at the front of `seen`. `None` if its lines are not the expected
-/// ones.
+/// The length of an `OK` reply at the front of `seen`. `None` if its lines differ from the expected
+/// lines.
 fn matching_lines(expected: &str, seen: &[u8]) -> Option<usize> {
     let head_end = seen.windows(2).position(|pair| pair == b"\r\n")?;
     let head = std::str::from_utf8(&seen[..head_end]).ok()?;
@@ -140,8 +140,8 @@ fn matching_lines(expected: &str, seen: &[u8]) -> Option<usize> {
     (ends_well && same_lines).then_some(end + 2)
 }
 
-/// The length of a list at the front of `seen`. `None` if its lines are not the expected ones,
-/// which are sorted.
+/// The length of a list at the front of `seen`. `None` if its lines differ from the expected lines.
+/// The expected lines are sorted.
 fn matching_in_any_order(expected: &[String], seen: &[u8]) -> Option<usize> {
     let end = if seen.starts_with(b".\n") {
         0
@@ -203,7 +203,8 @@ impl Model {
         self.conns.get(&place).is_some_and(Conn::is_idle)
     }
 
-    /// Handles one request, or one part of a request. Returns false if none has arrived completely.
+    /// Handles one request, or one part of a request. Returns false if no request has arrived
+    /// completely.
     fn step(&mut self, place: Place, observed: &mut Observed<'_>) -> Result<bool, String> {
         match self.conns[&place].protocol {
             Protocol::Beanstalk => self.read_command(place, observed),
@@ -253,8 +254,8 @@ impl Model {
         Ok(())
     }
 
-    /// The index of the next notification to deliver. In a batch, it is the one that the server
-    /// sent.
+    /// The index of the next notification to deliver. In a batch, this is the notification that the
+    /// server sent.
     fn first_letter(&self, place: Place, observed: &Observed<'_>) -> usize {
         let notifications = &self.conns[&place].notifications;
         let batch_of = |notification: &Notification| match notification {
@@ -313,7 +314,7 @@ impl Model {
         }
     }
 
-    /// Whether the connection is open.
+    /// True if the connection is open.
     pub(crate) fn is_open(&self, place: Place) -> bool {
         self.conns.contains_key(&place)
     }
@@ -347,7 +348,7 @@ impl Model {
 }
 
 impl Conn {
-    /// Whether the session does not wait, and has no undelivered events.
+    /// True if the session does not wait, and has no undelivered events.
     pub(crate) fn is_idle(&self) -> bool {
         let waits = self.waiting.is_some() || !self.notifications.is_empty() || self.is_kicking;
         self.protocol == Protocol::Gearman || !waits

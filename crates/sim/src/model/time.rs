@@ -70,8 +70,8 @@ impl Model {
         [deadline, self.margin_moment(place), until].into_iter().flatten().min()
     }
 
-    /// The moment at which a client that waits for a job gets `DEADLINE_SOON`. That is a second
-    /// before the deadline of a job that it holds.
+    /// The moment at which a client that waits for a job gets `DEADLINE_SOON`. This moment is a
+    /// second before the deadline of a job that the client holds.
     fn margin_moment(&self, place: Place) -> Option<u64> {
         let waits = |wait: &Wait| wait.item.is_none();
         self.conns[&place].waiting.as_ref().filter(|wait| waits(wait))?;

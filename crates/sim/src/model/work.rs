@@ -86,8 +86,8 @@ impl Model {
         }
     }
 
-    /// Called when a worker that is awake takes no job of this queue. If it was the only worker
-    /// that a job there woke, another worker must wake.
+    /// Called when a worker that is awake takes no job of this queue. If a job woke only this
+    /// worker, another worker must wake.
     fn pass_wake_on(&mut self, name: &Name) {
         let passes_on = self.setting.wake_max != 0 && !self.reads_blocked();
         if passes_on && !self.is_paused(name) && self.first_ready(name).is_some() {
@@ -201,8 +201,9 @@ impl Model {
         conn.notifications.push_back(Notification::WorkToDo);
     }
 
-    /// Whether a worker sleeps although a queue has a job for it. This must not happen, unless each
-    /// job wakes only a few workers. Then others can sleep while jobs are ready.
+    /// True if a worker sleeps although a queue has a job for it. This must not happen if a job
+    /// wakes all workers. If a job wakes only a few workers, other workers can sleep while jobs are
+    /// ready.
     pub(super) fn misses_work(&self, place: Place) -> bool {
         self.setting.wake_max == 0 && self.conns[&place].worker.asleep && self.has_work(place)
     }

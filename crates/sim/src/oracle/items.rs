@@ -35,7 +35,7 @@ pub(super) type Tick = u64;
 
 #[derive(Debug)]
 pub(super) struct Items {
-    /// Whether all clients that take, end or put jobs speak this protocol.
+    /// True if all clients that take, end or put jobs speak this protocol.
     alone: bool,
     rule_history: RuleHistory,
     bodies: BTreeMap<Vec<u8>, usize>,
@@ -68,7 +68,7 @@ struct Item {
     stored_at: u64,
     /// The earliest and the latest moment at which the item can expire.
     due: Option<(i64, i64)>,
-    /// Whether the same body was sent again.
+    /// True if the same body was sent again.
     is_doubled: bool,
     drained: usize,
 }
@@ -87,9 +87,9 @@ struct Place {
     changed: Tick,
     /// Whether the end of the item survives a crash.
     lasting: Lasting,
-    /// Whether a rule or a client may have ended the item.
+    /// True if a rule or a client may have ended the item.
     may_be_gone: bool,
-    /// Whether the item is only in memory, and ends with the process.
+    /// True if the item is only in memory, and ends with the process.
     is_volatile: bool,
 }
 
@@ -112,7 +112,7 @@ struct Queue {
     disturbed: Option<Tick>,
     /// The moment since which the queue certainly exists.
     exists: Option<Tick>,
-    /// Whether a client requested the removal of the queue from the current process.
+    /// True if a client requested the removal of the queue from the current process.
     may_have_vanished: bool,
 }
 
@@ -166,8 +166,7 @@ impl Items {
         self.mark_uncertain_by_rules();
     }
 
-    /// Marks all items as uncertain that a rule can end from now on, and all leases that a rule can
-    /// end.
+    /// Marks items and leases as uncertain, if a rule can end them from now on.
     fn mark_uncertain_by_rules(&mut self) {
         for ((_, queue), place) in &mut self.places {
             let rules = self.rule_history.rules_of(queue, self.alone);
@@ -225,7 +224,7 @@ impl Items {
 
     // --- How open reads end ---
 
-    /// Whether a connection certainly still holds the item.
+    /// True if a connection certainly still holds the item.
     pub(super) fn is_held(&self, id: usize, queue: &str, conn: Conn, now: u64) -> bool {
         matches!(self.places.get(&(id, queue.to_owned())).map(|place| place.state),
             Some(State::Held { by, until }) if by == conn && now < until)

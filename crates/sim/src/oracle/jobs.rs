@@ -10,16 +10,16 @@ const ORDERED_JOBS_MAX: usize = 300;
 
 #[derive(Debug)]
 pub(super) struct Jobs {
-    /// Whether all clients that end, hold or move jobs speak this protocol.
+    /// True if all clients that end, hold or move jobs speak this protocol.
     alone: bool,
     /// Jobs that were acknowledged and have not ended.
     known: BTreeMap<u64, Job>,
     /// Ended jobs.
     ended: BTreeMap<u64, End>,
     queues: BTreeMap<String, Queue>,
-    /// Whether a `kick` has no reply yet.
+    /// True if a `kick` has no reply yet.
     pub(super) kicks_under_way: bool,
-    /// Whether a client disconnected before the reply to its `kick`. The kick continues.
+    /// True if a client disconnected before the reply to its `kick`. The kick continues.
     pub(super) kicks_go_on: bool,
     pub(super) in_slices: bool,
     pub(super) orders_judged: u64,
@@ -33,7 +33,7 @@ struct End {
 }
 
 impl End {
-    /// Whether no crash can undo the end.
+    /// True if no crash can undo the end.
     fn is_certain(self) -> bool {
         !matches!(self.lasting, Lasting::Uncertain)
     }
@@ -64,7 +64,7 @@ struct Job {
 }
 
 impl Job {
-    /// Whether a crash can undo the put itself.
+    /// True if a crash can undo the put itself.
     fn may_be_lost(&self) -> bool {
         matches!(self.put, Lasting::Uncertain)
     }
@@ -160,7 +160,7 @@ impl Jobs {
         queue.paused_until = now + u64::from(seconds) * 1000;
     }
 
-    /// Whether every client that watches the queue could certainly take the job now.
+    /// True if every client that watches the queue could certainly take the job now.
     fn is_surely_ready(&self, job: &Job, now: u64) -> bool {
         let since = match job.state {
             State::Ready { since } => since,
@@ -221,8 +221,8 @@ impl Jobs {
         }
     }
 
-    /// `arrival` is the moment when the request arrived. If the client waited, the hand-out can
-    /// have happened at any time since then.
+    /// `arrival` is the moment when the request arrived. If the client waited, the server can have
+    /// handed out the job at any time since then.
     pub(super) fn reserved(
         &mut self,
         conn: Conn,
@@ -231,8 +231,8 @@ impl Jobs {
         waited: bool,
         now: u64,
     ) -> Checked {
-        // If the client waited, a change after the request's arrival may also have come after the
-        // hand-out.
+        // If the client waited, the hand-out may have come before a change that is later than the
+        // request's arrival.
         let certain_before = if waited { arrival } else { now + 1 };
         if self.ended.get(&id).is_some_and(|end| end.is_certain() && end.at < certain_before) {
             return Err("the job was ended before".into());

@@ -152,7 +152,7 @@ impl Stream {
                 format!("{:?}, {reply:?}: {error}", WithoutBody(&pending.request))
             })?;
             if matches!((&pending.request, &reply), (Request::Monitor(_), Reply::Item { .. })) {
-                // The server looks for the next item after it sent this one.
+                // After the server has sent this item, it looks for the next item.
                 (pending.arrival.tick, pending.arrival.at) = (items.tick, now);
                 self.pending.push_front(pending);
             }
@@ -263,7 +263,7 @@ impl Stream {
         });
     }
 
-    /// Ends the oldest open read, if the oracle can tell which one that is.
+    /// Ends the oldest open read, if the oracle can tell which read is the oldest.
     fn end_oldest(
         &mut self,
         queue: &str,

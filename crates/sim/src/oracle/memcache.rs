@@ -34,7 +34,7 @@ pub(super) struct Get {
 }
 
 impl Get {
-    /// Whether it requests an item.
+    /// True if it requests an item.
     pub(super) fn fetches(&self) -> bool {
         !self.aborts && (self.opens || !self.closes)
     }

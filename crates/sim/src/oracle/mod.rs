@@ -40,7 +40,7 @@ pub(crate) struct Oracle {
     kestrel: Connections,
     items: Items,
     sees_items: bool,
-    /// Whether a client sent bytes that the oracle cannot parse. Then the oracle checks nothing
+    /// True if a client sent bytes that the oracle cannot parse. Then the oracle checks nothing
     /// more.
     is_blind: bool,
     is_stopped: bool,
@@ -66,7 +66,7 @@ struct Stream {
 struct Pending {
     request: Request,
     arrival: u64,
-    /// Whether other calls came between the request and its reply.
+    /// True if other calls came between the request and its reply.
     waited: bool,
 }
 

@@ -17,12 +17,12 @@ pub(super) struct QueueRules {
 }
 
 impl QueueRules {
-    /// Whether the server can refuse a put.
+    /// True if the server can refuse a put.
     pub(super) fn has_limit(&self) -> bool {
         self.jobs_max.is_some() || self.bytes_max.is_some() || self.item_bytes_max.is_some()
     }
 
-    /// Whether the policy can end a ready job without a client's request.
+    /// True if the policy can end a ready job without a client's request.
     pub(super) fn lets_go(&self) -> bool {
         let is_bounded = self.jobs_max.is_some() || self.bytes_max.is_some();
         self.age_max_ms.is_some() || (self.drops_oldest && is_bounded)
@@ -61,7 +61,7 @@ impl RuleHistory {
         Self { ever: vec![Rules::default()], now: vec![Rules::default()], is_changing: false }
     }
 
-    /// Whether there were never any rules.
+    /// True if there were never any rules.
     pub(super) fn is_empty(&self) -> bool {
         self.ever.iter().all(|rules| rules.0.is_empty())
     }
@@ -103,14 +103,14 @@ impl RuleHistory {
     }
 
     /// The settings that certainly apply to a queue. If its name is the name of a child, the queue
-    /// counts as one.
+    /// counts as a child.
     pub(super) fn certain_rules_of(&self, queue: &str) -> Option<QueueRules> {
         let mut all = self.rules_of(queue, true);
         let first = all.pop()?;
         all.iter().all(|other| *other == first).then_some(first)
     }
 
-    /// Whether jobs can come into the queue from other queues, or by a put under another name.
+    /// True if jobs can come into the queue from other queues, or by a put under another name.
     pub(super) fn may_lead_to(&self, queue: &str) -> bool {
         let names = [Some(queue), parent_of(queue)];
         let is_it = |name: &[u8]| names.iter().flatten().any(|other| other.as_bytes() == name);
@@ -121,7 +121,7 @@ impl RuleHistory {
         })
     }
 
-    /// Whether a rule makes, or made, some queue less durable than the log's setting.
+    /// True if a rule makes, or made, some queue less durable than the log's setting.
     pub(super) fn was_lax(&self) -> bool {
         let is_lax = |sync: &QueueSync| *sync != QueueSync::Always;
         self.settings().any(|setting| match setting {

@@ -76,7 +76,7 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Takes the first request, if a whole line arrived. First skips up to `body` bytes, which are the
-/// rest of a body. The reply to a put can come before its whole body.
+/// remaining bytes of a body. The reply to a put can come before its whole body has arrived.
 pub(super) fn request(input: &mut Vec<u8>, body: &mut usize) -> Option<Request> {
     let count = input.len().min(*body);
     input.drain(..count);

@@ -64,7 +64,7 @@ impl Known {
 #[derive(Debug)]
 pub(crate) struct Client {
     kind: ClientKind,
-    /// Whether the client reads rarely.
+    /// True if the client reads rarely.
     pub(crate) is_slow: bool,
     /// Ids of the client's jobs. In thrift, the numbers of its items.
     held: Vec<u64>,

@@ -100,7 +100,7 @@ impl Storage {
         self.is_disturbed = false;
     }
 
-    /// Whether the simulation planned a fault, which can explain a failure of the log.
+    /// True if the simulation planned a fault, which can explain a failure of the log.
     pub(crate) fn was_disturbed(&self) -> bool {
         self.is_disturbed
     }

@@ -56,7 +56,7 @@ impl World {
         self.connect(client)?;
         let admitted = if self.model.is_draining { "DRAINING" } else { "INSERTED" };
         self.expect("put 0 0 1 1\r\nx\r\n", admitted)?;
-        // Items that clients of thrift hold come back automatically.
+        // Items that clients of thrift hold are given back automatically.
         if let Some(last) = self.model.last_auto_abort() {
             self.pass_time(last.saturating_sub(self.now))?;
         }
@@ -222,7 +222,7 @@ impl World {
         Err(format!("{} was never answered", request.escape_ascii()))
     }
 
-    /// Lets the log do all of its own work.
+    /// Lets the log do all its own work.
     pub(crate) fn run_log_until_idle(&mut self) -> Checked {
         if !self.is_durable() {
             return Ok(());

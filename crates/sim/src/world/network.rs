@@ -44,7 +44,7 @@ impl World {
         link.to_server.extend(bytes);
     }
 
-    /// Whether the server reads from this connection now.
+    /// True if the server reads from this connection now.
     pub(crate) fn is_read_from(&self, index: usize) -> bool {
         let link = &self.links[index];
         let held_back = self.process.broker.congested() || link.outbox.len() > OUTBOX_BYTES_MAX;

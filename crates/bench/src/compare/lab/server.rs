@@ -40,7 +40,7 @@ pub(crate) struct Server {
     pub(crate) admin: SocketAddr,
     /// The address of the server's metrics, if it shows them.
     http: Option<SocketAddr>,
-    /// Whether the server can use the generator's processor, too.
+    /// True if the server can use the generator's processor, too.
     pub(crate) has_both_processors: bool,
     output: PathBuf,
 }

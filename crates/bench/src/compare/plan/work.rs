@@ -147,7 +147,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Whether all servers run at the same time and are measured in short turns, so that they have
+    /// True if all servers run at the same time and are measured in short turns, so that they have
     /// the same conditions.
     pub(crate) fn is_measured_in_turn(self) -> bool {
         match self {
@@ -214,7 +214,7 @@ impl fmt::Display for Work {
 }
 
 impl Work {
-    /// Whether both are measured together: they are the same work, or differ only in the number of
+    /// True if both are measured together: they are the same work, or differ only in the number of
     /// queues.
     pub(crate) fn goes_with(self, other: Self) -> bool {
         match (self, other) {

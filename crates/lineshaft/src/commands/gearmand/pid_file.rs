@@ -29,8 +29,8 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // The server's user may lack the permission to remove it. The next start overwrites the
-        // file.
+        // The server's user may lack the permission to remove the file. The next start overwrites
+        // the file.
         let _ = std::fs::remove_file(&self.path);
     }
 }

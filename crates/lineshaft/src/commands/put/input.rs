@@ -98,7 +98,7 @@ impl Input {
         }
     }
 
-    /// Whether a person types the input.
+    /// True if a person types the input.
     pub(super) fn is_typed(&self) -> bool {
         self.is_typed
     }

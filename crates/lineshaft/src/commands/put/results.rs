@@ -87,8 +87,8 @@ struct Jobs {
 struct Job {
     /// `None` if the server refused the job.
     handle: Option<Handle>,
-    /// How much news came for this job. If it joined another submit of the same key, this includes
-    /// the earlier news of that submit.
+    /// Number of pieces of news for this job. If the job joined another submit of the same key, the
+    /// number includes the earlier news of that submit.
     news_count: u64,
     has_ended: bool,
     /// News that is not printed yet.

@@ -28,7 +28,7 @@ pub(in crate::model) struct Collect {
     items_max: usize,
     /// The end of the wait. `None` means that the call does not wait.
     deadline: Option<u64>,
-    /// Items are given back after this time. `None` if the client takes them for good.
+    /// Time after which items are given back. `None` means that items are finished at once.
     auto_abort_ms: Option<u64>,
     items: Vec<Collected>,
     need: Need,
@@ -286,7 +286,7 @@ impl Model {
         self.answer_get(place, collect, observed)
     }
 
-    /// Whether the reply can have another item. First removes items that the client no longer holds
+    /// True if the reply can have another item. First removes items that the client no longer holds
     /// from the reply and from the open reads.
     fn has_room(&mut self, place: Place, collect: &mut Collect, open_max: usize) -> bool {
         let holder = self.thrift_holder();

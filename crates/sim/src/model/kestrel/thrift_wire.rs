@@ -36,7 +36,7 @@ pub(super) struct Call {
     pub(super) name: String,
     pub(super) sequence: u32,
     pub(super) is_oneway: bool,
-    /// Whether the message is for a server. Replies are only for clients.
+    /// True if the message is for a server. Replies are only for clients.
     pub(super) is_for_server: bool,
     /// `None` if the arguments are invalid.
     pub(super) arguments: Option<Arguments>,
@@ -56,7 +56,8 @@ pub(super) struct Arguments {
 
 /// Reads the first message. Returns it with its length, or `None` if it has not arrived completely.
 pub(super) fn read(bytes: &[u8], bytes_max: u32) -> Option<(Message, usize)> {
-    // Waits for a byte after the length, because only the bytes after it show that this is a frame.
+    // Waits for a byte after the length, because only the bytes after the length show that this is
+    // a frame.
     let (head, rest) = bytes.split_first_chunk::<4>().filter(|(_, rest)| !rest.is_empty())?;
     let len = u32::from_be_bytes(*head);
     if len == 0 || len > bytes_max {

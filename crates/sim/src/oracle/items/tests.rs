@@ -145,7 +145,7 @@ fn a_removed_queue_takes_its_open_reads_along() {
     let removes = (3, "delete q\n", "DELETED\n", 21);
     let put = (1, "set q 0 0 9\nthe other\n", "STORED\n", 22);
     let open = (2, "get q/open\n", "VALUE q 0 9\nthe other\nEND\n", 23);
-    // The close can be about either of the two reads.
+    // The close can be for either of the two reads.
     assert_kept(&[PUT, OPEN, removes, put, open, CLOSE, FIND_NONE]);
 }
 

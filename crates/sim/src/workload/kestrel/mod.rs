@@ -10,7 +10,7 @@ use crate::rng::Rng;
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Role {
     Producer,
-    /// Takes items for good.
+    /// Takes items and finishes them at once.
     Taker,
     /// Opens reads, and closes or aborts them.
     Reader,
