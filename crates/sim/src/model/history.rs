@@ -30,13 +30,11 @@ pub(crate) struct History {
     required: Need,
     /// The number of records that certainly survive with their takes and timeouts.
     counted: Need,
+    /// The last record that the next group certainly contains.
+    newest: Need,
     /// The end of the records that the process wrote at its start. The process writes such a record
     /// only if the log does not contain it. The model cannot see whether the log contains it,
     /// because rules also create the queues that they name.
-    newest: Need,
-    /// The end of the records that the process wrote at its start. It writes such a record only if
-    /// the log does not contain it. The model cannot see whether it does, because rules also create
-    /// the queues that they name.
     noted_at_start: Need,
     /// True if the disk was full. Since then, it is unknown whether groups contain all takes and
     /// timeouts.
