@@ -1,8 +1,8 @@
-//! Any text is either a configuration or a list of mistakes with their places. A shown
-//! configuration has the same meaning.
+//! Reads any text as a configuration. The result is a configuration, or a list of mistakes with
+//! their places. If a configuration is shown and read again, it has the same meaning.
 #![no_main]
 
-// The body is that of a property test.
+// A property test has the same body.
 #[path = "../../crates/server/tests/configuration/script.rs"]
 mod script;
 

@@ -3,7 +3,7 @@
 //! to the input.
 #![no_main]
 
-// The body is that of a property test.
+// A property test has the same body.
 #[path = "../../crates/gearman/tests/dialect/fragments.rs"]
 #[allow(dead_code, reason = "packets have a target of their own")]
 mod fragments;

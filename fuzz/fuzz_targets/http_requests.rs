@@ -1,10 +1,10 @@
-//! Any head of an HTTP request. Kestrel's admin commands answer it and change nothing without
-//! permission. Ports of other protocols recognize it as HTTP.
+//! Sends any head of an HTTP request. Kestrel's admin commands must answer it, and must change
+//! nothing without permission. Ports of other protocols must recognize it as HTTP.
 #![no_main]
 
 #[path = "../../crates/server/src/net/first_line.rs"]
 mod first_line;
-// The bodies are those of tests.
+// Tests have the same bodies.
 #[path = "../../crates/server/src/net/first_line_script.rs"]
 mod first_line_script;
 #[path = "../../crates/kestrel-admin/tests/requests/script.rs"]

@@ -2,7 +2,7 @@
 //! replies must be the same, nothing may panic, and memory must stay in proportion to the input.
 #![no_main]
 
-// The body is that of the property test, which runs without a nightly toolchain.
+// The property test has the same body, and runs without a nightly toolchain.
 #[path = "../../crates/kestrel/tests/dialect/fragments.rs"]
 #[allow(dead_code, reason = "the other dialect has a target of its own")]
 mod fragments;

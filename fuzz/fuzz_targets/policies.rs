@@ -1,10 +1,10 @@
-//! Any bytes either are rules in the log's encoding or are refused. Rules that were read are
-//! written back as the same bytes.
+//! Decodes any bytes as rules in the log's encoding. Bytes that are not rules must be refused.
+//! Decoded rules must encode to rules that are equal.
 #![no_main]
 
 extern crate broker as lineshaft_broker;
 
-// The body is that of a property test.
+// A property test has the same body.
 #[path = "../../crates/broker/tests/recovery/folder.rs"]
 #[allow(dead_code, reason = "recovery has a target of its own")]
 mod folder;

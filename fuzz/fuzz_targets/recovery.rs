@@ -1,10 +1,10 @@
-//! The log folder contains any bytes. A start opens it, or refuses it and names the file. A repair
-//! saves what it reports.
+//! Fills a log folder with any bytes. A start must open the folder, or refuse it and name a file. A
+//! repair must save all jobs that it reports.
 #![no_main]
 
 extern crate broker as lineshaft_broker;
 
-// The body is that of a property test.
+// A property test has the same body.
 #[path = "../../crates/broker/tests/recovery/folder.rs"]
 mod folder;
 #[path = "../../crates/broker/tests/recovery/script.rs"]

@@ -1,8 +1,8 @@
-//! TLS clients follow the rules or break them, and an attacker between them and the server changes
-//! bytes. The dialect must read what the client wrote, up to the first violation.
+//! TLS clients obey the protocol or violate it. An attacker between a client and the server changes
+//! bytes. The dialect must read the bytes that the client wrote, up to the first violation.
 #![no_main]
 
-// The body is that of a property test.
+// A property test has the same body.
 #[path = "../../crates/server/src/net/tls_script.rs"]
 mod tls_script;
 #[path = "../../crates/server/src/net/tls_stream.rs"]

@@ -284,8 +284,8 @@ impl World {
         Ok(())
     }
 
-    /// The server's timer fires, or the server notices that the timer is late. The engine does all
-    /// due work.
+    /// Lets the server's timer fire, or lets the server notice that the timer is late. The engine
+    /// then does all due work.
     pub(crate) fn ring(&mut self) -> Checked {
         if self.sabotaged_alarm().is_some_and(|alarm| alarm <= self.now) {
             self.process.alarm = None;

@@ -146,7 +146,7 @@ impl Link {
         Ok((bytes, need))
     }
 
-    /// The client reads at most `max` bytes from its socket.
+    /// Lets the client read at most `max` bytes from its socket.
     pub(crate) fn receive(&mut self, max: usize) -> Vec<u8> {
         let count = self.to_client.len().min(max);
         self.to_client.drain(..count).collect()

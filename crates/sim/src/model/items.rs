@@ -154,8 +154,8 @@ impl Model {
 
     // --- Queues ---
 
-    /// Ends all items of a queue that no session holds. Returns the record that the reply depends
-    /// on.
+    /// Ends all items of a queue, except items that a session holds. Returns the record that the
+    /// reply depends on.
     pub(super) fn flush(&mut self, name: &str) -> Need {
         let before = self.history.len();
         // If an alias has the same name, requests cannot reach the queue.

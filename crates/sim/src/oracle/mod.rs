@@ -127,7 +127,7 @@ impl Oracle {
         self.conns.insert(conn, stream);
     }
 
-    /// The server closed the connection, or noticed that the client closed it.
+    /// Notes that the server closed the connection, or noticed that the client closed it.
     pub(crate) fn closed(&mut self, conn: Conn, now: u64) {
         self.kestrel.closed(conn, &mut self.items, now);
         self.note_waits(now);
@@ -145,7 +145,7 @@ impl Oracle {
         *self.left.entry(conn).or_default() += count as u64;
     }
 
-    /// A connection received the bytes `sent` and replied with `answer`.
+    /// Checks one call of a session, which received the bytes `sent` and replied with `answer`.
     pub(crate) fn observe(&mut self, conn: Conn, sent: &[u8], answer: &[u8], now: u64) -> Checked {
         self.items.passed(now);
         let Some(stream) = self.conns.get_mut(&conn) else {
@@ -313,7 +313,7 @@ impl Oracle {
         self.is_stopped = true;
     }
 
-    /// Another process begins. `left` says which replies certainly remain true.
+    /// Notes that another process begins. `left` says which replies certainly remain true.
     pub(crate) fn restarted(&mut self, left: Certain, now: u64) {
         let is_stopped = std::mem::take(&mut self.is_stopped);
         let left = if is_stopped { Certain::All } else { left };

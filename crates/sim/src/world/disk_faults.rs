@@ -56,7 +56,7 @@ impl World {
         Ok(())
     }
 
-    /// The disk has room again. The log can still refuse requests until it notices the room.
+    /// Gives the disk room again. The log can still refuse requests until it notices the room.
     pub(crate) fn empty_disk(&mut self) {
         if self.storage.is_full {
             self.trace.note(format_args!("the disk has room"));

@@ -25,7 +25,7 @@ const MARK_MS_MAX: u64 = 1000;
 const RECOVERY_CRASHES_MAX: u64 = 3;
 
 impl World {
-    /// The process crashes, and another one starts.
+    /// Crashes the process, and starts another one.
     pub(crate) fn crash(&mut self, kind: CrashKind) -> Checked {
         self.trace.note(format_args!("{kind:?}"));
         let kind = self.end_disk(kind);
@@ -111,7 +111,7 @@ impl World {
         let StorageKind::Durable(sync) = self.plan.storage else {
             return Err("memory does not outlive a process".into());
         };
-        // Time passes while no server runs, and the wall clock may change meanwhile.
+        // Time passes while no server runs, and the wall clock may be set in this time.
         let wall = match self.rng.below(4) {
             0 => self.now + self.rng.below(2 * CLOCK_STEP_MS) - CLOCK_STEP_MS,
             _ => self.now + self.rng.below(3000),
@@ -184,7 +184,7 @@ impl World {
         unreachable!("the last attempt is not disturbed")
     }
 
-    /// A new process begins to serve. It must have found all changes that the old process promised.
+    /// Begins a new process. Checks that it found all changes that the old process promised.
     fn begin(
         &mut self,
         broker: Broker,

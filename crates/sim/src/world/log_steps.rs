@@ -13,7 +13,7 @@ impl World {
         self.plan.storage != StorageKind::Memory
     }
 
-    /// One round of the committer.
+    /// Runs one round of the committer.
     pub(crate) fn commit(&mut self) -> Checked {
         let before = self.process.broker.released();
         let done = self.process.broker.commit_step(Millis(self.now));

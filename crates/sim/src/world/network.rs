@@ -233,7 +233,7 @@ impl World {
         Ok(true)
     }
 
-    /// A client reads. Returns the replies that this read completes.
+    /// Lets a client read. Returns the replies that this read completes.
     pub(crate) fn client_reads(&mut self, index: usize, max: usize) -> Vec<Vec<u8>> {
         let link = &mut self.links[index];
         let bytes = link.receive(max);

@@ -6,7 +6,8 @@ use super::{Delivery, Items, ORDERED_PLACES_MAX, Place, Put, State, Tick};
 use crate::Checked;
 
 impl Items {
-    /// A client received an item. Returns the item, if the oracle knows it and the read is open.
+    /// Checks and notes that a client received an item. Returns the item, if the oracle knows it
+    /// and the read is open.
     pub(in crate::oracle) fn delivered(
         &mut self,
         delivery: &Delivery<'_>,

@@ -47,8 +47,8 @@ impl Items {
         self.mark_uncertain_by_rules();
     }
 
-    /// At the end of the run, a client took a job with this body. `queue` is the job's queue, if it
-    /// is known.
+    /// Notes that a client took a job with this body, at the end of the run. `queue` is the job's
+    /// queue, if it is known.
     pub(in crate::oracle) fn drained(&mut self, queue: Option<&str>, body: &[u8]) -> Checked {
         let Some(id) = self.bodies.get(body).copied().filter(|_| self.alone) else {
             return Ok(());

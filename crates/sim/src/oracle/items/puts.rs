@@ -6,7 +6,7 @@ use super::{Arrival, BODY_BYTES_MIN, Item, Items, MOMENT_MIN, Place, Put, Queue,
 use crate::Checked;
 
 impl Items {
-    /// A client sent a put.
+    /// Notes that a client sent a put.
     pub(in crate::oracle) fn sent(
         &mut self,
         conn: Conn,
@@ -46,7 +46,7 @@ impl Items {
         }
     }
 
-    /// A put was acknowledged.
+    /// Notes that the server acknowledged a put.
     pub(in crate::oracle) fn stored(
         &mut self,
         reply_end: ReplyEnd,

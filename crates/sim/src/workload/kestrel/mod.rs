@@ -1,4 +1,4 @@
-//! Simulated clients of Kestrel: their habits, and the memcache dialect.
+//! Simulated clients of Kestrel: the parts that all dialects share, and the memcache dialect.
 
 pub(super) mod text;
 pub(super) mod thrift;
