@@ -56,7 +56,7 @@ impl Client {
         Ok(self.line.trim_end())
     }
 
-    /// Reads one line of a reply. Fails if it does not begin with `word`.
+    /// Reads one line of a reply. Fails if the line does not begin with `word`.
     pub(crate) fn expect(&mut self, word: &str) -> anyhow::Result<&str> {
         let reply = self.reply()?;
         anyhow::ensure!(reply.starts_with(word), "expected {word}, got {reply}");

@@ -77,8 +77,8 @@ pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<Vec<TripReport>> {
             break;
         }
         let line = &mut lines[nth % lines_count];
-        // If this server's last trip ended after the due time of this one, the time counts from the
-        // due time. Otherwise a stall of the server would delay the next puts, and the figures
+        // If this server's last trip ended after the due time of this trip, the time counts from
+        // the due time. Otherwise a stall of the server would delay the next puts, and the figures
         // would not show it. A delay by another server does not count.
         let began = due.filter(|&due| line.idle_since > due).unwrap_or(now);
         let arrived = line.pairs[nth / lines_count % plan.pairs].trip()?;
@@ -116,7 +116,8 @@ fn open_pair(
     }
 }
 
-/// Sleeps for most of the time and spins for the rest. A sleep alone would end about 60 µs late.
+/// Sleeps for most of the time, and spins for the remaining time. A sleep alone would end about 60
+/// µs late.
 fn wait_until(instant: Instant) {
     const SPIN: Duration = Duration::from_micros(200);
     let left = instant.saturating_duration_since(Instant::now());

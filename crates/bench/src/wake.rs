@@ -18,7 +18,7 @@ use crate::latency::Latency;
 const JOBS: usize = 20;
 
 /// Submits jobs to functions for which all `workers` are registered. For each job, measures how
-/// soon one worker wakes, each time another one. That worker finishes the job, and all workers
+/// soon a worker wakes. Each job uses another worker. That worker finishes the job, and all workers
 /// sleep again.
 pub(crate) fn measure(
     address: SocketAddr,

@@ -174,8 +174,8 @@ impl World {
         self.deliver_events();
     }
 
-    /// Informs the session that the server is about to stop. If the protocol requires it, the
-    /// replies to a waiting command.
+    /// Informs the session that the server is about to stop. If the protocol requires a reply to a
+    /// waiting command, the session sends the reply.
     pub fn stop(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         connection.session.stop(&mut self.broker.turn(self.now), &mut connection.outbox);

@@ -92,7 +92,7 @@ impl Script {
             .process_group(0)
             .spawn()?;
         wait::for_exit(&mut client, LIMIT)?;
-        // This fails only if all of them have already ended.
+        // This fails only if all processes of the group have already ended.
         let _ = kill_process_group(Pid::from_child(&client), Signal::KILL);
         let status = client.wait()?;
         let complaint = String::from_utf8_lossy(&std::fs::read(&complaints)?).into_owned();

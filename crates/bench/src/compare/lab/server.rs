@@ -1,5 +1,5 @@
-//! Starts the servers of a comparison on free loopback ports. Binds them to their processor. Always
-//! ends them.
+//! Starts the servers of a comparison on free loopback ports. Binds each server to its processor,
+//! and always ends all servers.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -88,8 +88,8 @@ impl Server {
         }
         let http = has_http.then_some(http);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        // A child inherits the processors of the thread that starts it. So this binds the own
-        // thread first, and needs no helper program.
+        // A child inherits the processors of the thread that starts it. So this function binds its
+        // own thread first, and needs no helper program.
         let has_both_processors = matches!(peer, Peer::Lineshaft(Side::Threads(_), _));
         if has_both_processors {
             process::pin_to(&[programs.server_cpu, programs.generator_cpu])?;

@@ -53,7 +53,7 @@ pub(crate) struct Outcome {
     /// The server that is judged.
     pub(crate) subject: String,
     pub(crate) ours: Option<f64>,
-    /// The server that it is compared with. It is empty if there is none.
+    /// The server that the subject is compared with. Empty if there is none.
     pub(crate) peer: String,
     pub(crate) theirs: Option<f64>,
     /// The figure that the goal is about: a ratio, or `ours` itself.

@@ -254,7 +254,7 @@ pub(crate) enum Metric {
     TimeoutLateP99Micros,
     /// The time of put, reserve and delete of a quiet client during these requests.
     QuietP99Micros(Heavy),
-    /// The longest such time.
+    /// The longest time of put, reserve and delete of a quiet client during these requests.
     QuietLongestMicros(Heavy),
     /// The p99 during this load, divided by the p99 without a load.
     Slowdown(Heavy),

@@ -13,8 +13,8 @@ const CHILDREN: u32 = 256;
 const CHILDREN_REST: Duration = Duration::from_millis(1);
 /// The number of items that each flush ends.
 const FLUSHED_ITEMS: usize = 1000;
-/// The pause after a flush. The reason is the same as for kicks: not to measure a disk that writes
-/// at full speed.
+/// The pause after a flush. Without it, the disk would write at full speed, and the row would
+/// measure only that.
 const FLUSH_REST: Duration = Duration::from_millis(10);
 
 pub(crate) fn put_to_children(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
