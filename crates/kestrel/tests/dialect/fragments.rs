@@ -5,8 +5,7 @@ use testkit::dialect::fragments::{Stage, check};
 
 use crate::world::{World, options};
 
-/// The longest line. If a client does not wait, the session keeps no more bytes of it than one
-/// line.
+/// The longest line. If a client does not wait, the session keeps at most the bytes of one line.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// This limit is small, so that a test can exceed it.

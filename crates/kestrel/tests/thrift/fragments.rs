@@ -46,8 +46,8 @@ impl Stage for Thrift {
     }
 
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
-        // If a call waits, the owner of the connection keeps the bytes that arrive meanwhile. They
-        // can be many.
+        // If a call waits, the owner of the connection keeps the bytes that arrive meanwhile. Their
+        // number has no limit here.
         let waits = self.world.waits(connection);
         (!waits).then_some((CALL_BYTES_MAX as usize).min(2 * sent_bytes))
     }

@@ -210,8 +210,8 @@ fn all_of_kestrels_dialects_see_the_same_items() {
     assert_eq!(ask(&mut world, thrift, &get("q", 1, 60_000, 0)), "");
     assert_eq!(world.ask(memcache, b"set q 0 0 1\r\n2\r\n"), b"STORED\r\n");
     assert_eq!(shown(world.take_received(thrift)), "get 2");
-    // A session cannot get the item of another session's open read. But after the read is
-    // confirmed, the item is also gone for it.
+    // A session cannot get the item of another session's open read. After the read is confirmed, no
+    // session can get the item any more.
     world.send(memcache, b"set q 0 0 1\r\n3\r\n");
     let open = ids(world.ask(thrift, &get("q", 1, 0, 60_000)));
     world.take_received(memcache);

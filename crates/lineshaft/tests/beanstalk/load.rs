@@ -1,7 +1,7 @@
 //! Load with a ledger. For each reply, a client records the change that the server acknowledged.
 //! The test compares these records with the jobs of a restarted server.
 //!
-//! Every client has a tube of its own, so it knows the exact state of every job in its tube.
+//! Every client has a tube of its own, so it can record the exact state of every job in its tube.
 //! Clients send commands in batches. A command without a reply may or may not have taken effect
 //! when the server died. All other jobs must be exactly as recorded.
 

@@ -1,5 +1,5 @@
-//! Tests failed starts. Each kind of failure must have its own exit code, and a line that tells the
-//! operator what to do.
+//! Tests failed starts. Each kind of failure must have its own exit code, and a message that says
+//! what the operator must do.
 
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};

@@ -293,8 +293,8 @@ fn ctrl_c_ends_a_worker_whose_server_is_away() {
         world.end();
         tool.wait_for("trying again until it works");
         gate.open();
-        // After the command has ended, the tool does not wait for the server. It makes no
-        // difference whether the command has ended by now.
+        // After the command has ended, the tool does not wait for the server. The result is the
+        // same if the command still runs now.
         tool.signal(Signal::INT);
         let output = tool.wait();
         let lost =

@@ -22,7 +22,7 @@ pub(crate) enum Promises {
     AllButPlainReleases,
 }
 
-/// Jobs whose id no client knows, because their puts got no reply.
+/// Jobs whose ids are in no client's records, because their puts got no reply.
 pub(crate) type Strays = BTreeMap<u64, Job>;
 
 /// Finds the jobs whose puts got no reply.
