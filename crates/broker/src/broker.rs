@@ -245,7 +245,7 @@ impl Broker {
 
     /// Whether the log has so much to write that more requests would noticeably delay other
     /// clients. If it has, requests that the caller holds back should wait until the next
-    /// [`Mailbox::released`]. Even then, the caller can do one piece of work between two releases.
+    /// [`Mailbox::released`]. Until then, the caller can still do one piece of this work.
     pub fn has_backlog(&self) -> bool {
         self.shared.log.as_ref().is_some_and(|log| log.has_backlog())
     }

@@ -20,8 +20,8 @@ use crate::ledger::locations::{Location, Locations};
 use crate::ledger::meta::OptionalFields;
 
 /// Limit of jobs in one entry. A put creates one job in each queue of its route. If the route has
-/// more queues than this, the put needs several entries. Only a crash of the process can keep some
-/// of these entries and lose the others.
+/// more queues than this, the put needs several entries. Only if the process crashes can the log
+/// have some of these entries and lack the others.
 const PUT_MANY_MAX: usize = 4096;
 
 /// Writes the engine's records to the log, and computes the position that each reply waits for.
@@ -197,9 +197,9 @@ impl Ledger {
             Record::Status if !log.admits_update() => self.unwritten_facts.status = true,
             // The queue was removed in the same request.
             Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
-            // A put or a registration can write this fact, because it makes the queue kept. The
-            // request must not fail because the log has no room, so the fact is written later. A
-            // request that sets limits was already refused if the log has no room.
+            // A put or a registration can cause this record, because it can set the queue's `kept`.
+            // Such a request must not fail because the log has no room, so the fact is written
+            // later. A request that sets limits was already refused if the log has no room.
             Record::QueueFacts(queue) if !log.admits_update() => {
                 self.unwritten_facts.queues.insert(queue);
             }

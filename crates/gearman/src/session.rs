@@ -42,7 +42,8 @@ pub struct Session {
     late_bytes: usize,
     /// Whether the session is removing its many registrations, slice by slice.
     pub(crate) is_resetting: bool,
-    /// Whether the session must first help to deliver its news to many clients.
+    /// Whether news from this session is still on its way to many clients. The session continues
+    /// the delivery before it reads its next command.
     is_telling: bool,
     input_end: InputEnd,
     /// Whether the session is closed in the broker. Then it ignores all input, and sends no more
@@ -57,11 +58,11 @@ enum Reading {
     Message,
     /// The rest of a long packet.
     LongPacket(LongPacket),
-    /// The rest of a body that has no meaning, of this many bytes. The session skips these bytes.
-    /// Then it handles the packet.
+    /// This many more bytes of a body follow. They have no meaning, because packets of this type
+    /// have no arguments. The session skips these bytes. Then it handles the packet.
     NoBody(Header, usize),
-    /// The rest of a submit that exceeds the memory limit, of this many bytes. The session skips
-    /// these bytes. Then it refuses the submit.
+    /// This many more bytes of a submit follow. The submit exceeds the memory limit. The session
+    /// skips these bytes. Then it refuses the submit.
     Refused(usize),
 }
 
@@ -234,7 +235,8 @@ impl Session {
                 self.is_telling = header.is_news() && turn.has_pending_news();
             }
             Some(_) => reply::fail(outbox, AT_ONCE, reply::INVALID_MAGIC),
-            // The original would read the missing arguments from the next packet.
+            // Arguments are missing, so end the session. The original would read them from the next
+            // packet.
             None => self.end(turn),
         }
     }

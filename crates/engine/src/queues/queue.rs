@@ -18,8 +18,8 @@ pub(crate) type ReadyKey = (u64, u64);
 pub struct QueueFacts {
     /// The queue stays in existence, even without jobs or users.
     pub kept: bool,
-    /// The limits of unfinished jobs, one for each [`crate::Band`]. At its limit, the queue refuses
-    /// submits of this band. 0 for no limit.
+    /// The limits of unfinished jobs, one for each [`crate::Band`]. When a band has reached its
+    /// limit, the queue refuses further submits of that band. 0 for no limit.
     pub limits: [u32; 3],
     /// A client of Kestrel made or used the queue.
     pub items: bool,
@@ -55,9 +55,10 @@ pub(crate) enum PauseReason {
 }
 
 /// A queue in the table of queues. The fields that a put reads or changes come first, grouped by
-/// cache lines. With many thousand queues in use, each cache line that a put needs costs time. An
-/// impossible value of `timer` marks a free place of the table, so each look-up reads `timer`. For
-/// this reason it is the first field.
+/// cache lines. With many thousand queues in use, each cache line that a put needs costs time.
+///
+/// The compiler marks a free place of the table with a bit pattern that `timer` never has (a
+/// niche). So each look-up reads `timer`. For this reason `timer` is the first field.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Queue {
@@ -92,7 +93,7 @@ pub(crate) struct Queue {
 
     /// Delayed jobs, by due time and job id.
     delayed: Ordered<(Millis, u64)>,
-    /// Buried jobs, the job that was buried first at the front.
+    /// Buried jobs, in the order in which they were buried.
     buried: Ordered<u64>,
     /// The place of the queue in the order of age. Each new queue gets a higher rank. Listings are
     /// in this order.
@@ -289,7 +290,7 @@ impl Queue {
         &self.delayed
     }
 
-    /// Buried jobs, the job that was buried first at the front.
+    /// Buried jobs, in the order in which they were buried.
     pub(crate) fn buried(&self) -> &Ordered<u64> {
         &self.buried
     }
@@ -430,8 +431,10 @@ impl Queue {
         self.pauses
     }
 
-    /// Whether the queue has a ready job for a take. While a pause is not cleared yet, the waiters
-    /// come first: then the queue needs more ready jobs than waiters.
+    /// Whether the queue has a ready job for a take. In two cases, the waiters come first, and the
+    /// queue needs more ready jobs than waiters. The first case is a pause with the reason
+    /// `Serving`. The second case is a requested pause that is over, but that the queue's timer has
+    /// not cleared yet.
     pub(crate) fn can_serve(&self, now: Millis) -> bool {
         !self.ready.is_empty()
             && self.removals == 0

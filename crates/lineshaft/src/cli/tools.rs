@@ -224,7 +224,7 @@ pub(crate) struct WorkArguments {
     /// Stop when the server is unreachable for this long; default 1m with --drain, else never; 0 = never
     #[arg(long, value_name = "TIME", value_parser = duration::parse_seconds)]
     pub give_up_after: Option<u32>,
-    /// Stop when no job is ready, and no failed job waits here for its next attempt
+    /// Stop when no job is ready, and no job that failed in this worker waits for its next attempt
     #[arg(long)]
     pub drain: bool,
     /// Print a line about each job, not only about failed ones

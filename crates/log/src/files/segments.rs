@@ -62,8 +62,8 @@ struct State {
     /// The next segment, if it is ready.
     prepared: Option<SegmentFile>,
     spares: Vec<Spare>,
-    /// The name of the spare with the first segment of a new log. `None`: the segment has its
-    /// number.
+    /// The name of the spare that holds the first segment of a new log, until `name_first` renames
+    /// it. `None`: no such file waits for its number.
     unnamed: Option<String>,
     spare_counter: u64,
     /// The segment that the committer writes.
@@ -163,7 +163,8 @@ impl Segments {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // After a panic in another thread, the state is still usable. A thread completes each
-        // change of the state before the next call, so no panic leaves half a change.
+        // change of the state before it calls anything that can panic. So no panic leaves half a
+        // change.
         self.waiters.fetch_add(1, Ordering::Relaxed);
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiters.fetch_sub(1, Ordering::Relaxed);
@@ -254,10 +255,11 @@ impl Segments {
     /// such a segment, this function removes files of the reserve. They would be of no use now,
     /// because the log can write nothing else before the big entry.
     ///
-    /// When the segment becomes the head, `ahead_bytes` no longer counts it, and the open batch no
-    /// longer claims it. Appenders compute the free room from both numbers, so they must see both
-    /// changes or none. `settle` gets a function that updates `ahead_bytes`. It must hold the lock
-    /// of the open batch while it calls this function and ends the claim.
+    /// When the segment becomes the head, `ahead_bytes` no longer counts it. `claimed_bytes` of the
+    /// open batch no longer counts it either (see `batch.rs`). Appenders compute the free room from
+    /// both numbers, so they must see both changes or none. `settle` gets a function that updates
+    /// `ahead_bytes`. `settle` must hold the lock of the open batch while it calls that function and
+    /// reduces `claimed_bytes`.
     pub(crate) fn take(
         &self,
         number: u32,

@@ -63,10 +63,10 @@ pub(super) struct Outline {
     /// group whose `durable` is its own position. Such a group is part of the log: when it was
     /// written, everything before it was durable. So it was not left over from a torn write.
     pub(super) chain_end: u64,
-    /// The end of the last intact group, without groups left over from torn writes. A group was
-    /// left over if it is older than a group before it.
+    /// The end of the last intact group that was not left over from a torn write. A group was left
+    /// over if it is older than a group before it.
     pub(super) end: u64,
-    /// The number of groups after `chain_end`, without groups left over from torn writes.
+    /// The number of groups after `chain_end` that were not left over from torn writes.
     pub(super) beyond: u64,
     /// The checksum of the group that ends at `end`.
     pub(super) crc: u32,

@@ -35,7 +35,8 @@ const HEADER_FIELDS_BYTES: usize = 52;
 const SALT_AT: usize = 40;
 /// The kind of damage in the report of a gap.
 const NOTHING_PROVED: &str = "no entry there passes its checksum";
-/// The number of ids that are skipped, because entries with higher limits of ids may be lost.
+/// The number of ids to skip. An entry that raised the limit of ids may be lost. So ids above the
+/// highest limit that was found may have been used.
 const IDS_SKIPPED: u64 = 16 * ID_BLOCK;
 
 /// The data of a segment that the first pass found.
@@ -49,8 +50,8 @@ struct Segment {
     names: HashMap<u32, Box<[u8]>>,
     /// The number of slots found so far.
     slots: u32,
-    /// The indices of the slots that other entries end. These indices are exact, because the
-    /// entries contain them.
+    /// The indices of the slots that another entry ended, such as a FINISH. These indices are
+    /// exact, because those entries contain them.
     ended: Vec<u32>,
 }
 
@@ -395,8 +396,9 @@ impl Remains {
             Piece::Gap { start, end, slots } => {
                 index = index.saturating_add(u32::try_from(slots.min).unwrap_or(u32::MAX));
                 lost_max += slots.max - slots.min;
-                // Report the gap again, because the disk may have read these bytes in the first
-                // pass. `finish` removes equal reports.
+                // Report the gap in this pass, too. The disk may have read these bytes without an
+                // error in the first pass, and then nothing was reported. `finish` removes equal
+                // reports.
                 self.lose(number, (start, end), Some(slots.max), NOTHING_PROVED);
             }
             Piece::Entry(position, entry) => {

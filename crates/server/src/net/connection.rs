@@ -33,7 +33,8 @@ pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 const TURN_TIME_MAX: Duration = Duration::from_micros(500);
 
 /// The time limit of a turn that continues held-back requests. Clients with small requests wait for
-/// each such turn, but a held-back request has already used a slice. So this limit is shorter.
+/// the end of each such turn. A held-back request has already had a slice, so these clients should
+/// not wait for it for long. So this limit is shorter.
 const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
 
 /// Limit of pending bytes if the session waits and the client has closed its sending side. The
@@ -160,8 +161,8 @@ pub(crate) struct Connection {
     pub(crate) counted: Held,
     /// When bytes were last sent, or when replies began to wait, in milliseconds of the clock.
     pub(crate) progress_at: u64,
-    /// The number of unsent bytes at the last housekeeping. `None` if the reader was not too far
-    /// behind then.
+    /// The number of unsent bytes at the last housekeeping. `None` if the client was reading fast
+    /// enough at that time.
     pub(crate) was_behind_by: Option<u64>,
     /// When bytes last arrived, in milliseconds of the clock.
     pub(crate) heard_at: u64,

@@ -158,8 +158,8 @@ impl Reloader {
         has_new_policies
     }
 
-    /// Makes all checks that can fail. No change may need a restart, and the certificates must be
-    /// valid. Also applies the certificates.
+    /// Makes all checks that can fail: whether a change needs a restart, and whether the
+    /// certificates are valid. Also applies the certificates.
     fn check(&self, changes: &[&Setting], loaded: &Config) -> Result<(), String> {
         let fixed: Vec<&str> =
             changes.iter().filter(|setting| !setting.live).map(|setting| setting.key).collect();

@@ -22,7 +22,8 @@ pub(crate) enum Peer {
     Disk,
 }
 
-/// The protocols of Lineshaft's requests, with the related settings.
+/// The protocols that clients speak to Lineshaft in a measurement, and the server's settings for
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     Beanstalk,
@@ -242,7 +243,7 @@ pub(crate) enum Metric {
     CpuMicrosPerOperation,
     /// The part of the server's processor time during which a thread held the broker's lock.
     LockShare,
-    /// The part of its processor's time that the generator used.
+    /// The part of the time of the generator's processor that the generator used.
     GeneratorShare,
     /// The part of the time of the server's processor that other programs used.
     ForeignShare,
@@ -252,11 +253,11 @@ pub(crate) enum Metric {
     DelayLateP99Micros,
     TtrLateP99Micros,
     TimeoutLateP99Micros,
-    /// The time of put, reserve and delete of a quiet client during these requests.
+    /// The p99 of the time that put, reserve and delete of a quiet client take during this load.
     QuietP99Micros(Heavy),
-    /// The longest time of put, reserve and delete of a quiet client during these requests.
+    /// The longest time that put, reserve and delete of a quiet client take during this load.
     QuietLongestMicros(Heavy),
-    /// The p99 during this load, divided by the p99 without a load.
+    /// The quiet client's p99 during this load, divided by its p99 without a load.
     Slowdown(Heavy),
     BytesPerJob,
     /// The part of the memory of deleted jobs that the server gave back to the system.

@@ -33,7 +33,7 @@ pub struct ItemStats {
     pub waiters: u64,
     /// Open reads at present.
     pub open: u64,
-    /// Open reads that have begun.
+    /// Open reads since the process made the queue, including those that have ended.
     pub transactions: u64,
     /// Open reads that were given back.
     pub cancelled: u64,
