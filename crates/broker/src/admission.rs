@@ -55,8 +55,9 @@ impl Turn<'_> {
         self.shared.admits_queue(&self.core, name)
     }
 
-    /// Whether a queue of items of this name exists or can be created. Clients can give a queue at
-    /// most [`engine::limits::CHILDREN_MAX`] children. Children that rules name do not count.
+    /// Whether a queue of items with this name exists or can be created. Clients can give a queue
+    /// at most [`engine::limits::CHILDREN_MAX`] children. A child that a rule names does not count
+    /// against this limit.
     pub fn admits_child(&self, queue: &[u8]) -> bool {
         self.core.engine.admits_child(queue)
     }
@@ -112,6 +113,7 @@ impl Core {
     pub(crate) fn refusal<T>(&self, refused: Refused) -> Answer<Result<T, PutRefusal>> {
         match refused {
             // The jobs that fill the queue may not be durable yet, and can come from any session.
+            // So the reply waits for all entries so far.
             Refused::QueueFull => Answer::new(Err(PutRefusal::QueueFull), self.ledger.after_all()),
             Refused::TooBig => Answer::at_once(Err(PutRefusal::TooBig)),
         }

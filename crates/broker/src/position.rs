@@ -1,10 +1,11 @@
 //! Positions that replies wait for.
 
-/// How far the log must be written before a reply can be sent. Also how far it is written now.
+/// How far the log must be written before a reply can be sent, or how far the log is written now.
 ///
 /// A reply depends on entries of the log. Before the reply, some entries must be on stable storage,
-/// and for others it is enough that they are in the kernel. The policy of the entry's queue says
-/// which, or the log's setting. A reply can depend on entries of both kinds.
+/// and for others it is enough that they are in the kernel. The policy of the entry's queue decides
+/// which of the two. If it does not, the log's setting decides. A reply can depend on entries of
+/// both kinds.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Position {
     /// Everything up to here must be in the kernel.

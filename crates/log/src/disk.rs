@@ -2,7 +2,8 @@
 //!
 //! There are two disks: [`crate::PosixDisk`] in `posix`, and a simulated disk in `fault`. The
 //! simulated disk needs the feature `fault`. File names contain no folder. A disk does not retry a
-//! failed call, because the disk's content is unknown after a failed sync.
+//! failed call. After a failed sync the disk's content is unknown, and a second sync can succeed
+//! although data is lost.
 
 #[cfg(feature = "fault")]
 pub(crate) mod fault;
@@ -50,7 +51,7 @@ pub trait Disk: Send + Sync + Debug {
     /// The size of the file system, and its free room.
     fn space(&self) -> io::Result<Space>;
     /// Whether the file system allocates new blocks for overwritten data, like btrfs and zfs. Then
-    /// zeros and reused files make no write faster.
+    /// it does not make later writes faster to write zeros ahead, or to reuse a file.
     fn copies_on_write(&self) -> bool;
     /// Waits, so that other threads can use the disk. The simulated disk does not wait.
     fn rest(&self, _time: Duration) {}

@@ -3,7 +3,8 @@
 //!
 //! `docs/log-format.md` lists the rules in their order. Recovery reads the segments from the newest
 //! to the oldest, for two reasons. The first group of a segment says where the segment before it
-//! ends. And an entry that ends a slot is never older than the slot.
+//! ends. And an entry that ends a slot is never older than the slot, so recovery reads it before it
+//! reads the slot.
 //!
 //! `tail` finds the end of the log. `replay` reads the live entries.
 
@@ -43,7 +44,7 @@ struct End {
 }
 
 impl Log {
-    /// Like [`Log::open_at`], but the caller gives the time directly.
+    /// Like [`Log::open_at`], but with the time itself in place of the function `begin`.
     pub fn open(
         disk: Arc<dyn Disk>,
         settings: Settings,
@@ -113,9 +114,9 @@ impl Log {
     }
 }
 
-/// The size of most of the files that were prepared before this start. `None`: there are no such
-/// files. On a full disk, these files must be the reserve, because there is no room for files of
-/// another size.
+/// The most frequent size of the files that an earlier process prepared. `None`: there are no such
+/// files. The log needs a reserve of free segments. On a full disk, only these files can be the
+/// reserve, because there is no room for files of another size.
 fn prepared_bytes(
     disk: &dyn Disk,
     folder: &Folder,
@@ -136,8 +137,8 @@ fn prepared_bytes(
 }
 
 /// Makes the end of the log durable. The bytes after the durable position may be only in the
-/// kernel's cache. After a failed sync, the kernel treats them as written, so a sync alone would
-/// not help. So recovery writes these bytes again, and syncs them.
+/// kernel's cache. If an earlier process failed to sync these bytes, the kernel treats them as
+/// written, so a sync alone would not help. So recovery writes these bytes again, and syncs them.
 fn secure_tail(last: &Found, tail: &Tail) -> Result<(), Failure> {
     let start = tail.durable.max(Position::new(tail.last, HEADER_BYTES)).offset();
     let end = tail.end.offset();

@@ -1,7 +1,7 @@
 //! Reads a log without changing it, and writes the intact part of a damaged log into a new log.
 //!
-//! This module reads an intact log like a start. If a start would refuse the log, `remains` reads
-//! the log piece by piece.
+//! This module reads an intact log in the same way as a start of the server. If a start would
+//! refuse the log, `remains` reads the log piece by piece.
 
 mod pieces;
 mod remains;
@@ -33,12 +33,12 @@ pub struct Salvage {
     pub report: RecoveryReport,
     /// Why a start refuses the log. `None`: the log is intact.
     pub refusal: Option<OpenError>,
-    /// The unreadable pieces, in log order. A start can refuse a log without losses. Then only
-    /// unused room at the end of a file is missing.
+    /// The unreadable pieces, in log order. The list is empty if a start refuses the log only
+    /// because unused room at the end of a file is missing.
     pub losses: Vec<Loss>,
     /// The number of restored jobs that may have been finished. After a gap, a finish can mean one
-    /// of several neighbouring jobs, and all of them are restored. This number does not count
-    /// finishes in lost pieces. Such a finish can be of any older job.
+    /// of several neighbouring jobs, and all of them are restored. This number leaves out jobs
+    /// whose finish was in a lost piece, because such a finish can be of any older job.
     pub doubtful_jobs: u64,
     /// The number of restored jobs whose queue name was lost. Their queue gets the name
     /// `lost-queue-SEGMENT-NUMBER`.
@@ -48,8 +48,8 @@ pub struct Salvage {
 /// A piece of a log that cannot be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Loss {
-    /// The file's path. If several files are missing, the path of the first one, `to`, and the name
-    /// of the last one.
+    /// The file's path. For several missing files: the path of the first file, the word `to`, and
+    /// the name of the last file.
     pub file: String,
     /// The offset of the piece in the file.
     pub offset: u64,

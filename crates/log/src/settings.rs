@@ -42,10 +42,11 @@ const SEGMENT_BYTES_MIN_SIMULATED: u64 = 64 << 10;
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// The log reserves this many ids at a time.
 pub(crate) const ID_BLOCK: u64 = 1 << 20;
-/// When fewer reserved ids than this are left, the log reserves the next block. This number is
-/// large, because clients use ids while the log waits for a sync.
+/// When fewer reserved ids than this are left, the log reserves the next block. A new block can be
+/// used only after a sync. This number is large, because clients use many ids during the sync.
 pub(crate) const IDS_AHEAD: u64 = 2 * ID_BLOCK;
-/// The highest possible limit of ids. This program never writes a higher limit into a log.
+/// The log stores a limit of ids: all ids below the limit may have been used. This is the highest
+/// limit that the program ever writes into a log.
 pub(crate) const ID_LIMIT_MAX: u64 = 1 << 62;
 /// The time between the last sync and a mark, if the log writes nothing else.
 pub(crate) const MARK_AFTER_MS: u64 = 100;

@@ -47,7 +47,8 @@ impl Caller<'_> {
         let core = &mut *self.core;
         let cancelled = core.engine.cancel(id, &mut core.effects);
         core.apply_effects();
-        // The job is missing now: either this request cancelled it, or it was missing before.
+        // The job has ended: this request cancelled it, or it had ended before. So the reply waits
+        // until the end of the job is durable.
         Answer::new(cancelled.map(|_| ()), core.ledger.after_ended())
     }
 }

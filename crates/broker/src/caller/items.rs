@@ -110,6 +110,7 @@ impl Core {
         match done {
             Ok(()) => Answer::new(Ok(()), after),
             // Either the item was given back automatically, which is not logged, or the item ended.
+            // So the reply waits for the ends of all jobs so far.
             Err(NotFound) => Answer::new(Err(NotFound), self.ledger.after_ended()),
         }
     }

@@ -13,7 +13,7 @@ use crate::{Answer, Caller, PutRefusal, Refusal};
 pub struct Peeked {
     /// The job.
     pub id: JobId,
-    /// Its bytes.
+    /// The job's bytes.
     pub body: Body,
 }
 
@@ -61,8 +61,8 @@ impl Caller<'_> {
     pub fn cancel_wait(&mut self) -> Answer<bool> {
         let core = &mut *self.core;
         let waited = core.engine.stop_waiting(self.session);
-        // The answer waits for all entries so far, because this function cannot tell which queue
-        // the session waited for. A session that reads items watches no queue.
+        // The answer waits for all entries so far. An answer about the watched queues is not
+        // enough, because a session that waits for an item does not watch the item's queue.
         Answer::new(waited, core.ledger.after_all())
     }
 

@@ -92,8 +92,8 @@ impl Core {
     /// The answer to a flush or a removal. Must be called after the request's effects were applied.
     fn cleared(&self, clearing: Clearing) -> Answer<Clearing> {
         match clearing {
-            // A queue that other sessions use stays. Then the reply also waits for the entry that
-            // the queue is no longer a queue of items.
+            // A queue that other sessions use stays. Then the reply also waits for the entry which
+            // says that the queue is no longer a queue of items.
             Clearing::Done => {
                 Answer::new(clearing, self.ledger.last.max(self.ledger.after_removal()))
             }

@@ -11,9 +11,9 @@ use crate::{Answer, Caller, Position, Refusal};
 pub struct Assignment<'a> {
     /// The job.
     pub handout: Handout,
-    /// Its queue.
+    /// The job's queue.
     pub queue: &'a [u8],
-    /// Its tags; empty for a job of another dialect.
+    /// The job's tags. They are empty for a job of another dialect.
     pub tags: Tags<'a>,
 }
 
@@ -26,7 +26,7 @@ impl Caller<'_> {
         core.apply_effects();
     }
 
-    /// Removes the registration, and gives back the session's jobs of the queue.
+    /// Removes the session's registration for this queue, and gives back its jobs of the queue.
     pub fn unregister(&mut self, queue: &[u8]) {
         let core = &mut *self.core;
         core.engine.unregister(self.session, queue, &mut core.effects);

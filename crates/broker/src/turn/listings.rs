@@ -11,18 +11,19 @@ use crate::Turn;
 pub struct SubmittedJob<'a> {
     /// The job's id.
     pub id: JobId,
-    /// Its tags.
+    /// The job's tags.
     pub tags: Tags<'a>,
-    /// Number of lost attempts.
+    /// The number of attempts whose worker did not report an end of the job.
     pub failures: u32,
-    /// Whether it is in the log.
+    /// Whether the job is in the log.
     pub is_durable: bool,
 }
 
 /// # Listings
 impl Turn<'_> {
     /// The id of the queue of this name, if it exists. The id of a removed queue can be used again.
-    /// If events of two queues are due at the same moment, the event of the lower id comes first.
+    /// If events of two queues are due at the same moment, the event of the queue with the lower id
+    /// comes first.
     pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
         self.core.engine.queue_id(name)
     }

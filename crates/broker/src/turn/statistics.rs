@@ -14,9 +14,9 @@ pub struct LogStats {
     pub oldest_segment: u32,
     /// The segment that is being written.
     pub current_segment: u32,
-    /// Entries copied forward by reclaim, in this process.
+    /// Entries that reclaim has copied since the process started.
     pub records_copied: u64,
-    /// Entries written in this process, copies included.
+    /// Entries written since the process started, copies included.
     pub records_written: u64,
     /// Bytes of live entries.
     pub live_bytes: u64,
@@ -59,8 +59,8 @@ impl Turn<'_> {
         self.core.engine.queue_stats(queue)
     }
 
-    /// The facts of the queue of this name, if it exists. They say whether it is kept, and its
-    /// limits.
+    /// The facts of the queue of this name, if it exists: whether the queue is kept, its limits,
+    /// and whether it is a queue of items or a child.
     pub fn queue_facts(&self, name: &[u8]) -> Option<QueueFacts> {
         let engine = &self.core.engine;
         engine.queue_id(name).map(|queue| engine.queue_facts(queue))
@@ -81,7 +81,7 @@ impl Turn<'_> {
         self.core.engine.item_stats(queue)
     }
 
-    /// Statistics of an alias, or `None` if the name is not one.
+    /// Statistics of an alias, or `None` if the name is not an alias.
     pub fn alias_stats(&self, name: &[u8]) -> Option<AliasStats> {
         self.core.engine.alias_stats(name)
     }

@@ -36,8 +36,9 @@ impl Turn<'_> {
         more
     }
 
-    /// Makes the end of this turn set the next alarm, after the first mailbox has handled the last
-    /// one. The beginning of the turn has already done a slice of the due work.
+    /// Must be called after the owner of the first mailbox has handled an alarm. Then the end of
+    /// this turn sets the next alarm. The beginning of the turn has already done a slice of the due
+    /// work.
     pub fn set_alarm_again(&mut self) {
         self.core.alarm = None;
     }
@@ -51,7 +52,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The moment at which [`Turn::advance`] must be called.
+    /// The next moment at which [`Turn::advance`] must be called.
     pub fn next_deadline(&self) -> Option<Millis> {
         self.core.engine.next_deadline()
     }
@@ -78,7 +79,8 @@ impl Turn<'_> {
         self.core.engine.count_work(units);
     }
 
-    /// Whether news is still on its way to many watchers. See [`Turn::send_more_news`].
+    /// Whether some news has not yet been sent to all of its watchers. See
+    /// [`Turn::send_more_news`].
     pub fn has_pending_news(&self) -> bool {
         self.core.engine.has_pending_news()
     }

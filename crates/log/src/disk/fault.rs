@@ -58,8 +58,8 @@ struct State {
     durable_names: BTreeMap<String, usize>,
     folder_changes: Vec<FolderChange>,
     locked: bool,
-    /// The number of crashes and restarts so far. Calls with a file that was opened in an earlier
-    /// life fail.
+    /// The number of the process's *life*: of crashes and restarts so far. Calls with a file that
+    /// was opened in an earlier life fail.
     life: u64,
     powered: bool,
     calls: u64,
@@ -300,7 +300,8 @@ impl State {
         for index in 0..self.inodes.len() {
             self.crash_inode(index);
         }
-        // A file system with a journal keeps the order of changes. Others may not.
+        // With a journal, a change survives only if all changes before it survive. Without a
+        // journal, any of the changes can survive.
         let in_order = self.coin();
         let changes = std::mem::take(&mut self.folder_changes);
         let keep = self.random() as usize % (changes.len() + 1);

@@ -129,7 +129,8 @@ impl<'a> Entry<'a> {
         Ok(Entry { kind, n: get_u16(bytes, 10), payload, bytes: end })
     }
 
-    /// OPEN: the lowest segment that is not void, and the limit of ids.
+    /// OPEN: the lowest segment that is not void, and the limit of ids. All ids below this limit
+    /// may have been used.
     pub(crate) fn open(&self) -> Option<(u32, u64)> {
         (self.payload.len() == 12).then(|| (get_u32(self.payload, 0), get_u64(self.payload, 4)))
     }
@@ -177,7 +178,7 @@ impl<'a> Entry<'a> {
         rest.split_at_checked(get_u32(len, 0) as usize)
     }
 
-    /// IDS: the limit of ids.
+    /// IDS: the limit of ids. All ids below this limit may have been used.
     pub(crate) fn ids(&self) -> Option<u64> {
         (self.payload.len() == 8).then(|| get_u64(self.payload, 0))
     }
@@ -191,7 +192,7 @@ impl<'a> Entry<'a> {
 /// One slot of a PUT or COPY.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct StoredSlot<'a> {
-    /// The slot that a COPY ends.
+    /// The slot that the job had before, which a COPY ends. `None` in a PUT.
     pub(crate) replaces: Option<Slot>,
     /// The queue's number in this segment.
     pub(crate) queue: u32,

@@ -365,7 +365,7 @@ impl<'a> Replay<'a> {
         older.then_some(()).ok_or("a job is named before it was written")
     }
 
-    /// Notes an UPDATE or COUNT entry of a slot, if it is newer than the noted one.
+    /// Notes an UPDATE or COUNT entry of a slot, if no newer entry of this kind is noted.
     fn change(
         &mut self,
         slot: Slot,
@@ -433,8 +433,8 @@ impl<'a> Replay<'a> {
         Ok(live)
     }
 
-    /// Restores the live jobs of one segment. `proven` is true if the first pass verified these
-    /// very bytes. Otherwise the file was read again, so this function verifies each group.
+    /// Restores the live jobs of one segment. `proven` is true if the first pass verified the bytes
+    /// in memory. Otherwise the file was read again, so this function verifies each group.
     fn restore_segment(
         &self,
         number: u32,

@@ -1,7 +1,7 @@
 //! Reads the intact part of a log that a start refuses.
 //!
-//! This module makes two passes, like a start. But it reads the segments from the oldest to the
-//! newest, and continues after gaps.
+//! This module makes two passes, as `recovery` does. But it reads the segments from the oldest to
+//! the newest, and continues after gaps.
 //!
 //! A finish names a job by the index of its slot. After a gap, the index of a slot is known only
 //! within bounds: the gap may have had slots, too. A wrong index must not cause the loss of another
@@ -26,8 +26,8 @@ use crate::types::{Meta, Position, Restored, Slot};
 
 /// If the disk cannot read a file in one read, this module reads pieces of this many bytes.
 const PIECE_BYTES: usize = 4096;
-/// The maximum number of bytes to read from a file whose header is lost. A position cannot have a
-/// higher offset.
+/// The maximum number of bytes to read from a file whose header, with the file's size, is lost. A
+/// position cannot have a higher offset, so no group can be after these bytes.
 const FILE_BYTES_MAX: u64 = u32::MAX as u64;
 /// Bytes of the fields of a segment's header, and of their checksum.
 const HEADER_FIELDS_BYTES: usize = 52;
@@ -184,8 +184,8 @@ impl Remains {
                     return Err(OpenError::ForeignLog { file, other });
                 }
             }
-            // Without a valid header, this function needs only the salt. It takes the salt from the
-            // damaged header. If the salt is wrong, no group passes its checksum.
+            // If the header is damaged, this function takes the salt from it without a check. If
+            // the salt is wrong, no group passes its checksum.
             let salt = || page.get(SALT_AT..SALT_AT + 8).map_or(0, |salt| get_u64(salt, 0));
             let header = header.filter(|header| header.number == number);
             let (size, salt) = header.map_or_else(
@@ -297,8 +297,8 @@ impl Remains {
         self.lose_header(number, broken);
     }
 
-    /// Reports a group that follows the previous group in place, but not in the chain. It may be
-    /// left over from a torn write, in the place of a lost group.
+    /// Reports a group that begins at the end of the previous group, but does not follow it in the
+    /// chain. The group may be left over from a torn write, in the place of a lost group.
     fn check_chain(&mut self, group: &GroupHeader) {
         let at = group.position;
         if let Some(previous) = self.previous.replace(*group)

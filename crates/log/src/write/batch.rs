@@ -18,10 +18,10 @@ const OPEN_BYTES: usize = 24;
 const RECYCLED_BYTES_MAX: usize = 2 * OPEN_BATCH_BYTES_MAX as usize;
 /// Bytes of an IDS entry.
 pub(crate) const ID_LIMIT_BYTES: u64 = 24;
-/// Bytes at the end of each segment that only starts may use. Each start appends one group. So even
-/// if there is no room for another segment, the log can start a few times.
+/// Bytes at the end of each segment that are reserved for starts of the server. Each start appends
+/// one group. So even if there is no room for another segment, the server can start a few times.
 const KEPT_FOR_STARTS: u64 = 1024;
-/// The bytes of a segment before the first entry after OPEN.
+/// The bytes of a segment up to the end of its OPEN entry.
 const SEGMENT_OVERHEAD: u64 = HEADER_BYTES + (GROUP_HEADER_BYTES + OPEN_BYTES) as u64;
 
 /// Bytes of a NAME entry.

@@ -81,8 +81,8 @@ impl Log {
         }
         let mut done = Committed { wrote: commit.previous_end > end, synced: false };
         if done.wrote {
-            // With `Always`, most replies wait for the sync. So notify now only if a thread has
-            // requested it for a position that this step wrote.
+            // With `Always`, most replies wait for the sync. So notify waiting threads now only if
+            // one of them waits for a position that this step wrote.
             let is_awaited = self.positions.note_written(commit.previous_end.0);
             if self.sync != Sync::Always || is_awaited {
                 self.progress();
@@ -270,8 +270,9 @@ impl Log {
         prepared.map_err(|failure| self.fail(failure))
     }
 
-    /// The part of the head that clients can fill before they are held back ([`Log::lags`]), in
-    /// thousandths. The next segment must be ready before clients have filled this part.
+    /// The part of the head segment that clients can still fill before they are held back
+    /// ([`Log::lags`]). The unit is a thousandth. The next segment must be ready before clients
+    /// have filled this part.
     fn head_left(&self) -> u64 {
         let open = self.open_batch();
         if open.claimed_bytes + open.claimed_big_bytes > 0 {
@@ -312,8 +313,9 @@ impl Log {
     }
 
     /// The number of bytes that must be allocated for segments after the head: the reserve, and the
-    /// segments that the open batch has begun. When the head is half full, one more segment. So the
-    /// reserve is still complete after the log begins the next segment.
+    /// segments that the open batch has begun. When the head segment is half full, the number
+    /// includes one more segment. So the reserve is still complete after the log begins the next
+    /// segment.
     fn ahead_wanted(&self) -> u64 {
         let open = self.open_batch();
         let segment = self.segments.segment_bytes;
