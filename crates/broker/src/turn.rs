@@ -57,8 +57,8 @@ impl Turn<'_> {
         self.core.engine.open_session(mailbox as u32, ReturnOrder::KeepPlace)
     }
 
-    /// Opens a session of a worker. If a lease of the session ends before the job does, the job is
-    /// queued behind all other jobs of its priority.
+    /// Opens a session of a worker. A job that the session loses, for example because its lease
+    /// runs out, is queued behind all other jobs of its priority.
     pub fn open_worker_session(&mut self, mailbox: usize) -> SessionId {
         self.core.engine.open_session(mailbox as u32, ReturnOrder::ToTail)
     }

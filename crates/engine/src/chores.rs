@@ -93,7 +93,7 @@ pub(crate) struct Held {
 /// The progress of a flush.
 #[derive(Debug)]
 pub(crate) struct FlushWork {
-    /// After the queue `queue`, the flush continues with the next queue by name.
+    /// Whether the flush continues with the next queue by name, after the queue `queue`.
     pub(crate) all: bool,
     pub(crate) queue: Name,
     /// The number of ready jobs that the flush must still end. When the flush comes to a queue,

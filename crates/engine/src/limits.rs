@@ -68,7 +68,7 @@ pub const NOTIFIED_AT_ONCE_MAX: usize = 64;
 pub const REGISTRATIONS_MAX: usize = 10_000;
 
 /// Maximum number of unfinished jobs that a look-up by key alone compares. The jobs have the same
-/// key, and each is in another queue.
+/// key, and each job is in a different queue.
 pub const SAME_KEY_MAX: usize = 1000;
 
 /// Milliseconds from a sweep that removed the maximum number of expired jobs to the next sweep of

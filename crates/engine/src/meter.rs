@@ -25,8 +25,8 @@ pub(crate) struct Meter {
     /// Units since the engine was made. The field is a cell, because requests with a shared
     /// reference to the engine count units, too.
     done: Cell<u64>,
-    /// The value of `done` when the current slice began. `None` before the first slice: the restore
-    /// from the log at a start is in no slice.
+    /// The value of `done` when the current slice began. `None` before the first slice: while the
+    /// engine restores jobs from the log, no slice has begun.
     slice_began: Option<u64>,
     slice_end: u64,
     /// The current request stops when `done` reaches this value.

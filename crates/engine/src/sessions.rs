@@ -20,8 +20,8 @@ pub(crate) use worker::{Registration, RemovedRegistration, Worker};
 /// The bytes of a session without its lists.
 const SESSION_BYTES: u64 = size_of::<Session>() as u64;
 /// The bytes of a watched queue. They are for an entry in the session's list, and for an entry in
-/// the queue's line while the session waits. Both lists double their size when they grow. So the
-/// estimate can be wrong by up to a fifth.
+/// the queue's line while the session waits. Both lists double their size when they grow, so they
+/// can have unused room. So the estimate can be wrong by up to a fifth.
 const WATCH_BYTES: u64 = 26;
 /// The bytes of an attachment. They are for an entry in the job's list of watchers, and for an
 /// entry in the session's list of jobs.
@@ -109,8 +109,8 @@ impl Sessions {
         queue: QueueId,
     ) -> SessionId {
         let generation = self.next_generation;
-        // After 2^32 sessions, the generations start again. Most sessions of the same generation
-        // are at other places.
+        // After 2^32 sessions, the generations start again. Two sessions of the same generation are
+        // nearly always at different places, so their numbers differ.
         self.next_generation = self.next_generation.checked_add(1).unwrap_or(1);
         let session = Session::new(generation, mailbox, return_order, queue);
         self.bytes += bytes_of(&session);

@@ -13,7 +13,7 @@ pub struct SubmittedJob<'a> {
     pub id: JobId,
     /// The job's tags.
     pub tags: Tags<'a>,
-    /// The number of attempts whose worker did not report an end of the job.
+    /// Times that a holder lost the job, for example because its lease ran out.
     pub failures: u32,
     /// Whether the job is in the log.
     pub is_durable: bool,

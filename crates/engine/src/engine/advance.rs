@@ -12,7 +12,7 @@ use crate::timers::TimerKey;
 
 impl Engine {
     /// The moment at which the caller should call [`Engine::advance`] next. Sometimes there is no
-    /// work at this moment.
+    /// work at this moment, because a timer can be too early.
     pub fn next_deadline(&self) -> Option<Millis> {
         let timer = self.timers.next();
         if self.chores.is_empty() {
@@ -99,7 +99,8 @@ impl Engine {
             let Some(slot) = self.sessions[id].first_overdue(now) else { break };
             self.time_out(slot, effects);
         }
-        // The session itself may have got one of these jobs, and then its wait is over.
+        // The session may have waited for a job, and got one of the jobs whose lease has just
+        // ended. Then its wait is over.
         let session = &self.sessions[id];
         if let Some(Waiting::Job { until, .. }) = session.waiting() {
             let soon = session.margin_begins().is_some_and(|margin| margin <= now);

@@ -40,8 +40,8 @@ impl Engine {
     }
 
     /// Gives back the item of an open read. The item gets its old place in the queue back. In two
-    /// cases the item ends instead. Either it has used up its attempts, or it exists only for its
-    /// watchers and has none left.
+    /// cases the item ends instead. Either the item has used up its attempts, or it exists only for
+    /// its watchers and has no watcher left.
     pub fn give_back_item(
         &mut self,
         holder: SessionId,

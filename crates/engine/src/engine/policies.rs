@@ -143,7 +143,8 @@ impl Engine {
         self.walk_queues(true, false, effects);
     }
 
-    /// Puts the rules from the log in force for all queues at once. Only a start uses this.
+    /// Puts the rules from the log in force for all queues at once. Only the start of the server
+    /// uses this.
     pub fn restore_policies(&mut self, rules: Rules) {
         self.replace_rules(rules);
         let queues: Vec<QueueId> = self.queue_ids().collect();

@@ -73,7 +73,7 @@ impl Engine {
         let queue = &self.queues[id];
         if queue.is_wanted() {
             if queue.extension().is_some() {
-                // The queue may be idle from now on.
+                // The queue may be idle from now on, so it may need a timer.
                 self.arm_queue(id);
             }
             return;
@@ -100,8 +100,8 @@ impl Engine {
     ) -> Result<(), NotFound> {
         let queue = self.queue_id(name).ok_or(NotFound)?;
         self.queues[queue].set_limits(limits);
-        // The log keeps the limits. If the queue could vanish before a restart, the restart would
-        // make it again because of its limits.
+        // The log keeps the limits, and a restart makes each queue that has limits. So a queue with
+        // limits must not vanish before a restart, either.
         if limits != [0; 3] {
             self.queues.set_kept(queue, true);
         }

@@ -79,8 +79,8 @@ impl Engine {
         Ok(slot)
     }
 
-    /// The due time and the expiry of a job. If the facts have a time of the wall clock, the
-    /// present wall clock converts this time to a moment.
+    /// The due time and the expiry of a job. If the facts have a time of the wall clock, converts
+    /// this time to a moment with the present state of the wall clock.
     fn moments(&self, facts: &JobFacts) -> (Millis, Option<Millis>) {
         let moment = facts.wall.map(|wall| self.wall.moment_of(When::Wall(wall)));
         match (facts.expires, facts.state) {

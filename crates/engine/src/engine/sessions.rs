@@ -54,7 +54,8 @@ impl Engine {
         let (used, return_order) = (closed.used(), closed.return_order());
         let ClosedSession { watching, leases, mut watched } = closed.into_closed();
         // Give back the jobs before the session lets go of its queues. A job can end instead of
-        // returning. Then perhaps only this session keeps the job's queue in existence.
+        // returning to its queue. Then the engine still uses the queue, and perhaps only this
+        // session keeps the queue in existence.
         self.begin(Chore::Detach { watcher: session, watching }, effects);
         self.begin(Chore::return_of(leases, return_order), effects);
         self.queues[used].release();

@@ -9,8 +9,8 @@ use super::{Name, Policy, Rules, Setting};
 #[derive(Debug, Default)]
 pub(crate) struct InForce {
     rules: Rules,
-    /// The names of patterns without wildcards. A queue with such a name and a `+` in it is always
-    /// a child.
+    /// The names of patterns without wildcards. If such a name has a `+`, the queue of this name is
+    /// always a child.
     named: BTreeSet<Name>,
     /// Whether any rule makes an alias.
     has_aliases: bool,

@@ -447,9 +447,9 @@ impl Queue {
             })
     }
 
-    /// Whether the queue holds back its ready jobs from its waiters. This is also true between the
-    /// end of a pause and the queue's timer. The timer clears the pause and serves the waiters in
-    /// one step. So no other session can get a job before the waiters.
+    /// Whether the queue holds back its ready jobs from its waiters. This is also true after the
+    /// end of a pause, until the queue's timer runs. The timer clears the pause and serves the
+    /// waiters in one step. So no other session can get a job before the waiters.
     pub(crate) fn is_paused(&self) -> bool {
         self.removals > 0 || self.pause.is_some()
     }

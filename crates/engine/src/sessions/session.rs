@@ -263,7 +263,7 @@ impl Session {
         self.leases.first().map(|((deadline, _), _)| deadline)
     }
 
-    /// From this moment on, a take that finds no job gets "deadline soon". `None`: the session
+    /// The moment from which a take that finds no job gets "deadline soon". `None`: the session
     /// holds no job.
     pub(crate) fn margin_begins(&self) -> Option<Millis> {
         self.first_deadline().map(|deadline| Millis(deadline.0.saturating_sub(DEADLINE_MARGIN_MS)))

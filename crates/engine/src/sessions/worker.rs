@@ -49,8 +49,9 @@ struct Known {
     /// The rank of the worker's registration for the queue.
     rank: i64,
     /// The ticket of the worker in the queue's list of sleepers. If a job of another queue wakes
-    /// the worker, the worker stays in this list. So its next sleep costs no work here. When the
-    /// queue wakes its sleepers, the engine removes workers from the list that are already awake.
+    /// the worker, the worker stays in this list. So when the worker next goes to sleep, the engine
+    /// need not add the worker to this list. When the queue wakes its sleepers, the engine removes
+    /// workers from the list that are already awake.
     listed: Option<NonZeroU64>,
 }
 
@@ -194,7 +195,7 @@ impl Worker {
     }
 
     /// The held job of this queue with the newest lease before `before`. If there is no such job,
-    /// the held job of the next queue with the newest lease.
+    /// the job with the newest lease among the worker's jobs of the next queue.
     pub(crate) fn held_from(&self, queue: QueueId, before: LeaseId) -> Option<(QueueId, JobSlot)> {
         let first = (queue, Reverse(before), JobSlot(u32::MAX));
         self.held.range(first..).next().map(|(queue, _, slot)| (*queue, *slot))

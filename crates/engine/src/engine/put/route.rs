@@ -32,9 +32,9 @@ enum Role {
     /// The queue is a child of a requested queue. The child gets the job even if the requested
     /// queue has no room (spec kestrel 3.4).
     Child,
-    /// The queue gets a copy of a job, because the policy of another stop has this queue in
-    /// `route.copy_to`. `of` is the index of the other stop. If the other stop has no room, this
-    /// queue gets no copy.
+    /// The queue gets a copy of a job, because another queue on the route (a *stop*) has this queue
+    /// in the `route.copy_to` of its policy. `of` is the index of the other stop. If the other stop
+    /// has no room, this queue gets no copy.
     Copy { of: usize },
 }
 
@@ -132,9 +132,9 @@ impl Engine {
     }
 
     /// The destinations of an alias. They are empty if the route already has this alias, so that a
-    /// put cannot go in a circle. The check of new rules refuses most circles. But the check cannot
-    /// find circles through all names that patterns with wildcards match. `None`: the name is a
-    /// queue.
+    /// put cannot go in a circle. The check of new rules refuses most circles. But a pattern with
+    /// wildcards matches any number of names, and the check cannot follow them all. `None`: the
+    /// name is a queue.
     fn destinations(&self, name: &[u8], route: &mut Route) -> Option<Box<[Name]>> {
         let destinations = self.alias(name)?;
         let is_new = route.aliases.insert(name.into());

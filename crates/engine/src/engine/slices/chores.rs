@@ -64,8 +64,8 @@ impl Engine {
         if let Chore::Kick { session, .. } = chore
             && self.sessions.find(session).is_none()
         {
-            // The session that requested the kick has ended. The jobs that are already kicked stay
-            // ready.
+            // The session that requested the kick has ended, so the kick ends, too. The jobs that
+            // are already kicked stay ready.
             return;
         }
         if self.step(&mut chore, effects) {

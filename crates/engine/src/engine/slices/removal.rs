@@ -74,7 +74,8 @@ impl Engine {
         self.queues.unmark(id);
         let queue = &mut self.queues[id];
         queue.begin_removal();
-        // The queue `default` always exists. A queue with workers stays until another removal.
+        // The queue `default` always exists. A queue with workers also stays, until a removal finds
+        // it without workers.
         let is_kept = queue.name() == DEFAULT_QUEUE || queue.workers() > 0;
         queue.set_limits([0; 3]);
         self.queues.set_kept(id, is_kept);

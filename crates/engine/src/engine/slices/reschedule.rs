@@ -59,7 +59,7 @@ impl Engine {
     }
 
     /// Checks that jobs with a time of the wall clock have the right moments. Drift can make a
-    /// moment wrong by up to two steps.
+    /// moment wrong by up to twice [`STEP_MS`].
     pub(in crate::engine) fn check_wall(&self) {
         let mut last = None;
         while let Some((slot, wall)) = self.jobs.next_by_wall(last) {

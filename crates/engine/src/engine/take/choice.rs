@@ -59,8 +59,8 @@ impl Engine {
 
     /// The registration of this session whose queue supplies the next job, and its rank. If several
     /// queues can supply a job, the registration with the highest rank wins. The search first goes
-    /// through the session's registrations by rank. It stops there after N registrations, where N
-    /// is the number of queues that have both ready jobs and workers. If registrations are left,
+    /// through the session's registrations by rank. It looks at no more than N registrations, where
+    /// N is the number of queues that have both ready jobs and workers. If registrations are left,
     /// the search goes through these N queues instead. So the work is in proportion to N or to the
     /// number of registrations, whichever is smaller.
     pub(in crate::engine) fn next_supplier(

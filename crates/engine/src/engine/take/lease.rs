@@ -116,8 +116,8 @@ impl Engine {
     }
 
     /// Returns a job to its queue after its holder lost it and its lease ended. In two cases the
-    /// job ends instead. Either it has used up its attempts, or it exists only for its watchers and
-    /// has none left.
+    /// job ends instead. Either the job has used up its attempts, or it exists only for its
+    /// watchers and has no watcher left.
     pub(in crate::engine) fn return_lost(
         &mut self,
         slot: JobSlot,

@@ -24,7 +24,8 @@ impl Engine {
                         return;
                     }
                     if self.meter.request_is_spent() {
-                        // Many waiters have peeked at the job, and none has taken it.
+                        // So many waiters have peeked at the job that the slice is spent. No waiter
+                        // has taken the job.
                         self.add_to_list(slot);
                         return self.rest_from_serving(id);
                     }
