@@ -19,7 +19,8 @@ pub(crate) const UNIQUE_BYTES_MAX: usize = 64;
 /// Longest key in a status request.
 const UNIQUE_ASKED_BYTES_MAX: usize = 63;
 
-/// The end of the year 9999. A later due time could look like "never". So it becomes this one.
+/// The end of the year 9999. A later due time could look like "never". So the server uses this time
+/// instead.
 const DUE_MAX: Millis = Millis(253_402_300_799_000);
 
 /// Whether the client waits for the outcome of the job.

@@ -29,8 +29,8 @@ pub(crate) enum Listing {
     /// One row per connection, the oldest first: its functions, the newest registration first.
     Workers(Workers),
     /// One row per submitted job: handle, lost attempts, 0, and whether the job is durable. In the
-    /// original, the third number is 1 for a job that it will drop later. This server ends such a
-    /// job at once.
+    /// original, the third value is 1 for a job that the original will drop later. This server ends
+    /// such a job at once, so here the value is always 0.
     Jobs(JobCursor),
     /// One row per submitted job: its key.
     UniqueJobs(JobCursor),
@@ -158,8 +158,8 @@ fn push_number(text: &mut Vec<u8>, number: impl std::fmt::Display) {
     write!(text, "\t{number}").expect("a vector takes everything");
 }
 
-/// The function with this name. If no name matches exactly, the oldest function whose name differs
-/// only in case. Functions that are being dropped count, too.
+/// The function with this name. If no name matches exactly, this is the oldest function whose name
+/// differs only in case. Functions that are being dropped count, too.
 pub(crate) fn find_function(name: &[u8], turn: &mut Turn<'_>) -> Option<Vec<u8>> {
     let alike = turn.queues_alike(name);
     let is_same = |queue: &QueueId| turn.queue_name(*queue) == name;

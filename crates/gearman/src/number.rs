@@ -1,7 +1,8 @@
 //! Numbers in arguments. They are parsed as in the original, which uses its C library. A number is
 //! white space, a sign, then digits. All later bytes are ignored.
 
-/// Larger than every type that callers convert to. So callers notice an overflow.
+/// The largest result of `leading_integer`. It does not fit into any type to which callers convert
+/// the result, so callers notice an overflow.
 const MAGNITUDE_MAX: i128 = 1 << 100;
 
 /// The integer at the front of a text. 0 if there is no integer.

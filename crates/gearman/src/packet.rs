@@ -6,7 +6,7 @@ pub(crate) const HEADER_BYTES: usize = 12;
 /// Limit of bytes for header and arguments. Data at the end does not count (spec gearman 1.1).
 pub(crate) const ARGUMENT_AREA_BYTES_MAX: usize = 8192;
 
-/// The part of this area that arguments can use.
+/// The part of these bytes that arguments can use: all bytes except the header.
 const ARGUMENTS_BYTES_MAX: usize = ARGUMENT_AREA_BYTES_MAX - HEADER_BYTES;
 
 const MAGIC_REQUEST: [u8; 4] = *b"\0REQ";

@@ -31,8 +31,8 @@ impl Session {
         }
     }
 
-    /// Ignores the packet if the limit has more than 20 digits, or is too large for any clock. The
-    /// worker did not request a registration without a limit.
+    /// Ignores the packet if the limit has more than 20 digits, or is too large for any clock. A
+    /// registration without a limit is no substitute, because the worker did not request it.
     pub(crate) fn can_do_timeout(
         &mut self,
         function: &[u8],

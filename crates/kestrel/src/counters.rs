@@ -42,7 +42,7 @@ pub struct Counters {
     pub cmd_peek: Count,
     /// `MONITOR` requests, and thrift's `get` calls.
     pub cmd_monitor: Count,
-    /// How often these requests looked for an item.
+    /// How often `MONITOR` requests and `get` calls looked for an item.
     pub cmd_monitor_get: Count,
     /// How often any command found an item.
     pub get_hits: Count,

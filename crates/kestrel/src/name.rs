@@ -5,7 +5,7 @@ use broker::Turn;
 /// Longest name in bytes. This is the engine's limit.
 const NAME_BYTES_MAX: usize = 8180;
 
-/// Bytes that Kestrel forbids in queue names. It used the names for its journal files.
+/// Bytes that Kestrel forbids in queue names, because it names its journal files after the queues.
 const FORBIDDEN: &[u8] = b"/.~";
 
 /// Bytes that no name can have in a line, because they end the line or the word.

@@ -62,7 +62,7 @@ enum Waiting {
         how: FetchMode,
         after: Position,
         /// True if the session only waits until expired items are removed. This wait ends at once,
-        /// except while the broker pauses chores because the log is behind.
+        /// except while the broker holds chores because the log has too many unwritten bytes.
         is_brief: bool,
     },
     Monitor(Monitor),

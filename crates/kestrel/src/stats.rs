@@ -8,7 +8,7 @@ use broker::{AliasStats, ItemStats, Turn};
 
 use crate::server::Server;
 
-/// The number of items that the original prints if there is no limit, and the number of bytes.
+/// If a queue has no limit of items or of bytes, the original prints these numbers.
 const NO_ITEMS_MAX: u64 = 2_147_483_647;
 const NO_BYTES_MAX: u64 = 9_223_372_036_854_775_807;
 

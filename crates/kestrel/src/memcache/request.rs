@@ -15,8 +15,8 @@ pub(crate) enum Request<'a> {
     Monitor {
         queue: &'a [u8],
         seconds: i32,
-        /// Limit of items. `None` means the queue's limit of open reads. A negative number means no
-        /// limit of its own.
+        /// Limit of items. `None` means the queue's limit of open reads. A negative number means
+        /// that the request sets no limit.
         max: Option<i32>,
     },
     Confirm {

@@ -33,8 +33,8 @@ enum Reading {
     /// The data of an unsupported command. This number of bytes is still skipped, and the command
     /// is then refused.
     Refused(usize),
-    /// The data of a set that exceeds the memory limit. This number of bytes is still skipped, and
-    /// the set is then answered.
+    /// The data of a set that exceeds the memory limit. This number of bytes is still skipped. The
+    /// server then replies that the set was not stored.
     NotStored(usize),
 }
 
@@ -59,8 +59,8 @@ impl LineDialect for Memcache {
     ) -> Step {
         Step::used_or_stuck(match &mut session.reading.0 {
             Reading::Line if bytes.first() == Some(&BINARY_MAGIC) => {
-                // In the original, such a client waits for ever. The client could not understand
-                // any reply, so the connection is closed.
+                // A client of the binary protocol could not understand any reply, so the connection
+                // is closed. In the original, such a client waits for ever.
                 session.client.end(turn);
                 0
             }
@@ -133,8 +133,8 @@ impl MemcacheSession {
     }
 
     /// Handles the line of a set. If the memory limit allows the data, it is collected; otherwise
-    /// it is skipped. All other mistakes of the line are reported in preference to the memory
-    /// limit.
+    /// it is skipped. If the line also has a mistake, the reply is about the mistake, and not about
+    /// the memory limit.
     fn begin_set(&mut self, set: &Set<'_>, turn: &mut Turn<'_>) {
         let data_bytes = set.data_bytes as usize;
         let is_usable = set.verdict.is_ok()

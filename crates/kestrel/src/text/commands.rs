@@ -14,7 +14,7 @@ use crate::{expiry, status};
 
 /// The reply to a command that has no result.
 const DONE: &[u8] = b"+0\n";
-/// In this case the original closes the connection without a reply.
+/// The reply to an invalid queue name. The original closes the connection without a reply.
 const ILLEGAL_NAME: &[u8] = b"Illegal queue name.";
 const NOT_ALLOWED: &[u8] = b"Not allowed here; see kestrel.control.";
 const TOO_FEW_OPEN: &[u8] = b"Not that many transactions open.";

@@ -42,8 +42,8 @@ const TIMEOUT_REQUIRED: &str = "Queue name & timeout required.";
 const COUNT_REQUIRED: &str = "Queue name & count required.";
 const WRONG_EXPIRY: &str = "Error parsing expiration time.";
 const WRONG_TIMEOUT: &str = "Error parsing timeout.";
-/// In this case the original closes the connection without a reply. It does the same for a monitor
-/// with a wrong timeout.
+/// The reply to a wrong count. The original closes the connection without a reply, as it also does
+/// for a monitor with a wrong timeout.
 const WRONG_COUNT: &str = "Error parsing count.";
 
 /// Parses a line without its end, and without the colon that announces items.

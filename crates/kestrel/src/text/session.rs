@@ -117,7 +117,7 @@ impl TextSession {
         self.reading.0 = Reading::Storing(storing);
     }
 
-    /// Stores items until the slice of work is spent. If an item is refused, it still tries the
+    /// Stores items until the slice of work is spent. If an item is refused, continues with the
     /// next item.
     fn store(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) -> Step {
         let Reading::Storing(storing) = &mut self.reading.0 else { return Step::Stuck };

@@ -80,7 +80,8 @@ impl Collect {
     }
 
     /// A call without a deadline can wait until expired items are removed. It waits only while it
-    /// has no items. Its items would already be finished, so the reply with them must not wait.
+    /// has no items. Items of such a call are already finished, so a reply with items must not
+    /// wait.
     fn patience(&self, now: Millis) -> Patience {
         match self.deadline {
             Some(deadline) => Patience::of_millis(deadline.0.saturating_sub(now.0)),
@@ -90,7 +91,7 @@ impl Collect {
     }
 
     /// If the reply is sent in this turn, items are finished at once. Otherwise the connection
-    /// holds them until the reply, because the client may disconnect before it.
+    /// holds the items until the reply, because the client may disconnect before the reply.
     fn how(&self) -> ReadMode {
         let is_answered_now = self.items_max == 1 || self.deadline.is_none();
         if self.auto_abort_ms.is_none() && is_answered_now {
@@ -116,7 +117,8 @@ impl Collected {
 
 impl ThriftSession {
     /// The session that holds the open reads of all connections after the reply. Before the reply,
-    /// the connection holds its items. If the connection ends, they are given back.
+    /// the connection's own session holds the items of the call. So if the connection ends, the
+    /// items are given back.
     pub(super) fn holder(&self, turn: &mut Turn<'_>) -> SessionId {
         self.server.thrift_holder.session(turn, self.mailbox)
     }

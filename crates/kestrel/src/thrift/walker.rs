@@ -38,7 +38,7 @@ enum Open {
 impl Walker {
     /// Starts a walk to the end of a message. The message begins at the first byte.
     pub(crate) fn of_message() -> Self {
-        // The protocol is a guess, and the head of the message sets it.
+        // The protocol is not known yet. The walk sets it at the head of the message.
         Self { protocol: Protocol::Binary, at: 0, open: vec![Open::Message] }
     }
 
@@ -124,8 +124,8 @@ impl Walker {
                 let (key, value, count) = reader.map_head()?;
                 self.open.push(Open::Pairs(key, value, count));
             }
-            // These are numbers of the compact protocol. All other types in this list have a fixed
-            // size, which is handled above.
+            // Only numbers of the compact protocol come here. A value of any other type in this
+            // list has a fixed size, which is handled above.
             Type::I16
             | Type::I32
             | Type::I64

@@ -1,4 +1,5 @@
-//! The memory limit. Also how much memory the machine has, or a control group if that is less.
+//! The memory limit, and the memory that the process can use: the machine's, or its control group's
+//! limit if that is lower.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,8 +76,8 @@ fn machine_bytes(meminfo: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// The limits of a control group and its parents. The line is `0::PATH`, or `N:CONTROLLERS:PATH` in
-/// version 1.
+/// The limits of a control group and its parents. `line` names the group: `0::PATH`, or
+/// `N:CONTROLLERS:PATH` in version 1 of control groups.
 fn group_limits(root: &Path, line: &str) -> Vec<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { return Vec::new() };

@@ -210,7 +210,8 @@ fn is_group(path: &str) -> bool {
 }
 
 fn suggest(path: &str) -> Option<String> {
-    // A key without its group, or in the wrong group, is more likely than a misspelt key.
+    // A key without its group, or in the wrong group, is more likely than a misspelt key. So look
+    // first for a key with the same last word.
     let name = last_word(path);
     let keys = KEYS.iter().map(|(key, _)| (*key).to_owned());
     let others = ["match", "limits", "open", "route"].map(str::to_owned);

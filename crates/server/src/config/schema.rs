@@ -176,21 +176,22 @@ pub struct Limits {
     pub kestrel_item_bytes: u32,
     /// Limit of queues. At the limit, clients can create no more queues. `None` means no limit.
     pub queues: Option<usize>,
-    /// Limit of unsent replies for one reader, besides one body of the largest size. The server
-    /// disconnects a reader that is above the limit and does not catch up.
+    /// Limit of unsent replies for one reader. The server adds the size of the largest body to this
+    /// limit. It disconnects a reader that is above the sum and does not catch up.
     pub unsent_bytes: u64,
     /// The server disconnects a reader if replies wait and it reads nothing for this time.
     pub unsent_time: Duration,
-    /// Limit of unsent replies for all readers together, besides one body of the largest size.
-    /// Above the limit, the server disconnects the readers with the most unsent replies.
+    /// Limit of unsent replies for all readers together. The server adds the size of the largest
+    /// body to this limit. Above the sum, it disconnects the readers with the most unsent replies.
     pub unsent_total_bytes: u64,
     /// Limit of open connections from one address. `None` means no limit.
     pub connections_per_address: Option<usize>,
     /// The server closes a connection that has sent part of a request, if no more bytes arrive for
     /// this time. `None` means never.
     pub unfinished_time: Option<Duration>,
-    /// Limit of incomplete commands of all connections together, besides one body of the largest
-    /// size. Above the limit, the server disconnects the connections that have sent the most.
+    /// Limit of incomplete commands of all connections together. The server adds the size of the
+    /// largest body to this limit. Above the sum, it disconnects the connections that have sent the
+    /// most.
     pub unfinished_bytes: u64,
 }
 
@@ -198,8 +199,8 @@ pub struct Limits {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Http {
     /// Further names of the server. Its addresses, `localhost` and the machine's name are always
-    /// valid. If the list is empty, listeners that other machines can reach are less strict. There,
-    /// programs other than browsers can use any name to read.
+    /// valid. If the list is empty, programs other than browsers can read with any name, at
+    /// listeners that other machines can reach.
     pub hosts: Vec<String>,
 }
 

@@ -585,7 +585,8 @@ fn parse_bytes_max(text: &str) -> Result<Option<u64>, String> {
     if text == "disk" {
         return Ok(None);
     }
-    // Reclaim needs a few segments. A segment has at least 256 KiB.
+    // The log needs a few segments to reclaim space, and a segment has at least 256 KiB. So 4 MiB
+    // is the minimum.
     match size::parse(text)? {
         bytes if bytes >= 4 << 20 => Ok(Some(bytes)),
         _ => Err(format!("`{text}` is neither `disk` nor a size from 4MiB on")),

@@ -139,8 +139,8 @@ impl fmt::Display for Mistakes {
 }
 
 impl Sources {
-    /// The sources of this process: its environment and its file. The caller names the file.
-    /// Otherwise the environment names it, or it is the default file in the working directory. The
+    /// The sources of this process: its environment and its file. The file is `file`, or else the
+    /// file that the environment names, or else the default file in the working directory. The
     /// caller adds the flags.
     pub fn of_process(file: Option<PathBuf>) -> Sources {
         let named = || std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty());
@@ -157,9 +157,9 @@ impl Sources {
         }
     }
 
-    /// Like [`Sources::load`]. Afterwards, the file that was read counts as named. So a later
-    /// reload reports a mistake if the file is missing. Otherwise the defaults would apply without
-    /// a message.
+    /// Like [`Sources::load`]. Afterwards, `self.file` is the file that was read. So a later reload
+    /// reports a mistake if the file is missing. Otherwise the defaults would apply without a
+    /// message.
     pub fn load_and_keep(&mut self) -> Result<Effective, Mistakes> {
         let effective = self.load()?;
         self.file.clone_from(&effective.file);
@@ -356,8 +356,8 @@ impl Loading {
                     let known = SETTINGS.iter().map(|setting| variable_suffix(setting.key));
                     let others = OTHER_VARIABLES.into_iter().map(str::to_owned);
                     let meant = suggestion(&today, known.chain(others));
-                    // Tests and scripts can have variables of their own. These do not resemble a
-                    // setting.
+                    // Tests and scripts can have variables of their own, which resemble no setting.
+                    // So only a variable that resembles a setting is a mistake.
                     if meant.is_some() || is_of_a_section(name) {
                         let hint =
                             meant.map(|known| format!("; did you mean {VARIABLE_PREFIX}{known}?"));
@@ -498,8 +498,9 @@ fn is_of_a_section(name: &str) -> bool {
 
 /// Whether Kubernetes set this variable. Kubernetes sets variables in each container for every
 /// service of the namespace. If a service is named `lineshaft-gearman`, its variables look like
-/// settings. No setting ends like such a variable. But a user may expect a setting for a port. So a
-/// name that ends with `_PORT` counts only if its value looks like `tcp://10.0.0.1:4730`.
+/// settings. The endings below are those of such variables, and no setting has them. But a user may
+/// set a variable that ends with `_PORT`, and expect that it sets a port. So a name that ends with
+/// `_PORT` counts as Kubernetes' only if its value looks like `tcp://10.0.0.1:4730`.
 fn is_of_kubernetes(name: &str, value: &str) -> bool {
     let has_port = |suffix: &str| {
         let digits = suffix.split('_').next().unwrap_or_default();
@@ -516,7 +517,8 @@ fn suggest_key(path: &str) -> Option<String> {
     let path = &*key_of_today(path);
     let sections = SETTINGS.iter().filter_map(|setting| setting.key.split_once('.'));
     let keys = SETTINGS.iter().map(|setting| setting.key.to_owned());
-    // A key without its section, or in the wrong section, is more likely than a misspelt key.
+    // A key without its section, or in the wrong section, is more likely than a misspelt key. So
+    // look first for the same key in all sections.
     let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
     let elsewhere = sections.clone().find(|(_, known)| *known == name);
     if let Some((section, known)) = elsewhere {

@@ -1,5 +1,5 @@
 //! Accepts connections, and distributes them to the I/O threads in turn. If there are too many
-//! connections, or no descriptors are left, it pauses before it tries again.
+//! connections, or no descriptors are left, the acceptor pauses before it tries again.
 
 use std::io;
 use std::net::SocketAddr;

@@ -159,7 +159,8 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// The memory of the connection, as last added to the thread's account.
     pub(crate) counted: Held,
-    /// When bytes were last sent, or when replies began to wait, in milliseconds of the clock.
+    /// When bytes were last sent, or when replies began to wait if that was later, in milliseconds
+    /// of the clock.
     pub(crate) progress_at: u64,
     /// The number of unsent bytes at the last housekeeping. `None` if the client was reading fast
     /// enough at that time.
@@ -253,7 +254,7 @@ impl Connection {
     pub(crate) fn learn_readiness(&mut self) {
         let mut context = Context::from_waker(&self.waker);
         // Each pass records the readiness, then clears it. The waker is registered only when a pass
-        // finds no readiness.
+        // finds no readiness, so the loop continues until such a pass.
         while !self.peer_ended {
             match self.socket.poll_read_ready(&mut context) {
                 Poll::Ready(Ok(mut guard)) => {

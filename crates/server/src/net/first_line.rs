@@ -3,14 +3,15 @@
 //! error. Then it would execute the body line by line. So the server closes a connection whose
 //! first line is an HTTP request. This applies to every port that does not speak HTTP.
 //!
-//! No client waits for the verdict, because the bytes are scanned as they arrive. Bytes before the
+//! No client waits for this check, because the bytes are scanned as they arrive. Bytes before the
 //! end of the first line can reach the dialect. But the dialect executes nothing before that end.
 
 /// Length of the end of an HTTP request line: a space, the version, and the carriage return.
 const TAIL_BYTES: usize = b" HTTP/1.1\r".len();
 
 /// The first two bytes of a TLS client: type and major version of a handshake record. The handshake
-/// can contain a session ticket, which comes from an arbitrary server and can contain line ends.
+/// can contain a session ticket from a server that the page chose. The ticket can contain line
+/// ends, and so commands. So a TLS client at a plain port is dangerous, too.
 const TLS_HANDSHAKE: u8 = 22;
 const TLS_VERSION: u8 = 3;
 

@@ -17,7 +17,7 @@ const FILES_MAX: usize = 32;
 /// Descriptors of one runtime, for sockets, wake-ups and signals.
 const RUNTIME_DESCRIPTORS: usize = 4;
 /// The memory limit is divided by this number. Incomplete commands can use one such part, and
-/// unsent replies another.
+/// unsent replies another such part.
 const BUFFERS_SHARE: u64 = 20;
 /// Limit of connections for HTTP.
 const WEB_CONNECTIONS_MAX: usize = 64;
@@ -75,7 +75,7 @@ pub(crate) struct HeldInTotal {
     unfinished_bytes: AtomicI64,
     stuck_bytes: AtomicI64,
     /// The inboxes of all threads. They are weak references, because an inbox can own connections,
-    /// which own these limits.
+    /// which own these limits. Strong references would form a circle that is never freed.
     inboxes: Mutex<Vec<Weak<Inbox>>>,
 }
 
@@ -200,8 +200,9 @@ impl LiveLimits {
         let memory_bytes = limits.memory.bytes().unwrap_or(u64::MAX);
         self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
         self.queues.store(limits.queues.unwrap_or(usize::MAX), Ordering::Relaxed);
-        // At the memory limit, the server refuses puts. But these buffers can still grow until the
-        // server disconnects clients.
+        // At the memory limit, the server refuses puts. But incomplete commands and unsent replies
+        // can still grow until the server disconnects clients. So they get only a small share of
+        // the memory limit.
         let share = memory_bytes / BUFFERS_SHARE;
         let one_body = broker::allocated_bytes(one_reply as usize);
         let total = |wanted: u64| wanted.min(share).saturating_add(one_body);

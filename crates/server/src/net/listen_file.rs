@@ -38,7 +38,8 @@ impl ListenFile {
 
 impl Drop for ListenFile {
     fn drop(&mut self) {
-        // Ignore an error. An outdated file does little harm, because its process has ended.
+        // Ignore an error. An outdated file does little harm: it contains the id of the process,
+        // and a script can check whether the process has ended.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -10,8 +10,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::threads::mailbox::Inbox;
 
-/// Two clocks are never read at exactly the same time, so their difference varies a little. If it
-/// changes by more than this, one of the clocks was set or stopped.
+/// Two clocks are never read at exactly the same time, so their difference varies a little. If the
+/// difference changes by more than this, one of the clocks was set or stopped.
 const JUMP_MS: u64 = 100;
 
 /// A clock of milliseconds since the Unix epoch that never goes back. All copies agree.
@@ -109,7 +109,8 @@ impl ClockWatch {
     pub(crate) fn look(&mut self, clock: &Clock, broker: &Broker, inboxes: &[Arc<Inbox>]) {
         self.look_for_sleep(clock, inboxes);
         let (now, wall) = (clock.now(), wall());
-        // If this thread was paused between the two readings, they do not belong together.
+        // If this thread was paused between the readings of the two clocks, the readings are not of
+        // the same moment.
         if clock.now().since(now) <= JUMP_MS {
             self.update_wall(now, wall, broker);
         }

@@ -13,8 +13,8 @@ pub(crate) struct MessageLimit {
 }
 
 impl MessageLimit {
-    /// Counts an event. If the next message can be written, returns the number of events since the
-    /// last one.
+    /// Counts an event. If a message can be written now, returns the number of events since the
+    /// last message.
     pub(crate) fn count(&mut self) -> Option<u64> {
         self.count += 1;
         if self.logged_at.is_some_and(|at| at.elapsed() < PERIOD) {

@@ -230,7 +230,7 @@ impl Control {
     fn hang_up(&mut self, had_terminal: bool) {
         match self.hangup {
             Hangup::Stop => self.stop("SIGHUP"),
-            // The original meaning of SIGHUP: the terminal is gone.
+            // In its original meaning, SIGHUP says that the terminal is gone. So the server stops.
             Hangup::Reload if had_terminal && !is_in_terminal() => self.stop("SIGHUP"),
             Hangup::Reload | Hangup::ReopenMessages => {
                 self.reloader.request(ReloadRequester::Signal);

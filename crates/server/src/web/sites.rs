@@ -111,8 +111,8 @@ fn served(kestrel: &kestrel::Server) -> Served {
     ];
     let mut shown: Vec<(&str, u64)> =
         named.iter().map(|(name, count)| (*name, count.get())).collect();
-    // This server counts nothing here. It never takes an item that arrives too late for a waiting
-    // client.
+    // In Kestrel, this counts items that were taken for a waiting client, but too late. This server
+    // never takes such an item, so the number is always 0.
     shown.push(("cmd_get_timeout_dropped", 0));
     let latencies = kestrel.latencies();
     let metrics = [
