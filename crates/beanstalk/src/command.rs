@@ -36,8 +36,8 @@ pub(crate) enum Command<'a> {
     Quit,
 }
 
-/// The line of a put. Its four numbers are valid. The session makes the other checks. Its first
-/// check is that the body is not too big.
+/// The line of a put. Its four numbers are valid. The session makes the other checks: first, that
+/// the body is not too big.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct PutHeader {
     pub(crate) job: NewJob,

@@ -31,7 +31,7 @@ pub(crate) fn only_u64(mut text: &[u8]) -> Option<u64> {
     text.is_empty().then_some(value)
 }
 
-/// The bound of `kick`.
+/// The argument of `kick`: the maximum number of jobs to kick.
 ///
 /// COMPAT(beanstalkd): parsed like C's `strtoul`, then cut to 32 bits. So a sign is accepted, and
 /// bytes after the digits are ignored; cases int-kick-forms, int-kick-lax.

@@ -249,8 +249,8 @@ impl Dialect for Session {
             Waiting::Job => {
                 // COMPAT(beanstalkd): a half-closed connection does not wait; cases
                 // half-close-while-waiting, half-close-then-empty-reserve-times-out. If the session
-                // has just been granted a job, its event has not arrived yet. That event then
-                // answers the reserve.
+                // no longer waits because it was granted a job, the event with the job has not
+                // arrived yet. That event then answers the reserve.
                 let waited = turn.caller(self.id).cancel_wait();
                 if waited.value {
                     self.waiting = Waiting::Nothing;

@@ -55,8 +55,8 @@ impl Text {
 /// How many whole seconds are left of `left_ms`.
 ///
 /// COMPAT(beanstalkd): the number is truncated, not rounded. In the original, the clock has always
-/// moved on since the start of the period. So of 60 seconds, a client sees at most 59; cases
-/// ttr-time-left-truncates, pause-blocks-reserve.
+/// moved on since the start of the period. So if a period has 60 seconds, a client sees that at
+/// most 59 are left; cases ttr-time-left-truncates, pause-blocks-reserve.
 fn seconds_left(left_ms: u64) -> u64 {
     left_ms.saturating_sub(1) / 1000
 }

@@ -16,8 +16,8 @@ pub(crate) fn append_item(yaml: &mut Vec<u8>, name: &[u8]) {
     yaml.push(b'\n');
 }
 
-/// Appends `text` as a value, at the end of a line. It has no quotes if every reader reads it as
-/// text without them.
+/// Appends `text` as a value, at the end of a line. Omits the quotes if every reader reads the bare
+/// text as text.
 pub(crate) fn append_scalar(yaml: &mut Vec<u8>, text: &[u8]) {
     if is_plain_text(text) {
         yaml.extend_from_slice(text);
@@ -73,8 +73,8 @@ fn is_word(text: &[u8]) -> bool {
 
 /// Whether some reader reads the text as a number. A number can have `_` and `,` between digits, a
 /// fraction or an exponent. It can be in base 60, such as `1:30`, or have a prefix for another
-/// base. This accepts more than any reader does, such as `1.2.3`, because quotes do less harm than
-/// a wrong value.
+/// base. This function returns true even for some texts that no reader reads as a number, such as
+/// `1.2.3`. Unnecessary quotes do less harm than a wrong value.
 fn is_number(text: &[u8]) -> bool {
     let unsigned = text.strip_prefix(b"+").unwrap_or(text);
     match unsigned {

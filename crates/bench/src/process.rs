@@ -86,8 +86,8 @@ fn busy_ticks(stat: &str, cpu: usize) -> Option<u64> {
     (ticks.len() == 8).then(|| ticks.iter().sum::<u64>() - ticks[3] - ticks[4])
 }
 
-/// Raises the limit of open files to the maximum that the system allows. Child processes inherit
-/// the limit. Returns it.
+/// Raises the limit of open files to the maximum that the system allows, and returns the new limit.
+/// Child processes inherit it.
 pub(crate) fn raise_file_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     // If this fails, the old limit remains, and the returned value shows it.

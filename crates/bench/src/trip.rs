@@ -57,8 +57,8 @@ pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<Vec<TripReport>> {
     let open = |&address| Line::open(plan, address);
     let mut lines = plan.addresses.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
     let lines_count = lines.len();
-    // A consumer that begins to wait gets no reply. After this pause, the server has read its
-    // request.
+    // A consumer that begins to wait gets no reply. After this pause, the server has read the
+    // consumer's request.
     interrupt::sleep(Duration::from_millis(20))?;
     let start = Instant::now();
     let measured_from = start + plan.duration / 10;

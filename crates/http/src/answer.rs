@@ -63,8 +63,8 @@ pub trait Site: Send + Sync {
     fn tick(&self) {}
 }
 
-/// Creates a response with this content type. It forbids caching, because the next response can
-/// differ.
+/// Creates a response with this content type. The response forbids caching, because the next
+/// response can differ.
 pub fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(body.into());
     *answer.status_mut() = status;

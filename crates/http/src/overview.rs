@@ -38,8 +38,8 @@ impl std::fmt::Debug for Overview {
 }
 
 impl Overview {
-    /// Why the server is not ready; `None` if it is ready. With a full log it is ready, because
-    /// workers must reach the server to finish jobs, which makes room.
+    /// Why the server is not ready; `None` if it is ready. A server with a full log is ready,
+    /// because workers must reach the server to finish jobs, which makes room.
     fn unready(&self) -> Option<String> {
         if let Some(failure) = self.broker.failure() {
             return Some(format!("the log failed: {failure}"));

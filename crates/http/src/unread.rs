@@ -23,7 +23,7 @@ const PIECE_BYTES: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct Unread {
     bytes: Arc<AtomicUsize>,
-    /// The memory in use that this broker counts includes the bytes.
+    /// This broker counts the bytes as memory in use.
     broker: Broker,
 }
 

@@ -27,8 +27,8 @@ impl History {
         series
     }
 
-    /// If the snapshot has the same list of queue names as recorded numbers, makes it share their
-    /// list.
+    /// If recorded numbers have the same list of queue names as the snapshot, makes the snapshot
+    /// share that list.
     pub(crate) fn share_names(&self, snapshot: &mut Snapshot) {
         snapshot.share_names(self.remembered());
     }

@@ -37,7 +37,7 @@ impl NameList {
         None
     }
 
-    /// Its memory in bytes.
+    /// The memory of the list in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.text.len() + size_of_val(&*self.ends)) as u64
     }

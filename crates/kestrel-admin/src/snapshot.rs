@@ -132,7 +132,7 @@ pub(crate) struct Counts {
 impl Snapshot {
     /// Reads all numbers, except those of queues beyond the limits. It takes one turn of the broker
     /// for the totals, and one turn for each group of queues. Between these turns, other clients
-    /// get theirs.
+    /// get their turns.
     pub(crate) fn take(broker: &Broker, clock: &Clock, served: &Served) -> Snapshot {
         let mut snapshot = Snapshot::default();
         let (totals, status) = {
@@ -209,8 +209,8 @@ impl Snapshot {
         }
     }
 
-    /// If a recorded moment has the same list of queue names, shares its list. So the list takes
-    /// memory only once.
+    /// If a recorded moment has the same list of queue names, shares the list of that moment. So
+    /// the list takes memory only once.
     pub(crate) fn share_names<'a>(&mut self, mut remembered: impl Iterator<Item = &'a Counts>) {
         if let Some(same) = remembered.find(|counts| counts.names == self.names) {
             self.names = same.names.clone();
@@ -237,7 +237,8 @@ impl Snapshot {
         changed
     }
 
-    /// These numbers, but counters and metrics from `changed`. Those missing in `changed` are 0.
+    /// These numbers, but counters and metrics from `changed`. Counters and metrics that `changed`
+    /// does not have are 0.
     pub(crate) fn with_changes(&self, changed: &Counts) -> Snapshot {
         let mut shown = self.since(&self.counts());
         shown.counters.extend(changed.counters.iter().map(|(name, value)| (*name, *value)));

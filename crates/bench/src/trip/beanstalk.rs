@@ -23,7 +23,8 @@ impl Pair {
         let tube = format!("bench-trip-{index}");
         let mut producer = Client::connect(address)?;
         producer.enter(&tube)?;
-        // The measurement could not distinguish an old job from a job that it puts.
+        // Check that there is no old job, because the measurement could not distinguish it from a
+        // job that it puts.
         for state in ["ready", "delayed", "reserved"] {
             let count = producer.tube_figure(&tube, &format!("current-jobs-{state}"))?;
             anyhow::ensure!(

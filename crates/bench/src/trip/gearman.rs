@@ -37,8 +37,9 @@ impl Pair {
         let client = Connection::open(address)?;
         let mut worker = Connection::open(address)?;
         worker.send(kind::CAN_DO, &[function.as_bytes()])?;
-        // The measurement could not distinguish an old job from a job that it submits. If this
-        // grabs an old job, the server gets the job back when the connection ends.
+        // Check that there is no old job, because the measurement could not distinguish it from a
+        // job that it submits. If the worker grabs an old job here, the server gets the job back
+        // when the connection ends.
         worker.send(kind::GRAB_JOB, &[])?;
         let reply = worker.receive()?;
         anyhow::ensure!(

@@ -20,7 +20,7 @@ use stats::parse_list;
 /// The half of a connection that receives.
 pub(crate) type Replies = stream::Replies<Reply>;
 
-/// A state of waiting jobs. Commands name it to choose the jobs that they are about.
+/// A state of waiting jobs. The user of a tool names a state to choose jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum WaitingState {
     /// Waits for a worker.
@@ -176,9 +176,9 @@ impl Client {
     /// Returns the statistics of the server and of all its queues. It leaves out queues that vanish
     /// meanwhile.
     pub(crate) fn survey(&mut self) -> Result<Survey, ClientError> {
-        // The list is between two counts, and all three commands are sent at once. The smaller
-        // count is used. So a queue that appears or vanishes meanwhile does not count as a queue
-        // with an invalid name.
+        // The list of queues is requested between two counts of the queues, and all three commands
+        // are sent at once. The smaller count is used. So a queue that appears or vanishes
+        // meanwhile does not count as a queue with an invalid name.
         let commands = ["stats", "list-tubes", "stats"];
         for command in commands {
             self.requests.line(command)?;

@@ -158,8 +158,8 @@ impl<M: Message> Replies<M> {
             if remaining.is_zero() {
                 return Ok(None);
             }
-            // The system counts in microseconds, and 0 means no timeout. So the shortest timeout is
-            // 1 ms.
+            // The system cuts a timeout to microseconds, and 0 means no timeout. So a very short
+            // timeout becomes 1 ms.
             self.set_read_timeout(Some(remaining.max(Duration::from_millis(1))))?;
             self.fill()?;
         }

@@ -39,8 +39,8 @@ pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a body safe for a terminal, and removes the last line end. Control characters and bytes
-/// that are not text become `\\x1b`.
+/// Makes a body safe for a terminal, and removes the last line end. Each control character, and
+/// each byte that is not text, becomes an escape such as `\\x1b`.
 fn harmless(body: &[u8]) -> String {
     let body = body.strip_suffix(b"\n").unwrap_or(body);
     let mut shown = String::with_capacity(body.len());

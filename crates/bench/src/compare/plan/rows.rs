@@ -115,8 +115,8 @@ fn lock() -> Vec<Row> {
     vec![row(Work::Put(shape(50, 1))), row(Work::Take(shape(50, 1)))]
 }
 
-/// Two I/O threads compared with one. The result is only shown, not judged. On a machine with two
-/// processors, the generator uses one of them.
+/// Two I/O threads compared with one. The result is only shown, not judged, because on a machine
+/// with two processors the generator uses one of them.
 fn threads() -> Vec<Row> {
     let [one, two] = [1, 2].map(|threads| Peer::Lineshaft(Side::Threads(threads), Keeping::Memory));
     let row = |work| rate("T17b", work, two, one, Goal::Shown);

@@ -8,8 +8,8 @@ use crate::process;
 /// The memory limit of the servers that have a limit, in bytes.
 pub(crate) const MEMORY_LIMIT: u64 = 1 << 30;
 
-/// The number of turns of each server when servers are loaded in turn. Each turn takes this
-/// fraction of the usual time.
+/// The number of turns of each server when servers are loaded in turn. Each turn takes the usual
+/// time divided by this number.
 pub(crate) const TURNS: u32 = 5;
 
 /// The time limit of a run that ends by a count.

@@ -23,7 +23,7 @@ pub(super) enum Piece<'a> {
     Body(&'a [u8]),
     /// The body is larger than the server accepts. It was read to its end, but not kept.
     TooBig {
-        /// Its length.
+        /// The length of the body.
         bytes: u64,
     },
 }

@@ -41,8 +41,8 @@ pub(super) fn collect(
     let mut printer = Printer { output, shared, with_bar };
     let mut jobs = Jobs::default();
     // Each step takes a job from the channel, so that the sending thread can send another one. Then
-    // it waits for news of the first job in `jobs`. Both are in the order of the input, so they are
-    // the same job.
+    // it waits for news of the first job in `jobs`. The channel and `jobs` are in the order of the
+    // input, so the two jobs are the same.
     for next in pending {
         let number = match next {
             Pending::TooBig { number, bytes } => {
@@ -154,7 +154,7 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    /// Prints news of a job. Returns true if the job ends with it.
+    /// Prints news of a job. Returns true if the job ends with this news.
     fn print(&mut self, number: u64, update: JobUpdate) -> io::Result<bool> {
         let is_end = match &update {
             JobUpdate::News(news) => news.is_end(),

@@ -17,7 +17,8 @@ const TTR_SECONDS: u32 = 60;
 
 /// The largest priority on beanstalkd's scale that is normal priority in Gearman.
 const NORMAL_PRIORITY_MAX: u32 = 1 << 31;
-/// The smallest such priority. All lower numbers are high priority.
+/// The smallest priority on beanstalkd's scale that is normal priority in Gearman. All lower
+/// numbers are high priority.
 const NORMAL_PRIORITY_MIN: u32 = 1024;
 
 /// A connection that puts jobs into the queue.
@@ -184,6 +185,7 @@ impl Receiver {
                     Reply::OutOfMemory => Refusal::OutOfMemory,
                     Reply::InternalError => Refusal::InternalError,
                     // After any other reply, the server may read the following bodies as commands.
+                    // So stop.
                     reply => return Err(unexpected("put", &reply)),
                 };
                 Ok(Answer::Refused(refusal))

@@ -170,7 +170,8 @@ impl Lease {
                 Err(ClientError::Unexpected { .. }) => Ok(LeaseState::Unguarded),
                 Err(error) => Err(error),
             },
-            // Our old connection still holds the job. The server has not noticed its end yet.
+            // Our old connection still holds the job, because the server has not noticed yet that
+            // the connection has ended.
             Some("reserved")
                 if stats.number("reserves") == self.reserves
                     && self.renewed.elapsed() < self.ttr =>

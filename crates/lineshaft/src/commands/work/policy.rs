@@ -55,8 +55,8 @@ impl RetryPolicy {
     /// True if so many workers vanished with the job that it seems to kill them. Such a job never
     /// fails in the usual way. So workers would take it again and again without a delay.
     ///
-    /// Every take ends with a release, a bury, or a vanished worker. Each kick allows one more
-    /// take.
+    /// Every take ends with a release, a bury, or a vanished worker. So the counts show how many
+    /// workers vanished. Each kick allows one more of them.
     pub(super) fn looks_deadly(self, counts: Counts) -> bool {
         let ended_well = 1 + counts.releases + counts.buries;
         let vanished = counts.reserves.saturating_sub(ended_well);

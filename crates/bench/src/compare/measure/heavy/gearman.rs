@@ -7,7 +7,7 @@ use crate::compare::lab::wire::{Wire, packet};
 use crate::driver::packets::kind;
 
 /// The number of connections that wait for one job, and the number of submits with which each
-/// joined it. Their product is the maximum.
+/// connection joined the job. The second number is the maximum for one connection.
 const WATCHERS: (usize, u32) = (8, 1000);
 /// The number of functions of one worker. This is the maximum.
 const FUNCTIONS: u32 = 10_000;
