@@ -15,7 +15,7 @@ pub enum Sabotage {
     /// Replies are sent before their changes are durable. Only the checks after a crash can detect
     /// this.
     EarlyReplies,
-    /// The same, but a check at the moment of sending detects it.
+    /// Like `EarlyReplies`, but a check at the moment of sending detects it.
     HastyReplies,
     /// The disk reports data as synced that it did not sync.
     LyingSync,

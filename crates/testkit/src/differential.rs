@@ -32,7 +32,7 @@ impl Transcript {
 pub struct Outcome {
     /// The first difference between the servers.
     pub difference: Option<String>,
-    /// The conversation up to there.
+    /// The conversation up to the first difference.
     pub transcript: Transcript,
 }
 

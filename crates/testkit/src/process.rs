@@ -27,8 +27,8 @@ const PORT_ATTEMPTS: u32 = 5;
 /// different threads. `crates/lineshaft/tests/README.md` lists the tests that use each number.
 pub const IO_THREADS: [usize; 2] = [1, 3];
 
-/// The path of Lineshaft: the binary that was just built. If `LINESHAFT_BIN` is set, it is that
-/// binary, for example a release build.
+/// The path of Lineshaft: the binary that was just built. If `LINESHAFT_BIN` is set, it is the
+/// binary that this variable names, for example a release build.
 pub fn lineshaft_path(built: &str) -> PathBuf {
     std::env::var_os("LINESHAFT_BIN").map_or_else(|| built.into(), PathBuf::from)
 }

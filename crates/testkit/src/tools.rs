@@ -15,8 +15,8 @@ pub const REQUIRE_TOOLS: &str = "LINESHAFT_REQUIRE_TOOLS";
 /// passing test is not shown.
 pub const SKIPPED_FILE: &str = "LINESHAFT_SKIPPED_FILE";
 
-/// The path of a program that the test needs. If the program is missing, prints this and returns
-/// `None`, and the caller must skip the test. If tools are required, panics instead.
+/// The path of a program that the test needs. If the program is missing, prints that it is missing
+/// and returns `None`, and the caller must skip the test. If tools are required, panics instead.
 #[track_caller]
 pub fn find_or_skip(program: &str) -> Option<PathBuf> {
     let found = find(program);

@@ -20,9 +20,9 @@ pub(crate) struct Storage {
     pub(crate) kind: StorageKind,
     sabotage: Sabotage,
     engine: EngineSetup,
-    /// The sent replies depend on this part of the history.
+    /// The part of the history that sent replies depend on.
     promised: Need,
-    /// The sent replies promise that this part of the history survives a power failure.
+    /// The part of the history that survives a power failure, as sent replies promise.
     promised_as_synced: Need,
     /// The end of a group in whose middle a segment was begun. The log may have synced the history
     /// up to here.

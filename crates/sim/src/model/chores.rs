@@ -95,7 +95,7 @@ impl Model {
             Chore::Return(mut held) => {
                 let rest = held.split_off(held.len().min(SLICE_JOBS));
                 for (number, id) in held {
-                    // The job may have ended since then, or have a new lease.
+                    // The job may have ended since the chore began, or have a new lease.
                     let state = self.jobs.get(&id).map(|job| job.state);
                     if matches!(state, Some(State::Leased(lease)) if lease.number == number) {
                         self.lose(id);

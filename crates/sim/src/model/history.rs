@@ -1,9 +1,9 @@
 //! The changes that must survive a crash, in order, and the prefixes that a restart can recover.
 //!
 //! The log promises that a prefix of all appended changes survives a crash. This prefix must
-//! contain every change that a client got a reply about. So the history stores the jobs at the last
-//! start, and every change since then. The recovered jobs must be the result of some prefix with at
-//! least `required` changes.
+//! contain every change that a client got a reply about. So the history stores the jobs at the
+//! start of the current process, and every change since then. The recovered jobs must be the result
+//! of some prefix with at least `required` changes.
 //!
 //! The counters of takes, timeouts and losses are appended later than the events that they count,
 //! with the next group. So after a crash they can be older than the prefix, but by less than one
@@ -108,7 +108,7 @@ impl History {
     }
 
     /// Removes the records of a job that one request put and ended. The log contains nothing about
-    /// it.
+    /// such a job.
     pub(super) fn unwrite(&mut self, id: u64, need: Need) {
         let Some(put) = need.checked_sub(1) else { return };
         for record in &mut self.records[put..] {

@@ -58,7 +58,8 @@ pub(crate) struct StoredJob {
     /// The parameters of the submit, if the job was submitted.
     pub(crate) tags: Option<Tags>,
     pub(crate) expires: Option<u64>,
-    /// The job before a move to another queue that a full disk may have lost.
+    /// Set if the job moved to another queue, and a full disk may have lost this move: the job
+    /// before the move.
     pub(crate) before: Option<Rc<StoredJob>>,
 }
 
@@ -204,7 +205,8 @@ impl LogContents {
                 let is_old = self.queues.get(name).is_some_and(|facts| facts.is_items);
                 let is_fresh =
                     found.is_some_and(is_new) && !is_old && self.gets_expired(name, start.now);
-                // A rule makes the queue a child. The start may be the first to record this.
+                // A rule makes the queue a child. The new process may be the first to record this
+                // in the log.
                 let is_named = is_named_child(&found_rules, name)
                     && (self.queues.contains_key(name)
                         || self.jobs.values().any(|image| image.queue == *name));

@@ -243,8 +243,8 @@ pub(crate) struct Queue {
     policy: Rc<Policy>,
     /// When the queue first had a policy, a parent or child, or the mark of a queue of items.
     extra_since: Option<u64>,
-    /// The model looks at the queue at this moment or earlier. The reason for it can be gone by
-    /// then.
+    /// The model looks at the queue at this moment or earlier. The reason to look at the queue can
+    /// be gone by then.
     timer: Option<u64>,
     /// When the item that a client read last was put.
     last_read: Option<u64>,

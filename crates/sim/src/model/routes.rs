@@ -119,7 +119,7 @@ impl Model {
         let has_aliases = self.has_aliases();
         for child in self.children_of(&queue) {
             let role = if is_copy { role } else { Role::Child };
-            // A put makes a child a queue of items only if it looks up the child's name.
+            // A put makes a child a queue of items only if the put looks up the child's name.
             if has_aliases {
                 self.follow(&child, role, route);
             } else {

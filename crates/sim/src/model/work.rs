@@ -17,7 +17,8 @@ pub(super) struct Worker {
     /// The queue whose job woke the worker. `None` after the worker looked for a job or sleeps
     /// again.
     woken_for: Option<Name>,
-    /// Queues of the worker that do not have it in their list of sleepers.
+    /// Queues for which the worker is registered, but whose lists of sleepers do not have the
+    /// worker.
     unlisted: BTreeSet<Name>,
     /// The lease of the worker's last job. `None` after the worker has slept.
     pub(super) newest: Option<u64>,

@@ -221,8 +221,8 @@ impl Jobs {
         }
     }
 
-    /// `arrival` is the moment when the request arrived. If the client waited, the server can have
-    /// handed out the job at any time since then.
+    /// A client received a job. `arrival` is the moment when the client's request arrived. If the
+    /// client waited, the server can have handed out the job at any time since then.
     pub(super) fn reserved(
         &mut self,
         conn: Conn,

@@ -6,7 +6,7 @@ use crate::Checked;
 use crate::machine::storage::Storage;
 use crate::model::{Job, JobKind};
 
-/// A fault happens at most this many calls of the disk later.
+/// The maximum number of calls of the disk from the plan of a fault to the fault.
 const CALLS_AHEAD_MAX: u64 = 40;
 
 const READS_AHEAD_MAX: u64 = 4;

@@ -163,7 +163,8 @@ impl World {
                     let (required, counted) = self.storage.survives(worst);
                     self.model.history.require(required, counted);
                     let is_certain = worst == CrashKind::Killed || sync == log::Sync::Always;
-                    // With policies, a queue may have a weaker sync setting.
+                    // With policies, a queue may have a weaker sync setting. Then its changes are
+                    // not certain.
                     let is_certain = is_certain && !self.plan.must_not_be_short();
                     self.oracle
                         .restarted(if is_certain { Certain::Sent } else { Certain::Nothing }, wall);

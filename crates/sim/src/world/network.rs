@@ -133,7 +133,7 @@ impl World {
         let mut outbox = Outbox::default();
         real(&mut *link.session, turn, &mut outbox);
         // A client can send a put as large as a segment before the broker holds clients back. Then
-        // no segment may be ready for the put.
+        // perhaps no segment is ready for the put, and the log refuses it.
         if self.process.broker.congested() && !self.plan.must_not_be_short() {
             self.model.may_refuse = true;
         }

@@ -20,7 +20,7 @@ pub trait Stage {
     /// Connects this client. If it was connected before, this is a new connection.
     fn connect(&mut self, client: usize) -> usize;
 
-    /// The maximum of unhandled input that the server may have of a client, in bytes. `None` if
+    /// The maximum of unhandled input that the server may keep for a client, in bytes. `None` if
     /// there is no bound at this moment. Memory must grow with the bytes that arrived, and not with
     /// the sizes that a request announces.
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize>;

@@ -131,8 +131,8 @@ impl World {
         }
     }
 
-    /// Sends bytes from the client, possibly none. The server does one slice of work for it.
-    /// Returns whether the session has more work, and the received bytes.
+    /// Sends bytes from the client, possibly none. The server does one slice of work for this
+    /// client. Returns whether the session has more work, and the received bytes.
     pub fn ask_for_slice(&mut self, index: usize, bytes: &[u8]) -> (bool, Vec<u8>) {
         let connection = &mut self.connections[index];
         connection.unread.extend_from_slice(bytes);

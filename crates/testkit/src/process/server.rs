@@ -80,8 +80,8 @@ impl Server {
     /// The processor time that the server has used, user and system, in ticks of 10 milliseconds.
     pub fn processor_ticks(&self) -> Result<u64> {
         let stat = printed(Path::new(&format!("/proc/{}/stat", self.process_id())));
-        // The process's name is in parentheses, and can contain any bytes. After it, the 12th field
-        // is the user time, and the 13th is the system time.
+        // The process's name is in parentheses, and can contain any bytes. After the last
+        // parenthesis, the 12th field is the user time, and the 13th is the system time.
         let (_, fields) = stat.rsplit_once(") ").context("the process is gone")?;
         let field = |number: usize| fields.split(' ').nth(number).context("a field");
         Ok(field(11)?.parse::<u64>()? + field(12)?.parse::<u64>()?)

@@ -50,7 +50,7 @@ impl Items {
         self.places.keys().map(|(_, queue)| queue).chain(self.queues.keys()).cloned().collect()
     }
 
-    /// True if only their holders can end open reads.
+    /// True if only the holder of an open read can end it.
     pub(in crate::oracle) fn are_holds_kept(&self, queue: &str) -> bool {
         let may_vanish = self.queues.get(queue).is_some_and(|queue| queue.may_have_vanished);
         !self.rule_history.ever_times_out() && !may_vanish
