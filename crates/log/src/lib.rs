@@ -42,6 +42,7 @@ pub use crate::disk::fault::FaultDisk;
 pub use crate::disk::posix::PosixDisk;
 pub use crate::disk::{Disk, DiskFile, Space};
 pub use crate::error::{Failure, OpenError, ReclaimError};
+pub use crate::files::holds::SegmentHold;
 pub use crate::log::{Log, OnProgress, Usage};
 pub use crate::reclaim::{Current, Owner, Slice};
 pub use crate::recovery::replay::Begin;

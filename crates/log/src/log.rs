@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::Failure;
+use crate::files::holds::SegmentHold;
 use crate::files::segments::Segments;
 use crate::format::entry::{ENTRY_HEAD_BYTES, EntryKind, META_BYTES, write_meta};
 use crate::format::padded;
@@ -400,6 +401,20 @@ impl Log {
     /// should delay work that is not urgent.
     pub fn has_backlog(&self) -> bool {
         self.open_batch_bytes() >= BACKLOG_BYTES.min(self.segments.segment_bytes / 16) as usize
+    }
+
+    /// Holds a segment, so that its file can be read without the owner's lock: until the hold is
+    /// dropped, the file is not freed, written or cut, and neither are the files of later segments.
+    /// The bytes of the head after the durable position still change. A segment with a live slot
+    /// can always be held. Returns `None` if the segment is already being freed. Cheap: makes no
+    /// call to the disk.
+    pub fn hold(&self, segment: u32) -> Option<SegmentHold> {
+        self.segments.hold(segment)
+    }
+
+    /// Whether the log cannot free a segment only because somebody holds it.
+    pub fn is_held_back(&self) -> bool {
+        self.segments.is_held_back(self.durable())
     }
 
     /// The failure after which the log stopped, if any.

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::Failure;
+use crate::files::holds::{Freeing, SegmentHold};
 use crate::files::pieces::{Pace, fill, remove_in_pieces};
 use crate::format::{HEADER_BYTES, SegmentHeader};
 use crate::types::Position;
@@ -80,10 +81,8 @@ pub(crate) struct Segments {
     pub(crate) segment_bytes: u64,
     bytes_max: Option<u64>,
     state: Mutex<State>,
-    /// Segments that reclaim gave up, each with the position of its TRIM entry. A segment can be
-    /// freed when the log is durable up to this position. No thread holds this lock during a call
-    /// to the disk, because appenders need the lock.
-    trimmed: Mutex<Vec<(u32, Position)>>,
+    /// Segments that reclaim gave up, and those that somebody holds.
+    freeing: Arc<Freeing>,
     /// Bytes of the prepared segment and of the spares.
     ahead_bytes: AtomicU64,
     /// Bytes of the numbered files up to the head.
@@ -150,7 +149,7 @@ impl Segments {
             segment_bytes,
             bytes_max,
             state: Mutex::new(state),
-            trimmed: Mutex::new(Vec::new()),
+            freeing: Arc::default(),
             ahead_bytes: AtomicU64::new(0),
             data_bytes: AtomicU64::new(0),
             short: AtomicBool::new(false),
@@ -185,6 +184,7 @@ impl Segments {
     pub(crate) fn adopt(&self, sizes: BTreeMap<u32, u64>) {
         let mut state = self.state();
         state.head = sizes.keys().next_back().copied().unwrap_or(0);
+        self.freeing.begin_at(sizes.keys().next().copied().unwrap_or(0));
         state.sizes = sizes;
         self.publish(&state);
     }
@@ -223,7 +223,7 @@ impl Segments {
 
     /// Like `data_bytes`, but without the segments that reclaim gave up and that are not freed yet.
     pub(crate) fn kept_bytes(&self) -> u64 {
-        let waiting = self.trimmed_list().len() as u64 * self.segment_bytes;
+        let waiting = self.freeing.waiting() as u64 * self.segment_bytes;
         self.data_bytes().saturating_sub(waiting)
     }
 
@@ -323,6 +323,7 @@ impl Segments {
         };
         let head = self.make_segment(&spare, 1, &|_| Pace::Urgent)?;
         state.unnamed = Some(spare.name);
+        self.freeing.begin_at(1);
         state.head = 1;
         state.sizes.insert(1, head.size);
         self.publish(&state);
@@ -419,21 +420,29 @@ impl Segments {
 
     /// Notes that reclaim gave up a segment. The TRIM entry of this segment ends at `trim`.
     pub(crate) fn trimmed(&self, number: u32, trim: Position) {
-        self.trimmed_list().push((number, trim));
+        self.freeing.give_up(number, trim);
+    }
+
+    /// Holds a segment: its file is not freed, written or cut until the hold is dropped, and neither
+    /// are the files of later segments. Returns `None` if the segment is already being freed. Makes
+    /// no call to the disk.
+    pub(crate) fn hold(&self, number: u32) -> Option<SegmentHold> {
+        self.freeing.hold(number)
     }
 
     /// Whether a segment can be freed when the log is durable up to this position.
     pub(crate) fn can_free(&self, durable: Position) -> bool {
-        self.trimmed_list().first().is_some_and(|&(_, trim)| trim <= durable)
+        self.freeing.can_free(durable)
+    }
+
+    /// Whether a segment could be freed if nobody held it.
+    pub(crate) fn is_held_back(&self, durable: Position) -> bool {
+        self.freeing.is_held_back(durable)
     }
 
     /// Whether the file of a segment that was given up could not be checked.
     pub(crate) fn is_stuck(&self) -> bool {
         self.stuck.load(Ordering::Acquire)
-    }
-
-    fn trimmed_list(&self) -> MutexGuard<'_, Vec<(u32, Position)>> {
-        self.trimmed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn publish(&self, state: &State) {
@@ -443,18 +452,15 @@ impl Segments {
     }
 
     /// Frees the oldest segment that reclaim gave up. Returns false if no segment can be freed now,
-    /// or if the file cannot be checked.
+    /// for example because somebody holds it, or if the file cannot be checked.
     fn free_one(
         &self,
         state: &mut State,
         wanted: Wanted,
         pace: &dyn Fn(u64) -> Pace,
     ) -> Result<bool, Failure> {
-        let next = self.trimmed_list().first().copied();
         self.stuck.store(false, Ordering::Release);
-        let Some((number, _)) = next.filter(|&(_, trim)| trim <= wanted.durable) else {
-            return Ok(false);
-        };
+        let Some(number) = self.freeing.begin(wanted.durable) else { return Ok(false) };
         let name = segment_name(number);
         let enough = ahead_of(state) >= wanted.ahead_bytes;
         match self.disk.look_at(&name) {
@@ -467,7 +473,7 @@ impl Segments {
                 return Ok(false);
             }
         }
-        self.trimmed_list().remove(0);
+        self.freeing.end();
         state.sizes.remove(&number);
         self.sync_folder()?;
         self.publish(state);

@@ -1,0 +1,144 @@
+//! A held segment keeps its file as it is, whatever reclaim does in the meantime.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Random, World, settings};
+use lineshaft_log::{FaultDisk, SegmentHold, Sync};
+
+const SEGMENT: u64 = 256 << 10;
+
+/// A hold, and the durable bytes of all files that it must keep.
+struct Held {
+    hold: SegmentHold,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Held {
+    /// Holds the oldest segment, and with it all later ones.
+    fn all(world: &World) -> Held {
+        let usage = world.log.usage();
+        let hold = world.log.hold(usage.first_segment).expect("the oldest segment is in use");
+        let end = world.log.durable();
+        let segments = hold.segment()..=end.segment();
+        let file = |number| {
+            let name = format!("{number:010}.seg");
+            let mut bytes = world.disk.bytes(&name).unwrap();
+            if number == end.segment() {
+                bytes.truncate(end.offset() as usize);
+            }
+            (name, bytes)
+        };
+        let files = segments.map(file).collect();
+        Held { hold, files }
+    }
+
+    fn check(&self, world: &World) {
+        for (name, bytes) in &self.files {
+            let now = world.disk.bytes(name).unwrap_or_else(|| panic!("{name} is gone"));
+            assert!(now.starts_with(bytes), "{name} was written");
+        }
+    }
+}
+
+/// Puts and finishes jobs, with all the background work.
+fn work(world: &mut World, steps: usize) {
+    for _ in 0..steps {
+        world.put();
+        world.finish(1);
+        while world.log.reclaim_wanted() && world.reclaim() {
+            world.log.commit_step(world.now_ms).unwrap();
+        }
+        world.log.commit_step(world.now_ms).unwrap();
+        world.log.prepare_step().unwrap();
+    }
+}
+
+#[test]
+fn reclaim_goes_on_behind_a_hold_and_frees_the_files_after_it() {
+    let disk = FaultDisk::new(1, 1 << 30);
+    let mut world = World::new(1, disk, settings(Sync::Always)).unwrap();
+    world.work_up_to(4);
+    let held = Held::all(&world);
+    let second = Held::all(&world);
+    work(&mut world, 2000);
+    held.check(&world);
+    let usage = world.log.usage();
+    assert!(usage.first_segment > held.hold.segment() + 10, "reclaim went on: {usage:?}");
+    drop(held);
+    work(&mut world, 10);
+    second.check(&world);
+    let first = second.files.keys().next().unwrap().clone();
+    drop(second);
+    work(&mut world, 10);
+    assert!(world.disk.bytes(&first).is_none(), "the file is freed");
+    let usage = world.log.usage();
+    let files = usage.data_bytes + usage.ahead_bytes;
+    assert!(files <= 2 * usage.live_bytes + 5 * SEGMENT, "{usage:?}");
+    assert!(world.log.hold(1).is_none(), "segment 1 is gone");
+}
+
+#[test]
+fn holds_at_any_moment_keep_their_files_and_the_log_survives_a_crash() {
+    for seed in 0..40 {
+        let mut random = Random(seed ^ 0x0401D);
+        let disk = FaultDisk::new(seed, 1 << 30);
+        let mut world = World::new(seed, disk, settings(Sync::Always)).unwrap();
+        world.jobs_aim = 8;
+        for _ in 0..3 {
+            let mut held = Vec::new();
+            for _ in 0..600 {
+                world.step().unwrap();
+                match random.below(40) {
+                    0 => held.push(Held::all(&world)),
+                    1 if !held.is_empty() => {
+                        let held: Held = held.swap_remove(random.below(held.len() as u64) as usize);
+                        held.check(&world);
+                    }
+                    _ => {}
+                }
+            }
+            for held in &held {
+                held.check(&world);
+            }
+            let durable = world.log.durable();
+            world.disk.crash();
+            // A crash forgets the holds, and the next start frees what they kept.
+            drop(held);
+            world.reopen(durable).unwrap();
+            let first = world.log.usage().first_segment;
+            let stale =
+                (1..first).any(|number| world.disk.bytes(&format!("{number:010}.seg")).is_some());
+            assert!(!stale, "seed {seed}: void files are left");
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_has_room_again_when_the_hold_ends() {
+    let disk = FaultDisk::new(3, 8 << 20);
+    let mut world = World::new(3, disk, settings(Sync::Always)).unwrap();
+    world.plain = true;
+    world.work_up_to(3);
+    let held = Held::all(&world);
+    // Everything that reclaim gives up now stays on the disk.
+    while world.put() {
+        world.finish(1);
+        world.log.commit_step(world.now_ms).unwrap();
+        world.log.prepare_step().unwrap();
+        while world.log.reclaim_wanted() && world.reclaim() {
+            world.log.commit_step(world.now_ms).unwrap();
+        }
+    }
+    assert!(world.log.usage().short && world.log.is_held_back(), "{:?}", world.log.usage());
+    held.check(&world);
+    drop(held);
+    assert!(!world.log.is_held_back());
+    for _ in 0..100 {
+        world.log.commit_step(world.now_ms).unwrap();
+        world.log.prepare_step().unwrap();
+    }
+    assert!(world.put(), "{:?}", world.log.usage());
+}
