@@ -16,8 +16,8 @@ use crate::tube_list::TubeList;
 /// wait.
 const WATCHED_TUBES_MAX: u32 = 10_000;
 
-/// Units of work for one `stats`. Its text is long, and it needs a system call for the processor
-/// time.
+/// Units of work for one `stats`. Its text is long, and the server makes a system call to get the
+/// processor time.
 const STATS_UNITS: usize = 10;
 
 impl Session {

@@ -4,7 +4,7 @@
 use broker::Patience;
 
 /// Removes spaces and then a number from the front of `text`. Returns `None` if there is no digit,
-/// or if the value needs more than 64 bits. Then the content of `text` has no meaning.
+/// or if the value needs more than 64 bits. After `None`, the content of `text` has no meaning.
 pub(crate) fn take_u64(text: &mut &[u8]) -> Option<u64> {
     let mut rest = *text;
     while let [b' ', tail @ ..] = rest {

@@ -25,12 +25,13 @@ pub struct Session {
     pub(crate) listing: Option<TubeList>,
     /// Number of tubes that the session watches.
     pub(crate) watched_tubes: u32,
-    /// Whether the session has sent a put of an acceptable size. Then it counts as a producer.
+    /// Whether the session has sent a put of an acceptable size. If so, it counts as a producer.
     pub(crate) is_producer: bool,
-    /// Whether the session has requested a job, or got a job by its id. Then it counts as a worker.
+    /// Whether the session has requested a job, or got a job by its id. If so, it counts as a
+    /// worker.
     pub(crate) is_worker: bool,
     input_end: InputEnd,
-    /// Whether the session is closed in the broker. Then it ignores all input, and sends no more
+    /// Whether the session is closed in the broker. If so, it ignores all input, and sends no more
     /// replies.
     ended: bool,
 }

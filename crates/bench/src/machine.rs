@@ -42,7 +42,8 @@ impl Machine {
         }
     }
 
-    /// True if the folder is in memory. Then a sync costs nothing, so durable rows have no meaning.
+    /// True if the folder is in memory. If so, a sync costs nothing, and durable rows have no
+    /// meaning.
     pub(crate) fn disk_is_memory(&self) -> bool {
         matches!(self.file_system.as_str(), "tmpfs" | "ramfs")
     }

@@ -31,7 +31,7 @@ impl Schedule {
         (total + self.connections - 1 - connection as u64) / self.connections
     }
 
-    /// The due time of operation `nth` of `connection`. Its first operation is 0.
+    /// The due time of operation `nth` of `connection`. The connection's first operation is 0.
     pub(crate) fn due_ns(&self, connection: usize, nth: u64) -> u64 {
         self.due_ns_of(nth * self.connections + connection as u64)
     }

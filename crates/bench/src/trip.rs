@@ -1,8 +1,8 @@
 //! Round trips: the time from a put until a waiting consumer has the job. In Gearman, until the
 //! client has the job's result.
 //!
-//! It measures one put at a time on a quiet server. So it needs only one thread and blocking
-//! sockets. There is no poll between the reply and the reading of the clock.
+//! The run measures one put at a time on a quiet server. So one thread with blocking sockets is
+//! enough. There is no poll between the reply and the reading of the clock.
 
 mod beanstalk;
 mod gearman;

@@ -51,7 +51,7 @@ impl BodyBuffer {
         std::mem::take(&mut self.received)
     }
 
-    /// Its memory in bytes.
+    /// The memory of the buffer in bytes.
     pub fn buffered_bytes(&self) -> usize {
         self.received.capacity()
     }

@@ -108,8 +108,8 @@ pub trait Dialect: Send {
     /// other bytes and passes them again, followed by new bytes. There are three reasons to leave
     /// bytes:
     ///
-    /// - The last command is incomplete. Its bytes are fewer than those of the dialect's longest
-    ///   line.
+    /// - The last command is incomplete. The bytes of such a command are fewer than those of the
+    ///   dialect's longest line.
     /// - The session waits for an event: see `wants_input`.
     /// - [`Progress::more`] is true: the replies are long, or the slice of work is spent. Then the
     ///   owner does not wait for new bytes. It sends some replies or serves other sessions, and

@@ -20,8 +20,8 @@ pub(crate) use worker::{Registration, RemovedRegistration, Worker};
 /// The bytes of a session without its lists.
 const SESSION_BYTES: u64 = size_of::<Session>() as u64;
 /// The bytes of a watched queue. They are for an entry in the session's list, and for an entry in
-/// the queue's line while the session waits. Both lists double their size when they grow, so they
-/// can have unused room. So the estimate can be wrong by up to a fifth.
+/// the queue's line while the session waits. Both lists double their size when they grow. Their
+/// unused room can make the estimate wrong by up to a fifth.
 const WATCH_BYTES: u64 = 26;
 /// The bytes of an attachment. They are for an entry in the job's list of watchers, and for an
 /// entry in the session's list of jobs.

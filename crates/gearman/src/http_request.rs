@@ -5,8 +5,9 @@ use origin::{Claims, Gate};
 
 use crate::clients::{HIGH, LOW, NORMAL};
 
-/// Length of the longest head in bytes: first line, headers, and the empty line after them. So the
-/// name of a function is never longer than in a packet.
+/// Length of the longest head in bytes: first line, headers, and the empty line after them. This is
+/// also the limit of a packet's arguments, so the name of a function is never longer than in a
+/// packet.
 pub(crate) const HEAD_BYTES_MAX: usize = 8192;
 
 /// Limit of the number of headers.

@@ -151,8 +151,8 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads a header. Returns `None` if the header is invalid. Then the bytes after it have no
-    /// meaning.
+    /// Reads a header. Returns `None` if the header is invalid. The bytes after an invalid header
+    /// have no meaning.
     pub(crate) fn parse(bytes: [u8; HEADER_BYTES]) -> Option<Self> {
         let [m0, m1, m2, m3, k0, k1, k2, k3, b0, b1, b2, b3] = bytes;
         let is_request = match [m0, m1, m2, m3] {

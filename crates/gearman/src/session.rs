@@ -46,7 +46,7 @@ pub struct Session {
     /// the delivery before it reads its next command.
     is_telling: bool,
     input_end: InputEnd,
-    /// Whether the session is closed in the broker. Then it ignores all input, and sends no more
+    /// Whether the session is closed in the broker. If so, it ignores all input, and sends no more
     /// replies.
     ended: bool,
 }

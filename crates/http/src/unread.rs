@@ -33,7 +33,8 @@ impl Unread {
         Unread { bytes: Arc::default(), broker }
     }
 
-    /// Returns the response, or an error response if this one would exceed the limit.
+    /// Returns the response. If the response would exceed the limit, returns an error response
+    /// instead.
     pub(crate) fn admit(&self, asked_for: Answer) -> Response<Pieces> {
         let len = asked_for.body().len();
         if len <= PIECE_BYTES || self.bytes.load(Ordering::Relaxed) + len <= BYTES_MAX {

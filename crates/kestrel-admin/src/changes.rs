@@ -44,7 +44,7 @@ struct Namespace {
 
 impl Changes {
     /// Drops periods that no client requests any more. Returns whether one of the other periods is
-    /// over. Then the caller must call [`Changes::advance`].
+    /// over. If so, the caller must call [`Changes::advance`].
     pub(crate) fn is_due(&mut self, now: Millis) -> bool {
         let is_wanted = |seconds: &u64, period: &mut Period| {
             now.since(period.requested) <= seconds * 1_000 * LENGTHS_MAX

@@ -130,9 +130,9 @@ pub(crate) struct Counts {
 }
 
 impl Snapshot {
-    /// Reads all numbers, except those of queues beyond the limits. It takes one turn of the broker
-    /// for the totals, and one turn for each group of queues. Between these turns, other clients
-    /// get their turns.
+    /// Reads all numbers, except those of queues beyond the limits. This function takes one turn of
+    /// the broker for the totals, and one turn for each group of queues. Between these turns, other
+    /// clients get their turns.
     pub(crate) fn take(broker: &Broker, clock: &Clock, served: &Served) -> Snapshot {
         let mut snapshot = Snapshot::default();
         let (totals, status) = {
@@ -146,8 +146,8 @@ impl Snapshot {
             if found.is_empty() {
                 break;
             }
-            // The rest of the loop does not hold the broker. It delays only threads on the same
-            // processor, so yield to them first.
+            // The following code does not hold the broker's lock. So this code delays only threads
+            // on the same processor. Yield to them first.
             std::thread::yield_now();
             for (name, queue) in found {
                 names_bytes += name.len();

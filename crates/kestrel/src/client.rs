@@ -23,8 +23,8 @@ pub(crate) struct Client {
     pub(crate) server: Arc<Server>,
     refusals: Refusals,
     /// The open reads of each queue, oldest first. The policy limits their number per queue. An
-    /// open read stays here after it has timed out, or after its queue was removed. The client's
-    /// next close is for this read, and must not finish the item of a later read.
+    /// open read stays in this list after it has timed out, or after its queue was removed. The
+    /// client's next close is for this read, and must not finish the item of a later read.
     open: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
     /// True if a fetch waits for an event.
     waits: bool,

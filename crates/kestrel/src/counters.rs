@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A counter that all sessions of a server change.
 ///
-/// It uses relaxed ordering, because no code compares the counters with each other.
+/// The counter uses relaxed ordering, because no code compares the counters with each other.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 

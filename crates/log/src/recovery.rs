@@ -30,9 +30,9 @@ use crate::types::{Position, RecoveryReport, Restored};
 use crate::write::batch::{Head, ID_LIMIT_BYTES, Open};
 use crate::write::commit::Commit;
 
-/// The maximum number of segment bytes that recovery keeps in memory between its two passes. It
-/// reads the other segments again in the second pass. The number is small in simulations, so that
-/// simulations test the second read, too.
+/// The maximum number of segment bytes that recovery keeps in memory between its two passes.
+/// Recovery reads the other segments again in the second pass. The number is small in simulations,
+/// so that simulations test the second read, too.
 pub(crate) const KEPT_BYTES_MAX: u64 = if cfg!(feature = "fault") { 64 << 10 } else { 128 << 20 };
 
 /// Where the log continues.

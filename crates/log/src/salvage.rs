@@ -22,8 +22,8 @@ use crate::recovery::tail::Tail;
 use crate::settings::{Settings, Sync};
 use crate::types::{QueueRef, RecoveryReport, Restored};
 
-/// The time of the entries that a repair writes. It writes them before it has read the end time of
-/// the old log.
+/// The time of the entries that a repair writes. The repair writes these entries before it has read
+/// the end time of the old log.
 const START_MS: u64 = 0;
 
 /// The result of reading a log without changing it.

@@ -91,7 +91,8 @@ pub(crate) struct Plan {
     pub(crate) pipeline: u64,
     /// True if clients sometimes write invalid requests.
     pub(crate) garbage: bool,
-    /// True if there are few jobs. Then queues are often empty, are dropped and are created again.
+    /// True if there are few jobs. If so, queues are often empty, are dropped and are created
+    /// again.
     pub(crate) scarce: bool,
     /// True if there are thousands of jobs, so that some operations take several turns.
     pub(crate) crowd: bool,

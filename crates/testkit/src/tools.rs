@@ -34,7 +34,7 @@ pub fn skip(reason: &str) {
 }
 
 /// Reports what a test leaves out because something cannot be installed, such as the permission to
-/// mount. It is never a failure.
+/// mount. This is never a failure.
 pub fn leave_out(reason: &str) {
     let test = std::env::var("NEXTEST_TEST_NAME").ok();
     let test =

@@ -101,7 +101,7 @@ impl Engine {
         let queue = self.queue_id(name).ok_or(NotFound)?;
         self.queues[queue].set_limits(limits);
         // The log keeps the limits, and a restart makes each queue that has limits. So a queue with
-        // limits must not vanish before a restart, either.
+        // limits also stays in existence before a restart.
         if limits != [0; 3] {
             self.queues.set_kept(queue, true);
         }

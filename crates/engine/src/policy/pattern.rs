@@ -15,7 +15,8 @@ impl Pattern {
         &self.0
     }
 
-    /// The text of the pattern, if it has no wildcards. Then the pattern matches only this name.
+    /// The text of the pattern, if the pattern has no wildcards. Such a pattern matches only this
+    /// name.
     pub fn literal(&self) -> Option<&[u8]> {
         let has_wildcards = self.0.iter().any(|byte| matches!(byte, b'*' | b'?'));
         (!has_wildcards).then_some(&self.0)

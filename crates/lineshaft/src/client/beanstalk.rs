@@ -1,7 +1,7 @@
 //! A small blocking client of the beanstalkd protocol.
 //!
-//! It works with any server of this protocol, not only Lineshaft. Names in statistics can have
-//! quotes or not. An unexpected reply becomes an error that names the command and the reply.
+//! This client works with any server of this protocol, not only Lineshaft. Names in statistics can
+//! have quotes or not. An unexpected reply becomes an error that names the command and the reply.
 
 mod reply;
 mod stats;

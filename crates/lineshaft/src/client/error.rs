@@ -106,8 +106,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl ClientError {
-    /// True if a new connection can help. Then the old one broke; the server did not refuse the
-    /// request.
+    /// True if a new connection can help, because the tool could not connect, or the connection
+    /// broke. False if the server refused the request.
     pub(crate) fn is_disconnect(&self) -> bool {
         match self {
             ClientError::Unreachable { .. } | ClientError::Broken(_) | ClientError::Closed => true,

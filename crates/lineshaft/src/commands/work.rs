@@ -71,7 +71,7 @@ struct Shared {
     plan: Plan,
     interrupts: Interrupts,
     totals: Totals,
-    /// True if a slot failed. Then no slot takes another job.
+    /// True if a slot failed. If so, no slot takes another job.
     stop: AtomicBool,
     /// Number of slots that hold a job.
     busy: AtomicUsize,
@@ -149,7 +149,8 @@ impl Shared {
     }
 
     /// True if no work is left. At `asked`, the caller sent a request that found no ready job. Such
-    /// a request does not find delayed jobs. So it must be later than the end of all retry delays.
+    /// a request does not find delayed jobs. So `asked` must be later than the end of all retry
+    /// delays.
     fn is_drained(&self, asked: Instant) -> bool {
         self.busy.load(Ordering::SeqCst) == 0 && asked > *self.retries_due()
     }

@@ -28,13 +28,13 @@ pub struct PosixDisk {
     /// The locked file. When the process ends for any reason, the kernel releases the lock.
     lock: Mutex<Option<File>>,
     copies_on_write: bool,
-    /// True if the disk must not change the folder. Then it creates no lock file.
+    /// True if the disk must not change the folder. If so, the disk creates no lock file.
     read_only: bool,
 }
 
 impl PosixDisk {
     /// Uses the folder. If necessary, creates the folder and its parents. Only this user can read a
-    /// folder that is created here.
+    /// folder that this function creates.
     pub fn new(folder: impl AsRef<Path>) -> io::Result<PosixDisk> {
         let folder = folder.as_ref().to_path_buf();
         create_folders(&folder, FOLDER_MODE)?;
@@ -86,7 +86,8 @@ impl Disk for PosixDisk {
         }
         let file = match options.open(self.folder.join("lock")) {
             Ok(file) => file,
-            // Without a lock file, no process has used the folder. It is a copy of a log.
+            // Without a lock file, no process has opened the log in this folder. So the folder is a
+            // copy of a log.
             Err(error) if self.read_only && error.kind() == io::ErrorKind::NotFound => {
                 return Ok(true);
             }

@@ -1,6 +1,6 @@
 //! The two threads of a log. One thread writes and syncs. The other one, the *helper*, prepares and
-//! frees segments. It takes long to fill a file with zeros. Because of the second thread, this
-//! delays a commit only if the commit needs a segment that is not ready yet.
+//! frees segments. To prepare a segment, the helper fills a file with zeros, which takes long. A
+//! commit waits for this only if it needs a segment that is not ready yet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

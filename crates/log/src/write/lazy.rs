@@ -1,5 +1,6 @@
-//! Lazy counters: no reply waits until they are in the log. They stay in memory until the next
-//! group is written. If the job is finished before, they are dropped.
+//! Lazy counters are counters of jobs. A reply can be sent before these counters are in the log.
+//! They stay in memory until the next group is written. If the job is finished before that, the log
+//! drops them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -49,7 +49,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the protocol is HTTP. Then the server expects requests of browsers.
+    /// Whether the protocol is HTTP. If so, the server expects requests of browsers.
     pub(crate) fn is_http(self) -> bool {
         match self {
             Protocol::GearmanHttp | Protocol::KestrelAdmin | Protocol::Http => true,

@@ -396,8 +396,8 @@ impl ClientAuth {
         named.ok_or_else(|| format!("`{text}` is not `auto`, `none`, `optional` or `required`"))
     }
 
-    /// Whether the server must verify certificates. Then a configuration without an authority is a
-    /// mistake.
+    /// Whether the server must verify certificates. If so, a configuration without an authority is
+    /// a mistake.
     pub(crate) fn needs_authority(self) -> bool {
         match self {
             ClientAuth::Auto | ClientAuth::None => false,

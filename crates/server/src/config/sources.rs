@@ -390,7 +390,8 @@ impl Loading {
     }
 
     fn read_table(&mut self, source: &Source<'_>, section: &str, table: &DeTable<'_>) {
-        // The table is sorted by name. But the server reports mistakes in the order of the file.
+        // The table is sorted by name. Sort its entries by their places, because the server reports
+        // mistakes in the order of the file.
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in entries {

@@ -260,7 +260,7 @@ impl Connection {
                 Poll::Ready(Ok(mut guard)) => {
                     self.readable = true;
                     // After the end of input, the socket stays ready for ever, and nothing new can
-                    // follow. So this ends the loop.
+                    // follow. So `peer_ended` ends the loop.
                     self.peer_ended = guard.ready().is_read_closed();
                     guard.clear_ready();
                 }
@@ -692,7 +692,7 @@ impl Connection {
         is_behind && before.is_some_and(|before| unsent_bytes >= before)
     }
 
-    /// Whether the last reply is sent. Then the connection can end.
+    /// Whether the last reply is sent. If so, the connection can end.
     pub(crate) fn is_flushed(&self) -> bool {
         self.phase == Phase::Flushing && !self.has_unsent()
     }

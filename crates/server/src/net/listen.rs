@@ -253,7 +253,7 @@ fn bind_unix(
 ) -> Result<Socket, ServeError> {
     let explain = |error| explain(address, error);
     // A socket looks dead to another server until it listens. So other servers must not check it
-    // before.
+    // before that.
     let _lock = lock_folder(path);
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(explain)?;
     let name = SockAddr::unix(path).map_err(explain)?;

@@ -66,7 +66,7 @@ impl TlsStream {
 
     /// Decrypts complete records of `ciphertext` into `plaintext`. If there is too little room, a
     /// later `take` returns the other bytes. The caller must not pass more bytes than `plaintext`
-    /// has room for. Then the number of those other bytes is bounded.
+    /// has room for. This limits the number of bytes that are left for a later `take`.
     pub(crate) fn decrypt(
         &mut self,
         mut ciphertext: &[u8],

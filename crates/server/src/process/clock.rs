@@ -20,8 +20,8 @@ pub(crate) struct Clock {
     start: Millis,
     /// When the clock started, on the system clock that runs while the machine sleeps.
     started: Duration,
-    /// When the clock started, on the system clock of the runtime's timers. It stops while the
-    /// machine sleeps.
+    /// When the clock started, on the system clock of the runtime's timers. That system clock stops
+    /// while the machine sleeps.
     timers_started: Instant,
     /// How long the machine has slept, in tests.
     #[cfg(test)]

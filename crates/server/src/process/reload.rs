@@ -189,8 +189,8 @@ fn lock<T>(content: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Runs work on a thread of its own, and returns the result. Returns false if the work cannot run.
-/// This does not use the runtime's threads for blocking work, because the process could not end
-/// before they finish.
+/// The work does not run on the runtime's threads for blocking work, because the process could not
+/// end before those threads finish.
 async fn on_a_thread(work: impl FnOnce() -> bool + Send + 'static) -> bool {
     let (said, result) = oneshot::channel();
     let named = std::thread::Builder::new().name("reload".to_owned());

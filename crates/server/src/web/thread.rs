@@ -1,9 +1,9 @@
 //! A thread that serves HTTP requests about the server. It owns its listeners and connections, and
 //! limits their number.
 //!
-//! It is not an I/O thread, so that its failures do not affect clients. Its connections have a
-//! limit of their own, so that health checks work when the server accepts no more clients. Each
-//! site has its own thread, so that health checks do not wait for statistics of thousands of
+//! The thread is not an I/O thread, so that its failures do not affect clients. Its connections
+//! have a limit of their own, so that health checks work when the server accepts no more clients.
+//! Each site has its own thread, so that health checks do not wait for statistics of thousands of
 //! queues.
 
 use std::io;
@@ -197,8 +197,8 @@ async fn accept(listener: Listener) {
             tracing::debug!(%error, "cannot accept an HTTP connection");
             tokio::time::sleep(PAUSE).await;
         }
-        // Let the new connection run before the next connection is accepted, because that one could
-        // replace it.
+        // Let the new connection run before the next connection is accepted, because the next
+        // connection could replace the new one.
         tokio::task::yield_now().await;
     }
 }

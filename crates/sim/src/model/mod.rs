@@ -72,7 +72,7 @@ pub(crate) struct Setting {
     pub(crate) max_job_size: u32,
     /// True if the log syncs a change before a reply about it is sent. A policy can override this.
     pub(crate) is_strict: bool,
-    /// True if all jobs are only in memory. Then the binlog's numbers are 0.
+    /// True if all jobs are only in memory. If so, the binlog's numbers are 0.
     pub(crate) in_memory: bool,
     pub(crate) started: u64,
     /// The number of sleeping workers that one job wakes; 0 means all.

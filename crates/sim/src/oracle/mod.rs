@@ -1,7 +1,7 @@
 //! The oracle: checks the server's replies without using its code. It sees only the bytes that
 //! clients sent and received, closed connections, crashes and the end of the run.
 //!
-//! It parses the protocols of beanstalkd and of Kestrel's memcache, according to their
+//! The oracle parses the protocols of beanstalkd and of Kestrel's memcache, according to their
 //! documentation. For Gearman, it notes only which worker received and ended which job. It gets the
 //! policies and resolves them itself. Where a protocol allows several results, it accepts all of
 //! them. It checks a job only while its record leaves no doubt about the job's state.
@@ -40,7 +40,7 @@ pub(crate) struct Oracle {
     kestrel: Connections,
     items: Items,
     sees_items: bool,
-    /// True if a client sent bytes that the oracle cannot parse. Then the oracle checks nothing
+    /// True if a client sent bytes that the oracle cannot parse. If so, the oracle checks nothing
     /// more.
     is_blind: bool,
     is_stopped: bool,

@@ -3,7 +3,7 @@
 /// A connection. Its number is unique in the run, over all processes.
 pub(super) type Conn = u64;
 
-/// The end of a reply: the number of bytes sent to its connection up to there.
+/// The end of a reply: the number of bytes sent to its connection so far, including this reply.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct ReplyEnd {
     pub(super) conn: Conn,

@@ -1,7 +1,7 @@
 //! Measures a quiet client while a large number of delayed jobs becomes ready at one moment.
 //!
-//! It uses Gearman's jobs, because they can have an exact due time. In beanstalkd, each delay
-//! counts from its put.
+//! The measurement uses Gearman's jobs, because they can have an exact due time. In beanstalkd,
+//! each delay counts from its put.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -83,7 +83,7 @@ impl Engine {
         }
     }
 
-    /// Whether a put under this name can make a job that the log stores. Then the log needs room
+    /// Whether a put under this name can make a job that the log stores. If so, the log needs room
     /// for the put.
     pub fn puts_are_logged(&self, name: &[u8]) -> bool {
         self.feeds_others(name) || self.policy(name).sync != Some(QueueSync::Memory)

@@ -154,7 +154,7 @@ impl Engine {
             }
             jobs_left -= 1;
             let Some(next) = held.pop() else { break };
-            // The job may have ended while the chore waited for its turn. Its queue may have
+            // The job may have ended while the chore waited for its turn. The job's queue may have
             // vanished, too.
             if self.is_still_held(&next) {
                 self.end_lease(next.slot);

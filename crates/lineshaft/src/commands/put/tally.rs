@@ -118,7 +118,7 @@ impl Tally {
         self.accept(Some(id));
     }
 
-    /// Adds a refused job. Each call must have a larger number than the one before.
+    /// Adds a refused job. Each call must have a larger number than the call before it.
     pub(super) fn refuse(&mut self, number: u64, refusal: Refusal) {
         let known = self.refused.iter().position(|refused| refused.refusal.same_kind(refusal));
         let index = known.unwrap_or_else(|| {

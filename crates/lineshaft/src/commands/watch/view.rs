@@ -102,8 +102,8 @@ impl View {
         ControlFlow::Continue(())
     }
 
-    /// The age of the table in seconds, if the table must show it. It shows its age after an error,
-    /// and if the server's reply is unusually late.
+    /// The age of the table in seconds, if the table must show it. The table shows its age after an
+    /// error, and if the server's reply is unusually late.
     pub(super) fn age_to_show(&self, now: Instant) -> Option<u64> {
         let age = now.saturating_duration_since(self.snapshot.taken?);
         (self.trouble.is_some() || age > self.old_after).then_some(age.as_secs())

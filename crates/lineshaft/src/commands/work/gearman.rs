@@ -2,7 +2,7 @@
 //! warnings and progress.
 //!
 //! A job belongs to its connection. If the connection breaks, the server gives the job to another
-//! worker, and this worker cannot take the job back. So it stops the command.
+//! worker, and this worker cannot take the job back. So the worker stops the command.
 
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;

@@ -117,7 +117,8 @@ impl Running {
         let pid = Pid::from_child(&child);
         thread::spawn(move || {
             // With NOWAIT, this thread leaves the process as a zombie until `listen` calls `wait`.
-            // So the system cannot reuse its id, and our signals cannot reach another process.
+            // So the system cannot reuse the process's id, and our signals cannot reach another
+            // process.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while waitid(WaitId::Pid(pid), options).err() == Some(Errno::INTR) {}
             drop(still_runs);

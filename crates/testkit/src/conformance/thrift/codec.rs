@@ -1,5 +1,5 @@
-//! A client's side of thrift: encodes calls, and decodes replies. It shares no code with the
-//! server. So a test finds each error that is not the same in both.
+//! A client's side of thrift: encodes calls, and decodes replies. This client shares no code with
+//! the server. So a test finds each error that only one of the two has.
 
 /// How a client encodes its messages.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
