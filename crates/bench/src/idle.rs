@@ -13,7 +13,7 @@ use crate::{interrupt, process};
 
 /// The default number of functions of an idle Gearman worker.
 pub(crate) const FUNCTIONS: usize = 10;
-/// The pause before the server's memory is read, in which the server finishes its work.
+/// The pause before the server's memory is read. In this pause, the server finishes its work.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// The only request of each idle connection, and the expected reply.
@@ -77,8 +77,8 @@ pub(crate) fn run(
         (connections as u64) + 64 <= limit,
         "{connections} connections exceed the limit of {limit} open files; raise it with ulimit -n"
     );
-    // Open one connection before the first reading, because some servers allocate memory at the
-    // first connection.
+    // Open one connection before the server's memory is read for the first time, because some
+    // servers allocate memory at the first connection.
     let _first = open(address, greeting)?;
     interrupt::sleep(SETTLE)?;
     let resident_before = server_pid.map(process::resident_bytes).transpose()?;

@@ -1,6 +1,6 @@
-//! Admission of jobs. The broker checks all limits here before it passes a job to the engine, for
-//! all dialects. `memory` and `queue_limit` have the limits of memory and queues. The log checks
-//! its own limit.
+//! Admission of jobs. For all dialects, the broker checks all limits here before it passes a job to
+//! the engine. `memory` and `queue_limit` have the limits of memory and queues. The log checks its
+//! own limit.
 
 pub(crate) mod memory;
 pub(crate) mod queue_limit;

@@ -1,7 +1,7 @@
-//! Computes the engine's first moment at a start, from the wall clock and the log. The engine's
-//! time never decreases, and does not change when somebody sets the wall clock. The engine and the
-//! log store how far the wall clock is ahead of the engine's time. The section Time of
-//! `docs/log-format.md` has the rule for a start.
+//! Computes the engine's first moment when the server starts, from the wall clock and the log. The
+//! engine's time never decreases, and does not change when somebody sets the wall clock. The engine
+//! and the log store how far the wall clock is ahead of the engine's time. The section Time of
+//! `docs/log-format.md` has the rule.
 
 use engine::Millis;
 
@@ -13,7 +13,7 @@ pub const STOP_MS_MAX: i64 = 366 * 24 * 3_600_000;
 /// little.
 const CHANGE_MS: u64 = 1000;
 
-/// The engine's time at a start.
+/// The engine's time when the server starts.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Start {
     /// How far the wall clock is ahead of `now`.
@@ -22,7 +22,7 @@ pub(crate) struct Start {
     pub(crate) logged_ms: i64,
     /// The engine's first moment.
     pub(crate) now: Millis,
-    /// How long the server was stopped, by the wall clock.
+    /// How long the server was stopped, according to the wall clock.
     pub(crate) stopped_ms: i64,
 }
 

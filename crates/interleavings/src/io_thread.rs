@@ -163,7 +163,7 @@ fn without_fences_one_would_be() {
 }
 
 /// If the log always syncs, a write without a sync wakes only threads that requested a wake-up for
-/// it.
+/// this write.
 fn walk_until_written() {
     let commit = |port: &Port| {
         if port.positions.note_written(1) {

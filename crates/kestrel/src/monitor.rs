@@ -1,6 +1,6 @@
 //! `MONITOR`: a client takes each item when it comes, until a deadline or a number of items (spec
 //! kestrel 1.7). The number and the bytes of items are limited, because all items may come in one
-//! turn of the broker.
+//! turn of the broker, and a turn must be short.
 
 use broker::{Answer, Body, Event, Millis, Patience, Position, Turn};
 

@@ -18,8 +18,8 @@
 //! - Tools, while no other process uses the folder: [`salvage`] and [`repair`].
 //!
 //! Modules: `log` (the interface), `write` (from an append to the disk), `files`, `format` (every
-//! byte), `recovery` (a start), `reclaim` and `liveness` (freeing space), `salvage`, `disk` (the
-//! two disks).
+//! byte), `recovery` (reads the log when the server starts), `reclaim` and `liveness` (freeing
+//! space), `salvage`, `disk` (the two disks).
 //!
 //! A [`Position`] is the end of an entry. The entry is written when [`Log::written`] has reached
 //! this position. It is durable when [`Log::durable`] has reached the position.

@@ -57,7 +57,7 @@ pub enum ServeError {
     )]
     InheritedWithoutTls(&'static str),
     /// The service manager passed a socket with an unknown name. The server does not guess, because
-    /// a wrong guess could mean plain text.
+    /// after a wrong guess clients could speak plain text instead of TLS.
     #[error(
         "the service manager passed a socket named `{0}`: use the name of a protocol as under [listen], with \
          -tls for TLS, for example gearman-tls; or no name"

@@ -216,7 +216,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     };
     runtime.spawn(control.run(signals));
     // `unconstrained` switches off the runtime's limit of work per poll. The I/O thread does not
-    // need it, because its rounds are bounded and check all sockets.
+    // need this limit, because each pass of its loop is bounded and checks all sockets.
     let ended = runtime.block_on(unconstrained(first.run()));
     // The sites must not use the broker after its end.
     drop(web);

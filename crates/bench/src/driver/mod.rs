@@ -1,8 +1,9 @@
 //! The interface of a protocol for the load generator. A driver writes the next operations, and
 //! counts the replies.
 //!
-//! One driver serves one connection. It stores only an incomplete reply, because the input can be
-//! split anywhere. A new protocol is one new file with one `impl Driver`.
+//! One driver serves one connection. The input can be split anywhere, so a driver stores the
+//! beginning of an incomplete reply. It stores nothing else. A new protocol is one new file with
+//! one `impl Driver`.
 
 mod beanstalk;
 mod gearman;

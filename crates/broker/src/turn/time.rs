@@ -12,9 +12,9 @@ impl Turn<'_> {
     }
 
     /// Reports that the wall clock showed `wall` at `moment`. The owner of the clock calls this
-    /// regularly. If somebody set the wall clock, the engine moves the times that refer to it, in
-    /// slices. Delays and deadlines do not change. If the log had no room, returns false. Then call
-    /// this again later.
+    /// regularly. If somebody set the wall clock, the engine moves all times that refer to the wall
+    /// clock. It does this in slices. Delays and deadlines do not change. If the log had no room,
+    /// returns false. Then call this again later.
     pub fn set_wall(&mut self, moment: Millis, wall: Millis) -> bool {
         self.core.engine.set_wall_ahead(wall.ahead_of(moment));
         self.core.log_wall_clock()
@@ -36,9 +36,9 @@ impl Turn<'_> {
         more
     }
 
-    /// Must be called after the owner of the first mailbox has handled an alarm. Then the end of
-    /// this turn sets the next alarm. The beginning of the turn has already done a slice of the due
-    /// work.
+    /// Must be called after the owner of the first mailbox has handled an alarm (see
+    /// `Mailbox::alarm`). Then the end of this turn sets the next alarm. The beginning of the turn
+    /// has already done a slice of the due work.
     pub fn set_alarm_again(&mut self) {
         self.core.alarm = None;
     }

@@ -154,7 +154,7 @@ impl Engine {
         self.timers.arm(self.queues[id].timer_mut(), moment, TimerKey::Queue(id.0));
     }
 
-    /// The moment of the next change of a queue without a request.
+    /// The next moment at which a queue changes without a request.
     pub(super) fn next_moment_of(&self, queue: &Queue) -> Option<Millis> {
         let plain = queue.next_moment();
         if queue.extension().is_none() {

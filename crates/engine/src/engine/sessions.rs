@@ -160,8 +160,8 @@ impl Engine {
         self.sessions[session].waiting().is_some()
     }
 
-    /// Ends the session's wait for a job without an event. Returns false if the session does not
-    /// wait for a job.
+    /// Ends the session's wait for a job. The session gets no event. Returns false if the session
+    /// does not wait for a job.
     pub fn stop_waiting(&mut self, session: SessionId) -> bool {
         match self.sessions[session].waiting() {
             Some(Waiting::Job { .. } | Waiting::Item { .. }) => {}

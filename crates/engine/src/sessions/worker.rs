@@ -175,7 +175,8 @@ impl Worker {
         slept
     }
 
-    /// Marks the worker as awake, without a queue whose job woke it.
+    /// Marks the worker as awake. From now on, no queue counts as the one whose job woke the
+    /// worker.
     pub(crate) fn wake(&mut self) {
         self.asleep = false;
     }

@@ -424,7 +424,8 @@ impl<'a> Replay<'a> {
         self.report.jobs = live.live();
         let mut facts: Vec<_> =
             self.facts.iter().filter(|(_, fact)| !fact.value.is_empty()).collect();
-        // Sort the facts, because a hash map has a different order in every process.
+        // Restore the facts in the same order in every process. A hash map has no fixed order, so
+        // sort the facts.
         facts.sort_unstable_by_key(|(_, fact)| fact.position);
         self.report.facts = facts.len() as u64;
         for (key, fact) in facts {

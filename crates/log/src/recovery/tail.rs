@@ -29,8 +29,8 @@ pub(crate) struct Tail {
     pub(crate) previous_end: Position,
     pub(crate) previous_crc: u32,
     /// The time of the log's last group. An older group after the end was left over from an earlier
-    /// torn write. An earlier start has already reported such a group, so this start does not count
-    /// it.
+    /// torn write. An earlier start of the server has already reported such a group, so this start
+    /// does not count it.
     time_ms: u64,
     pub(crate) cut_bytes: u64,
     pub(crate) cut_groups: u64,

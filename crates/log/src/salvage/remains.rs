@@ -1,4 +1,4 @@
-//! Reads the intact part of a log that a start refuses.
+//! Reads the intact part of a log that the server refuses when it starts.
 //!
 //! This module makes two passes, as `recovery` does. But it reads the segments from the oldest to
 //! the newest, and continues after gaps.
@@ -468,7 +468,8 @@ impl Remains {
         // Leave out removed facts, and facts in void segments: these were removed or written again
         // later.
         facts.retain(|(_, (at, value))| !value.is_empty() && at.segment() >= self.first);
-        // Sort the facts, because a hash map has a different order in every process.
+        // Restore the facts in the same order in every process. A hash map has no fixed order, so
+        // sort the facts.
         facts.sort_unstable_by_key(|(_, (position, _))| *position);
         self.salvage.report.facts = facts.len() as u64;
         for (key, (position, value)) in facts {

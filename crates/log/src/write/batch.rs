@@ -109,7 +109,7 @@ pub(crate) struct Open {
     pub(crate) closed: bool,
 }
 
-/// Where appends begin after a start.
+/// Where appends begin when the server starts.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Head {
     pub(crate) segment: u32,

@@ -324,8 +324,9 @@ impl Log {
         reserve + open.claimed_bytes + if head_is_half_full { segment } else { 0 }
     }
 
-    /// Stops the log cleanly. Writes the exact next id, so that ids continue without a gap after a
-    /// start. Then writes a final mark and syncs it. Nothing may be appended afterwards.
+    /// Stops the log cleanly. Writes the exact next id, so that ids continue without a gap when the
+    /// server starts again. Then writes a final mark and syncs it. Nothing may be appended
+    /// afterwards.
     pub fn close(&self, now_ms: u64, next_id: u64) -> Result<(), Failure> {
         {
             let mut open = self.open_batch();

@@ -10,7 +10,8 @@ use crate::workload::Client;
 const STEPS_BETWEEN_DEEP_CHECKS: u64 = 64;
 
 /// The simulated server reads this many bytes at once. As in the real server, this is far less than
-/// a segment, because the log can hold clients back only between reads.
+/// a segment. The log can hold clients back only between reads, so one read must not fill a
+/// segment.
 const READ_BYTES_MAX: usize = 16_000;
 
 #[derive(Copy, Clone, Debug)]

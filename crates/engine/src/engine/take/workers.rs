@@ -3,8 +3,8 @@
 //!
 //! If a queue has waiters, a ready job goes to a waiter: see `serve.rs`. Only a job that stays
 //! ready wakes sleepers. Only [`Engine::has_work`] decides whether a worker has work, and the
-//! wake-ups must agree with it. After a wake-up without work, a worker would sleep and wake again
-//! without end. After work without a wake-up, a worker would sleep for ever.
+//! wake-ups must agree with it. If a worker were woken without work, it would sleep and wake again
+//! without end. If there were work but no wake-up, a worker would sleep for ever.
 
 use std::num::NonZeroU64;
 

@@ -64,7 +64,7 @@ pub(crate) enum News {
     Progress(u64, u64),
     /// The job is complete. The bytes are the result, or its last part.
     Complete(Vec<u8>),
-    /// The job failed, without a reason.
+    /// The job failed, and the worker gave no reason.
     Fail,
     /// The job failed, with the worker's reason.
     Exception(Vec<u8>),

@@ -21,7 +21,7 @@ pub(super) enum Refusal {
     InternalError,
     /// The Gearman function is full, by `maxqueue` or by its policy.
     QueueFull,
-    /// The Gearman server accepts no jobs, without a reason.
+    /// The Gearman server accepts no jobs, and gives no reason.
     QueueError,
     /// The server accepted the job, but its worker reported a failure.
     Failed,

@@ -246,7 +246,7 @@ fn right(text: String) -> Cell<'static> {
     Cell::from(Text::from(text).alignment(Alignment::Right))
 }
 
-/// Shows a rate with one decimal if it is below ten, otherwise without.
+/// Shows a rate: with one decimal if the rate is below ten, otherwise without decimals.
 fn rate(rate: Option<f64>) -> String {
     match rate {
         None => "-".to_owned(),

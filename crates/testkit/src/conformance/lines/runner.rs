@@ -136,8 +136,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Closes the connections. Deletes the jobs whose ids the case has captured, because other
-    /// cases use the same server.
+    /// Closes the connections. Deletes the jobs whose ids the case has captured, so that other
+    /// cases on the same server do not get these jobs.
     fn clean_up(&mut self, port: Option<&str>) {
         self.close();
         let deletes: Vec<String> =
