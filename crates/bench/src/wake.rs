@@ -83,7 +83,7 @@ fn sleep_again(workers: &mut [TcpStream], chosen: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a packet. Fails if it is of another type. Returns its arguments.
+/// Reads a packet. Fails if the packet is of another type. Returns its arguments.
 fn expect(stream: &mut TcpStream, kind: u32) -> anyhow::Result<Vec<u8>> {
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header).context("no reply")?;

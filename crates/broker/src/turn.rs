@@ -99,8 +99,8 @@ impl Turn<'_> {
         self.core.engine.skip_id();
     }
 
-    /// Checks the whole engine and ledger, and panics if they disagree. For tests and the
-    /// simulator.
+    /// Checks the whole engine, and the broker's tables about the log. Panics if they disagree. For
+    /// tests and the simulator.
     pub fn check_invariants(&self) {
         self.core.check_invariants();
     }

@@ -65,8 +65,8 @@ impl Gathered {
     /// Statistics of all queues without a label of their own.
     fn other(&self) -> QueueStats {
         let shown = |number: fn(&QueueStats) -> u64| self.queues.values().map(number).sum::<u64>();
-        // The totals include the shown queues, so this cannot underflow. Still, a scrape must not
-        // panic.
+        // The totals include the shown queues, so this cannot underflow. Still, a request for
+        // metrics must not panic.
         let rest = |total: u64, number| total.saturating_sub(shown(number));
         let totals = &self.totals;
         QueueStats {

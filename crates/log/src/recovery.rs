@@ -115,8 +115,8 @@ impl Log {
 }
 
 /// The most frequent size of the files that an earlier process prepared. `None`: there are no such
-/// files. The log needs a reserve of free segments. On a full disk, only these files can be the
-/// reserve, because there is no room for files of another size.
+/// files. The log needs a reserve of free segments, for finishes and reclaim. On a full disk, only
+/// these files can be the reserve, because there is no room for files of another size.
 fn prepared_bytes(
     disk: &dyn Disk,
     folder: &Folder,

@@ -83,7 +83,8 @@ pub fn repair(from: &dyn Disk, to: Arc<dyn Disk>) -> Result<Salvage, OpenError> 
     let mut writer = Writer { log, queues: HashMap::new(), failure: None };
     let salvage = read(from, &mut |restored| writer.write(&restored))?;
     if writer.failure.is_none() && writer.log.usage().short {
-        // Without a reserve, the new log may have dropped counters, and a server would refuse puts.
+        // Without a reserve of free segments, the new log may have dropped counters, and a server
+        // would refuse puts.
         let no_room = ErrorKind::StorageFull.into();
         writer.failure = Some(Failure::new("allocate", "a reserve for finishes", no_room));
     }

@@ -12,7 +12,7 @@ use crate::world::{Summary, World};
 /// The options of a run.
 #[derive(Copy, Clone, Debug)]
 pub struct Options {
-    /// Random steps before the finale.
+    /// Random steps before the end of the run, which has its own steps (see `finale.rs`).
     pub steps: u64,
     /// Prints the trace.
     pub trace: bool,

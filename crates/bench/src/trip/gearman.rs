@@ -116,7 +116,7 @@ impl Connection {
         Ok(kind_of(&header))
     }
 
-    /// Reads a packet. Fails if it is of another type.
+    /// Reads a packet. Fails if the packet is of another type.
     fn expect(&mut self, kind: u32) -> anyhow::Result<()> {
         let received = self.receive()?;
         anyhow::ensure!(

@@ -32,7 +32,8 @@ impl Memory {
 pub(crate) struct MemoryLimit {
     /// `u64::MAX`: no limit.
     limit_bytes: AtomicU64,
-    /// Bytes of engine and ledger after the last turn, for threads that do not hold the lock.
+    /// Bytes of the engine and of the ledger (the broker's tables about the log) after the last
+    /// turn. Threads that do not hold the broker's lock read this value.
     inside_bytes: AtomicU64,
     /// Bytes of connections. Several threads add their changes at different moments. So the sum can
     /// be slightly wrong for a moment, and even negative.

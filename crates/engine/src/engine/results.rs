@@ -28,7 +28,8 @@ pub struct WorkProgress {
 }
 
 impl Engine {
-    /// Adds an attachment of a session to a job.
+    /// Adds an *attachment* of a session to a job: the session gets all news of the job once per
+    /// attachment.
     pub(super) fn attach(&mut self, slot: JobSlot, watcher: SessionId) {
         self.meter.count(1);
         let id = self.jobs[slot].id();

@@ -99,8 +99,8 @@ impl<'a> Head<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Returns a reader at the first value, and the number of values. Fails if they have another
-    /// type. An empty list fits every type.
+    /// Returns a reader at the first value, and the number of values. Fails if the values have
+    /// another type. An empty list fits every type.
     pub(crate) fn of(self, kind: Type) -> Result<(Reader<'a>, usize), Broken> {
         let fits = self.count == 0 || self.kind == kind;
         if fits { Ok((self.reader, self.count)) } else { Err(Broken::Malformed) }

@@ -161,8 +161,8 @@ impl Log {
         Ok(true)
     }
 
-    /// Wakes the helper if the last attempt to allocate found no room. Otherwise the helper could
-    /// sleep without a time limit, and would never retry.
+    /// Wakes the helper thread (see `committer.rs`) if the last attempt to allocate found no room.
+    /// Otherwise the helper could sleep without a time limit, and would never retry.
     fn wake_helper_if_short(&self) {
         if self.segments.is_short() {
             self.helper.wake();
@@ -312,10 +312,10 @@ impl Log {
         self.segments.is_short() || self.segments.is_stuck()
     }
 
-    /// The number of bytes that must be allocated for segments after the head: the reserve, and the
-    /// segments that the open batch has begun. When the head segment is half full, the number
-    /// includes one more segment. So the reserve is still complete after the log begins the next
-    /// segment.
+    /// The number of bytes that must be allocated for segments after the head: the reserve for
+    /// finishes and reclaim, and the segments that the open batch has begun. When the head segment
+    /// is half full, the number includes one more segment. So the reserve is still complete after
+    /// the log begins the next segment.
     fn ahead_wanted(&self) -> u64 {
         let open = self.open_batch();
         let segment = self.segments.segment_bytes;

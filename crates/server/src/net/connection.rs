@@ -198,7 +198,7 @@ pub(crate) struct Connection {
     pub(crate) in_leaving: bool,
     pub(crate) in_resumed: bool,
     pub(crate) in_opening: bool,
-    /// The connection was used since the last housekeeping.
+    /// The connection was used since the last housekeeping, which the I/O thread does regularly.
     pub(crate) active: bool,
 }
 

@@ -158,8 +158,8 @@ impl Model {
         if was_ready {
             self.record_counts(id);
         } else {
-            // The log must store that the job is not delayed or buried any more. After a restart,
-            // it is ready.
+            // The log must store that the job is not delayed or buried any more. So after a
+            // restart, the job is ready.
             self.record(id, Record::Update);
         }
     }
