@@ -54,6 +54,8 @@ pub(crate) struct Ledger {
     unwritten_facts: UnwrittenFacts,
     /// Whether the committer must be woken at the end of the turn.
     pub(crate) appended: bool,
+    /// Whether new jobs come from elsewhere and keep their ids.
+    pub(crate) imports: bool,
     asks: SyncRequests,
 }
 
@@ -231,7 +233,8 @@ impl Ledger {
         let (number, queue) = queue_ref(engine, slot);
         let options = OptionalFields::of(&facts, engine.tags(slot));
         let meta = options.meta(&facts);
-        let (log_slot, after) = log.put(engine.now().0, queue, &meta, engine.body(slot));
+        let put = if self.imports { Log::import } else { Log::put };
+        let (log_slot, after) = put(log, engine.now().0, queue, &meta, engine.body(slot));
         self.locations.set(slot, Location { log_slot, after });
         self.note_queue(number, after, engine);
     }

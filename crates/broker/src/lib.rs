@@ -19,6 +19,7 @@ mod dialect;
 pub mod embedded;
 mod event;
 mod ledger;
+pub mod offline;
 mod outbox;
 mod position;
 mod reclaimer;

@@ -86,6 +86,11 @@ impl Jobs {
         self.next_id
     }
 
+    /// A number above the places of all buried jobs.
+    pub(crate) fn next_buried(&self) -> u64 {
+        self.next_buried
+    }
+
     pub(crate) fn deal_id(&mut self) -> JobId {
         let id = self.next_id;
         assert!(id <= JOB_ID_MAX, "job ids are used up");

@@ -113,11 +113,38 @@ impl Log {
         meta: &Meta<'_>,
         body: &[u8],
     ) -> (Slot, Position) {
-        let bytes = padded(ENTRY_HEAD_BYTES + META_BYTES + meta.options.len() + body.len()) as u64;
+        self.put_as(EntryKind::Put, now_ms, queue, meta, body)
+    }
+
+    /// Like [`Log::put`], for a job that comes from elsewhere and keeps its id. The ids of puts only
+    /// rise. So this job becomes a copy that replaces no other one.
+    pub fn import(
+        &self,
+        now_ms: u64,
+        queue: QueueRef<'_>,
+        meta: &Meta<'_>,
+        body: &[u8],
+    ) -> (Slot, Position) {
+        self.put_as(EntryKind::Copy, now_ms, queue, meta, body)
+    }
+
+    fn put_as(
+        &self,
+        kind: EntryKind,
+        now_ms: u64,
+        queue: QueueRef<'_>,
+        meta: &Meta<'_>,
+        body: &[u8],
+    ) -> (Slot, Position) {
+        // A COPY names the slot that it replaces. A slot of 0 is none.
+        let replaced: &[u8] = if kind == EntryKind::Copy { &[0; 8] } else { &[] };
+        let contents = replaced.len() + META_BYTES + meta.options.len() + body.len();
+        let bytes = padded(ENTRY_HEAD_BYTES + contents) as u64;
         let mut open = self.appending(now_ms);
         open.room(bytes + name_bytes(queue.name));
         let number = open.queue(queue);
-        let position = open.append(EntryKind::Put, 1, |buffer| {
+        let position = open.append(kind, 1, |buffer| {
+            buffer.extend_from_slice(replaced);
             write_meta(buffer, number, meta);
             buffer.extend_from_slice(body);
         });
@@ -222,6 +249,18 @@ impl Log {
         open.room(bytes);
         open.client_bytes += bytes;
         open.append_fact(key, value)
+    }
+
+    /// The facts whose keys begin with `prefix`, sorted by their keys.
+    pub fn facts_with(&self, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.open_batch().facts_with(prefix)
+    }
+
+    /// Makes sure that the next entries of together at most this many bytes are in one segment. If
+    /// the owner makes no commit step between them, they are also in one group. Then recovery finds
+    /// all of them or none.
+    pub fn keep_together(&self, now_ms: u64, bytes: u64) {
+        self.appending(now_ms).room(bytes);
     }
 
     /// Notes that the owner will use this queue number for another name.

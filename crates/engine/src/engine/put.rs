@@ -76,9 +76,9 @@ impl Engine {
         routed.refused.map_or(Ok(()), Err)
     }
 
-    /// Skips one job number, so that no job gets it.
-    pub fn skip_id(&mut self) {
-        self.jobs.deal_id();
+    /// Skips one job number, so that no new job gets it. Returns the number.
+    pub fn skip_id(&mut self) -> JobId {
+        self.jobs.deal_id()
     }
 
     /// Puts a job into a queue, and into all other queues on the route. Returns the job's number.

@@ -1,7 +1,9 @@
-//! Restores jobs and queues from the log, before the first session opens.
+//! Restores jobs and queues from the log, and adds jobs of other servers, before the first session
+//! opens.
 
 use super::Engine;
-use crate::ids::{JobSlot, Millis};
+use crate::effects::{Effects, Record};
+use crate::ids::{JobId, JobSlot, Millis};
 use crate::jobs::{Body, Job, JobFacts, State, Tags};
 use crate::limits::{JOB_ID_MAX, QUEUE_NAME_BYTES_MAX};
 use crate::queues::QueueFacts;
@@ -79,6 +81,41 @@ impl Engine {
         Ok(slot)
     }
 
+    /// Adds a job that another server kept, with all its facts. No limit of a policy applies,
+    /// because the job existed before. The job goes to this queue only, and not along a route.
+    pub fn import(
+        &mut self,
+        queue: &[u8],
+        facts: &JobFacts,
+        tags: Option<Tags<'_>>,
+        body: Body,
+        effects: &mut Effects,
+    ) -> Result<JobSlot, RestoreError> {
+        let slot = self.restore(queue, facts, tags, body)?;
+        if tags.is_some() {
+            // As after a submit.
+            self.keep(self.jobs[slot].queue(), effects);
+        }
+        self.note(Record::Put, slot, effects);
+        Ok(slot)
+    }
+
+    /// Makes a queue of items, if it is missing.
+    pub fn make_item_queue(&mut self, name: &[u8], effects: &mut Effects) {
+        self.item_queue(name, effects);
+    }
+
+    /// The job that a submit with this key and body would join.
+    pub fn joined(&self, queue: &[u8], unique: &[u8], body: &[u8]) -> Option<JobId> {
+        let slot = self.find_unique(self.queue_id(queue)?, unique, body)?;
+        Some(self.jobs[slot].id())
+    }
+
+    /// A number above the places of all buried jobs.
+    pub fn next_buried_order(&self) -> u64 {
+        self.jobs.next_buried()
+    }
+
     /// The due time and the expiry of a job. If the facts have a time of the wall clock, converts
     /// this time to a moment with the present state of the wall clock.
     fn moments(&self, facts: &JobFacts) -> (Millis, Option<Millis>) {
@@ -129,7 +166,6 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::JobId;
     use crate::jobs::Counters;
 
     #[test]

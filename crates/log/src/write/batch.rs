@@ -2,6 +2,7 @@
 //! directly into the bytes of the next group. So the append can return the entry's position.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::format::entry::{ENTRY_HEAD_BYTES, EntryKind, begin_entry, finish_entry};
@@ -319,6 +320,14 @@ impl Open {
         let key = self.fact_keys.get(&segment)?.first()?;
         let place = self.facts.get(key).expect("each key of a segment is that of a fact");
         Some((key, &place.value))
+    }
+
+    /// The facts whose keys begin with `prefix`, sorted by their keys.
+    pub(crate) fn facts_with(&self, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let facts = self.facts.range::<[u8], _>(from);
+        let facts = facts.take_while(|(key, _)| key.starts_with(prefix));
+        facts.map(|(key, place)| (key.to_vec(), place.value.to_vec())).collect()
     }
 
     /// Appends an IDS entry, and returns its end. The caller must make `room` for the entry first.

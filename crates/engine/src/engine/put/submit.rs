@@ -177,7 +177,12 @@ impl Engine {
     }
 
     /// The oldest job that a submit with this key joins.
-    fn find_unique(&self, queue: QueueId, unique: &[u8], body: &[u8]) -> Option<JobSlot> {
+    pub(in crate::engine) fn find_unique(
+        &self,
+        queue: QueueId,
+        unique: &[u8],
+        body: &[u8],
+    ) -> Option<JobSlot> {
         let mut found = self.jobs.with_key_in(queue, unique, body).inspect(|_| self.meter.count(1));
         found.find(|slot| {
             // An expired job still exists until a request or a timer ends it. A submit must not

@@ -1,0 +1,222 @@
+//! Tests an import into a folder that no server uses. The disk crashes at each of its calls.
+
+use std::sync::Arc;
+
+use lineshaft_broker::offline::{self, Added, Contents, ForeignJob, ImportError, Importer};
+use lineshaft_broker::{
+    Broker, Counters, EngineSetup, JobFacts, JobId, Millis, NewJob, Options, Settings, State, Tags,
+};
+use log::FaultDisk;
+
+/// The wall clock.
+const WALL: Millis = Millis(1_700_000_000_000);
+const JOBS: u64 = 40;
+const CHUNK: usize = 7;
+
+fn settings() -> Settings {
+    Settings { segment_bytes: 64 << 10, ..Settings::default() }
+}
+
+fn open(disk: &FaultDisk) -> Importer {
+    let disk = Arc::new(disk.clone());
+    Importer::open(disk, settings(), EngineSetup::default(), WALL).expect("it opens").0
+}
+
+fn job(id: u64, body: &[u8]) -> ForeignJob<'_> {
+    ForeignJob {
+        queue: b"mail",
+        items: false,
+        id: Some(id),
+        priority: 1024,
+        state: State::Ready,
+        created: Some(Millis(WALL.0 - 5000)),
+        due: Millis(0),
+        buried: 0,
+        ttr_s: 60,
+        delay_s: 0,
+        counters: Counters::default(),
+        expires: None,
+        by_clock: false,
+        tags: None,
+        body,
+    }
+}
+
+/// All jobs of a folder, sorted by their numbers.
+fn jobs(disk: &FaultDisk) -> (Vec<(JobFacts, Vec<u8>)>, Contents) {
+    let mut jobs = Vec::new();
+    let copy = disk.fork();
+    // No process has locked the copy.
+    copy.restart();
+    let contents = offline::read(&copy, &mut |kept| {
+        assert_eq!(kept.queue, b"mail");
+        jobs.push((kept.facts, kept.body.to_vec()));
+    });
+    jobs.sort_by_key(|(facts, _)| facts.id);
+    (jobs, contents.expect("the folder is readable"))
+}
+
+fn ids(disk: &FaultDisk) -> Vec<u64> {
+    jobs(disk).0.iter().map(|(facts, _)| facts.id.0).collect()
+}
+
+/// Large enough for several segments.
+fn body(id: u64) -> Vec<u8> {
+    vec![id as u8; 3000 + 500 * id as usize]
+}
+
+/// Imports all jobs that are left. The record is the number of jobs that are done.
+fn import(disk: &FaultDisk) -> Result<(), ImportError> {
+    let disk = Arc::new(disk.clone());
+    let opened = Importer::open(disk, settings(), EngineSetup::default(), WALL);
+    // A start can meet the crash, too.
+    let Ok((importer, _)) = opened else { return Err(ImportError::Full) };
+    let records = importer.records();
+    let done = records.first().map_or(0, |(name, value)| {
+        assert_eq!(name, b"test");
+        u64::from_le_bytes(value[..].try_into().expect("a number"))
+    });
+    let numbers = importer.numbers(Some((1, JOBS)), true);
+    let numbers = offline::Numbers { kept: 1..=JOBS, by_id: true, ..numbers };
+    importer.reserve(&numbers, 0)?;
+    let left: Vec<u64> = (done + 1..=JOBS).collect();
+    for chunk in left.chunks(CHUNK) {
+        let bodies: Vec<Vec<u8>> = chunk.iter().map(|id| body(*id)).collect();
+        let jobs = chunk.iter().zip(&bodies).map(|(id, body)| job(*id, body));
+        let jobs: Vec<ForeignJob<'_>> = jobs.collect();
+        let record = chunk.last().expect("chunks are not empty").to_le_bytes();
+        let added = importer.add(&numbers, &jobs, (b"test", &record), 0)?;
+        assert!(added.iter().all(|added| *added == Added::Kept), "{added:?}");
+    }
+    importer.close(0)?;
+    Ok(())
+}
+
+#[test]
+fn a_crash_at_any_call_leaves_whole_chunks_and_the_record_knows_them() {
+    let whole = FaultDisk::new(1, 64 << 20);
+    import(&whole).expect("the disk works");
+    let mut interrupted = 0;
+    for call in 0..whole.calls() {
+        let disk = FaultDisk::new(call, 64 << 20);
+        disk.crash_at(call);
+        let ended = import(&disk);
+        if !disk.has_crashed() {
+            ended.expect("the disk works");
+            continue;
+        }
+        disk.restart();
+        let (found, contents) = jobs(&disk);
+        let record = contents
+            .imports
+            .get(&b"test"[..])
+            .map_or(0, |value| u64::from_le_bytes(value[..].try_into().expect("a number")));
+        assert_eq!(found.len() as u64, record, "crash at call {call}");
+        interrupted += u64::from(record > 0 && record < JOBS);
+        import(&disk).expect("the disk works again");
+        let (found, _) = jobs(&disk);
+        let wanted = (1..=JOBS).map(|id| (id, body(id)));
+        let found = found.into_iter().map(|(facts, body)| (facts.id.0, body));
+        assert!(found.eq(wanted), "crash at call {call}");
+    }
+    assert!(interrupted > 10, "only {interrupted} crashes were in the middle");
+}
+
+#[test]
+fn facts_come_as_they_were() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    let importer = open(&disk);
+    let numbers = importer.numbers(Some((3, 9)), true);
+    assert!(numbers.by_id && numbers.kept == (1..=9));
+    importer.reserve(&numbers, 0).expect("there is room");
+    let counters = Counters { takes: 4, kicks: 2, ..Counters::default() };
+    let delayed = ForeignJob {
+        state: State::Delayed,
+        due: Millis(WALL.0 + 60_000),
+        by_clock: true,
+        delay_s: 7,
+        ..job(5, b"delayed")
+    };
+    let buried = |id, place| ForeignJob { state: State::Buried, buried: place, ..job(id, b"b") };
+    let late = ForeignJob { expires: Some(Millis(WALL.0 + 1)), counters, ..job(3, b"late") };
+    let all = [late, delayed, buried(7, 1), buried(8, 0), job(9, b"x")];
+    let added = importer.add(&numbers, &all, (b"r", b"1"), 0).expect("there is room");
+    assert_eq!(added, [Added::Kept; 5]);
+    importer.close(0).expect("the disk works");
+    let found = jobs(&disk).0;
+    let [late, delayed, second, first, plain] = &found[..] else { panic!("five jobs") };
+    let (late, delayed) = (&late.0, &delayed.0);
+    assert_eq!(
+        (late.expires, late.wall, late.counters),
+        (Some(Millis(WALL.0 + 1)), None, counters)
+    );
+    assert_eq!((delayed.state, delayed.due), (State::Delayed, Millis(WALL.0 + 60_000)));
+    assert_eq!((delayed.wall, delayed.delay_s), (Some(Millis(WALL.0 + 60_000)), 7));
+    assert!(first.0.buried_order < second.0.buried_order);
+    assert_eq!((plain.0.created, plain.0.order), (Millis(WALL.0 - 5000), 9));
+
+    // The server begins behind all imported numbers.
+    disk.restart();
+    let options = Options::without_threads(Arc::new(disk.clone()), settings());
+    let broker = Broker::open(options, WALL).expect("it opens").0;
+    let mut turn = broker.turn(WALL);
+    let session = turn.open_session(0);
+    let put = turn.caller(session).put(NewJob::default(), b"new"[..].into());
+    assert_eq!(put.value, Ok(JobId(10)));
+}
+
+#[test]
+fn numbers_keys_and_equal_jobs_are_not_taken_twice() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    let importer = open(&disk);
+    let numbers = importer.numbers(Some((2, 5)), true);
+    let keyed = |id, unique, body| {
+        let tags = Some(Tags { unique, reducer: b"" });
+        ForeignJob { tags, ..job(id, body) }
+    };
+    let first = [job(2, b"two"), keyed(5, b"key", b"five")];
+    importer.add(&numbers, &first, (b"r", b"1"), 0).expect("there is room");
+    let numbers = importer.numbers(Some((2, 7)), true);
+    assert!(!numbers.by_id && numbers.kept == (6..=7));
+    importer.reserve(&numbers, 0).expect("there is room");
+    let again = [
+        job(2, b"two"),
+        job(2, b"other"),
+        job(7, b"seven"),
+        keyed(6, b"key", b"six"),
+        job(4, b"4"),
+    ];
+    let added = importer.add(&numbers, &again, (b"r", b"2"), 0).expect("there is room");
+    let [two, other, seven, six, four] = added[..] else { panic!("five results") };
+    assert_eq!((two, seven, six), (Added::Present, Added::Kept, Added::Joined(JobId(5))));
+    let (Added::New(other), Added::New(four)) = (other, four) else { panic!("{added:?}") };
+    assert_eq!(importer.records(), [(b"r".to_vec(), b"2".to_vec())]);
+    importer.close(0).expect("the disk works");
+    assert_eq!(ids(&disk), [2, 5, 7, other.0, four.0]);
+    let order = |wanted: u64| {
+        let found = jobs(&disk).0;
+        let job = found.iter().find(|(facts, _)| facts.id.0 == wanted).expect("it is there");
+        job.0.order
+    };
+    assert!(order(other.0) < order(7) && order(7) < order(four.0), "the order of the source");
+}
+
+#[test]
+fn a_full_disk_refuses_a_whole_chunk() {
+    let disk = FaultDisk::new(1, 2 << 20);
+    let importer = open(&disk);
+    let numbers = importer.numbers(None, false);
+    assert!(numbers.kept.is_empty());
+    let body = vec![1; 30_000];
+    let chunk = [ForeignJob { id: None, ..job(1, &body) }; 3];
+    let mut chunks = 0;
+    let refused = loop {
+        match importer.add(&numbers, &chunk, (b"r", b"1"), 0) {
+            Ok(_) => chunks += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, ImportError::Full) && chunks > 3, "{refused} after {chunks}");
+    importer.close(0).expect("the disk works");
+    assert_eq!(jobs(&disk).0.len(), 3 * chunks);
+}
