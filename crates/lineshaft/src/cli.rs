@@ -2,6 +2,7 @@
 //!
 //! This module only describes the command line. The module `commands` runs the subcommands.
 
+mod moving;
 mod tools;
 
 use std::ffi::OsString;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use clap::builder::UnknownArgumentValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand};
 
+pub(crate) use moving::{ExportArguments, ImportArguments, ImportOptions, ImportSource};
 pub(crate) use tools::{
     DeleteArguments, KickArguments, PauseArguments, PeekArguments, PutArguments, StatsArguments,
     WatchArguments, WorkArguments, refuse,
@@ -59,6 +61,8 @@ pub(crate) enum Command {
     Kestrel(KestrelArguments),
     Policy(PolicyArguments),
     Log(LogArguments),
+    Import(ImportArguments),
+    Export(ExportArguments),
     Put(PutArguments),
     Work(WorkArguments),
     Stats(StatsArguments),

@@ -69,6 +69,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Kestrel(arguments)) => Ok(commands::kestrel::run(arguments)),
         Some(Command::Policy(arguments)) => commands::policy::run(arguments.command),
         Some(Command::Log(arguments)) => commands::log::run(arguments.command),
+        Some(Command::Import(arguments)) => commands::import::run(arguments),
+        Some(Command::Export(arguments)) => commands::export::run(arguments),
         Some(Command::Put(arguments)) => commands::put::run(arguments),
         Some(Command::Work(arguments)) => commands::work::run(arguments),
         Some(Command::Stats(arguments)) => commands::stats::run(&arguments),

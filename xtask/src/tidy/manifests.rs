@@ -10,7 +10,7 @@ use super::{Report, Tree};
 
 /// The crates of this repository that each crate can name in `[dependencies]`. There is no rule for
 /// development dependencies.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     ("engine", &[]),
     ("log", &[]),
     ("broker", &["engine", "log"]),
@@ -35,7 +35,8 @@ const LAYERS: [(&str, &[&str]); 16] = [
             "log",
         ],
     ),
-    ("lineshaft", &["server", "notation", "broker", "log", "bench"]),
+    ("lineshaft", &["server", "notation", "broker", "log", "bench", "import"]),
+    ("import", &[]),
     ("bench", &["notation"]),
     ("testkit", &["broker"]),
     ("interleavings", &[]),

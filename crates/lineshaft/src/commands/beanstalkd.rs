@@ -1,7 +1,6 @@
 //! `lineshaft beanstalkd`, or this program under the name `beanstalkd`. It takes beanstalkd's flags
 //! and uses its defaults. So scripts that start beanstalkd can start this program instead.
 
-mod binlog;
 mod options;
 
 use std::ffi::OsString;
@@ -151,13 +150,13 @@ fn prepare_folder(folder: &Path) -> Result<File, Failure> {
         .map_err(|_| failed(format!("failed to lock wal dir {shown}: a beanstalkd uses it")))?;
     let unreadable =
         |error| failed(format!("cannot check {shown} for jobs of the original: {error}"));
-    match binlog::file_with_jobs(folder).map_err(unreadable)? {
+    match import::beanstalkd::file_with_jobs(folder).map_err(unreadable)? {
         None => Ok(lock),
         Some(file) => Err(Failure {
             code: exit::LOG_UNUSABLE,
             message: format!(
-                "{} still holds jobs of the original, which this version cannot import yet; \
-                 run the original until it is empty, or choose another folder",
+                "{} still holds jobs of the original; to take them over, run: \
+                 lineshaft import beanstalkd {shown} --data {shown} --set-aside",
                 file.display()
             ),
         }),

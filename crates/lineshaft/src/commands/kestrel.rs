@@ -2,8 +2,6 @@
 //! protocols and admin commands, on Kestrel's ports and all addresses. So scripts that start
 //! Kestrel can start this program instead.
 
-mod journal;
-
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,10 +33,11 @@ enum Failure {
     #[error("cannot check {0} for journals of the original: {1}")]
     Folder(PathBuf, io::Error),
     #[error(
-        "{0} is a journal of the original that still holds items, which this version cannot import \
-         yet; run the original until it is empty, or choose another folder with --data"
+        "{file} is a journal of the original that still holds items; to take them over, run: lineshaft \
+         import kestrel {0} --data {0} --set-aside; or choose another folder with --data",
+        .folder.display(), file = .file.display()
     )]
-    Journal(PathBuf),
+    Journal { folder: PathBuf, file: PathBuf },
 }
 
 impl Failure {
@@ -47,7 +46,7 @@ impl Failure {
             Failure::Serve(error) => error.exit_code(),
             Failure::Scala(_) => exit::BAD_CONFIGURATION,
             Failure::Folder(..) => exit::DISK,
-            Failure::Journal(_) => exit::DAMAGED_DATA,
+            Failure::Journal { .. } => exit::DAMAGED_DATA,
         }
     }
 }
@@ -129,9 +128,9 @@ fn without_settings(error: ServeError) -> ServeError {
 /// Refuses a folder with journals of the original. The server would start with empty queues, as if
 /// the items were lost.
 fn refuse_journals(folder: &Path) -> Result<(), Failure> {
-    match journal::file_with_items(folder) {
+    match import::kestrel::file_with_items(folder) {
         Ok(None) => Ok(()),
-        Ok(Some(file)) => Err(Failure::Journal(file)),
+        Ok(Some(file)) => Err(Failure::Journal { folder: folder.to_owned(), file }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Failure::Folder(folder.to_owned(), error)),
     }

@@ -168,7 +168,12 @@ fn refuse_small(folder: &Path, copy: &Path) -> ExitCode {
 
 fn refuse(error: &OpenError) -> ExitCode {
     eprintln!("lineshaft: {error}");
-    ExitCode::from(match error {
+    ExitCode::from(exit_code(error))
+}
+
+/// The exit code of a server that cannot start with this log.
+pub(super) fn exit_code(error: &OpenError) -> u8 {
+    match error {
         OpenError::Locked { .. } => exit::FOLDER_LOCKED,
         OpenError::Permission { .. } => exit::NO_PERMISSION,
         OpenError::Io { .. } | OpenError::Full { .. } | OpenError::Failed(_) => exit::DISK,
@@ -176,7 +181,7 @@ fn refuse(error: &OpenError) -> ExitCode {
         | OpenError::ForeignLog { .. }
         | OpenError::MissingSegment { .. }
         | OpenError::Damaged { .. } => exit::DAMAGED_DATA,
-    })
+    }
 }
 
 fn print_salvage(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Result<()> {

@@ -227,7 +227,7 @@ fn a_queue_that_is_kept_survives_a_crash() {
 
     std::fs::write(folder.path().join("queue.db"), "SQLite format 3").unwrap();
     let (code, _, stderr) = ended(folder.path(), &with(&arguments)[1..]);
-    assert!(code == 1 && stderr.contains("cannot import"), "{stderr}");
+    assert!(code == 1 && stderr.contains("lineshaft import gearmand"), "{stderr}");
 }
 
 /// The lines of a listing in alphabetical order, without the final dot.

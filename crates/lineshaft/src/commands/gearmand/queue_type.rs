@@ -38,7 +38,7 @@ pub(super) fn folder(options: &Options) -> Result<Option<PathBuf>, String> {
         }
         None => format!(
             "-q {queue_type}: Lineshaft keeps jobs in its own log instead, which needs a folder: add \
-             --data DIR. This version does not import jobs from {queue_type}"
+             --data DIR. `lineshaft import gearmand` takes over its jobs from a dump as CSV"
         ),
     })
 }
@@ -48,8 +48,9 @@ fn beside(file: &Path) -> Result<PathBuf, String> {
     let shown = file.display();
     match std::fs::metadata(file) {
         Ok(found) if found.len() > 0 => Err(format!(
-            "{shown} is a queue of the original and may hold jobs, which this version cannot import \
-             yet; run the original until it is empty, then move the file away"
+            "{shown} is a queue of the original and may hold jobs; to take them over, run: lineshaft \
+             import gearmand {shown} --data {} --set-aside",
+            named_like(file).display()
         )),
         Ok(_) => Ok(named_like(file)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(named_like(file)),
@@ -104,6 +105,6 @@ mod tests {
         assert!(folder(&options("libsqlite3", Some(&file))).is_ok());
         std::fs::write(&file, "SQLite format 3").unwrap();
         let message = folder(&options("libsqlite3", Some(&file))).unwrap_err();
-        assert!(message.contains("cannot import"), "{message}");
+        assert!(message.contains("lineshaft import gearmand"), "{message}");
     }
 }

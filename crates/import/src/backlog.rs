@@ -1,0 +1,262 @@
+//! What was read from a source: jobs, queues, and what could not be read.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+
+use crate::jsonl;
+
+/// Longest name of a queue, in bytes. It is the engine's limit.
+pub const QUEUE_NAME_BYTES_MAX: usize = 8180;
+
+/// Longest key or reducer, in bytes. It is the limit of the log's encoding.
+pub const TAG_BYTES_MAX: usize = 255;
+
+/// Longest body, in bytes. It is the limit of the originals.
+pub const BODY_BYTES_MAX: u64 = 1 << 30;
+
+/// The priority of a job whose source has no priorities.
+pub(crate) const PRIORITY: u32 = 1024;
+
+/// The jobs of a source, in the order in which the source would hand out those of one priority.
+#[derive(Debug, Default)]
+pub struct Backlog {
+    /// The queues. A queue can be empty.
+    pub queues: Vec<Queue>,
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    /// What could not be read.
+    pub losses: Vec<Loss>,
+    /// A hash of everything in the source. It is the same in all versions of this program.
+    pub fingerprint: u64,
+    /// The files that were read: the source.
+    pub sources: Vec<PathBuf>,
+    /// How many files were read so far. The places of bodies count them from 0.
+    pub(crate) files: u32,
+    pub(crate) bytes: Vec<Bytes>,
+    pub(crate) numbers: BTreeMap<Box<[u8]>, u32>,
+}
+
+/// A queue of a source.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Queue {
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// Whether its jobs are items, which are read in order, as in Kestrel.
+    pub items: bool,
+}
+
+/// The state of a job in its source.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub enum State {
+    /// It waits for a taker. A job that somebody held is ready, too.
+    #[default]
+    Ready,
+    /// It waits for its due time.
+    Delayed,
+    /// It is set aside.
+    Buried,
+}
+
+/// The facts of a job. Times are milliseconds since 1970 by the wall clock.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Job {
+    /// Its queue: a place in [`Backlog::queues`].
+    pub queue: u32,
+    /// Its number, if the source has numbers.
+    pub id: Option<u64>,
+    /// Its state.
+    pub state: State,
+    /// 0 is the most urgent.
+    pub priority: u32,
+    /// Its time to run in seconds. 0: no limit.
+    pub ttr_s: u32,
+    /// The last delay that a client gave, in seconds.
+    pub delay_s: u32,
+    /// When it was put, if the source knows it.
+    pub created_ms: Option<u64>,
+    /// When a delayed job becomes ready.
+    pub due_ms: u64,
+    /// When it expires.
+    pub expires_ms: Option<u64>,
+    /// Whether a client gave `expires_ms` or `due_ms` as a time of the wall clock. Then the job
+    /// follows a wall clock that is set.
+    pub by_clock: bool,
+    /// Buried jobs with lower numbers were buried earlier.
+    pub buried: u64,
+    /// The counters of the job's events.
+    pub counters: Counters,
+    /// Key and reducer of a job that was submitted for its outcome, as in Gearman.
+    pub tags: Option<Box<Tags>>,
+    /// Its bytes, or their place.
+    pub body: Body,
+}
+
+/// The counters of a job's events.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Times that the job was handed out.
+    pub takes: u32,
+    /// Times that its ttr ran out.
+    pub timeouts: u32,
+    /// Times that a holder gave it back.
+    pub releases: u32,
+    /// Times that it was buried.
+    pub buries: u32,
+    /// Times that it was kicked.
+    pub kicks: u32,
+    /// Times that a holder lost it.
+    pub failures: u32,
+}
+
+/// Key and reducer of a job.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Tags {
+    /// The key. Empty: no key. `-`: the body is the key.
+    pub unique: Vec<u8>,
+    /// The reducer.
+    pub reducer: Vec<u8>,
+}
+
+/// The body of a job.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Body {
+    /// These bytes.
+    Here(Vec<u8>),
+    /// The bytes at this place.
+    At(Place),
+    /// The body in the JSON line at this place.
+    InLine {
+        /// The line.
+        line: Place,
+        /// The length of the body.
+        bytes: u64,
+    },
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Here(Vec::new())
+    }
+}
+
+/// Bytes in one of the source's files.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Place {
+    /// The number of the file.
+    pub file: u32,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many they are.
+    pub bytes: u64,
+}
+
+/// A source's bytes, to read bodies from.
+#[derive(Debug)]
+pub enum Bytes {
+    /// A file.
+    File(File),
+    /// Bytes in memory, from a source that can be read only once.
+    Memory(Vec<u8>),
+}
+
+/// A part of a source that could not be read.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Loss {
+    /// Where it is: a file with an offset, or a line.
+    pub place: String,
+    /// What is wrong, and what it means.
+    pub what: String,
+}
+
+impl Job {
+    /// The length of its body.
+    pub fn body_bytes(&self) -> u64 {
+        match &self.body {
+            Body::Here(bytes) => bytes.len() as u64,
+            Body::At(place) => place.bytes,
+            Body::InLine { bytes, .. } => *bytes,
+        }
+    }
+}
+
+impl Backlog {
+    /// The bytes of a job's body.
+    pub fn body(&self, job: &Job) -> io::Result<Vec<u8>> {
+        match &job.body {
+            Body::Here(bytes) => Ok(bytes.clone()),
+            Body::At(place) => self.read(*place),
+            Body::InLine { line, .. } => jsonl::body_of(&self.read(*line)?),
+        }
+    }
+
+    fn read(&self, place: Place) -> io::Result<Vec<u8>> {
+        let changed = || io::Error::other("the source changed while it was read");
+        let len = usize::try_from(place.bytes).map_err(|_| changed())?;
+        match self.bytes.get(place.file as usize).ok_or_else(changed)? {
+            // The length was read from this file before, so the file had this many bytes.
+            Bytes::File(file) => {
+                let mut bytes = vec![0; len];
+                file.read_exact_at(&mut bytes, place.offset).map_err(|error| {
+                    match error.kind() {
+                        io::ErrorKind::UnexpectedEof => changed(),
+                        _ => error,
+                    }
+                })?;
+                Ok(bytes)
+            }
+            Bytes::Memory(all) => {
+                let start = usize::try_from(place.offset).map_err(|_| changed())?;
+                let bytes = all.get(start..).and_then(|rest| rest.get(..len));
+                bytes.map(<[u8]>::to_vec).ok_or_else(changed)
+            }
+        }
+    }
+
+    /// The number of the queue of this name. Makes the queue if it is new.
+    pub(crate) fn queue(&mut self, name: &[u8], items: bool) -> Result<u32, String> {
+        if let Some(number) = self.numbers.get(name) {
+            self.queues[*number as usize].items |= items;
+            return Ok(*number);
+        }
+        if name.is_empty() || name.len() > QUEUE_NAME_BYTES_MAX {
+            let len = name.len();
+            return Err(format!(
+                "its queue's name has {len} bytes, not 1 to {QUEUE_NAME_BYTES_MAX}"
+            ));
+        }
+        let number = self.queues.len() as u32;
+        self.queues.push(Queue { name: name.into(), items });
+        self.numbers.insert(name.into(), number);
+        Ok(number)
+    }
+
+    /// Notes what could not be read.
+    pub(crate) fn lose(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        self.losses.push(Loss { place: place.into(), what: what.into() });
+    }
+}
+
+/// Checks the length of a body.
+pub(crate) fn check_body(bytes: u64) -> Result<(), String> {
+    if bytes > BODY_BYTES_MAX {
+        return Err(format!("its body has {bytes} bytes, more than {BODY_BYTES_MAX}"));
+    }
+    Ok(())
+}
+
+/// Checks the length of a key or a reducer.
+pub(crate) fn check_tags(tags: &Tags) -> Result<(), String> {
+    let longest = tags.unique.len().max(tags.reducer.len());
+    if longest > TAG_BYTES_MAX {
+        return Err(format!("its key or reducer has {longest} bytes, more than {TAG_BYTES_MAX}"));
+    }
+    Ok(())
+}
+
+/// How a loss names a place in a file.
+pub(crate) fn at(file: &str, offset: u64) -> String {
+    format!("{file} at offset {offset}")
+}

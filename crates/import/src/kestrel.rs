@@ -1,0 +1,303 @@
+//! Kestrel's journals: a folder with the files of each queue (spec kestrel 4).
+//!
+//! Records have no checksums. After a record that cannot be right, nothing of the rest of its file
+//! is taken.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::backlog::{Backlog, Body, Bytes, Job, PRIORITY, Place, at, check_body};
+use crate::input::{Fingerprint, Input};
+
+/// The journal of one queue, while its files are read in their order.
+#[derive(Debug, Default)]
+struct Journal {
+    waiting: VecDeque<Item>,
+    /// The items of open reads, by the numbers of the reads.
+    open: BTreeMap<i32, Item>,
+    last_xid: i32,
+}
+
+/// An item, as its record has it.
+#[derive(Copy, Clone, Debug)]
+struct Item {
+    created_ms: Option<u64>,
+    expires_ms: Option<u64>,
+    data: Place,
+}
+
+/// The files of one queue, in the order of a replay.
+#[derive(Debug, Default, Eq, PartialEq)]
+struct Files {
+    /// `QUEUE.MILLIS.pack`, by its time.
+    packs: BTreeMap<u64, PathBuf>,
+    /// `QUEUE.MILLIS`, by its time.
+    archived: BTreeMap<u64, PathBuf>,
+    current: Option<PathBuf>,
+}
+
+/// What comes next in a file.
+enum Next {
+    Change(Change),
+    End,
+    Broken(String),
+}
+
+/// What a record does.
+enum Change {
+    Add(Item),
+    Remove,
+    /// Opens the first item under the next free number.
+    Open,
+    OpenAs(i32),
+    SaveXid(i32),
+    GiveBack(i32),
+    Confirm(i32),
+    /// Confirms an item and adds another one.
+    Continue(i32, Item),
+}
+
+/// Whether a file in a folder can be a journal, and not one of Lineshaft's own files.
+pub fn may_be_journal(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let is_own = name == b"lock"
+        || name.ends_with(b".seg")
+        || name.starts_with(b"spare-")
+        || name.starts_with(b"blank-");
+    // `~~` marks an unfinished rewrite. The original deletes such a file.
+    !is_own && !name.windows(2).any(|pair| pair == b"~~")
+}
+
+/// Reads the journals in a folder.
+pub fn open(folder: &Path) -> io::Result<Backlog> {
+    let mut backlog = Backlog::default();
+    let mut hash = Fingerprint::new("kestrel");
+    let mut queues: BTreeMap<Vec<u8>, Files> = BTreeMap::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if entry.file_type()?.is_file() && may_be_journal(&name) {
+            sort_in(&mut queues, name.as_bytes(), entry.path());
+        }
+    }
+    for (name, files) in queues {
+        let number = match backlog.queue(&name, true) {
+            Ok(number) => number,
+            Err(what) => {
+                backlog.lose(String::from_utf8_lossy(&name), what);
+                continue;
+            }
+        };
+        hash.add(&name);
+        let mut journal = Journal::default();
+        for path in files.in_order() {
+            let file = File::open(&path)?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            journal.read(&name, &file, &mut backlog, &mut hash)?;
+            backlog.bytes.push(Bytes::File(file));
+            backlog.sources.push(path);
+        }
+        journal.finish(number, &mut backlog);
+    }
+    backlog.fingerprint = hash.value();
+    Ok(backlog)
+}
+
+/// Finds a journal with items that were not removed. An item of an open read counts, because the
+/// original gives it back at its next start.
+pub fn file_with_items(folder: &Path) -> io::Result<Option<PathBuf>> {
+    let backlog = open(folder)?;
+    let Some(Job { body: Body::At(place), .. }) = backlog.jobs.first() else { return Ok(None) };
+    Ok(backlog.sources.get(place.file as usize).cloned())
+}
+
+/// Reads the bytes of one journal, as if they were a file.
+pub fn parse(bytes: &[u8]) -> Backlog {
+    let mut backlog = Backlog::default();
+    let mut hash = Fingerprint::new("kestrel");
+    let mut journal = Journal::default();
+    let number = backlog.queue(b"queue", true).expect("the name is short");
+    journal.read("queue", bytes, &mut backlog, &mut hash).expect("memory can be read");
+    journal.finish(number, &mut backlog);
+    backlog.bytes.push(Bytes::Memory(bytes.to_vec()));
+    backlog.fingerprint = hash.value();
+    backlog
+}
+
+/// Adds a file to its queue. The queue's name ends at the first dot.
+fn sort_in(queues: &mut BTreeMap<Vec<u8>, Files>, name: &[u8], path: PathBuf) {
+    let mut parts = name.splitn(2, |byte| *byte == b'.');
+    let queue = parts.next().unwrap_or_default();
+    let files = queues.entry(queue.to_vec()).or_default();
+    let Some(rest) = parts.next().map(String::from_utf8_lossy) else {
+        files.current = Some(path);
+        return;
+    };
+    let millis = |digits: &str| digits.parse::<u64>().ok();
+    if let Some(time) = rest.strip_suffix(".pack").and_then(millis) {
+        files.packs.insert(time, path);
+    } else if let Some(time) = millis(&rest) {
+        files.archived.insert(time, path);
+    }
+    // The original reads no other file, but its name makes a queue.
+}
+
+impl Files {
+    /// The newest pack replaces all older files. The current file is the last one.
+    fn in_order(mut self) -> Vec<PathBuf> {
+        let pack = self.packs.pop_last();
+        let packed_ms = pack.as_ref().map(|(time, _)| *time);
+        let newer = self.archived.into_iter().filter(|(time, _)| packed_ms < Some(*time));
+        let packed = pack.map(|(_, path)| path);
+        packed.into_iter().chain(newer.map(|(_, path)| path)).chain(self.current).collect()
+    }
+}
+
+impl Journal {
+    /// Reads the next file.
+    fn read(
+        &mut self,
+        name: &str,
+        bytes: impl Read,
+        backlog: &mut Backlog,
+        hash: &mut Fingerprint,
+    ) -> io::Result<()> {
+        let file = backlog.files;
+        backlog.files += 1;
+        let mut input = Input::new(bytes, hash);
+        loop {
+            let offset = input.offset();
+            match read_record(&mut input, file)? {
+                Next::Change(change) => self.apply(change),
+                Next::End => return Ok(()),
+                Next::Broken(what) => {
+                    input.rest()?;
+                    let skipped = input.offset() - offset;
+                    let what =
+                        format!("{what}; nothing of the {skipped} bytes from there on is taken");
+                    backlog.lose(at(name, offset), what);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Add(item) => self.waiting.push_back(item),
+            Change::Remove => drop(self.waiting.pop_front()),
+            Change::Open => {
+                let xid = self.next_xid();
+                self.open_as(xid);
+            }
+            Change::OpenAs(xid) => self.open_as(xid),
+            Change::SaveXid(xid) => self.last_xid = xid,
+            Change::GiveBack(xid) => {
+                if let Some(item) = self.open.remove(&xid) {
+                    self.waiting.push_front(item);
+                }
+            }
+            Change::Confirm(xid) => drop(self.open.remove(&xid)),
+            Change::Continue(xid, item) => {
+                self.open.remove(&xid);
+                self.waiting.push_back(item);
+            }
+        }
+    }
+
+    fn next_xid(&self) -> i32 {
+        let mut xid = self.last_xid.wrapping_add(1);
+        while xid == 0 || self.open.contains_key(&xid) {
+            xid = xid.wrapping_add(1);
+        }
+        xid
+    }
+
+    fn open_as(&mut self, xid: i32) {
+        self.last_xid = xid;
+        if let Some(item) = self.waiting.pop_front()
+            && let Some(other) = self.open.insert(xid, item)
+        {
+            // No original writes this. The other item must not vanish.
+            self.waiting.push_front(other);
+        }
+    }
+
+    /// The items of all files that were read. Items of open reads are first, in the order of their
+    /// numbers, as after a start of the original.
+    fn finish(self, queue: u32, backlog: &mut Backlog) {
+        for Item { created_ms, expires_ms, data } in self.open.into_values().chain(self.waiting) {
+            backlog.jobs.push(Job {
+                queue,
+                priority: PRIORITY,
+                created_ms,
+                expires_ms,
+                body: Body::At(data),
+                ..Job::default()
+            });
+        }
+    }
+}
+
+fn read_record<R: Read>(input: &mut Input<'_, R>, file: u32) -> io::Result<Next> {
+    let Some([operation]) = input.array()? else { return Ok(Next::End) };
+    let xid = match operation {
+        4..=9 => match input.array()?.map(i32::from_le_bytes) {
+            Some(xid) => xid,
+            None => return Ok(Next::Broken("the record is cut off".to_owned())),
+        },
+        _ => 0,
+    };
+    let item = match operation {
+        0 | 2 | 7 | 8 => match read_item(input, operation == 0, file)? {
+            Ok(item) => Some(item),
+            Err(what) => return Ok(Next::Broken(what)),
+        },
+        _ => None,
+    };
+    Ok(Next::Change(match (operation, item) {
+        (8, Some(item)) => Change::Continue(xid, item),
+        (_, Some(item)) => Change::Add(item),
+        (1, None) => Change::Remove,
+        (3, None) => Change::Open,
+        (4, None) => Change::SaveXid(xid),
+        (5, None) => Change::GiveBack(xid),
+        (6, None) => Change::Confirm(xid),
+        (9, None) => Change::OpenAs(xid),
+        _ => return Ok(Next::Broken(format!("unknown operation {operation}"))),
+    }))
+}
+
+fn read_item<R: Read>(
+    input: &mut Input<'_, R>,
+    is_old: bool,
+    file: u32,
+) -> io::Result<Result<Item, String>> {
+    let cut = || Ok(Err("the record is cut off".to_owned()));
+    let head_bytes = if is_old { 4 } else { 16 };
+    let Some(size) = input.array()?.map(i32::from_le_bytes) else { return cut() };
+    let Some(bytes) = u64::try_from(size).ok().and_then(|size| size.checked_sub(head_bytes)) else {
+        return Ok(Err(format!("the impossible length {size}")));
+    };
+    if let Err(what) = check_body(bytes) {
+        return Ok(Err(what));
+    }
+    let time = |ms: i64| u64::try_from(ms).ok().filter(|ms| *ms > 0);
+    let (created_ms, expires_ms) = if is_old {
+        let Some(expires_s) = input.array()?.map(i32::from_le_bytes) else { return cut() };
+        (None, time(i64::from(expires_s) * 1000))
+    } else {
+        let Some(created) = input.array()?.map(i64::from_le_bytes) else { return cut() };
+        let Some(expires) = input.array()?.map(i64::from_le_bytes) else { return cut() };
+        (time(created), time(expires))
+    };
+    let data = Place { file, offset: input.offset(), bytes };
+    if input.skip(bytes)?.is_none() {
+        return Ok(Err("the data of an item is cut off".to_owned()));
+    }
+    Ok(Ok(Item { created_ms, expires_ms, data }))
+}

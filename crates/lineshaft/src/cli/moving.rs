@@ -1,0 +1,127 @@
+//! The arguments of the tools that move jobs between servers: import, export.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+const IMPORT_EXAMPLES: &str = "\
+Examples:
+  lineshaft import beanstalkd /var/lib/beanstalkd --dry-run
+  lineshaft import beanstalkd /var/lib/beanstalkd --data ./lineshaft-data
+  lineshaft import gearmand /var/lib/gearman/queue.db
+  lineshaft import gearmand dump.csv           a table of another database
+  lineshaft import kestrel /var/spool/kestrel
+  lineshaft import jsonl mail.jsonl            from `lineshaft export`
+
+Stop the original server and Lineshaft first. The source is only read.
+If an import is interrupted, run the same command again: it continues.
+A source that was imported before is not imported again. The exit code is 65
+if a part of the source could not be taken. docs/migrating.md has the steps.";
+
+/// Take over the jobs of another server, from its files
+#[derive(Debug, Args)]
+#[command(after_help = IMPORT_EXAMPLES)]
+pub(crate) struct ImportArguments {
+    #[command(subcommand)]
+    pub source: ImportSource,
+}
+
+/// Where the jobs come from.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImportSource {
+    /// Jobs from the binlog of a beanstalkd that was started with -b DIR
+    Beanstalkd {
+        /// The folder with the files binlog.N
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        #[command(flatten)]
+        options: ImportOptions,
+    },
+    /// Background jobs from gearmand's sqlite database, or from a CSV dump of its table
+    Gearmand {
+        /// The database, or CSV with a header row
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Name of the table in the database
+        #[arg(long, value_name = "NAME", default_value = import::gearmand::TABLE)]
+        table: String,
+        #[command(flatten)]
+        options: ImportOptions,
+    },
+    /// Items from Kestrel's journals
+    Kestrel {
+        /// The folder with the journals (Kestrel's queuePath)
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        #[command(flatten)]
+        options: ImportOptions,
+    },
+    /// Jobs that `lineshaft export` wrote, or your own program
+    Jsonl {
+        /// The file; - is standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        options: ImportOptions,
+    },
+}
+
+impl ImportSource {
+    pub(crate) fn options(&self) -> &ImportOptions {
+        match self {
+            ImportSource::Beanstalkd { options, .. }
+            | ImportSource::Gearmand { options, .. }
+            | ImportSource::Kestrel { options, .. }
+            | ImportSource::Jsonl { options, .. } => options,
+        }
+    }
+}
+
+/// How to import.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ImportOptions {
+    /// Folder that gets the jobs; default: that of the configuration, or ./lineshaft-data
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<String>,
+    /// Only say what would be taken; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Import although this source, or an earlier state of it, was imported before
+    #[arg(long)]
+    pub again: bool,
+    /// Afterwards move the source's files into a folder `imported` beside them
+    #[arg(long)]
+    pub set_aside: bool,
+    /// Configuration file; default: ./lineshaft.toml, if it exists
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  lineshaft export mail > mail.jsonl            the jobs of one queue
+  lineshaft export --all --data /var/lib/lineshaft > all.jsonl
+  lineshaft export mail | jq .body              look at the bodies
+
+It writes one JSON object for each job, with everything that `lineshaft import
+jsonl` needs. The data folder is only read, and no server may use it: stop the
+server first, or export from a copy of its folder.";
+
+/// Write the jobs of a data folder as JSON lines
+#[derive(Debug, Args)]
+#[command(after_help = EXPORT_EXAMPLES)]
+pub(crate) struct ExportArguments {
+    /// The queues
+    #[arg(value_name = "QUEUE", required_unless_present = "all", conflicts_with = "all")]
+    pub queues: Vec<OsString>,
+    /// All queues
+    #[arg(long)]
+    pub all: bool,
+    /// The data folder; default: that of the configuration, or ./lineshaft-data
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<String>,
+    /// Configuration file; default: ./lineshaft.toml, if it exists
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}

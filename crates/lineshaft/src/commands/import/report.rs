@@ -1,0 +1,171 @@
+//! The report of an import: what was taken, and what was not and why.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use broker::offline::Added;
+use import::{Backlog, Job, State};
+use server::exit;
+use unicode_width::UnicodeWidthStr as _;
+
+use super::record::Earlier;
+use super::source::Source;
+use crate::text::{count, counted};
+
+/// Most queues, and most losses, that the report lists.
+const QUEUES_SHOWN_MAX: usize = 100;
+const LOSSES_SHOWN_MAX: usize = 1000;
+
+/// What became of the jobs that were not simply taken with their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    kept: u64,
+    unnumbered: u64,
+    renumbered: u64,
+    joined: u64,
+    present: u64,
+}
+
+impl Tally {
+    pub(super) fn note(&mut self, job: &Job, added: Added) {
+        *match added {
+            Added::Kept => &mut self.kept,
+            Added::New(_) if job.id.is_some() => &mut self.renumbered,
+            Added::New(_) => &mut self.unnumbered,
+            Added::Joined(_) => &mut self.joined,
+            Added::Present => &mut self.present,
+        } += 1;
+    }
+}
+
+/// The numbers of a source's jobs.
+pub(super) struct Ids {
+    /// The lowest and the highest one.
+    pub(super) range: Option<(u64, u64)>,
+    /// Each job has a number, and each number is higher than the one before.
+    pub(super) ascend: bool,
+}
+
+pub(super) fn ids(jobs: &[Job]) -> Ids {
+    let ids = jobs.iter().filter_map(|job| job.id);
+    let range = ids.clone().min().zip(ids.max());
+    let ascend = jobs.is_sorted_by(|one, next| match (one.id, next.id) {
+        (Some(one), Some(next)) => one < next,
+        _ => false,
+    }) && jobs.iter().all(|job| job.id.is_some());
+    Ids { range, ascend }
+}
+
+/// For each buried job, by its index: its place among all buried jobs.
+pub(super) fn buried_places(jobs: &[Job]) -> BTreeMap<usize, u64> {
+    let buried = jobs.iter().enumerate().filter(|(_, job)| job.state == State::Buried);
+    let mut order: Vec<(u64, usize)> = buried.map(|(index, job)| (job.buried, index)).collect();
+    order.sort_unstable();
+    order.into_iter().zip(0..).map(|((_, index), place)| (index, place)).collect()
+}
+
+/// 0 if everything was taken.
+pub(super) fn exit_code(backlog: &Backlog) -> ExitCode {
+    ExitCode::from(if backlog.losses.is_empty() { 0 } else { exit::DAMAGED_DATA })
+}
+
+/// Prints what an import would take.
+pub(super) fn print_plan(source: &Source, folder: &Path, earlier: &Earlier) -> Result<()> {
+    print_table(&source.backlog)?;
+    let jobs = counted(source.backlog.jobs.len() as u64, "job");
+    let (from, to) = (source.shown(), folder.display());
+    println!("An import would take {jobs} from {from} into {to}. Nothing was changed.");
+    match earlier {
+        Earlier::None => {}
+        Earlier::Done(record) => println!("But {}", record.done_before(source)),
+        Earlier::Begun(record) => println!("But {}", record.continues()),
+        Earlier::Changed(record) => println!("But {}", record.changed_since(source)),
+    }
+    print_losses(&source.backlog)
+}
+
+/// Prints what was taken.
+pub(super) fn print_done(source: &Source, folder: &Path, tally: &Tally) -> Result<()> {
+    print_table(&source.backlog)?;
+    let Tally { kept, unnumbered, renumbered, joined, present } = *tally;
+    let taken = counted(kept + unnumbered + renumbered, "job");
+    println!("Took {taken} from {} into {}.", source.shown(), folder.display());
+    for (number, what) in [
+        (kept, "with the number that it had"),
+        (renumbered, "with a new number, because its own was used before"),
+        (joined, "not taken: a job with the same key is there, which it would have joined"),
+        (present, "not taken: the same job is there already"),
+    ] {
+        if number > 0 {
+            println!("  {}: {what}", counted(number, "job"));
+        }
+    }
+    print_losses(&source.backlog)
+}
+
+/// The jobs and bytes of a queue.
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    ready: u64,
+    delayed: u64,
+    buried: u64,
+    bytes: u64,
+}
+
+fn print_table(backlog: &Backlog) -> io::Result<()> {
+    let mut counts = vec![Counts::default(); backlog.queues.len()];
+    for job in &backlog.jobs {
+        let queue = &mut counts[job.queue as usize];
+        queue.bytes += job.body_bytes();
+        *match job.state {
+            State::Ready => &mut queue.ready,
+            State::Delayed => &mut queue.delayed,
+            State::Buried => &mut queue.buried,
+        } += 1;
+    }
+    let mut rows: Vec<(String, Counts)> = backlog
+        .queues
+        .iter()
+        .map(|queue| String::from_utf8_lossy(&queue.name).escape_debug().to_string())
+        .zip(counts)
+        .collect();
+    rows.sort_by(|one, other| one.0.cmp(&other.0));
+    let hidden = rows.len().saturating_sub(QUEUES_SHOWN_MAX);
+    rows.truncate(QUEUES_SHOWN_MAX);
+    let widest = rows.iter().map(|(name, _)| name.width()).max().unwrap_or(0).max(5);
+    let mut out = io::stdout().lock();
+    let pad = |name: &str| " ".repeat(widest.saturating_sub(name.width()));
+    let (name, space) = ("queue", pad("queue"));
+    writeln!(
+        out,
+        "{name}{space} {:>12} {:>12} {:>12} {:>15}",
+        "ready", "delayed", "buried", "bytes"
+    )?;
+    for (name, Counts { ready, delayed, buried, bytes }) in &rows {
+        let [ready, delayed, buried, bytes] = [ready, delayed, buried, bytes].map(|n| count(*n));
+        let space = pad(name);
+        writeln!(out, "{name}{space} {ready:>12} {delayed:>12} {buried:>12} {bytes:>15}")?;
+    }
+    if hidden > 0 {
+        writeln!(out, "and {}", counted(hidden as u64, "more queue"))?;
+    }
+    Ok(())
+}
+
+fn print_losses(backlog: &Backlog) -> Result<()> {
+    let (shown, hidden) = backlog.losses.split_at(backlog.losses.len().min(LOSSES_SHOWN_MAX));
+    let mut out = io::stdout().lock();
+    if !shown.is_empty() {
+        writeln!(out, "Not taken:")?;
+    }
+    for loss in shown {
+        writeln!(out, "  {}: {}", loss.place, loss.what)?;
+    }
+    if !hidden.is_empty() {
+        writeln!(out, "  and {}", counted(hidden.len() as u64, "more place"))?;
+    }
+    Ok(())
+}
