@@ -1,8 +1,8 @@
 //! Sessions: the table of all sessions, and the numbers of leases and tickets. A ticket is a place
 //! in a line of waiting sessions.
 //!
-//! [`Sessions`] owns every session. Only `Sessions` changes the fields of a session that the count
-//! of waiting sessions or the memory account depends on.
+//! [`Sessions`] owns every session. The count of waiting sessions and the memory account depend on
+//! some fields of a session. Only `Sessions` changes these fields.
 
 mod session;
 mod worker;

@@ -50,8 +50,9 @@ pub trait Disk: Send + Sync + Debug {
     fn sync_folder(&self) -> io::Result<()>;
     /// The size of the file system, and its free room.
     fn space(&self) -> io::Result<Space>;
-    /// Whether the file system allocates new blocks for overwritten data, like btrfs and zfs. Then
-    /// it does not make later writes faster to write zeros ahead, or to reuse a file.
+    /// Whether the file system allocates new blocks for overwritten data, like btrfs and zfs. On
+    /// such a file system, later writes do not become faster if zeros are written ahead, or if a
+    /// file is reused.
     fn copies_on_write(&self) -> bool;
     /// Waits, so that other threads can use the disk. The simulated disk does not wait.
     fn rest(&self, _time: Duration) {}

@@ -37,8 +37,9 @@ pub struct Salvage {
     /// because unused room at the end of a file is missing.
     pub losses: Vec<Loss>,
     /// The number of restored jobs that may have been finished. After a gap, a finish can mean one
-    /// of several neighbouring jobs, and all of them are restored. This number leaves out jobs
-    /// whose finish was in a lost piece, because such a finish can be of any older job.
+    /// of several neighbouring jobs, and all of them are restored. A lost piece can also contain
+    /// finishes, of any older jobs. This number does not count the jobs that such a finish may have
+    /// ended.
     pub doubtful_jobs: u64,
     /// The number of restored jobs whose queue name was lost. Their queue gets the name
     /// `lost-queue-SEGMENT-NUMBER`.

@@ -53,7 +53,7 @@ pub struct Program {
 enum Addressing {
     /// The program has one listener. This flag sets the host, and `-p` sets the port.
     HostAndPort(&'static str),
-    /// `--only --NAME HOST:PORT` for each of these names.
+    /// `--only`, then `--NAME HOST:PORT` for each of these names.
     Listeners(Vec<&'static str>),
 }
 

@@ -88,8 +88,8 @@ impl Turn<'_> {
     }
 
     /// Returns a registration of the session: the queue's name and the registration's rank. If
-    /// `behind` is `None`, this is the newest registration. Otherwise it is the newest one after
-    /// the registration with that rank.
+    /// `behind` is `None`, returns the registration with the highest rank. Otherwise returns the
+    /// registration with the highest rank below `behind`.
     pub fn next_registration(
         &mut self,
         session: SessionId,

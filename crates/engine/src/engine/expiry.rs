@@ -2,9 +2,10 @@
 //! policy allows. The earlier moment counts.
 //!
 //! The head of a queue is its next ready job. Each request for the head checks whether the head has
-//! expired. The queue's timer checks this when the head expires (spec kestrel 3.2). An expired job
-//! that is not the head stays in the queue until it is the head. The only exception: a client takes
-//! the job by its number. A *sweep* ends the expired jobs at the head of a queue, one after the
+//! expired. The queue's timer is set to the moment when the head expires, so the engine also finds
+//! an expired head without a request (spec kestrel 3.2). An expired job that is not the head stays
+//! in the queue until it is the head. The only exception: if a client takes the job by its number,
+//! the job ends at once. A *sweep* ends the expired jobs at the head of a queue, one after the
 //! other. If a sweep reaches its limit, the sweep *rests* until the queue's timer continues it.
 
 use super::Engine;
@@ -49,9 +50,9 @@ impl Engine {
         (rest_ends > self.now && self.head_is_expired(queue)).then_some(rest_ends)
     }
 
-    /// True if the queue has a ready job, and a waiter or sleeper that could get it now. This
-    /// happens when a request removes an expired head without a sweep, because only a sweep serves
-    /// the waiters afterwards.
+    /// True if the queue has a ready job, and a waiter or sleeper that could get it now. A sweep
+    /// serves the waiters after it has removed expired heads. If a request removes an expired head
+    /// without a sweep, nobody serves the waiters, and this state results.
     pub(super) fn has_unserved_waiters(&self, queue: &Queue) -> bool {
         let is_awaited =
             !queue.waiters().is_empty() || self.wake_max == 0 && !queue.sleepers().is_empty();
@@ -68,12 +69,14 @@ impl Engine {
         self.sweep(id, usize::MAX, effects);
     }
 
-    /// Ends up to `max` expired jobs at the head of a queue, and returns their number. Another
-    /// reference must keep the queue in existence during the sweep. The sweep stops when the slice
-    /// of work is spent. But the first [`PUT_ENDS_MAX`] jobs end even if the slice is spent. So the
-    /// result of a put does not depend on other work of the same request. If the head has not
-    /// expired afterwards, the waiters get their jobs at once. So the waiters come before the
-    /// session whose request caused the sweep.
+    /// Ends up to `max` expired jobs at the head of a queue, and returns their number. During the
+    /// sweep, the queue stays in existence. Afterwards, the caller must drop the queue if it is not
+    /// wanted any more.
+    ///
+    /// The sweep stops when the slice of work is spent. But the first [`PUT_ENDS_MAX`] jobs end
+    /// even if the slice is spent. So the result of a put does not depend on other work of the same
+    /// request. If the head has not expired afterwards, the waiters get their jobs at once. So the
+    /// waiters come before the session whose request caused the sweep.
     pub(super) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
         if !self.head_is_expired(&self.queues[id]) {
             if self.has_unserved_waiters(&self.queues[id]) {
@@ -137,8 +140,8 @@ impl Engine {
             return;
         }
         if self.chores.is_held() {
-            // The broker holds chores while the log has too many unwritten bytes. The end of an
-            // expired job appends to the log, too. So expired jobs also wait.
+            // The broker stops chores while the log has too many unwritten bytes. The end of an
+            // expired job also appends an entry to the log. So expired jobs also wait.
             let rest = Millis(self.now.0.saturating_add(HELD_CHORES_REST_MS));
             if let Some(extension) = self.queues[id].extension_mut() {
                 extension.sweep_rests_until = rest;

@@ -82,10 +82,13 @@ pub(crate) struct IoThread {
     buffer: Box<[u8]>,
     /// When this round began, in milliseconds.
     now_ms: u64,
-    /// The log is behind. The thread reads nothing, and held-back commands wait.
+    /// The log writes too slowly for the requests of clients (`Broker::congested`). The thread
+    /// reads nothing, and *held-back* commands wait. These are commands that have arrived but must
+    /// wait for a later turn.
     congested: bool,
-    /// Held-back commands have filled the open batch of the log, so further ones wait until the
-    /// batch is written. Otherwise the requests of other clients would wait behind a larger batch.
+    /// Held-back commands have filled the open batch of the log. So further held-back commands wait
+    /// until the batch is written. Otherwise the requests of other clients would wait behind a
+    /// larger batch.
     backlogged: bool,
     /// The inbox has a note that this thread waits for the log.
     awaits_release: bool,
@@ -106,8 +109,8 @@ pub(crate) struct IoThread {
     /// bytes.
     batch: Vec<(u32, Range<usize>)>,
     events: VecDeque<(SessionId, Answer<Event>)>,
-    /// Connections with held-back commands. These wait for other connections, or until replies are
-    /// sent.
+    /// Connections with held-back commands. These commands wait because other connections come
+    /// first, or until replies are sent.
     resumed: Vec<u32>,
     /// Connections whose sessions must be closed.
     leaving: Vec<(u32, CloseReason)>,
@@ -220,7 +223,8 @@ impl IoThread {
     fn round(&mut self) {
         self.now_ms = self.shared.clock.now().0;
         self.inbox.show_life_sign();
-        // Only clear the request here, because the round checks the limits at its end.
+        // Another thread may have asked this thread to check the limits of memory. The round does
+        // so at its end in any case. So only clear the flag here.
         self.inbox.take_excess();
         if self.inbox.take_released() {
             (self.congested, self.backlogged) = (false, false);

@@ -20,12 +20,12 @@ pub(crate) struct Storage {
     pub(crate) kind: StorageKind,
     sabotage: Sabotage,
     engine: EngineSetup,
-    /// The part of the history that sent replies depend on.
+    /// The replies that were sent depend on this part of the history.
     promised: Need,
-    /// The part of the history that survives a power failure, as sent replies promise.
+    /// The replies that were sent promise that this part of the history survives a power failure.
     promised_as_synced: Need,
-    /// The end of a group in whose middle a segment was begun. The log may have synced the history
-    /// up to here.
+    /// The end of the history at the last commit in which the log began a new segment. 0 if there
+    /// was no such commit. The log may have synced the history up to here.
     switched: Need,
     /// The part of the history that is certainly synced.
     durable: Need,
@@ -106,7 +106,7 @@ impl Storage {
         }
     }
 
-    /// Notes that a reply was sent that depends on this part of the history.
+    /// Notes that a reply was sent. The reply depends on this part of the history.
     pub(crate) fn note_reply(&mut self, need: Need, history: &History) {
         self.promised = self.promised.max(need);
         if history.is_strict(need) {
@@ -127,8 +127,8 @@ impl Storage {
 
     /// The two parts of the history that must survive such a crash: one for changes, one for
     /// counters of takes and timeouts. If the kernel continues to run, all written data survives.
-    /// After a power failure, only synced data is certain, and changes that replies promised as
-    /// synced.
+    /// After a power failure, only two things are certain: synced data, and changes that a reply
+    /// confirmed as synced.
     pub(crate) fn survives(&self, kind: CrashKind) -> (Need, Need) {
         match (kind, self.kind) {
             (CrashKind::PowerLoss, _) => (self.promised_as_synced.max(self.durable), self.durable),
@@ -164,16 +164,17 @@ impl Storage {
             self.durable = self.written.back().map_or(self.durable, |(_, end)| *end);
             self.written.clear();
         }
-        // A mark is written without a sync, and contains no changes. On a full disk, the log omits
-        // counters, which are in the history.
+        // A write can contain no change of the history: for example a mark, which is not synced.
+        // The history can also be longer than the log: on a full disk, the log omits counters. So
+        // check both `wrote` and `newest`.
         let before = self.written.back().map_or(self.durable, |(_, end)| *end);
         if committed.wrote && newest > before {
             self.written.push_back((now, end));
         }
         let asks_for_sync = newest > before && history.is_strict_between(before, newest);
         if switches {
-            // The log has synced everything before the new segment. The simulation cannot see which
-            // part of the group was synced.
+            // The log has synced everything before the new segment. The simulation cannot see how
+            // much of this commit is before the new segment.
             self.switched = end;
         } else if committed.wrote && !committed.synced && asks_for_sync {
             return Err(format!("what a queue wants to be synced is only written at {now}"));

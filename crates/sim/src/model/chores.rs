@@ -5,8 +5,8 @@ use super::session::Expected;
 use super::{Model, Name, Place, Serial, State};
 
 /// Number of jobs in one step: a quarter of the units in a slice. The protocol does not define this
-/// number, so the model uses the engine's. The engine would stop sooner if a job cost more than
-/// four units, but no job here does.
+/// number, so the model uses the engine's number. No job of the simulation costs more than four
+/// units, so the engine does not stop sooner.
 const SLICE_JOBS: usize = crate::plan::SLICE_UNITS as usize / 4;
 
 #[derive(Debug)]
@@ -14,7 +14,8 @@ pub(super) enum Chore {
     /// Jobs that must still be given back, with the numbers of their leases. Their holder
     /// disconnected, or unregistered from their queues.
     Return(Vec<(u64, u64)>),
-    /// A closed connection that is still listed as a waiter of these jobs, under this place.
+    /// These jobs still list a closed connection, under this place, as a client that waits for
+    /// their outcome.
     Detach(Place, Vec<u64>),
     Kick {
         place: Place,
@@ -53,7 +54,8 @@ impl Model {
         self.begin(Chore::Return(held.collect()));
     }
 
-    /// Does the first slice of a chore, and queues the rest.
+    /// Does the first slice of a chore. If the chore needs more slices, adds it to the line of
+    /// chores.
     pub(super) fn begin(&mut self, chore: Chore) {
         if let (Some(chore), _) = self.slice(chore) {
             self.chores.push_back(chore);
@@ -89,7 +91,8 @@ impl Model {
         !self.chores.is_empty()
     }
 
-    /// Does one slice. Returns the rest of the chore, and the number of jobs kicked so far.
+    /// Does one slice. Returns the chore if it needs more slices, and the number of jobs kicked so
+    /// far.
     fn slice(&mut self, chore: Chore) -> (Option<Chore>, usize) {
         match chore {
             Chore::Return(mut held) => {

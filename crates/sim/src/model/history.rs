@@ -5,9 +5,8 @@
 //! start of the current process, and every change since then. The recovered jobs must be the result
 //! of some prefix with at least `required` changes.
 //!
-//! The counters of takes, timeouts and losses are appended later than the events that they count,
-//! with the next group. So after a crash they can be older than the prefix, but by less than one
-//! group.
+//! The log appends counters of takes, timeouts and losses later than the counted events, with the
+//! next group. So after a crash, the counters can be older than the prefix, by less than one group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -23,8 +22,8 @@ pub(crate) struct History {
     records: Vec<Record>,
     /// For each record, whether the log syncs it before a reply about it is sent.
     strict: Vec<bool>,
-    /// The ends of groups. When a group was written, all records before its end were on the disk,
-    /// with the newest takes and timeouts.
+    /// The ends of groups. When a group was written, the disk had all records before the end of the
+    /// group, and the newest takes and timeouts.
     groups: Vec<Need>,
     /// The number of records that certainly survive.
     required: Need,
@@ -33,15 +32,15 @@ pub(crate) struct History {
     /// The last record that the next group certainly contains.
     newest: Need,
     /// The end of the records that the process wrote at its start. The process writes such a record
-    /// only if the log does not contain it. The model cannot see whether the log contains it,
-    /// because rules also create the queues that they name.
+    /// only if the log does not contain the record yet. The model cannot see whether the log
+    /// contains the record, because rules also create the queues that they name.
     noted_at_start: Need,
     /// True if the disk was full. Since then, it is unknown whether groups contain all takes and
     /// timeouts.
     pub(crate) counts_may_be_missing: bool,
     ends: BTreeMap<u64, Need>,
     queues: BTreeMap<Name, Need>,
-    /// The records of ends of jobs, by the jobs' keys.
+    /// For each key, the record of the last end of a job with this key.
     keys: BTreeMap<Rc<[u8]>, Need>,
 }
 
@@ -98,7 +97,7 @@ impl History {
         self.records.iter().rposition(about).map_or(0, |index| index + 1)
     }
 
-    /// Adds the tags to a job's record that was made without them.
+    /// Adds the tags to the record of a job. The record was made without tags.
     pub(super) fn amend(&mut self, need: Need, id: u64, image: &StoredJob) {
         if let Some(Record::PutMany(images)) = need.checked_sub(1).map(|at| &mut self.records[at])
             && let Some((_, noted)) = images.iter_mut().find(|(noted, _)| *noted == id)
@@ -151,7 +150,7 @@ impl History {
         self.records.iter().rposition(about).map_or(0, |index| index + 1)
     }
 
-    /// The last change after `before` that is not only a counter.
+    /// The last change after `before`. Changes of counters do not count.
     pub(super) fn certain_since(&self, before: Need) -> Need {
         let lasts = |record: &Record| !matches!(record, Record::Count(..));
         let last = self.records[before..].iter().rposition(lasts);
@@ -248,7 +247,7 @@ impl History {
             if end > self.required {
                 let record = &self.records[end - 1];
                 log_contents.apply(record);
-                // Policies decide whether a job has expired, so every subject is compared again.
+                // Policies decide whether a job has expired, so compare every subject again.
                 if matches!(record, Record::Policies(_) | Record::Queue(..)) {
                     wrong = all_that_differs(&log_contents);
                 }
@@ -283,8 +282,8 @@ impl History {
     /// the last complete group in the prefix. They must be at most the counts at the end of the
     /// group in which the prefix ends.
     fn check_counts(&self, found: &StoredJobs, end: Need) -> Result<(), String> {
-        // Counters are the last part of a group. They can be in another segment than the rest of
-        // the group, and that segment alone can be lost.
+        // Counters are the last part of a group. They can be in a later segment than the other
+        // entries of the group, and a crash can lose only this later segment.
         let before = self.groups.iter().copied().take_while(|group| *group < end).last();
         let after = self.groups.iter().copied().find(|group| *group >= end);
         let low = self.images_at(before.unwrap_or(0).max(self.counted));

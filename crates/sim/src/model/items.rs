@@ -8,7 +8,7 @@ use super::record::Record;
 use super::routes::{Refused, Routed};
 use super::{Facts, Model, Name, Need, Place, State, Wait};
 
-/// Requests of Kestrel have no priority, so the server uses this one.
+/// Requests of Kestrel have no priority, so the server uses this priority.
 const PRIORITY: u32 = 1024;
 
 /// How a read takes its item.
@@ -29,7 +29,7 @@ pub(crate) struct ItemWait {
 /// The immediate result of a read.
 #[derive(Debug)]
 pub(super) enum Read {
-    /// An item. `lease` is the number of its lease if the client holds it.
+    /// An item. `lease` is the number of its lease if the client holds the item.
     Item {
         lease: Option<u64>,
         body: Rc<[u8]>,
@@ -257,7 +257,7 @@ impl Model {
                 model.end_job(id, &News::Fail);
             }
         });
-        // A queue with workers is kept until a client drops it again.
+        // A queue with workers stays in existence until a client drops it again.
         let kept = self.workers_of(&name) > 0 && &*name != "default";
         let facts = Facts { kept, ..Facts::default() };
         self.queue_mut(&name).facts = facts;

@@ -87,8 +87,8 @@ impl Model {
         }
     }
 
-    /// Handles a job that became ready. The client that has waited longest for its queue gets the
-    /// job, or sleeping workers wake.
+    /// Handles a job that became ready. The client that has waited longest for a job of this queue
+    /// gets the job. If no client waits, sleeping workers wake.
     pub(super) fn offer(&mut self, id: u64) {
         let job = self.jobs.get_mut(&id).expect("an offered job exists");
         job.since = match job.state {

@@ -21,12 +21,12 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The counters, with 0 for those that the log appends later than the change.
+    /// The counters, with 0 for each counter in `lazy`.
     pub(super) fn strict(self) -> Self {
         Self { reserves: 0, timeouts: 0, failures: 0, ..self }
     }
 
-    /// The counters that the log appends later than the change.
+    /// The counters that the log appends later than the counted events.
     pub(super) fn lazy(self) -> [u32; 3] {
         [self.reserves, self.timeouts, self.failures]
     }
@@ -48,7 +48,7 @@ pub(crate) struct StoredJob {
     pub(crate) delay: u32,
     pub(crate) ttr: u32,
     pub(crate) created: u64,
-    /// The moment when a ready job became ready, if that was later than the put.
+    /// When a ready job became ready, if this was after a delay or by a request. Otherwise 0.
     pub(crate) since: u64,
     pub(crate) body: Rc<[u8]>,
     pub(crate) state: StoredState,
@@ -58,12 +58,11 @@ pub(crate) struct StoredJob {
     /// The parameters of the submit, if the job was submitted.
     pub(crate) tags: Option<Tags>,
     pub(crate) expires: Option<u64>,
-    /// Set if the job moved to another queue, and a full disk may have lost this move: the job
-    /// before the move.
+    /// The job before it moved to another queue. Set if a full disk may have lost this move.
     pub(crate) before: Option<Rc<StoredJob>>,
 }
 
-/// The facts about a queue in the log, without its jobs.
+/// The facts of a queue, as the log stores them.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) kept: bool,
@@ -130,7 +129,7 @@ pub(crate) type StoredJobs = BTreeMap<u64, StoredJob>;
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Start {
     pub(super) now: u64,
-    /// Numbers from this one on were assigned after the start.
+    /// The process assigned this number and all higher numbers after its start.
     pub(super) next_id: u64,
     /// True if the disk was full before the start.
     pub(super) is_short: bool,

@@ -66,13 +66,14 @@ pub(crate) type Need = usize;
 /// A deadline that never comes.
 const NEVER: u64 = u64::MAX;
 
-/// The model's copy of the server's settings, as far as clients see their effect.
+/// The model's copy of the server's settings that have an effect on replies.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) max_job_size: u32,
     /// True if the log syncs a change before a reply about it is sent. A policy can override this.
     pub(crate) is_strict: bool,
-    /// True if all jobs are only in memory. If so, the binlog's numbers are 0.
+    /// True if all jobs are only in memory. If so, the statistics show 0 for all numbers of the
+    /// binlog.
     pub(crate) in_memory: bool,
     pub(crate) started: u64,
     /// The number of sleeping workers that one job wakes; 0 means all.
@@ -117,9 +118,10 @@ pub(crate) struct Model {
     chores: VecDeque<Chore>,
     pub(crate) rules: Rc<Rules>,
     pub(crate) status: u8,
-    /// Kept children whose records are not in the history yet.
+    /// Queues that became children in this turn, or children that stay in existence from now on.
+    /// The history does not have these facts yet.
     unnoted: Vec<Name>,
-    /// Set while a removal ends leased jobs. The news of these ends can come in any order.
+    /// Set while a removal ends leased jobs. The news of these jobs can come in any order.
     batch: Option<u64>,
     /// Queues that must not be dropped at the moment.
     guards: Vec<Name>,
@@ -134,7 +136,7 @@ pub(crate) struct Model {
     pub(crate) tally: Tally,
 }
 
-/// Counts events of each kind. Tests check that enough of them happened.
+/// Counts events by kind. Tests check that enough events of each kind happened.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Tally {
     /// Jobs that Gearman workers grabbed.
@@ -143,7 +145,7 @@ pub(crate) struct Tally {
     pub(crate) wake_ups: u64,
     /// Submits that joined another job.
     pub(crate) joins: u64,
-    /// Ends of jobs that foreground clients received.
+    /// How often a foreground client received the news that its job had ended.
     pub(crate) ends: u64,
     /// Reads that were opened.
     pub(crate) opens: u64,
@@ -166,7 +168,7 @@ pub(crate) struct Tags {
     pub(crate) reducer: Rc<[u8]>,
 }
 
-/// When a job ends without being finished.
+/// How long an unfinished job exists.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum JobKind {
     /// The job stays when its clients disconnect, and when the process ends.
@@ -184,7 +186,7 @@ pub(crate) struct Job {
     pub(crate) delay: u32,
     pub(crate) ttr: u32,
     pub(crate) created: u64,
-    /// The moment when the job became ready, if that was later than the put.
+    /// When the job became ready, if this was after a delay or by a request. Otherwise 0.
     pub(crate) since: u64,
     pub(crate) body: Rc<[u8]>,
     pub(crate) state: State,
@@ -222,7 +224,7 @@ pub(crate) struct Lease {
     loss: ReturnOrder,
 }
 
-/// The place of a job in its queue after its holder has lost it.
+/// The place of a job in its queue after its holder has lost the job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum ReturnOrder {
     KeepPlace,
@@ -241,10 +243,11 @@ pub(crate) struct Queue {
     /// Workers that may be asleep, in the order in which they began to sleep.
     sleepers: BTreeMap<u64, Place>,
     policy: Rc<Policy>,
-    /// When the queue first had a policy, a parent or child, or the mark of a queue of items.
+    /// When the queue first had a policy, a parent, a child or a job that expires, or was first
+    /// marked as a queue of items.
     extra_since: Option<u64>,
-    /// The model looks at the queue at this moment or earlier. The reason to look at the queue can
-    /// be gone by then.
+    /// The model looks at the queue at this moment or earlier. By then, the queue may need no
+    /// change.
     timer: Option<u64>,
     /// When the item that a client read last was put.
     last_read: Option<u64>,
@@ -275,7 +278,7 @@ pub(crate) struct Conn {
     input_ended: bool,
     worker: Worker,
     wants_exceptions: bool,
-    /// The number of ends that the client must still receive, by job.
+    /// How often the client must still receive the end of a job, by job.
     outcomes_due: BTreeMap<u64, u64>,
     open: OpenReads,
     fetch: Option<Fetch>,
@@ -351,7 +354,7 @@ impl Model {
         self.history.counts_may_be_missing = true;
     }
 
-    /// The next number for jobs and leases. It stays the same over a clean stop.
+    /// The next number for jobs and leases. A clean stop does not change it.
     pub(crate) fn next_number(&self) -> u64 {
         self.next_id.max(self.next_lease)
     }

@@ -1,5 +1,5 @@
-//! Outcomes of jobs in the model: the clients that wait for them, their news, and their ends (spec
-//! gearman 4.6).
+//! Outcomes of jobs in the model: the clients that wait for outcomes, the news of jobs, and the
+//! ends of jobs (spec gearman 4.6).
 
 use std::rc::Rc;
 
@@ -48,7 +48,7 @@ pub(super) enum News {
     Exception(Rc<[u8]>),
 }
 
-/// While jobs still list a closed connection as a waiter, it has a place from this number on.
+/// Places from this number on are for closed connections that jobs still list as waiters.
 const GONE: Place = 1 << 31;
 
 impl Model {
@@ -115,7 +115,7 @@ impl Model {
         self.conn(place).notifications.push_back(Notification::News { id, news, need, batch });
     }
 
-    /// Sends the last news of a job to all waiting clients. The news depends on `need`.
+    /// Sends the last news of a job to all waiting clients. The news depends on the record `need`.
     pub(super) fn send_last_news(
         &mut self,
         watchers: Vec<Place>,

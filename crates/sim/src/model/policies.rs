@@ -44,15 +44,14 @@ impl Model {
         self.arm(name);
     }
 
-    /// Notes the current time as `extra_since`, if the queue had no policy, no parent or child, and
-    /// no mark of items before.
+    /// Sets `extra_since` to the current time, if it has no value yet.
     pub(super) fn ensure_extra(&mut self, name: &Name) {
         let now = self.now;
         self.queue_mut(name).extra_since.get_or_insert(now);
     }
 
-    /// The queue that a Kestrel client names. If it does not exist, it is created, marked as a
-    /// queue of items, and kept.
+    /// The queue that a Kestrel client names. If the queue does not exist, the model creates it.
+    /// The queue becomes a queue of items, and stays in existence.
     pub(super) fn item_queue(&mut self, name: &str) -> Name {
         let name = self.create_queue(name);
         if self.queues[&name].facts.is_items {
@@ -74,7 +73,8 @@ impl Model {
         self.ensure_extra(name);
         let facts = &mut self.queue_mut(name).facts;
         let was_child = std::mem::replace(&mut facts.is_child, true);
-        // The log must keep the child, so that it gets all puts after a restart.
+        // The log must store that the child stays in existence. Otherwise the child could miss puts
+        // after a restart.
         if !std::mem::replace(&mut facts.kept, true) || !was_child {
             self.unnoted.push(name.clone());
         }
@@ -116,7 +116,7 @@ impl Model {
         (!destinations.is_empty()).then(|| destinations.iter().map(text).collect())
     }
 
-    /// True if a put to this name can also be put into other queues, or only into other queues.
+    /// True if a put to this name can reach other queues.
     pub(super) fn feeds_others(&self, name: &str) -> bool {
         !self.rules.0.is_empty() || !self.children_of(name).is_empty()
     }

@@ -1,6 +1,6 @@
-//! Checks two promises in a way that does not depend on the engine's rules. So the checks find
-//! errors that model and engine have in common. Every foreground submit gets exactly one end, and
-//! no worker sleeps while a job is ready for it.
+//! Checks two promises: every foreground submit gets exactly one end, and no worker sleeps while a
+//! job is ready for it. The checks do not use the engine's rules. So they also find an error that
+//! is both in the engine and in the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,8 @@ impl Model {
     }
 
     /// The protocol does not define in which order jobs of several queues expire in one turn. The
-    /// model copies the observed order numbers, if they are a permutation of its own.
+    /// model copies the observed order numbers, if they are a permutation of the model's order
+    /// numbers.
     pub(crate) fn adopt_orders(&mut self, seen: impl Fn(u64) -> Option<u64>) {
         let rerouted: BTreeSet<u64> = std::mem::take(&mut self.rerouted).into_iter().collect();
         let jobs = rerouted.iter().filter_map(|id| Some((*id, self.jobs.get(id)?.order)));

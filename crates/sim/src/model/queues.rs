@@ -39,7 +39,7 @@ impl Model {
         name
     }
 
-    /// Drops a queue that nothing keeps (spec beanstalkd 6).
+    /// Drops a queue if nothing keeps it in existence (spec beanstalkd 6).
     pub(super) fn drop_queue_if_unwanted(&mut self, name: &Name) {
         if self.is_wanted(name) {
             // The queue may be idle from now on, so the model must check its idle time later.
@@ -62,10 +62,10 @@ impl Model {
             || self.jobs.values().any(|job| job.queue == *name)
     }
 
-    /// Keeps the queue until a client removes it.
+    /// Keeps the queue in existence until a client removes it.
     pub(super) fn keep_queue(&mut self, name: &Name) {
         let queue = self.queues.get_mut(name).expect("a queue of this moment");
-        // The default queue always exists, so it is not recorded as kept.
+        // The default queue always exists, so it needs no record.
         if !queue.facts.kept && &**name != "default" {
             queue.facts.kept = true;
             self.note_facts(name);
@@ -87,8 +87,8 @@ impl Model {
         self.history.facts_need(&name).max(before)
     }
 
-    /// Executes `maxqueue`. Returns the record that the reply depends on. A queue with limits is
-    /// kept.
+    /// Executes `maxqueue`. Returns the record that the reply depends on. A queue with limits stays
+    /// in existence.
     pub(super) fn limit_queue(&mut self, name: &str, limits: [u32; 3]) -> Need {
         let Some((name, _)) = self.queues.get_key_value(name) else { return 0 };
         let name = name.clone();

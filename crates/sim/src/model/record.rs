@@ -10,10 +10,10 @@ use super::log_contents::{Counts, Facts, StoredJob, short_text};
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
     Put(u64, StoredJob),
-    /// Jobs of one put. All of them survive a crash, or none.
+    /// Jobs of one put. A crash loses all of them or none.
     PutMany(Vec<(u64, StoredJob)>),
     Update(u64, StoredJob),
-    /// A job moved behind the other jobs, in its queue or another one.
+    /// A job moved behind the other jobs, in its own queue or in another queue.
     Moved(u64, StoredJob),
     Finish(u64),
     /// Takes, timeouts and losses. The log appends them with the next group.

@@ -1,4 +1,4 @@
-//! The model after a restart, which has only the state in the log.
+//! Restarts the model. After a restart, the model has only the state that was in the log.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,8 @@ use super::{
 };
 use crate::Checked;
 
-/// With up to this many due jobs, all combinations of ready jobs are tried.
+/// A due job can be ready or still delayed in the log. For up to this many due jobs, the model
+/// tries every combination.
 const DUE_JOBS_MAX: usize = 6;
 
 /// After this number of advances, all work of a start is done. No client is connected yet, so an
@@ -27,14 +28,15 @@ pub(crate) struct Recovered {
     pub(crate) in_log: u64,
     /// The next id that the process assigns.
     pub(crate) next_id: u64,
-    /// The process's queues, oldest first, and their places. The order comes from the order of jobs
-    /// in the log, which the model does not have.
+    /// The process's queues, oldest first, and their places. The order depends on the order of the
+    /// jobs in the log. The model does not have this order, so it copies the order of the queues
+    /// from the process.
     pub(crate) queues: Vec<(Name, Place)>,
 }
 
 impl Recovered {
-    /// Checks that a process that begins with this state gets to the recovered state when all
-    /// expired jobs have ended.
+    /// Starts a model with this state, and ends all expired jobs. Checks that the result is the
+    /// recovered state.
     fn leads_to(&self, found: &Self, now: u64, setting: &Setting) -> Checked {
         let (mine, in_log) = (self.log_contents.jobs.len() as u64, found.in_log);
         if mine != in_log {
@@ -75,8 +77,8 @@ impl Model {
     /// starts with each candidate, lets its expired jobs end, and compares the result.
     pub(crate) fn explain(&self, now: u64, found: &Recovered) -> Result<(Need, Recovered), String> {
         self.history.find(&found.log_contents, now, found.next_id, |end, log_contents| {
-            // For a job that was already due, the log can contain the put, or a later copy by
-            // reclaim. After the put it is delayed, and after the copy it is ready.
+            // If a job was already due, its entry in the log is the put or a later copy by reclaim.
+            // A put restores the job as delayed, and a copy restores the job as ready.
             let mut begun = self.begun(log_contents, found, now);
             let due = begun.log_contents.due_at(now);
             let mut outcome = begun.leads_to(found, now, &self.setting);

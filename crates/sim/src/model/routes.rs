@@ -1,5 +1,5 @@
 //! The route of a put in the model: the named queue with its children and copies, or the queues of
-//! an alias. Also the limits of these queues, and the expiry of jobs.
+//! an alias. This file also has the limits of these queues, and the expiry of jobs.
 
 use broker::policy::WhenFull;
 
@@ -175,7 +175,7 @@ impl Model {
         for id in ids {
             self.place_new(id);
             if !self.jobs.contains_key(&id) {
-                // The log contains nothing about a job that ends in the same request that put it.
+                // If one request puts and ends a job, the log contains nothing about this job.
                 self.history.unwrite(id, routed.need);
             }
         }
@@ -191,7 +191,7 @@ impl Model {
         routed
     }
 
-    /// Adds a job, which is in no list yet.
+    /// Adds a job to the model. The job is in no list yet.
     pub(super) fn enter(&mut self, queue: &Name, mut job: Job, kind: JobKind) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -218,7 +218,7 @@ impl Model {
         }
     }
 
-    /// Records all jobs of one put together. After a crash, either all of them exist, or none.
+    /// Records all jobs of one put together. After a crash, all of these jobs exist, or none.
     fn record_together(&mut self, ids: &[u64]) -> Need {
         let logged: Vec<u64> =
             ids.iter().copied().filter(|id| self.jobs[id].kind == JobKind::Logged).collect();

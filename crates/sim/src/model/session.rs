@@ -1,5 +1,5 @@
 //! The model's side of a connection. It parses bytes into commands, and compares the server's
-//! replies with its own.
+//! replies with the model's replies.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -186,7 +186,7 @@ impl Model {
         assert!(before.is_none(), "a session's place is its own while it is open");
     }
 
-    /// The session received bytes. Checks that its answer matches the model's.
+    /// The session received bytes. Checks that the server's replies are the model's replies.
     pub(crate) fn input(
         &mut self,
         place: Place,
@@ -254,8 +254,8 @@ impl Model {
         Ok(())
     }
 
-    /// The index of the next notification to deliver. In a batch, this is the notification that the
-    /// server sent.
+    /// The index of the next notification to deliver. If several notifications of a batch are next,
+    /// this is the index of the one that the server sent.
     fn first_letter(&self, place: Place, observed: &Observed<'_>) -> usize {
         let notifications = &self.conns[&place].notifications;
         let batch_of = |notification: &Notification| match notification {
@@ -303,7 +303,7 @@ impl Model {
         Ok(())
     }
 
-    /// Closes a connection whose peer sends no more, if the session has nothing more to do.
+    /// Closes a connection if its peer sends no more, and its session has no more work.
     fn end_if_drained(&mut self, place: Place) {
         let Some(conn) = self.conns.get(&place) else { return };
         // If the session reads, the buffer contains an incomplete request. If it does not read now,
@@ -319,8 +319,8 @@ impl Model {
         self.conns.contains_key(&place)
     }
 
-    /// Closes a connection. Gives back its jobs. Foreground jobs for which no other client waits
-    /// end.
+    /// Closes a connection. Gives back its jobs, and ends foreground jobs for which no other client
+    /// waits.
     pub(crate) fn close_conn(&mut self, place: Place) {
         let mut held = self.held_as_taken(place);
         let Some(conn) = self.conns.get(&place) else { return };

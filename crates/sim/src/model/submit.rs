@@ -30,15 +30,15 @@ pub(super) fn band(pri: u32) -> usize {
     }
 }
 
-/// The value that is the same for equal jobs. `None` if no submit can join the job.
+/// The value that equal jobs have in common. `None` if no submit can join the job.
 fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
     let key = if unique == b"-" { body } else { unique };
     (!key.is_empty()).then_some(key)
 }
 
 impl Model {
-    /// The unfinished job that this submission joins. There can be several, if some were buried and
-    /// kicked. Then it joins the oldest one.
+    /// The oldest unfinished job that this submission can join. If some jobs were buried and
+    /// kicked, there can be several such jobs.
     pub(super) fn joinable(&self, queue: &Name, submission: &Submission) -> Option<u64> {
         let wanted = key(&submission.unique, &submission.body)?;
         let same = |id: u64, job: &super::Job| {

@@ -46,9 +46,10 @@ impl Model {
         queues.chain(conns).filter(|(moment, _)| *moment <= self.now).min()
     }
 
-    /// Sets the queue's timer to the moment when its head expires, or leaves an earlier moment. The
-    /// timer stays even if another job becomes the head. This decides the order in which the model
-    /// handles several queues, and one queue's expired jobs can move to another queue.
+    /// Sets the queue's timer to the moment when its head expires, or leaves an earlier moment. If
+    /// another job becomes the head, the timer does not change. The timers decide the order in
+    /// which the model handles several queues. The order has an effect, because expired jobs can
+    /// move to another queue.
     pub(super) fn arm(&mut self, name: &Name) {
         let moment = self.expiry_moment(name);
         let queue = self.queue_mut(name);
@@ -57,8 +58,7 @@ impl Model {
 
     /// The moment at which the head of a queue expires.
     fn expiry_moment(&self, name: &Name) -> Option<u64> {
-        // Jobs expire only in queues with a policy, a parent or child, or the mark of a queue of
-        // items.
+        // Jobs expire only in queues that have a value of `extra_since`.
         let head = self.queues[name].extra_since.and_then(|_| self.first_ready(name));
         head.and_then(|id| self.ends_after(id)).map(|last| last + 1)
     }

@@ -87,8 +87,8 @@ impl Model {
         }
     }
 
-    /// Called when a worker that is awake takes no job of this queue. If a job woke only this
-    /// worker, another worker must wake.
+    /// Called when a worker that is awake takes no job of this queue. If a job of the queue woke
+    /// only this worker, another worker must wake.
     fn pass_wake_on(&mut self, name: &Name) {
         let passes_on = self.setting.wake_max != 0 && !self.reads_blocked();
         if passes_on && !self.is_paused(name) && self.first_ready(name).is_some() {
@@ -209,7 +209,7 @@ impl Model {
         self.setting.wake_max == 0 && self.conns[&place].worker.asleep && self.has_work(place)
     }
 
-    /// The queues of a sleeping worker, if any job in them must wake the worker.
+    /// The queues of a sleeping worker, if every job of these queues must wake the worker.
     pub(crate) fn sleeps_on(&self, place: Place) -> Vec<Name> {
         let worker = &self.conns[&place].worker;
         let is_sure = worker.asleep && self.setting.wake_max == 0 && !self.reads_blocked();

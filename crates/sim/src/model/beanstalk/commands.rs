@@ -133,7 +133,7 @@ impl Model {
         self.is_refused(&Expected::line(word, 0), observed)
     }
 
-    /// The body of a put has arrived. `whole` is the body with the two bytes after it.
+    /// The body of a put has arrived. `whole` is the body and the two bytes after the body.
     pub(in crate::model) fn finish_put(
         &mut self,
         place: Place,
@@ -234,8 +234,8 @@ fn outcome(done: &str, outcome: Result<Need, Need>) -> Expected {
     }
 }
 
-/// The reply to a request that needs room in the log, if the log has none. The request then changes
-/// nothing.
+/// The reply to a request that needs room in the log, if the log has no room. The request then
+/// changes nothing.
 fn refusal(command: &Command) -> &'static str {
     match command {
         Command::Release { .. }

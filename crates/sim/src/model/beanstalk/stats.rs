@@ -7,7 +7,7 @@ use super::super::{Model, NEVER, Name, State};
 use super::wire;
 use crate::protocol::Protocol;
 
-/// A name in YAML. The only simulated names that need quotes are not ASCII.
+/// A name in YAML. In the simulation, only names with other characters than ASCII need quotes.
 fn scalar(name: &str) -> String {
     if name.is_ascii() { name.to_owned() } else { format!("\"{name}\"") }
 }

@@ -95,8 +95,8 @@ impl Model {
             return Ok(Some(error("JOB_NOT_FOUND", words, self.denial(id))));
         }
         // A job of another dialect is buried, except if the log has no room. The next reply can be
-        // a refusal of this request or of the next one. So this code also checks whether the job
-        // was buried.
+        // a refusal of this request or of the next request. So this code also checks whether the
+        // job was buried.
         let may_refuse = fails && !is_submitted && self.may_refuse;
         if may_refuse
             && !observed.was_buried(id, self.jobs[&id].counts.buries)

@@ -34,7 +34,7 @@ pub(in crate::model) struct Collect {
     need: Need,
 }
 
-/// An item, with its lease if the connection still holds it.
+/// An item, with its lease if the connection still holds the item.
 #[derive(Clone, Debug)]
 struct Collected {
     lease: Option<u64>,
@@ -286,8 +286,8 @@ impl Model {
         self.answer_get(place, collect, observed)
     }
 
-    /// True if the reply can have another item. First removes items that the client no longer holds
-    /// from the reply and from the open reads.
+    /// True if the reply can have another item. If the client no longer holds an item, first
+    /// removes the item from the reply and from the open reads.
     fn has_room(&mut self, place: Place, collect: &mut Collect, open_max: usize) -> bool {
         let holder = self.thrift_holder();
         let holds = |by, lease| self.held_by(by, lease).is_some();
@@ -356,8 +356,8 @@ impl Model {
         answer(&call, reply, need, observed)
     }
 
-    /// The session that holds the items of thrift clients. It is opened when a call first needs it,
-    /// and exists until the process ends.
+    /// The session that holds the items of thrift clients. The first call that needs this session
+    /// opens it. It exists until the process ends.
     fn thrift_holder(&mut self) -> Place {
         if let Some(holder) = self.thrift_holder {
             return holder;
@@ -369,7 +369,7 @@ impl Model {
         place
     }
 
-    /// The moment when the last item that thrift clients hold is given back.
+    /// The moment when the server will have given back all items that thrift clients hold.
     pub(crate) fn last_auto_abort(&self) -> Option<u64> {
         self.held(self.thrift_holder?).last().map(|(deadline, _)| *deadline)
     }
