@@ -28,7 +28,7 @@ impl ChoreLine {
         self.line.iter()
     }
 
-    /// Adds a chore to the end of the line. The chore can be new, or one that has done a slice.
+    /// Adds a chore to the end of the line. The chore is new, or has already done a slice.
     pub(crate) fn push(&mut self, chore: Chore) {
         self.line.push_back(chore);
     }
@@ -78,7 +78,7 @@ pub(crate) struct ReturnHeld {
     pub(crate) queue: QueueId,
     /// The chore also gives back the jobs of all queues with higher numbers.
     pub(crate) all_behind: bool,
-    /// The chore gives back only jobs whose lease is older than this one.
+    /// The chore gives back only jobs whose lease is older than this lease.
     pub(crate) before: LeaseId,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct RemovalWork {
     queue: QueueId,
     /// The removal ends only jobs below this number. Jobs from this number on were put later.
     end: JobId,
-    /// The removal ends only the waits of sessions with tickets below this one. Other sessions
+    /// The removal ends only the waits of sessions with tickets below this ticket. Other sessions
     /// began to wait later.
     tickets_end: u64,
     pub(crate) next: Next,

@@ -4,7 +4,7 @@ use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
 use crate::jobs::Body;
 use crate::policy::QueueSync;
 
-/// A fact that must last. A record has the place of a job instead of its facts, and the caller
+/// A fact that must last. A record has the place of a job instead of the job's facts. The caller
 /// reads the facts at this place. So the caller must process the records of a request in order, and
 /// before the next request. A record also has the job's number, because the job can end later in
 /// the same request. Then another job can get the place.
@@ -17,11 +17,11 @@ pub enum Record {
     /// A job's facts changed: the job was given back, buried or kicked. This record is also for a
     /// delayed or buried job that a client took.
     Update(JobSlot, JobId),
-    /// A holder lost a job, and the job moved behind all others of its priority. No client
+    /// A holder lost a job, and the job moved behind all other jobs of its priority. No client
     /// requested this move, so the server cannot refuse the move. If the log has no room for all
     /// facts of the job, its counters are enough.
     Moved(JobSlot, JobId),
-    /// A job expired in this queue and moved to another one, because the policy of this queue has
+    /// A job expired in this queue and moved to another queue, because the policy of this queue has
     /// `expire_to`. The last field is the sync of this queue. If the log has no room for all facts
     /// of the job, its counters are enough.
     Rerouted(JobSlot, JobId, QueueId, Option<QueueSync>),
@@ -34,7 +34,7 @@ pub enum Record {
     QueueDropped(QueueId, Box<[u8]>),
     /// A job of this queue ended. The last field is the sync of the queue. The next record can be
     /// about another job at the same place. If the job was put in the same request, the log does
-    /// not have it yet.
+    /// not have the job yet.
     Finish(JobSlot, QueueId, Option<QueueSync>),
     /// A queue vanished, and another queue can get its number. The log does not need this record.
     /// The caller needs it for its own tables of queues.

@@ -120,7 +120,7 @@ impl Engine {
         self.now
     }
 
-    /// Advances the time. Ignores a moment before the present one, because time never goes back.
+    /// Advances the time. Ignores an earlier moment than the present, because time never goes back.
     pub fn set_time(&mut self, now: Millis) {
         self.now = self.now.max(now);
     }
@@ -149,8 +149,8 @@ impl Engine {
         self.meter.begin_slice();
     }
 
-    /// Whether the slice of work is spent. If it is, the caller should serve other connections
-    /// before it begins the next request. Long requests continue in a later slice.
+    /// Whether the slice of work is spent. If so, the caller should serve other connections before
+    /// it begins the next request. Long requests continue in a later slice.
     pub fn slice_is_spent(&self) -> bool {
         self.meter.is_spent()
     }

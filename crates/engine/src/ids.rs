@@ -59,7 +59,7 @@ impl Millis {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// How many milliseconds this moment is ahead of another one. Negative if it is behind.
+    /// Milliseconds from the other moment to this moment. Negative if this moment is earlier.
     pub fn ahead_of(self, other: Self) -> i64 {
         let signed = |moment: Self| i64::try_from(moment.0).unwrap_or(i64::MAX);
         signed(self).saturating_sub(signed(other))

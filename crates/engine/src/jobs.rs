@@ -38,8 +38,8 @@ pub(crate) struct Jobs {
     keys: Keys,
     /// Jobs that were submitted for their outcome.
     submitted: BTreeSet<JobSlot>,
-    /// Jobs with a time of the wall clock. **Invariant**: if a job expires, it expires at its time
-    /// in this table. If not, it is delayed, and is due at this time.
+    /// Jobs with a time of the wall clock. **Invariant**: if such a job expires, this is the time
+    /// of its expiry. Otherwise the job is delayed, and this is its due time.
     wall_times: BTreeMap<JobSlot, Millis>,
     counts: Counts,
     /// The number of jobs that are only in memory. Buried jobs do not count.

@@ -47,8 +47,8 @@ pub const CHILDREN_MAX: usize = 256;
 /// writes all these names with each put to the parent.
 pub const CHILD_NAMES_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum number of names that one case-insensitive look-up compares. All of them are equal apart
-/// from the case of letters. Usually there are few such names, but a client can make many on
+/// Maximum number of names that one case-insensitive look-up compares. All these names are equal
+/// apart from the case of letters. Usually there are few such names, but a client can make many on
 /// purpose.
 pub const ALIKE_MAX: usize = 1000;
 
@@ -79,8 +79,8 @@ pub const SWEEP_REST_MS: u64 = 1000;
 /// them.
 pub const SERVING_REST_MS: u64 = 1;
 
-/// Milliseconds until the engine checks again whether its chores are still held.
+/// Milliseconds until the engine checks again whether its chores may continue.
 pub const HELD_CHORES_REST_MS: u64 = 5;
 
-/// The maximum job id. JavaScript represents all integers up to this one exactly.
+/// The maximum job id. JavaScript represents all integers up to this number exactly.
 pub const JOB_ID_MAX: u64 = (1 << 53) - 1;

@@ -15,8 +15,8 @@
 
 use std::cell::Cell;
 
-/// Maximum units that a job's change of state costs. A change can cost more only if the session
-/// that gets the job waits in many queues.
+/// The maximum cost of a job's change of state, in units. A change can cost more only if the
+/// session that gets the job waits in many queues.
 const JOB_UNITS: u32 = 4;
 
 /// Counts units of work: see the module.
@@ -88,7 +88,7 @@ impl Meter {
         self.done.get()
     }
 
-    /// Units of the longest slice so far, including the current one.
+    /// Units of the longest slice so far, including the current slice.
     pub(crate) fn longest_slice(&self) -> u64 {
         self.longest.max(self.slice_began.map_or(0, |began| self.done() - began))
     }

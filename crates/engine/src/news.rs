@@ -52,7 +52,7 @@ impl PendingNews {
     }
 
     /// The sessions that still watch a job that has ended, because they do not have the last news
-    /// yet. Empty for other news.
+    /// yet. Empty if the news does not end a job.
     pub(crate) fn watchers_left(&self) -> &[SessionId] {
         if self.news.is_end() { &self.watchers[self.notified..] } else { &[] }
     }

@@ -18,7 +18,7 @@ pub use pattern::Pattern;
 
 use std::mem::discriminant;
 
-/// Maximum number of open reads of one session on a queue, if no policy sets it.
+/// Maximum number of open reads of one session on a queue, if no policy sets this number.
 pub const OPEN_MAX_DEFAULT: u32 = 100;
 
 /// The name of a queue, as bytes.
@@ -87,7 +87,7 @@ pub enum QueueSync {
 }
 
 /// One setting with its value. A value of `None` sets the default again, so that a specific rule
-/// can undo a general one.
+/// can undo a general rule.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Setting {
     /// See [`Policy::jobs_max`].
@@ -142,7 +142,7 @@ pub struct Rule {
 }
 
 /// All rules, in the order of the file. If several matching rules have the same setting, the last
-/// of them wins.
+/// of these rules wins.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rules(pub Vec<Rule>);
 

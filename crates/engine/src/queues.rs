@@ -48,8 +48,8 @@ pub(crate) struct Queues {
     of_items: BTreeMap<Name, QueueId>,
     /// The children, by the name of their parent. There can be children without an existing parent.
     families: BTreeMap<Name, BTreeSet<QueueId>>,
-    /// Queues that became children, or that are kept from now on, as a side effect of a request or
-    /// a rule. The log does not have these facts yet.
+    /// Queues that became children, or that stay in existence from now on, as a side effect of a
+    /// request or a rule. The log does not have these facts yet.
     unlogged_children: Vec<QueueId>,
     bytes: u64,
 }
@@ -304,8 +304,7 @@ impl Queues {
         self.unlogged_children.pop_if(|last| *last == id);
     }
 
-    /// Returns and clears the list of queues that became children or are kept since the last call.
-    /// The caller must push their records.
+    /// Returns and clears `unlogged_children`. The caller must push the records of these queues.
     pub(crate) fn take_unlogged_children(&mut self) -> Vec<QueueId> {
         std::mem::take(&mut self.unlogged_children)
     }

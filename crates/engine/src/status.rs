@@ -10,7 +10,7 @@ pub enum Status {
     #[default]
     Up = 1,
     /// Clients can read and write. But a client that can choose between servers should write to
-    /// another one.
+    /// another server.
     WriteAvoid = 2,
     /// Clients can only read.
     ReadOnly = 3,

@@ -1,5 +1,5 @@
-//! The plan of a run, which the seed decides: the number of clients, the faults of the disk, the
-//! frequencies of steps.
+//! The plan of a run: the number of clients, the faults of the disk, the frequencies of steps. The
+//! seed decides the plan.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use log::Sync;
 
 use crate::rng::Rng;
 
-/// Units of work in a slice of a run with a model. It is more than in the real server, because the
-/// model flushes and removes a queue in one step.
+/// Units of work in a slice of a run with a model. The number is larger than in the real server,
+/// because the model flushes and removes a queue in one step.
 pub(crate) const SLICE_UNITS: u32 = 4000;
 
 /// The largest size of segments in a simulation. It is small, so that the log has many segments.
@@ -39,7 +39,8 @@ pub(crate) struct Weights {
     pub(crate) kill: u64,
     pub(crate) power: u64,
     pub(crate) clean_stop: u64,
-    /// A power failure at a later call of the disk. `plan_failure`: that call fails.
+    /// Plans a power failure at a later call of the disk. `plan_failure` plans an error of a later
+    /// call.
     pub(crate) plan_crash: u64,
     pub(crate) plan_failure: u64,
     pub(crate) fill_disk: u64,
@@ -65,7 +66,7 @@ pub(crate) struct Unmodelled {
     /// Units of work in a slice. The number is small, so that a flush or a removal takes several
     /// slices.
     pub(crate) slice_units: u32,
-    /// Bytes of memory that the run can use in addition to those of an empty server.
+    /// Bytes of memory that the run can use, in addition to the memory of an empty server.
     pub(crate) memory_bytes: Option<u64>,
 }
 
@@ -178,9 +179,9 @@ impl Plan {
         self.max_job_size + 1000
     }
 
-    /// True if the disk must always have room. Otherwise the model could not distinguish a refusal
-    /// by a policy from a refusal by a full disk. It also could not distinguish moves by policies
-    /// from changes that a full disk loses.
+    /// True if the disk must always have room. Otherwise the model could not decide whether a
+    /// policy or a full disk caused a refusal. It also could not decide whether a policy moved a
+    /// job or a full disk lost a change.
     pub(crate) fn must_not_be_short(&self) -> bool {
         self.shares[2] > 0 && self.weights.policies > 0
     }
@@ -215,8 +216,8 @@ impl Plan {
 impl Weights {
     fn new(storage: StorageKind, rng: &mut Rng) -> Self {
         let durable = storage != StorageKind::Memory;
-        // Some runs lack each kind of fault, so that this kind cannot hide errors of the other
-        // kinds.
+        // Each kind of fault is missing from some runs. So this kind cannot hide errors that other
+        // kinds cause.
         let mut trouble = |weight: u64| if durable && rng.coin() { weight } else { 0 };
         let (kill, power, clean_stop) = (trouble(2), trouble(3), trouble(1));
         let (plan_crash, plan_failure) = (trouble(4), trouble(2));

@@ -1,4 +1,4 @@
-//! Runs one seed, or many of them on several threads.
+//! Runs one seed, or many seeds on several threads.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,7 +33,7 @@ impl Default for Options {
 pub struct BrokenPromise {
     /// The seed of the run.
     pub seed: u64,
-    /// The number of its steps.
+    /// The number of the run's steps.
     pub steps: u64,
     /// A description of the problem.
     pub problem: String,
@@ -53,8 +53,8 @@ impl fmt::Display for BrokenPromise {
 /// Makes the run of one seed.
 pub fn run(seed: u64, options: Options) -> Result<Summary, BrokenPromise> {
     let broken = |problem| BrokenPromise { seed, steps: options.steps, problem };
-    // A panic of the engine's own assertions counts as a broken promise. It can leave the world
-    // half changed, but no code uses the world after it.
+    // If an assertion of the engine panics, this counts as a broken promise. The panic can leave
+    // the world half changed, but no code uses the world afterwards.
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let mut world = World::new(seed, options)?;
         world.run(options.steps)?;

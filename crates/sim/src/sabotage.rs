@@ -1,5 +1,5 @@
-//! Ways to break a promise of the server on purpose. Tests check that the simulation notices each
-//! of them.
+//! Ways to break a promise of the server on purpose. Tests check that the simulation detects each
+//! sabotage.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use log::{Disk, DiskFile, FaultDisk, Space};
 /// The promise to break.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum Sabotage {
-    /// None.
+    /// No promise.
     #[default]
     None,
     /// Replies are sent before their changes are durable. Only the checks after a crash can detect
@@ -17,7 +17,7 @@ pub enum Sabotage {
     EarlyReplies,
     /// Like `EarlyReplies`, but a check at the moment of sending detects it.
     HastyReplies,
-    /// The disk reports data as synced that it did not sync.
+    /// The disk reports a sync that it did not do.
     LyingSync,
     /// A crash loses the end of each segment, even if it was synced.
     LostTail,
@@ -41,7 +41,7 @@ pub enum Sabotage {
     LostCopies,
     /// Leases end before their deadlines.
     ShortLeases,
-    /// Some jobs lose their place in the order.
+    /// Some jobs lose their place in their queue.
     WrongOrder,
     /// Buried and delayed jobs become ready without a request.
     RestlessJobs,

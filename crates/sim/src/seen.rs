@@ -64,7 +64,7 @@ fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<StoredJob> {
 fn facts(turn: &Turn<'_>, queue: &[u8]) -> Facts {
     let facts = turn.queue_facts(queue).unwrap_or_default();
     Facts {
-        // The queue `default` always exists, so the log does not store whether it is kept.
+        // The queue `default` always exists, so the log does not store this fact.
         kept: facts.kept && queue != b"default",
         limits: facts.limits,
         is_items: facts.items,
@@ -83,7 +83,7 @@ pub(crate) fn log_contents(turn: &Turn<'_>, ids: impl Iterator<Item = u64>) -> L
     LogContents { jobs, queues: queues.collect(), rules, status: turn.status() as u8 }
 }
 
-/// Compares every queue and every job of the model with the broker's.
+/// Compares every queue and every job of the model with the queues and jobs of the broker.
 pub(crate) fn compare(model: &Model, turn: &Turn<'_>) -> Checked {
     for (name, queue) in &model.queues {
         let place = turn.queue_id(name.as_bytes()).map(|queue| queue.0);

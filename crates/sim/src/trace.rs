@@ -1,9 +1,9 @@
-//! The trace of a run. It is always hashed, so that two runs can be compared. Printing it is
-//! optional.
+//! The trace of a run. Each run computes a hash of its trace, so that two runs can be compared. A
+//! run prints its trace only on request.
 
 use std::fmt::{self, Write};
 
-/// The trace shows this many bytes of a message. The hash contains all of them.
+/// The trace shows this many bytes of a message. The hash is over all bytes.
 const SHOWN_BYTES_MAX: usize = 160;
 
 #[derive(Debug)]

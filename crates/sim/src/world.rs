@@ -54,7 +54,7 @@ pub(crate) struct World {
     pub(crate) summary: Summary,
 }
 
-/// Counts what a run did. Tests check that runs do enough of everything.
+/// Counts what a run did. Tests check that runs do enough of each kind.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Summary {
     /// Steps taken.
@@ -73,7 +73,7 @@ pub struct Summary {
     pub refusals: u64,
     /// Jobs that existed after restarts.
     pub recovered_jobs: u64,
-    /// Changes that a restart lost. No reply had reported them.
+    /// Changes that a restart lost. No reply had reported these changes.
     pub lost_changes: u64,
     /// Jobs that Gearman workers grabbed.
     pub grabs: u64,
@@ -81,7 +81,7 @@ pub struct Summary {
     pub wake_ups: u64,
     /// Submits that joined a job.
     pub joins: u64,
-    /// Ends of jobs that foreground clients received.
+    /// How often a foreground client received the news that its job had ended.
     pub ends: u64,
     /// Reads that Kestrel's clients opened.
     pub opens: u64,
@@ -171,7 +171,7 @@ impl World {
 
     // --- Turns ---
 
-    /// Takes one turn of the broker at this moment, and compares broker and model after it.
+    /// Takes one turn of the broker at this moment, and then compares broker and model.
     pub(crate) fn with_turn<T>(
         &mut self,
         act: impl FnOnce(&mut World, &mut Turn<'_>) -> Result<T, String>,
@@ -327,8 +327,8 @@ impl World {
     }
 }
 
-/// Checks that nothing took more work than two slices plus [`INDIVISIBLE_UNITS_MAX`]. This applies
-/// to a piece of input, an event, the end of a session and a step of the engine's own work.
+/// Checks the work of each piece of input, each event, each end of a session, and each step of the
+/// engine's own work. None of these may take more than two slices plus [`INDIVISIBLE_UNITS_MAX`].
 fn check_slices(turn: &Turn<'_>, slice_units: u32) -> Checked {
     let longest = turn.longest_slice();
     let most = 2 * u64::from(slice_units) + INDIVISIBLE_UNITS_MAX;

@@ -2,11 +2,11 @@
 
 use super::facts::State;
 
-/// A ready job is urgent, in beanstalkd's statistics, if its priority is below this (spec
+/// A ready job is urgent, in beanstalkd's statistics, if its priority is below this number (spec
 /// beanstalkd 5.1).
 const URGENT_BELOW: u32 = 1024;
 
-/// A job has Gearman's low priority if its priority is above this.
+/// A job has Gearman's low priority if its priority is above this number.
 const LOW_ABOVE: u32 = 1 << 31;
 
 /// Gearman has only three priorities. Each is a band of the priorities that all dialects share.

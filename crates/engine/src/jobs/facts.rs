@@ -43,17 +43,17 @@ impl State {
 /// The counters of a job's events, as the job's statistics show them.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
-    /// Times that the job was handed out.
+    /// How often the job was handed out.
     pub takes: u32,
-    /// Times that the ttr of the job ran out.
+    /// How often the ttr of the job ran out.
     pub timeouts: u32,
-    /// Times that a holder gave the job back on purpose.
+    /// How often a holder gave the job back on purpose.
     pub releases: u32,
-    /// Times that the job was buried.
+    /// How often the job was buried.
     pub buries: u32,
-    /// Times that the job was kicked.
+    /// How often the job was kicked.
     pub kicks: u32,
-    /// Times that a holder lost the job. The reasons are: the lease ran out, the holder
+    /// How often a holder lost the job. The reasons are: the lease ran out, the holder
     /// disconnected, or the holder can no longer do the job.
     pub failures: u32,
 }
@@ -66,8 +66,8 @@ pub(crate) enum JobKind {
     Watched,
     /// The job is only in memory. It can outlive the client that put it, but not the process.
     Memory,
-    /// The log keeps the job, so the job outlives the process. If the engine has no log, the job is
-    /// only in memory.
+    /// The log stores the job, so the job outlives the process. If the engine has no log, the job
+    /// is only in memory.
     Logged,
 }
 
@@ -89,7 +89,7 @@ impl Default for NewJob {
     }
 }
 
-/// All facts of a job except its body. The log keeps these facts, and a restart restores them.
+/// All facts of a job except its body. The log stores these facts, and a restart restores them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct JobFacts {
     /// The job's number.
@@ -125,7 +125,7 @@ pub struct JobFacts {
 /// The present facts of a job, and its queue.
 #[derive(Clone, Debug)]
 pub struct JobStatus {
-    /// The facts as the log would keep them, except that a leased job has the state *leased*.
+    /// The facts as the log would store them. But a leased job has the state *leased*.
     pub facts: JobFacts,
     /// The job's queue.
     pub queue: QueueId,
@@ -135,7 +135,7 @@ pub struct JobStatus {
     pub body_len: usize,
 }
 
-/// Further facts of a job whose client submitted it for its outcome. The log keeps them.
+/// Further facts of a job whose client submitted it for its outcome. The log stores them.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tags<'a> {
     /// The job's key. Empty: the job has no key. `-`: the body is the key.

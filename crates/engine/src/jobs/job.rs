@@ -212,7 +212,7 @@ impl Job {
     }
 
     /// Whether the job can have a time of the wall clock at which it is due or expires. Most jobs
-    /// cannot, and then the engine needs no look-up in the table of such times.
+    /// have no such time. For them, the engine does not search the table of these times.
     pub(crate) fn may_go_by_wall(&self) -> bool {
         self.state == State::Delayed || self.expires().is_some()
     }
@@ -254,8 +254,8 @@ impl Job {
         self.outcome().is_some_and(|outcome| outcome.submitted)
     }
 
-    /// Whether the job is only in memory and not buried. Such a job still has work to do, and ends
-    /// with the process.
+    /// Whether the job is only in memory and not buried. If the process ends, the work of such a
+    /// job is lost.
     pub(crate) fn is_unlogged(&self) -> bool {
         self.kind != JobKind::Logged && self.state != State::Buried
     }
@@ -303,8 +303,8 @@ impl Job {
     }
 }
 
-/// Changes to fields that no table depends on. A list of the queue can depend on them, so the job
-/// must be in no list.
+/// Changes to fields that no table depends on. A list of the queue can depend on these fields, so
+/// the job must be in no list.
 impl Job {
     fn extension(&mut self) -> &mut JobExtension {
         self.extension.get_or_insert_default()

@@ -63,7 +63,7 @@ impl Keys {
         }
     }
 
-    /// The jobs of this queue with a key of the same hash as this key, oldest first.
+    /// The jobs of this queue whose key has the same hash as this key, oldest first.
     pub(super) fn with_key_in(
         &self,
         queue: QueueId,
@@ -75,8 +75,8 @@ impl Keys {
         hash.into_iter().flat_map(move |hash| self.entries.range(range(hash))).map(|(.., id)| *id)
     }
 
-    /// The jobs of all queues with a key of the same hash as this key. If the key is `-`, the
-    /// look-up finds no job, because it does not have the body.
+    /// The jobs of all queues whose key has the same hash as this key. If the key is `-`, the
+    /// look-up finds no job, because the look-up does not have the body.
     pub(super) fn with_key(&self, unique: &[u8]) -> impl Iterator<Item = JobId> {
         let hash = (unique != KEY_IS_BODY).then(|| self.hash.of(unique));
         let range =

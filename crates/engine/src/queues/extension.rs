@@ -14,12 +14,12 @@ pub(crate) struct Extension {
     items: bool,
     /// The queue is a fan-out child.
     child: bool,
-    /// The queue has fan-out children, or had some before.
+    /// The queue has fan-out children, or had children before.
     parent: bool,
     pub(crate) created: Millis,
     /// The queue's timer does not sweep expired jobs before this moment.
     pub(crate) sweep_rests_until: Millis,
-    /// When the job that was read last had been put.
+    /// The moment of the put of the job that was read last.
     pub(crate) last_read: Option<Millis>,
     pub(crate) put_bytes: u64,
     /// `hits` counts reads that found an item, `misses` counts reads that found no item.

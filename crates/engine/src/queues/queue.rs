@@ -13,7 +13,7 @@ use crate::jobs::{CountedJob, Counts, Job, State};
 /// `u64`. The wider type leaves room for policies that refine the priority.
 pub(crate) type ReadyKey = (u64, u64);
 
-/// The facts of a queue, apart from its jobs, as the log keeps them.
+/// The facts of a queue, apart from its jobs, as the log stores them.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct QueueFacts {
     /// The queue stays in existence, even without jobs or users.

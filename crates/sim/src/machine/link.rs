@@ -25,14 +25,14 @@ pub(crate) struct Link {
     pub(crate) is_open: bool,
     /// Bytes that the session got and did not use.
     pub(crate) inbox: Vec<u8>,
-    /// True if the session got an event, so it may now be able to use the inbox.
+    /// True if the session got an event. So it may now be able to use the bytes in the inbox.
     pub(crate) inbox_is_due: bool,
     pub(crate) to_server: VecDeque<u8>,
     pub(crate) client_ended: bool,
     pub(crate) end_was_seen: bool,
     pub(crate) outbox: Outbox,
     /// The bytes in the outbox, in the order in which they must be sent. `rests` has the beginning
-    /// of each reply, and the part of the history that it depends on.
+    /// of each reply, and the part of the history that the reply depends on.
     expected: VecDeque<u8>,
     rests: VecDeque<(u64, Need)>,
     entered: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Link {
     to_client: VecDeque<u8>,
 }
 
-/// A session's replies to one call, with the positions that they wait for.
+/// A session's replies to one call, and the positions that the replies wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pieces: Vec<(Position, Vec<u8>)>,
@@ -102,7 +102,7 @@ impl Link {
         self.id.0 as Place
     }
 
-    /// Adds the answer to the connection's outbox, after it was compared with the model's.
+    /// Adds the answer to the connection's outbox, after a comparison with the model's answer.
     pub(crate) fn accept(&mut self, answer: &Answer, replies: &[(usize, Need)]) {
         for (after, bytes) in &answer.pieces {
             if bytes.len() >= SHARED_BYTES_MIN {
@@ -120,8 +120,8 @@ impl Link {
         }
     }
 
-    /// Moves up to `max` bytes from the outbox to the socket. Returns these bytes, and the longest
-    /// part of the history that any of their replies depends on.
+    /// Moves up to `max` bytes from the outbox to the socket. Returns these bytes. Also returns the
+    /// longest part of the history that one of the replies depends on.
     pub(crate) fn send(
         &mut self,
         released: Position,

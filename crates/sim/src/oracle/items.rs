@@ -26,8 +26,8 @@ const BODY_BYTES_MIN: usize = 8;
 /// seconds from the put.
 const MOMENT_MIN: i64 = 1_000_000;
 
-/// With more places than this, the oracle does not check orders, because each check would take
-/// long.
+/// If there are more places than this, the oracle does not check orders, because each check would
+/// take long.
 const ORDERED_PLACES_MAX: usize = 300;
 
 /// A count of requests and replies, which shows the order of events.
@@ -108,9 +108,9 @@ enum State {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// When a client last waited at the queue, or requested that its items end.
+    /// When a client last waited at the queue, or requested the end of its items.
     disturbed: Option<Tick>,
-    /// The moment since which the queue certainly exists.
+    /// From this moment on, the queue certainly exists.
     exists: Option<Tick>,
     /// True if a client requested the removal of the queue from the current process.
     may_have_vanished: bool,

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use super::terms::{Conn, Lasting, ReplyEnd};
 use crate::Checked;
 
-/// With more jobs than this, the oracle does not check orders, because each check would take long.
+/// If there are more jobs than this, the oracle does not check orders, because each check would
+/// take long.
 const ORDERED_JOBS_MAX: usize = 300;
 
 #[derive(Debug)]
 pub(super) struct Jobs {
     /// True if all clients that end, hold or move jobs speak this protocol.
     alone: bool,
-    /// Jobs that were acknowledged and have not ended.
+    /// Jobs whose put was acknowledged, and that have not ended.
     known: BTreeMap<u64, Job>,
     /// Ended jobs.
     ended: BTreeMap<u64, End>,
@@ -55,10 +56,10 @@ struct Job {
     state: State,
     /// When the oracle saw the last change of `state`.
     changed: u64,
-    /// Whether the last change that is in the log certainly survives a crash.
+    /// Whether the last logged change of the job certainly survives a crash.
     lasting: Lasting,
-    /// The job's due time after that change, or 0 if it was not delayed. If the clock was set back,
-    /// this moment can come again.
+    /// The job's due time after the last logged change. 0 if the job was not delayed. If the clock
+    /// was set back, this moment can come again.
     due: u64,
     put: Lasting,
 }
@@ -192,8 +193,8 @@ impl Jobs {
         jobs.filter(move |(_, job)| watched.contains(&job.queue) && self.is_surely_ready(job, now))
     }
 
-    /// Called for a job that was handed out at once. Checks that no other job that was certainly
-    /// ready had to come first.
+    /// Called for a job that was handed out at once. Checks that no other job was certainly ready
+    /// and had to come first.
     pub(super) fn check_order(&mut self, id: u64, watched: &[String], now: u64) -> Checked {
         let Some(taken) = self.known.get(&id) else { return Ok(()) };
         let Some(pri) = taken.pri else { return Ok(()) };
@@ -204,8 +205,7 @@ impl Jobs {
             if other_pri < pri {
                 return Err(format!("job {other_id} of priority {other_pri} comes before {pri}"));
             }
-            // In one queue, the job that was put first comes first. That job has the smaller
-            // number.
+            // In one queue, the job that was put first comes first. It has the smaller number.
             if other_pri == pri && other.queue == taken.queue && *other_id < id {
                 return Err(format!("job {other_id} was put before, with the same priority"));
             }
@@ -231,8 +231,8 @@ impl Jobs {
         waited: bool,
         now: u64,
     ) -> Checked {
-        // If the client waited, the hand-out may have come before a change that is later than the
-        // request's arrival.
+        // If the client waited, the server may have handed out the job soon after the request
+        // arrived, and the change may be later.
         let certain_before = if waited { arrival } else { now + 1 };
         if self.ended.get(&id).is_some_and(|end| end.is_certain() && end.at < certain_before) {
             return Err("the job was ended before".into());
@@ -274,7 +274,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// A client took a job by its number. This is allowed in all states except leased.
+    /// A client took a job by its number. The job can have any state except leased.
     pub(super) fn reserved_by_id(&mut self, conn: Conn, id: u64, now: u64) -> Checked {
         self.check_not_held_by_others(None, id, now)?;
         if let Some(job) = self.known.get_mut(&id) {
@@ -386,7 +386,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// A client kicked some jobs of a queue, or of any queue. The reply does not name them.
+    /// A client kicked some jobs of a queue, or of any queue. The reply does not name the jobs.
     pub(super) fn kicked(&mut self, queue: Option<&str>, lasting: Lasting) {
         for job in self.known.values_mut() {
             let may_be_meant =

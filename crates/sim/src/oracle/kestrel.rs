@@ -1,5 +1,4 @@
-//! Connections of Kestrel's memcache protocol. Reads facts about items from their requests and
-//! replies.
+//! Connections of Kestrel's memcache protocol. Reads facts about items from requests and replies.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -22,7 +21,7 @@ struct Stream {
     pending: VecDeque<Pending>,
     /// The connection's open items by queue, oldest first.
     opens: BTreeMap<String, VecDeque<Option<usize>>>,
-    /// Queues for which the oracle does not know the connection's open items.
+    /// For these queues, the oracle cannot identify the connection's open items.
     blurred: BTreeSet<String>,
 }
 
@@ -100,8 +99,8 @@ impl Connections {
 }
 
 impl Stream {
-    /// Closes the connection. Its open items are given back, except those that an unanswered
-    /// request may end.
+    /// Closes the connection. The server gives back its open items. If a request has no reply yet,
+    /// it may have ended some of these items.
     fn end_opens(&self, conn: Conn, items: &mut Items, now: u64) {
         let gives_up = |queue: &str| {
             self.pending.iter().any(|pending| match &pending.request {
@@ -250,8 +249,8 @@ impl Stream {
     fn note_open(&mut self, queue: &str, id: Option<usize>) {
         let opens = self.opens.entry(queue.to_owned()).or_default();
         if id.is_some() && opens.contains(&id) {
-            // The item was given back automatically, and opened again. So the oracle cannot tell
-            // which of the two reads the next close ends.
+            // The item was given back automatically, and opened again. There were two reads, and
+            // the oracle cannot decide which one the next close ends.
             self.blurred.insert(queue.to_owned());
         }
         opens.push_back(id);
@@ -263,7 +262,7 @@ impl Stream {
         });
     }
 
-    /// Ends the oldest open read, if the oracle can tell which read is the oldest.
+    /// Ends the oldest open read, if the oracle can decide which read is the oldest.
     fn end_oldest(
         &mut self,
         queue: &str,
@@ -273,7 +272,7 @@ impl Stream {
         end: impl FnOnce(&mut Items, usize),
     ) {
         let Some(opens) = self.opens.get_mut(queue) else { return };
-        // The removal of a queue ends open reads, and so does a timeout. The oracle cannot tell
+        // The removal of a queue ends open reads, and so does a timeout. The oracle cannot decide
         // whether an unknown read is still open.
         let is_held = |id: &Option<usize>| match id {
             Some(id) => items.is_held(*id, queue, conn, now),

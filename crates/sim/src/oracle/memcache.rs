@@ -34,7 +34,7 @@ pub(super) struct Get {
 }
 
 impl Get {
-    /// True if it requests an item.
+    /// True if the `GET` requests an item.
     pub(super) fn fetches(&self) -> bool {
         !self.aborts && (self.opens || !self.closes)
     }

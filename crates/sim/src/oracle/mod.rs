@@ -1,10 +1,10 @@
-//! The oracle: checks the server's replies without using its code. It sees only the bytes that
-//! clients sent and received, closed connections, crashes and the end of the run.
+//! The oracle checks the server's replies, and does not use the server's code. It sees only the
+//! bytes that clients sent and received, closed connections, crashes and the end of the run.
 //!
 //! The oracle parses the protocols of beanstalkd and of Kestrel's memcache, according to their
 //! documentation. For Gearman, it notes only which worker received and ended which job. It gets the
-//! policies and resolves them itself. Where a protocol allows several results, it accepts all of
-//! them. It checks a job only while its record leaves no doubt about the job's state.
+//! policies and resolves them itself. If a protocol allows several results, the oracle accepts each
+//! of them. The oracle checks a job only if its record leaves no doubt about the job's state.
 
 mod items;
 mod jobs;
@@ -34,7 +34,7 @@ use crate::protocol::Protocol;
 #[derive(Debug)]
 pub(crate) struct Oracle {
     conns: BTreeMap<Conn, Stream>,
-    /// The number of bytes that the server sent, by connection. Includes closed connections.
+    /// The number of bytes that the server sent, by connection. This includes closed connections.
     left: BTreeMap<Conn, u64>,
     jobs: Jobs,
     kestrel: Connections,
@@ -56,7 +56,7 @@ struct Stream {
     output: Vec<u8>,
     /// Bytes of replies that the oracle has read.
     read: u64,
-    /// Requests without a reply, and when they arrived.
+    /// Requests without a reply, each with the time of its arrival.
     pending: VecDeque<Pending>,
     used: String,
     watched: Vec<String>,
@@ -101,7 +101,7 @@ impl Oracle {
         self.jobs.settled(now);
     }
 
-    /// Notes that the server can lack the memory for another queue. Then a request for an item does
+    /// Notes that the server can lack the memory for another queue. Then a request for an item may
     /// not create the queue.
     pub(crate) fn memory_is_limited(&mut self) {
         self.items.memory_is_limited = true;

@@ -84,7 +84,7 @@ impl RuleHistory {
         }
     }
 
-    /// Notes a crash. Any earlier rules can be in force after it.
+    /// Notes a crash. After the crash, any earlier rules can be in force.
     pub(super) fn crashed(&mut self) {
         self.now.clone_from(&self.ever);
         self.is_changing = false;
@@ -102,7 +102,7 @@ impl RuleHistory {
         all
     }
 
-    /// The settings that certainly apply to a queue. If its name is the name of a child, the queue
+    /// The settings that certainly apply to a queue. If the queue has the name of a child, it
     /// counts as a child.
     pub(super) fn certain_rules_of(&self, queue: &str) -> Option<QueueRules> {
         let mut all = self.rules_of(queue, true);
@@ -145,9 +145,9 @@ pub(super) fn parent_of(queue: &str) -> Option<&str> {
     queue.split_once('+').map(|(parent, _)| parent).filter(|parent| !parent.is_empty())
 }
 
-/// For each setting the last matching rule wins. A child first gets its parent's settings, except
-/// for the destinations of the parent's puts. Then the rules that match only the child's own name
-/// apply.
+/// For each setting the last matching rule wins. A child first gets its parent's settings, but not
+/// the destinations of the parent's puts. Then the rules apply that match the child's name but not
+/// the parent's name.
 fn resolve(rules: &Rules, queue: &str, parent: Option<&str>) -> QueueRules {
     let mut resolved = QueueRules::default();
     let is_of_parent = |rule: &Rule| parent.is_some_and(|parent| matches(rule, parent));

@@ -13,7 +13,7 @@ pub(super) struct ReplyEnd {
 /// Whether a change certainly survives a crash.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Lasting {
-    /// The change is certain if the server sent this reply.
+    /// The change certainly survives if the server sent this reply.
     IfSent(ReplyEnd),
     Certain,
     /// A crash can undo the change.

@@ -1,4 +1,4 @@
-//! Tests records with a broken promise, and similar records without one.
+//! Tests records with a broken promise, and similar records without a broken promise.
 
 use super::{Certain, Oracle};
 use crate::protocol::Protocol;
@@ -10,7 +10,7 @@ fn watching() -> Oracle {
     oracle
 }
 
-/// Passes these calls to the oracle: connection, request, reply, time. Returns its judgement.
+/// Passes these calls to the oracle: connection, request, reply, time. Returns the oracle's result.
 fn judge(oracle: &mut Oracle, calls: &[(u64, &str, &str, u64)]) -> Result<(), String> {
     calls.iter().try_for_each(|(conn, sent, answer, now)| {
         let answer = answer.replace('\n', "\r\n");
@@ -127,8 +127,8 @@ fn after_a_crash_acknowledged_changes_remain_and_others_are_uncertain() {
     oracle.check_all_ended().expect("the acknowledgement never left the server");
 }
 
-/// Makes these calls and a crash that keeps every change with a reply. Checks that the oracle then
-/// allows that a worker gets no job.
+/// Makes these calls, and then a crash. Every change with a reply survives the crash. Checks that a
+/// worker may then get no job.
 fn assert_may_be_set_aside_after_a_crash(calls: &[(u64, &str, &str, u64)], wall: u64) {
     let mut oracle = watching();
     judge(&mut oracle, calls).expect("nothing is wrong yet");

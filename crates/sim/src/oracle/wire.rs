@@ -39,7 +39,7 @@ pub(super) enum Request {
     Look(u64),
     /// The request changes nothing.
     Other,
-    /// The oracle cannot tell how the server must reply.
+    /// The oracle cannot decide how the server must reply.
     Unclear,
 }
 
@@ -66,8 +66,8 @@ pub(super) const JOB_ASSIGN_ALL: u32 = 40;
 /// Bytes before a packet's body.
 const HEADER_BYTES: usize = 12;
 
-/// Verbs that change something. The server may accept a line that begins with one of them, even if
-/// this parser does not.
+/// Verbs that change something. If a line begins with one of these verbs, the server may accept the
+/// line even if this parser rejects it.
 const CHANGING: [&str; 10] =
     ["put", "use", "watch", "ignore", "reserve", "delete", "release", "bury", "kick", "pause-tube"];
 
@@ -76,7 +76,8 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Takes the first request, if a whole line arrived. First skips up to `body` bytes, which are the
-/// remaining bytes of a body. The reply to a put can come before its whole body has arrived.
+/// remaining bytes of a body. The reply to a put can come before the whole body of the put has
+/// arrived.
 pub(super) fn request(input: &mut Vec<u8>, body: &mut usize) -> Option<Request> {
     let count = input.len().min(*body);
     input.drain(..count);

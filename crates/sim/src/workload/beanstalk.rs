@@ -105,7 +105,7 @@ impl Role {
     }
 }
 
-/// The job in a reply, if any, and whether the client holds it from now on.
+/// The job in a reply, and whether the client holds the job from now on.
 pub(super) fn read_reply(reply: &[u8]) -> (Option<u64>, bool) {
     let line = reply.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let text = String::from_utf8_lossy(line);

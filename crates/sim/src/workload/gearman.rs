@@ -163,8 +163,8 @@ impl Writer<'_> {
                 bytes.extend(format!("cancel job H:sim:{id}\r\n").as_bytes());
             }
             Request::Drop => {
-                // A `drop` of thousands of jobs would take several turns, so runs with a crowd have
-                // none.
+                // A `drop` of thousands of jobs would take several turns. So runs with a crowd have
+                // no `drop`.
                 let verbs =
                     if self.plan.crowd { ["create"; 3] } else { ["drop", "drop", "create"] };
                 let verb = *self.rng.pick(&verbs);
@@ -330,7 +330,7 @@ pub(super) fn reply_len(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= len).then_some(len)
 }
 
-/// The job in a packet, if any, and whether the worker holds it from now on.
+/// The job in a packet, and whether the worker holds the job from now on.
 pub(super) fn read_reply(reply: &[u8]) -> (Option<u64>, bool) {
     const JOB_CREATED: u8 = 8;
     const ASSIGNS: [u8; 3] = [11, 31, 40];

@@ -66,7 +66,7 @@ pub(crate) struct Client {
     kind: ClientKind,
     /// True if the client reads rarely.
     pub(crate) is_slow: bool,
-    /// Ids of the client's jobs. In thrift, the numbers of its items.
+    /// Ids of the client's jobs. For a client of thrift: the numbers of its items.
     held: Vec<u64>,
     unread: Vec<u8>,
 }

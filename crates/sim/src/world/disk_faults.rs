@@ -18,7 +18,7 @@ const LAST_BYTES_MAX: u64 = 300_000;
 /// written, the next one, and the reserve for reclaim and for ends of jobs.
 const SEGMENTS_BESIDES_LIVE_MAX: u64 = 5;
 
-/// The most bytes that a job takes in the log in addition to its body.
+/// The maximum number of bytes that a job takes in the log in addition to its body.
 const ENTRY_OVERHEAD_BYTES_MAX: u64 = 200;
 
 impl World {
@@ -43,10 +43,10 @@ impl World {
 
     /// Simulates other processes that use nearly all free space of the disk.
     pub(crate) fn fill_disk(&mut self) -> Checked {
-        // If a put is too big for a segment, the log creates a larger segment for it. It admits the
-        // put if the disk has room, and creates the segment when it writes the put's group. If
-        // other processes use the room in between, the write fails. So this commits all admitted
-        // puts first.
+        // If a put is too big for a segment, the log creates a larger segment for it. The log
+        // admits the put if the disk has room. It creates the segment later, when it writes the
+        // put's group. If other processes use the room in the meantime, the write fails. So first
+        // commit all admitted puts.
         self.commit()?;
         let capacity = self.storage.disk.used() + self.rng.below(LAST_BYTES_MAX);
         self.trace.note(format_args!("the disk is full at {capacity}"));
@@ -56,7 +56,7 @@ impl World {
         Ok(())
     }
 
-    /// Gives the disk room again. The log can still refuse requests until it notices the room.
+    /// Gives the disk room again. The log can still refuse requests until it detects the room.
     pub(crate) fn empty_disk(&mut self) {
         if self.storage.is_full {
             self.trace.note(format_args!("the disk has room"));
@@ -65,16 +65,16 @@ impl World {
         }
     }
 
-    /// Called after reclaim has finished. Checks that the size of the live data bounds the size of
-    /// the files.
+    /// Called after reclaim has finished. Checks that the files are not too large for the live
+    /// data.
     pub(crate) fn check_disk_use(&self) -> Checked {
         let live = |job: &Job| job.body.len() as u64 + ENTRY_OVERHEAD_BYTES_MAX;
         let jobs = self.model.jobs.values().filter(|job| job.kind == JobKind::Logged);
         let live_bytes: u64 = jobs.map(live).sum();
         let used = self.storage.disk.used();
         let biggest = u64::from(self.plan.packet_bytes_max()) + ENTRY_OVERHEAD_BYTES_MAX;
-        // An entry that is too big for a normal segment has a larger one, which can be the newest
-        // segment.
+        // An entry that is too big for a normal segment has its own larger segment. This can be the
+        // newest segment.
         let own = if biggest > self.storage.segment_bytes_max / 2 { 2 * biggest } else { 0 };
         let bound = own
             + 2 * live_bytes

@@ -22,7 +22,7 @@ const JOB_ASSIGN: u8 = 11;
 /// An answer must come within this many rounds.
 const ROUNDS_MAX: u64 = 200;
 
-/// The most steps of reclaim for each segment of the log.
+/// The maximum number of steps of reclaim for each segment of the log.
 const RECLAIM_STEPS_MAX: u64 = 2000;
 
 impl World {
@@ -141,7 +141,7 @@ impl World {
         })
     }
 
-    /// Makes all jobs ready, whatever their state.
+    /// Makes all jobs ready, from any state.
     fn make_all_ready(&mut self) -> Checked {
         for queue in self.model.beanstalk_tubes() {
             self.expect(&format!("pause-tube {queue} 0\r\n"), "PAUSED")?;

@@ -15,7 +15,7 @@ use crate::plan::StorageKind;
 use crate::seen;
 use crate::{Checked, Sabotage};
 
-/// The wall clock can be wrong by this much when a process starts.
+/// When a process starts, the error of the wall clock can be up to this time.
 const CLOCK_STEP_MS: u64 = 3_600_000;
 
 /// The log writes its last mark at most this long after the last entry.
@@ -30,7 +30,7 @@ impl World {
         self.trace.note(format_args!("{kind:?}"));
         let kind = self.end_disk(kind);
         self.sabotage_tail();
-        // A crash closes no session and no broker.
+        // A crash closes neither the sessions nor the broker.
         self.links.clear();
         self.start_again(kind)
     }
@@ -144,8 +144,9 @@ impl World {
             let options = self.storage.options(sync);
             // Jobs that expired during the stop would end before the comparison with the model. So
             // in runs with items, the process starts with an unknown wall clock, and gets the real
-            // time after the comparison. The same applies to a wall clock before the log's last
-            // mark, because clients here name absolute times by the server's clock.
+            // time after the comparison. It does the same if the wall clock is before the log's
+            // last mark. The reason is that simulated clients use the server's clock for absolute
+            // times.
             let is_back = wall < self.now + MARK_MS_MAX;
             let start = if self.plan.shares[2] > 0 || is_back { 0 } else { wall };
             let opened = Broker::open(options, Millis(start));
@@ -154,7 +155,7 @@ impl World {
                     self.trace.note(format_args!("recovered {report:?}"));
                     self.storage.disk.plan_nothing();
                     if self.storage.disk.has_crashed() {
-                        // Power failed in a step whose failure does not fail the start.
+                        // Power failed in a call of the disk whose error does not stop the start.
                         drop(broker);
                         worst = self.end_disk(CrashKind::PowerLoss);
                         self.summary.crashed_recoveries += 1;
@@ -265,7 +266,7 @@ impl World {
 }
 
 impl Model {
-    /// A queue that should have been dropped, because nothing keeps it.
+    /// A queue that nothing keeps in existence. The server should have dropped it.
     fn unwanted_queue(&self) -> Option<Name> {
         self.queues.keys().find(|name| !self.is_wanted(name)).cloned()
     }

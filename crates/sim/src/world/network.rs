@@ -90,8 +90,8 @@ impl World {
         link.inbox.extend_from_slice(bytes);
         let inbox = std::mem::take(&mut link.inbox);
         let (mut used, mut is_unfinished) = (0, false);
-        // The model cannot compute where a session yields to others. So only a run without a model
-        // stops there.
+        // The model cannot compute where a session yields to other sessions. So a session stops
+        // there only in a run without a model.
         let stops = !self.is_modelled();
         self.call(
             index,
@@ -209,7 +209,7 @@ impl World {
         Ok(())
     }
 
-    /// Sends up to `max` bytes of the outbox, if the log has released their replies.
+    /// Sends up to `max` bytes of replies that the log has released.
     pub(crate) fn send(&mut self, index: usize, max: usize) -> Result<bool, String> {
         let released = self.storage.released(&self.process.broker);
         let link = &mut self.links[index];
@@ -258,7 +258,7 @@ impl World {
         })
     }
 
-    /// Closes connections whose sessions have ended and whose replies are all read.
+    /// Closes connections if the session has ended and the client has read all replies.
     pub(crate) fn close_finished(&mut self) -> Checked {
         while let Some(index) = self.links.iter().position(|link| !link.is_open && link.is_quiet())
         {

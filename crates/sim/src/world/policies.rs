@@ -59,7 +59,7 @@ fn without_limits(rules: &Rules) -> Rules {
 }
 
 impl World {
-    /// Replaces the rules with up to three random ones.
+    /// Replaces the rules with up to three random rules.
     pub(crate) fn change_policies(&mut self) -> Checked {
         let mut rules = Rules::default();
         for _ in 0..self.rng.below(4) {

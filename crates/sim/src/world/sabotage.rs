@@ -84,7 +84,7 @@ impl World {
         let thief = turn.open_session(0);
         for (id, job) in self.model.jobs.iter().filter(|(id, _)| **id % 3 == 0) {
             let id = JobId(*id);
-            // The state of many jobs does not allow the change, so errors are ignored.
+            // Many jobs are in a state that does not allow the change. So ignore errors.
             match self.options.sabotage {
                 Sabotage::ShortLeases => {
                     for link in self.links.iter().filter(|link| link.is_open) {

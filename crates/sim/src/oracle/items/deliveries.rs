@@ -6,8 +6,8 @@ use super::{Delivery, Items, ORDERED_PLACES_MAX, Place, Put, State, Tick};
 use crate::Checked;
 
 impl Items {
-    /// Checks and notes that a client received an item. Returns the item, if the oracle knows it
-    /// and the read is open.
+    /// Checks and notes that a client received an item. Returns the item, if the oracle has a
+    /// record of it and the read is open.
     pub(in crate::oracle) fn delivered(
         &mut self,
         delivery: &Delivery<'_>,
@@ -127,8 +127,8 @@ impl Items {
         Ok(())
     }
 
-    /// Called for an item that was handed out at once. Checks that no item that was certainly ready
-    /// was put earlier.
+    /// Called for an item that was handed out at once. Checks that no earlier item of the queue was
+    /// certainly ready.
     pub(super) fn check_order(&mut self, id: usize, queue: &str) -> Checked {
         if self.places.len() > ORDERED_PLACES_MAX {
             return Ok(());

@@ -31,7 +31,7 @@ impl Items {
             stored_at: now,
             due: match expiry {
                 0 => None,
-                // A relative expiry counts from the put, whose exact moment is unknown.
+                // A relative expiry counts from the put. The exact moment of the put is unknown.
                 ..MOMENT_MIN => Some((moment + expiry * 1000, i64::MAX)),
                 _ => Some((expiry * 1000, expiry * 1000)),
             },

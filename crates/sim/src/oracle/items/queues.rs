@@ -1,4 +1,5 @@
-//! Queues: whether each exists, whether clients wait at it, and whether a client empties it.
+//! The record of each queue: whether the queue exists, whether clients wait at it, and whether a
+//! client empties it.
 
 use std::collections::BTreeSet;
 
@@ -27,16 +28,16 @@ impl Items {
         self.busy.clear();
     }
 
-    /// Notes that a client waits at the queue, or empties it. Items can then end before any reply
-    /// shows it.
+    /// Notes that a client waits at the queue, or empties it. Then items can end before a reply
+    /// reports this.
     pub(in crate::oracle) fn disturbed(&mut self, queue: &str) {
         self.busy.insert(queue.to_owned());
         let queue = self.queues.entry(queue.to_owned()).or_default();
         queue.disturbed = queue.disturbed.max(Some(self.tick));
     }
 
-    /// Notes that a client that emptied the queue disconnected before the reply. The operation can
-    /// continue for long.
+    /// A client began to empty the queue, and disconnected before the reply. Notes that the
+    /// operation can continue for long.
     pub(in crate::oracle) fn disturbed_for_good(&mut self, queue: &str) {
         self.queues.entry(queue.to_owned()).or_default().disturbed = Some(Tick::MAX);
     }

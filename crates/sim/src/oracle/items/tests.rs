@@ -1,4 +1,5 @@
-//! Tests records of Kestrel's items with a broken promise, and similar records without one.
+//! Tests records of Kestrel's items with a broken promise, and similar records without a broken
+//! promise.
 
 use broker::policy::{Rule, Rules, Setting};
 
@@ -24,7 +25,7 @@ fn judge(oracle: &mut Oracle, calls: &[Call]) -> Result<(), String> {
     })
 }
 
-/// Checks that the last call breaks a promise, and that no earlier call does.
+/// Checks that the last call breaks a promise, and that all earlier calls keep all promises.
 fn assert_broken_in(mut oracle: Oracle, calls: &[Call], words: &str) {
     let (last, before) = calls.split_last().expect("there is a last one");
     judge(&mut oracle, before).expect("nothing is wrong yet");

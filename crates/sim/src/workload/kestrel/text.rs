@@ -84,7 +84,7 @@ impl Writer<'_> {
     fn list(&mut self, bytes: &mut Vec<u8>) {
         let most = self.plan.body_bytes.min(LISTED_BYTES_MAX);
         let len = self.rng.below(most + 1);
-        // With items of different lengths, the model could not compute which of them a full disk
+        // If the items had different lengths, the model could not compute which items a full disk
         // refuses.
         let are_alike = has_trouble_with_room(self.plan);
         for _ in 0..self.rng.below(LISTED_ITEMS_MAX + 1) {

@@ -160,7 +160,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Numbers of items that this client or another one received.
+    /// Numbers of items that this client or another client received.
     fn ids(&mut self, held: &mut Vec<u64>, known: &Known, message: &mut Message) {
         message.field(SET, 2);
         message.0.push(I64);
@@ -207,7 +207,7 @@ pub(in crate::workload) fn reply_len(bytes: &[u8]) -> Option<usize> {
 
 /// Numbers of the items that the client holds until it confirms them.
 pub(in crate::workload) fn leases(reply: &[u8]) -> Vec<u64> {
-    /// The length of the frame and the head are before the name.
+    /// The name begins after the length of the frame and the head.
     const NAME_AT: usize = 8;
     const COUNT_AT: usize = NAME_AT + 7 + 4 + 4;
     let mut leases = Vec::new();
