@@ -13,7 +13,7 @@ use super::prefetch::prefetch;
 /// Maximum number of entries in a run.
 const RUN_LEN_MAX: usize = 64;
 /// If a run has fewer entries than this after a removal, the map tries to join the run with the
-/// next one.
+/// next run.
 const RUN_LEN_LOW: usize = 16;
 /// The map joins two runs only if they have at most this many entries together.
 const RUN_LEN_JOINED_MAX: usize = 48;
@@ -22,14 +22,14 @@ const RUN_LEN_JOINED_MAX: usize = 48;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Ordered<K> {
-    /// The number of entries. This is the first field in memory. Most maps are empty, and for an
-    /// empty map no other field is read.
+    /// The number of entries. This is the first field in memory. Most maps are empty, and an
+    /// operation on an empty map reads no other field.
     len: usize,
     /// The run with the highest keys. It is the only run of most maps, because most queues are
-    /// short and most keys arrive in ascending order. It is empty only if the map is empty.
+    /// short and most keys arrive in ascending order. This run is empty only if the map is empty.
     last: VecDeque<(K, u32)>,
     /// The other runs, with lower keys. The key of a run in this map is its *fence*. The fence is
-    /// above every key of the run before. It is below or equal to the first key of its own run.
+    /// above all keys of the previous run, and not above the first key of its own run.
     runs: BTreeMap<K, VecDeque<(K, u32)>>,
 }
 
@@ -75,7 +75,7 @@ impl<K: Ord + Copy> Ordered<K> {
             && self.first_from(key).is_some_and(|(first, _)| first == key)
     }
 
-    /// The first entry whose key is at least this one.
+    /// The first entry whose key is equal to this key or above it.
     pub(crate) fn first_from(&self, key: K) -> Option<(K, u32)> {
         let within =
             |run: &VecDeque<(K, u32)>| run.get(run.partition_point(|entry| entry.0 < key)).copied();

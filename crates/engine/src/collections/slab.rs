@@ -17,7 +17,7 @@ pub(crate) struct Slab<T> {
     pages: Vec<Option<Page<T>>>,
     /// The numbers of existing pages that have room.
     roomy: BTreeSet<u32>,
-    /// The numbers below `pages.len()` without a page.
+    /// The numbers below `pages.len()` that have no page.
     missing: BTreeSet<u32>,
     len: usize,
 }

@@ -11,8 +11,8 @@ use crate::sessions::{Sessions, Waiting, Worker};
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// Walks all tables. Panics if they disagree. Takes time in proportion to the number of jobs,
-    /// queues and sessions.
+    /// Walks all tables. Panics if the tables disagree. Takes time in proportion to the number of
+    /// jobs, queues and sessions.
     pub fn check_invariants(&self) {
         self.jobs.check_invariants();
         self.queues.check_invariants();
@@ -47,7 +47,7 @@ impl Engine {
         }
     }
 
-    /// The places of all jobs in the log, for a comparison with the log. Walks all jobs.
+    /// The places of all jobs that the log stores, for a comparison with the log. Walks all jobs.
     pub fn logged_slots(&self) -> impl Iterator<Item = JobSlot> {
         self.jobs.iter().filter(|(_, job)| job.is_logged()).map(|(slot, _)| slot)
     }
@@ -236,8 +236,8 @@ impl Engine {
             }
             let has_work = |queue: QueueId| {
                 let queue = &self.queues[queue];
-                // An expired head wakes no sleeper. After it has ended, the next job wakes
-                // sleepers.
+                // An expired head wakes no sleeper. After the expired head has ended, the next job
+                // wakes sleepers.
                 self.head(queue).is_some()
                     && queue.pause().is_none()
                     && !self.has_unserved_waiters(queue)

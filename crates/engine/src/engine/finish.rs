@@ -72,8 +72,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a job of any state on an operator's request. The job's watchers get the news that it
-    /// failed.
+    /// Ends a job in any state on an operator's request. The job's watchers get the news that the
+    /// job failed.
     pub fn cancel(&mut self, id: JobId, effects: &mut Effects) -> Result<QueueId, NotFound> {
         let slot = self.slot(id)?;
         let queue = self.jobs[slot].queue();

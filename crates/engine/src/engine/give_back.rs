@@ -1,5 +1,5 @@
-//! Giving back: a leased job returns to its queue, or its holder buries it. Also has the kick of
-//! one job.
+//! Giving back: a leased job returns to its queue, or its holder buries it. This file also has the
+//! kick of one job.
 
 use super::{Engine, NotFound};
 use crate::effects::{Effects, News, Record};
@@ -8,7 +8,7 @@ use crate::jobs::State;
 
 impl Engine {
     /// Gives back a job that this session holds. The job becomes ready, or delayed if `delay_s` is
-    /// not 0. It keeps its place among the jobs of its priority.
+    /// not 0. The job keeps its place among the jobs of its priority.
     pub fn give_back(
         &mut self,
         session: SessionId,

@@ -83,7 +83,7 @@ impl Engine {
         count < CHILDREN_MAX && bytes <= CHILD_NAMES_BYTES_MAX
     }
 
-    /// Pushes the records of queues that became children, or are now kept in existence, as a side
+    /// Pushes the records of queues that became children, or that now stay in existence, as a side
     /// effect of a request. The caller must call this function after each request.
     pub fn note_children(&mut self, effects: &mut Effects) {
         for id in self.queues.take_unlogged_children() {
@@ -110,8 +110,8 @@ impl Engine {
         destinations.filter(|destinations| !destinations.is_empty())
     }
 
-    /// The policy of the queue of this name. If the queue does not exist, the policy that a new
-    /// queue would get.
+    /// The policy of the queue of this name. If the queue does not exist, returns the policy that a
+    /// new queue of this name would get.
     pub fn policy(&self, name: &[u8]) -> Policy {
         match self.queue_id(name) {
             Some(id) => self.policy_of(id).cloned().unwrap_or_default(),

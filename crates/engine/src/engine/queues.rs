@@ -8,7 +8,7 @@ use crate::queues::{Pause, PauseReason};
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// Pauses a queue: holds back its ready jobs for this many seconds. 0 ends a pause.
+    /// Pauses a queue: the queue hands out no jobs for this many seconds. 0 ends a pause.
     pub fn pause(
         &mut self,
         name: &[u8],
@@ -90,8 +90,8 @@ impl Engine {
         self.keep(queue, effects);
     }
 
-    /// Sets the limits of unfinished jobs of a queue, one for each [`crate::Band`]. At its limit,
-    /// the queue refuses submits of this band. 0 for no limit.
+    /// Sets the limits of unfinished jobs of a queue, one for each [`crate::Band`]. When a band has
+    /// reached its limit, the queue refuses further submits of this band. 0 for no limit.
     pub fn limit_queue(
         &mut self,
         name: &[u8],
@@ -100,8 +100,8 @@ impl Engine {
     ) -> Result<(), NotFound> {
         let queue = self.queue_id(name).ok_or(NotFound)?;
         self.queues[queue].set_limits(limits);
-        // The log keeps the limits, and a restart makes each queue that has limits. So a queue with
-        // limits also stays in existence before a restart.
+        // The log stores the limits, and a restart makes each queue that has limits. So a queue
+        // with limits also stays in existence before a restart.
         if limits != [0; 3] {
             self.queues.set_kept(queue, true);
         }

@@ -10,13 +10,14 @@ use crate::queues::QueueFacts;
 use crate::queues::parent_of;
 use crate::wall::When;
 
-/// The log has impossible facts. Probably another program wrote it.
+/// The log has impossible facts. Probably another program wrote the log.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RestoreError {
     /// The log has two jobs with this number.
     #[error("the log holds job {0} twice")]
     Duplicate(u64),
-    /// Two jobs have the same place in a list of their queue. The number is that of the second job.
+    /// Two jobs have the same place in a list of their queue. The value is the number of the second
+    /// job.
     #[error(
         "the log holds two jobs at one place, the second is {0}; did another program write it?"
     )]
@@ -81,7 +82,7 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Adds a job that another server kept, with all its facts. No limit of a policy applies,
+    /// Adds a job of another server, with all facts of the job. No limit of a policy applies,
     /// because the job existed before. The job goes to this queue only, and not along a route.
     pub fn import(
         &mut self,
@@ -93,7 +94,7 @@ impl Engine {
     ) -> Result<JobSlot, RestoreError> {
         let slot = self.restore(queue, facts, tags, body)?;
         if tags.is_some() {
-            // As after a submit.
+            // As after a submit, the queue stays in existence.
             self.keep(self.jobs[slot].queue(), effects);
         }
         self.note(Record::Put, slot, effects);
@@ -117,7 +118,8 @@ impl Engine {
     }
 
     /// The due time and the expiry of a job. If the facts have a time of the wall clock, converts
-    /// this time to a moment with the present state of the wall clock.
+    /// this time to a moment of the engine's time. Assumes that the present difference between the
+    /// two clocks does not change.
     fn moments(&self, facts: &JobFacts) -> (Millis, Option<Millis>) {
         let moment = facts.wall.map(|wall| self.wall.moment_of(When::Wall(wall)));
         match (facts.expires, facts.state) {
@@ -128,8 +130,8 @@ impl Engine {
     }
 
     /// Restores the facts of a queue from the log. The caller must restore the queue's jobs first.
-    /// If a queue has no jobs and is not kept in existence, the queue had already vanished. Then
-    /// its facts are ignored.
+    /// If the queue has no jobs and the facts do not keep it in existence, the queue had already
+    /// vanished. Then this function ignores the facts.
     pub fn restore_queue(&mut self, name: &[u8], facts: QueueFacts) -> Result<(), RestoreError> {
         check_name(name)?;
         let is_kept = facts.kept || facts.child && parent_of(name).is_some();

@@ -82,7 +82,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Stores the progress of a job, and sends the worker's text about it to all watchers.
+    /// Stores the progress of a job, and sends the worker's text about the progress to all
+    /// watchers.
     pub fn progress(
         &mut self,
         session: SessionId,

@@ -1,4 +1,4 @@
-//! Sessions: opening, closing, and the queues that they use and watch.
+//! Sessions: opening, closing, and the queues that sessions use and watch.
 
 use super::Engine;
 use crate::chores::Chore;
@@ -33,8 +33,8 @@ impl Engine {
     }
 
     /// Ends a session: ends its wait, gives back its jobs, and lets go of its queues. A queue
-    /// vanishes if nothing else keeps it in existence. This does not count as a release or a
-    /// timeout of the jobs (spec beanstalkd 4).
+    /// vanishes if nothing else keeps it in existence. The end of a session does not count as a
+    /// release or a timeout of the jobs (spec beanstalkd 4).
     pub fn close_session(&mut self, session: SessionId, effects: &mut Effects) {
         self.meter.begin_request();
         self.meter.count(1);

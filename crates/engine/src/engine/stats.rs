@@ -90,23 +90,23 @@ pub struct Totals {
 }
 
 impl Engine {
-    /// The facts of a job, as the log keeps them.
+    /// The facts of a job, as the log stores them.
     pub fn facts(&self, slot: JobSlot) -> JobFacts {
         self.jobs[slot].facts(self.jobs.wall_time(slot))
     }
 
-    /// The tags of a job that was submitted for its outcome, as the log keeps them. Other jobs have
-    /// no tags.
+    /// The tags of a job that was submitted for its outcome, as the log stores them. Other jobs
+    /// have no tags.
     pub fn tags(&self, slot: JobSlot) -> Option<Tags<'_>> {
         self.jobs[slot].tags()
     }
 
-    /// Whether the log keeps a job.
+    /// Whether the log stores a job.
     pub fn is_durable(&self, slot: JobSlot) -> bool {
         self.jobs[slot].is_logged()
     }
 
-    /// The facts of a queue, apart from its jobs, as the log keeps them.
+    /// The facts of a queue, apart from its jobs, as the log stores them.
     pub fn queue_facts(&self, queue: QueueId) -> QueueFacts {
         let queue = &self.queues[queue];
         let extension = queue.extension();

@@ -13,7 +13,7 @@ impl Engine {
         self.server_status.requested()
     }
 
-    /// Whether the status in force refuses reads. If it does, takes find no job.
+    /// Whether the status in force refuses reads. If so, takes find no job.
     pub fn reads_blocked(&self) -> bool {
         self.server_status.reads_blocked()
     }

@@ -171,7 +171,7 @@ fn names_and_sizes_are_bounded() {
     assert!(refused(vec![Rule::new([large.as_str()], [])]).contains("64KiB"));
 }
 
-/// A simple matcher, to compare with the real one.
+/// A simple matcher, to compare with the real matcher.
 fn matches_naively(pattern: &[u8], name: &[u8]) -> bool {
     match pattern.split_first() {
         None => name.is_empty(),

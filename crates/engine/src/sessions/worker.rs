@@ -49,8 +49,8 @@ struct Known {
     /// The rank of the worker's registration for the queue.
     rank: i64,
     /// The ticket of the worker in the queue's list of sleepers. If a job of another queue wakes
-    /// the worker, the worker stays in this list. So when the worker next goes to sleep, the engine
-    /// need not add the worker to this list. When the queue wakes its sleepers, the engine removes
+    /// the worker, the worker stays in this list. So when the worker sleeps again, the engine need
+    /// not add the worker to this list. When the queue wakes its sleepers, the engine removes
     /// workers from the list that are already awake.
     listed: Option<NonZeroU64>,
 }
@@ -92,7 +92,7 @@ impl Worker {
         Some(RemovedRegistration { listed: known.listed.map(NonZeroU64::get) })
     }
 
-    /// Among the queues that the worker is registered for, the one with the lowest number.
+    /// Of the queues that the worker is registered for, the queue with the lowest number.
     pub(crate) fn first_queue(&self) -> Option<QueueId> {
         self.by_queue.first_key_value().map(|(queue, _)| *queue)
     }
@@ -102,14 +102,14 @@ impl Worker {
         self.by_rank.iter().rev().map(|(rank, registration)| (*rank, *registration))
     }
 
-    /// The registration with the highest rank below `rank`. `None` as `rank` starts with the
-    /// highest rank.
+    /// The registration with the highest rank below `rank`. If `rank` is `None`, the registration
+    /// with the highest rank of all.
     pub(crate) fn next_behind(&self, rank: Option<i64>) -> Option<(i64, Registration)> {
         let behind = self.by_rank.range(..rank.unwrap_or(i64::MAX));
         behind.map(|(rank, registration)| (*rank, *registration)).next_back()
     }
 
-    /// Of the registrations for these queues, the one with the highest rank.
+    /// Of the registrations for these queues, the registration with the highest rank.
     pub(crate) fn first_of<'a>(
         &self,
         queues: impl Iterator<Item = &'a QueueId>,
@@ -175,8 +175,7 @@ impl Worker {
         slept
     }
 
-    /// Marks the worker as awake. From now on, no queue counts as the one whose job woke the
-    /// worker.
+    /// Marks the worker as awake. No job of a queue woke the worker.
     pub(crate) fn wake(&mut self) {
         self.asleep = false;
     }

@@ -32,9 +32,9 @@ enum Role {
     /// The queue is a child of a requested queue. The child gets the job even if the requested
     /// queue has no room (spec kestrel 3.4).
     Child,
-    /// The queue gets a copy of a job, because another queue on the route (a *stop*) has this queue
-    /// in the `route.copy_to` of its policy. `of` is the index of the other stop. If the other stop
-    /// has no room, this queue gets no copy.
+    /// The queue gets a copy of a job, because the policy of another stop has this queue in
+    /// `route.copy_to`. `of` is the index of the other stop. If the other stop has no room, this
+    /// queue gets no copy.
     Copy { of: usize },
 }
 
@@ -51,11 +51,12 @@ struct Stop {
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Route {
     stops: Vec<Stop>,
-    /// The requested queues. A requested queue can also be a child or a copy of another one.
+    /// The requested queues. A requested queue can also be a child or a copy of another requested
+    /// queue.
     requested: Vec<QueueId>,
     aliases: BTreeSet<Name>,
     /// All queues on the route, including queues that store no job. The route holds them, so that
-    /// none vanishes during the put.
+    /// none of them vanishes during the put.
     seen: BTreeSet<QueueId>,
     /// Whether the engine marks each queue on the route as a queue of items.
     items: bool,
@@ -104,8 +105,8 @@ impl Engine {
         route
     }
 
-    /// Adds the requested queues to the route. If the name is an alias, they are all destinations
-    /// of the alias. The put fails if one of the requested queues has no room.
+    /// Adds the requested queues to the route. If the name is an alias, the requested queues are
+    /// all destinations of the alias. The put fails if one of the requested queues has no room.
     fn collect_required(&mut self, name: &[u8], route: &mut Route, effects: &mut Effects) {
         let Some(destinations) = self.destinations(name, route) else {
             return route.requested.push(self.find_or_create(name, route, effects));
@@ -131,8 +132,8 @@ impl Engine {
         }
     }
 
-    /// The destinations of an alias. They are empty if the route already has this alias, so that a
-    /// put cannot go in a circle. The check of new rules refuses most circles. But a pattern with
+    /// The destinations of an alias. The list is empty if the route already has this alias, so that
+    /// a put cannot go in a circle. The check of new rules refuses most circles. But a pattern with
     /// wildcards matches any number of names, and the check cannot follow them all. `None`: the
     /// name is a queue.
     fn destinations(&self, name: &[u8], route: &mut Route) -> Option<Box<[Name]>> {

@@ -99,8 +99,9 @@ impl Engine {
         let draft = self.draft_of(submit);
         let routed = self.put_along(route, &draft, effects);
         if let Some(refused) = routed.refused {
-            // One destination of an alias stored the job, and another one refused it. The client
-            // gets an error and does not watch the job. So the job must not depend on watchers.
+            // One destination of an alias stored the job, and another destination refused it. The
+            // client gets an error and does not watch the job. So the job must not depend on
+            // watchers.
             if let Some(slot) = routed.requested {
                 self.outlive_watchers(slot, effects);
             }
@@ -169,7 +170,8 @@ impl Engine {
     }
 
     /// The oldest unfinished job with this key in any queue. The search looks at no more than
-    /// [`SAME_KEY_MAX`] jobs. If there are more jobs with this key, the search can miss the oldest.
+    /// [`SAME_KEY_MAX`] jobs. If there are more jobs with this key, the search can miss the oldest
+    /// job.
     pub fn find_key(&self, unique: &[u8]) -> Option<JobId> {
         let found = self.jobs.with_key(unique).take(SAME_KEY_MAX);
         let found = found.inspect(|_| self.meter.count(1));

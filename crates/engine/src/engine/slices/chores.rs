@@ -1,4 +1,4 @@
-//! Does chores, one slice at a time. Also has the request that kicks many jobs.
+//! Does chores, one slice at a time. This file also has the request that kicks many jobs.
 
 use std::collections::BinaryHeap;
 
@@ -50,8 +50,8 @@ impl Engine {
         }
     }
 
-    /// Holds all chores, or lets them continue. A chore appends to the log. The server cannot slow
-    /// a chore down by reading less from a client. So the broker holds chores while the log has too
+    /// Stops all chores, or lets them continue. A chore appends to the log. The server cannot slow
+    /// a chore down by reading less from a client. So the broker stops chores while the log has too
     /// many unwritten bytes.
     pub fn hold_chores(&mut self, hold: bool) {
         self.chores.hold(hold);

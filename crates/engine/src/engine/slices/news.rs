@@ -61,9 +61,9 @@ impl Engine {
         }
     }
 
-    /// Whether the line has news that some watchers do not have yet. If it does, a caller with more
-    /// news should first call [`Engine::send_more_news`]. Otherwise the line would grow and need
-    /// more and more memory.
+    /// Whether the line has news that some watchers do not have yet. If so, a caller with more news
+    /// should first call [`Engine::send_more_news`]. Otherwise the line would grow and need more
+    /// and more memory.
     pub fn has_pending_news(&self) -> bool {
         !self.news_queue.is_empty()
     }
@@ -75,8 +75,8 @@ impl Engine {
         self.has_pending_news()
     }
 
-    /// Sends one slice of the news in the line. `late`: the request that caused the news is over. A
-    /// timer sends the news that is left, after all other due timers.
+    /// Sends one slice of the news in the line. `late` says whether the request that caused the
+    /// news is over. A timer sends the news that is left, after all other due timers.
     pub(in crate::engine) fn send_news_slice(&mut self, late: bool, effects: &mut Effects) {
         self.timers.disarm(&mut self.news_queue.timer, TimerKey::News);
         while let Some(mut pending) = self.news_queue.pop() {

@@ -14,7 +14,7 @@ use crate::queues::{DEFAULT_QUEUE, Extension};
 use crate::sessions::Waiting;
 
 impl Engine {
-    /// Removes a queue without workers and leased jobs. The jobs of the queue end, and their
+    /// Removes a queue that has no workers and no leased jobs. The jobs of the queue end, and their
     /// watchers get the news that the jobs failed. `None`: the queue has workers or leased jobs, so
     /// it stays.
     pub fn drop_queue(
@@ -31,8 +31,8 @@ impl Engine {
         Ok(Some(self.remove(session, id, effects)))
     }
 
-    /// Removes a queue. All its jobs end, also the leased ones. Waits for an item of the queue end,
-    /// too. If sessions of other dialects use or watch the queue, the empty queue stays. Does
+    /// Removes a queue. All its jobs end, including leased jobs. All waits for an item of the queue
+    /// end, too. If sessions of other dialects use or watch the queue, the empty queue stays. Does
     /// nothing if the name is an alias or the queue does not exist.
     pub fn remove_queue(
         &mut self,

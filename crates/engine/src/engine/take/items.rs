@@ -1,5 +1,5 @@
-//! Items: jobs that sessions read from one queue by its name. Also has the counts of reads and the
-//! statistics of these queues.
+//! Items: jobs that sessions read from one queue by its name. This file also has the counts of
+//! reads and the statistics of these queues.
 
 use crate::effects::{Effects, Handout, News};
 use crate::engine::{Engine, Take};
@@ -33,7 +33,7 @@ pub struct ItemStats {
     pub waiters: u64,
     /// Open reads at present.
     pub open: u64,
-    /// Open reads since the process made the queue, including those that have ended.
+    /// Open reads since the process made the queue, including ended reads.
     pub transactions: u64,
     /// Open reads that were given back.
     pub cancelled: u64,
@@ -119,8 +119,8 @@ impl Engine {
         }
     }
 
-    /// The time limit of an open read: the client's limit, or the policy's `open.timeout` if that
-    /// is shorter.
+    /// The time limit of an open read: the client's limit, or the policy's `open.timeout` if this
+    /// time is shorter.
     pub(in crate::engine) fn read_limit(
         &self,
         queue: QueueId,

@@ -83,7 +83,8 @@ impl Engine {
     }
 
     /// Hands an open read over to another session. The item is given back automatically after
-    /// `limit_ms` milliseconds from now, or after the policy's `open.timeout` if that is shorter.
+    /// `limit_ms` milliseconds from now, or after the policy's `open.timeout` if this time is
+    /// shorter.
     pub fn hand_over(
         &mut self,
         holder: SessionId,

@@ -1,5 +1,5 @@
-//! Serves waiters. A job that becomes ready goes to the session that has waited longest. A queue
-//! that can hand out jobs again serves all its waiters.
+//! Serves waiters. The session that has waited longest gets a job that becomes ready. A queue that
+//! can hand out jobs again serves all its waiters.
 
 use crate::effects::{Effects, Event};
 use crate::engine::Engine;

@@ -1,10 +1,10 @@
 //! Workers: sessions that register for queues, request a job when they want one, and sleep until a
 //! job wakes them.
 //!
-//! If a queue has waiters, a ready job goes to a waiter: see `serve.rs`. Only a job that stays
-//! ready wakes sleepers. Only [`Engine::has_work`] decides whether a worker has work, and the
-//! wake-ups must agree with it. If a worker were woken without work, it would sleep and wake again
-//! without end. If there were work but no wake-up, a worker would sleep for ever.
+//! If a queue has waiters, a waiter gets the ready job: see `serve.rs`. Only a job that stays ready
+//! wakes sleepers. Only [`Engine::has_work`] decides whether a worker has work, and the wake-ups
+//! must agree with it. If a worker were woken without work, it would sleep and wake again without
+//! end. If there were work but no wake-up, a worker would sleep for ever.
 
 use std::num::NonZeroU64;
 
@@ -208,8 +208,8 @@ impl Engine {
         self.wake_max = wake_max;
     }
 
-    /// The queue and the rank of a session's next registration behind the rank `behind`. `None` as
-    /// `behind` gives the first registration.
+    /// The queue and the rank of a session's registration with the highest rank below `behind`. If
+    /// `behind` is `None`, of the registration with the highest rank.
     pub fn next_registration(
         &mut self,
         session: SessionId,
