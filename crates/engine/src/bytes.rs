@@ -15,8 +15,7 @@ pub(crate) const LIST_ENTRY_BYTES: u64 = 26;
 /// allocator has a size every 16 bytes. Above 128 bytes, it has four sizes from each power of two
 /// to the next.
 pub fn allocated_bytes(bytes: usize) -> u64 {
-    // The step from one size to the next is a quarter of the next lower power of two, but at least
-    // 16.
+    // The step to the next size is a quarter of the next lower power of two, but at least 16.
     let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);
     let step = 1 << doubling.saturating_sub(2).max(4);
     bytes.next_multiple_of(step) as u64

@@ -33,7 +33,7 @@ impl ChoreLine {
         self.line.push_back(chore);
     }
 
-    /// Removes the first chore of the line: the one that has waited longest.
+    /// Removes the first chore of the line. This chore has waited longest.
     pub(crate) fn pop(&mut self) -> Option<Chore> {
         self.line.pop_front()
     }

@@ -45,7 +45,7 @@ use crate::tally::Tally;
 use crate::timers::Timers;
 use crate::wall::WallClock;
 
-/// The job does not exist, or its state or its holder does not fit the request.
+/// The job does not exist, or the request is not possible with its state or its holder.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("no such job for this request")]
 pub struct NotFound;

@@ -1,8 +1,8 @@
 //! The hash of names and keys that clients choose.
 //!
-//! The hash depends on a seed. Names with equal hashes would slow down look-ups. A client that does
-//! not know the seed cannot find such names. No reply depends on the seed: the engine looks up keys
-//! in hash tables, but never iterates over a hash table.
+//! The hash depends on a seed. Names with equal hashes would slow down look-ups. A client that
+//! knows the seed could find such names. So a server draws its seed at random. No reply depends on
+//! the seed: the engine looks up keys in hash tables, but never iterates over a hash table.
 
 use std::hash::Hasher;
 

@@ -136,7 +136,7 @@ impl Jobs {
         self.slab.get(slot.0)
     }
 
-    /// The end of the table: all jobs have places below this one.
+    /// The end of the table: all jobs have places below this place.
     pub(crate) fn end(&self) -> u32 {
         self.slab.end()
     }

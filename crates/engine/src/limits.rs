@@ -47,7 +47,7 @@ pub const CHILDREN_MAX: usize = 256;
 /// writes all these names with each put to the parent.
 pub const CHILD_NAMES_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum number of names that one case-insensitive look-up compares. All these names are equal
+/// Maximum number of names that a case-insensitive look-up compares. All these names are equal
 /// apart from the case of letters. Usually there are few such names, but a client can make many on
 /// purpose.
 pub const ALIKE_MAX: usize = 1000;

@@ -54,7 +54,7 @@ impl Meter {
         self.done.set(self.done.get() + units as u64);
     }
 
-    /// Ends the current slice and begins a new one.
+    /// Ends the current slice and begins a new slice.
     pub(crate) fn begin_slice(&mut self) {
         self.longest = self.longest_slice();
         self.slice_began = Some(self.done());

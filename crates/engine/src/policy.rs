@@ -298,8 +298,8 @@ impl Rules {
         self.0.iter().flat_map(|rule| &rule.patterns).filter_map(Pattern::literal)
     }
 
-    /// The settings that the rules have for a name, inherited ones first. If two settings have the
-    /// same key, the later one wins.
+    /// The settings that the rules have for a name, inherited settings first. If two settings have
+    /// the same key, the later one wins.
     fn asked<'a>(
         &'a self,
         name: &'a [u8],

@@ -163,8 +163,8 @@ impl Queues {
         self.by_age.values().copied()
     }
 
-    /// The queues whose names equal this one, apart from the case of ASCII letters, oldest first.
-    /// The list has only some of the queues if there are more than [`ALIKE_MAX`].
+    /// The queues whose names differ from this name at most in the case of ASCII letters, oldest
+    /// first. If there are more than [`ALIKE_MAX`] such queues, the list has only some of them.
     pub(crate) fn in_any_case(&self, name: &[u8]) -> Vec<QueueId> {
         let folded = name.to_ascii_lowercase();
         let hash = self.hash.of(&folded);

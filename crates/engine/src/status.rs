@@ -104,7 +104,7 @@ impl ServerStatus {
         }
     }
 
-    /// Lets the queues with age ranks below this one serve reads again. `None`: all queues.
+    /// Lets the queues with age ranks below `below` serve reads again. `None`: all queues.
     pub(crate) fn unblock(&mut self, below: Option<u64>) {
         self.blocked_from = below.unwrap_or(u64::MAX);
     }

@@ -12,8 +12,8 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) use loom::thread::{Thread, current, park};
 
 thread_local! {
-    /// True if the fences of this test have no effect. One value per thread is one value per test,
-    /// because loom runs all threads of a model on the thread of the test.
+    /// True if the fences of this test have no effect. loom runs all threads of a model on the
+    /// thread of the test. So one value per thread is one value per test.
     static WITHOUT_FENCES: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -327,8 +327,8 @@ impl World {
     }
 }
 
-/// Checks the work of each piece of input, each event, each end of a session, and each step of the
-/// engine's own work. None of these may take more than two slices plus [`INDIVISIBLE_UNITS_MAX`].
+/// Checks that no slice of work was too long. The maximum for a piece of input, an event, the end
+/// of a session or a step of the engine's own work is two slices plus [`INDIVISIBLE_UNITS_MAX`].
 fn check_slices(turn: &Turn<'_>, slice_units: u32) -> Checked {
     let longest = turn.longest_slice();
     let most = 2 * u64::from(slice_units) + INDIVISIBLE_UNITS_MAX;

@@ -11,15 +11,16 @@ pub fn seed_to_repeat() -> Option<u64> {
     number("LINESHAFT_SEED")
 }
 
-/// The seed to repeat. Without one, a seed that changes from run to run.
+/// The seed to repeat. If there is none, a seed that changes from run to run.
 pub fn seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let changing = || now.map_or(1, |now| now.as_millis() as u64 % 1_000_000);
     seed_to_repeat().unwrap_or_else(changing)
 }
 
-/// The seeds to play. If there is a seed to repeat, it is the only one. Otherwise `LINESHAFT_SEEDS`
-/// sets their number: every second seed is the same in each run, and the others are new.
+/// The seeds to play. If there is a seed to repeat, the run has only this seed. Otherwise
+/// `LINESHAFT_SEEDS` sets the number of seeds. Every second seed is the same in each run. The other
+/// seeds are new.
 pub fn seeds(default: u64) -> Vec<u64> {
     if let Some(seed) = seed_to_repeat() {
         return vec![seed];

@@ -50,7 +50,7 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// The end of the table: all values have places below this one.
+    /// The end of the table: all values have places below this place.
     pub(crate) fn end(&self) -> u32 {
         (self.pages.len() * PAGE_LEN) as u32
     }

@@ -2,7 +2,7 @@
 //! policy allows. The earlier moment counts.
 //!
 //! The head of a queue is its next ready job. Each request for the head checks whether the head has
-//! expired. The queue's timer is set to the moment when the head expires, so the engine also finds
+//! expired. The queue's timer is set to the moment when the head expires. So the engine also finds
 //! an expired head without a request (spec kestrel 3.2). An expired job that is not the head stays
 //! in the queue until it is the head. The only exception: if a client takes the job by its number,
 //! the job ends at once. A *sweep* ends the expired jobs at the head of a queue, one after the
@@ -35,7 +35,7 @@ impl Engine {
     }
 
     /// The moment at which the queue's timer must sweep. There are two candidates: the moment at
-    /// which the head expires, and the end of the sweep's rest. The later one counts.
+    /// which the head expires, and the end of the sweep's rest. The later moment counts.
     pub(super) fn next_expiry(&self, queue: &Queue) -> Option<Millis> {
         let extension = queue.extension()?;
         let (_, slot) = queue.ready().first()?;
@@ -102,7 +102,7 @@ impl Engine {
     /// is not paused.
     fn release_swept(&mut self, id: QueueId, effects: &mut Effects) {
         if !self.queues[id].is_paused() {
-            // A session may wait for a job that was behind the expired ones.
+            // A session may wait for a job that was behind the expired jobs.
             self.serve_waiters(id, effects);
         }
         self.queues[id].release();

@@ -63,8 +63,9 @@ impl Engine {
         Some(&cursor.name)
     }
 
-    /// The queues whose names equal this one, apart from the case of ASCII letters, oldest first.
-    /// The list has only some of the queues if there are more than [`crate::limits::ALIKE_MAX`].
+    /// The queues whose names differ from this name at most in the case of ASCII letters, oldest
+    /// first. If there are more than [`crate::limits::ALIKE_MAX`] such queues, the list has only
+    /// some of them.
     pub fn queues_alike(&mut self, name: &[u8]) -> Vec<QueueId> {
         let alike = self.queues.in_any_case(name);
         self.meter.count(alike.len() + 1);

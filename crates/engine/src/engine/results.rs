@@ -1,8 +1,8 @@
 //! Results: sessions that wait for the outcomes of jobs, and the news that these sessions get.
 //!
 //! Gearman's foreground jobs have *watchers*: sessions that wait for the outcome. A foreground job
-//! ends when it has lost its last watcher. If the job is leased at this moment, it stays leased,
-//! and ends when its holder loses it, gives it back or buries it. Every other job can outlive its
+//! ends when it has lost its last watcher. If the job is leased at this moment, it stays leased. It
+//! then ends when its holder loses it, gives it back or buries it. Every other job can outlive its
 //! client. If a background submit joins a foreground job, the job can outlive its clients from then
 //! on.
 

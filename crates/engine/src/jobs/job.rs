@@ -46,8 +46,8 @@ pub(super) struct JobExtension {
     pub(super) outcome: Option<Box<Outcome>>,
 }
 
-/// The parts of a job that was submitted for its outcome, that has watchers, or whose worker has
-/// reported progress.
+/// Further parts of a job. Only some jobs have them: jobs with watchers, submitted jobs, and jobs
+/// whose worker has reported progress.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Outcome {
     /// The job was submitted for its outcome. If not, its key and its reducer have no meaning.

@@ -325,7 +325,7 @@ impl Session {
         self.worker.as_deref_mut()
     }
 
-    /// Makes the session a worker, if it is not one.
+    /// Makes the session a worker, if it is not a worker yet.
     pub(crate) fn ensure_worker(&mut self) -> &mut Worker {
         self.worker.get_or_insert_default()
     }

@@ -146,7 +146,7 @@ fn many_jobs_move_in_slices_and_others_are_served_meanwhile() {
     let moved = |world: &World| ids.iter().filter(|id| world.time_left_ms(**id) == HOUR_MS).count();
     assert!(moved(&world) > 0 && moved(&world) < ids.len());
     // Set the wall clock again before all jobs have their new moments. Then add a job and finish
-    // another one.
+    // another job.
     world.act(|engine, _| engine.set_wall_ahead(2 * HOUR_MS as i64 - 5000));
     let late = world.submit_for(client, due);
     assert!(world.finish(client, ids[0]));

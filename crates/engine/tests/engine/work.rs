@@ -693,7 +693,7 @@ fn a_worker_with_many_queues_leaves_at_once() {
         for queue in queues.iter().chain(&queues) {
             engine.register(worker, queue.as_bytes(), None, effects);
         }
-        // A second registration replaces the first one.
+        // A second registration replaces the first registration.
         assert_eq!(engine.registrations(worker).count(), queues.len());
         if ends_session {
             engine.close_session(worker, effects);

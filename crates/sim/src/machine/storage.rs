@@ -24,15 +24,15 @@ pub(crate) struct Storage {
     promised: Need,
     /// The replies that were sent promise that this part of the history survives a power failure.
     promised_as_synced: Need,
-    /// The end of the history at the last commit in which the log began a new segment. 0 if there
-    /// was no such commit. The log may have synced the history up to here.
+    /// The end of the history at the last commit in which the log began a new segment. If there was
+    /// no such commit, 0. The log may have synced the history up to here.
     switched: Need,
     /// The part of the history that is certainly synced.
     durable: Need,
     /// Parts of the history that were written but not synced, each with the moment of the write.
     written: VecDeque<(u64, Need)>,
     /// The segment that was written last. The log syncs a whole segment before it begins the next
-    /// one.
+    /// segment.
     segment: u32,
     /// The size of new segments in the current process.
     pub(crate) segment_bytes: u64,

@@ -243,8 +243,8 @@ pub(crate) struct Queue {
     /// Workers that may be asleep, in the order in which they began to sleep.
     sleepers: BTreeMap<u64, Place>,
     policy: Rc<Policy>,
-    /// When the queue first had a policy, a parent, a child or a job that expires, or was first
-    /// marked as a queue of items.
+    /// When the queue first had a policy, a parent, a child or a job that expires, or became a
+    /// queue of items.
     extra_since: Option<u64>,
     /// The model looks at the queue at this moment or earlier. By then, the queue may need no
     /// change.

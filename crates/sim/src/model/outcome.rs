@@ -1,5 +1,5 @@
-//! Outcomes of jobs in the model: the clients that wait for outcomes, the news of jobs, and the
-//! ends of jobs (spec gearman 4.6).
+//! Outcomes of jobs in the model (spec gearman 4.6): the clients that wait for outcomes, the news
+//! of jobs, and their ends.
 
 use std::rc::Rc;
 

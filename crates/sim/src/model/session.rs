@@ -88,7 +88,7 @@ impl<'a> Observed<'a> {
         matches!(&expected.text, Text::Exact(text) if self.bytes.starts_with(text))
     }
 
-    /// Checks that the next reply is this one.
+    /// Checks that the next reply is the expected reply.
     pub(super) fn take(&mut self, expected: &Expected) -> Result<(), String> {
         let len = match &expected.text {
             Text::Exact(text) if self.bytes.starts_with(text) => text.len(),
@@ -254,8 +254,9 @@ impl Model {
         Ok(())
     }
 
-    /// The index of the next notification to deliver. If several notifications of a batch are next,
-    /// this is the index of the one that the server sent.
+    /// The index of the next notification to deliver. Notifications of a batch can come in any
+    /// order. So if a batch is next, the function returns the notification of the batch that the
+    /// server sent.
     fn first_letter(&self, place: Place, observed: &Observed<'_>) -> usize {
         let notifications = &self.conns[&place].notifications;
         let batch_of = |notification: &Notification| match notification {

@@ -231,8 +231,9 @@ impl Jobs {
         waited: bool,
         now: u64,
     ) -> Checked {
-        // If the client waited, the server may have handed out the job soon after the request
-        // arrived, and the change may be later.
+        // If the client waited, the server may have handed out the job before a change that this
+        // record already has. So only a change before the request's arrival certainly came before
+        // the hand-out.
         let certain_before = if waited { arrival } else { now + 1 };
         if self.ended.get(&id).is_some_and(|end| end.is_certain() && end.at < certain_before) {
             return Err("the job was ended before".into());

@@ -249,8 +249,8 @@ impl Stream {
     fn note_open(&mut self, queue: &str, id: Option<usize>) {
         let opens = self.opens.entry(queue.to_owned()).or_default();
         if id.is_some() && opens.contains(&id) {
-            // The item was given back automatically, and opened again. There were two reads, and
-            // the oracle cannot decide which one the next close ends.
+            // The item was given back automatically, and opened again. So there were two reads, and
+            // the oracle cannot decide which read the next close ends.
             self.blurred.insert(queue.to_owned());
         }
         opens.push_back(id);

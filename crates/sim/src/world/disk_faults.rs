@@ -6,7 +6,7 @@ use crate::Checked;
 use crate::machine::storage::Storage;
 use crate::model::{Job, JobKind};
 
-/// The maximum number of calls of the disk from the plan of a fault to the fault.
+/// A planned fault happens at one of the next calls of the disk, at most this many calls later.
 const CALLS_AHEAD_MAX: u64 = 40;
 
 const READS_AHEAD_MAX: u64 = 4;
@@ -15,7 +15,7 @@ const READS_AHEAD_MAX: u64 = 4;
 const LAST_BYTES_MAX: u64 = 300_000;
 
 /// The log may use twice its live data plus this many segments. They are the segment that is being
-/// written, the next one, and the reserve for reclaim and for ends of jobs.
+/// written, the next segment, and the reserve for reclaim and for ends of jobs.
 const SEGMENTS_BESIDES_LIVE_MAX: u64 = 5;
 
 /// The maximum number of bytes that a job takes in the log in addition to its body.

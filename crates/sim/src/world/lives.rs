@@ -25,7 +25,7 @@ const MARK_MS_MAX: u64 = 1000;
 const RECOVERY_CRASHES_MAX: u64 = 3;
 
 impl World {
-    /// Crashes the process, and starts another one.
+    /// Crashes the process, and starts another process.
     pub(crate) fn crash(&mut self, kind: CrashKind) -> Checked {
         self.trace.note(format_args!("{kind:?}"));
         let kind = self.end_disk(kind);

@@ -23,8 +23,7 @@ pub struct ItemStats {
     pub misses: u64,
     /// Items that expired.
     pub expired: u64,
-    /// Items that were dropped: old items that ended to make room for new ones, and new items that
-    /// found no room.
+    /// Dropped items: old items that ended to make room for new items, and new items without room.
     pub discarded: u64,
     /// Milliseconds since the put of the item that was read last. If no item was read yet,
     /// milliseconds since the put of the next item. 0 if the queue has no ready item.

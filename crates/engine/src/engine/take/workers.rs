@@ -3,8 +3,8 @@
 //!
 //! If a queue has waiters, a waiter gets the ready job: see `serve.rs`. Only a job that stays ready
 //! wakes sleepers. Only [`Engine::has_work`] decides whether a worker has work, and the wake-ups
-//! must agree with it. If a worker were woken without work, it would sleep and wake again without
-//! end. If there were work but no wake-up, a worker would sleep for ever.
+//! must agree with it. If a job woke a worker that has no work, the worker would sleep and wake
+//! again and again. If work did not wake a worker, the worker would sleep for ever.
 
 use std::num::NonZeroU64;
 
@@ -152,8 +152,9 @@ impl Engine {
     }
 
     /// Removes the time limit of the last job that a worker got, because the worker begins to
-    /// sleep. If the worker no longer holds the job, nothing changes. gearmand does the same: it
-    /// stops the timer of a connection that sleeps (case `pre-sleep-lifts-the-time-limit`).
+    /// sleep. If the worker no longer holds the job, nothing changes. The original gearmand does
+    /// the same. It stops the timer of a connection that sleeps (case
+    /// `pre-sleep-lifts-the-time-limit`).
     fn lift_limit(&mut self, session: SessionId) {
         let worker = self.sessions[session].worker_mut();
         let Some((lease, slot)) = worker.and_then(Worker::take_newest) else { return };

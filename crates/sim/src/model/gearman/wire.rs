@@ -161,8 +161,8 @@ fn read_packet(bytes: &[u8], packet_bytes_max: u32) -> Option<Message> {
     let area_len = ARGUMENT_AREA_BYTES_MAX - HEADER_BYTES;
     let body = &bytes[HEADER_BYTES..bytes.len().min(len)];
     if body.len() < body_len {
-        // The server rejects a packet as soon as its arguments are too long, before the rest
-        // arrives.
+        // The server rejects a packet as soon as its arguments are too long. It does not wait for
+        // the remaining bytes.
         let area = body.get(..area_len).filter(|_| count > 0 && len > ARGUMENT_AREA_BYTES_MAX)?;
         let found = area.split(|byte| *byte == 0).count();
         return (found < count).then_some(Message::Hopeless);

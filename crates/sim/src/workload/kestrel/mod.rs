@@ -114,8 +114,8 @@ impl Writer<'_> {
 
     fn set(&mut self, queue: &str, bytes: &mut Vec<u8>) {
         let now = self.now / 1000;
-        // If items are already expired at their put and move to another queue, the protocol does
-        // not define their order in that queue. So runs with policies have no such items.
+        // Items can be already expired at their put, and then move to another queue. The protocol
+        // does not define their order there. So runs with policies have no such items.
         let may_be_late = self.plan.weights.policies == 0;
         let expiry = match self.rng.below(8) {
             0 if may_be_late => "-1".to_owned(),
