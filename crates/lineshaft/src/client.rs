@@ -11,7 +11,7 @@ mod protocol;
 mod stream;
 
 pub(crate) use beanstalk::{
-    Client, Job, Replies, Reply, Schedule, Stats, Survey, WaitingState, unexpected,
+    Client, Job, Put, Replies, Reply, Schedule, Stats, Survey, WaitingState, unexpected,
 };
 pub(crate) use error::{CONNECT_TIMEOUT, ClientError, PATIENCE, no_answer};
 pub(crate) use protocol::Protocol;

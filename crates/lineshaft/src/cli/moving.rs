@@ -4,11 +4,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use notation::address::ServerName;
+
+use super::tools::ServerArguments;
 
 const IMPORT_EXAMPLES: &str = "\
 Examples:
   lineshaft import beanstalkd /var/lib/beanstalkd --dry-run
   lineshaft import beanstalkd /var/lib/beanstalkd --data ./lineshaft-data
+  lineshaft import beanstalkd --from old:11300 --server new:11300   both run
   lineshaft import gearmand /var/lib/gearman/queue.db
   lineshaft import gearmand dump.csv           a table of another database
   lineshaft import kestrel /var/spool/kestrel
@@ -33,8 +37,16 @@ pub(crate) enum ImportSource {
     /// Jobs from the binlog of a beanstalkd that was started with -b DIR
     Beanstalkd {
         /// The folder with the files binlog.N
-        #[arg(value_name = "DIR")]
-        folder: PathBuf,
+        #[arg(value_name = "DIR", required_unless_present = "from", conflicts_with = "from")]
+        folder: Option<PathBuf>,
+        /// Instead of a folder: drain this running server over its protocol, HOST:PORT or unix:PATH
+        #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["data", "again", "set_aside"])]
+        from: Option<ServerName>,
+        /// Drain only this tube; may be repeated
+        #[arg(long = "tube", value_name = "TUBE", requires = "from")]
+        tubes: Vec<String>,
+        #[command(flatten)]
+        server: ServerArguments,
         #[command(flatten)]
         options: ImportOptions,
     },

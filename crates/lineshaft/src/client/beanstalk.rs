@@ -51,6 +51,17 @@ pub(crate) struct Schedule {
     pub delay_seconds: u32,
 }
 
+/// A job to put.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Put<'a> {
+    /// Priority and delay.
+    pub schedule: Schedule,
+    /// The ttr.
+    pub ttr_seconds: u32,
+    /// The body.
+    pub body: &'a [u8],
+}
+
 /// The server and its queues at one moment.
 #[derive(Debug)]
 pub(crate) struct Survey {
@@ -117,6 +128,25 @@ impl Client {
     pub(crate) fn ask(&mut self, line: &str) -> Result<Reply, ClientError> {
         self.send(line)?;
         self.answer()
+    }
+
+    /// Sends command lines before it reads their replies. Both must fit into the buffers of the
+    /// sockets, except for the bodies in the replies.
+    pub(crate) fn ask_all(&mut self, lines: &[String]) -> Result<Vec<Reply>, ClientError> {
+        for line in lines {
+            self.requests.line(line)?;
+        }
+        self.requests.flush()?;
+        lines.iter().map(|_| self.answer()).collect()
+    }
+
+    /// Puts jobs into the used queue, and reads the replies afterwards.
+    pub(crate) fn put_all(&mut self, jobs: &[Put<'_>]) -> Result<Vec<Reply>, ClientError> {
+        for Put { schedule, ttr_seconds, body } in jobs {
+            self.requests.put(*schedule, *ttr_seconds, body)?;
+        }
+        self.requests.flush()?;
+        jobs.iter().map(|_| self.answer()).collect()
     }
 
     /// Waits for the next reply within the time limit.

@@ -6,6 +6,7 @@
 //! Each chunk of jobs goes into the log as one group, together with the import's [`record`]. So an
 //! import that was killed continues where it stopped, and takes no job twice.
 
+mod drain;
 mod record;
 mod report;
 mod source;
@@ -23,11 +24,12 @@ use broker::offline::{Added, ForeignJob, ImportError, Importer};
 use broker::{BrokerError, EngineSetup, Millis};
 use import::Backlog;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use notation::port;
 use server::config::Config;
 use server::config::sources::{Flag, Sources};
 use server::exit;
 
-use crate::cli::ImportArguments;
+use crate::cli::{ImportArguments, ImportSource};
 use crate::interrupt::Interrupts;
 use crate::text::counted;
 use record::{Earlier, Record};
@@ -53,6 +55,16 @@ struct Refused {
 
 /// Imports a source and prints a report.
 pub(crate) fn run(arguments: ImportArguments) -> Result<ExitCode> {
+    if let ImportSource::Beanstalkd { from: Some(from), server, tubes, options, .. } =
+        &arguments.source
+    {
+        return drain::run(&drain::Request {
+            from: from.address(port::BEANSTALK),
+            to: server.beanstalk(),
+            tubes: tubes.clone(),
+            dry_run: options.dry_run,
+        });
+    }
     // All segments of the log are open at the same time.
     server::raise_descriptors();
     with_exit_code(import(arguments))

@@ -5,6 +5,7 @@
 
 mod beanstalkd;
 mod crash;
+mod drain;
 mod gearmand;
 mod jsonl;
 mod kestrel;

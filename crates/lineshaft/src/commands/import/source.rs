@@ -35,6 +35,7 @@ impl Source {
     pub(super) fn open(named: &ImportSource) -> Result<Source> {
         match named {
             ImportSource::Beanstalkd { folder, .. } => {
+                let folder = folder.as_deref().expect("the command line requires a folder");
                 let lock = lock(folder)?;
                 let backlog =
                     import::beanstalkd::open(folder).with_context(|| unreadable(folder))?;

@@ -1,0 +1,370 @@
+//! `lineshaft import beanstalkd --from`: moves the jobs of a running beanstalkd into another running
+//! server, tube by tube, over the protocol of both.
+//!
+//! A job is deleted from the source only when the target has acknowledged it. So if any side is
+//! killed, no job is lost, and at most the jobs in flight are on both sides.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use indicatif::ProgressBar;
+use notation::address::Address;
+
+use super::{INTERRUPTED, bar};
+use crate::client::{
+    CONNECT_TIMEOUT, Client, ClientError, Job, Put, Reply, Schedule, Stats, WaitingState,
+};
+use crate::interrupt::Interrupts;
+use crate::text::{count, counted};
+
+/// Most jobs in flight.
+const IN_FLIGHT_MAX: usize = 100;
+
+/// The number of jobs in flight is so small that their bodies have about this many bytes together.
+const IN_FLIGHT_BYTES: usize = 4 << 20;
+
+/// A job that must become buried is delayed first, so that no worker of the target gets it. If the
+/// drain is killed in between, the copy stays delayed for this long.
+const UNTIL_BURIED_S: u32 = 24 * 3600;
+
+/// A drain shows its progress from this number of jobs on.
+const BAR_JOBS_MIN: u64 = 1000;
+
+/// What to drain.
+pub(super) struct Request {
+    pub(super) from: Address,
+    pub(super) to: Address,
+    /// Only these tubes. Empty: all.
+    pub(super) tubes: Vec<String>,
+    pub(super) dry_run: bool,
+}
+
+/// The jobs of one tube that were moved.
+#[derive(Debug, Default)]
+struct Moved {
+    ready: u64,
+    delayed: u64,
+    buried: u64,
+}
+
+impl Moved {
+    fn all(&self) -> u64 {
+        self.ready + self.delayed + self.buried
+    }
+}
+
+/// A drain that runs.
+struct Drain<'a> {
+    request: &'a Request,
+    target: Client,
+    moved: BTreeMap<String, Moved>,
+    /// Jobs that both sides had, because a worker of the source took them in between.
+    doubled: u64,
+    interrupts: Interrupts,
+    bar: ProgressBar,
+}
+
+/// Moves all jobs that no worker holds, and prints a report.
+pub(super) fn run(request: &Request) -> Result<ExitCode> {
+    let mut source = connect(&request.from)?;
+    let left = survey(&mut source, request)?;
+    let jobs: u64 = left.values().map(waiting).sum();
+    if request.dry_run {
+        print_left(&left)?;
+        println!("A drain would move {}. Nothing was changed.", counted(jobs, "job"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut target = connect(&request.to)?;
+    refuse_itself(&mut source, &mut target)?;
+    let mut drain = Drain {
+        request,
+        target,
+        moved: BTreeMap::new(),
+        doubled: 0,
+        interrupts: Interrupts::listen(|_| ()).context("cannot listen for signals")?,
+        bar: bar(jobs),
+    };
+    if jobs >= BAR_JOBS_MIN {
+        drain.bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
+    }
+    let done = drain.all(&mut source, left.into_keys().collect());
+    drain.bar.finish_and_clear();
+    drain.print_moved()?;
+    done.with_context(|| {
+        let (from, to) = (&request.from, &request.to);
+        format!("the drain from {from} to {to} stopped. No job is lost; run it again to continue")
+    })?;
+    if drain.interrupts.count() > 0 {
+        eprintln!("interrupted; run the same command again to continue");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let left = survey(&mut source, request)?;
+    let (rest, held) = (left.values().map(waiting).sum::<u64>(), left.values().map(held).sum());
+    if rest + held == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!(
+        "Left: {} in the hands of workers, {} that came meanwhile. Run it again when the workers are done.",
+        counted(held, "job"),
+        count(rest)
+    );
+    Ok(ExitCode::FAILURE)
+}
+
+fn connect(address: &Address) -> Result<Client, ClientError> {
+    Client::connect_within(address, CONNECT_TIMEOUT)
+}
+
+/// The statistics of the tubes to drain.
+fn survey(source: &mut Client, request: &Request) -> Result<BTreeMap<String, Stats>> {
+    let survey = source.survey()?;
+    if survey.unnamed_count > 0 && request.tubes.is_empty() {
+        let queues = counted(survey.unnamed_count, "queue");
+        eprintln!("lineshaft: {queues} of the source cannot be named in this protocol, and stay");
+    }
+    let named = survey.queues.into_iter().filter_map(|stats| {
+        let name = stats.get("name")?.to_owned();
+        let is_wanted = request.tubes.is_empty() || request.tubes.contains(&name);
+        is_wanted.then_some((name, stats))
+    });
+    Ok(named.collect())
+}
+
+fn waiting(stats: &Stats) -> u64 {
+    let states = ["ready", "delayed", "buried"];
+    states.map(|state| stats.number(&format!("current-jobs-{state}"))).iter().sum()
+}
+
+fn held(stats: &Stats) -> u64 {
+    stats.number("current-jobs-reserved")
+}
+
+/// Two addresses can belong to one server. A drain would then never end.
+fn refuse_itself(source: &mut Client, target: &mut Client) -> Result<()> {
+    let (one, other) = (source.stats()?, target.stats()?);
+    if one.get("id").is_some() && one.get("id") == other.get("id") {
+        bail!("--from and --server are the same server");
+    }
+    Ok(())
+}
+
+/// A job of the source, with what it needs on the target.
+struct Taken {
+    job: Job,
+    schedule: Schedule,
+    ttr_s: u32,
+}
+
+impl Drain<'_> {
+    /// Drains all tubes, until one round moves nothing.
+    fn all(&mut self, source: &mut Client, mut tubes: Vec<String>) -> Result<()> {
+        loop {
+            let before = self.count();
+            for tube in &tubes {
+                self.tube(tube).with_context(|| format!("tube {tube}"))?;
+                if self.interrupts.count() > 0 {
+                    return Ok(());
+                }
+            }
+            if self.count() == before {
+                return Ok(());
+            }
+            tubes = survey(source, self.request)?.into_keys().collect();
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.moved.values().map(Moved::all).sum()
+    }
+
+    fn tube(&mut self, tube: &str) -> Result<()> {
+        // If the connection ends, the source gets back what this connection holds.
+        let mut source = connect(&self.request.from)?;
+        source.use_queue(tube)?;
+        source.watch_only(&[tube.to_owned()])?;
+        self.target.use_queue(tube)?;
+        let mut moved = Moved::default();
+        let done = self.states(&mut source, tube, &mut moved);
+        if moved.all() > 0 {
+            let sum = self.moved.entry(tube.to_owned()).or_default();
+            sum.ready += moved.ready;
+            sum.delayed += moved.delayed;
+            sum.buried += moved.buried;
+        }
+        done
+    }
+
+    fn states(&mut self, source: &mut Client, tube: &str, moved: &mut Moved) -> Result<()> {
+        while self.one(source, WaitingState::Buried)? {
+            moved.buried += 1;
+        }
+        while self.one(source, WaitingState::Delayed)? {
+            moved.delayed += 1;
+        }
+        let mut wanted = 1;
+        loop {
+            let taken = reserve(source, tube, wanted)?;
+            if taken.is_empty() || self.interrupts.count() > 0 {
+                return Ok(());
+            }
+            let bytes: usize = taken.iter().map(|taken| taken.job.body.len()).sum();
+            let typical = bytes / taken.len() + 1;
+            wanted = (IN_FLIGHT_BYTES / typical).clamp(1, IN_FLIGHT_MAX);
+            moved.ready += self.hand_over(source, &taken)?;
+        }
+    }
+
+    /// Puts held jobs into the target, and deletes from the source what the target has. Returns how
+    /// many these are.
+    fn hand_over(&mut self, source: &mut Client, taken: &[Taken]) -> Result<u64> {
+        let puts = taken.iter().map(Taken::put).collect::<Vec<_>>();
+        let replies = self.target.put_all(&puts)?;
+        let mut ids = Vec::new();
+        let mut refused = None;
+        for (taken, reply) in taken.iter().zip(replies) {
+            match reply {
+                Reply::Inserted(id) => ids.push((taken.job.id, id)),
+                reply => refused = refused.or(Some(refusal(&taken.job, &reply))),
+            }
+        }
+        let commands: Vec<String> = ids.iter().map(|(old, _)| format!("delete {old}")).collect();
+        for ((_, new), reply) in ids.iter().zip(source.ask_all(&commands)?) {
+            if reply != Reply::Deleted {
+                self.take_back(*new)?;
+            }
+        }
+        self.bar.inc(ids.len() as u64);
+        match refused {
+            Some(refused) => bail!(refused),
+            None => Ok(ids.len() as u64),
+        }
+    }
+
+    /// Removes the copy of a job that a worker of the source has taken meanwhile.
+    fn take_back(&mut self, id: u64) -> Result<()> {
+        if !self.target.delete(id)? {
+            self.doubled += 1;
+        }
+        Ok(())
+    }
+
+    /// Moves the first delayed or buried job. It stays in its state until it is deleted, so a drain
+    /// that is killed changes nothing about it. Returns false if there is none.
+    fn one(&mut self, source: &mut Client, state: WaitingState) -> Result<bool> {
+        if self.interrupts.count() > 0 {
+            return Ok(false);
+        }
+        let Some(job) = source.peek_next(state)? else { return Ok(false) };
+        let old = job.id;
+        let Some(stats) =
+            source.stats_job(old)?.filter(|stats| stats.get("state") == Some(state.word()))
+        else {
+            // It has just changed its state. The next round finds it.
+            return Ok(false);
+        };
+        let delay_s = match state {
+            // The source cuts the time to whole seconds. The job must not be ready too early.
+            WaitingState::Delayed => stats.number("time-left").saturating_add(1),
+            WaitingState::Buried | WaitingState::Ready => UNTIL_BURIED_S.into(),
+        };
+        let taken = Taken::of(job, &stats, u32::try_from(delay_s).unwrap_or(u32::MAX));
+        let replies = self.target.put_all(&[taken.put()])?;
+        let new = match &replies[..] {
+            [Reply::Inserted(id)] => *id,
+            [reply] => bail!(refusal(&taken.job, reply)),
+            _ => unreachable!("each command has one reply"),
+        };
+        if state == WaitingState::Buried {
+            let held = self.target.reserve_job(new)?.is_some();
+            if !held || !self.target.bury(new, taken.schedule.priority)? {
+                bail!("the target cannot bury job {new}, the copy of job {old}");
+            }
+        }
+        if !source.delete(old)? {
+            self.take_back(new)?;
+        }
+        self.bar.inc(1);
+        Ok(true)
+    }
+
+    fn print_moved(&self) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        for (tube, Moved { ready, delayed, buried }) in &self.moved {
+            writeln!(out, "{tube}: {ready} ready, {delayed} delayed, {buried} buried")?;
+        }
+        writeln!(out, "Moved {}.", counted(self.count(), "job"))?;
+        if self.doubled > 0 {
+            let jobs = counted(self.doubled, "job");
+            writeln!(out, "  {jobs}: perhaps done twice, because workers of both sides took them")?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes ready jobs of the source, in their order.
+fn reserve(source: &mut Client, tube: &str, count: usize) -> Result<Vec<Taken>> {
+    let commands = vec!["reserve-with-timeout 0".to_owned(); count];
+    let mut jobs = Vec::new();
+    for reply in source.ask_all(&commands)? {
+        match reply {
+            Reply::Reserved(job) => jobs.push(job),
+            Reply::TimedOut | Reply::DeadlineSoon => {}
+            reply => bail!("the source answered {reply}"),
+        }
+    }
+    let is_paused = |stats: Stats| stats.number("pause") > 0;
+    if jobs.is_empty() && source.stats_queue(tube)?.is_some_and(is_paused) {
+        // A paused tube still shows its next job.
+        if let Some(next) = source.peek_next(WaitingState::Ready)? {
+            jobs.extend(source.reserve_job(next.id)?);
+        }
+    }
+    let commands: Vec<String> = jobs.iter().map(|job| format!("stats-job {}", job.id)).collect();
+    let replies = source.ask_all(&commands)?;
+    let taken = jobs.into_iter().zip(replies).filter_map(|(job, reply)| {
+        // Without statistics, the ttr of the job has run out, and another worker is done with it.
+        let Reply::Data(text) = reply else { return None };
+        Some(Taken::of(job, &Stats::parse(&text), 0))
+    });
+    Ok(taken.collect())
+}
+
+impl Taken {
+    fn of(job: Job, stats: &Stats, delay_seconds: u32) -> Taken {
+        let number = |key| u32::try_from(stats.number(key)).unwrap_or(u32::MAX);
+        let schedule = Schedule { priority: number("pri"), delay_seconds };
+        Taken { job, schedule, ttr_s: number("ttr") }
+    }
+
+    fn put(&self) -> Put<'_> {
+        Put { schedule: self.schedule, ttr_seconds: self.ttr_s, body: &self.job.body }
+    }
+}
+
+/// Why the drain stops at a job.
+fn refusal(job: &Job, reply: &Reply) -> String {
+    let (id, bytes) = (job.id, count(job.body.len() as u64));
+    let advice = match reply {
+        Reply::JobTooBig => ": allow larger jobs there (lineshaft serve --max-job-size)",
+        Reply::OutOfMemory | Reply::Buried(_) => ": it has no room",
+        Reply::Draining => ": it accepts no jobs",
+        _ => "",
+    };
+    format!("the target refused job {id} of {bytes} bytes with {reply}{advice}")
+}
+
+fn print_left(left: &BTreeMap<String, Stats>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for (tube, stats) in left {
+        let number = |state: &str| stats.number(&format!("current-jobs-{state}"));
+        let [ready, delayed, buried] = ["ready", "delayed", "buried"].map(number);
+        writeln!(
+            out,
+            "{tube}: {ready} ready, {delayed} delayed, {buried} buried, {} held",
+            held(stats)
+        )?;
+    }
+    Ok(())
+}
