@@ -120,7 +120,7 @@ impl Engine {
         self.now
     }
 
-    /// Advances the time. Ignores an earlier moment than the present, because time never goes back.
+    /// Advances the time. Ignores a moment before the present moment, because time never goes back.
     pub fn set_time(&mut self, now: Millis) {
         self.now = self.now.max(now);
     }

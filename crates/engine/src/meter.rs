@@ -15,8 +15,8 @@
 
 use std::cell::Cell;
 
-/// The maximum cost of a job's change of state, in units. A change can cost more only if the
-/// session that gets the job waits in many queues.
+/// The maximum cost of a job's change of state, in units. There is one exception: if the session
+/// that gets the job waits in many queues, the change can cost more.
 const JOB_UNITS: u32 = 4;
 
 /// Counts units of work: see the module.

@@ -175,7 +175,8 @@ impl Worker {
         slept
     }
 
-    /// Marks the worker as awake. No job of a queue woke the worker.
+    /// Marks the worker as awake, because it registered for a queue and now has work. Does not set
+    /// `woken_for`, because no job became ready.
     pub(crate) fn wake(&mut self) {
         self.asleep = false;
     }

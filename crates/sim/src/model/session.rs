@@ -255,8 +255,7 @@ impl Model {
     }
 
     /// The index of the next notification to deliver. Notifications of a batch can come in any
-    /// order. So if a batch is next, the function returns the notification of the batch that the
-    /// server sent.
+    /// order. If a batch is next, this is the index of the notification that the server sent.
     fn first_letter(&self, place: Place, observed: &Observed<'_>) -> usize {
         let notifications = &self.conns[&place].notifications;
         let batch_of = |notification: &Notification| match notification {

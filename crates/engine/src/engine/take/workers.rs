@@ -209,8 +209,9 @@ impl Engine {
         self.wake_max = wake_max;
     }
 
-    /// The queue and the rank of a session's registration with the highest rank below `behind`. If
-    /// `behind` is `None`, of the registration with the highest rank.
+    /// The queue and the rank of one of the session's registrations. It is the registration with
+    /// the highest rank below `behind`. If `behind` is `None`, it is the registration with the
+    /// highest rank.
     pub fn next_registration(
         &mut self,
         session: SessionId,
