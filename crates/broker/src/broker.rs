@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use engine::policy::Rules;
 use engine::{EngineSetup, Millis, Status};
-use log::{Begin, Committer, Disk, Failure, Log, OpenError, RecoveryReport, Restored, Settings};
+use log::{
+    BackupHold, Begin, Committer, Disk, Failure, Log, OpenError, RecoveryReport, Restored, Settings,
+};
 
 use crate::admission::memory::{Memory, MemoryLimit};
 use crate::admission::queue_limit::{QueueLimit, QueueUsage};
@@ -306,6 +308,12 @@ impl Broker {
     /// Whether [`Broker::drain`] was called, so that all puts are refused.
     pub fn draining(&self) -> bool {
         self.shared.draining()
+    }
+
+    /// Holds the log's files for a backup, until the result is dropped. Returns `None` without a
+    /// log. Does not take the broker's lock.
+    pub fn begin_backup(&self) -> Option<BackupHold> {
+        self.shared.log.as_ref().map(Log::begin_backup)
     }
 
     /// The latest moment of the broker, including moments before a restart. The owner's clock must

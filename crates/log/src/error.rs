@@ -100,6 +100,17 @@ pub enum OpenError {
         /// The bad structure.
         what: String,
     },
+    /// The folder is a backup, and a part of it is missing.
+    #[error(
+        "{folder} is an incomplete backup: {what}. Copy the whole backup again, or save what is there into a \
+         new folder with `lineshaft log repair`"
+    )]
+    CutBackup {
+        /// The folder.
+        folder: String,
+        /// The missing part.
+        what: String,
+    },
     /// Recovery read the log, but a later write or sync failed.
     #[error(transparent)]
     Failed(#[from] Failure),

@@ -16,14 +16,17 @@
 //! - Reclaim: [`Log::reclaim_wanted`] and [`Log::reclaim_read`] without the owner's lock, then
 //!   [`Log::reclaim_copy`] under it.
 //! - Tools, while no other process uses the folder: [`salvage`] and [`repair`].
+//! - A backup of a running log: [`Log::begin_backup`] in the process that owns the log, then
+//!   [`BackupSource`] and [`BackupCheck`] in the process that copies.
 //!
 //! Modules: `log` (the interface), `write` (from an append to the disk), `files`, `format` (every
 //! byte), `recovery` (reads the log when the server starts), `reclaim` and `liveness` (freeing
-//! space), `salvage`, `disk` (the two disks).
+//! space), `salvage`, `backup`, `disk` (the two disks).
 //!
 //! A [`Position`] is the end of an entry. The entry is written when [`Log::written`] has reached
 //! this position. It is durable when [`Log::durable`] has reached the position.
 
+mod backup;
 mod disk;
 mod error;
 mod files;
@@ -37,6 +40,10 @@ mod settings;
 mod types;
 mod write;
 
+pub use crate::backup::{
+    BackupCheck, BackupDamage, BackupHold, BackupPoint, BackupSource, MANIFEST_NAME, NotAPoint,
+    SegmentReader,
+};
 #[cfg(feature = "fault")]
 pub use crate::disk::fault::FaultDisk;
 pub use crate::disk::posix::PosixDisk;

@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use crate::backup::Manifest;
 use crate::disk::Disk;
 use crate::error::{Failure, OpenError};
 use crate::files::folder::{Folder, Found, lock};
@@ -69,10 +70,9 @@ impl Log {
             .map_err(|error| OpenError::from_io(&disk.folder(), "ask for the room", error))?;
         let segment_bytes = settings.segment_bytes_on(space.capacity);
         let folder = Folder::read(disk.as_ref())?;
-        if folder.segments.is_empty() {
+        let Some(tail) = find_tail(disk.as_ref(), &folder)? else {
             return create(disk, &settings, segment_bytes, begin, &folder);
-        }
-        let tail = Tail::find(&folder)?;
+        };
         let mut replay = Replay::new(&folder, &tail, KEPT_BYTES_MAX);
         replay.read()?;
         let now_ms = begin(replay.begin());
@@ -112,6 +112,23 @@ impl Log {
         let log = start(&settings, segments, end, live, &replay, now_ms)?;
         Ok((log, report))
     }
+}
+
+/// Finds the end of the log. Returns `None` if the folder has no log. If the folder is a backup,
+/// checks that it is complete.
+pub(crate) fn find_tail(disk: &dyn Disk, folder: &Folder) -> Result<Option<Tail>, OpenError> {
+    let manifest = Manifest::read(disk)?;
+    if let Some(manifest) = &manifest {
+        manifest.check_files(folder)?;
+    }
+    if folder.segments.is_empty() {
+        return Ok(None);
+    }
+    let tail = Tail::find(folder)?;
+    if let Some(manifest) = &manifest {
+        manifest.check_end(folder, &tail)?;
+    }
+    Ok(Some(tail))
 }
 
 /// The most frequent size of the files that an earlier process prepared. `None`: there are no such

@@ -16,9 +16,8 @@ use crate::files::folder::{Folder, lock};
 use crate::files::segments::{segment_name, segment_number};
 use crate::format::{HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
-use crate::recovery::KEPT_BYTES_MAX;
 use crate::recovery::replay::Replay;
-use crate::recovery::tail::Tail;
+use crate::recovery::{KEPT_BYTES_MAX, find_tail};
 use crate::settings::{Settings, Sync};
 use crate::types::{QueueRef, RecoveryReport, Restored};
 
@@ -107,6 +106,7 @@ fn read(disk: &dyn Disk, restore: &mut dyn FnMut(Restored<'_>)) -> Result<Salvag
         Err(
             refusal @ (OpenError::Damaged { .. }
             | OpenError::MissingSegment { .. }
+            | OpenError::CutBackup { .. }
             | OpenError::Io { .. }),
         ) if !began => remains::read(disk, refusal, restore),
         Err(error) => Err(error),
@@ -119,10 +119,9 @@ fn read_whole(
     restore: &mut dyn FnMut(Restored<'_>),
 ) -> Result<RecoveryReport, OpenError> {
     let folder = Folder::read(disk)?;
-    if folder.segments.is_empty() {
+    let Some(tail) = find_tail(disk, &folder)? else {
         return Ok(RecoveryReport { next_id: 1, ..RecoveryReport::default() });
-    }
-    let tail = Tail::find(&folder)?;
+    };
     let mut replay = Replay::new(&folder, &tail, KEPT_BYTES_MAX);
     replay.read()?;
     replay.restore(restore)?;

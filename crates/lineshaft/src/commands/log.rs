@@ -107,7 +107,7 @@ fn is_empty(salvage: &Salvage) -> bool {
 }
 
 /// Returns the final path of the copy without a trailing slash. Links in it are resolved.
-fn whole_path(copy: &Path) -> Result<PathBuf> {
+pub(super) fn whole_path(copy: &Path) -> Result<PathBuf> {
     let whole = match fs::canonicalize(copy) {
         Ok(whole) => whole,
         Err(_) => std::path::absolute(copy)?.components().collect(),
@@ -122,7 +122,7 @@ fn whole_path(copy: &Path) -> Result<PathBuf> {
 }
 
 /// Refuses a copy folder that is not empty, or is inside the source folder.
-fn refuse_used(folder: &Path, copy: &Path) -> Result<()> {
+pub(super) fn refuse_used(folder: &Path, copy: &Path) -> Result<()> {
     let is_used = match fs::read_dir(copy) {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -143,7 +143,7 @@ fn refuse_used(folder: &Path, copy: &Path) -> Result<()> {
     Ok(())
 }
 
-fn sync_parent(path: &Path) -> io::Result<()> {
+pub(super) fn sync_parent(path: &Path) -> io::Result<()> {
     fs::File::open(path.parent().unwrap_or(path))?.sync_all()
 }
 
@@ -180,6 +180,7 @@ pub(super) fn exit_code(error: &OpenError) -> u8 {
         OpenError::Format { .. }
         | OpenError::ForeignLog { .. }
         | OpenError::MissingSegment { .. }
+        | OpenError::CutBackup { .. }
         | OpenError::Damaged { .. } => exit::DAMAGED_DATA,
     }
 }

@@ -84,6 +84,11 @@ impl Found {
         self.header.map_or(self.len, |header| header.size)
     }
 
+    /// Whether the file is shorter than its header says, or too short for a header.
+    pub(crate) fn is_short(&self) -> bool {
+        self.len < self.header.map_or(HEADER_BYTES, |header| header.size)
+    }
+
     /// The file's path, for messages.
     pub(crate) fn path(&self) -> String {
         format!("{}/{}", self.folder, segment_name(self.number))

@@ -84,6 +84,21 @@ impl Freeing {
         Some(SegmentHold { freeing: Arc::clone(self), segment })
     }
 
+    /// Holds the oldest segment whose file is not freed, and so all segments.
+    pub(crate) fn hold_oldest(self: &Arc<Self>) -> SegmentHold {
+        let mut state = self.state();
+        let segment = state.kept_from;
+        *state.held.entry(segment).or_default() += 1;
+        SegmentHold { freeing: Arc::clone(self), segment }
+    }
+
+    /// The lowest segment that the log needs if it ends at this position.
+    pub(crate) fn first_at(&self, end: Position) -> u32 {
+        let state = self.state();
+        let void = state.given_up.iter().take_while(|(_, trim)| *trim <= end).last();
+        void.map_or(state.kept_from, |&(segment, _)| segment + 1)
+    }
+
     /// Whether a segment can be freed when the log is durable up to this position.
     pub(crate) fn can_free(&self, durable: Position) -> bool {
         self.state().next(durable).is_some()
@@ -167,5 +182,22 @@ mod tests {
         assert!(freeing.hold(2).is_some());
         freeing.begin_at(3);
         assert!(freeing.hold(2).is_none());
+    }
+
+    #[test]
+    fn the_oldest_segment_and_the_first_needed_one_differ_while_segments_wait() {
+        let freeing = Arc::new(Freeing::default());
+        freeing.begin_at(4);
+        assert_eq!(freeing.first_at(TRIM), 4);
+        freeing.give_up(4, Position(50));
+        freeing.give_up(5, TRIM);
+        let hold = freeing.hold_oldest();
+        assert_eq!(hold.segment(), 4);
+        let first = [49, 50, 99, 100].map(|end| freeing.first_at(Position(end)));
+        assert_eq!(first, [4, 5, 5, 6]);
+        assert_eq!(freeing.begin(TRIM), None);
+        drop(hold);
+        assert_eq!(freeing.begin(TRIM), Some(4));
+        assert_eq!(freeing.hold_oldest().segment(), 5, "segment 4 is being freed");
     }
 }

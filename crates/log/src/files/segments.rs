@@ -430,6 +430,20 @@ impl Segments {
         self.freeing.hold(number)
     }
 
+    /// Holds all segments that have a file now.
+    pub(crate) fn hold_oldest(&self) -> SegmentHold {
+        self.freeing.hold_oldest()
+    }
+
+    /// The lowest segment that the log needs if it ends at this position.
+    pub(crate) fn first_at(&self, end: Position) -> u32 {
+        self.freeing.first_at(end)
+    }
+
+    pub(crate) fn log_id(&self) -> [u8; 16] {
+        self.log_id
+    }
+
     /// Whether a segment can be freed when the log is durable up to this position.
     pub(crate) fn can_free(&self, durable: Position) -> bool {
         self.freeing.can_free(durable)

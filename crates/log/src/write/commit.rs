@@ -223,7 +223,11 @@ impl Log {
     /// The time of the next sync, in milliseconds of the log's time. 0: now. `None`: no sync is
     /// needed.
     fn sync_due(&self, commit: &Commit) -> Option<u64> {
-        let since_ms = commit.unsynced_since_ms?;
+        let Some(since_ms) = commit.unsynced_since_ms else {
+            // Nothing is unsynced, except perhaps a mark. A mark is synced only on request.
+            let has_mark = self.written() > self.durable();
+            return (has_mark && self.positions.wants_durable()).then_some(0);
+        };
         let due_ms = match self.sync {
             _ if self.positions.wants_durable() => Some(0),
             Sync::Always => Some(0),

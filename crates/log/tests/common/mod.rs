@@ -173,7 +173,7 @@ impl Owner for Book<'_> {
 /// A log in use.
 pub struct World {
     pub disk: FaultDisk,
-    pub log: Log,
+    pub log: Arc<Log>,
     pub random: Random,
     pub settings: Settings,
     pub now_ms: u64,
@@ -205,7 +205,7 @@ impl World {
         let numbers = (0..6).map(|n| vec![b'a' + n; 1 + n as usize * 3]).collect();
         Ok(World {
             disk,
-            log,
+            log: Arc::new(log),
             random: Random(seed),
             settings,
             now_ms: 1_000_000,
@@ -442,7 +442,7 @@ impl World {
         self.now_ms += 1;
         let (log, found) = recover(&self.disk, self.settings.clone(), self.now_ms)?;
         self.check(&found, acknowledged);
-        self.log = log;
+        self.log = Arc::new(log);
         self.base = found.state.clone();
         self.state = found.state;
         self.places = found.places;
@@ -450,6 +450,15 @@ impl World {
         self.counters = found.counters.into_iter().map(|(id, bytes)| (id, vec![bytes])).collect();
         self.next_id = found.report.next_id;
         Ok(())
+    }
+
+    /// The state after all changes up to a position of this life.
+    pub fn state_at(&self, end: Position) -> State {
+        let mut state = self.base.clone();
+        for (_, change) in self.changes.iter().take_while(|(position, _)| *position <= end) {
+            state.apply(change);
+        }
+        state
     }
 
     /// Checks that the recovered state is the model's state after some prefix of the changes. Also

@@ -1,0 +1,168 @@
+//! Online backup: copies the log of a running process up to one position.
+//!
+//! The process that owns the log only holds its files ([`Log::begin_backup`]), and says up to which
+//! position they belong to the backup ([`BackupPoint`]). Another process does the rest:
+//!
+//! 1. It writes the [manifest](BackupPoint::manifest), which names the point.
+//! 2. It copies or links the segments ([`BackupSource`]). All of them except the last one are
+//!    sealed, so their bytes do not change. Of the last one, it takes the bytes up to the point,
+//!    and then zeros. So the copy is a log that ends at the point, as after a crash.
+//! 3. It reads what it wrote, and checks it ([`BackupCheck`]).
+//!
+//! A start on the copy reads the manifest, and refuses a log that does not reach the point.
+
+mod check;
+mod manifest;
+mod source;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+pub use check::{BackupCheck, BackupDamage};
+pub use manifest::MANIFEST_NAME;
+pub(crate) use manifest::Manifest;
+pub use source::{BackupSource, SegmentReader};
+
+use crate::files::holds::SegmentHold;
+use crate::log::Log;
+use crate::types::Position;
+
+/// What a backup contains: the segments of one log from `first` on, up to the position `end`.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct BackupPoint {
+    pub(crate) log_id: [u8; 16],
+    pub(crate) first: u32,
+    pub(crate) end: Position,
+}
+
+impl BackupPoint {
+    /// The lowest segment of the backup.
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// The last segment of the backup.
+    pub fn last(&self) -> u32 {
+        self.end.segment()
+    }
+
+    /// The end of the backup. Everything before this position was durable when the backup began.
+    pub fn end(&self) -> Position {
+        self.end
+    }
+}
+
+/// One line: `log LOG_ID first SEGMENT end SEGMENT OFFSET`.
+impl fmt::Display for BackupPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = u128::from_be_bytes(self.log_id);
+        let (first, end) = (self.first, self.end);
+        write!(f, "log {id:032x} first {first} end {} {}", end.segment(), end.offset())
+    }
+}
+
+/// The text is not a [`BackupPoint`].
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("not the position of a backup")]
+pub struct NotAPoint;
+
+impl FromStr for BackupPoint {
+    type Err = NotAPoint;
+
+    fn from_str(text: &str) -> Result<BackupPoint, NotAPoint> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let ["log", id, "first", first, "end", segment, offset] = words[..] else {
+            return Err(NotAPoint);
+        };
+        let parsed = || {
+            let log_id = u128::from_str_radix(id, 16).ok()?.to_be_bytes();
+            let first = first.parse().ok()?;
+            let offset: u32 = offset.parse().ok()?;
+            let end = Position::new(segment.parse().ok()?, offset.into());
+            Some(BackupPoint { log_id, first, end })
+        };
+        // Exactly one text means a point.
+        parsed()
+            .filter(|point| point.to_string() == text && (1..=point.last()).contains(&point.first))
+            .ok_or(NotAPoint)
+    }
+}
+
+/// Keeps the files of a log for a backup, until it is dropped.
+#[derive(Debug)]
+pub struct BackupHold {
+    log: Arc<Log>,
+    hold: SegmentHold,
+    /// Where the log was written when the backup began.
+    begun_at: Position,
+}
+
+impl Log {
+    /// Begins a backup: holds all segments that the log has, and requests that everything written
+    /// so far becomes durable. The log goes on as usual, but frees no segment until the hold is
+    /// dropped.
+    pub fn begin_backup(self: &Arc<Self>) -> BackupHold {
+        let hold = self.segments.hold_oldest();
+        // No reply depends on entries after this position. On a full disk, they may wait for long.
+        let begun_at = self.written();
+        self.want_durable(begun_at);
+        BackupHold { log: Arc::clone(self), hold, begun_at }
+    }
+}
+
+impl BackupHold {
+    /// What the backup contains: everything that was written before [`Log::begin_backup`], and
+    /// perhaps more. `None`: this is not durable yet.
+    pub fn point(&self) -> Option<BackupPoint> {
+        let end = self.log.durable();
+        if end < self.begun_at {
+            return None;
+        }
+        let segments = &self.log.segments;
+        let first = segments.first_at(end).max(self.hold.segment());
+        Some(BackupPoint { log_id: segments.log_id(), first, end })
+    }
+
+    /// Whether the log is short of room only because of a hold. Then the backup should give way.
+    pub fn is_in_the_way(&self) -> bool {
+        self.log.is_held_back() && self.log.usage().short
+    }
+
+    /// Whether the log has failed, so that it never becomes durable.
+    pub fn has_failed(&self) -> bool {
+        self.log.failure().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_comes_back_from_its_text() {
+        let mut log_id = [7; 16];
+        log_id[0] = 0;
+        let point = BackupPoint { log_id, first: 3, end: Position::new(7, 123_456) };
+        let text = "log 00070707070707070707070707070707 first 3 end 7 123456";
+        assert_eq!(point.to_string(), text);
+        assert_eq!(text.parse(), Ok(point));
+    }
+
+    #[test]
+    fn other_text_is_no_point() {
+        let id = "00070707070707070707070707070707";
+        for text in [
+            String::new(),
+            format!("log {id} first 3 end 7"),
+            format!("log {id} first 3 end 7 1 "),
+            format!("log {id} first 3 end 7 4294967296"),
+            format!("log {id} first +3 end 7 1"),
+            format!("log {id} first 8 end 7 1"),
+            format!("log {id} first 0 end 7 1"),
+            "log 7 first 3 end 7 1".to_owned(),
+        ] {
+            assert_eq!(text.parse::<BackupPoint>(), Err(NotAPoint), "{text}");
+        }
+    }
+}
