@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::builder::UnknownArgumentValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand};
+use notation::size;
 
 pub(crate) use moving::{ExportArguments, ImportArguments, ImportOptions, ImportSource};
 pub(crate) use tools::{
@@ -63,6 +64,7 @@ pub(crate) enum Command {
     Log(LogArguments),
     Import(ImportArguments),
     Export(ExportArguments),
+    Backup(BackupArguments),
     Put(PutArguments),
     Work(WorkArguments),
     Stats(StatsArguments),
@@ -363,6 +365,57 @@ pub(crate) enum LogCommand {
         #[arg(value_name = "NEW_DIR")]
         copy: PathBuf,
     },
+}
+
+const BACKUP_EXAMPLES: &str = "\
+Examples:
+  lineshaft backup /backups/monday          a folder; a server can start on it
+  lineshaft backup /backups/monday.tar      a tar file
+  lineshaft backup - | ssh host 'mkdir jobs && tar xf - -C jobs'
+  lineshaft serve --data /backups/monday    continue with the backup
+  lineshaft log check /backups/monday       read and check a backup";
+
+const BACKUP_DETAILS: &str = "\
+The backup has everything that the server acknowledged before the backup began.
+The server goes on meanwhile. Run this command as the server's user, on the
+server's machine.
+
+Where the folder is on the same file system as the data folder, all files but
+one are links. They take no time and no room now, but they keep the room of
+finished jobs until the backup is removed. A copy elsewhere is safer.
+
+Every byte of a folder and of a tar file is read again, and checked. A stream
+is checked while it is written: run `lineshaft log check` where it arrives.";
+
+/// Back up the jobs of a running server
+#[derive(Debug, Args)]
+#[command(
+    after_help = tools::shorter(BACKUP_EXAMPLES, "backup"),
+    after_long_help = tools::longer(BACKUP_EXAMPLES, BACKUP_DETAILS)
+)]
+pub(crate) struct BackupArguments {
+    /// New folder, new file whose name ends in .tar, or - for a tar stream
+    #[arg(value_name = "TARGET")]
+    pub target: PathBuf,
+    /// The server's data folder; default: that of the configuration
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Configuration file; default: ./lineshaft.toml, if it exists
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Read at most this much per second, as bytes or a size such as 20MiB
+    #[arg(long, value_name = "SIZE", default_value = "100MiB", value_parser = parse_rate)]
+    pub rate: u64,
+    /// No summary and no progress bar
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+fn parse_rate(text: &str) -> Result<u64, String> {
+    match size::parse(text)? {
+        0 => Err("a backup needs at least 1 byte per second".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 const BENCH_EXAMPLES: &str = "\

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+pub(crate) mod backup;
 pub(crate) mod beanstalkd;
 pub(crate) mod config;
 pub(crate) mod delete;

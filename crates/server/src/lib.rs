@@ -36,6 +36,9 @@ pub use net::listen::{
     Bound, Keepalive, Listening, SocketOptions, bind, bind_all_addresses, inherited, inherited_as,
 };
 pub use net::tls::TlsError;
+pub use process::control_socket::{
+    BACKUP_DONE, BACKUP_GONE, BACKUP_HELD, BACKUP_RELEASED, BACKUP_REQUEST, ControlPath, ERROR,
+};
 pub use process::messages::{MessageFile, Messages, Output};
 pub use process::signals::{Drain, Hangup};
 pub use start::{Setup, Started, bind_configured, run};

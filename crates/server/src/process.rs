@@ -2,11 +2,13 @@
 //!
 //! - `clock`: the engine's time, and steps of the wall clock.
 //! - `signals`, `controls`: stop and reload, by signals and by clients.
+//! - `control_socket`: serves the operator's tools.
 //! - `reload`: reloads the configuration. `systemd`: notifies the service manager.
 //! - `messages`, `message_limit`: the server's messages.
 //! - `facts`: facts about the process and the machine, for dialects and metrics.
 
 pub(crate) mod clock;
+pub(crate) mod control_socket;
 pub(crate) mod controls;
 pub(crate) mod facts;
 pub(crate) mod message_limit;

@@ -26,6 +26,7 @@ use crate::net::listen_file::ListenFile;
 use crate::net::sessions::opener;
 use crate::net::tls::Certificates;
 use crate::process::clock::{Clock, warn_of_wall_clock};
+use crate::process::control_socket::ControlSocket;
 use crate::process::controls::Controls;
 use crate::process::messages::Messages;
 use crate::process::reload::Reloader;
@@ -199,6 +200,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     // Do this before `announce`. After that, the next signal may stop the server.
     let signals = signals.complete().map_err(failed("watch for signals"))?;
     let _listen_file = write_listen_file(&config.data, &listening);
+    let _control_socket = serve_control_socket(&config.data, &broker, &runtime);
     let memory_bytes = limits.memory_bytes();
     let recovery = recovery.as_ref();
     announce(&Started { config: &config, listening: &listening, recovery, memory_bytes });
@@ -357,6 +359,22 @@ fn write_listen_file(data: &Data, listening: &[Listening]) -> Option<ListenFile>
             tracing::warn!(%error, dir = %dir.display(), "cannot write listen.json; serving without it");
         })
         .ok()
+}
+
+/// Serves the control socket. Without it, the server works, but cannot be backed up.
+fn serve_control_socket(data: &Data, broker: &Broker, runtime: &Runtime) -> Option<ControlSocket> {
+    let dir = match data.sync {
+        Durability::Memory => return None,
+        Durability::Always | Durability::Every(_) | Durability::Never => &data.dir,
+    };
+    let socket = ControlSocket::listen(dir).and_then(|socket| Ok((socket.listener()?, socket)));
+    let (listener, socket) = socket
+        .inspect_err(|error| {
+            tracing::warn!(%error, dir = %dir.display(), "cannot listen on the control socket; serving without backups");
+        })
+        .ok()?;
+    runtime.spawn(ControlSocket::serve(listener, broker.clone()));
+    Some(socket)
 }
 
 fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> ServeError {

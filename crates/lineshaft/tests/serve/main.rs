@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
+mod backup;
 mod configuration;
 mod descriptors;
 mod exit_codes;

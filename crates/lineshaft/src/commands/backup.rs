@@ -1,0 +1,211 @@
+//! `lineshaft backup`: copies the jobs of a running server into a folder, a tar file, or a tar
+//! stream.
+//!
+//! The server holds its files while this program copies them: see `hold`. The copy contains
+//! everything that was acknowledged before the backup began. Then this program reads the copy, and
+//! checks every group in it.
+
+mod archive;
+mod folder;
+mod hold;
+mod pace;
+mod unfinished;
+
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ::log::{BackupDamage, BackupPoint, BackupSource, PosixDisk};
+use anyhow::{Context as _, Result, anyhow, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use notation::size;
+use server::config::Durability;
+use server::config::sources::Sources;
+use server::exit;
+
+use crate::cli::BackupArguments;
+use crate::interrupt::Interrupts;
+use crate::text::counted;
+use hold::ServerHold;
+use pace::Pace;
+use unfinished::Unfinished;
+
+/// The target that means standard output.
+const STREAM: &str = "-";
+/// A target with this end is a tar file. Another one is a folder.
+const ARCHIVE_END: &str = "tar";
+/// The exit code of a program that a signal interrupted, as a shell shows it.
+const INTERRUPTED: u8 = 130;
+
+/// Where a backup goes.
+#[derive(Debug)]
+enum Target {
+    Folder(PathBuf),
+    Archive(PathBuf),
+    Stream,
+}
+
+impl Target {
+    fn of(path: PathBuf) -> Target {
+        if path.as_os_str() == STREAM {
+            Target::Stream
+        } else if path.extension().is_some_and(|end| end == ARCHIVE_END) {
+            Target::Archive(path)
+        } else {
+            Target::Folder(path)
+        }
+    }
+}
+
+/// A backup that is being made.
+#[derive(Debug)]
+struct Backup<'a> {
+    source: BackupSource<'a>,
+    point: BackupPoint,
+    data: &'a Path,
+    pace: Pace,
+    bar: ProgressBar,
+    interrupts: Interrupts,
+}
+
+/// The user interrupted the program.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted: there is no backup")]
+struct Interrupted;
+
+/// Makes the backup. Exit codes for a lack of permission, a full disk and damage are those of the
+/// server.
+pub(crate) fn run(arguments: BackupArguments) -> Result<ExitCode> {
+    make(arguments).or_else(|error| {
+        let code = exit_code(&error);
+        eprintln!("lineshaft: {error:#}");
+        Ok(code)
+    })
+}
+
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    for cause in error.chain() {
+        if cause.is::<BackupDamage>() {
+            return ExitCode::from(exit::DAMAGED_DATA);
+        }
+        if cause.is::<Interrupted>() {
+            return ExitCode::from(INTERRUPTED);
+        }
+        match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(io::ErrorKind::PermissionDenied) => return ExitCode::from(exit::NO_PERMISSION),
+            Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                return ExitCode::from(exit::DISK);
+            }
+            _ => {}
+        }
+    }
+    ExitCode::FAILURE
+}
+
+fn make(arguments: BackupArguments) -> Result<ExitCode> {
+    let BackupArguments { target, data, config, rate, quiet } = arguments;
+    let target = Target::of(target);
+    if matches!(target, Target::Stream) && io::stdout().is_terminal() {
+        bail!("a tar stream does not belong on a terminal: redirect it, or name a folder");
+    }
+    let data = match data {
+        Some(data) => data,
+        None => match Sources::of_process(config).load() {
+            Ok(effective) if effective.config.data.sync == Durability::Memory => {
+                bail!(
+                    "data.sync is \"memory\": the server keeps nothing on disk, and there is nothing to back up"
+                )
+            }
+            Ok(effective) => effective.config.data.dir,
+            Err(mistakes) => {
+                eprintln!("{mistakes}");
+                return Ok(ExitCode::from(exit::BAD_CONFIGURATION));
+            }
+        },
+    };
+    let hold = ServerHold::ask(&data)?;
+    // From here on, a signal removes what is unfinished.
+    let interrupts = Interrupts::listen(|_| ())?;
+    let disk =
+        PosixDisk::read_only(&data).with_context(|| format!("cannot open {}", data.display()))?;
+    let point = hold.point();
+    let mut backup = Backup {
+        source: BackupSource::new(&disk, point),
+        point,
+        data: &data,
+        pace: Pace::new(rate),
+        bar: bar(quiet),
+        interrupts,
+    };
+    let linked = match target {
+        Target::Folder(path) => {
+            let unfinished = Unfinished::folder(&path, &data)?;
+            let linked = backup.write_folder(unfinished.path(), hold)?;
+            unfinished.finish(&path)?;
+            linked
+        }
+        Target::Archive(path) => {
+            let unfinished = Unfinished::file(&path)?;
+            backup.write_archive(unfinished.path(), hold)?;
+            unfinished.finish(&path)?;
+            0
+        }
+        Target::Stream => {
+            backup.write_stream(hold)?;
+            0
+        }
+    };
+    backup.bar.finish_and_clear();
+    if !quiet {
+        // Standard output may be the backup.
+        eprintln!("{}", summary(point, backup.pace.bytes(), linked));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn bar(quiet: bool) -> ProgressBar {
+    let template = "{msg} {bar:30} {decimal_bytes}/{decimal_total_bytes} {eta}";
+    let style = ProgressStyle::with_template(template).expect("the template is constant");
+    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(0) };
+    bar.with_style(style)
+}
+
+fn summary(point: BackupPoint, bytes: u64, linked: u32) -> String {
+    let segments = u64::from(point.last() - point.first() + 1);
+    let links = match linked {
+        0 => String::new(),
+        _ => format!(", {} of them by a link", crate::text::count(linked.into())),
+    };
+    format!(
+        "backup: {}{links}, up to offset {} of segment {}; {} read and checked",
+        counted(segments, "segment"),
+        point.end().offset(),
+        point.last(),
+        size::rounded(bytes)
+    )
+}
+
+impl Backup<'_> {
+    /// The sizes of all segments together.
+    fn bytes(&self) -> Result<u64> {
+        let sizes = self.source.segments().map(|number| Ok(self.open(number)?.size()));
+        sizes.sum()
+    }
+
+    fn open(&self, number: u32) -> Result<::log::SegmentReader> {
+        let name = BackupSource::name(number);
+        self.source
+            .open(number)
+            .with_context(|| format!("cannot read {}", self.data.join(name).display()))
+    }
+}
+
+/// The reader of the stream, such as `ssh`, has ended. The message has no `io::Error`, because a
+/// closed pipe is usually no error of this program.
+fn explain_closed_pipe(error: anyhow::Error) -> anyhow::Error {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    if causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe) {
+        return anyhow!("the reader of the stream has ended: the backup is incomplete");
+    }
+    error
+}

@@ -1,0 +1,108 @@
+//! A backup as a tar file, or as a tar stream on standard output.
+//!
+//! The manifest is the first file of the archive. So a server refuses to start on the files of a
+//! stream that was cut.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::SystemTime;
+
+use ::log::{BackupCheck, BackupPoint, BackupSource, MANIFEST_NAME};
+use anyhow::{Context as _, Result, bail};
+use tar::{Archive, Builder, Header};
+
+use super::hold::ServerHold;
+use super::pace::{PIECE_BYTES, Paced, SyncedFile};
+use super::unfinished::FILE_MODE;
+use super::{Backup, explain_closed_pipe};
+
+impl Backup<'_> {
+    /// Writes the backup into an empty file, and checks it there.
+    pub(super) fn write_archive(&mut self, path: &Path, hold: ServerHold) -> Result<()> {
+        self.bar.set_length(2 * self.bytes()?);
+        let file = File::options().write(true).open(path)?;
+        let file = self
+            .write_tar(SyncedFile::new(file))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        // The check below proves the bytes, so it does not matter whether the server still runs.
+        let _ = hold.release();
+        file.finish()?;
+        self.check_archive(path).with_context(|| format!("cannot check {}", path.display()))
+    }
+
+    /// Writes the backup to standard output. The bytes are checked when they are read. Only their
+    /// receiver can check that they arrive.
+    pub(super) fn write_stream(&mut self, hold: ServerHold) -> Result<()> {
+        self.bar.set_length(self.bytes()?);
+        let mut out = self
+            .write_tar(io::stdout().lock())
+            .map_err(|error| explain_closed_pipe(error).context("cannot write the stream"))?;
+        out.flush()?;
+        let _ = hold.release();
+        Ok(())
+    }
+
+    fn write_tar<W: Write>(&mut self, out: W) -> Result<W> {
+        self.bar.set_message("copying");
+        let owner = fs::metadata(self.data)?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let header = |bytes: u64| {
+            let mut header = Header::new_gnu();
+            header.set_size(bytes);
+            header.set_mode(FILE_MODE);
+            header.set_uid(owner.uid().into());
+            header.set_gid(owner.gid().into());
+            header.set_mtime(now.as_secs());
+            header
+        };
+        let mut tar = Builder::new(BufWriter::with_capacity(PIECE_BYTES, out));
+        let manifest = self.point.manifest();
+        tar.append_data(&mut header(manifest.len() as u64), MANIFEST_NAME, manifest.as_bytes())?;
+        let mut check = BackupCheck::new(self.point);
+        for number in self.source.segments() {
+            let reader = self.open(number)?;
+            let mut header = header(reader.size());
+            let Backup { pace, bar, interrupts, .. } = self;
+            check.begin_segment()?;
+            let reader = Paced { reader, check: Some(&mut check), pace, bar, interrupts };
+            let reader = BufReader::with_capacity(PIECE_BYTES, reader);
+            tar.append_data(&mut header, BackupSource::name(number), reader)?;
+        }
+        // A stream of damaged files gets no end, so that tar reports it.
+        check.finish()?;
+        let out = tar.into_inner()?;
+        Ok(out.into_inner().map_err(io::IntoInnerError::into_error)?)
+    }
+
+    /// Reads the whole archive, and checks it.
+    fn check_archive(&mut self, path: &Path) -> Result<()> {
+        self.bar.set_message("checking");
+        let mut archive = Archive::new(BufReader::with_capacity(PIECE_BYTES, File::open(path)?));
+        let mut check = BackupCheck::new(self.point);
+        let names = self.source.segments().map(BackupSource::name);
+        let mut expected = std::iter::once(MANIFEST_NAME.to_owned()).chain(names);
+        for entry in archive.entries()? {
+            let mut entry = entry?;
+            if expected.next().as_deref().map(Path::new) != Some(&*entry.path()?) {
+                bail!("it has an unexpected file");
+            }
+            if &*entry.path()? == Path::new(MANIFEST_NAME) {
+                let mut manifest = Vec::new();
+                entry.read_to_end(&mut manifest)?;
+                if BackupPoint::from_manifest(&manifest) != Ok(self.point) {
+                    bail!("its manifest is damaged");
+                }
+                continue;
+            }
+            let Backup { pace, bar, interrupts, .. } = self;
+            check.begin_segment()?;
+            let mut reader =
+                Paced { reader: entry, check: Some(&mut check), pace, bar, interrupts };
+            io::copy(&mut reader, &mut io::sink())?;
+        }
+        check.finish()?;
+        Ok(())
+    }
+}
