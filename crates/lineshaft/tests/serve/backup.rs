@@ -22,6 +22,8 @@ use crate::running::{Running, command, finish};
 
 const SERVE: [&str; 5] = ["serve", "--data", "d", "--beanstalk", "127.0.0.1:0"];
 const SMALL_SEGMENTS: &str = "[data]\nsegment_size = \"256KiB\"\n";
+/// A client keeps about this many jobs: they fill several segments.
+const KEPT_JOBS: usize = 300;
 /// A file system that is not that of temporary files.
 const OTHER_DISK: &str = "/dev/shm";
 
@@ -142,7 +144,7 @@ fn step(stream: &TcpStream, known: &Mutex<Known>, rng: &mut Rng) -> Option<()> {
         let known = known.lock().unwrap();
         let left: Vec<u64> = known.put.difference(&known.given_up).copied().collect();
         // Old jobs and new jobs: so reclaim copies some, and gives up files.
-        (0..left.len().saturating_sub(60))
+        (0..left.len().saturating_sub(KEPT_JOBS))
             .map(|_| left[rng.below(left.len() as u64) as usize])
             .collect()
     };
