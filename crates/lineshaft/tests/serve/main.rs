@@ -17,6 +17,7 @@ mod policies;
 mod repair;
 mod running;
 mod tls;
+mod upgrade;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
