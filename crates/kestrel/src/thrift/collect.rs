@@ -169,10 +169,10 @@ impl ThriftSession {
     /// limit is reached.
     fn may_take(&mut self, collect: &mut Collect, open_max: u32, turn: &mut Turn<'_>) -> bool {
         let holder = self.holder(turn);
-        if collect.is_full() {
+        if collect.is_full() || self.is_open_full(collect, open_max) {
             collect.drop_lost(self.id, turn);
-        } else if self.is_open_full(collect, open_max) {
-            collect.drop_lost(self.id, turn);
+        }
+        if !collect.is_full() && self.is_open_full(collect, open_max) {
             self.open_reads.forget_ended(&collect.queue, holder, turn);
         }
         !collect.is_full() && !self.is_open_full(collect, open_max)

@@ -198,6 +198,28 @@ fn an_item_that_a_limit_took_back_is_not_in_the_reply() {
 }
 
 #[test]
+fn an_ended_read_does_not_count_as_open_after_a_limit_took_an_item_back() {
+    let (mut world, server) = start();
+    let timeout = Setting::OpenTimeout(Some(500));
+    let rule = Rule::new(["q"], [timeout.clone()]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+    let clients = [(); 2].map(|()| connect(&server, &mut world));
+    ask(&mut world, clients[1], &put("q", &[b"1"]));
+    let ended = ids(world.ask(clients[0], &get("q", 1, 0, 60_000)));
+    assert_eq!(ask(&mut world, clients[0], &confirm(&ended)), "confirm 1");
+    assert_eq!(ask(&mut world, clients[0], &get("q", 2, 2_000, 60_000)), "");
+    ask(&mut world, clients[1], &put("q", &[b"2"]));
+    let rule = Rule::new(["q"], [timeout, Setting::OpenMax(2)]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+    world.advance(600);
+    // The item was given back to the session that waits, so the session holds one item, and no
+    // other item is open. The limit of two lets the call wait for its second item.
+    assert_eq!(shown(world.take_received(clients[0])), "");
+    ask(&mut world, clients[1], &put("q", &[b"3"]));
+    assert_eq!(shown(world.take_received(clients[0])), "get 2 3");
+}
+
+#[test]
 fn all_of_kestrels_dialects_see_the_same_items() {
     let (mut world, server) = start();
     let thrift = connect(&server, &mut world);
