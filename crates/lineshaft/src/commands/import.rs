@@ -114,11 +114,12 @@ fn import(arguments: ImportArguments) -> Result<ExitCode> {
             Record::new(&source, numbers, started.wall.0)
         }
     };
+    let tally = Tally::after(record.next);
     let mut run = Run {
         importer,
         source: &source,
         record,
-        tally: Tally::default(),
+        tally,
         started,
         interrupts: Interrupts::listen(|_| ()).context("cannot listen for signals")?,
         bar: bar(source.backlog.jobs.len() as u64),

@@ -26,6 +26,14 @@ fn prepare(place: &Path) {
     fs::write(place.join("jobs"), lines).unwrap();
 }
 
+/// A number as the reports show it.
+fn text(number: usize) -> String {
+    match number {
+        0..1000 => number.to_string(),
+        _ => format!("{},{:0>3}", number / 1000, number % 1000),
+    }
+}
+
 fn log_files(data: &Path) -> usize {
     let is_segment = |name: &std::ffi::OsStr| name.to_string_lossy().ends_with(".seg");
     let files = fs::read_dir(data).into_iter().flatten();
@@ -92,5 +100,6 @@ fn a_full_log_stops_an_import_which_continues_when_there_is_room() {
     fs::write(place.join("lineshaft.toml"), "[data]\nsegment_size = \"256KiB\"\n").unwrap();
     let said = done(place, &["import", "jsonl", "jobs"]);
     assert!(said.contains("it continues now"), "{said}");
+    assert!(said.contains(&format!("{} jobs: dealt with before", text(there))), "{said}");
     assert_eq!(exported(place, "lineshaft-data").len(), JOBS);
 }

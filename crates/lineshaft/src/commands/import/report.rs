@@ -22,6 +22,8 @@ const LOSSES_SHOWN_MAX: usize = 1000;
 /// What became of the jobs that were not simply taken with their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
+    /// Jobs that an interrupted run of the same import took, or left out on purpose.
+    before: u64,
     kept: u64,
     unnumbered: u64,
     renumbered: u64,
@@ -30,6 +32,11 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// The tally of an import that continues after this many jobs.
+    pub(super) fn after(before: u64) -> Tally {
+        Tally { before, ..Tally::default() }
+    }
+
     pub(super) fn note(&mut self, job: &Job, added: Added) {
         *match added {
             Added::Kept => &mut self.kept,
@@ -90,10 +97,11 @@ pub(super) fn print_plan(source: &Source, folder: &Path, earlier: &Earlier) -> R
 /// Prints what was taken.
 pub(super) fn print_done(source: &Source, folder: &Path, tally: &Tally) -> Result<()> {
     print_table(&source.backlog)?;
-    let Tally { kept, unnumbered, renumbered, joined, present } = *tally;
+    let Tally { before, kept, unnumbered, renumbered, joined, present } = *tally;
     let taken = counted(kept + unnumbered + renumbered, "job");
     println!("Took {taken} from {} into {}.", source.shown(), folder.display());
     for (number, what) in [
+        (before, "dealt with before this import was interrupted"),
         (kept, "with the number that it had"),
         (renumbered, "with a new number, because its own was used before"),
         (joined, "not taken: a job with the same key is there, which it would have joined"),
