@@ -117,8 +117,8 @@ Examples:
   lineshaft export mail | jq .body              look at the bodies
 
 It writes one JSON object for each job, with everything that `lineshaft import
-jsonl` needs. The data folder is only read, and no server may use it: stop the
-server first, or export from a copy of its folder.";
+jsonl` needs. The data folder is only read, and no server may use it. While a
+server runs, make a backup (`lineshaft backup DIR`) and export from that.";
 
 /// Write the jobs of a data folder as JSON lines
 #[derive(Debug, Args)]

@@ -59,3 +59,14 @@ fn lines_come_from_a_pipe_and_wrong_ones_are_named() {
     assert_eq!(all(&jobs, "body"), ["b", "c"]);
     assert_eq!(jobs[1]["id"], 7);
 }
+
+#[test]
+fn a_running_server_is_exported_through_a_backup() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let server = serve(place, "lineshaft-data", &["beanstalk"]);
+    let mut client = Client::on_tube(server.address(), "mail").unwrap();
+    client.put(0, 0, 60, b"text").unwrap();
+    done(place, &["backup", "copy", "--data", "lineshaft-data"]);
+    assert_eq!(all(&exported(place, "copy"), "body"), ["text"]);
+}
