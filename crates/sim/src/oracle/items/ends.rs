@@ -21,12 +21,11 @@ impl Items {
             lasting => lasting,
         };
         let certain: Vec<bool> =
-            self.places.iter().map(|(key, place)| self.is_surely_ready(key, place)).collect();
-        for (place, was_ready) in self.places.values_mut().zip(certain) {
+            self.places.iter().map(|(key, place)| self.is_surely_kept(key, place)).collect();
+        for (place, is_kept) in self.places.values_mut().zip(certain) {
             place.lasting = after(place.lasting);
             place.changed = self.tick;
-            let is_open = matches!(place.state, State::Held { .. } | State::Returning);
-            place.may_be_gone |= place.is_volatile || !(was_ready || is_open);
+            place.may_be_gone |= place.is_volatile || !is_kept;
             match place.state {
                 State::Held { .. } | State::Returning => place.state = State::Ready,
                 State::Ended if matches!(place.lasting, Lasting::Uncertain) => {
@@ -45,6 +44,19 @@ impl Items {
             self.rule_history.crashed();
         }
         self.mark_uncertain_by_rules();
+    }
+
+    /// True if only the end of the process can have changed this item: no client took or flushed it.
+    fn is_surely_kept(&self, key: &(usize, String), place: &Place) -> bool {
+        match place.state {
+            State::Held { .. } => true,
+            // A flush that began before the item came back can end it.
+            State::Returning => {
+                let disturbed = self.queues.get(&key.1).and_then(|queue| queue.disturbed);
+                disturbed.is_none_or(|at| at < place.changed)
+            }
+            _ => self.is_surely_ready(key, place),
+        }
     }
 
     /// Notes that a client took a job with this body, at the end of the run. `queue` is the job's

@@ -93,6 +93,22 @@ fn items_that_come_back_in_slices_are_there_when_all_is_settled() {
 }
 
 #[test]
+fn an_unanswered_flush_can_end_an_item_that_comes_back_before_a_restart() {
+    let restarted = |flush: &[Call]| {
+        let mut oracle = watching();
+        oracle.slices_are_short();
+        judge(&mut oracle, &[PUT, OPEN]).expect("nothing is wrong yet");
+        judge(&mut oracle, flush).expect("nothing is wrong yet");
+        oracle.closed(2, 30);
+        oracle.restarted(Certain::Sent, 35);
+        oracle.opened(3, Protocol::Kestrel(Kestrel::Memcache));
+        oracle
+    };
+    judge(&mut restarted(&[(1, "flush_all\n", "", 25)]), &[FIND_NONE]).expect("it was flushed");
+    assert_broken_in(restarted(&[]), &[FIND_NONE], "item 0 was there");
+}
+
+#[test]
 fn a_get_makes_no_queue_where_memory_is_limited() {
     let mut oracle = watching();
     oracle.memory_is_limited();
