@@ -50,7 +50,7 @@ impl TubeList {
         let after = turn.after_all();
         outbox.reply(after, Numbers::one(b"OK", self.bytes as u64).bytes());
         for stretch in self.full.drain(..) {
-            outbox.reply_with_body(after, b"", &stretch, b"");
+            outbox.reply_with_body(after, b"", &stretch.into(), b"");
         }
         outbox.reply(after, &self.last);
         outbox.reply(after, reply::CR_LF);

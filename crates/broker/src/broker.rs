@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use engine::policy::Rules;
-use engine::{EngineSetup, Millis, Status};
+use engine::{Engine, EngineSetup, JobBody, Millis, Status};
 use log::{
-    BackupHold, Begin, Committer, Disk, Failure, Log, OpenError, RecoveryReport, Restored, Settings,
+    BackupHold, Begin, BodyReader, Committer, Disk, Failure, Log, OpenError, RecoveryReport,
+    Restored, Settings,
 };
 
 use crate::admission::memory::{Memory, MemoryLimit};
 use crate::admission::queue_limit::{QueueLimit, QueueUsage};
+use crate::bodies::loads::{Loader, Loads};
 use crate::core::{Core, Mover};
 use crate::ledger::locations::Location;
 use crate::ledger::meta;
@@ -45,12 +47,14 @@ pub struct Options {
     /// the owner calls [`Broker::commit_step`], [`Broker::prepare_step`] and
     /// [`Broker::reclaim_step`] itself, as the simulator does.
     pub clock: Option<Clock>,
+    /// The limit of memory for the bodies of jobs in the log: see [`Broker::set_bodies_limit`].
+    pub bodies_bytes_max: Option<u64>,
 }
 
 impl Options {
     /// Options for tests: without threads, and with the engine's default setup.
     pub fn without_threads(disk: Arc<dyn Disk>, log: Settings) -> Self {
-        Self { disk, log, engine: EngineSetup::default(), clock: None }
+        Self { disk, log, engine: EngineSetup::default(), clock: None, bodies_bytes_max: None }
     }
 }
 
@@ -61,7 +65,8 @@ impl std::fmt::Debug for Options {
             .field("log", &self.log)
             .field("engine", &self.engine)
             .field("threads", &self.clock.is_some())
-            .finish()
+            .field("bodies_bytes_max", &self.bodies_bytes_max)
+            .finish_non_exhaustive()
     }
 }
 
@@ -90,8 +95,14 @@ pub struct Broker {
 
 pub(crate) struct Shared {
     core: Mutex<Core>,
-    log: Option<Arc<Log>>,
-    mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
+    pub(crate) log: Option<Arc<Log>>,
+    /// The bodies to load, shared with the core and the loader's thread.
+    pub(crate) loads: Arc<Loads>,
+    pub(crate) reader: Mutex<BodyReader>,
+    /// The first error of a load, if any, and the number of errors.
+    pub(crate) body_error: Mutex<Option<Arc<log::BodyError>>>,
+    pub(crate) body_errors: AtomicU64,
+    pub(crate) mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
     draining: AtomicBool,
     pub(crate) memory: MemoryLimit,
     pub(crate) queue_limit: QueueLimit,
@@ -111,6 +122,7 @@ pub(crate) struct Shared {
 struct Threads {
     committer: Option<Committer>,
     reclaimer: Option<Reclaimer>,
+    loader: Option<Loader>,
     closed: bool,
 }
 
@@ -136,7 +148,9 @@ impl Broker {
     /// it is unknown. In that case, the engine's time continues from the log's last time. The
     /// engine's first moment is [`Broker::last_time`].
     pub fn open(options: Options, wall: Millis) -> Result<(Self, RecoveryReport), BrokerError> {
-        let core = RefCell::new(Core::new(options.engine, Millis(0)));
+        let mut core = Core::new(options.engine, Millis(0));
+        core.bodies.set_limit(options.bodies_bytes_max);
+        let core = RefCell::new(core);
         let mut stopped_ms = 0;
         let mut broken = None;
         let mut begin = |begin: Begin<'_>| {
@@ -175,10 +189,15 @@ impl Broker {
 
     fn with(core: Core, log: Option<Arc<Log>>, stopped_ms: i64) -> Self {
         let inside_bytes = core.memory_bytes();
+        let loads = core.loads.clone();
         let broker = Self {
             shared: Arc::new(Shared {
                 core: Mutex::new(core),
                 log,
+                loads,
+                reader: Mutex::default(),
+                body_error: Mutex::default(),
+                body_errors: AtomicU64::new(0),
                 mailboxes: RwLock::default(),
                 draining: AtomicBool::new(false),
                 memory: MemoryLimit::default(),
@@ -204,6 +223,8 @@ impl Broker {
                 shared.notify_mailboxes();
             }
         });
+        let weak = Arc::downgrade(&self.shared);
+        threads.loader = Some(Loader::spawn(self.shared.loads.clone(), weak, clock.clone())?);
         let millis = clock.clone();
         let now_ms = Arc::new(move || millis().0);
         self.shared.has_threads.store(true, Ordering::Relaxed);
@@ -353,6 +374,24 @@ impl Broker {
         self.shared.log.as_ref().map_or(Ok(()), |log| log.prepare_step())
     }
 
+    /// Sets the limit of memory for the bodies of jobs in the log; `None`: no limit. Above it, bodies
+    /// leave the memory and stay in the log only. They are loaded when a client needs them.
+    pub fn set_bodies_limit(&self, bytes_max: Option<u64>) {
+        self.shared.lock_core().bodies.set_limit(bytes_max);
+    }
+
+    /// The first error of a load, if any. The job of that body was set aside, or is lost if it was
+    /// already finished.
+    pub fn body_error(&self) -> Option<Arc<log::BodyError>> {
+        lock(&self.shared.body_error).clone()
+    }
+
+    /// Loads bodies that sessions wait for, and bodies of the jobs behind them. Returns whether it
+    /// loaded anything. For an owner without threads.
+    pub fn load_step(&self, now: Millis) -> bool {
+        self.shared.load_step(now)
+    }
+
     /// Copies a slice of the oldest segment forward if reclaim is due. Returns whether it copied a
     /// slice. Only for a broker without threads: see [`Options::clock`].
     pub fn reclaim_step(&self, now: Millis) -> Result<bool, log::ReclaimError> {
@@ -366,6 +405,9 @@ impl Broker {
         let threads = std::mem::replace(&mut *lock(&self.shared.threads), closed);
         if threads.closed {
             return Ok(());
+        }
+        if let Some(loader) = threads.loader {
+            loader.stop();
         }
         if let Some(reclaimer) = threads.reclaimer {
             reclaimer.stop();
@@ -414,6 +456,7 @@ impl Shared {
 
     /// Ends a turn: passes the batch to the committer, and events to their mailboxes.
     pub(crate) fn end_turn(&self, core: &mut Core) {
+        core.evict_bodies();
         core.check_sample();
         self.memory.note_inside(core.memory_bytes());
         if let Some(log) = &self.log {
@@ -509,10 +552,17 @@ impl Shared {
 impl Core {
     fn restore(&mut self, restored: Restored<'_>) -> Result<(), BrokerError> {
         match restored {
-            Restored::Job { slot: log_slot, position, queue, meta, counters, body } => {
+            Restored::Job { slot: log_slot, entry_at, position, queue, meta, counters, body } => {
                 let (facts, tags) = meta::facts(&meta, counters)?;
-                let slot = self.engine.restore(queue, &facts, tags, body.into())?;
-                self.ledger.locations.set(slot, Location { log_slot, after: position });
+                let is_stored = self.restores_stored() && !Engine::needs_body(tags);
+                let body = if is_stored {
+                    JobBody::Stored(body.len() as u32)
+                } else {
+                    JobBody::Resident(body.into())
+                };
+                let slot = self.engine.restore(queue, &facts, tags, body)?;
+                let location = Location::new(log_slot, entry_at, position, is_stored);
+                self.ledger.locations.set(slot, location);
             }
             Restored::Fact { key, value, .. } => self.restore_fact(key, value)?,
         }

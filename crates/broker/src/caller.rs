@@ -94,7 +94,23 @@ impl Core {
         patience: Patience,
         nothing: impl FnOnce(&Self, Option<QueueId>) -> Position,
     ) -> Answer<Take> {
-        let taken = self.engine.take(session, choice, patience, &mut self.effects);
+        let mut taken = self.engine.take(session, choice, patience, &mut self.effects);
+        match &mut taken {
+            Take::Granted(handout) => {
+                let queue = self.engine.queue_of(handout.job);
+                self.fetch((handout.job, handout.id), Some(queue), session, &mut handout.body);
+                self.note_handout(queue, handout.id);
+            }
+            Take::Peeked { job, id, body } => self.fetch((*job, *id), None, session, body),
+            Take::Finished { job, id, body } => {
+                let queue = self.effects.finished_queue(*job);
+                self.fetch((*job, *id), queue, session, body);
+                if let Some(queue) = queue {
+                    self.note_handout(queue, *id);
+                }
+            }
+            Take::Nothing(_) | Take::DeadlineSoon | Take::Waiting => {}
+        }
         let last = self.apply_effects();
         let after = match &taken {
             Take::Granted(Handout { job, .. }) | Take::Peeked { job, .. } => {

@@ -1,9 +1,13 @@
 //! The engine and the ledger, under the broker's lock.
 
+use std::sync::Arc;
+
 use engine::{Effects, Engine, EngineSetup, JobSlot, Millis, SessionId, Totals};
 use log::{Current, Owner, Slot};
 
 use crate::admission::memory::MemoryLimit;
+use crate::bodies::Bodies;
+use crate::bodies::loads::Loads;
 use crate::ledger::locations::Locations;
 use crate::ledger::meta::OptionalFields;
 use crate::ledger::{Ledger, queue_ref};
@@ -34,6 +38,9 @@ pub(crate) struct Core {
     /// How far the wall clock is ahead of the engine's time, according to the log.
     pub(crate) logged_ahead_ms: i64,
     pub(crate) rescue: Rescue,
+    pub(crate) bodies: Bodies,
+    /// The bodies that the loader must load.
+    pub(crate) loads: Arc<Loads>,
     /// The moment of the last alarm that was sent to the first mailbox. `None` if the next deadline
     /// needs a new alarm.
     pub(crate) alarm: Option<Millis>,
@@ -50,6 +57,8 @@ impl Core {
             outgoing: Vec::new(),
             logged_ahead_ms: 0,
             rescue: Rescue::default(),
+            bodies: Bodies::default(),
+            loads: Arc::default(),
             alarm: None,
             unchecked_turns: 0,
         }
@@ -106,13 +115,21 @@ impl Core {
         self.ledger.begin();
         self.engine.note_children(&mut self.effects);
         self.ledger.write_owed(&self.engine);
-        for record in self.effects.records.drain(..) {
+        let mut records = std::mem::take(&mut self.effects.records);
+        for record in records.drain(..) {
+            self.note_fresh(&record);
             self.ledger.write(record, &self.engine);
         }
-        for (session, event) in self.effects.events.drain(..) {
+        self.effects.records = records;
+        let mut events = std::mem::take(&mut self.effects.events);
+        for (session, event) in events.drain(..) {
             let Some(mailbox) = self.engine.mailbox(session) else { continue };
             let (event, after) = match event {
-                engine::Event::Granted(handout) => {
+                engine::Event::Granted(mut handout) => {
+                    let (job, queue) =
+                        ((handout.job, handout.id), self.engine.queue_of(handout.job));
+                    self.fetch(job, Some(queue), session, &mut handout.body);
+                    self.note_handout(queue, handout.id);
                     let after = self.ledger.after_job(&self.engine, handout.job);
                     (Event::Granted(handout), after)
                 }
@@ -136,7 +153,8 @@ impl Core {
                 engine::Event::Kicked(queue, count) => {
                     (Event::Kicked(count), self.ledger.after_queue(queue))
                 }
-                engine::Event::Peeked { job, body } => {
+                engine::Event::Peeked { job, mut body } => {
+                    self.fetch((job, self.engine.id_of(job)), None, session, &mut body);
                     (Event::Peeked(body), self.ledger.after_job(&self.engine, job))
                 }
                 engine::Event::NoItem(Some(queue)) => {
@@ -148,6 +166,7 @@ impl Core {
             };
             self.outgoing.push((mailbox, session, Answer::new(event, after)));
         }
+        self.effects.events = events;
         self.ledger.last
     }
 }
@@ -155,15 +174,17 @@ impl Core {
 /// The broker's part of reclaim. It gives the log the current state of each job to copy, and stores
 /// the job's new location.
 pub(crate) struct Mover<'a> {
-    engine: &'a Engine,
+    engine: &'a mut Engine,
     locations: &'a mut Locations,
+    bodies: &'a mut Bodies,
     options: OptionalFields,
 }
 
 impl<'a> Mover<'a> {
     pub(crate) fn new(core: &'a mut Core) -> Self {
-        let Core { engine, ledger, .. } = core;
-        Self { engine, locations: &mut ledger.locations, options: OptionalFields::none() }
+        let Core { engine, ledger, bodies, .. } = core;
+        let (locations, options) = (&mut ledger.locations, OptionalFields::none());
+        Self { engine, locations, bodies, options }
     }
 
     fn slot(&self, log_slot: Slot, id: u64) -> Option<JobSlot> {
@@ -184,12 +205,18 @@ impl Owner for Mover<'_> {
         Some(Current { queue, meta: self.options.meta(&facts) })
     }
 
-    fn moved(&mut self, old: Slot, new: Slot, id: u64, _position: log::Position) {
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, entry: log::Position, body: &[u8]) {
         let slot = self.slot(old, id).expect("the log moves what was just asked for");
         let location = self.locations.get_mut(slot).expect("its location was just found");
         // `after` does not change. Replies about the job wait for its older entry, not for this
         // copy.
-        location.log_slot = new;
+        (location.log_slot, location.entry_at) = (new, entry.offset() as u32);
+        if location.is_stored() {
+            // The file does not have the copy yet.
+            self.engine.load_body(slot, body.into());
+            self.locations.set_stored(slot, false);
+            self.bodies.note_fresh(slot, engine::JobId(id), body.len());
+        }
     }
 }
 

@@ -31,11 +31,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use engine::limits::QUEUE_NAME_BYTES_MAX;
 use engine::policy::Rules;
-use engine::{EngineSetup, ItemStats, JobId, JobStatus, Millis, Patience, QueueStats, SessionId};
+use engine::{
+    EngineSetup, ItemStats, JobBody, JobId, JobStatus, Millis, Patience, QueueStats, SessionId,
+};
 use log::{Failure, PosixDisk, Settings};
 
 use crate::{
-    Answer, Broker, BrokerError, Clearing, Clock, Event, Mailbox, NotFound, Options, Peeked,
+    Answer, Body, Broker, BrokerError, Clearing, Clock, Event, Mailbox, NotFound, Options, Peeked,
     PutRefusal, Refusal, Turn,
 };
 
@@ -61,6 +63,9 @@ pub enum Error {
     /// The queue name is too long; nothing was done.
     #[error("the queue name has {0} bytes, more than {QUEUE_NAME_BYTES_MAX}")]
     NameTooLong(usize),
+    /// The body of the job cannot be read from the log. [`Broker::body_error`] has the reason.
+    #[error("the body of the job cannot be read from the log")]
+    Unreadable,
     /// The log failed, so nothing can become durable any more. Close the store and open it again.
     #[error("the log failed and accepts nothing more: {0}")]
     Failed(Failure),
@@ -183,6 +188,10 @@ impl Mailbox for EventInbox {
         self.change(|inbox| drop(inbox.events.insert(session, event)));
     }
 
+    fn loaded(&self, _session: SessionId) {
+        self.change(|_| {});
+    }
+
     fn released(&self) {
         self.change(|_| {});
     }
@@ -229,8 +238,13 @@ impl Store {
         let disk = PosixDisk::new(folder)
             .map_err(|error| StoreError::Folder { folder: folder.display().to_string(), error })?;
         let clock = SharedClock::start();
-        let options =
-            Options { disk: Arc::new(disk), log, engine: setup(), clock: Some(clock.0.clone()) };
+        let options = Options {
+            disk: Arc::new(disk),
+            log,
+            engine: setup(),
+            clock: Some(clock.0.clone()),
+            bodies_bytes_max: None,
+        };
         let (broker, _) = Broker::open(options, (clock.0)())?;
         let clock = clock.moved(broker.clock_step_ms());
         Self::over(broker, clock).map_err(|error| BrokerError::Thread(error).into())
@@ -328,7 +342,7 @@ impl Store {
     }
 
     /// Looks at a job in any state and any queue.
-    pub fn peek(&self, id: JobId) -> Result<Peeked, Error> {
+    pub fn peek(&self, id: JobId) -> Result<Job, Error> {
         let peeked = {
             let mut turn = self.turn();
             let session = turn.open_reader_session(self.mailbox);
@@ -336,7 +350,12 @@ impl Store {
             turn.close_session(session);
             peeked
         };
-        Ok(self.wait_released(peeked)??)
+        self.wait_peeked(peeked)
+    }
+
+    fn wait_peeked(&self, peeked: Answer<Result<Peeked, NotFound>>) -> Result<Job, Error> {
+        let Peeked { id, body } = self.wait_released(peeked)??;
+        Ok(Job { id, body: self.wait_loaded(&body)? })
     }
 
     /// Stops the store cleanly. Dropping the store also stops it, but cannot report an error.
@@ -377,6 +396,20 @@ impl Store {
             }
             if let Some(failure) = self.broker.failure() {
                 return Err(Error::Failed(failure));
+            }
+            guard = self.inbox.wait(guard);
+        }
+    }
+
+    /// Waits until a body is in memory.
+    fn wait_loaded(&self, body: &JobBody) -> Result<Body, Error> {
+        let mut guard = self.inbox.lock();
+        loop {
+            if let Some(body) = body.resident() {
+                return Ok(body.clone());
+            }
+            if matches!(body, JobBody::Loading(loading) if loading.has_failed()) {
+                return Err(Error::Unreadable);
             }
             guard = self.inbox.wait(guard);
         }

@@ -1,7 +1,7 @@
 //! Events of the broker for sessions, and the mailboxes through which the owner of a session gets
 //! them.
 
-use engine::{Body, Handout, JobId, Millis, News, SessionId};
+use engine::{Handout, JobBody, JobId, Millis, News, SessionId};
 
 use crate::Answer;
 
@@ -33,7 +33,7 @@ pub enum Event {
     /// A long kick is done. It made this number of jobs ready.
     Kicked(u64),
     /// The item for a waiting peek.
-    Peeked(Body),
+    Peeked(JobBody),
     /// A long flush, or the removal of a queue, is done.
     Cleared,
     /// The reload that the session requested is done.
@@ -48,6 +48,9 @@ pub enum Event {
 pub trait Mailbox: Send + Sync {
     /// Delivers an event for a session that was opened with this mailbox.
     fn deliver(&self, session: SessionId, event: Answer<Event>);
+
+    /// A body that this session waits for was loaded, or cannot be loaded. Its outbox can send more.
+    fn loaded(&self, _session: SessionId) {}
 
     /// The log has released more positions, so waiting replies can be sent.
     fn released(&self);

@@ -12,7 +12,7 @@ use std::mem::take;
 use std::sync::Arc;
 
 use engine::policy::QueueSync;
-use engine::{Engine, JobFacts, JobId, JobSlot, QueueFacts, QueueId, Record, Totals};
+use engine::{Body, Engine, JobFacts, JobId, JobSlot, QueueFacts, QueueId, Record, Totals};
 use log::{Log, Meta, QueueRef, Sync};
 
 use crate::Position;
@@ -234,8 +234,13 @@ impl Ledger {
         let options = OptionalFields::of(&facts, engine.tags(slot));
         let meta = options.meta(&facts);
         let put = if self.imports { Log::import } else { Log::put };
-        let (log_slot, after) = put(log, engine.now().0, queue, &meta, engine.body(slot));
-        self.locations.set(slot, Location { log_slot, after });
+        let body = resident_body(engine, slot);
+        let (log_slot, after) = put(log, engine.now().0, queue, &meta, &body);
+        // An imported job is a copy that replaces nothing, so its entry also has an empty target.
+        let target_bytes = if self.imports { log::TARGET_BYTES } else { 0 };
+        let bytes = log::put_bytes(1, meta.options.len(), body.len()) + target_bytes;
+        let entry_at = entry_start(after, bytes);
+        self.locations.set(slot, Location::new(log_slot, entry_at, after, false));
         self.note_queue(number, after, engine);
     }
 
@@ -336,11 +341,14 @@ impl Ledger {
                 .zip(facts.iter().zip(&options))
                 .map(|(slot, (facts, options))| (queue_ref(engine, *slot).1, options.meta(facts)))
                 .collect();
-            let body = engine.body(slots[0]);
+            let body = resident_body(engine, slots[0]);
+            let options_bytes = jobs.iter().map(|(_, meta)| meta.options.len()).sum();
+            let bytes = log::put_bytes(jobs.len(), options_bytes, body.len());
             log_slots.clear();
-            let after = log.put_many(engine.now().0, &jobs, body, &mut log_slots);
+            let after = log.put_many(engine.now().0, &jobs, &body, &mut log_slots);
+            let entry_at = entry_start(after, bytes);
             for (&slot, &log_slot) in slots.iter().zip(&log_slots) {
-                self.locations.set(slot, Location { log_slot, after });
+                self.locations.set(slot, Location::new(log_slot, entry_at, after, false));
                 self.note_queue(engine.queue_of(slot), after, engine);
             }
         }
@@ -373,6 +381,12 @@ impl Ledger {
         assert!(self.locations.slots().all(is_logged), "only a logged job has a location");
         assert_eq!(self.locations.slots().count(), engine.logged_slots().count());
         assert_eq!(self.locations.slots().count() as u64, self.locations.count());
+        let is_stored = |slot: &JobSlot| self.locations.get(*slot).is_some_and(Location::is_stored);
+        let stored = self.locations.slots().filter(is_stored).count() as u64;
+        assert_eq!(stored, self.locations.stored());
+        for slot in self.locations.slots() {
+            assert_eq!(is_stored(&slot), !engine.is_resident(slot), "where the body of a job is");
+        }
     }
 
     /// Notes that the last entry about an existing queue ends at `after`.
@@ -442,6 +456,17 @@ impl Ledger {
 /// may have its slot now.
 fn is_live(engine: &Engine, slot: JobSlot, id: JobId) -> bool {
     engine.id_at(slot) == Some(id)
+}
+
+/// The body of a job that was just put.
+fn resident_body(engine: &Engine, slot: JobSlot) -> Body {
+    let body = engine.body(slot);
+    body.resident().cloned().expect("a job that is not in the log yet has its body in memory")
+}
+
+/// The offset where an entry of this many bytes begins.
+fn entry_start(end: log::Position, bytes: u64) -> u32 {
+    (end.offset() - bytes) as u32
 }
 
 /// The queue of a job: its number, and its reference for the log.

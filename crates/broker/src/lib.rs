@@ -11,6 +11,7 @@
 
 mod admission;
 mod answer;
+mod bodies;
 mod body_buffer;
 mod broker;
 mod caller;
@@ -40,9 +41,9 @@ pub use engine::limits::{self, Limits};
 pub use engine::policy;
 pub use engine::{
     AliasStats, Band, Body, Clearing, Counters, EngineSetup, GrabOrder, Handout, ItemStats,
-    JobCursor, JobFacts, JobId, JobStatus, Kick, LeaseId, Millis, NameCursor, NewJob, News,
-    Patience, QueueCursor, QueueFacts, QueueId, QueueStats, ReadMode, SessionId, State, Status,
-    Submit, Tags, Take, Totals, When, WorkProgress,
+    JobBody, JobCursor, JobFacts, JobId, JobStatus, Kick, LeaseId, Millis, NameCursor, NewJob,
+    News, Patience, QueueCursor, QueueFacts, QueueId, QueueStats, ReadMode, SessionId, State,
+    Status, Submit, Tags, Take, Totals, When, WorkProgress,
 };
 pub use event::{Event, Mailbox};
 pub use ledger::meta::UnknownMeta;

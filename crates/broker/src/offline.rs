@@ -183,7 +183,7 @@ impl Importer {
         wall: Millis,
     ) -> Result<(Self, RecoveryReport), BrokerError> {
         // Without threads: only then are the entries of one call one group.
-        let options = Options { disk, log, engine, clock: None };
+        let options = Options { engine, ..Options::without_threads(disk, log) };
         let (broker, report) = Broker::open(options, wall)?;
         let start = broker.last_time();
         broker.turn(start).core.ledger.imports = true;
@@ -334,7 +334,7 @@ fn add(
     let present = wanted.and_then(|id| core.engine.slot(id).ok());
     if let Some(slot) = present
         && core.engine.queue_name(core.engine.queue_of(slot)) == job.queue
-        && **core.engine.body(slot) == *job.body
+        && core.engine.body(slot).resident().is_some_and(|body| **body == *job.body)
     {
         return Ok(Added::Present);
     }

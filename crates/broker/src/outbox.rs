@@ -3,7 +3,9 @@
 
 use std::collections::VecDeque;
 
-use engine::Body;
+use std::sync::Arc;
+
+use engine::{Body, JobBody, Loading};
 
 use crate::Position;
 
@@ -35,6 +37,8 @@ pub struct Outbox {
 enum Chunk {
     Own(Vec<u8>),
     Shared(Body),
+    /// A body that is being loaded. It holds back everything behind it.
+    Loading(Arc<Loading>),
 }
 
 /// Bytes from `start` on wait for `after`.
@@ -49,6 +53,16 @@ impl Chunk {
         match self {
             Self::Own(bytes) => bytes,
             Self::Shared(body) => body,
+            Self::Loading(loading) => loading.body().map_or(&[], |body: &Body| body),
+        }
+    }
+
+    /// Its number of bytes, even if they are not there yet.
+    fn len(&self) -> usize {
+        match self {
+            Self::Own(bytes) => bytes.len(),
+            Self::Shared(body) => body.len(),
+            Self::Loading(loading) => loading.len(),
         }
     }
 }
@@ -61,23 +75,35 @@ impl Outbox {
     }
 
     /// Appends one reply that carries a body between `head` and `tail`.
-    pub fn reply_with_body(&mut self, after: Position, head: &[u8], body: &Body, tail: &[u8]) {
+    pub fn reply_with_body(&mut self, after: Position, head: &[u8], body: &JobBody, tail: &[u8]) {
         self.hold_until(after);
         self.append(head);
-        if body.len() < SHARED_BODY_BYTES_MIN {
-            self.append(body);
-        } else {
-            self.len += body.len();
-            self.chunks.push_back(Chunk::Shared(body.clone()));
+        match body {
+            JobBody::Resident(body) if body.len() < SHARED_BODY_BYTES_MIN => self.append(body),
+            JobBody::Resident(body) => self.push(Chunk::Shared(body.clone())),
+            JobBody::Loading(loading) if loading.is_empty() => {}
+            JobBody::Loading(loading) => self.push(Chunk::Loading(loading.clone())),
+            JobBody::Stored(_) => unreachable!("the broker loads each body that it hands out"),
         }
         self.append(tail);
     }
 
+    fn push(&mut self, chunk: Chunk) {
+        self.len += chunk.len();
+        self.chunks.push_back(chunk);
+    }
+
     fn append(&mut self, bytes: &[u8]) {
+        // An empty chunk in front would hide those behind it.
+        if bytes.is_empty() {
+            return;
+        }
         self.len += bytes.len();
         match self.chunks.back_mut() {
             Some(Chunk::Own(last)) => last.extend_from_slice(bytes),
-            Some(Chunk::Shared(_)) | None => self.chunks.push_back(Chunk::Own(bytes.to_vec())),
+            Some(Chunk::Shared(_) | Chunk::Loading(_)) | None => {
+                self.chunks.push_back(Chunk::Own(bytes.to_vec()));
+            }
         }
     }
 
@@ -97,6 +123,11 @@ impl Outbox {
     /// Number of unsent bytes, including held ones.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether a body in front cannot be loaded. Then nothing more can be sent.
+    pub fn is_broken(&self) -> bool {
+        matches!(self.chunks.front(), Some(Chunk::Loading(loading)) if loading.has_failed())
     }
 
     /// The position that the first held bytes wait for, if any.
@@ -120,7 +151,8 @@ impl Outbox {
             None => self.len,
         };
         let Some(chunk) = self.chunks.front() else { return &[] };
-        let bytes = &chunk.bytes()[self.sent..];
+        // A body that is not loaded yet has no bytes.
+        let bytes = chunk.bytes().get(self.sent..).unwrap_or_default();
         &bytes[..bytes.len().min(free)]
     }
 
@@ -130,7 +162,7 @@ impl Outbox {
         self.taken += count as u64;
         self.sent += count;
         while let Some(chunk) = self.chunks.front_mut() {
-            let chunk_len = chunk.bytes().len();
+            let chunk_len = chunk.len();
             if self.sent < chunk_len {
                 if let Chunk::Own(bytes) = chunk
                     && self.sent >= KEPT_BUFFER_BYTES_MAX
@@ -150,7 +182,9 @@ impl Outbox {
                     bytes.clear();
                     return;
                 }
-                Chunk::Own(_) | Chunk::Shared(_) => drop(self.chunks.pop_front()),
+                Chunk::Own(_) | Chunk::Shared(_) | Chunk::Loading(_) => {
+                    drop(self.chunks.pop_front());
+                }
             }
         }
     }
@@ -237,6 +271,31 @@ mod tests {
         assert_eq!(outbox.sendable(released(30, 20)), b"strong behind");
     }
 
+    #[test]
+    fn a_body_without_a_head_leaves() {
+        let mut outbox = Outbox::default();
+        let body: Body = vec![b'x'; SHARED_BODY_BYTES_MIN].into();
+        outbox.reply_with_body(at(0), b"", &body.clone().into(), b"");
+        assert_eq!(drain(&mut outbox, 0, usize::MAX), body.to_vec());
+    }
+
+    #[test]
+    fn a_body_that_is_loading_holds_back_what_is_behind_it() {
+        let mut outbox = Outbox::default();
+        let loading = Arc::new(Loading::new(4));
+        outbox.reply_with_body(at(0), b"<", &JobBody::Loading(loading.clone()), b">");
+        outbox.reply(at(0), b"next");
+        assert_eq!((drain(&mut outbox, 0, 100), outbox.len()), (b"<".to_vec(), 9));
+        loading.finish(Some(b"body"[..].into()));
+        assert_eq!(drain(&mut outbox, 0, 3), b"body>next");
+        let failed = Arc::new(Loading::new(4));
+        outbox.reply_with_body(at(0), b"<", &JobBody::Loading(failed.clone()), b">");
+        failed.finish(None);
+        assert!(!outbox.is_broken(), "bytes before it can leave");
+        assert_eq!(drain(&mut outbox, 0, 100), b"<");
+        assert!(outbox.is_broken() && !outbox.is_empty());
+    }
+
     proptest! {
         #[test]
         fn bytes_leave_as_appended_and_never_early(
@@ -249,7 +308,7 @@ mod tests {
             for (step, (after, len, large)) in replies.into_iter().enumerate() {
                 let body: Body = if large { vec![b'L'; SHARED_BODY_BYTES_MIN + len].into() }
                     else { vec![b's'; len].into() };
-                outbox.reply_with_body(at(after), b"head ", &body, b"\r\n");
+                outbox.reply_with_body(at(after), b"head ", &body.clone().into(), b"\r\n");
                 holds.push((all.len(), after));
                 all.extend_from_slice(b"head ");
                 all.extend_from_slice(&body);

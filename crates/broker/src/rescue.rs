@@ -27,7 +27,11 @@ impl Core {
             else {
                 continue;
             };
-            let (log_slot, body) = (location.log_slot, self.engine.body(slot).clone());
+            // A body that is only in this segment cannot be written again.
+            let body = self.engine.body(slot);
+            let (log_slot, Some(body)) = (location.log_slot, body.resident().cloned()) else {
+                continue;
+            };
             if !log.rescue(now_ms, (log_slot, id.0), &body, &mut Mover::new(self))? {
                 return Ok(false);
             }

@@ -41,7 +41,10 @@ fn read(
     how: ReadMode,
 ) -> Answer<Option<Item>> {
     let read = turn.caller(session).read(queue.as_bytes(), how, Patience::None);
-    read.map(|taken| taken.expect("it can be read").item())
+    read.map(|taken| {
+        let (lease, body) = taken.expect("it can be read").item()?;
+        Some((lease, body.resident().expect("it is in memory").clone()))
+    })
 }
 
 fn open_one(turn: &mut Turn<'_>, session: SessionId, queue: &str) -> LeaseId {

@@ -199,7 +199,7 @@ fn contents(broker: &Broker, now: Millis) -> Vec<(Vec<Vec<u8>>, u64, u64)> {
         while let Ok(Take::Finished { body, .. }) =
             turn.caller(session).read(queue.as_bytes(), ReadMode::Finish, Patience::None).value
         {
-            bodies.push(body.to_vec());
+            bodies.push(body.resident().expect("it is in memory").to_vec());
         }
         (bodies, stats.delayed, stats.buried)
     });

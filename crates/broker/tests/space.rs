@@ -339,7 +339,7 @@ fn jobs_under_a_bad_sector_are_written_anew_from_memory() {
         assert_eq!(turn.totals().delayed, kept.len() as u64);
         for id in kept {
             let body = turn.body(id).expect("it was written again");
-            assert_eq!(**body, *(id.0 - 1).to_string().repeat(100).into_bytes());
+            assert_eq!(*body, *(id.0 - 1).to_string().repeat(100).into_bytes());
         }
     }
 }

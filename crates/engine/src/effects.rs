@@ -1,7 +1,7 @@
 //! The outputs of the engine besides return values: records for the log and events for sessions.
 
 use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
-use crate::jobs::Body;
+use crate::jobs::{Body, JobBody};
 use crate::policy::QueueSync;
 
 /// A fact that must last. A record has the place of a job instead of the job's facts. The caller
@@ -72,7 +72,7 @@ pub enum Event {
         /// The job's place.
         job: JobSlot,
         /// The job's bytes.
-        body: Body,
+        body: JobBody,
     },
     /// The session waited for a job of this one queue, and the wait ended without a job. `None`:
     /// the queue was removed.
@@ -91,7 +91,7 @@ pub struct Handout {
     /// The number of the lease.
     pub lease: LeaseId,
     /// The job's bytes.
-    pub body: Body,
+    pub body: JobBody,
 }
 
 /// News of a job for its watchers, the sessions that wait for its outcome.
@@ -133,4 +133,14 @@ pub struct Effects {
     pub records: Vec<Record>,
     /// The events for sessions, in order.
     pub events: Vec<(SessionId, Event)>,
+}
+
+impl Effects {
+    /// The queue of a job that this request ended, according to its record.
+    pub fn finished_queue(&self, job: JobSlot) -> Option<QueueId> {
+        self.records.iter().rev().find_map(|record| match record {
+            Record::Finish(slot, queue, _) if *slot == job => Some(*queue),
+            _ => None,
+        })
+    }
 }

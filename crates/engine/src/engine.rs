@@ -5,6 +5,7 @@
 //! map.
 
 mod advance;
+mod bodies;
 mod check;
 mod expiry;
 mod finish;

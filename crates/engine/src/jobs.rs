@@ -3,6 +3,7 @@
 //! [`Jobs`] owns every job. Only `Jobs` changes a job's state, kind, key and queue, because indexes
 //! and counts depend on these fields. The lists of jobs are in [`crate::queues`].
 
+mod body;
 mod bytes;
 mod counts;
 mod draft;
@@ -19,6 +20,7 @@ use crate::ids::{JobId, JobSlot, Millis, QueueId};
 use crate::limits::JOB_ID_MAX;
 use keys::Keys;
 
+pub use body::{JobBody, Loading};
 pub use bytes::job_bytes;
 pub use counts::Band;
 pub(crate) use counts::{CountedJob, Counts};
@@ -26,6 +28,7 @@ pub(crate) use draft::Draft;
 pub(crate) use facts::JobKind;
 pub use facts::{Body, Counters, JobFacts, JobStatus, NewJob, State, Tags};
 pub(crate) use job::{Job, Lease};
+pub(crate) use keys::is_body_key;
 
 /// The table of all jobs: see the module.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub(crate) struct Jobs {
     /// The number of jobs that are only in memory. Buried jobs do not count.
     unlogged: u64,
     bytes: u64,
+    /// The part of `bytes` that the bodies of jobs in the log take.
+    resident: u64,
 }
 
 impl Index<JobSlot> for Jobs {
@@ -76,6 +81,7 @@ impl Jobs {
             counts: Counts::default(),
             unlogged: 0,
             bytes: 0,
+            resident: 0,
         }
     }
 
@@ -155,7 +161,8 @@ impl Jobs {
         if job.state() != State::Buried {
             self.keys.insert(&job);
         }
-        self.bytes += job_bytes(job.body().len());
+        self.bytes += bytes::bytes_of(&job);
+        self.resident += bytes::evictable(&job);
         let slot = JobSlot(self.slab.insert(job));
         self.ids.insert(id.0, slot.0);
         if is_submitted {
@@ -173,7 +180,8 @@ impl Jobs {
         }
         let job = self.slab.remove(slot.0).expect("a job that was just looked at");
         self.ids.remove(job.id().0);
-        self.bytes -= job_bytes(job.body().len()) + bytes::of_units(job.extra_units);
+        self.bytes -= bytes::bytes_of(&job);
+        self.resident -= bytes::evictable(&job);
         self.unlogged -= u64::from(job.is_unlogged());
         if job.is_submitted() {
             self.submitted.remove(&slot);
@@ -225,15 +233,19 @@ impl Jobs {
     /// Sets how long a job exists. The caller pushes the records.
     pub(crate) fn set_kind(&mut self, slot: JobSlot, kind: JobKind) {
         let job = &mut self[slot];
-        let was_unlogged = job.is_unlogged();
+        let (was_unlogged, was_evictable) = (job.is_unlogged(), bytes::evictable(job));
         job.set_kind(kind);
+        let evictable = bytes::evictable(job);
         let is_unlogged = job.is_unlogged();
         self.unlogged = self.unlogged + u64::from(is_unlogged) - u64::from(was_unlogged);
+        self.resident = self.resident + evictable - was_evictable;
     }
 
     /// Sets the key of a submitted job that is not buried.
     pub(crate) fn set_unique(&mut self, slot: JobSlot, unique: &[u8]) {
+        let was_evictable = bytes::evictable(&self[slot]);
         self[slot].set_unique(unique);
+        self.resident = self.resident + bytes::evictable(&self[slot]) - was_evictable;
         self.keys.insert(self.slab.get(slot.0).expect("it was just there"));
         self.recharge(slot);
     }
@@ -253,6 +265,34 @@ impl Jobs {
     pub(crate) fn move_to_tail(&mut self, slot: JobSlot) {
         let order = self.deal_id();
         self[slot].set_order(order);
+    }
+
+    // --- Bodies ---
+
+    /// The memory that bodies take which are in the log, too.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.resident
+    }
+
+    /// Forgets the bytes of a body that is in the log, too. Returns false if it must stay: it is
+    /// only in memory, or the job's key. Also if it is not in memory.
+    pub(crate) fn store_body(&mut self, slot: JobSlot) -> bool {
+        let bytes = bytes::evictable(&self[slot]);
+        if bytes == 0 {
+            return false;
+        }
+        self[slot].store_body();
+        self.bytes -= bytes;
+        self.resident -= bytes;
+        true
+    }
+
+    /// Sets the bytes of a stored body, as they were read from the log.
+    pub(crate) fn load_body(&mut self, slot: JobSlot, body: Body) {
+        self[slot].load_body(body);
+        let bytes = bytes::evictable(&self[slot]);
+        self.bytes += bytes;
+        self.resident += bytes;
     }
 
     // --- Keys ---
@@ -317,7 +357,7 @@ impl Jobs {
     /// Walks all jobs. Panics if an index, a count or the memory account disagrees with the jobs.
     pub(crate) fn check_invariants(&self) {
         let mut counts = Counts::default();
-        let (mut keyed, mut unlogged, mut bytes) = (0, 0, 0);
+        let (mut keyed, mut unlogged, mut bytes, mut resident) = (0, 0, 0, 0);
         let submitted = self.iter().filter(|(_, job)| job.is_submitted()).map(|(slot, _)| slot);
         assert!(submitted.eq(self.submitted.iter().copied()));
         for (slot, job) in self.iter() {
@@ -332,7 +372,8 @@ impl Jobs {
                 keyed += usize::from(is_found);
             }
             assert_eq!(job.extra_units, bytes::extra_units(job), "what is counted for job {id}");
-            bytes += job_bytes(job.body().len()) + bytes::of_units(job.extra_units);
+            bytes += bytes::bytes_of(job);
+            resident += bytes::evictable(job);
         }
         for slot in self.wall_times.keys() {
             let job = &self[*slot];
@@ -343,6 +384,7 @@ impl Jobs {
         assert_eq!(counts, self.counts);
         assert_eq!(unlogged, self.unlogged);
         assert_eq!(bytes, self.bytes, "the memory account of jobs");
+        assert_eq!(resident, self.resident, "the memory of bodies that the log has, too");
     }
 }
 

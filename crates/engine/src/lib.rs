@@ -43,7 +43,9 @@ pub use engine::{
     Totals, WorkProgress,
 };
 pub use ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
-pub use jobs::{Band, Body, Counters, JobFacts, JobStatus, NewJob, State, Tags, job_bytes};
+pub use jobs::{
+    Band, Body, Counters, JobBody, JobFacts, JobStatus, Loading, NewJob, State, Tags, job_bytes,
+};
 pub use queues::{DEFAULT_QUEUE, QueueFacts};
 pub use sessions::{ReadMode, ReturnOrder};
 pub use status::Status;

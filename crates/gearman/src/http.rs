@@ -188,7 +188,7 @@ impl HttpSession {
             let handle = self.server.prefix.handle(id);
             outbox.reply(after, &self.head(method, &handle, command, body_bytes));
             if let Some(result) = result.filter(|_| method != Method::Head) {
-                outbox.reply_with_body(after, &data, result, b"");
+                outbox.reply_with_body(after, &data, &result.clone().into(), b"");
             }
         }
         self.end(turn);

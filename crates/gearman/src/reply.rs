@@ -1,6 +1,6 @@
 //! Packets that the server sends. Errors are such packets, too.
 
-use broker::{Body, Outbox, Position, PutRefusal};
+use broker::{JobBody, Outbox, Position, PutRefusal};
 
 use crate::packet::{Header, PacketType};
 
@@ -68,7 +68,7 @@ pub(crate) fn send_data(
     after: Position,
     kind: PacketType,
     arguments: &[&[u8]],
-    data: &Body,
+    data: &JobBody,
 ) {
     let body_bytes = total_bytes(arguments) + arguments.len() + data.len();
     outbox.reply(after, &Header::reply(kind, body_bytes));

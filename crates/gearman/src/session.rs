@@ -254,7 +254,7 @@ impl Session {
                 return reply::send(outbox, after, PacketType::WorkFail, &[handle]);
             }
         };
-        reply::send_data(outbox, after, kind, &[handle], &data);
+        reply::send_data(outbox, after, kind, &[handle], &data.into());
     }
 
     /// Handles an event of the session.

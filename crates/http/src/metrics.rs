@@ -239,6 +239,12 @@ fn render_log(page: &mut Exposition, log: &LogStats) {
     for (name, help, value) in gauges {
         page.number(name, Gauge, help, value);
     }
+    let help = "Memory of job bodies that the log has, too.";
+    page.number("lineshaft_resident_body_bytes", Gauge, help, log.resident_body_bytes);
+    let help = "Jobs whose body is only in the log.";
+    page.number("lineshaft_stored_bodies", Gauge, help, log.stored_jobs);
+    let help = "Job bodies that could not be read from the log.";
+    page.number("lineshaft_body_errors_total", Counter, help, log.body_errors);
     let help = "Entries written to the log, copies included.";
     page.number("lineshaft_log_records_total", Counter, help, log.records_written);
     let help = "Entries that were copied to free a file.";

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use broker::{
-    Answer, Blocked, Body, Event, LeaseId, NotFound, Patience, Position, PutRefusal, ReadMode,
-    SessionId, Take, Turn, When,
+    Answer, Blocked, Body, Event, JobBody, LeaseId, NotFound, Patience, Position, PutRefusal,
+    ReadMode, SessionId, Take, Turn, When,
 };
 
 use crate::counters::Counters;
@@ -49,7 +49,7 @@ pub(crate) enum FetchMode {
 #[derive(Debug)]
 pub(crate) enum Fetched {
     /// An item. The reply waits for the position.
-    Item(Body, Position),
+    Item(JobBody, Position),
     /// No item, and the fetch does not wait.
     Nothing(Position),
     /// The session waits for an event.
@@ -181,7 +181,7 @@ impl Client {
         &mut self,
         queue: &[u8],
         lease: Option<LeaseId>,
-        body: Body,
+        body: JobBody,
         after: Position,
     ) -> Fetched {
         self.counters().get_hits.add_one();

@@ -2,7 +2,7 @@
 //! kestrel 1.7). The number and the bytes of items are limited, because all items may come in one
 //! turn of the broker, and a turn must be short.
 
-use broker::{Answer, Body, Event, Millis, Patience, Position, Turn};
+use broker::{Answer, Event, JobBody, Millis, Patience, Position, Turn};
 
 use crate::client::{Client, FetchMode, Fetched};
 use crate::server::{ITEM_BYTES, ITEMS_AT_ONCE_MAX, ITEMS_BYTES_MAX};
@@ -26,7 +26,7 @@ pub(crate) struct Monitor {
 #[derive(Debug)]
 pub(crate) enum Next {
     /// An item. Its read is now open.
-    Item(Body, Position),
+    Item(JobBody, Position),
     /// The end of the request.
     End(Position),
     /// The session waits for an event.

@@ -5,8 +5,8 @@ use std::mem;
 use std::sync::Arc;
 
 use broker::{
-    Answer, Body, Clearing, Dialect, Event, InputEnd, Outbox, Position, Progress, SessionId, Step,
-    Turn, take_steps,
+    Answer, Clearing, Dialect, Event, InputEnd, JobBody, Outbox, Position, Progress, SessionId,
+    Step, Turn, take_steps,
 };
 
 use crate::client::{Client, FetchMode, Fetched, patience};
@@ -37,7 +37,7 @@ pub trait LineDialect: std::fmt::Debug + Default + Send {
     fn is_mid_request(&self) -> bool;
 
     /// Replies with an item.
-    fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &Body);
+    fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &JobBody);
 }
 
 /// One connection of a dialect of lines, without I/O.

@@ -190,3 +190,38 @@ pub enum ReclaimError {
         file: String,
     },
 }
+
+/// Why a body could not be read from the log. Other jobs are not affected.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The segment cannot be read.
+    #[error("cannot read {file} at offset {offset}: {source}")]
+    Read {
+        /// The file.
+        file: String,
+        /// The offset of the read.
+        offset: u64,
+        /// The system's error.
+        source: Arc<io::Error>,
+    },
+    /// The bytes are not those that were written.
+    #[error("{file} is damaged at offset {offset} ({what})")]
+    Damaged {
+        /// The file.
+        file: String,
+        /// The offset of the entry.
+        offset: u64,
+        /// The bad structure.
+        what: &'static str,
+    },
+}
+
+impl BodyError {
+    pub(crate) fn read(file: &str, offset: u64, source: io::Error) -> BodyError {
+        BodyError::Read { file: file.to_owned(), offset, source: Arc::new(source) }
+    }
+
+    pub(crate) fn damaged(file: &str, offset: u64, what: &'static str) -> BodyError {
+        BodyError::Damaged { file: file.to_owned(), offset, what }
+    }
+}

@@ -27,6 +27,7 @@
 //! this position. It is durable when [`Log::durable`] has reached the position.
 
 mod backup;
+mod bodies;
 mod disk;
 mod error;
 mod files;
@@ -44,11 +45,12 @@ pub use crate::backup::{
     BackupCheck, BackupDamage, BackupHold, BackupPoint, BackupSource, MANIFEST_NAME, NotAPoint,
     SegmentReader,
 };
+pub use crate::bodies::{BodyReader, TARGET_BYTES, put_bytes};
 #[cfg(feature = "fault")]
 pub use crate::disk::fault::FaultDisk;
 pub use crate::disk::posix::PosixDisk;
 pub use crate::disk::{Disk, DiskFile, Space};
-pub use crate::error::{Failure, OpenError, ReclaimError};
+pub use crate::error::{BodyError, Failure, OpenError, ReclaimError};
 pub use crate::files::holds::SegmentHold;
 pub use crate::log::{Log, OnProgress, Usage};
 pub use crate::reclaim::{Current, Owner, Slice};

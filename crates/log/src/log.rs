@@ -392,6 +392,11 @@ impl Log {
         self.id_limit.fetch_max(limit, Ordering::AcqRel);
     }
 
+    /// The oldest segment that the log still needs.
+    pub fn first_segment(&self) -> u32 {
+        self.open_batch().first
+    }
+
     /// The kernel has all bytes up to this position, so they survive the end of this process.
     pub fn written(&self) -> Position {
         Position(self.positions.written())

@@ -38,8 +38,9 @@ pub trait Owner {
     /// stops.
     fn current(&mut self, slot: Slot, id: u64) -> Option<Current<'_>>;
 
-    /// Notes that the job is now in the slot `new`. `position` is the end of the copy's entry.
-    fn moved(&mut self, old: Slot, new: Slot, id: u64, position: Position);
+    /// Notes that the job is now in the slot `new`. The copy's entry begins at `entry`, and the
+    /// file does not have it yet.
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, entry: Position, body: &[u8]);
 }
 
 /// An entry of a slice that had live slots when it was read.
@@ -552,12 +553,13 @@ impl Log {
             buffer.extend_from_slice(&metas);
             buffer.extend_from_slice(body);
         });
+        let start = Position::new(position.segment(), position.offset() - bytes);
         for &(old, id) in slots {
             assert!(open.live.kill(old), "a copied slot lived");
             // The copied meta includes newer counters.
             open.lazy.remove(old);
             let new = open.new_slot(bytes / slots.len() as u64);
-            owner.moved(old, new, id, position);
+            owner.moved(old, new, id, start, body);
         }
         Ok(Some(bytes))
     }

@@ -80,7 +80,9 @@ pub enum Restored<'a> {
     Job {
         /// The job's slot. Later entries about the job need it.
         slot: Slot,
-        /// The end of the entry that made the slot.
+        /// The offset in the slot's segment where the entry that made the slot begins.
+        entry_at: u32,
+        /// The end of this entry.
         position: Position,
         /// The queue's name.
         queue: &'a [u8],

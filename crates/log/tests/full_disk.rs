@@ -37,7 +37,7 @@ impl Owner for Places {
         Some(Current { queue: QUEUE, meta: meta(id) })
     }
 
-    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position) {
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position, _: &[u8]) {
         assert_eq!(self.0.insert(id, new), Some(old));
     }
 }

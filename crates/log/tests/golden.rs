@@ -46,7 +46,7 @@ impl Owner for Places {
         Some(Current { queue: OTHER, meta: meta(id, 4, 0, b"moved") })
     }
 
-    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position) {
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position, _: &[u8]) {
         assert_eq!(self.0.insert(id, new), Some(old));
     }
 }
@@ -135,7 +135,7 @@ fn kept_segments() -> BTreeMap<String, Vec<u8>> {
 fn listing(disk: &FaultDisk) -> String {
     let mut lines = String::new();
     let mut line = |restored: Restored<'_>| match restored {
-        Restored::Job { slot, position, queue, meta, counters, body } => {
+        Restored::Job { slot, position, queue, meta, counters, body, .. } => {
             let Meta { id, priority, ttr, created_ms, due_ms, state, options } = meta;
             writeln!(
                 lines,

@@ -145,9 +145,9 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let certificates = load_certificates(&config, &listeners)?;
     let descriptors = raise_descriptors();
     let own = own_descriptors(config.io_threads, listeners.len());
-    let (broker, clock, recovery) = open_broker(&config.data)?;
-    prepare_engine(&config, &mut broker.turn(clock.now()));
     let limits = Arc::new(LiveLimits::new(&config.limits, descriptors, own));
+    let (broker, clock, recovery) = open_broker(&config.data, limits.bodies_bytes())?;
+    prepare_engine(&config, &mut broker.turn(clock.now()));
     broker.set_memory_limit(limits.memory_bytes());
     broker.set_queue_limit(limits.queues());
     let reloader = Arc::new(Reloader::new(
@@ -285,7 +285,10 @@ fn end(
     }
 }
 
-fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), ServeError> {
+fn open_broker(
+    data: &Data,
+    bodies_bytes_max: Option<u64>,
+) -> Result<(Broker, Clock, Option<RecoveryReport>), ServeError> {
     let sync = match data.sync {
         Durability::Memory => {
             let clock = Clock::start();
@@ -309,6 +312,7 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
         log: settings,
         engine: engine_setup(),
         clock: Some(Arc::new(move || early.now())),
+        bodies_bytes_max,
     };
     let (broker, report) = Broker::open(options, early.now())?;
     let clock = early.moved(broker.clock_step_ms());

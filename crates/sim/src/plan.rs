@@ -97,6 +97,8 @@ pub(crate) struct Plan {
     pub(crate) scarce: bool,
     /// True if there are thousands of jobs, so that some operations take several turns.
     pub(crate) crowd: bool,
+    /// The limit of memory for bodies that the log has, too.
+    pub(crate) bodies_bytes_max: Option<u64>,
     /// The possible sizes of segments. Each process uses one of them.
     pub(crate) segment_bytes: &'static [u64],
     pub(crate) weights: Weights,
@@ -149,6 +151,7 @@ impl Plan {
             garbage: rng.one_in(3),
             scarce: rng.one_in(3),
             crowd: false,
+            bodies_bytes_max: None,
             segment_bytes: &[64 << 10, 64 << 10, 100 << 10, SEGMENT_BYTES_MAX],
             weights: Weights::new(storage, rng),
         };
@@ -161,6 +164,16 @@ impl Plan {
         let is_alone = plan.shares.iter().filter(|share| **share > 0).count() == 1;
         let is_seen = plan.shares[0] > 0 || plan.shares[2] > 0 && plan.dialects[1..] == [0, 0];
         if is_alone && is_seen && !plan.crowd && rng.coin() { plan.unmodelled(rng) } else { plan }
+    }
+
+    /// Some runs keep few bodies in memory. `rng` is separate, so that the other choices of a seed stay
+    /// the same. If a read of the log fails, the server closes connections that the model expects to
+    /// stay. So these runs have no failing reads.
+    pub(crate) fn choose_bodies(&mut self, rng: &mut Rng) {
+        let can_read = self.weights.plan_read_failure == 0;
+        if self.storage != StorageKind::Memory && can_read && rng.coin() {
+            self.bodies_bytes_max = Some(*rng.pick(&[0, 500, 5_000, 50_000]));
+        }
     }
 
     fn unmodelled(self, rng: &mut Rng) -> Self {

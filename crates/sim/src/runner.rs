@@ -129,6 +129,7 @@ impl Summary {
             restarts,
             crashed_recoveries,
             failures,
+            loads,
             reclaimed,
             refusals,
             recovered_jobs,
@@ -153,6 +154,7 @@ impl Summary {
         self.restarts += restarts;
         self.crashed_recoveries += crashed_recoveries;
         self.failures += failures;
+        self.loads += loads;
         self.reclaimed += reclaimed;
         self.refusals += refusals;
         self.recovered_jobs += recovered_jobs;

@@ -67,6 +67,8 @@ pub struct Summary {
     pub crashed_recoveries: u64,
     /// Calls of the disk that failed.
     pub failures: u64,
+    /// Times that bodies were loaded ahead.
+    pub loads: u64,
     /// Slices copied by reclaim.
     pub reclaimed: u64,
     /// Requests that a full disk refused.
@@ -109,6 +111,7 @@ impl World {
     pub(crate) fn new(seed: u64, options: Options) -> Result<Self, String> {
         let mut rng = Rng::new(seed);
         let mut plan = Plan::new(&mut rng);
+        plan.choose_bodies(&mut Rng::new(!seed));
         if options.is_sabotaged() {
             // Most sabotages need the model's state.
             plan.unmodelled = None;

@@ -1,7 +1,8 @@
 //! Jobs: put, take, finish, give back, bury, touch, kick, peek.
 
 use engine::{
-    Body, Choice, Engine, Handout, JobId, JobSlot, Kick, NewJob, NotFound, Patience, State, Take,
+    Body, Choice, Engine, Handout, JobBody, JobId, JobSlot, Kick, NewJob, NotFound, Patience,
+    SessionId, State, Take,
 };
 
 use super::holds_logged;
@@ -14,7 +15,7 @@ pub struct Peeked {
     /// The job.
     pub id: JobId,
     /// The job's bytes.
-    pub body: Body,
+    pub body: JobBody,
 }
 
 /// # Jobs
@@ -143,7 +144,7 @@ impl Caller<'_> {
     /// Looks at a job in any state and any queue.
     pub fn peek(&self, id: JobId) -> Answer<Result<Peeked, NotFound>> {
         match self.core.engine.slot(id) {
-            Ok(slot) => self.core.peeked(slot),
+            Ok(slot) => self.core.peeked(slot, self.session),
             Err(NotFound) => Answer::new(Err(NotFound), self.core.ledger.after_ended()),
         }
     }
@@ -153,7 +154,7 @@ impl Caller<'_> {
     pub fn peek_used(&self, state: State) -> Answer<Result<Peeked, NotFound>> {
         let core = &*self.core;
         match core.engine.first_used(self.session, state) {
-            Ok(slot) => core.peeked(slot),
+            Ok(slot) => core.peeked(slot, self.session),
             Err(NotFound) => {
                 Answer::new(Err(NotFound), core.ledger.after_queue(core.engine.used(self.session)))
             }
@@ -170,8 +171,10 @@ fn is_set_aside(engine: &Engine, id: JobId) -> bool {
 }
 
 impl Core {
-    fn peeked(&self, slot: JobSlot) -> Answer<Result<Peeked, NotFound>> {
-        let peeked = Peeked { id: self.engine.id_of(slot), body: self.engine.body(slot).clone() };
+    fn peeked(&self, slot: JobSlot, session: SessionId) -> Answer<Result<Peeked, NotFound>> {
+        let (id, mut body) = (self.engine.id_of(slot), self.engine.body(slot));
+        self.fetch((slot, id), None, session, &mut body);
+        let peeked = Peeked { id, body };
         Answer::new(Ok(peeked), self.ledger.after_job(&self.engine, slot))
     }
 }

@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use engine::{Body, LeaseId, Millis, ReadMode, SessionId, When};
+use engine::{Body, JobBody, LeaseId, Millis, ReadMode, SessionId, When};
 
 use super::{Error, Store, Wait, check_name};
 use crate::{Answer, Blocked, Event, Take};
@@ -47,6 +47,9 @@ pub struct Item {
 
 /// The result of a read: an item, with its lease if it is open.
 type Found = Option<(Option<LeaseId>, Body)>;
+
+/// The same before its body is loaded.
+type Taken = Option<(Option<LeaseId>, JobBody)>;
 
 impl<'a> Queue<'a> {
     pub(super) fn new(store: &'a Store, session: SessionId, name: &str) -> Self {
@@ -122,10 +125,12 @@ impl<'a> Queue<'a> {
             Take::Waiting => self.wait_for(how)?,
             taken => Answer::new(taken.item(), after),
         };
-        self.store.wait_released(read)
+        let found = self.store.wait_released(read)?;
+        let loaded = |(lease, body)| Ok((lease, self.store.wait_loaded(&body)?));
+        found.map(loaded).transpose()
     }
 
-    fn wait_for(&mut self, how: ReadMode) -> Result<Answer<Found>, Error> {
+    fn wait_for(&mut self, how: ReadMode) -> Result<Answer<Taken>, Error> {
         let Answer { value, after } = self.store.event_for(self.session)?;
         Ok(match value {
             Event::Granted(handout) if how == ReadMode::Finish => {

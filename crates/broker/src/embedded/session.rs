@@ -1,10 +1,10 @@
 //! Jobs, as in beanstalkd. They have priorities and deadlines, and a session takes them from
 //! several queues at once.
 
-use engine::{JobId, NewJob, SessionId, State};
+use engine::{Handout, JobId, NewJob, SessionId, State};
 
 use super::{Error, Store, Wait, check_name};
-use crate::{Answer, Event, Kick, Peeked, Take, Turn};
+use crate::{Answer, Event, Kick, Take, Turn};
 
 /// A user of a store. A session holds the jobs that it took, and dropping the session gives them
 /// back.
@@ -17,7 +17,7 @@ pub struct Session<'a> {
     pub(super) watched: Vec<Vec<u8>>,
 }
 
-/// A job held by a [`Session`].
+/// A job that a [`Session`] holds, or has looked at.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Its id, to finish it or give it back.
@@ -60,7 +60,10 @@ impl Session<'_> {
             taken => Answer::new(taken.granted(), after),
         };
         let handout = self.store.wait_released(taken)?;
-        Ok(handout.map(|handout| Job { id: handout.id, body: handout.body }))
+        let loaded = |handout: Handout| {
+            Ok(Job { id: handout.id, body: self.store.wait_loaded(&handout.body)? })
+        };
+        handout.map(loaded).transpose()
     }
 
     /// Finishes a job that this session holds, or that no session holds.
@@ -110,14 +113,14 @@ impl Session<'_> {
 
     /// Looks at the first job of a queue in this state. That is the next ready job, the delayed job
     /// that is due first, or the job that was buried first.
-    pub fn peek(&mut self, queue: &str, state: State) -> Result<Peeked, Error> {
+    pub fn peek(&mut self, queue: &str, state: State) -> Result<Job, Error> {
         let queue = check_name(queue.as_bytes())?;
         let peeked = {
             let mut turn = self.store.turn();
             turn.caller(self.id).use_queue(queue);
             turn.caller(self.id).peek_used(state)
         };
-        Ok(self.store.wait_released(peeked)??)
+        self.store.wait_peeked(peeked)
     }
 }
 

@@ -14,6 +14,29 @@ pub(crate) struct Location {
     pub(crate) log_slot: Slot,
     /// The position for replies about this job.
     pub(crate) after: Position,
+    /// The offset where the entry with its body begins, in the segment of its slot.
+    pub(crate) entry_at: u32,
+    /// Its body is only in the log.
+    is_stored: bool,
+    /// Its body came into memory after the last sweep.
+    is_recent: bool,
+}
+
+impl Location {
+    /// The location of a job whose body is in memory, or only in the log.
+    pub(crate) fn new(log_slot: Slot, entry_at: u32, after: Position, is_stored: bool) -> Self {
+        Self { log_slot, after, entry_at, is_stored, is_recent: true }
+    }
+
+    pub(crate) fn is_stored(&self) -> bool {
+        self.is_stored
+    }
+
+    /// Whether the file has the entry with the body. The log writes whole groups, so it has written
+    /// an entry if it has written the first byte.
+    pub(crate) fn is_written(&self, written: Position) -> bool {
+        Position(u64::from(self.log_slot.segment) << 32 | u64::from(self.entry_at)) < written
+    }
 }
 
 /// Locations by the engine's job slots.
@@ -22,12 +45,16 @@ pub(crate) struct Locations {
     pages: Vec<Option<Page>>,
     /// Number of locations.
     count: u64,
+    /// Number of jobs whose body is only in the log.
+    stored: u64,
 }
 
 #[derive(Debug)]
 struct Page {
     locations: Box<[Option<Location>]>,
     live: usize,
+    /// The number of jobs whose body is only in the log.
+    stored: usize,
 }
 
 fn split(slot: JobSlot) -> (usize, usize) {
@@ -50,12 +77,51 @@ impl Locations {
         if page >= self.pages.len() {
             self.pages.resize_with(page + 1, || None);
         }
-        let page = self.pages[page]
-            .get_or_insert_with(|| Page { locations: vec![None; PAGE_LEN].into(), live: 0 });
-        if page.locations[inside].replace(location).is_none() {
-            page.live += 1;
-            self.count += 1;
+        let page = self.pages[page].get_or_insert_with(|| Page {
+            locations: vec![None; PAGE_LEN].into(),
+            live: 0,
+            stored: 0,
+        });
+        let before = page.locations[inside].replace(location);
+        assert!(before.is_none(), "a new job has no location yet");
+        page.live += 1;
+        self.count += 1;
+        page.stored += usize::from(location.is_stored);
+        self.stored += u64::from(location.is_stored);
+    }
+
+    /// Notes whether the body of a job is only in the log.
+    pub(crate) fn set_stored(&mut self, slot: JobSlot, is_stored: bool) {
+        let (page, inside) = split(slot);
+        let Some(Some(page)) = self.pages.get_mut(page) else { return };
+        let Some(location) = &mut page.locations[inside] else { return };
+        page.stored = page.stored + usize::from(is_stored) - usize::from(location.is_stored);
+        self.stored = self.stored + u64::from(is_stored) - u64::from(location.is_stored);
+        (location.is_stored, location.is_recent) = (is_stored, true);
+    }
+
+    /// One step of a sweep. Returns the jobs of a page whose body can leave the memory: it was
+    /// there at the last sweep, too, and the file has it.
+    pub(crate) fn sweep(&mut self, page: usize, written: Position) -> Vec<JobSlot> {
+        let Some(Some(swept)) = self.pages.get_mut(page) else { return Vec::new() };
+        if swept.stored == swept.live {
+            return Vec::new();
         }
+        let mut found = Vec::new();
+        for (inside, location) in swept.locations.iter_mut().enumerate() {
+            let Some(location) = location.as_mut().filter(|location| !location.is_stored) else {
+                continue;
+            };
+            if !std::mem::replace(&mut location.is_recent, false) && location.is_written(written) {
+                found.push(JobSlot((page * PAGE_LEN + inside) as u32));
+            }
+        }
+        found
+    }
+
+    /// Number of jobs whose body is only in the log.
+    pub(crate) fn stored(&self) -> u64 {
+        self.stored
     }
 
     pub(crate) fn remove(&mut self, slot: JobSlot) -> Option<Location> {
@@ -64,6 +130,8 @@ impl Locations {
         let location = page.locations[inside].take()?;
         page.live -= 1;
         self.count -= 1;
+        page.stored -= usize::from(location.is_stored);
+        self.stored -= u64::from(location.is_stored);
         if page.live == 0 && number != 0 {
             self.pages[number] = None;
         }

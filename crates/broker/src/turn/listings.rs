@@ -1,7 +1,8 @@
 //! Lists of queues, jobs and registrations. A cursor reads most lists row by row.
 
 use engine::{
-    Body, Engine, JobCursor, JobId, JobSlot, NameCursor, QueueCursor, QueueId, SessionId, Tags,
+    Body, Engine, JobBody, JobCursor, JobId, JobSlot, NameCursor, QueueCursor, QueueId, SessionId,
+    Tags,
 };
 
 use crate::Turn;
@@ -69,10 +70,22 @@ impl Turn<'_> {
         Some(SubmittedJob::at(engine, slot))
     }
 
-    /// The bytes of a job, for tests and the simulator.
-    pub fn body(&self, id: JobId) -> Option<&Body> {
+    /// The bytes of a job, for tests and the simulator. Reads them from the log if they are only
+    /// there.
+    pub fn body(&self, id: JobId) -> Option<Body> {
         let engine = &self.core.engine;
-        engine.slot(id).ok().map(|slot| engine.body(slot))
+        let slot = engine.slot(id).ok()?;
+        match engine.body(slot) {
+            JobBody::Stored(_) => self.shared.read_body(self.core.ledger.locations.get(slot)?),
+            body => body.resident().cloned(),
+        }
+    }
+
+    /// Loads the bodies that sessions wait for, within this turn. For the simulator: a server has
+    /// a thread for it, which does not hold the lock.
+    pub fn load_now(&mut self) {
+        let core = &mut *self.core;
+        while self.shared.load_for_sessions(|with_core| with_core(core)) {}
     }
 
     /// All submitted jobs, for tests and the simulator.

@@ -1,5 +1,7 @@
 //! Statistics of all queues, of one queue, of one job and of the log.
 
+use std::sync::atomic::Ordering;
+
 use engine::{
     AliasStats, ItemStats, JobId, JobStatus, NotFound, QueueFacts, QueueId, QueueStats, Totals,
     WorkProgress,
@@ -24,6 +26,12 @@ pub struct LogStats {
     pub data_bytes: u64,
     /// Bytes of the segments that are prepared ahead or kept as a reserve.
     pub ahead_bytes: u64,
+    /// Memory of bodies that the log has, too.
+    pub resident_body_bytes: u64,
+    /// Jobs whose body is only in the log.
+    pub stored_jobs: u64,
+    /// Bodies that could not be read from the log, in this process.
+    pub body_errors: u64,
 }
 
 /// # Statistics
@@ -45,6 +53,9 @@ impl Turn<'_> {
             live_bytes: usage.live_bytes,
             data_bytes: usage.data_bytes,
             ahead_bytes: usage.ahead_bytes,
+            resident_body_bytes: self.core.engine.resident_bytes(),
+            stored_jobs: self.core.ledger.locations.stored(),
+            body_errors: self.shared.body_errors.load(Ordering::Relaxed),
         }
     }
 

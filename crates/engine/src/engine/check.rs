@@ -76,8 +76,13 @@ impl Engine {
             total.buried += counts.buried;
             total.bytes += counts.bytes;
             let bytes =
-                queue.ready().iter().map(|(_, slot)| self.jobs[JobSlot(slot)].body().len() as u64);
+                queue.ready().iter().map(|(_, slot)| self.jobs[JobSlot(slot)].body_len() as u64);
             assert_eq!(bytes.sum::<u64>(), counts.bytes, "queue {id} counts its ready bytes");
+            let jobs = queue.ready().iter().map(|(_, slot)| &self.jobs[JobSlot(slot)]);
+            let stored = jobs.filter(|job| job.resident_body().is_none());
+            let stored = stored
+                .fold((0, 0), |(count, bytes), job| (count + 1, bytes + job.body_len() as u64));
+            assert_eq!(stored, queue.stored(), "queue {id} counts its stored bodies");
             for (sum, band) in total.bands.iter_mut().zip(counts.bands) {
                 *sum += band;
             }

@@ -11,7 +11,6 @@
 use super::Engine;
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobSlot, Millis, QueueId};
-use crate::jobs::JobKind;
 use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
 use crate::queues::Queue;
 
@@ -180,7 +179,7 @@ impl Engine {
         let Some(target) = target else { return self.end_job(slot, &News::Fail, effects) };
         let to =
             if items { self.item_queue(&target, effects) } else { self.queue_or_create(&target) };
-        let body_bytes = self.jobs[slot].body().len();
+        let body_bytes = self.jobs[slot].body_len();
         if to != from && self.make_room(to, body_bytes, effects).is_ok() {
             self.reroute(slot, to, effects);
         } else {
@@ -197,26 +196,19 @@ impl Engine {
     fn reroute(&mut self, slot: JobSlot, to: QueueId, effects: &mut Effects) {
         self.remove_from_list(slot);
         let job = &self.jobs[slot];
-        let (from, was, share) = (job.queue(), job.kind(), job.counted());
-        let body_bytes = job.body().len();
-        // A job that was only in memory stays only in memory. The log may have no room for the
-        // body, because no request has checked the room.
-        let kind = if was == JobKind::Logged { self.kind_in(to) } else { was };
-        self.jobs.set_kind(slot, kind);
+        let (from, is_logged, share) = (job.queue(), job.is_logged(), job.counted());
+        let body_bytes = job.body_len();
+        // The move does not change whether the job is in the log. If it was only in memory, the log
+        // may have no room for it, because no request has checked the room. If it is in the log,
+        // its body may be only there.
         self.jobs.set_queue(slot, to, self.now);
         self.queues[from].count_out(share);
         let target = &mut self.queues[to];
         target.count_in(share);
         target.count_put(body_bytes);
-        match (was, kind) {
-            (JobKind::Logged, JobKind::Logged) => {
-                let (id, asked) = (self.jobs[slot].id(), self.queue_sync(from));
-                effects.records.push(Record::Rerouted(slot, id, from, asked));
-            }
-            (JobKind::Logged, JobKind::Memory | JobKind::Watched) => {
-                effects.records.push(Record::Finish(slot, from, self.queue_sync(from)));
-            }
-            (JobKind::Memory | JobKind::Watched, _) => {}
+        if is_logged {
+            let (id, asked) = (self.jobs[slot].id(), self.queue_sync(from));
+            effects.records.push(Record::Rerouted(slot, id, from, asked));
         }
         self.deliver_or_list(slot, effects);
         self.drop_if_unwanted(from, effects);

@@ -153,7 +153,7 @@ impl Engine {
 
     /// Adds a job to the tables, but not to a list of its queue.
     pub(super) fn add_job(&mut self, job: Job) -> JobSlot {
-        self.meter.count(1 + job.body().len() / UNIT_BODY_BYTES);
+        self.meter.count(1 + job.body_len() / UNIT_BODY_BYTES);
         self.queues[job.queue()].count_in(job.counted());
         self.jobs.insert(job)
     }

@@ -4,7 +4,7 @@
 use super::Engine;
 use crate::effects::{Effects, Record};
 use crate::ids::{JobId, JobSlot, Millis};
-use crate::jobs::{Body, Job, JobFacts, State, Tags};
+use crate::jobs::{Body, Job, JobBody, JobFacts, State, Tags};
 use crate::limits::{JOB_ID_MAX, QUEUE_NAME_BYTES_MAX};
 use crate::queues::QueueFacts;
 use crate::queues::parent_of;
@@ -47,7 +47,7 @@ impl Engine {
         queue: &[u8],
         facts: &JobFacts,
         tags: Option<Tags<'_>>,
-        body: Body,
+        body: JobBody,
     ) -> Result<JobSlot, RestoreError> {
         for number in [facts.id.0, facts.order, facts.buried_order] {
             check_number(number)?;
@@ -92,7 +92,7 @@ impl Engine {
         body: Body,
         effects: &mut Effects,
     ) -> Result<JobSlot, RestoreError> {
-        let slot = self.restore(queue, facts, tags, body)?;
+        let slot = self.restore(queue, facts, tags, body.into())?;
         if tags.is_some() {
             // As after a submit, the queue stays in existence.
             self.keep(self.jobs[slot].queue(), effects);
@@ -187,7 +187,9 @@ mod tests {
             wall: None,
         };
         let mut engine = Engine::new(crate::EngineSetup::default(), Millis(5), 1);
-        let mut restore = |queue: &[u8], facts| engine.restore(queue, &facts, None, b""[..].into());
+        let mut restore = |queue: &[u8], facts| {
+            engine.restore(queue, &facts, None, JobBody::Resident(b""[..].into()))
+        };
         let too_high = JOB_ID_MAX + 1;
         for broken in [
             facts(too_high),

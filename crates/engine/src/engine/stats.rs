@@ -2,7 +2,7 @@
 
 use super::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
-use crate::jobs::{Body, Job, JobFacts, JobStatus, State, Tags};
+use crate::jobs::{Job, JobBody, JobFacts, JobStatus, State, Tags};
 use crate::policy::QueueSync;
 use crate::queues::{Extension, PauseReason, QueueFacts};
 use crate::sessions::NEVER;
@@ -136,7 +136,7 @@ impl Engine {
     }
 
     /// The body of a job.
-    pub fn body(&self, slot: JobSlot) -> &Body {
+    pub fn body(&self, slot: JobSlot) -> JobBody {
         self.jobs[slot].body()
     }
 
@@ -164,7 +164,7 @@ impl Engine {
             facts: JobFacts { state: job.state(), ..self.facts(slot) },
             queue: job.queue(),
             time_left_ms: if timed { job.due().since(self.now) } else { 0 },
-            body_len: job.body().len(),
+            body_len: job.body_len(),
         })
     }
 

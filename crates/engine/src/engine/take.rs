@@ -15,7 +15,7 @@ use std::num::NonZeroU64;
 use super::Engine;
 use crate::effects::{Effects, Handout, Record};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
-use crate::jobs::{Body, State};
+use crate::jobs::{JobBody, State};
 use crate::sessions::{NEVER, ReadMode, Sessions, Waiting, Worker};
 
 /// The maximum time that a take waits for a job.
@@ -46,10 +46,12 @@ pub enum Take {
     Granted(Handout),
     /// The session took and finished an item.
     Finished {
+        /// The place that the item had. The request's record of the end has it, too.
+        job: JobSlot,
         /// The item's number.
         id: JobId,
         /// The item's bytes.
-        body: Body,
+        body: JobBody,
     },
     /// The session peeked at an item.
     Peeked {
@@ -58,7 +60,7 @@ pub enum Take {
         /// The item's number.
         id: JobId,
         /// The item's bytes.
-        body: Body,
+        body: JobBody,
     },
     /// The take found no job, and the session does not wait. With [`Choice::Queue`], the value is
     /// the queue. `None`: the take had another choice, or the name is an alias, and an alias has no
@@ -74,7 +76,7 @@ pub enum Take {
 impl Take {
     /// The item that a take from one queue found: its bytes, and the lease if the session holds the
     /// item.
-    pub fn item(self) -> Option<(Option<LeaseId>, Body)> {
+    pub fn item(self) -> Option<(Option<LeaseId>, JobBody)> {
         match self {
             Self::Granted(Handout { lease, body, .. }) => Some((Some(lease), body)),
             Self::Finished { body, .. } | Self::Peeked { body, .. } => Some((None, body)),
@@ -217,7 +219,7 @@ impl Engine {
             return match how {
                 ReadMode::Peek => {
                     let job = &self.jobs[slot];
-                    Take::Peeked { job: slot, id: job.id(), body: job.body().clone() }
+                    Take::Peeked { job: slot, id: job.id(), body: job.body() }
                 }
                 ReadMode::Open { limit_ms } => {
                     self.remove_from_list(slot);

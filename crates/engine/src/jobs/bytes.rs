@@ -4,6 +4,7 @@ use std::mem::size_of;
 
 use super::facts::State;
 use super::job::{Job, JobExtension, Outcome};
+use super::keys;
 use crate::bytes::{LIST_ENTRY_BYTES, allocated_bytes};
 
 /// The bytes of a job without its body: the job itself, its entry in a list of the queue, and its
@@ -21,7 +22,27 @@ const UNIT_BYTES: u64 = 32;
 
 /// The bytes of a job whose body has this length.
 pub fn job_bytes(body_bytes: usize) -> u64 {
-    JOB_BYTES + allocated_bytes(body_bytes + BODY_HEAD_BYTES)
+    JOB_BYTES + resident_bytes(body_bytes)
+}
+
+/// The number of bytes that a body of this length takes in memory.
+pub(super) fn resident_bytes(body_bytes: usize) -> u64 {
+    allocated_bytes(body_bytes + BODY_HEAD_BYTES)
+}
+
+/// The number of bytes that a job takes now.
+pub(super) fn bytes_of(job: &Job) -> u64 {
+    let body = job.resident_body().map_or(0, |body| resident_bytes(body.len()));
+    JOB_BYTES + body + of_units(job.extra_units)
+}
+
+/// The number of bytes that become free if the body of a job is only in the log. 0 if the body must
+/// stay in memory, or is not there.
+pub(super) fn evictable(job: &Job) -> u64 {
+    if !job.is_logged() || keys::needs_body(job) {
+        return 0;
+    }
+    job.resident_body().map_or(0, |body| resident_bytes(body.len()))
 }
 
 pub(super) fn of_units(units: u16) -> u64 {

@@ -37,6 +37,15 @@ pub(crate) struct CountedJob {
     pub(super) state: State,
     pub(super) priority: u32,
     pub(super) body_bytes: usize,
+    /// The body is only in the log.
+    pub(super) is_stored: bool,
+}
+
+impl CountedJob {
+    /// The bytes of its body, if the job is ready and the body is only in the log.
+    pub(crate) fn stored_bytes(&self) -> Option<u64> {
+        (self.is_stored && self.state == State::Ready).then_some(self.body_bytes as u64)
+    }
 }
 
 /// The number of jobs by state. Every change of a job updates the counts, so statistics are cheap

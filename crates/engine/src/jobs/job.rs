@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use super::body::{JobBody, Kept};
 use super::counts::CountedJob;
 use super::draft::Draft;
 use super::facts::{Body, Counters, JobFacts, JobKind, State, Tags};
@@ -18,7 +19,7 @@ pub(crate) struct Job {
     /// Ready: when the job became ready after a delay or by a request of a client, or else 0.
     /// Buried: no meaning.
     due: Millis,
-    body: Body,
+    body: Kept,
     pub(super) extension: Option<Box<JobExtension>>,
     queue: QueueId,
     priority: u32,
@@ -88,7 +89,7 @@ impl Job {
             id,
             created: now,
             due,
-            body: draft.body,
+            body: Kept::Resident(draft.body),
             extension: None,
             queue,
             priority: draft.priority,
@@ -119,7 +120,7 @@ impl Job {
         state: State,
         (due, expires): (Millis, Option<Millis>),
         tags: Option<Tags<'_>>,
-        body: Body,
+        body: JobBody,
     ) -> Self {
         let outcome = tags.map(|Tags { unique, reducer }| {
             let (unique, reducer) = (unique.into(), reducer.into());
@@ -138,7 +139,10 @@ impl Job {
             id: facts.id,
             created: facts.created,
             due,
-            body,
+            body: match body {
+                JobBody::Resident(body) => Kept::Resident(body),
+                stored => Kept::Stored(stored.len() as u64),
+            },
             extension: (extension != JobExtension::default()).then(|| Box::new(extension)),
             queue,
             priority: facts.priority,
@@ -176,8 +180,17 @@ impl Job {
         self.priority
     }
 
-    pub(crate) fn body(&self) -> &Body {
-        &self.body
+    pub(crate) fn body(&self) -> JobBody {
+        self.body.to_job_body()
+    }
+
+    /// The body, if it is in memory.
+    pub(crate) fn resident_body(&self) -> Option<&Body> {
+        self.body.resident()
+    }
+
+    pub(crate) fn body_len(&self) -> usize {
+        self.body.len()
     }
 
     pub(crate) fn created(&self) -> Millis {
@@ -193,7 +206,12 @@ impl Job {
     }
 
     pub(crate) fn counted(&self) -> CountedJob {
-        CountedJob { state: self.state, priority: self.priority, body_bytes: self.body.len() }
+        CountedJob {
+            state: self.state,
+            priority: self.priority,
+            body_bytes: self.body_len(),
+            is_stored: self.resident_body().is_none(),
+        }
     }
 
     pub(crate) fn lease(&self) -> Option<Lease> {
@@ -387,6 +405,17 @@ impl Job {
         let state = self.state;
         assert!(state.may_become(next), "a job went from {state:?} to {next:?}");
         self.state = next;
+    }
+
+    /// Forgets the bytes of the body. They must be in the log.
+    pub(super) fn store_body(&mut self) {
+        self.body = Kept::Stored(self.body.len() as u64);
+    }
+
+    /// Sets the bytes of a stored body, as they were read from the log.
+    pub(super) fn load_body(&mut self, body: Body) {
+        assert_eq!(body.len(), self.body.len(), "the body of job {}", self.id);
+        self.body = Kept::Resident(body);
     }
 
     pub(super) fn set_kind(&mut self, kind: JobKind) {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::facts::Body;
 use super::job::Job;
 use crate::hash::NameHash;
 use crate::ids::{JobId, QueueId};
@@ -26,9 +27,24 @@ fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
     (!key.is_empty()).then_some(key)
 }
 
+/// The body of a job, for its key. The body of a job with another key can be missing.
+fn body_of(job: &Job) -> &[u8] {
+    job.resident_body().map_or(&[], |body: &Body| body)
+}
+
+/// Whether the body of a job is its key, so that it must stay in memory.
+pub(super) fn needs_body(job: &Job) -> bool {
+    is_body_key(job.unique())
+}
+
+/// Whether this key stands for the body.
+pub(crate) fn is_body_key(unique: &[u8]) -> bool {
+    unique == KEY_IS_BODY
+}
+
 /// Whether a submit with this key and body can join the job.
 pub(super) fn is_same(job: &Job, unique: &[u8], body: &[u8]) -> bool {
-    job.unique() == unique && key(unique, job.body()) == key(unique, body)
+    job.unique() == unique && key(unique, body_of(job)) == key(unique, body)
 }
 
 impl Keys {
@@ -42,7 +58,7 @@ impl Keys {
 
     /// The entry of a job in the index. `None`: the job has no key.
     fn place(&self, job: &Job) -> Option<(u64, QueueId, JobId)> {
-        let key = key(job.unique(), job.body())?;
+        let key = key(job.unique(), body_of(job))?;
         Some((self.hash.of(key), job.queue(), job.id()))
     }
 

@@ -104,6 +104,8 @@ pub(crate) struct Queue {
     limits: [u32; 3],
     finishes: u64,
     pauses: u64,
+    /// The ready jobs whose body is only in the log: their number, and the bytes of these bodies.
+    stored: (u64, u64),
 }
 
 /// Bytes of a cache line.
@@ -134,6 +136,7 @@ impl Queue {
             limits: [0; 3],
             finishes: 0,
             pauses: 0,
+            stored: (0, 0),
         }
     }
 
@@ -345,12 +348,25 @@ impl Queue {
         &self.counts
     }
 
+    /// The number of ready jobs whose body is only in the log, and the bytes of these bodies.
+    pub(crate) fn stored(&self) -> (u64, u64) {
+        self.stored
+    }
+
     pub(crate) fn count_in(&mut self, job: CountedJob) {
         self.counts.add(job);
+        if let Some(bytes) = job.stored_bytes() {
+            self.stored.0 += 1;
+            self.stored.1 += bytes;
+        }
     }
 
     pub(crate) fn count_out(&mut self, job: CountedJob) {
         self.counts.remove(job);
+        if let Some(bytes) = job.stored_bytes() {
+            self.stored.0 -= 1;
+            self.stored.1 -= bytes;
+        }
     }
 
     /// Counts a job that was put into this queue.

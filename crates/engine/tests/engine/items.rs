@@ -2,13 +2,18 @@
 
 use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{
-    Clearing, Handout, LeaseId, Millis, NewJob, Patience, ReadMode, Record, SessionId, State,
-    Status, Take, When,
+    Clearing, Handout, JobBody, LeaseId, Millis, NewJob, Patience, ReadMode, Record, SessionId,
+    State, Status, Take, When,
 };
 
 use crate::world::{START, World, read};
 
 const OPEN: ReadMode = ReadMode::Open { limit_ms: None };
+
+/// A body that must be in memory, as text.
+pub(crate) fn resident(body: &JobBody) -> String {
+    text(body.resident().expect("it is in memory"))
+}
 
 impl World {
     pub(crate) fn reader(&mut self) -> SessionId {
@@ -47,7 +52,7 @@ impl World {
         let read = self.read(session, queue, ReadMode::Finish, Patience::None);
         self.close(session);
         match read {
-            Take::Finished { body, .. } => Some(text(&body)),
+            Take::Finished { body, .. } => Some(resident(&body)),
             Take::Nothing(_) => None,
             other => panic!("wanted an item or none, got {other:?}"),
         }
@@ -55,7 +60,7 @@ impl World {
 
     pub(crate) fn open_one(&mut self, session: SessionId, queue: &str) -> (String, LeaseId) {
         match self.read(session, queue, OPEN, Patience::None) {
-            Take::Granted(Handout { lease, body, .. }) => (text(&body), lease),
+            Take::Granted(Handout { lease, body, .. }) => (resident(&body), lease),
             other => panic!("wanted an item, got {other:?}"),
         }
     }
@@ -97,7 +102,7 @@ fn items_come_in_order_and_a_read_makes_the_queue() {
     let session = world.reader();
     for _ in 0..2 {
         let peek = world.read(session, "q", ReadMode::Peek, Patience::None);
-        assert!(matches!(peek, Take::Peeked { body, .. } if &body[..] == b"3"));
+        assert!(matches!(peek, Take::Peeked { body, .. } if resident(&body) == "3"));
     }
 }
 

@@ -1,8 +1,8 @@
 //! The effects of requests on jobs, queues and sessions.
 
 use lineshaft_engine::{
-    Choice, Engine, GrabOrder, JobId, Kick, Millis, NewJob, Patience, ReadMode, Record, SessionId,
-    State, Status, Take,
+    Choice, Engine, GrabOrder, JobBody, JobId, Kick, Millis, NewJob, Patience, ReadMode, Record,
+    SessionId, State, Status, Take,
 };
 
 use crate::world::{SLICE_UNITS, START, World, grab, take_job};
@@ -476,13 +476,13 @@ fn restored_jobs_are_as_they_were() {
 
     let mut again = World::new();
     for job in &all {
-        let body = b"body"[..].into();
+        let body = JobBody::Resident(b"body"[..].into());
         again.act(|e, _| e.restore(b"default", job, None, body)).expect("not there yet");
     }
     for job in &all {
         assert_eq!(facts(&again, job.id), *job);
     }
-    assert!(again.act(|e, _| e.restore(b"default", &all[0], None, b""[..].into())).is_err());
+    assert!(again.act(|e, _| e.restore(b"default", &all[0], None, JobBody::Stored(0))).is_err());
     let session = again.open();
     assert_eq!(again.act(|e, fx| e.kick(session, 1, fx)), Kick::Done(1));
     assert_eq!(again.state(buried[1]), Some(State::Ready), "first buried, first kicked");

@@ -722,7 +722,7 @@ fn to_register_again_comes_first_and_counts_once() {
     }
     let mut grabbed = || {
         let handout = grab(engine, worker, GrabOrder::NewestFirst, effects);
-        handout.map(|handout| handout.body.to_vec())
+        handout.map(|handout| handout.body.resident().expect("it is in memory").to_vec())
     };
     assert_eq!([grabbed(), grabbed()], [Some(b"a".to_vec()), Some(b"b".to_vec())]);
     engine.unregister(worker, b"a", effects);

@@ -1,6 +1,6 @@
 //! Replies of the server (spec kestrel 1.2).
 
-use broker::{Body, Outbox, Position};
+use broker::{JobBody, Outbox, Position};
 
 pub(crate) const STORED: &[u8] = b"STORED\r\n";
 pub(crate) const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
@@ -17,7 +17,7 @@ pub(crate) const SERVER_ERROR: &[u8] = b"SERVER_ERROR\r\n";
 /// Replies with one item.
 // COMPAT(kestrel): the reply's flags are always 0. The name in the reply does not contain the
 // options of the request; cases mc-flags-not-kept, mc-open-close.
-pub(crate) fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &Body) {
+pub(crate) fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &JobBody) {
     outbox.reply(after, b"VALUE ");
     outbox.reply(after, queue);
     let head = format!(" 0 {}\r\n", body.len());

@@ -1,6 +1,6 @@
 //! Reads the bytes of a memcache connection: lines, and the data of sets.
 
-use broker::{Body, BodyBuffer, Outbox, Position, Step, Turn};
+use broker::{BodyBuffer, JobBody, Outbox, Position, Step, Turn};
 
 use super::reply;
 use super::request::{Malformed, Request, Set};
@@ -100,7 +100,7 @@ impl LineDialect for Memcache {
         }
     }
 
-    fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &Body) {
+    fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &JobBody) {
         reply::item(outbox, after, queue, body);
     }
 }

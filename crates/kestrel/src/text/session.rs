@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use broker::{Body, Outbox, Position, Step, Turn, When};
+use broker::{Body, JobBody, Outbox, Position, Step, Turn, When};
 
 use super::items::{ItemList, Progress};
 use super::reply::{error, number};
@@ -73,7 +73,7 @@ impl LineDialect for Text {
         }
     }
 
-    fn item(outbox: &mut Outbox, after: Position, _queue: &[u8], body: &Body) {
+    fn item(outbox: &mut Outbox, after: Position, _queue: &[u8], body: &JobBody) {
         outbox.reply_with_body(after, b":", body, b"\n");
     }
 }

@@ -1,7 +1,7 @@
 //! `get`: collects items until it has enough of them, or its time is over.
 
 use broker::{
-    Answer, Blocked, Body, Handout, LeaseId, Millis, Outbox, Patience, Position, ReadMode,
+    Answer, Blocked, Handout, JobBody, LeaseId, Millis, Outbox, Patience, Position, ReadMode,
     SessionId, Take, Turn,
 };
 
@@ -35,7 +35,7 @@ pub(super) struct Collect {
 struct Collected {
     /// The lease of the item. `None` if the item is already finished.
     lease: Option<LeaseId>,
-    body: Body,
+    body: JobBody,
 }
 
 impl Collect {
@@ -101,7 +101,7 @@ impl Collect {
         }
     }
 
-    fn add(&mut self, lease: Option<LeaseId>, body: Body, after: Position) {
+    fn add(&mut self, lease: Option<LeaseId>, body: JobBody, after: Position) {
         let item = Collected { lease, body };
         self.items_bytes += item.cost_bytes();
         self.items.push(item);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use broker::{Body, Outbox, Position};
+use broker::{Body, JobBody, Outbox, Position};
 use proptest::prelude::*;
 
 use super::reader::{Broken, Head, MessageKind};
@@ -108,7 +108,7 @@ fn replies_are_those_that_the_reference_library_expects() {
         reply.list_of_structs(1);
         reply.structure(|reply| {
             reply.field(1, Written::Bytes);
-            reply.body(Body::from(&body[..]));
+            reply.body(JobBody::Resident(Body::from(&body[..])));
             reply.field(2, Written::I64);
             reply.i64(7);
         });

@@ -1,6 +1,6 @@
 //! Writes replies in both protocols.
 
-use broker::{Body, Outbox, Position};
+use broker::{JobBody, Outbox, Position};
 
 use super::types::{Protocol, Written};
 
@@ -29,7 +29,7 @@ pub(crate) struct Reply {
     to: ReplyTo,
     bytes: Vec<u8>,
     /// The bodies in the reply, and their offsets in `bytes`.
-    bodies: Vec<(usize, Body)>,
+    bodies: Vec<(usize, JobBody)>,
     /// The number of the last field. The compact protocol writes only the difference between two
     /// field numbers.
     last_field: i16,
@@ -137,7 +137,7 @@ impl Reply {
     }
 
     /// Adds a body without copying it.
-    pub(crate) fn body(&mut self, body: Body) {
+    pub(crate) fn body(&mut self, body: JobBody) {
         self.count(body.len());
         self.bodies.push((self.bytes.len(), body));
     }

@@ -64,6 +64,10 @@ fn ask_all(stream: &mut TcpStream, requests: impl Iterator<Item = Vec<u8>>) -> V
     others
 }
 
+fn put_head(body_bytes: usize) -> Vec<u8> {
+    format!("put 0 0 60 {body_bytes}\r\n").into_bytes()
+}
+
 fn put(delay_s: u32, body_bytes: usize) -> Vec<u8> {
     let head = format!("put 0 {delay_s} 60 {body_bytes}\r\n");
     [head.as_bytes(), &vec![b'x'; body_bytes], b"\r\n"].concat()
@@ -120,7 +124,10 @@ fn puts_are_refused_at_the_limit(io_threads: &str) {
     let folder = tempfile::tempdir().unwrap();
     let arguments =
         ["--data", "d", "--sync", "never", "--gearman", "127.0.0.1:0", "--kestrel", "127.0.0.1:0"];
-    let limit = |size| [("LINESHAFT_LIMITS_MEMORY", size), ("LINESHAFT_IO_THREADS", io_threads)];
+    let limit = |size| {
+        let bodies = ("LINESHAFT_MEMORY_BODIES", "off");
+        [("LINESHAFT_LIMITS_MEMORY", size), ("LINESHAFT_IO_THREADS", io_threads), bodies]
+    };
     let mut site = Site::start_with(folder.path(), &arguments, &limit("48MiB"));
     assert!(site.server.stdout().contains("at most 48.0 MiB"), "{}", site.server.stdout());
     let resident_before = resident_bytes(&site);
@@ -174,6 +181,42 @@ fn puts_are_refused_at_the_limit(io_threads: &str) {
     }
     assert_eq!(found, count - 300 + 1 + refilled);
     client.put(0, 0, 60, &vec![b'z'; 20_000]).unwrap();
+}
+
+#[test]
+fn a_backlog_can_be_larger_than_the_memory() {
+    const JOBS: u32 = 12_000;
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--data", "d", "--sync", "never"];
+    let limits = [("LINESHAFT_LIMITS_MEMORY", "40MiB"), ("LINESHAFT_MEMORY_BODIES", "4MiB")];
+    let mut site = Site::start_with(folder.path(), &arguments, &limits);
+    let resident_before = resident_bytes(&site);
+    // 120 MB of bodies, each with a text of its own.
+    let body = |number: u32| format!("{number:08}.").repeat(1100).into_bytes();
+    let put = |number: u32| [put_head(body(number).len()), body(number), b"\r\n".to_vec()].concat();
+    let mut stream = connect(&site);
+    assert!(ask_all(&mut stream, (0..JOBS).map(put)).is_empty(), "no put is refused");
+    assert!(metric(&site, "lineshaft_stored_bodies") > 10_000.0);
+    assert!(metric(&site, "lineshaft_resident_body_bytes") <= 4.5 * 1024.0 * 1024.0);
+    wait_for("memory to be within the limit", || {
+        (resident_bytes(&site) - resident_before < grown_max(40.0)).then_some(())
+    });
+    let take = |site: &Site, numbers: std::ops::Range<u32>| {
+        let mut client = Client::connect(site.beanstalk.parse().unwrap()).unwrap();
+        for number in numbers {
+            let job = client.reserve(5).unwrap().unwrap();
+            assert!(job.body == body(number), "job {number}");
+            client.expect(&format!("delete {}", job.id), "DELETED").unwrap();
+        }
+    };
+    take(&site, 0..JOBS / 2);
+    site.server.signal(Signal::KILL);
+    site.server.wait();
+    let site = Site::start_with(folder.path(), &arguments, &limits);
+    assert!(metric(&site, "lineshaft_resident_body_bytes") <= 4.5 * 1024.0 * 1024.0);
+    take(&site, JOBS / 2..JOBS);
+    assert!(metric(&site, "lineshaft_body_errors_total") < 0.5);
+    assert!(metric(&site, "lineshaft_stored_bodies") < 0.5);
 }
 
 /// Makes the server use more memory. Returns the connections that must stay open to keep it in use.

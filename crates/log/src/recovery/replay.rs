@@ -462,6 +462,7 @@ impl<'a> Replay<'a> {
             offset += GROUP_HEADER_BYTES;
             while offset < group_end {
                 let entry = Entry::parse(&bytes[offset..]).map_err(|_| changed())?;
+                let entry_at = offset as u32;
                 offset += entry.bytes;
                 if !matches!(entry.kind, EntryKind::Put | EntryKind::Copy) {
                     continue;
@@ -476,7 +477,7 @@ impl<'a> Replay<'a> {
                         live.kill(slot);
                     } else {
                         let position = Position::new(number, offset as u64);
-                        self.restore_job(slot, position, stored, body, restore);
+                        self.restore_job(slot, (entry_at, position), stored, body, restore);
                     }
                     index += 1;
                 }
@@ -488,7 +489,7 @@ impl<'a> Replay<'a> {
     fn restore_job(
         &self,
         slot: Slot,
-        position: Position,
+        (entry_at, position): (u32, Position),
         stored: &StoredSlot<'_>,
         body: &[u8],
         restore: &mut dyn FnMut(Restored<'_>),
@@ -507,6 +508,7 @@ impl<'a> Replay<'a> {
         let newer = count.filter(|(at, _)| update.is_none_or(|(updated, _)| updated < at));
         restore(Restored::Job {
             slot,
+            entry_at,
             position,
             queue: &self.segments[(named_in - self.tail.first) as usize].names[queue as usize],
             meta,

@@ -421,10 +421,11 @@ impl Remains {
                         continue;
                     }
                     self.salvage.doubtful_jobs += u64::from(to > from);
+                    let entry_at = position.offset() as u32;
                     let entry_end = position.offset() + entry.bytes as u64;
-                    let position = Position::new(number, entry_end);
+                    let place = (entry_at, Position::new(number, entry_end));
                     let is_numbered = lost_max == 0;
-                    self.restore_job(slot, is_numbered, position, stored, body, restore);
+                    self.restore_job(slot, is_numbered, place, stored, body, restore);
                 }
             }
         });
@@ -435,7 +436,7 @@ impl Remains {
         &mut self,
         slot: Slot,
         is_numbered: bool,
-        position: Position,
+        (entry_at, position): (u32, Position),
         stored: &StoredSlot<'_>,
         body: &[u8],
         restore: &mut dyn FnMut(Restored<'_>),
@@ -460,7 +461,7 @@ impl Remains {
         let queue = name.map_or_else(|| Cow::Owned(substitute()), |name| Cow::Borrowed(&name[..]));
         self.salvage.report.jobs += 1;
         let counters = count.map(|(_, counters)| &counters[..]);
-        restore(Restored::Job { slot, position, queue: &queue, meta, counters, body });
+        restore(Restored::Job { slot, entry_at, position, queue: &queue, meta, counters, body });
     }
 
     fn restore_facts(&mut self, restore: &mut dyn FnMut(Restored<'_>)) {

@@ -165,7 +165,7 @@ impl Owner for Book<'_> {
         Some(Current { queue, meta: job.meta(id) })
     }
 
-    fn moved(&mut self, old: Slot, new: Slot, id: u64, _position: Position) {
+    fn moved(&mut self, old: Slot, new: Slot, id: u64, _: Position, _: &[u8]) {
         assert_eq!(self.places.insert(id, new), Some(old));
     }
 }

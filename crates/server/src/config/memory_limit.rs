@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 
 use notation::size;
 
-/// The smallest limit. With less memory, the server would accept hardly any job.
+/// The smallest limit of all memory. With less memory, the server would accept hardly any job.
 const BYTES_MIN: u64 = 1 << 20;
+/// The smallest limit of bodies in memory. With less, each take would read the log.
+const BODIES_BYTES_MIN: u64 = 64 << 10;
 
-/// The value of `limits.memory`.
+/// The value of `limits.memory` or `memory.bodies`.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum MemoryLimit {
-    /// A percentage of the memory of the machine, or of a control group if that is less.
+    /// A percentage of the memory of the machine, or of a control group if that is less. For
+    /// bodies: a percentage of `limits.memory`.
     Percent(u8),
     /// A number of bytes.
     Bytes(u64),
@@ -23,13 +26,25 @@ pub enum MemoryLimit {
 impl MemoryLimit {
     /// Reads `70%`, a size or `off`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        Self::parse_from(BYTES_MIN, text)
+    }
+
+    /// Reads the same values for bodies.
+    pub(crate) fn parse_bodies(text: &str) -> Result<Self, String> {
+        Self::parse_from(BODIES_BYTES_MIN, text)
+    }
+
+    fn parse_from(least: u64, text: &str) -> Result<Self, String> {
         if text == "off" {
             return Ok(Self::Off);
         }
         let Some(percent) = text.strip_suffix('%') else {
             return match size::parse(text)? {
-                bytes @ BYTES_MIN.. => Ok(Self::Bytes(bytes)),
-                _ => Err(format!("`{text}` is too small; write 1MiB or more, or off")),
+                bytes if bytes >= least => Ok(Self::Bytes(bytes)),
+                _ => Err(format!(
+                    "`{text}` is too small; write {} or more, or off",
+                    size::format(least)
+                )),
             };
         };
         match percent.trim_end().parse() {
@@ -50,11 +65,14 @@ impl MemoryLimit {
     /// The limit on this machine. `None` if there is no limit, or the memory of the machine is
     /// unknown.
     pub fn bytes(self) -> Option<u64> {
+        self.bytes_of(available_bytes(Path::new("/")))
+    }
+
+    /// The limit, if percentages are of `whole`. `None` if there is no limit, or `whole` is
+    /// unknown.
+    pub(crate) fn bytes_of(self, whole: Option<u64>) -> Option<u64> {
         match self {
-            Self::Percent(percent) => {
-                let whole = available_bytes(Path::new("/"))?;
-                Some(whole / 100 * u64::from(percent))
-            }
+            Self::Percent(percent) => Some(whole? / 100 * u64::from(percent)),
             Self::Bytes(bytes) => Some(bytes),
             Self::Off => None,
         }

@@ -166,6 +166,8 @@ pub enum ClientAuth {
 pub struct Limits {
     /// Limit of the memory of jobs, queues, connections and their buffers.
     pub memory: MemoryLimit,
+    /// Limit of the memory of bodies that the log has, too.
+    pub bodies: MemoryLimit,
     /// Limit of open connections. `None` means that only the descriptors of the process limit them.
     pub connections: Option<usize>,
     /// The largest body that the beanstalk listeners accept.
@@ -348,6 +350,7 @@ impl Default for Config {
                 unsent_bytes: 64 << 20,
                 unsent_time: Duration::from_mins(5),
                 memory: MemoryLimit::Percent(70),
+                bodies: MemoryLimit::Percent(25),
                 queues: Some(1_000_000),
                 unsent_total_bytes: 1 << 30,
                 connections_per_address: None,

@@ -45,7 +45,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in display order.
-pub(crate) static SETTINGS: [Setting; 46] = [
+pub(crate) static SETTINGS: [Setting; 47] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -277,6 +277,13 @@ pub(crate) static SETTINGS: [Setting; 46] = [
                 &config.limits.unfinished_time.map_or_else(|| "none".to_owned(), duration::format),
             )
         },
+    },
+    Setting {
+        key: "memory.bodies",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.bodies, MemoryLimit::parse_bodies(value[0])),
+        show: |config| quote(&config.limits.bodies.show()),
     },
     Setting {
         key: "http.hosts",

@@ -42,6 +42,8 @@ pub(crate) struct LiveLimits {
     unfinished_bytes: AtomicU64,
     /// `u64::MAX` means no limit.
     memory_bytes: AtomicU64,
+    /// `u64::MAX` means no limit.
+    bodies_bytes: AtomicU64,
     queues: AtomicUsize,
     /// Limit of connections that follows from the descriptors of the process.
     descriptors: usize,
@@ -167,6 +169,7 @@ impl LiveLimits {
             unsent_total_bytes: AtomicU64::default(),
             unfinished_bytes: AtomicU64::default(),
             memory_bytes: AtomicU64::default(),
+            bodies_bytes: AtomicU64::default(),
             queues: AtomicUsize::default(),
             descriptors: free - web_connections,
             web_connections,
@@ -197,8 +200,11 @@ impl LiveLimits {
         self.unsent_bytes.store(limits.unsent_bytes.saturating_add(one_reply), Ordering::Relaxed);
         let unsent_ms = u64::try_from(limits.unsent_time.as_millis()).unwrap_or(u64::MAX);
         self.unsent_ms.store(unsent_ms, Ordering::Relaxed);
-        let memory_bytes = limits.memory.bytes().unwrap_or(u64::MAX);
+        let memory_limit = limits.memory.bytes();
+        let memory_bytes = memory_limit.unwrap_or(u64::MAX);
         self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
+        let bodies_bytes = limits.bodies.bytes_of(memory_limit).unwrap_or(u64::MAX);
+        self.bodies_bytes.store(bodies_bytes, Ordering::Relaxed);
         self.queues.store(limits.queues.unwrap_or(usize::MAX), Ordering::Relaxed);
         // At the memory limit, the server refuses puts. But incomplete commands and unsent replies
         // can still grow until the server disconnects clients. So they get only a small share of
@@ -228,6 +234,12 @@ impl LiveLimits {
     /// Limit of the memory of jobs, queues and connections together. `None` means no limit.
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
         let bytes = self.memory_bytes.load(Ordering::Relaxed);
+        (bytes < u64::MAX).then_some(bytes)
+    }
+
+    /// Limit of the memory of bodies that the log has, too. `None` means no limit.
+    pub(crate) fn bodies_bytes(&self) -> Option<u64> {
+        let bytes = self.bodies_bytes.load(Ordering::Relaxed);
         (bytes < u64::MAX).then_some(bytes)
     }
 

@@ -250,6 +250,7 @@ async fn clients_stop(wished: Arc<Notify>) {
 struct LogHealth {
     is_full: bool,
     is_stuck: bool,
+    has_lost_body: bool,
 }
 
 impl LogHealth {
@@ -264,6 +265,14 @@ impl LogHealth {
             tracing::info!("the log has room again: puts are accepted");
         }
         self.is_full = is_full;
+        if let Some(error) = broker.body_error().filter(|_| !self.has_lost_body) {
+            self.has_lost_body = true;
+            tracing::error!(
+                %error,
+                "a job's body cannot be read from the log. The job was buried; if a client had already taken it for good, it \
+                 is lost. The metric lineshaft_body_errors_total counts such jobs. The disk may be failing"
+            );
+        }
         if let Some(error) = broker.reclaim_error().filter(|_| !self.is_stuck) {
             self.is_stuck = true;
             match *error {

@@ -231,6 +231,7 @@ impl IoThread {
             self.log_failed = self.shared.broker.failure().is_some();
             self.collect_released();
         }
+        self.collect_loaded();
         self.take_arrivals();
         self.take_ready();
         self.housekeep();

@@ -87,6 +87,8 @@ pub(crate) struct Inbox {
     /// Connections whose sockets became ready.
     ready: Mutex<Vec<u32>>,
     events: Mutex<Vec<(SessionId, Answer<Event>)>>,
+    /// Sessions that waited for a body from the log. Their replies can be sent now.
+    loaded: Mutex<Vec<SessionId>>,
     arrivals: Mutex<Vec<Arrival>>,
     /// Whether the log has released more positions, or has failed.
     release: ReleaseWatch,
@@ -194,6 +196,10 @@ impl Inbox {
         into.extend(lock(&self.events).drain(..));
     }
 
+    pub(crate) fn take_loaded(&self) -> Vec<SessionId> {
+        mem::take(&mut *lock(&self.loaded))
+    }
+
     pub(crate) fn take_arrivals(&self) -> Vec<Arrival> {
         mem::take(&mut *lock(&self.arrivals))
     }
@@ -229,6 +235,7 @@ impl Inbox {
             || self.alarm() != alarm_seen
             || !lock(&self.ready).is_empty()
             || !lock(&self.events).is_empty()
+            || !lock(&self.loaded).is_empty()
             || !lock(&self.arrivals).is_empty()
     }
 
@@ -247,6 +254,11 @@ impl Inbox {
 impl Mailbox for Inbox {
     fn deliver(&self, session: SessionId, event: Answer<Event>) {
         lock(&self.events).push((session, event));
+        self.wake();
+    }
+
+    fn loaded(&self, session: SessionId) {
+        lock(&self.loaded).push(session);
         self.wake();
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use broker::{Body, Dialect, Outbox, Position, SessionId};
+use broker::{Body, Dialect, JobBody, Outbox, Position, SessionId};
 
 use crate::model::{Need, Place};
 use crate::protocol::Protocol;
@@ -108,7 +108,8 @@ impl Link {
             if bytes.len() >= SHARED_BYTES_MIN {
                 let (head, rest) = bytes.split_at(7);
                 let (body, tail) = rest.split_at(rest.len() - 2);
-                self.outbox.reply_with_body(*after, head, &Body::from(body), tail);
+                let body = JobBody::Resident(Body::from(body));
+                self.outbox.reply_with_body(*after, head, &body, tail);
             } else {
                 self.outbox.reply(*after, bytes);
             }

@@ -39,6 +39,8 @@ pub(crate) struct Storage {
     /// The largest size of segments in all processes so far, because existing files keep their
     /// sizes.
     pub(crate) segment_bytes_max: u64,
+    /// The limit of memory for bodies that the log has, too.
+    pub(crate) bodies_bytes_max: Option<u64>,
     pub(crate) is_full: bool,
     /// True if a fault was planned for a call of the disk.
     pub(crate) is_disturbed: bool,
@@ -71,6 +73,7 @@ impl Storage {
             segment: 0,
             segment_bytes: plan.segment_bytes[0],
             segment_bytes_max: plan.segment_bytes[0],
+            bodies_bytes_max: plan.bodies_bytes_max,
             is_full: false,
             is_disturbed: false,
         }
@@ -95,7 +98,11 @@ impl Storage {
             _ => Arc::new(self.disk.clone()),
         };
         let log = Settings { segment_bytes: self.segment_bytes, bytes_max: None, sync };
-        broker::Options { engine: self.engine, ..broker::Options::without_threads(disk, log) }
+        broker::Options {
+            engine: self.engine,
+            bodies_bytes_max: self.bodies_bytes_max,
+            ..broker::Options::without_threads(disk, log)
+        }
     }
 
     /// The position up to which replies can be sent.

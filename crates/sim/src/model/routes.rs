@@ -366,28 +366,16 @@ impl Model {
         self.rerouted.push(id);
         let order = self.next_id;
         self.next_id += 1;
-        let (now, kind) = (self.now, self.kind_in(to));
+        let now = self.now;
         let job = self.job_mut(id);
-        let (from, was) = (std::mem::replace(&mut job.queue, to.clone()), job.kind);
+        // The job is in the log after the move if it was there before.
+        let (from, kind) = (std::mem::replace(&mut job.queue, to.clone()), job.kind);
         (job.created, job.order, job.expires) = (now, order, None);
-        // If the job was not in the log before, it is not in the log after the move.
-        if was == JobKind::Logged {
-            job.kind = kind;
-        }
-        let kind = job.kind;
         self.queue_mut(to).puts += 1;
-        match (was, kind) {
-            (JobKind::Logged, JobKind::Logged) => {
-                self.record(id, Record::Moved);
-                let need = self.jobs[&id].need;
-                self.history.note_jobs_of(&from, need);
-            }
-            (JobKind::Logged, _) => {
-                self.job_mut(id).need = 0;
-                let need = self.history.note(Record::Finish(id), self.is_strict(&from));
-                self.history.note_jobs_of(&from, need);
-            }
-            _ => {}
+        if kind == JobKind::Logged {
+            self.record(id, Record::Moved);
+            let need = self.jobs[&id].need;
+            self.history.note_jobs_of(&from, need);
         }
         self.offer(id);
         self.drop_queue_if_unwanted(&from);

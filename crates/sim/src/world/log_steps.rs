@@ -52,6 +52,10 @@ impl World {
     pub(crate) fn reclaim(&mut self) -> Result<bool, String> {
         // The copy takes its own turn. So due work is done first, as for every turn.
         self.ring()?;
+        if self.plan.bodies_bytes_max.is_some() {
+            let has_loaded = self.process.broker.load_step(Millis(self.now));
+            self.summary.loads += u64::from(has_loaded);
+        }
         let done = self.process.broker.reclaim_step(Millis(self.now));
         self.trace.note(format_args!("reclaim {done:?}"));
         let copied = match done {

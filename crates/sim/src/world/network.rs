@@ -132,6 +132,7 @@ impl World {
         let (place, number) = (link.place(), link.number);
         let mut outbox = Outbox::default();
         real(&mut *link.session, turn, &mut outbox);
+        turn.load_now();
         // A client can send a put as large as a segment before the broker holds clients back. Then
         // perhaps no segment is ready for the put, and the log refuses it.
         if self.process.broker.congested() && !self.plan.must_not_be_short() {

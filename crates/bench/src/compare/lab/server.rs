@@ -229,7 +229,9 @@ impl Programs {
 /// The configuration file of a server with all protocols.
 fn configuration(peer: Peer) -> String {
     let limits = match peer {
-        Peer::Lineshaft(Side::Bounded, _) => format!("[limits]\nmemory = {MEMORY_LIMIT}\n\n"),
+        Peer::Lineshaft(Side::Bounded, _) => {
+            format!("[limits]\nmemory = {MEMORY_LIMIT}\n\n[memory]\nbodies = \"off\"\n\n")
+        }
         _ => String::new(),
     };
     limits + &expiry_policy()

@@ -85,7 +85,7 @@ impl Engine {
         }
         let queue = self.queue_id(name);
         let joined = queue.and_then(|id| self.find_unique(id, submit.unique, &submit.body));
-        joined.map_or(own, |slot| self.jobs[slot].body().len().max(own))
+        joined.map_or(own, |slot| self.jobs[slot].body_len().max(own))
     }
 
     /// Submits a job along a route of several queues, or into one queue with a policy.

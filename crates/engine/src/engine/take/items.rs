@@ -13,6 +13,10 @@ pub struct ItemStats {
     pub items: u64,
     /// Bytes of the bodies of ready items.
     pub bytes: u64,
+    /// Ready items whose body is only in the log.
+    pub stored_items: u64,
+    /// Bytes of these bodies.
+    pub stored_bytes: u64,
     /// Items added.
     pub puts: u64,
     /// Bytes of the bodies of the items added.
@@ -91,10 +95,10 @@ impl Engine {
     pub(in crate::engine) fn read_out(&mut self, slot: JobSlot, effects: &mut Effects) -> Take {
         self.note_read(slot);
         let job = &self.jobs[slot];
-        let (id, body) = (job.id(), job.body().clone());
+        let (id, body) = (job.id(), job.body());
         self.tally.takes += 1;
         self.finish_job(slot, &News::done(), effects);
-        Take::Finished { id, body }
+        Take::Finished { job: slot, id, body }
     }
 
     fn note_read(&mut self, slot: JobSlot) {
@@ -147,6 +151,8 @@ impl Engine {
         let stats = ItemStats {
             items: u64::from(queue.counts().ready),
             bytes: queue.counts().bytes,
+            stored_items: queue.stored().0,
+            stored_bytes: queue.stored().1,
             puts: queue.puts(),
             age_ms: head.map_or(0, |created| self.now.since(created)),
             waiters: queue.waiters().len() as u64,

@@ -26,8 +26,7 @@ impl Engine {
         job.set_due(deadline);
         job.set_lease(Some(lease));
         let queue = job.queue();
-        let handout =
-            Handout { job: slot, id: job.id(), lease: lease.id, body: job.body().clone() };
+        let handout = Handout { job: slot, id: job.id(), lease: lease.id, body: job.body() };
         self.jobs.recharge(slot);
         self.sessions[session].hold(queue, lease.id, deadline, slot);
         self.arm_session(session);

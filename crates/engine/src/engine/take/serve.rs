@@ -103,7 +103,7 @@ impl Engine {
         self.count_hit(self.jobs[slot].queue());
         let handout = match how {
             ReadMode::Peek => {
-                let body = self.jobs[slot].body().clone();
+                let body = self.jobs[slot].body();
                 effects.events.push((waiter, Event::Peeked { job: slot, body }));
                 return false;
             }

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::mem;
+use std::{io, mem};
 
 use broker::{Missing, Position};
 
@@ -33,6 +33,15 @@ impl IoThread {
             let Some(Reverse((_, place))) = next else { return };
             if let Some(connection) = self.connections.get(place) {
                 connection.in_held = false;
+                self.touch(place);
+            }
+        }
+    }
+
+    /// Collects connections that waited for a body from the log.
+    pub(super) fn collect_loaded(&mut self) {
+        for session in self.inbox.take_loaded() {
+            if let Some(&place) = self.places.get(&session) {
                 self.touch(place);
             }
         }
@@ -77,6 +86,11 @@ impl IoThread {
     fn send_to(&mut self, place: u32, released: Position) -> usize {
         let Some(connection) = self.connections.get(place) else { return 0 };
         if connection.phase == Phase::Lingering {
+            return 0;
+        }
+        if connection.outbox.is_broken() {
+            let error = io::Error::other("a body cannot be read from the log");
+            self.abandon(place, &error);
             return 0;
         }
         let was_stuck = connection.is_stuck();

@@ -1,0 +1,292 @@
+//! Bodies that leave the memory and come back from the log. The log writes, reclaims and loads only
+//! when a test calls it.
+
+use std::sync::{Arc, Mutex};
+
+use lineshaft_broker::{
+    Answer, Broker, Event, Handout, JobBody, JobId, Mailbox, Millis, NewJob, Options, Outbox,
+    Patience, Position, ReadMode, SessionId, State, Submit, Take,
+};
+
+const NOW: Millis = Millis(1_000_000);
+const LIMIT: u64 = 20_000;
+
+fn options(disk: &log::FaultDisk) -> Options {
+    let log = log::Settings { segment_bytes: 256 << 10, ..log::Settings::default() };
+    let options = Options::without_threads(Arc::new(disk.clone()), log);
+    Options { bodies_bytes_max: Some(LIMIT), ..options }
+}
+
+fn open(disk: &log::FaultDisk) -> Broker {
+    Broker::open(options(disk), NOW).expect("the log is whole").0
+}
+
+/// Does the work of the log's threads, and lets some turns end.
+fn work(broker: &Broker) {
+    loop {
+        broker.commit_step(NOW).expect("the disk works");
+        broker.prepare_step().expect("the disk works");
+        for _ in 0..8 {
+            drop(broker.turn(NOW));
+        }
+        if !broker.reclaim_step(NOW).expect("the disk works") {
+            return;
+        }
+    }
+}
+
+fn body(number: u64) -> Vec<u8> {
+    format!("{number:03}").repeat(40).into_bytes()
+}
+
+/// Puts jobs with bodies of 120 bytes into the default queue.
+fn put(broker: &Broker, numbers: std::ops::Range<u64>) -> Vec<JobId> {
+    let session = broker.turn(NOW).open_session(0);
+    let put = |number| {
+        if number % 100 == 99 {
+            work(broker);
+        }
+        let put = broker.turn(NOW).caller(session).put(NewJob::default(), body(number).into());
+        put.value.expect("there is room")
+    };
+    let ids = numbers.map(put).collect();
+    work(broker);
+    ids
+}
+
+fn stored(broker: &Broker) -> u64 {
+    broker.turn(NOW).log_stats().stored_jobs
+}
+
+fn resident_bytes(broker: &Broker) -> u64 {
+    broker.turn(NOW).log_stats().resident_body_bytes
+}
+
+fn take(broker: &Broker, session: SessionId) -> Handout {
+    match broker.turn(NOW).caller(session).take(Patience::None).value {
+        Take::Granted(handout) => handout,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The bytes of a body, which may have to be loaded first.
+fn loaded(broker: &Broker, body: &JobBody) -> Vec<u8> {
+    broker.load_step(NOW);
+    body.resident().expect("it was loaded").to_vec()
+}
+
+#[test]
+fn bodies_beyond_the_limit_leave_the_memory_and_come_back() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    put(&broker, 0..3000);
+    assert!(resident_bytes(&broker) <= LIMIT, "{}", resident_bytes(&broker));
+    assert!(stored(&broker) > 2800, "{}", stored(&broker));
+    let session = broker.turn(NOW).open_session(0);
+    let mut waited = 0;
+    for number in 0..3000 {
+        let handout = take(&broker, session);
+        waited += u32::from(matches!(handout.body, JobBody::Loading(_)));
+        assert_eq!(loaded(&broker, &handout.body), body(number));
+        broker.turn(NOW).caller(session).finish(handout.id).value.expect("it is held");
+        work(&broker);
+    }
+    assert!((1..300).contains(&waited), "{waited} takes waited; the others were loaded ahead");
+    broker.turn(NOW).check_invariants();
+}
+
+#[test]
+fn a_reply_waits_until_its_body_is_loaded() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    put(&broker, 0..1000);
+    let session = broker.turn(NOW).open_session(0);
+    let mut turn = broker.turn(NOW);
+    let mut outbox = Outbox::default();
+    let mut expected = Vec::new();
+    for number in 0..1000 {
+        let Answer { value, after } = turn.caller(session).take(Patience::None);
+        let handout = value.granted().expect("there are more");
+        outbox.reply_with_body(after, b"<", &handout.body, b">");
+        expected.extend([&b"<"[..], &body(number), b">"].concat());
+    }
+    drop(turn);
+    broker.commit_step(NOW).expect("the disk works");
+    let send = |outbox: &mut Outbox| {
+        let mut sent = Vec::new();
+        loop {
+            let bytes = outbox.sendable(broker.released()).to_vec();
+            if bytes.is_empty() {
+                return sent;
+            }
+            outbox.advance(bytes.len());
+            sent.extend(bytes);
+        }
+    };
+    let mut sent = send(&mut outbox);
+    assert!(sent.len() < expected.len() / 2 && !outbox.is_empty(), "{}", sent.len());
+    assert!(outbox.waits_for(broker.released()).is_none(), "it does not wait for the log");
+    broker.load_step(NOW);
+    sent.extend(send(&mut outbox));
+    assert!(sent == expected && outbox.is_empty() && !outbox.is_broken());
+}
+
+/// Remembers the sessions whose bodies were loaded.
+#[derive(Debug, Default)]
+struct Loaded(Mutex<Vec<SessionId>>);
+
+impl Mailbox for Loaded {
+    fn deliver(&self, _: SessionId, _: Answer<Event>) {}
+
+    fn loaded(&self, session: SessionId) {
+        self.0.lock().expect("no test panics here").push(session);
+    }
+
+    fn released(&self) {}
+
+    fn alarm(&self, _: Millis) {}
+}
+
+#[test]
+fn a_session_learns_that_its_bodies_are_loaded() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let mailbox = Arc::new(Loaded::default());
+    broker.add_mailbox(mailbox.clone());
+    put(&broker, 0..1000);
+    let [first, second] = [0, 0].map(|mailbox| broker.turn(NOW).open_session(mailbox));
+    while !matches!(take(&broker, first).body, JobBody::Loading(_)) {}
+    take(&broker, first);
+    let peeked = broker.turn(NOW).caller(second).peek_used(State::Ready).value;
+    assert!(matches!(peeked.expect("there are more").body, JobBody::Loading(_)));
+    broker.load_step(NOW);
+    assert_eq!(*mailbox.0.lock().expect("no test panics here"), [first, second], "each once");
+}
+
+#[test]
+fn an_item_that_is_taken_for_good_is_read_after_its_end() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let session = broker.turn(NOW).open_reader_session(0);
+    for number in 0..1000 {
+        let added = broker.turn(NOW).caller(session).add(b"q", body(number).into(), None);
+        added.value.expect("there is room");
+    }
+    work(&broker);
+    assert!(stored(&broker) > 500);
+    let mut bodies = Vec::new();
+    for _ in 0..1000 {
+        let read = broker.turn(NOW).caller(session).read(b"q", ReadMode::Finish, Patience::None);
+        let item = read.value.expect("reads are allowed").item();
+        bodies.push(item.expect("there are more").1);
+    }
+    // All items ended, so the log can free all their segments. The reads that wait hold them.
+    for _ in 0..5 {
+        put(&broker, 0..2000);
+        let mut turn = broker.turn(NOW);
+        let _ = turn.caller(session).flush(b"default");
+        drop(turn);
+        while broker.turn(NOW).totals().ready > 0 {
+            broker.turn(NOW).advance();
+        }
+        work(&broker);
+    }
+    for (number, item) in bodies.iter().enumerate() {
+        assert_eq!(loaded(&broker, item), body(number as u64));
+    }
+    let first = broker.turn(NOW).log_stats().oldest_segment;
+    work(&broker);
+    work(&broker);
+    let is_freed = |segment: u32| !disk.names().contains(&format!("{segment:010}.seg"));
+    assert!(first > 1 && (1..first).all(is_freed), "then they are freed: {:?}", disk.names());
+}
+
+#[test]
+fn a_body_that_cannot_be_read_buries_its_job() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    put(&broker, 0..1000);
+    let session = broker.turn(NOW).open_session(0);
+    let handout = std::iter::repeat_with(|| take(&broker, session))
+        .find(|handout| matches!(handout.body, JobBody::Loading(_)))
+        .expect("the iterator is endless");
+    disk.fail_reads(disk.reads() + 1..disk.reads() + 2);
+    let mut outbox = Outbox::default();
+    outbox.reply_with_body(Position::default(), b"", &handout.body, b"");
+    broker.load_step(NOW);
+    assert!(outbox.is_broken() && outbox.sendable(broker.released()).is_empty());
+    let status = broker.turn(NOW).job_status(handout.id).value.expect("it is kept");
+    assert_eq!(status.facts.state, State::Buried);
+    assert_eq!(broker.turn(NOW).log_stats().body_errors, 1);
+    assert!(broker.body_error().is_some());
+    broker.turn(NOW).check_invariants();
+}
+
+#[test]
+fn a_start_keeps_bodies_beyond_the_limit_in_the_log() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    put(&broker, 0..2000);
+    drop(broker);
+    disk.crash();
+    let broker = open(&disk);
+    assert!(resident_bytes(&broker) <= LIMIT + 1000, "{}", resident_bytes(&broker));
+    let session = broker.turn(NOW).open_session(0);
+    for number in 0..2000 {
+        let handout = take(&broker, session);
+        assert_eq!(loaded(&broker, &handout.body), body(number));
+    }
+    broker.turn(NOW).check_invariants();
+}
+
+#[test]
+fn reclaim_moves_stored_bodies() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let ids = put(&broker, 0..6000);
+    let session = broker.turn(NOW).open_session(0);
+    let (kept, ended): (Vec<_>, Vec<_>) =
+        ids.into_iter().enumerate().partition(|(number, _)| number % 5 == 0);
+    for (_, id) in ended {
+        broker.turn(NOW).caller(session).finish(id).value.expect("nobody holds it");
+    }
+    for _ in 0..200 {
+        work(&broker);
+    }
+    assert!(broker.turn(NOW).log_stats().records_copied > 500);
+    assert!(resident_bytes(&broker) <= LIMIT, "the copies left the memory again");
+    assert!(stored(&broker) > 1000);
+    for (number, id) in kept {
+        let handout = take(&broker, session);
+        assert_eq!(handout.id, id);
+        assert_eq!(loaded(&broker, &handout.body), body(number as u64));
+    }
+    broker.turn(NOW).check_invariants();
+}
+
+#[test]
+fn a_job_whose_body_is_its_key_keeps_it_in_memory() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let session = broker.turn(NOW).open_session(0);
+    let mut submit = |number: u64| {
+        let bytes = body(number);
+        let submit = Submit {
+            priority: 0,
+            due: None,
+            unique: b"-",
+            reducer: b"",
+            body: bytes.as_slice().into(),
+            foreground: false,
+        };
+        let mut turn = broker.turn(NOW);
+        let id = turn.caller(session).submit(b"f", submit).value.expect("there is room");
+        drop(turn);
+        work(&broker);
+        id
+    };
+    let ids: Vec<_> = (0..500).map(&mut submit).collect();
+    let again: Vec<_> = (0..500).map(&mut submit).collect();
+    assert!(ids == again, "each joins the job with its body");
+    assert_eq!(stored(&broker), 0);
+}

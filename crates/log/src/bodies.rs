@@ -1,0 +1,173 @@
+//! Reads bodies back from the segment files.
+//!
+//! Each entry has its own checksum, seeded with the segment's salt and the entry's position. So an
+//! entry proves that it is the wanted one, even if nothing else of the segment is read.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::disk::DiskFile;
+use crate::error::BodyError;
+use crate::files::segments::segment_name;
+use crate::format::entry::{ENTRY_HEAD_BYTES, Entry, EntryKind, META_BYTES};
+use crate::format::{HEADER_BYTES, SegmentHeader, get_u32, padded};
+use crate::log::Log;
+use crate::types::Position;
+
+/// A reader keeps this many segments open.
+const OPEN_FILES_MAX: usize = 16;
+/// One read covers at most this many bytes, unless one entry is larger.
+const READ_BYTES_MAX: u64 = 256 * 1024;
+/// Two entries with at most this many bytes between them are read together. Reading these bytes
+/// costs less than another call.
+const GAP_BYTES_MAX: u64 = 16 * 1024;
+/// The last entry of a read is assumed to be this long. If it is longer, the rest is read, too.
+const ENTRY_BYTES_GUESS: u64 = 4 * 1024;
+
+/// The bytes of the entry that [`Log::put`] or [`Log::put_many`] writes: for this many jobs, with
+/// this many bytes of options in all, and one body. The entry begins this many bytes before the
+/// returned position.
+pub fn put_bytes(jobs: usize, options_bytes: usize, body_bytes: usize) -> u64 {
+    padded(ENTRY_HEAD_BYTES + jobs * META_BYTES + options_bytes + body_bytes) as u64
+}
+
+/// The bytes by which the entry of [`Log::import`] is longer.
+pub const TARGET_BYTES: u64 = 8;
+
+/// An open segment.
+#[derive(Debug)]
+struct OpenSegment {
+    number: u32,
+    file: Arc<dyn DiskFile>,
+    header: SegmentHeader,
+}
+
+/// Reads bodies from segments. It keeps some files open.
+#[derive(Debug, Default)]
+pub struct BodyReader {
+    open: VecDeque<OpenSegment>,
+}
+
+impl BodyReader {
+    /// Reads the bodies of these entries of one segment. `entries` has the offsets where they
+    /// begin, in ascending order. Calls `each` once for every entry, with its index. The caller
+    /// must hold the segment, and must not hold the appenders' lock.
+    pub fn read(
+        &mut self,
+        log: &Log,
+        segment: u32,
+        entries: &[u32],
+        mut each: impl FnMut(usize, Result<&[u8], BodyError>),
+    ) {
+        let open = match self.open(log, segment) {
+            Ok(open) => open,
+            Err(error) => {
+                let error = Arc::new(error);
+                for index in 0..entries.len() {
+                    each(index, Err(BodyError::clone(&error)));
+                }
+                return;
+            }
+        };
+        let mut done = 0;
+        while done < entries.len() {
+            let end = stretch(&entries[done..]) + done;
+            open.read_stretch(&entries[done..end], |index, body| each(done + index, body));
+            done = end;
+        }
+    }
+
+    fn open(&mut self, log: &Log, number: u32) -> Result<&OpenSegment, BodyError> {
+        if let Some(at) = self.open.iter().position(|open| open.number == number) {
+            self.open.swap(0, at);
+        } else {
+            self.open.truncate(OPEN_FILES_MAX - 1);
+            self.open.push_front(OpenSegment::open(log, number)?);
+        }
+        Ok(&self.open[0])
+    }
+
+    /// Closes the files of segments below this one: the log has given them up.
+    pub fn close_below(&mut self, first: u32) {
+        self.open.retain(|open| open.number >= first);
+    }
+}
+
+/// How many of these entries one read covers.
+fn stretch(entries: &[u32]) -> usize {
+    let start = u64::from(entries[0]);
+    let mut last = start;
+    let fits = |&&entry: &&u32| {
+        let entry = u64::from(entry);
+        let is_near = entry - last <= GAP_BYTES_MAX && entry - start < READ_BYTES_MAX;
+        last = entry;
+        is_near
+    };
+    entries.iter().take_while(fits).count()
+}
+
+impl OpenSegment {
+    fn open(log: &Log, number: u32) -> Result<OpenSegment, BodyError> {
+        let name = segment_name(number);
+        let failed = |source| BodyError::read(&name, 0, source);
+        let file = log.segments.open(number).map_err(failed)?;
+        let mut header = vec![0; HEADER_BYTES as usize];
+        file.read_at(&mut header, 0).map_err(failed)?;
+        let header = SegmentHeader::decode(&header)
+            .map_err(|_| BodyError::damaged(&name, 0, "the header"))?;
+        if header.number != number {
+            return Err(BodyError::damaged(&name, 0, "the header"));
+        }
+        Ok(OpenSegment { number, file, header })
+    }
+
+    /// Reads entries that lie close together.
+    fn read_stretch(&self, entries: &[u32], mut each: impl FnMut(usize, Result<&[u8], BodyError>)) {
+        let name = segment_name(self.number);
+        let start = u64::from(entries[0]);
+        let last = u64::from(entries[entries.len() - 1]);
+        let mut bytes = Vec::new();
+        let wanted = last - start + ENTRY_BYTES_GUESS;
+        let mut failed = self.fill(&mut bytes, start, wanted).err();
+        for (index, &entry) in entries.iter().enumerate() {
+            let at = u64::from(entry) - start;
+            if failed.is_none() && (bytes.len() as u64) >= at + ENTRY_HEAD_BYTES as u64 {
+                let len = padded(get_u32(&bytes, at as usize + 4) as usize) as u64;
+                failed = self.fill(&mut bytes, start, at + len).err();
+            }
+            if let Some(source) = &failed {
+                let source = std::io::Error::new(source.kind(), source.to_string());
+                each(index, Err(BodyError::read(&name, start, source)));
+                continue;
+            }
+            let rest = bytes.get(at as usize..).unwrap_or_default();
+            let position = Position::new(self.number, u64::from(entry));
+            let body = body_of(rest, self.header.salt, position);
+            each(index, body.map_err(|what| BodyError::damaged(&name, u64::from(entry), what)));
+        }
+    }
+
+    /// Extends `bytes`, which begin at `start`, to this length, or to the end of the segment.
+    fn fill(&self, bytes: &mut Vec<u8>, start: u64, len: u64) -> std::io::Result<()> {
+        // The length may come from a damaged entry.
+        let len = len.min(self.header.size.saturating_sub(start)) as usize;
+        let known = bytes.len();
+        if len <= known {
+            return Ok(());
+        }
+        bytes.resize(len, 0);
+        let read = self.file.read_at(&mut bytes[known..], start + known as u64)?;
+        bytes.truncate(known + read);
+        Ok(())
+    }
+}
+
+fn body_of(bytes: &[u8], salt: u64, position: Position) -> Result<&[u8], &'static str> {
+    let entry = Entry::read(bytes, salt, position.0)?;
+    match entry.kind {
+        EntryKind::Put | EntryKind::Copy => {
+            entry.for_each_slot(|_| {}).ok_or("an entry's contents")
+        }
+        _ => Err("another kind of entry"),
+    }
+}
