@@ -39,13 +39,21 @@ pub(crate) struct Bodies {
     /// The limit of memory for bodies that the log has, too. `None`: no limit.
     bytes_max: Option<u64>,
     /// Jobs put while the limit was reached, in the order of their entries.
-    fresh: VecDeque<(JobSlot, JobId)>,
+    fresh: VecDeque<Fresh>,
     /// Bytes of the bodies of `fresh`.
     fresh_bytes: u64,
     /// The page of locations where the sweep continues.
     page: usize,
     /// For each queue that is loaded ahead: the job whose hand-out starts the next piece.
     ahead: BTreeMap<QueueId, JobId>,
+}
+
+/// A job that was put while the limit was reached.
+#[derive(Debug)]
+struct Fresh {
+    slot: JobSlot,
+    id: JobId,
+    body_bytes: u64,
 }
 
 /// A stored body of a job that will be taken soon.
@@ -65,8 +73,9 @@ impl Bodies {
 
     /// Notes a job whose body may leave the memory as soon as its new entry is written.
     pub(crate) fn note_fresh(&mut self, slot: JobSlot, id: JobId, bytes: usize) {
-        self.fresh.push_back((slot, id));
-        self.fresh_bytes += bytes as u64;
+        let body_bytes = bytes as u64;
+        self.fresh.push_back(Fresh { slot, id, body_bytes });
+        self.fresh_bytes += body_bytes;
     }
 
     fn is_full(&self, engine: &Engine) -> bool {
@@ -122,7 +131,7 @@ impl Core {
         let written = log.written();
         let mut steps = STEPS_MAX;
         while steps > 0
-            && let Some(&(slot, id)) = self.bodies.fresh.front()
+            && let Some(&Fresh { slot, id, body_bytes }) = self.bodies.fresh.front()
         {
             let is_same = self.engine.id_at(slot) == Some(id);
             let location = self.ledger.locations.get(slot).filter(|_| is_same);
@@ -130,22 +139,24 @@ impl Core {
                 break;
             }
             self.bodies.fresh.pop_front();
+            self.bodies.fresh_bytes -= body_bytes;
             steps -= 1;
             let is_full = self.bodies.is_full(&self.engine);
             if location.is_some() && is_full && !self.is_taken_soon(slot) {
                 self.store_body(slot);
             }
         }
-        if self.bodies.fresh.is_empty() {
-            self.bodies.fresh_bytes = 0;
-        }
         // The fresh bodies leave as soon as they are written. Until then, others may stay.
-        while steps > 0 && self.engine.resident_bytes() > max + self.bodies.fresh_bytes {
-            let page = self.bodies.page;
-            self.bodies.page = (page + 1) % self.ledger.locations.pages().max(1);
-            let found = self.ledger.locations.sweep(page, written);
-            steps = steps.saturating_sub(if found.is_empty() { 1 } else { PAGE_STEPS });
-            for slot in found {
+        let pages = self.ledger.locations.pages();
+        for _ in 0..pages {
+            if steps == 0 || self.engine.resident_bytes() <= max + self.bodies.fresh_bytes {
+                break;
+            }
+            let page = self.bodies.page % pages;
+            self.bodies.page = page + 1;
+            let is_stored = self.ledger.locations.is_stored_page(page);
+            steps = steps.saturating_sub(if is_stored { 1 } else { PAGE_STEPS });
+            for slot in self.ledger.locations.sweep(page, written) {
                 self.store_body(slot);
             }
         }

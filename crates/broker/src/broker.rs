@@ -377,6 +377,8 @@ impl Broker {
     /// Sets the limit of memory for the bodies of jobs in the log; `None`: no limit. Above it, bodies
     /// leave the memory and stay in the log only. They are loaded when a client needs them.
     pub fn set_bodies_limit(&self, bytes_max: Option<u64>) {
+        // Without a log, a body has no other place.
+        let bytes_max = bytes_max.filter(|_| self.shared.log.is_some());
         self.shared.lock_core().bodies.set_limit(bytes_max);
     }
 

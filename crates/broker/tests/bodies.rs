@@ -290,3 +290,23 @@ fn a_job_whose_body_is_its_key_keeps_it_in_memory() {
     assert!(ids == again, "each joins the job with its body");
     assert_eq!(stored(&broker), 0);
 }
+
+#[test]
+fn small_queues_stay_within_the_limit_while_puts_continue() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let session = broker.turn(NOW).open_session(0);
+    for number in 0..4000u64 {
+        let mut turn = broker.turn(NOW);
+        turn.caller(session).use_queue(format!("q{}", number % 100).as_bytes());
+        let put = turn.caller(session).put(NewJob::default(), body(number).into());
+        put.value.expect("there is room");
+        drop(turn);
+        // The newest put is never written, so there is always a job that waits for the log.
+        if number % 10 == 0 {
+            broker.commit_step(NOW).expect("the disk works");
+            broker.prepare_step().expect("the disk works");
+        }
+        assert!(resident_bytes(&broker) < 2 * LIMIT, "{number}: {}", resident_bytes(&broker));
+    }
+}

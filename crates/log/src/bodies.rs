@@ -15,7 +15,7 @@ use crate::log::Log;
 use crate::types::Position;
 
 /// A reader keeps this many segments open.
-const OPEN_FILES_MAX: usize = 16;
+const OPEN_FILES_MAX: usize = 4;
 /// One read covers at most this many bytes, unless one entry is larger.
 const READ_BYTES_MAX: u64 = 256 * 1024;
 /// Two entries with at most this many bytes between them are read together. Reading these bytes

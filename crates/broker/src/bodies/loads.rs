@@ -152,25 +152,32 @@ impl Shared {
         }
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         reader.close_below(log.first_segment());
+        let mut failed = Vec::new();
         loads.sort_unstable_by_key(|load| (load.segment, load.entry_at));
         for loads in loads.chunk_by(|one, next| one.segment == next.segment) {
             let entries: Vec<u32> = loads.iter().map(|load| load.entry_at).collect();
             reader.read(log, loads[0].segment, &entries, |index, body| {
                 let load = &loads[index];
                 match body {
-                    Ok(body) => load.loading.finish(Some(body.into())),
+                    Ok(body) if body.len() == load.loading.len() => {
+                        load.loading.finish(Some(body.into()));
+                    }
+                    Ok(_) => failed.push(load),
                     Err(error) => {
-                        load.loading.finish(None);
+                        failed.push(load);
                         self.note_body_error(error);
                     }
                 }
             });
         }
         drop(reader);
-        for load in loads.iter().filter(|load| load.loading.has_failed()) {
+        // Bury the job first. The connection ends as soon as its thread sees the failure, and then
+        // the job would be handed out again.
+        for load in failed {
             if let Some((_, session)) = load.session {
                 with_core(&mut |core| core.bury_unreadable(session, load.id));
             }
+            load.loading.finish(None);
         }
         for queue in loads.iter().filter_map(|load| load.queue) {
             self.loads.add_queue(queue);

@@ -100,6 +100,11 @@ impl Locations {
         (location.is_stored, location.is_recent) = (is_stored, true);
     }
 
+    /// Whether no job of a page has its body in memory.
+    pub(crate) fn is_stored_page(&self, page: usize) -> bool {
+        self.pages.get(page).and_then(Option::as_ref).is_none_or(|page| page.stored == page.live)
+    }
+
     /// One step of a sweep. Returns the jobs of a page whose body can leave the memory: it was
     /// there at the last sweep, too, and the file has it.
     pub(crate) fn sweep(&mut self, page: usize, written: Position) -> Vec<JobSlot> {

@@ -94,6 +94,8 @@ impl IoThread {
         loop {
             self.now_ms = self.shared.clock.now().0;
             self.collect_released();
+            // A reply can wait for its body even now. If it is lost, so is an item that it takes.
+            self.collect_loaded();
             self.take_ready();
             self.send();
             self.discard_pending();

@@ -88,11 +88,6 @@ impl IoThread {
         if connection.phase == Phase::Lingering {
             return 0;
         }
-        if connection.outbox.is_broken() {
-            let error = io::Error::other("a body cannot be read from the log");
-            self.abandon(place, &error);
-            return 0;
-        }
         let was_stuck = connection.is_stuck();
         let bytes = match connection.send(released, BULKY_PIECE_BYTES) {
             Ok(sent) => {
@@ -106,6 +101,12 @@ impl IoThread {
                 return 0;
             }
         };
+        // This must be checked after the bytes in front of the body were sent.
+        if connection.outbox.is_broken() {
+            let error = io::Error::other("a body cannot be read from the log");
+            self.abandon(place, &error);
+            return bytes;
+        }
         if connection.can_send(released) && !mem::replace(&mut connection.in_bulky, true) {
             self.bulky.push_back(place);
         }
