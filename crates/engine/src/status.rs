@@ -35,8 +35,8 @@ pub(crate) struct ServerStatus {
     in_force: Status,
     /// When the requested status comes into force. `None`: the requested status is in force.
     changes_at: Option<Millis>,
-    /// The queues from this age rank on refuse reads. The age rank of a queue is its place in the
-    /// order of age. `u64::MAX`: no queue. 0: all queues. Other values occur only after reads were
+    /// Queues whose age rank is at least this number refuse reads. The age rank of a queue is its
+    /// place in the order of age. `u64::MAX`: no queue. 0: all queues. Other values occur only after reads were
     /// allowed again. A walk over all queues then raises the value step by step.
     blocked_from: u64,
 }

@@ -102,8 +102,8 @@ pub(crate) struct Cursor {
     /// the bodies of the live jobs in it.
     unreadable: Option<u32>,
     /// The number of bytes that reclaim can scan. It grows by 2.2 for each byte that clients
-    /// append. While the log is small enough, it does not grow above 0. A slice can make it
-    /// negative.
+    /// append. While the log is small enough, the credit does not grow above 0. A slice can make
+    /// it negative.
     credit_bytes: i64,
     client_bytes_before: u64,
     /// Set during an unpaced pass: a pass over the log that does not wait for clients. Contains the
@@ -380,8 +380,8 @@ impl Log {
             if appended >= SLICE_BYTES {
                 return (appended, CopiedFacts::Some);
             }
-            // This copy may leave less room for finishes than copies of jobs, because afterwards a
-            // whole segment becomes free.
+            // A copy of a fact is allowed to leave less room for finishes than a copy of a job is,
+            // because a whole segment becomes free afterwards.
             if !self.has_room_to_copy(open, bytes, self.segments.segment_bytes / 16) {
                 return (appended, CopiedFacts::NoRoom);
             }

@@ -7,7 +7,7 @@ use broker::BodyBuffer;
 use super::reader::{Broken, COMPACT_FIRST_BYTE, STRICT_FIRST_BYTE};
 use super::walker::Walker;
 
-/// Size of the field before a frame that has the frame's length.
+/// Size of the length field that precedes each frame.
 const FRAME_HEAD_BYTES: usize = 4;
 
 /// Number of bytes that are enough to decide whether a message has a frame.

@@ -155,7 +155,7 @@ impl World {
                     self.trace.note(format_args!("recovered {report:?}"));
                     self.storage.disk.plan_nothing();
                     if self.storage.disk.has_crashed() {
-                        // Power failed in a call of the disk whose error does not stop the start.
+                        // The power failed during a disk call, but the start ignores errors of this call.
                         drop(broker);
                         worst = self.end_disk(CrashKind::PowerLoss);
                         self.summary.crashed_recoveries += 1;
@@ -254,7 +254,8 @@ impl World {
         self.pass_time(wall.saturating_sub(now))
     }
 
-    /// Adds the requests that the ending process refused for lack of memory to the summary.
+    /// Adds to the summary the number of requests that the ending process refused for lack of
+    /// memory.
     pub(crate) fn note_memory(&mut self) {
         self.summary.memory_refusals += self.process.broker.memory_usage().refused;
     }
