@@ -35,7 +35,7 @@ pub enum ServeError {
         /// The name of the listener's protocol.
         protocol: &'static str,
     },
-    /// The path of the socket belongs to a file that is not a socket.
+    /// The path of the socket is the path of another file, which is not a socket.
     #[error("cannot listen on {0}: another file is there; move it away, or choose another path")]
     NotASocket(ListenAddress),
     /// The server has no permission to listen on the address.
@@ -49,8 +49,8 @@ pub enum ServeError {
         /// The system's error.
         source: io::Error,
     },
-    /// A protocol should speak TLS. The service manager passed sockets for the protocol, but none
-    /// of them speaks TLS.
+    /// A protocol should speak TLS, but the service manager passed a socket of this protocol that
+    /// speaks plain text.
     #[error(
         "listen.{0} asks for TLS, but the service manager passed a socket without it: name the socket {0}-tls, \
          or change listen.{0}"
@@ -179,7 +179,7 @@ fn code_of_open(error: &BrokerError) -> u8 {
     match error {
         BrokerError::Log(log::OpenError::Locked { .. }) => exit::FOLDER_LOCKED,
         BrokerError::Log(log::OpenError::Permission { .. }) => exit::NO_PERMISSION,
-        // A write or sync that fails at the start is as final as a later failure.
+        // A write or sync that fails at the start ends the server, like a later failure.
         BrokerError::Log(
             log::OpenError::Io { .. } | log::OpenError::Full { .. } | log::OpenError::Failed(_),
         ) => exit::DISK,

@@ -37,14 +37,14 @@ use crate::threads::mailbox::Inbox;
 use crate::web::sites::{kestrel_admin, names, overview};
 use crate::web::thread::{Endpoint, WebThread};
 
-/// Everything that a server needs.
+/// Everything that [`run`] needs.
 #[derive(Debug)]
 pub struct Setup {
     /// The configuration. The listeners in it are already bound.
     pub config: Config,
     /// The listening sockets.
     pub listeners: Vec<Bound>,
-    /// The installed output of messages. `None` if a reload cannot change it.
+    /// The output of the server's own messages. `None` if a reload cannot change it.
     pub messages: Option<Messages>,
     /// Where a reload reads the configuration. `None` if the configuration cannot change.
     pub sources: Option<Sources>,
@@ -160,7 +160,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
 
     let inboxes: Vec<Arc<Inbox>> = (0..config.io_threads).map(|_| Arc::default()).collect();
-    // The first mailbox also gets the broker's timers. It belongs to the current thread.
+    // The first mailbox also gets the broker's alarms. It belongs to the I/O thread that runs on
+    // the current thread.
     let first = IoThread::new(shared.clone(), inboxes[0].clone());
     let others = spawn_others(&shared, &inboxes[1..])?;
 
@@ -197,7 +198,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         spawn_web(Some(overview), overview_places, &names, connections_max, &broker)?,
         spawn_web(admin, admin_places, &names, connections_max, &broker)?,
     ];
-    // Do this before `announce`. After that, the next signal may stop the server.
+    // Do this before `announce`, because a program that waits for the announcement may then send a
+    // signal to stop the server.
     let signals = signals.complete().map_err(failed("watch for signals"))?;
     let _listen_file = write_listen_file(&config.data, &listening);
     let _control_socket = serve_control_socket(&config.data, &broker, &runtime);
@@ -225,7 +227,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     end(ended, others, &inboxes, &broker, clock)
 }
 
-/// Actions of clients on the process. Latencies are measured only if a listener can report them.
+/// The actions with which clients control the process. The server measures latencies only if it
+/// serves Kestrel's admin commands, because only these report latencies.
 fn controls(reloader: &Arc<Reloader>, stop: &Arc<Notify>, listening: &[Listening]) -> Controls {
     let stopwatch = is_served(Protocol::KestrelAdmin, listening).then(Instant::now);
     Controls { reloader: reloader.clone(), stop: stop.clone(), stopwatch }
@@ -302,10 +305,10 @@ fn open_broker(
         .map_err(|source| ServeError::Folder { dir: data.dir.clone(), source })?;
     let settings =
         log::Settings { segment_bytes: data.segment_bytes, bytes_max: data.bytes_max, sync };
-    // The log's threads need a clock before `Broker::open` returns. But only the log's content says
-    // at which time the clock must start. So the threads start with `early`. Later, the threads and
-    // this function move their clocks by the same step, so that all clocks agree. Otherwise a sync
-    // could be planned for a time that the clock of the threads reaches too late.
+    // The log's threads need a clock before `Broker::open` returns. But the time at which the clock
+    // must start is in the log. So the threads start with the clock `early`. After recovery, the
+    // threads and this function move their clocks by the same step, so that all clocks agree. If
+    // they did not agree, a sync could be too late.
     let early = Clock::start();
     let options = Options {
         disk: Arc::new(disk),
@@ -321,7 +324,7 @@ fn open_broker(
 }
 
 fn engine_setup() -> EngineSetup {
-    // The standard library seeds its hashers with randomness from the system.
+    // `RandomState` has random keys from the system.
     EngineSetup { hash_seed: RandomState::new().hash_one(0), ..EngineSetup::default() }
 }
 
@@ -351,8 +354,8 @@ fn spawn_others(
     Ok(threads)
 }
 
-/// Writes `listen.json`. The file is only a convenience. On a full disk, the server starts without
-/// it, so that workers can finish jobs.
+/// Writes `listen.json`. If this fails, for example on a full disk, the server starts without the
+/// file. So workers can still finish jobs, which frees space.
 fn write_listen_file(data: &Data, listening: &[Listening]) -> Option<ListenFile> {
     let dir = match data.sync {
         Durability::Memory => return None,

@@ -22,7 +22,7 @@ pub const SEGMENT_BYTES: RangeInclusive<u64> = 256 << 10..=1 << 30;
 /// The whole configuration of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Config {
-    /// Where the jobs are kept, and how.
+    /// Where the server stores jobs, and how durable they are.
     pub data: Data,
     /// Where clients connect.
     pub listen: Listen,
@@ -38,7 +38,7 @@ pub struct Config {
     pub gearman: Gearman,
     /// Settings for Kestrel's clients. Other settings of Kestrel are policies.
     pub kestrel: Kestrel,
-    /// Number of threads that serve connections.
+    /// Number of I/O threads: they serve the connections.
     pub io_threads: usize,
     /// The server's own messages.
     pub messages: MessageOptions,
@@ -47,7 +47,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The server closes a connection of this protocol if the client is silent for this time.
+    /// How long a client of this protocol can be silent before the server closes its connection, in
+    /// milliseconds. `None` means for ever.
     pub(crate) fn silence_max_ms(&self, protocol: Protocol) -> Option<u64> {
         match protocol {
             Protocol::Kestrel | Protocol::KestrelText | Protocol::KestrelThrift => {
@@ -62,10 +63,10 @@ impl Config {
     }
 }
 
-/// Where the jobs are kept, and how.
+/// Where the server stores jobs, and how durable they are.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Data {
-    /// The folder. It is unused if jobs are only in memory.
+    /// The folder of the log. The server does not use it if jobs are only in memory.
     pub dir: PathBuf,
     /// How durable an acknowledged job is.
     pub sync: Durability,
@@ -82,7 +83,7 @@ pub enum Durability {
     Memory,
     /// The job is on stable storage.
     Always,
-    /// The job is in the kernel. It is on stable storage at most this much later.
+    /// The job is in the kernel. After at most this time, it is on stable storage.
     Every(Duration),
     /// The job is in the kernel.
     Never,
@@ -107,7 +108,7 @@ pub struct Listen {
     pub kestrel_admin: Vec<ListenAddress>,
     /// Health and metrics over HTTP.
     pub http: Vec<ListenAddress>,
-    /// The file mode of unix sockets, which says who can connect. `None` means that the umask
+    /// The file mode of unix sockets. It says which users can connect. `None` means that the umask
     /// decides.
     pub unix_mode: Option<u32>,
 }
@@ -140,8 +141,8 @@ pub struct Tls {
     pub certificate: Option<PathBuf>,
     /// The private key of the certificate.
     pub key: Option<PathBuf>,
-    /// The authority of client certificates. `None` means that the server asks clients for no
-    /// certificate.
+    /// The certificate of the authority that signs client certificates. `None` means that the
+    /// server never requests a client certificate.
     pub client_ca: Option<PathBuf>,
     /// Which certificate clients need.
     pub client_auth: ClientAuth,
@@ -150,7 +151,7 @@ pub struct Tls {
 /// Which certificate clients of a TLS listener need.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum ClientAuth {
-    /// Clients need a certificate if there is an authority to verify it.
+    /// Clients need a certificate if `client_ca` is set.
     #[default]
     Auto,
     /// Clients need no certificate.
@@ -166,34 +167,35 @@ pub enum ClientAuth {
 pub struct Limits {
     /// Limit of the memory of jobs, queues, connections and their buffers.
     pub memory: MemoryLimit,
-    /// Limit of the memory of bodies that the log has, too.
+    /// Limit of the memory for bodies of durable jobs. The log has these bodies, too.
     pub bodies: MemoryLimit,
-    /// Limit of open connections. `None` means that only the descriptors of the process limit them.
+    /// Limit of open connections. `None` means that only the number of file descriptors limits
+    /// them.
     pub connections: Option<usize>,
     /// The largest body that the beanstalk listeners accept.
     pub beanstalk_job_bytes: u32,
-    /// The largest packet that the Gearman listeners accept. The header counts, too.
+    /// The largest packet that the Gearman listeners accept, including its header.
     pub gearman_packet_bytes: u32,
     /// The largest item and the largest thrift frame that the Kestrel listeners accept.
     pub kestrel_item_bytes: u32,
     /// Limit of queues. At the limit, clients can create no more queues. `None` means no limit.
     pub queues: Option<usize>,
-    /// Limit of unsent replies for one reader. The server adds the size of the largest body to this
-    /// limit. It disconnects a reader that is above the sum and does not catch up.
+    /// Limit of unsent replies for one client. The server adds the size of the largest body to this
+    /// limit. It disconnects a client that is above the sum and does not catch up.
     pub unsent_bytes: u64,
-    /// The server disconnects a reader if replies wait and it reads nothing for this time.
+    /// The server disconnects a client that has unsent replies and reads nothing for this time.
     pub unsent_time: Duration,
-    /// Limit of unsent replies for all readers together. The server adds the size of the largest
-    /// body to this limit. Above the sum, it disconnects the readers with the most unsent replies.
+    /// Limit of unsent replies for all clients together. The server adds the size of the largest
+    /// body to this limit. Above the sum, it disconnects the clients with the most unsent replies.
     pub unsent_total_bytes: u64,
     /// Limit of open connections from one address. `None` means no limit.
     pub connections_per_address: Option<usize>,
-    /// The server closes a connection that has sent part of a request, if no more bytes arrive for
-    /// this time. `None` means never.
+    /// If a client has sent part of a request, and sends nothing more for this time, the server
+    /// closes the connection. `None` means never.
     pub unfinished_time: Option<Duration>,
     /// Limit of incomplete commands of all connections together. The server adds the size of the
-    /// largest body to this limit. Above the sum, it disconnects the connections that have sent the
-    /// most.
+    /// largest body to this limit. Above the sum, it disconnects the clients with the largest
+    /// incomplete commands.
     pub unfinished_bytes: u64,
 }
 
@@ -201,7 +203,7 @@ pub struct Limits {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Http {
     /// Further names of the server. Its addresses, `localhost` and the machine's name are always
-    /// valid. If the list is empty, programs other than browsers can read with any name, at
+    /// valid. If the list is empty, programs other than browsers can use any name for reading, at
     /// listeners that other machines can reach.
     pub hosts: Vec<String>,
 }
@@ -209,27 +211,28 @@ pub struct Http {
 /// What the metrics show.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Metrics {
-    /// Number of queues that have metrics of their own. The oldest queues come first, and the
-    /// metrics of all others are summed up.
+    /// Number of queues that have metrics of their own. These are the oldest queues. The metrics of
+    /// all other queues are summed up.
     pub queues_max: usize,
 }
 
 /// Settings for Gearman. The defaults are gearmand's.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Gearman {
-    /// If true, a worker's functions take turns. Otherwise the function that was registered last
-    /// always comes first.
+    /// If true, a worker's functions take turns. Otherwise the worker first gets jobs of the
+    /// function that it registered last.
     pub round_robin: bool,
-    /// Number of attempts for a job. 0 means no limit.
+    /// After this number of attempts, a job fails. 0 means no limit.
     pub job_retries: u8,
     /// Number of sleeping workers that a job wakes. 0 means all.
     pub worker_wakeup: u32,
-    /// If true, all connections get exceptions. Otherwise only connections that asked for
-    /// exceptions get them.
+    /// If true, all clients get exceptions. Otherwise only clients that have requested exceptions
+    /// get them.
     pub exceptions: bool,
     /// Prefix of job handles. `None` means `H:` and the name of the machine.
     pub handle_prefix: Option<String>,
-    /// The reply to `verbose`. `None` means the word that is closest to the level of messages.
+    /// The reply to the command `verbose`. `None` means the name of the level of messages, as
+    /// gearmand writes it.
     pub verbosity: Option<&'static str>,
 }
 
@@ -254,17 +257,17 @@ pub struct Kestrel {
     pub refuse_reads_above: Option<u32>,
     /// A connection can never write if more connections than this are open when it arrives.
     pub refuse_writes_above: Option<u32>,
-    /// Delay before a stricter status applies.
+    /// Delay before a status that refuses more requests applies.
     pub status_change_grace: Duration,
     /// The server closes a connection that sends nothing for this time. `None` means never.
     pub client_timeout: Option<Duration>,
-    /// Which listeners let clients stop the server and set its status.
+    /// The listeners whose clients can stop the server and set its status.
     pub control: Control,
     /// Whether a GET request can run an admin command that changes something.
     pub admin_get: bool,
 }
 
-/// Which of Kestrel's listeners let clients stop the server and set its status.
+/// The listeners of Kestrel whose clients can stop the server and set its status.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum Control {
     /// Listeners that only this machine can reach.
@@ -277,7 +280,7 @@ pub enum Control {
 }
 
 impl Control {
-    /// Whether a listener with this reach lets clients stop the server and set its status.
+    /// Whether clients of a listener with this reach can stop the server and set its status.
     pub fn is_allowed(self, reach: Reach) -> bool {
         match self {
             Control::Local => reach.is_local(),
@@ -308,7 +311,7 @@ impl Control {
 pub struct MessageOptions {
     /// The form of each line.
     pub format: MessageFormat,
-    /// The lowest level that the server writes.
+    /// The server writes messages of this level and of more urgent levels.
     pub level: tracing::Level,
 }
 
@@ -380,9 +383,10 @@ fn local(port: u16) -> ListenAddress {
     Address::Tcp { host: "127.0.0.1".to_owned(), port }.into()
 }
 
-/// The default number of I/O threads. Small machines get one, because the log's thread also needs a
-/// core. This function computes the number only once, because the number of available processors
-/// can change. Otherwise a reload of an unchanged file could report a change.
+/// The default number of I/O threads. Machines with at most two cores get one thread, because the
+/// committer also needs a core. The function computes the number only once, because the number of
+/// available processors can change while the server runs. Then a reload of an unchanged file would
+/// report a change.
 fn default_io_threads() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
     *THREADS.get_or_init(|| match std::thread::available_parallelism().map_or(1, usize::from) {

@@ -18,14 +18,14 @@ pub use crate::config::values::FilePosition;
 use crate::config::values::{scalar, suggestion, text};
 use crate::net::tls::{Certificates, TlsError};
 
-/// The default file. It is read if it exists.
+/// The file that the server reads by default, if the file exists.
 pub const DEFAULT_FILE: &str = "lineshaft.toml";
 /// The variable that names the file. A flag overrides the variable.
 pub const FILE_VARIABLE: &str = "LINESHAFT_CONFIG";
 
 const VARIABLE_PREFIX: &str = "LINESHAFT_";
-/// Keys whose value can be any text. For these keys, a number or boolean without quotes is a
-/// mistake. For all other keys, quotes are optional.
+/// Keys whose value can be any text. The value of such a key needs quotes, so that a number or
+/// boolean is a mistake. For all other keys, quotes are optional.
 const FREE_TEXTS: [&str; 6] = [
     "data.dir",
     "tls.certificate",
@@ -34,8 +34,8 @@ const FREE_TEXTS: [&str; 6] = [
     "gearman.handle_prefix",
     "kestrel.version",
 ];
-/// Variables of the tools, without the prefix. If such a variable is misspelt, that is also a
-/// mistake.
+/// Variables that only the tools use, without the prefix. The server ignores them, but reports
+/// misspelt names as mistakes.
 const OTHER_VARIABLES: [&str; 7] =
     ["CONFIG", "SERVER", "JOB_ID", "QUEUE", "ATTEMPT", "UNIQUE", "REDUCER"];
 /// Renamed sections: the old name and the current name. Keys and variables with the old name still
@@ -55,7 +55,8 @@ pub struct Sources {
     pub environment: Vec<(String, String)>,
     /// The flags.
     pub flags: Vec<Flag>,
-    /// Whether the server listens only where a flag says so.
+    /// Whether only flags can name listeners. Then the server ignores the listeners of the file,
+    /// the environment and the defaults.
     pub only_named_listeners: bool,
 }
 
@@ -139,9 +140,9 @@ impl fmt::Display for Mistakes {
 }
 
 impl Sources {
-    /// The sources of this process: its environment and its file. The file is `file`, or else the
-    /// file that the environment names, or else the default file in the working directory. The
-    /// caller adds the flags.
+    /// The sources of this process: its environment and one file. The file is `file`. If `file` is
+    /// `None`, it is the file that the environment names, or else the default file in the working
+    /// directory. The caller adds the flags.
     pub fn of_process(file: Option<PathBuf>) -> Sources {
         let named = || std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty());
         Sources {
@@ -157,9 +158,9 @@ impl Sources {
         }
     }
 
-    /// Like [`Sources::load`]. Afterwards, `self.file` is the file that was read. So a later reload
-    /// reports a mistake if the file is missing. Otherwise the defaults would apply without a
-    /// message.
+    /// Like [`Sources::load`]. Also sets `self.file` to the file that was read. So if the file is
+    /// missing at a later reload, the reload reports a mistake, and does not silently apply the
+    /// defaults.
     pub fn load_and_keep(&mut self) -> Result<Effective, Mistakes> {
         let effective = self.load()?;
         self.file.clone_from(&effective.file);
@@ -241,8 +242,8 @@ impl Effective {
         lines.collect()
     }
 
-    /// Checks the files that the configuration names, as the start of the server does. TLS files
-    /// are checked only if an address needs them.
+    /// Checks the files that the configuration names, like a start of the server. Checks TLS files
+    /// only if a listener speaks TLS.
     pub fn check_files(&self) -> Result<(), TlsError> {
         let listen = &self.config.listen;
         let is_tls = |protocol: Protocol| listen.of(protocol).iter().any(|address| address.is_tls);
@@ -279,8 +280,8 @@ impl Loading {
         }
     }
 
-    /// The place where the same source has already set this key. That is possible if a section has
-    /// two names.
+    /// The place where the same source has already set this key. This can happen if the source uses
+    /// both the old and the current name of a section.
     fn earlier_place(&self, key: &str, origin: &Origin) -> Option<String> {
         let earlier = self.effective.origin(key);
         match (earlier, origin) {
@@ -313,8 +314,8 @@ impl Loading {
         }
     }
 
-    /// Checks that there is an authority if clients need certificates. Without an authority, the
-    /// server would admit all clients.
+    /// If clients need certificates, checks that `tls.client_ca` is set. Without this authority,
+    /// the server would admit all clients.
     fn check_client_auth(&mut self) {
         let tls = &self.effective.config.tls;
         if tls.client_auth.needs_authority() && tls.client_ca.is_none() {
@@ -356,8 +357,9 @@ impl Loading {
                     let known = SETTINGS.iter().map(|setting| variable_suffix(setting.key));
                     let others = OTHER_VARIABLES.into_iter().map(str::to_owned);
                     let meant = suggestion(&today, known.chain(others));
-                    // Tests and scripts can have variables of their own, which resemble no setting.
-                    // So only a variable that resembles a setting is a mistake.
+                    // Tests and scripts can have other variables with this prefix. So an unknown
+                    // variable is a mistake only if its name resembles a setting, or begins with
+                    // the name of a section.
                     if meant.is_some() || is_of_a_section(name) {
                         let hint =
                             meant.map(|known| format!("; did you mean {VARIABLE_PREFIX}{known}?"));
@@ -390,8 +392,8 @@ impl Loading {
     }
 
     fn read_table(&mut self, source: &Source<'_>, section: &str, table: &DeTable<'_>) {
-        // The table is sorted by name. Sort its entries by their places, because the server reports
-        // mistakes in the order of the file.
+        // The parser sorts the table by name. Sort the entries by their places in the file, because
+        // the server reports mistakes in this order.
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in entries {
@@ -497,11 +499,12 @@ fn is_of_a_section(name: &str) -> bool {
     name.split_once('_').is_some_and(|(section, _)| is_section(&section.to_lowercase()))
 }
 
-/// Whether Kubernetes set this variable. Kubernetes sets variables in each container for every
+/// Whether Kubernetes set this variable. In each container, Kubernetes sets variables for every
 /// service of the namespace. If a service is named `lineshaft-gearman`, its variables look like
-/// settings. The endings below are those of such variables, and no setting has them. But a user may
-/// set a variable that ends with `_PORT`, and expect that it sets a port. So a name that ends with
-/// `_PORT` counts as Kubernetes' only if its value looks like `tcp://10.0.0.1:4730`.
+/// settings. But their names have parts that no setting has, such as `_SERVICE_HOST`. There is one
+/// exception: a user may set a variable that ends with `_PORT`, and expect that the server uses the
+/// port. So such a variable counts as Kubernetes' only if its value looks like
+/// `tcp://10.0.0.1:4730`.
 fn is_of_kubernetes(name: &str, value: &str) -> bool {
     let has_port = |suffix: &str| {
         let digits = suffix.split('_').next().unwrap_or_default();
@@ -518,8 +521,8 @@ fn suggest_key(path: &str) -> Option<String> {
     let path = &*key_of_today(path);
     let sections = SETTINGS.iter().filter_map(|setting| setting.key.split_once('.'));
     let keys = SETTINGS.iter().map(|setting| setting.key.to_owned());
-    // A key without its section, or in the wrong section, is more likely than a misspelt key. So
-    // look first for the same key in all sections.
+    // A missing or wrong section is more likely than a misspelt key. So look first for the same key
+    // in all sections.
     let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
     let elsewhere = sections.clone().find(|(_, known)| *known == name);
     if let Some((section, known)) = elsewhere {

@@ -27,19 +27,19 @@ const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// unsent bytes and the time of the turn.
 pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 
-/// After this time, a turn begins no further commands, because all other threads wait for its end.
-/// The clock is checked only between two slices of work. So a turn can last one slice longer, and
-/// then takes about twice this time.
+/// After this time, a turn begins no further commands, because all other threads wait for the end
+/// of the turn. The turn checks the clock only between two slices of work. A slice takes about as
+/// long as this limit. So a turn can last about twice this time.
 const TURN_TIME_MAX: Duration = Duration::from_micros(500);
 
 /// The time limit of a turn that continues held-back requests. Clients with small requests wait for
-/// the end of each such turn. A held-back request has already had a slice, so these clients should
-/// not wait for it for long. So this limit is shorter.
+/// the end of each such turn. This limit is shorter than [`TURN_TIME_MAX`], because a held-back
+/// request has already had a slice of work, and these clients have not.
 const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
 
-/// Limit of pending bytes if the session waits and the client has closed its sending side. The
-/// server then reads the socket to the end, to tell a half-close from a broken connection. By
-/// default, the kernel buffers fewer bytes than this.
+/// Limit of pending bytes if the session waits and the client has closed its sending side. In this
+/// case, the server reads the socket to the end, to distinguish a half-close from a broken
+/// connection. By default, the kernel buffers fewer bytes than this limit.
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
 /// Limit of pending bytes of a TLS connection while its session waits. With TLS, a half-close is
@@ -51,10 +51,11 @@ const WAITING_TLS_BYTES_MAX: usize = 64 << 10;
 pub(crate) enum Phase {
     /// The server executes commands and replies to them.
     Open,
-    /// The server accepts no more commands, and sends the last replies.
+    /// The server executes no more commands, and sends the last replies.
     Flushing,
-    /// All replies are sent. The server discards further bytes until the client closes, too. If the
-    /// server closed the socket with unread bytes, the kernel would discard the last replies.
+    /// All replies are sent. The server reads and discards further bytes until the client closes
+    /// the connection, too. If the server closed a socket with unread bytes, the kernel would
+    /// discard the last replies.
     Lingering,
 }
 
@@ -73,7 +74,7 @@ pub(crate) enum Read {
 pub(crate) struct Sent {
     /// Whether bytes were sent, or there was nothing to send.
     pub(crate) progress: bool,
-    /// Number of reply bytes sent.
+    /// Number of reply bytes that were sent.
     pub(crate) bytes: usize,
 }
 
@@ -123,7 +124,7 @@ pub(crate) struct Opener {
 /// Extra memory of a TLS connection after its handshake, measured with a thousand connections.
 const TLS_BYTES: u64 = 7 << 10;
 
-/// Memory of one or more connections, in bytes.
+/// Memory that one or more connections use, in bytes.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 #[expect(clippy::struct_field_names, reason = "the unit is part of the names")]
 pub(crate) struct Held {
@@ -159,11 +160,11 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// The memory of the connection, as last added to the thread's account.
     pub(crate) counted: Held,
-    /// When bytes were last sent, or when replies began to wait if that was later, in milliseconds
-    /// of the clock.
+    /// The later of two times, in milliseconds of the clock: when bytes were last sent, and when
+    /// replies began to wait.
     pub(crate) progress_at: u64,
-    /// The number of unsent bytes at the last housekeeping. `None` if the client was reading fast
-    /// enough at that time.
+    /// The number of unsent bytes at the last housekeeping. `None` if the client read fast enough
+    /// until then.
     pub(crate) was_behind_by: Option<u64>,
     /// When bytes last arrived, in milliseconds of the clock.
     pub(crate) heard_at: u64,
@@ -177,13 +178,14 @@ pub(crate) struct Connection {
     readable: bool,
     /// The socket may have room for bytes to send.
     writable: bool,
-    /// The kernel has reported the end of input. There may still be unread bytes before that end.
+    /// The kernel has reported the end of input. The socket may still have unread bytes.
     peer_ended: bool,
     /// The connection has read all input, up to the end.
     input_ended: bool,
     /// [`Dialect::end_of_input`] was called.
     end_told: bool,
-    /// Complete commands wait until replies are sent, or for the next turn.
+    /// The connection has *held-back* commands: complete commands that wait for a later turn, or
+    /// until replies are sent.
     held_back: bool,
     /// The dialect stopped in the middle of its work. So the dialect has work even if no bytes are
     /// pending.
@@ -259,8 +261,8 @@ impl Connection {
             match self.socket.poll_read_ready(&mut context) {
                 Poll::Ready(Ok(mut guard)) => {
                     self.readable = true;
-                    // After the end of input, the socket stays ready for ever, and nothing new can
-                    // follow. So `peer_ended` ends the loop.
+                    // After the end of input, the socket is ready for ever. So `peer_ended` ends
+                    // the loop.
                     self.peer_ended = guard.ready().is_read_closed();
                     guard.clear_ready();
                 }
@@ -277,7 +279,8 @@ impl Connection {
         while !self.writable {
             match self.socket.poll_write_ready(&mut context) {
                 Poll::Ready(Ok(mut guard)) => {
-                    // A closed side stays ready for ever. The next write then reports the error.
+                    // After the client disconnects, the socket is always ready to write. The next
+                    // write reports the error.
                     self.writable = true;
                     guard.clear_ready();
                 }
@@ -300,7 +303,7 @@ impl Connection {
         }
     }
 
-    /// Whether the thread should read from this connection now.
+    /// Whether the I/O thread should read from this connection now.
     pub(crate) fn wants_read(&self) -> bool {
         if !self.readable || self.input_ended {
             return false;
@@ -330,8 +333,8 @@ impl Connection {
                 Ok(Read::End)
             }
             Ok((count, _)) => {
-                // A read that does not fill the buffer has emptied the socket. New bytes will wake
-                // the thread.
+                // If a read does not fill the buffer, the socket is empty. New bytes will wake the
+                // thread.
                 self.readable = count == room || self.peer_ended;
                 Ok(Read::Bytes(count))
             }
@@ -370,7 +373,8 @@ impl Connection {
             }
         }
         if count > 0 {
-            // TLS may hold more plain text. The socket does not report those bytes as readable.
+            // TLS may have more decrypted bytes. The socket does not report such bytes as readable,
+            // so set the flag here.
             self.readable |= count == plaintext.len() || tls.has_ended();
             return Ok(Read::Bytes(count));
         }
@@ -385,8 +389,8 @@ impl Connection {
         Ok(Read::End)
     }
 
-    /// Opens the session. With TLS, the handshake must have succeeded, because the client is
-    /// unknown before that.
+    /// Opens the session. With TLS, the handshake must have succeeded, because it checks the
+    /// client's certificate.
     pub(crate) fn open_session(
         &mut self,
         turn: &mut Turn<'_>,
@@ -427,7 +431,7 @@ impl Connection {
         }
     }
 
-    /// Whether held-back commands can continue, because enough replies were sent.
+    /// Whether there are held-back commands that can continue, because enough replies were sent.
     pub(crate) fn has_work(&self) -> bool {
         self.held_back
             && self.phase == Phase::Open
@@ -464,7 +468,8 @@ impl Connection {
     }
 
     /// Called after an event ended the session's wait. Pending commands become held-back commands,
-    /// and continue in a later turn. Before such a turn, the thread checks the log and the time.
+    /// and continue in a later turn. Before each turn for held-back commands, the thread checks
+    /// whether the log is too slow.
     pub(crate) fn go_on_after_event(&mut self, now_ms: u64) {
         if self.phase == Phase::Open {
             self.waited_until = now_ms;
@@ -492,8 +497,8 @@ impl Connection {
     /// back the unused bytes if too many replies are unsent, a slice is spent, or the turn has
     /// lasted too long.
     fn present(&mut self, bytes: &[u8], turn: &mut Turn<'_>, time: TurnTime) -> usize {
-        // After the end of input, the dialect discards an incomplete command. So pass all bytes at
-        // once, because a piece could end inside a command.
+        // After the end of input, the dialect discards an incomplete command. A piece could end
+        // inside a complete command. So pass all bytes at once.
         let mut piece = if self.end_told { bytes.len() } else { PIECE_BYTES };
         let (mut used, mut is_first) = (0, true);
         while (used < bytes.len() || self.unfinished) && !self.dialect.finished() {
@@ -516,7 +521,7 @@ impl Connection {
                 if end == bytes.len() || !self.dialect.wants_input() {
                     break;
                 }
-                // The command is longer than the piece, so try a longer piece.
+                // The dialect needs more bytes of the command. So try a longer piece.
                 piece *= 2;
             }
         }
@@ -628,8 +633,8 @@ impl Connection {
     pub(crate) fn unfinished_bytes(&self) -> usize {
         match self.phase {
             Phase::Open => {
-                // An empty buffer does not count, because housekeeping frees it when the connection
-                // is idle.
+                // An empty buffer does not count, because housekeeping frees the buffer when the
+                // connection is idle.
                 let is_kept = self.pending.is_empty();
                 let pending_bytes = if is_kept { 0 } else { self.pending.capacity() };
                 let allocated = |bytes| broker::allocated_bytes(bytes) as usize;
@@ -642,7 +647,7 @@ impl Connection {
     /// The connection's current memory.
     pub(crate) fn held(&self) -> Held {
         if self.in_leaving {
-            // The memory of a connection that is leaving counts as already freed.
+            // The connection closes soon, so its memory counts as already freed.
             return Held::default();
         }
         let unsent_bytes = self.outbox.len() as u64;
@@ -654,7 +659,7 @@ impl Connection {
         }
     }
 
-    /// Whether the server waits for the client to send more of a request.
+    /// Whether the server waits until the client sends more bytes of a request.
     pub(crate) fn is_mid_request(&self) -> bool {
         self.phase == Phase::Open
             && self.dialect.wants_input()
@@ -663,7 +668,7 @@ impl Connection {
             && !self.readable
     }
 
-    /// Whether the server has waited for more of a request for `most_ms`, or longer.
+    /// Whether the server has waited for the end of a request for `most_ms` or longer.
     pub(crate) fn is_request_overdue(&self, now_ms: u64, most_ms: u64) -> bool {
         let since = self.heard_at.max(self.waited_until);
         self.is_mid_request() && now_ms.saturating_sub(since) >= most_ms
@@ -684,8 +689,8 @@ impl Connection {
         !self.writable && self.has_unsent()
     }
 
-    /// Whether the reader is too far behind and has not caught up since the last call. Housekeeping
-    /// calls this each time.
+    /// Whether the client is too far behind now, was too far behind at the last call, and has not
+    /// caught up in between. Housekeeping calls this each time.
     pub(crate) fn falls_behind(&mut self, unsent_bytes: u64, bytes_max: u64) -> bool {
         let is_behind = self.is_stuck() && unsent_bytes > bytes_max;
         let before = std::mem::replace(&mut self.was_behind_by, is_behind.then_some(unsent_bytes));
@@ -697,8 +702,8 @@ impl Connection {
         self.phase == Phase::Flushing && !self.has_unsent()
     }
 
-    /// Begins to linger. Returns false if there is nothing to wait for, because the client has
-    /// already closed.
+    /// Begins [`Phase::Lingering`]. Returns false if the client has already closed the connection,
+    /// so that the server can close it at once.
     pub(crate) fn linger(&mut self) -> bool {
         self.phase = Phase::Lingering;
         self.pending = Pending::default();
@@ -709,7 +714,7 @@ impl Connection {
         !self.input_ended && rustix::net::shutdown(&self.socket, Shutdown::Write).is_ok()
     }
 
-    /// Frees memory that is kept for the next request.
+    /// Frees buffers that are kept for the next request.
     pub(crate) fn shrink(&mut self) {
         self.pending.shrink();
         self.outbox.shrink();

@@ -1,4 +1,4 @@
-//! Limits that a running server can change. Also the limit of the process's descriptors.
+//! Limits that can change while the server runs. Also the limit of the process's file descriptors.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,21 +11,21 @@ use crate::config::Limits;
 use crate::net::connection::Held;
 use crate::threads::mailbox::{Inbox, Peer};
 
-/// Descriptors that are not counted below. They are for the log's files, standard streams, and
-/// files that are open only briefly.
+/// Number of file descriptors for the log's files, the standard streams, and files that are open
+/// only briefly.
 const FILES_MAX: usize = 32;
-/// Descriptors of one runtime, for sockets, wake-ups and signals.
+/// Number of file descriptors that one tokio runtime uses for wake-ups and signals.
 const RUNTIME_DESCRIPTORS: usize = 4;
-/// The memory limit is divided by this number. Incomplete commands can use one such part, and
-/// unsent replies another such part.
+/// Incomplete commands can use the memory limit divided by this number. Unsent replies can use the
+/// same amount.
 const BUFFERS_SHARE: u64 = 20;
 /// Limit of connections for HTTP.
 const WEB_CONNECTIONS_MAX: usize = 64;
 
-/// Number of descriptors that connections cannot use. If the log could not open its next file, the
-/// server would have to end.
+/// Number of file descriptors that connections cannot use. They are reserved, because the server
+/// must end if the log cannot open its next file.
 pub(crate) fn own_descriptors(io_threads: usize, listeners: usize) -> usize {
-    // HTTP has a runtime for each of its two sites.
+    // The two HTTP sites have a runtime each.
     FILES_MAX + RUNTIME_DESCRIPTORS * (io_threads + 2) + listeners
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct LiveLimits {
     /// `u64::MAX` means no limit.
     bodies_bytes: AtomicU64,
     queues: AtomicUsize,
-    /// Limit of connections that follows from the descriptors of the process.
+    /// Limit of connections that the number of file descriptors allows.
     descriptors: usize,
     /// Limit of connections for HTTP. They do not count as open connections.
     web_connections: usize,
@@ -57,7 +57,7 @@ pub(crate) struct LiveLimits {
     pub(crate) refused: Refused,
     /// Memory of all connections.
     pub(crate) held: HeldInTotal,
-    /// How long I/O threads held the broker's lock since the start, in nanoseconds.
+    /// The total time for which I/O threads have held the broker's lock, in nanoseconds.
     pub(crate) turns_ns: AtomicU64,
 }
 
@@ -66,12 +66,12 @@ pub(crate) struct LiveLimits {
 pub(crate) struct Refused {
     /// Connections closed because their address had too many connections.
     pub(crate) per_address: AtomicU64,
-    /// Connections closed because a browser used a port of another protocol.
+    /// Connections closed because the client sent HTTP or TLS to a port of another protocol.
     pub(crate) wrong_protocol: AtomicU64,
 }
 
-/// Memory of the connections of all threads. Each thread adds its changes from time to time. Until
-/// all threads have done so, a sum can be negative.
+/// Memory of the connections of all threads. Each thread adds its changes after a delay. So a sum
+/// can be negative for a short time.
 #[derive(Debug, Default)]
 pub(crate) struct HeldInTotal {
     unfinished_bytes: AtomicI64,
@@ -153,11 +153,12 @@ impl Drop for Slot {
 }
 
 impl LiveLimits {
-    /// The process itself needs `own` of the descriptors. Connections can use all others.
+    /// The process has `descriptors` file descriptors. It needs `own` of them for other purposes
+    /// than connections.
     pub(crate) fn new(limits: &Limits, descriptors: u64, own: usize) -> LiveLimits {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        // The estimate of the process's own descriptors is generous. So connections get some
-        // descriptors even if the estimate leaves none.
+        // `own` is a generous estimate. So connections get some descriptors even if `own` leaves
+        // none.
         let free = descriptors.saturating_sub(own).max(descriptors / 16).max(1);
         let web_connections = WEB_CONNECTIONS_MAX.min(free / 2);
         let live = LiveLimits {
@@ -190,9 +191,9 @@ impl LiveLimits {
         self.connections_per_address.store(per_address, Ordering::Relaxed);
         let unfinished_ms = limits.unfinished_time.map_or(u64::MAX, |time| time.as_millis() as u64);
         self.unfinished_ms.store(unfinished_ms, Ordering::Relaxed);
-        // At least one reply of the largest size, with body and head, must always be allowed to
-        // wait. The body can come from another protocol, so the largest of all sizes counts. The
-        // same applies to an incomplete command.
+        // A client must be able to have at least one unsent reply of the largest size, with body
+        // and head. Clients of other protocols can put this body, so the largest of all sizes
+        // counts. The limit of incomplete commands also needs room for one largest body.
         let sizes =
             [limits.beanstalk_job_bytes, limits.gearman_packet_bytes, limits.kestrel_item_bytes];
         let largest = sizes.into_iter().max().unwrap_or(0);
@@ -206,9 +207,9 @@ impl LiveLimits {
         let bodies_bytes = limits.bodies.bytes_of(memory_limit).unwrap_or(u64::MAX);
         self.bodies_bytes.store(bodies_bytes, Ordering::Relaxed);
         self.queues.store(limits.queues.unwrap_or(usize::MAX), Ordering::Relaxed);
-        // At the memory limit, the server refuses puts. But incomplete commands and unsent replies
-        // can still grow until the server disconnects clients. So they get only a small share of
-        // the memory limit.
+        // At the memory limit, the server refuses puts, so jobs use no more memory. But incomplete
+        // commands and unsent replies still grow. To stop them, the server must disconnect clients.
+        // So their own limits are a small share of the memory limit.
         let share = memory_bytes / BUFFERS_SHARE;
         let one_body = broker::allocated_bytes(one_reply as usize);
         let total = |wanted: u64| wanted.min(share).saturating_add(one_body);
@@ -221,12 +222,12 @@ impl LiveLimits {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Limit of unsent bytes for one reader that does not catch up.
+    /// Limit of unsent bytes for one client that does not catch up.
     pub(crate) fn unsent_bytes(&self) -> u64 {
         self.unsent_bytes.load(Ordering::Relaxed)
     }
 
-    /// How long replies can wait for a reader that reads nothing, in milliseconds.
+    /// How long a client with unsent replies can read nothing, in milliseconds.
     pub(crate) fn unsent_ms(&self) -> u64 {
         self.unsent_ms.load(Ordering::Relaxed)
     }
@@ -237,7 +238,7 @@ impl LiveLimits {
         (bytes < u64::MAX).then_some(bytes)
     }
 
-    /// Limit of the memory of bodies that the log has, too. `None` means no limit.
+    /// Limit of the memory for bodies of durable jobs. `None` means no limit.
     pub(crate) fn bodies_bytes(&self) -> Option<u64> {
         let bytes = self.bodies_bytes.load(Ordering::Relaxed);
         (bytes < u64::MAX).then_some(bytes)
@@ -279,14 +280,14 @@ impl LiveLimits {
     }
 
     /// Counts a new connection. Returns `None` if its address has too many connections. The caller
-    /// checks the total limit first, because at that limit clients wait and are not refused.
+    /// checks the total limit before it accepts a connection. At that limit, clients wait in the
+    /// accept queue.
     pub(crate) fn admit(self: &Arc<Self>, peer: Peer) -> Option<Slot> {
         if let Some(address) = peer.counted_address() {
             let most = self.connections_per_address.load(Ordering::Relaxed);
             let mut addresses = self.addresses();
             let count = addresses.entry(address).or_default();
-            // An existing entry counts at least one connection. So a new entry is always below the
-            // limit.
+            // This return leaves no entry with count 0, because the count is at least `most` here.
             if most > 0 && *count >= most {
                 self.refused.per_address.fetch_add(1, Ordering::Relaxed);
                 return None;

@@ -16,19 +16,20 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 use crate::config::protocol::Protocol;
 use crate::error::ServeError;
 
-/// Length of the accept queue. With the usual length of 1024, some of 12,000 simultaneous clients
-/// waited half a minute for an answer.
+/// Length of the accept queue. In a test with 12,000 simultaneous clients and the usual length of
+/// 1024, some clients waited half a minute for an answer.
 const BACKLOG: i32 = 4096;
 
-/// How long to wait while another server creates a socket in the same folder.
+/// Time limit for waiting while another server creates a socket in the same folder.
 const FOLDER_LOCK_TIME: Duration = Duration::from_millis(500);
 
 /// The variable with the names of inherited sockets.
 const NAMES_VARIABLE: &str = "LISTEN_FDNAMES";
 
-/// The suffix of a unit's name. If a socket has no name, systemd passes the name of the unit.
+/// The suffix in the name of a systemd unit. If a socket has no name, systemd passes the name of
+/// its unit.
 const UNIT_SUFFIX: &str = ".socket";
-/// The name that systemd passes in other cases for a socket without a name.
+/// The name that systemd passes in some cases for a socket without a name.
 const NO_NAME: &str = "unknown";
 
 /// The suffix in the name of a socket that speaks TLS.
@@ -39,17 +40,18 @@ const TLS_SUFFIX: &str = "-tls";
 pub struct Bound {
     /// The file of a unix socket that this server created. This field comes before `socket`,
     /// because fields are dropped in order. So the file is removed while the socket still listens.
-    /// Otherwise the next server could find a dead socket in between, and replace its file.
+    /// Otherwise the next server could find a dead socket, and replace the file. Then this server
+    /// would remove the new file.
     pub(crate) file: Option<SocketFile>,
     /// The socket, non-blocking.
     pub(crate) socket: OwnedFd,
     /// The protocol that the socket speaks.
     pub protocol: Protocol,
-    /// The actual address. It has the port that the system chose.
+    /// The actual address. If port 0 was requested, it has the port that the system chose.
     pub address: ListenAddress,
 }
 
-/// The file of a unix socket. Dropping this removes the file, if it is still the same file.
+/// The file of a unix socket. Drop removes the file if no other process has replaced it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -75,7 +77,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         if SocketFile::identity(&self.path).is_ok_and(|identity| identity == self.identity) {
             // A server that changed its user may lack permission to remove the file. Then the next
-            // server replaces it.
+            // server replaces the file.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -86,7 +88,7 @@ impl Drop for SocketFile {
 pub struct Listening {
     /// The protocol that clients speak there.
     pub protocol: Protocol,
-    /// The address, with the port that the system chose.
+    /// The address. If port 0 was requested, it has the port that the system chose.
     pub address: ListenAddress,
 }
 
@@ -97,7 +99,7 @@ impl Listening {
 }
 
 impl Bound {
-    /// The same socket, but its clients speak TLS.
+    /// Returns the same socket, marked as a socket whose clients speak TLS.
     #[must_use]
     pub fn with_tls(self) -> Bound {
         Bound { address: ListenAddress { is_tls: true, ..self.address }, ..self }
@@ -123,7 +125,7 @@ pub struct Keepalive {
     pub idle_s: Option<u32>,
     /// Seconds between probes.
     pub interval_s: Option<u32>,
-    /// Number of probes.
+    /// Number of unanswered probes after which the kernel closes the connection.
     pub count: Option<u32>,
 }
 
@@ -156,7 +158,7 @@ pub fn bind(
         let bound = bound(protocol, socket).map_err(explain)?;
         all.push(if address.is_tls { bound.with_tls() } else { bound });
     }
-    // A unix address has one socket, and only a unix address has a file.
+    // Only a unix address has a file, and it has only one socket.
     if let Some(first) = all.first_mut() {
         first.file = file;
     }
@@ -191,8 +193,8 @@ pub fn bind_all_addresses(
     sockets.into_iter().map(|socket| bound(protocol, socket).map_err(explain)).collect()
 }
 
-/// Binds all these addresses that this machine has. A name such as `localhost` can include an IPv6
-/// address on a machine without IPv6.
+/// Binds those of the addresses that this machine has. For example, `localhost` can resolve to an
+/// IPv6 address on a machine without IPv6.
 fn bind_all(addresses: &[SocketAddr], options: &SocketOptions) -> io::Result<Vec<Socket>> {
     let mut bound = Vec::new();
     let mut missing = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -252,8 +254,8 @@ fn bind_unix(
     options: &SocketOptions,
 ) -> Result<Socket, ServeError> {
     let explain = |error| explain(address, error);
-    // A socket looks dead to another server until it listens. So other servers must not check it
-    // before that.
+    // Until the new socket listens, it looks dead to another server. So the lock prevents other
+    // servers from checking it.
     let _lock = lock_folder(path);
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(explain)?;
     let name = SockAddr::unix(path).map_err(explain)?;
@@ -289,9 +291,10 @@ fn bind_unix(
     Ok(socket)
 }
 
-/// Prevents other servers from checking sockets in this folder while the returned lock exists. This
-/// server continues without the lock if it has no permission, or if another program holds the lock
-/// for long. That is acceptable, because two servers seldom start at the same moment.
+/// Locks the folder of a socket, so that other servers do not check sockets there until the
+/// returned lock is dropped. Returns `None` if this server has no permission, or if another program
+/// holds the lock for long. The caller then continues without a lock, because two servers seldom
+/// start at the same moment.
 fn lock_folder(path: &Path) -> Option<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = File::open(folder.unwrap_or(Path::new("."))).ok()?;
@@ -356,7 +359,8 @@ fn take_all(usual: Protocol, names: &str) -> Result<Vec<Bound>, ServeError> {
     bound.collect()
 }
 
-/// The protocol that this name of a socket means, if any. Also whether the socket speaks TLS.
+/// Reads the name of an inherited socket: its protocol, if the name contains one, and whether the
+/// socket speaks TLS.
 fn read_name(name: &str) -> Result<(Option<Protocol>, bool), ServeError> {
     if name.is_empty() || name == NO_NAME || name.ends_with(UNIT_SUFFIX) {
         return Ok((None, false));

@@ -1,8 +1,8 @@
 //! Reloads the configuration while the server runs. A reload applies all changes or none.
 //!
 //! A separate thread reads the files, so that the broker and the I/O threads never wait for a file.
-//! Reading can take any time, for example if the file is a pipe or on a broken network. Reloads run
-//! one after the other, so the configuration that was read last applies.
+//! Reading can take any time, for example if the file is a pipe, or is on a network that is down.
+//! Reloads run one after the other, so the configuration that was read last applies.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,8 @@ pub(crate) struct Reloader {
     certificates: Option<Arc<Certificates>>,
     /// The current configuration.
     config: Mutex<Config>,
-    /// The requesters since the last reload began. Each connection has at most one.
+    /// Everybody who has requested a reload since the last reload began. Each connection has at
+    /// most one request here.
     requesters: Mutex<Vec<ReloadRequester>>,
     asked: Notify,
 }
@@ -41,13 +42,13 @@ pub(crate) enum ReloadRequester {
     Signal,
     /// A Kestrel client.
     Session(SessionId),
-    /// An admin command. Its client may have disconnected meanwhile.
+    /// A client that sent an admin command. It may have disconnected meanwhile.
     Admin(oneshot::Sender<()>),
 }
 
 impl ReloadRequester {
-    /// Whether the client that waited for the answer has disconnected, as far as the server can
-    /// see.
+    /// Whether the server has noticed that the client has disconnected, so that nobody waits for
+    /// the answer.
     fn has_gone(&self) -> bool {
         match self {
             ReloadRequester::Admin(waiting) => waiting.is_closed(),
@@ -101,8 +102,8 @@ impl Reloader {
         }
     }
 
-    /// Applies the policies if they changed, then notifies all requesters. A client sees the new
-    /// policies as soon as it is notified.
+    /// Applies the policies if they changed, then notifies all requesters. So the new policies
+    /// apply when a client gets its notification.
     fn finish(&self, requesters: Vec<ReloadRequester>, has_new_policies: bool, shared: &Shared) {
         let policies = has_new_policies.then(|| lock(&self.config).policies.clone());
         if let Some(policies) = &policies {
@@ -124,9 +125,10 @@ impl Reloader {
         }
     }
 
-    /// Applies all changes except policies. Returns whether the policies changed. If there is a
-    /// mistake, reports the mistake and changes nothing. Otherwise the server would run with a
-    /// configuration that no operator wrote.
+    /// Reads the configuration, and applies all changes except policies. Returns whether the
+    /// policies changed. If there is a mistake, reports the mistake and changes nothing. If it
+    /// applied some of the changes, the server would run with a configuration that no operator
+    /// wrote.
     fn take_over(&self) -> bool {
         let loaded = match self.sources.as_ref().map(|sources| lock(sources).load_and_keep()) {
             None => {
@@ -171,8 +173,8 @@ impl Reloader {
         reload.unwrap_or(Ok(())).map_err(|error| error.to_string())
     }
 
-    /// Reopens the server's own message file, which may have been moved away. Also reads the
-    /// certificates again.
+    /// Reopens the server's own message file, because an operator may have moved the file. Also
+    /// reads the certificates again.
     fn reopen_files(&self) {
         if let Some(messages) = &self.messages {
             messages.reopen();
@@ -189,9 +191,9 @@ fn lock<T>(content: &Mutex<T>) -> MutexGuard<'_, T> {
     content.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs work on a thread of its own, and returns the result. Returns false if the work cannot run.
-/// The work does not run on the runtime's threads for blocking work, because the process could not
-/// end before those threads finish.
+/// Runs `work` on a new thread, and returns its result. Returns false if the thread cannot start.
+/// Tokio's threads for blocking work would not do, because the process could not end before they
+/// finish.
 async fn on_a_thread(work: impl FnOnce() -> bool + Send + 'static) -> bool {
     let (said, result) = oneshot::channel();
     let named = std::thread::Builder::new().name("reload".to_owned());
@@ -245,8 +247,8 @@ mod tests {
         let mut first = ask();
         assert!(first.try_recv().is_err());
         assert_eq!(rules(), 0, "the broker is free while the file is read");
-        // This waits until the first reload opens the pipe to read it. So the next requests come
-        // after the first reload has begun.
+        // This call waits until the first reload opens the pipe to read it. So the next requests
+        // come after the first reload has begun.
         let mut pipe = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
         let (second, third) = (ask(), ask());
         std::io::Write::write_all(&mut pipe, limit(1).as_bytes()).unwrap();

@@ -29,8 +29,8 @@ pub enum Hangup {
     Reload,
     /// Stops the server, like SIGTERM.
     Stop,
-    /// Reopens the server's own message file, which may have been moved away. Also reads the
-    /// certificates again. The server must have no configuration to read.
+    /// Reopens the server's own message file, because an operator may have moved the file. Also
+    /// reads the certificates again. This is for a server without a configuration file.
     ReopenMessages,
 }
 
@@ -47,11 +47,11 @@ pub enum Drain {
 /// Time between checks of the log's room, the log's errors, and the clocks.
 const HEALTH_PERIOD: Duration = Duration::from_secs(1);
 
-/// Time between checks of a server that stops when all jobs are done.
+/// Time between checks whether all jobs are done, in a server that stops when they are done.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
-/// Delay of a stop that a client requested. During this time, the server sends the last replies to
-/// that client.
+/// Delay of a stop that a client requested. During this time, the server sends its last replies to
+/// the client.
 const CLIENTS_STOP_DELAY: Duration = Duration::from_millis(100);
 
 /// Watches for signals while the server runs.
@@ -68,14 +68,14 @@ pub(crate) struct Control {
     pub(crate) has_log: bool,
 }
 
-/// Signals that arrive during recovery and must not end the server. They wait until the server
-/// serves clients.
+/// Handlers of signals that must not end the server if they arrive during recovery. The server
+/// handles such signals after recovery.
 pub(crate) struct EarlySignals {
     /// `None` means that SIGHUP ends the server, even during recovery.
     hangup: Option<Signal>,
     drain: Signal,
-    /// Whether the server was started in a terminal. This is checked early, because the terminal is
-    /// gone after a hang-up.
+    /// Whether the server was started in a terminal. The server checks this at its start, because
+    /// the terminal no longer exists after a hang-up.
     has_terminal: bool,
 }
 
@@ -88,22 +88,23 @@ pub(crate) struct Signals {
     has_terminal: bool,
 }
 
-/// Makes the second SIGTERM or SIGINT end the process at once. The signal handler itself ends it,
-/// because all threads may be stuck. Process 1 of a container cannot kill itself by a signal. So
-/// the process exits with the status that a shell reports for the signal.
+/// Makes the second SIGTERM or SIGINT end the process at once. The signal handler itself ends the
+/// process, because all threads may be stuck. It calls `exit`, because process 1 of a container
+/// cannot kill itself with a signal. The exit status is the status that a shell reports for the
+/// signal.
 fn end_at_the_second() -> io::Result<()> {
     let is_second = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
-        // The order matters. At the first signal, the first handler finds the flag unset. Then the
-        // second handler sets it.
+        // The order matters. At the first signal, the first handler finds the flag unset, and does
+        // nothing. Then the second handler sets the flag.
         flag::register_conditional_shutdown(signal, 128 + signal, is_second.clone())?;
         flag::register(signal, is_second.clone())?;
     }
     Ok(())
 }
 
-/// Whether all these threads have given a sign of life since the last request. Threads that are
-/// stopping count as alive. Also requests a new sign of life.
+/// Whether all these threads have given a sign of life since the last call. Threads that are
+/// stopping count as alive. Also requests the next sign of life.
 fn all_live(inboxes: &[Arc<Inbox>]) -> bool {
     let all_live = inboxes.iter().all(|inbox| inbox.has_shown_life() || inbox.is_stopping());
     for inbox in inboxes {
@@ -112,7 +113,7 @@ fn all_live(inboxes: &[Arc<Inbox>]) -> bool {
     all_live
 }
 
-/// Whether standard error is a terminal that still exists.
+/// Whether standard error is a terminal, and the terminal still exists.
 fn is_in_terminal() -> bool {
     io::stderr().is_terminal()
 }
@@ -165,7 +166,8 @@ impl Control {
                     Drain::StopWhenDone => {
                         tracing::info!("no more connections; stopping when all jobs are done");
                         self.close_listeners();
-                        // The checks begin now. Skip those that were missed since the start.
+                        // The checks begin now. Skip the ticks that were missed since the server
+                        // started.
                         look.reset();
                         stops_when_done = true;
                     }
@@ -202,9 +204,9 @@ impl Control {
         }
     }
 
-    /// Whether a stop would lose nothing and interrupt nothing. No worker may hold a job, and all
-    /// waiting jobs must be in the log. Jobs in the log wait for the next start, because perhaps no
-    /// worker takes them now. Buried jobs do not count.
+    /// Whether the server can stop without losing or interrupting a job. No worker may hold a job,
+    /// and all ready and delayed jobs must be in the log. The server does not wait until workers
+    /// have taken the jobs of the log, because perhaps no worker is left. Buried jobs do not count.
     fn is_done(&self) -> bool {
         let totals = self.shared.broker.turn(self.shared.clock.now()).totals();
         let waiting = totals.ready + totals.delayed;
@@ -219,8 +221,8 @@ impl Control {
     }
 
     fn notify_watchdog(&self) {
-        // If another thread holds the broker's lock for ever, this blocks. Then the watchdog gets
-        // no notification.
+        // This turn tests the broker's lock. If another thread holds the lock for ever, this call
+        // blocks, and the watchdog gets no notification.
         drop(self.shared.broker.turn(self.shared.clock.now()));
         if all_live(&self.inboxes) {
             systemd::alive();
@@ -230,7 +232,8 @@ impl Control {
     fn hang_up(&mut self, had_terminal: bool) {
         match self.hangup {
             Hangup::Stop => self.stop("SIGHUP"),
-            // In its original meaning, SIGHUP says that the terminal is gone. So the server stops.
+            // The terminal no longer exists. In its original meaning, SIGHUP reports this. So the
+            // server stops.
             Hangup::Reload if had_terminal && !is_in_terminal() => self.stop("SIGHUP"),
             Hangup::Reload | Hangup::ReopenMessages => {
                 self.reloader.request(ReloadRequester::Signal);

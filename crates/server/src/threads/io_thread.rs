@@ -2,8 +2,8 @@
 //! round reads from ready sockets, takes a turn of the broker for everything that arrived, and
 //! sends replies.
 //!
-//! Only this thread uses its connections. It makes no system call while it holds the broker's lock.
-//! A round has a limit of work, so that no client delays the others for long.
+//! Only this thread uses its connections. While it holds the broker's lock, it makes no system
+//! call. A round has a limit of work, so that no client delays other clients for long.
 
 mod account;
 mod housekeeping;
@@ -41,7 +41,8 @@ use crate::threads::table::Table;
 const ROUND_BYTES: usize = 64 * 1024;
 /// Minimum room for a read. With less room, a large body would arrive in tiny pieces.
 const READ_BYTES_MIN: usize = 8 * 1024;
-/// The time for which the timer is set if nothing needs it. It is shorter in tests.
+/// The timer fires after this time if the thread waits for no certain moment. It is shorter in
+/// tests.
 const LONG: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_hours(24) };
 
@@ -74,7 +75,7 @@ enum CloseReason {
 pub(crate) struct IoThread {
     shared: Shared,
     inbox: Arc<Inbox>,
-    /// The broker's number for the mailbox that `inbox` implements.
+    /// The number of this thread's mailbox at the broker. `inbox` is the mailbox.
     mailbox: usize,
     connections: Table,
     account: Account,
@@ -90,18 +91,18 @@ pub(crate) struct IoThread {
     /// until the batch is written. Otherwise the requests of other clients would wait behind a
     /// larger batch.
     backlogged: bool,
-    /// The inbox has a note that this thread waits for the log.
+    /// The inbox knows that this thread waits for the log. So the committer wakes the thread.
     awaits_release: bool,
     /// The log failed.
     log_failed: bool,
-    // Lists of work. An entry is the place of a connection in the table. If a connection no longer
-    // exists, its entries are skipped. If a new connection has the same place, it gets an unneeded
-    // check, which does no harm.
+    // Lists of work. An entry is the place of a connection in the table. The thread ignores an
+    // entry if its place is empty. If a new connection has the place of a removed connection, the
+    // thread checks the new connection without need, which does no harm.
     /// Sockets that became ready.
     ready: Vec<u32>,
     /// Connections to read, in the order in which they became ready.
     reads: VecDeque<u32>,
-    /// Connections to read whose TLS handshake is not finished.
+    /// Connections to read, if their TLS handshake is not finished.
     handshakes: VecDeque<u32>,
     /// Connections whose sessions must be opened.
     opening: Vec<u32>,
@@ -173,7 +174,7 @@ impl IoThread {
             let alarm = self.inbox.alarm();
             let wanted = [alarm, self.housekeeping_at].into_iter().flatten().min();
             // A timer that has already fired would end the next sleep at once, before the runtime
-            // checks the sockets. So set it again.
+            // checks the sockets. So set the timer again.
             if self.inbox.take_late_timer() || wanted != timer_for || timer.is_elapsed() {
                 timer_for = wanted;
                 self.set_timer(timer.as_mut(), wanted);
@@ -244,8 +245,8 @@ impl IoThread {
             self.continue_work(if self.congested { 0 } else { held_back });
         }
         self.enforce_limits();
-        // The next round handles events from other threads. Before that round, the runtime checks
-        // the sockets.
+        // Take events that other threads have put into the inbox meanwhile. The next round handles
+        // them. Before that round, the runtime checks the sockets.
         self.inbox.take_events(&mut self.events);
         self.await_release();
     }
@@ -257,9 +258,9 @@ impl IoThread {
         has_work && !self.backlogged
     }
 
-    /// Continues the held-back commands of this many connections, and closes sessions. The newer
-    /// requests of other connections are already executed, and their replies are sent. So other
-    /// connections wait only for this turn.
+    /// Continues the held-back commands of this many connections, and closes sessions. Before this
+    /// call, the thread has executed newly arrived requests, and sent their replies. So these
+    /// clients do not wait for this turn.
     fn continue_work(&mut self, connections: usize) {
         self.await_release();
         self.let_committer_work();
@@ -269,16 +270,16 @@ impl IoThread {
     }
 
     /// Yields the processor to the committer if this thread waits for the log. The two threads can
-    /// share a processor. Then long work of this thread would delay the log, and the clients that
-    /// wait for it, for milliseconds.
+    /// share a processor. Then long work of this thread would delay the committer for milliseconds,
+    /// and also the clients that wait for the log.
     fn let_committer_work(&self) {
         if self.awaits_release {
             std::thread::yield_now();
         }
     }
 
-    /// Updates the note in the inbox that this thread waits for the log. A commit wakes only
-    /// threads that wait.
+    /// Updates the inbox: whether this thread waits for the log. A commit wakes only threads that
+    /// wait.
     fn await_release(&mut self) {
         let has_held = !self.held_until_written.is_empty() || !self.held_until_durable.is_empty();
         let awaits = has_held || self.congested || self.backlogged;
@@ -287,8 +288,9 @@ impl IoThread {
         }
         self.inbox.await_release(awaits);
         if awaits {
-            // The log may have released positions before the note was set. Then no message came, so
-            // check once. The next round sends the replies.
+            // The log may have released positions just before the inbox was updated. Then the
+            // committer did not wake this thread. So check the positions here. The next round sends
+            // the replies.
             self.collect_released();
             self.congested = self.congested && self.shared.broker.congested();
             self.backlogged = self.backlogged && self.shared.broker.has_backlog();
@@ -298,8 +300,8 @@ impl IoThread {
     fn take_arrivals(&mut self) {
         for arrival in self.inbox.take_arrivals() {
             let Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms } = arrival;
-            // A new TLS stream draws random numbers. That takes too long for a turn, so it happens
-            // here.
+            // Creating a TLS stream draws random numbers. That takes too long for a turn. So it
+            // happens here, before the turn.
             let tls = tls.map(|config| TlsStream::new(config, self.now_ms).map(Box::new));
             let (socket, tls) = match (watch(socket), tls.transpose()) {
                 (Ok(socket), Ok(tls)) => (socket, tls),
@@ -389,7 +391,7 @@ impl IoThread {
             self.read_from(place, &mut used);
         }
         // A step of a handshake can need a signature, which takes as long as hundreds of commands.
-        // So each round does one such step, after all other connections.
+        // So each round does only one such step, after it has read from all other connections.
         if self.buffer.len() - used >= READ_BYTES_MIN
             && let Some(place) = self.handshakes.pop_front()
         {
@@ -437,8 +439,9 @@ impl IoThread {
         }
     }
 
-    /// Closes the connection of a browser at a port that does not speak HTTP. The server ignores
-    /// the bytes, because a web page may have written them.
+    /// Closes the connection of a client that sent HTTP or TLS to a port of another protocol. It is
+    /// probably a browser. The server ignores the bytes, because a web page may have made the
+    /// browser send them.
     fn turn_away(&mut self, place: u32) {
         let Some(connection) = self.connections.get(place) else { return };
         self.shared.limits.refused.wrong_protocol.fetch_add(1, Ordering::Relaxed);
@@ -454,7 +457,7 @@ impl IoThread {
         self.leave(place, CloseReason::Failed);
     }
 
-    /// Discards all work that has not begun yet.
+    /// Discards all work that has not begun yet, during a stop.
     fn discard_pending(&mut self) {
         self.inbox.take_arrivals();
         self.inbox.take_events(&mut self.events);

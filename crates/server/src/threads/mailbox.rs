@@ -20,8 +20,8 @@ use crate::config::protocol::Protocol;
 use crate::net::limits::Slot;
 use crate::threads::wakeup::{ReleaseWatch, Wakeup};
 
-/// A function that opens the session of a new connection. Each protocol has one. The number is the
-/// mailbox to which the broker sends the session's events.
+/// A function that opens the session of a new connection. Each protocol has its own function. The
+/// number is the mailbox to which the broker sends the session's events.
 pub(crate) type OpenSession =
     dyn Fn(ConnectionInfo, &mut Turn<'_>, usize) -> (SessionId, Box<dyn Dialect>) + Send + Sync;
 
@@ -50,7 +50,7 @@ impl Peer {
         }
     }
 
-    /// The address in one word, for messages and Gearman's list of workers.
+    /// The address as text without spaces, for messages and Gearman's list of workers.
     pub(crate) fn shown(self) -> String {
         match self {
             Peer::Host(host) => host.to_canonical().to_string(),
@@ -59,17 +59,17 @@ impl Peer {
     }
 }
 
-/// An accepted connection, on its way to an I/O thread.
+/// A connection that the server has accepted and assigned to an I/O thread.
 pub(crate) struct Arrival {
     /// The socket, non-blocking.
     pub(crate) socket: OwnedFd,
     /// Counts the connection as open. It also has the client's address.
     pub(crate) slot: Slot,
-    /// Its protocol.
+    /// The protocol of the listener.
     pub(crate) protocol: Protocol,
     /// From where clients can reach the listener.
     pub(crate) reach: Reach,
-    /// Opens its session.
+    /// Opens the session of the connection.
     pub(crate) open: Arc<OpenSession>,
     /// The TLS configuration, if the connection speaks TLS.
     pub(crate) tls: Option<Arc<ServerConfig>>,
@@ -87,7 +87,7 @@ pub(crate) struct Inbox {
     /// Connections whose sockets became ready.
     ready: Mutex<Vec<u32>>,
     events: Mutex<Vec<(SessionId, Answer<Event>)>>,
-    /// Sessions that waited for a body from the log. Their replies can be sent now.
+    /// Sessions whose stored bodies are loaded now. The thread can send their replies.
     loaded: Mutex<Vec<SessionId>>,
     arrivals: Mutex<Vec<Arrival>>,
     /// Whether the log has released more positions, or has failed.
@@ -99,7 +99,7 @@ pub(crate) struct Inbox {
     /// All connections of the process together use too much memory. The thread has not checked its
     /// own connections yet.
     excess: AtomicBool,
-    /// The timer of the thread's sleep is late, because timers stop while the machine sleeps.
+    /// The thread's timer will fire too late, because timers stop while the machine sleeps.
     timer_is_late: AtomicBool,
     /// The thread must send the pending replies, close its connections and end.
     stop: AtomicBool,
@@ -143,7 +143,7 @@ impl Inbox {
 
     /// Answers a request for a sign of life. Only the thread itself calls this.
     pub(crate) fn show_life_sign(&self) {
-        // A store in each round would cost more than this load.
+        // Check before the store, because a store in each round costs more than a load.
         if self.life_sign_requested.load(Ordering::SeqCst) {
             self.life_sign_requested.store(false, Ordering::SeqCst);
         }
@@ -165,7 +165,8 @@ impl Inbox {
         self.excess.swap(false, Ordering::SeqCst)
     }
 
-    /// Asks the thread to set its timer again. Timers stop while the machine sleeps.
+    /// Asks the thread to set its timer again. Called after the machine slept, because timers stop
+    /// while the machine sleeps.
     pub(crate) fn renew_timer(&self) {
         self.timer_is_late.store(true, Ordering::SeqCst);
         self.wake();
@@ -185,13 +186,13 @@ impl Inbox {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Moves the ready places into an empty list.
+    /// Moves the places of ready connections into an empty list.
     pub(crate) fn take_ready(&self, into: &mut Vec<u32>) {
         debug_assert!(into.is_empty());
         mem::swap(&mut *lock(&self.ready), into);
     }
 
-    /// Adds new events after those that are already in the list.
+    /// Moves the new events to the end of the list.
     pub(crate) fn take_events(&self, into: &mut VecDeque<(SessionId, Answer<Event>)>) {
         into.extend(lock(&self.events).drain(..));
     }
@@ -220,8 +221,8 @@ impl Inbox {
         }
     }
 
-    /// Must be called before the turn that handles the alarm, because the broker sets the next
-    /// alarm during that turn.
+    /// Clears the alarm. The thread must call this before the turn that handles the alarm, because
+    /// the broker sets the next alarm during that turn.
     pub(crate) fn clear_alarm(&self) {
         self.alarm.0.store(NEVER, Ordering::SeqCst);
     }
