@@ -11,8 +11,8 @@ use crate::broker::Shared;
 use crate::core::Core;
 use crate::{Answer, Turn};
 
-/// Why a put was refused. Nothing was stored, unless the put goes to several queues and another
-/// queue accepted it.
+/// Why a put was refused. Nothing was stored. The only exception: if the put has several queues,
+/// other queues may have accepted the job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PutRefusal {
     /// The queue is full.
@@ -42,8 +42,8 @@ pub enum PutRefusal {
 
 /// # Admission, before a request
 impl Turn<'_> {
-    /// Whether to receive a body of this length. If the job would exceed the limit of memory,
-    /// returns false and counts the job as refused.
+    /// Whether a dialect should receive a body of this length. If the job would exceed the limit of
+    /// memory, returns false and counts the job as refused.
     pub fn admits_body(&self, body_bytes: usize) -> bool {
         self.shared.admits_body(&self.core, body_bytes)
     }
@@ -70,7 +70,7 @@ impl Turn<'_> {
 
 impl Shared {
     /// Checks a job with a body of this length before anything changes. `is_logged` returns whether
-    /// the job is written to the log, and so needs room there.
+    /// the log will get the job. If it will, the log must have room.
     pub(crate) fn admit(
         &self,
         core: &Core,
@@ -112,8 +112,8 @@ impl Core {
     /// The answer if a queue refused a job.
     pub(crate) fn refusal<T>(&self, refused: Refused) -> Answer<Result<T, PutRefusal>> {
         match refused {
-            // The jobs that fill the queue may not be durable yet, and can come from any session.
-            // So the reply waits for all entries so far.
+            // The jobs that fill the queue may not be durable yet. They can come from any session,
+            // so the reply waits for all entries so far.
             Refused::QueueFull => Answer::new(Err(PutRefusal::QueueFull), self.ledger.after_all()),
             Refused::TooBig => Answer::at_once(Err(PutRefusal::TooBig)),
         }

@@ -8,11 +8,12 @@ use crate::Position;
 /// The answer to a request, or an event for a session, with the position that it depends on.
 ///
 /// A reply that is made from the value must not be sent before [`crate::Broker::released`] has
-/// reached `after`. [`crate::Outbox::reply`] ensures that. This applies to denials, too. A client
-/// can act on "not found". So the end of the job must be durable before the client gets this reply.
+/// reached `after`. [`crate::Outbox::reply`] ensures that. Negative replies wait, too. For example,
+/// a client can act on the reply "not found". So the end of the job must be durable before the
+/// client gets this reply.
 ///
-/// Some requests can begin to wait. Then the value is [`crate::Take::Waiting`] or a similar one.
-/// The dialect sends no reply yet, and an [`crate::Event`] will come.
+/// Some requests can begin to wait. Then the value is [`crate::Take::Waiting`] or a similar value.
+/// The dialect sends its reply later, when the session gets an [`crate::Event`].
 #[must_use = "the reply waits for the position"]
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Answer<T> {

@@ -1,12 +1,14 @@
 //! Which bodies are in memory, and which are only in the log.
 //!
-//! All bodies begin in memory. Above a limit, bodies leave the memory when the log has written
-//! them: first those of new jobs that will not be taken soon, then those that came into memory
-//! longest ago. A body that a client needs is loaded again (`loads`), and the bodies of the jobs
-//! behind it are loaded ahead.
+//! The body of a new job is in memory. When all bodies together exceed a limit, some of them leave
+//! the memory: the broker drops a body if the log's file has it, too. First it drops bodies of new
+//! jobs that no client will take soon, then the bodies that came into memory longest ago. If a
+//! client needs a stored body, the loader (`loads`) reads it. The loader also reads the bodies of
+//! the next jobs of the queue: it *loads* the queue *ahead*.
 //!
-//! **Invariant: the file has the entry of a stored body.** If reclaim copies the entry, the body
-//! comes into memory until the copy is written.
+//! **Invariant: the file has the entry of a stored body.** Reclaim copies entries to the end of the
+//! log. If it copies the entry of a stored body, the body is in memory again until the copy is
+//! written.
 
 pub(crate) mod loads;
 
@@ -22,33 +24,36 @@ use log::{Log, SegmentHold};
 use crate::bodies::loads::Load;
 use crate::core::Core;
 
-/// A new job is not taken soon if its queue has more ready jobs than this.
+/// If a queue has more ready jobs than this, its new jobs are not taken soon.
 const READY_SOON: u32 = 1024;
-/// The work of one turn: the number of new jobs that it looks at. A page of locations counts as
-/// [`PAGE_STEPS`] of them.
+/// The limit of work for one call of `evict_bodies`, in steps. A new job is one step. A page of
+/// locations is [`PAGE_STEPS`] steps.
 const STEPS_MAX: usize = 1024;
 const PAGE_STEPS: usize = 256;
-/// The limits of one piece that is loaded ahead: bytes of bodies, jobs, and jobs to look at.
+/// A queue is loaded ahead in pieces. These are the limits of one piece: bytes of its bodies, its
+/// jobs, and jobs to examine.
 const AHEAD_BYTES: u64 = 512 * 1024;
 const AHEAD_JOBS: usize = 4096;
 const AHEAD_LOOKS: usize = 8192;
 
-/// The bodies of all jobs in the log.
+/// Decides which bodies of jobs in the log are also in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Bodies {
-    /// The limit of memory for bodies that the log has, too. `None`: no limit.
+    /// The limit of bytes of bodies that are both in memory and in the log. `None`: no limit.
     bytes_max: Option<u64>,
-    /// Jobs put while the limit was reached, in the order of their entries.
+    /// Jobs with new entries in the log, in the order of these entries: jobs that were put above
+    /// the limit, and jobs that reclaim copied. Their bodies leave the memory first.
     fresh: VecDeque<Fresh>,
     /// Bytes of the bodies of `fresh`.
     fresh_bytes: u64,
-    /// The page of locations where the sweep continues.
+    /// The page of locations where the search for old bodies (the *sweep*) continues.
     page: usize,
-    /// For each queue that is loaded ahead: the job whose hand-out starts the next piece.
+    /// For each queue that is loaded ahead: when this job is handed out, the loader loads the next
+    /// piece.
     ahead: BTreeMap<QueueId, JobId>,
 }
 
-/// A job that was put while the limit was reached.
+/// A job with a new entry in the log: see [`Bodies::fresh`].
 #[derive(Debug)]
 struct Fresh {
     slot: JobSlot,
@@ -71,7 +76,7 @@ impl Bodies {
         self.bytes_max = bytes_max;
     }
 
-    /// Notes a job whose body may leave the memory as soon as its new entry is written.
+    /// Adds a job to `fresh`. Its body can leave the memory as soon as its new entry is written.
     pub(crate) fn note_fresh(&mut self, slot: JobSlot, id: JobId, bytes: usize) {
         let body_bytes = bytes as u64;
         self.fresh.push_back(Fresh { slot, id, body_bytes });
@@ -84,12 +89,12 @@ impl Bodies {
 }
 
 impl Core {
-    /// Whether a job from the log should keep its body in the log only.
+    /// Whether a job that recovery restores should have its body only in the log.
     pub(crate) fn restores_stored(&self) -> bool {
         self.bodies.is_full(&self.engine)
     }
 
-    /// Notes the jobs of a request that may leave the memory as soon as they are written.
+    /// If the limit is reached, adds the jobs that a request has put to `Bodies::fresh`.
     pub(crate) fn note_fresh(&mut self, record: &Record) {
         if !self.bodies.is_full(&self.engine) {
             return;
@@ -121,7 +126,7 @@ impl Core {
         }
     }
 
-    /// Takes bodies out of memory until the limit holds, up to the work of one turn.
+    /// Removes bodies from memory until they are within the limit, in at most `STEPS_MAX` steps.
     pub(crate) fn evict_bodies(&mut self) {
         let Some(max) = self.bodies.bytes_max else { return };
         if self.engine.resident_bytes() <= max && self.bodies.fresh.is_empty() {
@@ -146,7 +151,8 @@ impl Core {
                 self.store_body(slot);
             }
         }
-        // The fresh bodies leave as soon as they are written. Until then, others may stay.
+        // The fresh bodies will leave as soon as they are written. So other bodies of the same
+        // number of bytes can stay.
         let pages = self.ledger.locations.pages();
         for _ in 0..pages {
             if steps == 0 || self.engine.resident_bytes() <= max + self.bodies.fresh_bytes {
@@ -176,9 +182,9 @@ impl Core {
         }
     }
 
-    /// Begins to load the body of a job for a session, if it is only in the log. `queue` is the
-    /// job's queue, which is then loaded ahead. Must be called before the end of the job is
-    /// logged.
+    /// If the body of a job is only in the log, begins to load it for a session. `queue` is the
+    /// queue to load ahead afterwards. Must be called before the log gets the entry for the job's
+    /// end, because the location of the job is then removed.
     pub(crate) fn fetch(
         &self,
         (slot, id): (JobSlot, JobId),
@@ -203,8 +209,8 @@ impl Core {
         *body = JobBody::Loading(loading);
     }
 
-    /// Notes that a job was handed out. If it is the one that the reading ahead waits for, the next
-    /// piece of the queue is loaded.
+    /// Must be called when a job was handed out. If `Bodies::ahead` has this job, the loader loads
+    /// the next piece of the queue.
     pub(crate) fn note_handout(&mut self, queue: QueueId, id: JobId) {
         if !self.bodies.ahead.is_empty() && self.bodies.ahead.get(&queue) == Some(&id) {
             self.bodies.ahead.remove(&queue);
@@ -212,11 +218,12 @@ impl Core {
         }
     }
 
-    /// The next stored bodies of a queue, in the order in which its jobs are taken, and holds of
-    /// their segments.
+    /// The next stored bodies of a queue, in the order in which its jobs will be taken. The holds
+    /// keep the files of their segments.
     pub(crate) fn next_stored(&self, queue: QueueId, log: &Log) -> (Vec<Ahead>, Vec<SegmentHold>) {
         let (mut found, mut holds) = (Vec::new(), BTreeMap::new());
-        // What is loaded must fit, or the sweep would take it away at once.
+        // Bodies beyond the limit would leave the memory again at once. So load at most half of the
+        // limit.
         let half = self.bodies.bytes_max.map_or(u64::MAX, |max| max / 2);
         let (mut bytes, bytes_max) = (0, half.min(AHEAD_BYTES));
         for slot in self.engine.ready_jobs(queue).take(AHEAD_LOOKS) {
@@ -239,12 +246,13 @@ impl Core {
         (found, holds.into_values().collect())
     }
 
-    /// Notes at which job the next piece of a queue is loaded.
+    /// When this job is handed out, the loader must load the next piece of the queue.
     pub(crate) fn set_ahead(&mut self, queue: QueueId, job: JobId) {
         self.bodies.ahead.insert(queue, job);
     }
 
-    /// Takes over a body that was loaded ahead, unless its job ended or moved meanwhile.
+    /// Stores a body that was loaded ahead. Drops it if its job has ended or the job's entry has
+    /// moved.
     pub(crate) fn take_loaded(&mut self, ahead: &Ahead, body: engine::Body) {
         if self.engine.id_at(ahead.slot) != Some(ahead.id) {
             return;
@@ -259,8 +267,8 @@ impl Core {
         }
     }
 
-    /// Sets a job aside whose body cannot be read, if this session holds it. Otherwise it would be
-    /// handed out again and again.
+    /// Buries a job whose body cannot be read, if this session holds the job. Without this, the
+    /// server would hand out the job again and again.
     pub(crate) fn bury_unreadable(&mut self, session: SessionId, id: JobId) {
         let Ok(slot) = self.engine.slot(id) else { return };
         let priority = self.engine.facts(slot).priority;

@@ -1,9 +1,9 @@
-//! The body of a command while its bytes arrive. Its memory grows with the received bytes, not with
-//! the announced length.
+//! The body of a command while its bytes arrive. The buffer grows with the received bytes, so a
+//! large announced length alone costs no memory.
 
 use std::borrow::Cow;
 
-/// The received bytes of a body with an announced length, for dialects.
+/// Collects the bytes of a body for a dialect. The client has announced the body's length.
 #[derive(Debug)]
 pub struct BodyBuffer {
     /// The announced length.

@@ -25,9 +25,9 @@ use crate::{Mailbox, Position, Turn};
 /// Longer bodies are rare, because the beanstalkd protocol refuses them by default.
 const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// If the log has reserved fewer unused ids than this, the server reads nothing from clients. The
-/// reason is that one round of all I/O threads can use this many ids. The log normally reserves
-/// more ids much earlier, so this happens only during a very long sync.
+/// If the log has reserved fewer unused ids than this, the server reads nothing from clients. One
+/// pass of all I/O threads through their connections can use this many ids. The log normally
+/// reserves more ids much earlier, so this happens only during a very long sync.
 const NUMBERS_MARGIN: u64 = 1 << 18;
 
 /// A clock. It returns milliseconds that never decrease.
@@ -42,10 +42,10 @@ pub struct Options {
     pub log: Settings,
     /// The setup of the engine.
     pub engine: EngineSetup,
-    /// The clock of the broker's threads, which write, sync and reclaim. They add
-    /// [`Broker::clock_step_ms`] to its time. If this is `None`, the broker starts no threads. Then
-    /// the owner calls [`Broker::commit_step`], [`Broker::prepare_step`] and
-    /// [`Broker::reclaim_step`] itself, as the simulator does.
+    /// The clock of the broker's threads, which write, sync, reclaim and load. The threads add
+    /// [`Broker::clock_step_ms`] to the clock's time. If this is `None`, the broker starts no
+    /// threads. Then the owner calls [`Broker::commit_step`], [`Broker::prepare_step`],
+    /// [`Broker::reclaim_step`] and [`Broker::load_step`] itself, as the simulator does.
     pub clock: Option<Clock>,
     /// The limit of memory for the bodies of jobs in the log: see [`Broker::set_bodies_limit`].
     pub bodies_bytes_max: Option<u64>,
@@ -76,7 +76,7 @@ pub enum BrokerError {
     /// The log could not be opened.
     #[error(transparent)]
     Log(#[from] OpenError),
-    /// The log was opened, but this version cannot decode a job in it.
+    /// The log was opened, but this version cannot decode one of its jobs.
     #[error(transparent)]
     Meta(#[from] meta::UnknownMeta),
     /// The log's entries contradict each other.
@@ -96,10 +96,10 @@ pub struct Broker {
 pub(crate) struct Shared {
     core: Mutex<Core>,
     pub(crate) log: Option<Arc<Log>>,
-    /// The bodies to load, shared with the core and the loader's thread.
+    /// The bodies to load. The core and the loader's thread share this list.
     pub(crate) loads: Arc<Loads>,
     pub(crate) reader: Mutex<BodyReader>,
-    /// The first error of a load, if any, and the number of errors.
+    /// The first error of a load, if any. `body_errors` is the number of such errors.
     pub(crate) body_error: Mutex<Option<Arc<log::BodyError>>>,
     pub(crate) body_errors: AtomicU64,
     pub(crate) mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
@@ -132,8 +132,8 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// Locks a mutex, even if a thread panicked while it held the lock. This is safe, because the data
-/// of these mutexes is never half changed.
+/// Locks a mutex, even if a thread panicked while it held the lock. This is safe, because no panic
+/// can leave the data of these mutexes half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -243,8 +243,8 @@ impl Broker {
     }
 
     /// Locks the broker for one batch of requests at the moment `now`. If `now` is before an
-    /// earlier turn's moment, the turn uses that moment. The turn first does due work, up to one
-    /// slice.
+    /// earlier turn's moment, the turn uses that earlier turn's moment. The turn begins with at
+    /// most one slice of the engine's due work, such as the end of leases.
     pub fn turn(&self, now: Millis) -> Turn<'_> {
         self.shared.turn(now)
     }
@@ -255,8 +255,8 @@ impl Broker {
     }
 
     /// Whether the log is behind. If it is, the owner should read nothing from clients before the
-    /// next [`Mailbox::released`]. More requests would only cost memory and latency, or use ids
-    /// that the log has not reserved yet.
+    /// next call of [`Mailbox::released`]. More requests would only cost memory and latency, or use
+    /// ids that the log has not reserved yet.
     pub fn congested(&self) -> bool {
         let next_number = self.shared.next_number.load(Ordering::Relaxed);
         self.shared.log.as_ref().is_some_and(|log| {
@@ -267,8 +267,8 @@ impl Broker {
     }
 
     /// Whether the log has so much to write that more requests would noticeably delay other
-    /// clients. If it has, requests that the caller holds back should wait until the next
-    /// [`Mailbox::released`]. Until then, the caller can still do one piece of this work.
+    /// clients. If it has, the caller should execute at most one held-back request before the next
+    /// call of [`Mailbox::released`].
     pub fn has_backlog(&self) -> bool {
         self.shared.log.as_ref().is_some_and(|log| log.has_backlog())
     }
@@ -279,16 +279,17 @@ impl Broker {
         self.shared.log.as_ref().and_then(|log| log.failure())
     }
 
-    /// Whether puts are refused because the disk is full, or because the log has reached its limit.
+    /// Whether the log refuses puts, because the disk is full or the log has reached its limit.
     /// Small puts may still fit.
     pub fn is_full(&self) -> bool {
         let full = |log: &Arc<Log>| log.usage().short && !log.admits_put(USUAL_BODY_BYTES_MAX);
         self.shared.log.as_ref().is_some_and(full)
     }
 
-    /// The first error of reclaim, if any. If reclaim cannot read the oldest segment, it writes the
-    /// segment's jobs again from memory. After any other error, the log's size is no longer
-    /// bounded. The broker continues in both cases, but an operator should check the disk.
+    /// The first error of reclaim, if any. If reclaim cannot read the oldest segment, the broker
+    /// writes the segment's jobs again from memory. After any other error, reclaim may no longer
+    /// free space, and then the log only grows. The broker continues in both cases, but an operator
+    /// should check the disk.
     pub fn reclaim_error(&self) -> Option<Arc<log::ReclaimError>> {
         lock(&self.shared.reclaim_error).clone()
     }
@@ -326,7 +327,7 @@ impl Broker {
         self.shared.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`Broker::drain`] was called, so that all puts are refused.
+    /// Whether [`Broker::drain`] was called. If it was, the broker refuses all puts.
     pub fn draining(&self) -> bool {
         self.shared.draining()
     }
@@ -344,8 +345,9 @@ impl Broker {
     }
 
     /// How many milliseconds the engine's first moment was ahead of [`Options::clock`] when the log
-    /// was opened. The value is negative if it was behind. An owner that uses that clock for its
-    /// turns must add this difference to its time. The broker's own threads add it, too.
+    /// was opened. Negative if the engine was behind the clock. An owner that uses the same clock
+    /// for its turns must add this difference to the clock's time. The broker's own threads add it,
+    /// too.
     pub fn clock_step_ms(&self) -> i64 {
         self.shared.clock_step_ms.load(Ordering::Relaxed)
     }
@@ -374,28 +376,30 @@ impl Broker {
         self.shared.log.as_ref().map_or(Ok(()), |log| log.prepare_step())
     }
 
-    /// Sets the limit of memory for the bodies of jobs in the log; `None`: no limit. Above it, bodies
-    /// leave the memory and stay in the log only. They are loaded when a client needs them.
+    /// Sets the limit of memory for the bodies of jobs in the log. `None` means no limit. Above the
+    /// limit, some bodies leave the memory and are then only in the log. The broker loads such a
+    /// body when a client needs it.
     pub fn set_bodies_limit(&self, bytes_max: Option<u64>) {
-        // Without a log, a body has no other place.
+        // Without a log, all bodies must stay in memory.
         let bytes_max = bytes_max.filter(|_| self.shared.log.is_some());
         self.shared.lock_core().bodies.set_limit(bytes_max);
     }
 
-    /// The first error of a load, if any. The job of that body was set aside, or is lost if it was
-    /// already finished.
+    /// The error of the first body that could not be loaded, if any. The broker has buried the job.
+    /// If the job had already ended, for example by a read for good, it is lost.
     pub fn body_error(&self) -> Option<Arc<log::BodyError>> {
         lock(&self.shared.body_error).clone()
     }
 
-    /// Loads bodies that sessions wait for, and bodies of the jobs behind them. Returns whether it
-    /// loaded anything. For an owner without threads.
+    /// Loads bodies that sessions wait for, and the next bodies of their queues. Returns whether
+    /// there was work. Only for a broker without threads: see [`Options::clock`].
     pub fn load_step(&self, now: Millis) -> bool {
         self.shared.load_step(now)
     }
 
-    /// Copies a slice of the oldest segment forward if reclaim is due. Returns whether it copied a
-    /// slice. Only for a broker without threads: see [`Options::clock`].
+    /// If the log needs reclaim, copies a slice of the oldest segment to the end of the log.
+    /// Returns whether it copied a slice. Only for a broker without threads: see
+    /// [`Options::clock`].
     pub fn reclaim_step(&self, now: Millis) -> Result<bool, log::ReclaimError> {
         self.shared.reclaim_step(now)
     }
@@ -427,8 +431,8 @@ impl Broker {
 
 impl Shared {
     /// Locks the engine and the ledger. Panics if another thread panicked while it held this lock.
-    /// That thread could have left the engine half changed, so further replies could be wrong. The
-    /// process must end.
+    /// The engine may then be half changed, so further replies could be wrong, and the process must
+    /// end.
     fn lock_core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().expect("the engine is whole: no panic happened while it was locked")
     }
@@ -441,8 +445,8 @@ impl Shared {
         turn
     }
 
-    /// Whether the committer is behind. Returns false if the broker has no threads. Then only the
-    /// owner writes to the log, and waiting would not help.
+    /// Whether the committer is behind. Returns false if the broker has no threads: then only the
+    /// owner writes to the log, so a thread that waited for the committer would wait forever.
     pub(crate) fn writes_behind(&self) -> bool {
         let has_thread = self.has_threads.load(Ordering::Relaxed);
         has_thread
@@ -462,8 +466,8 @@ impl Shared {
         core.check_sample();
         self.memory.note_inside(core.memory_bytes());
         if let Some(log) = &self.log {
-            // Some ids have no entry in the log, such as the ids of jobs in memory. The log must
-            // reserve them, too.
+            // Some ids have no entry in the log, such as the ids of jobs that are only in memory.
+            // The log must reserve these ids, too.
             let next_number = core.engine.next_number();
             log.note_next_id(core.engine.now().0, next_number);
             self.next_number.store(next_number, Ordering::Relaxed);
@@ -509,8 +513,7 @@ impl Shared {
             Ok(true) if self.is_short() => Step::CopiedInHaste,
             Ok(true) => Step::Copied,
             Ok(false) => Step::Idle,
-            // The broker continues, and `Broker::reclaim_error` reports the error. If a segment
-            // cannot be read, its jobs are still in memory.
+            // The broker continues, and `Broker::reclaim_error` reports the error.
             Err(error) => {
                 lock(&self.reclaim_error).get_or_insert_with(|| Arc::new(error));
                 Step::Idle
@@ -524,7 +527,7 @@ impl Shared {
             .is_some_and(|log| log.unreadable_segment().is_some() || log.reclaim_wanted())
     }
 
-    /// Whether the log lacks space: puts are refused, or soon will be.
+    /// Whether the log lacks space, so that it refuses puts now or soon.
     fn is_short(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.usage().short)
     }

@@ -47,8 +47,8 @@ fn holds_logged(engine: &Engine, session: SessionId, id: JobId) -> bool {
 
 impl Core {
     /// Whether the request must be refused because the log has no room for this many updates.
-    /// `is_logged` returns whether the request would write to the log. If it would not, the request
-    /// needs no room.
+    /// `is_logged` returns whether the request would write to the log. A request that writes
+    /// nothing is never refused.
     pub(crate) fn lacks_room(&self, updates: u64, is_logged: impl FnOnce(&Engine) -> bool) -> bool {
         let log = self.ledger.log.as_ref();
         log.is_some_and(|log| !log.admits_updates(updates)) && is_logged(&self.engine)
@@ -62,7 +62,8 @@ impl Core {
         }
     }
 
-    /// The answer to a request that changes this job. `slot` is the changed job, or `NotFound`.
+    /// The answer to a request that changes this job. `slot` is the slot of the changed job, or
+    /// `NotFound`.
     pub(crate) fn changed<E: From<NotFound>>(
         &self,
         id: JobId,
@@ -123,7 +124,7 @@ impl Core {
         Answer::new(taken, after)
     }
 
-    /// The position for an answer about the queue of this name, whether the queue exists or not.
+    /// The position for an answer about the queue of this name. The queue need not exist.
     pub(crate) fn after_named(&self, name: &[u8]) -> Position {
         let queue = self.engine.queue_id(name);
         queue.map_or(self.ledger.after_gone(), |queue| self.ledger.after_queue(queue))

@@ -1,4 +1,4 @@
-//! The engine and the ledger, under the broker's lock.
+//! The data under the broker's lock: the engine, the ledger, and the list of bodies.
 
 use std::sync::Arc;
 
@@ -14,12 +14,13 @@ use crate::ledger::{Ledger, queue_ref};
 use crate::wall::is_news;
 use crate::{Answer, Event, Position};
 
-/// In debug builds, a complete check runs once per this many turns.
+/// In debug builds, `check_invariants` runs once per this many turns.
 const CHECK_TURNS: u32 = 64;
-/// If there are more jobs, queues and sessions than this, the complete check is skipped.
+/// If there are more jobs, queues and sessions than this, `check_sample` does not call
+/// `check_invariants`.
 const CHECK_PARTS_MAX: u64 = 1000;
 
-/// The progress of a rescue, which writes the jobs of an unreadable segment again.
+/// The progress of a rescue: see `rescue.rs`.
 #[derive(Debug, Default)]
 pub(crate) struct Rescue {
     pub(crate) segment: u32,
@@ -41,10 +42,10 @@ pub(crate) struct Core {
     pub(crate) bodies: Bodies,
     /// The bodies that the loader must load.
     pub(crate) loads: Arc<Loads>,
-    /// The moment of the last alarm that was sent to the first mailbox. `None` if the next deadline
-    /// needs a new alarm.
+    /// The moment of the last alarm that was sent to the first mailbox. `None`: an alarm must be
+    /// sent for the next deadline.
     pub(crate) alarm: Option<Millis>,
-    /// Turns since the last complete check, counted in debug builds only.
+    /// Turns since the last call of `check_invariants`, counted in debug builds only.
     unchecked_turns: u32,
 }
 
@@ -140,9 +141,9 @@ impl Core {
                 engine::Event::WorkToDo => (Event::WorkToDo, Position::NONE),
                 engine::Event::News { id, news, late } => {
                     // The log stores only two kinds of news: that a job ended, and that it was
-                    // buried. For clients that wait for the job, both are its end. If this request
-                    // ended the job, the loop above has written the entry. If the news is late, an
-                    // earlier request has written the entry.
+                    // buried. Both kinds end the wait of a client. If this request ended or buried
+                    // the job, the loop above has written the entry. If the news is late, an
+                    // earlier request has written it.
                     let after = match (news.is_end(), late) {
                         (false, _) => Position::NONE,
                         (true, false) => self.ledger.last,
@@ -208,8 +209,8 @@ impl Owner for Mover<'_> {
     fn moved(&mut self, old: Slot, new: Slot, id: u64, entry: log::Position, body: &[u8]) {
         let slot = self.slot(old, id).expect("the log moves what was just asked for");
         let location = self.locations.get_mut(slot).expect("its location was just found");
-        // `after` does not change. Replies about the job wait for its older entry, not for this
-        // copy.
+        // Do not change `after`. Replies about the job wait for its older entry, which has the same
+        // content as this copy.
         (location.log_slot, location.entry_at) = (new, entry.offset() as u32);
         if location.is_stored() {
             // The file does not have the copy yet.

@@ -3,9 +3,9 @@
 
 use crate::{Answer, Event, Outbox, Turn};
 
-/// After this many reply bytes, a call of [`Dialect::input`] executes no further command. Without
-/// this limit, a few bytes could cause replies of any size: they can contain many requests, and a
-/// small request can have a large reply.
+/// After this many reply bytes, a call of [`Dialect::input`] executes no further command. Input can
+/// contain many small requests, and each of them can have a large reply. Without this limit, one
+/// call could need any amount of memory.
 pub const INPUT_REPLIES_BYTES: usize = 64 * 1024;
 
 /// The result of [`Dialect::input`].
@@ -13,21 +13,21 @@ pub const INPUT_REPLIES_BYTES: usize = 64 * 1024;
 pub struct Progress {
     /// Number of input bytes used.
     pub used: usize,
-    /// True if the session can continue at once. It stopped only to let the owner send replies or
-    /// serve others.
+    /// True if the session can continue without new input. It stopped only so that the owner can
+    /// send replies or serve other sessions.
     pub more: bool,
 }
 
 /// The result of a session's step: see [`take_steps`].
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// The step used this many bytes. 0 means that an earlier step used the command's bytes, and
-    /// this step continued the command. An example is a list with one row per step.
+    /// The step used this many bytes. 0 means that this step continued a command whose bytes an
+    /// earlier step used. An example is a list with one row per step.
     Used(usize),
     /// The step needs more bytes or an event, or the session has ended.
     Stuck,
-    /// The slice of work is spent in the middle of a command. The command's bytes are used, and the
-    /// next step continues the command.
+    /// The slice of work is used up in the middle of a command. The step has used the command's
+    /// bytes, and the next step continues the command.
     Unfinished,
 }
 
@@ -39,7 +39,7 @@ impl Step {
 }
 
 /// Calls `step` with the unused part of `bytes` repeatedly. Stops when a step is stuck, the replies
-/// reach [`INPUT_REPLIES_BYTES`], or the slice of work is spent.
+/// reach [`INPUT_REPLIES_BYTES`], or the slice of work is used up.
 pub fn take_steps(
     bytes: &[u8],
     turn: &mut Turn<'_>,
@@ -59,8 +59,9 @@ pub fn take_steps(
     Progress { used, more: true }
 }
 
-/// Notes the end of a session's input. The session ends when it has used all bytes of the input.
-/// The owner can still keep some of these bytes while the session waits.
+/// Stores whether the client has closed its sending side, and whether input is left. When the
+/// session has used all input after that, it ends. While the session waits, the owner can still
+/// have unused input.
 #[derive(Debug, Default)]
 pub struct InputEnd {
     has_come: bool,
@@ -69,9 +70,9 @@ pub struct InputEnd {
 }
 
 impl InputEnd {
-    /// Adjusts the result of each call of [`Dialect::input`]. After the end of input, the unused
-    /// bytes of a session that does not wait are an incomplete command. More bytes will never come,
-    /// so these bytes count as used.
+    /// Adjusts the result of each call of [`Dialect::input`]. After the end of input, if the
+    /// session does not wait, its unused bytes are an incomplete command. The command will never be
+    /// complete, so its bytes count as used.
     pub fn note(&mut self, presented: usize, steps: Progress, is_reading: bool) -> Progress {
         let is_cut_short = self.has_come && is_reading && !steps.more;
         let used = if is_cut_short { presented } else { steps.used };
@@ -106,14 +107,14 @@ impl InputEnd {
 pub trait Dialect: Send {
     /// Executes the commands in `bytes`, and returns how many bytes it used. The owner keeps the
     /// other bytes and passes them again, followed by new bytes. There are three reasons to leave
-    /// bytes:
+    /// bytes unused:
     ///
     /// - The last command is incomplete. The bytes of such a command are fewer than those of the
     ///   dialect's longest line.
     /// - The session waits for an event: see `wants_input`.
     /// - [`Progress::more`] is true: the replies are long, or the slice of work is spent. Then the
-    ///   owner does not wait for new bytes. It sends some replies or serves other sessions, and
-    ///   passes the kept bytes again, even if there are none.
+    ///   owner does not wait for new bytes. It sends some replies or serves other sessions. Then it
+    ///   calls `input` again with the bytes that it keeps, even if it keeps none.
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress;
 
     /// Handles an event that this session waited for. After this, the owner can pass the kept bytes
@@ -121,8 +122,8 @@ pub trait Dialect: Send {
     fn event(&mut self, event: Answer<Event>, turn: &mut Turn<'_>, outbox: &mut Outbox);
 
     /// Handles a half-close: the client has closed its sending side. Called once, after the owner
-    /// has passed all of the client's bytes to `input`. Bytes that the owner keeps because the
-    /// session waits are passed again later.
+    /// has passed all of the client's bytes to `input`. If the session waits, the owner keeps
+    /// unused bytes and passes them again later.
     fn end_of_input(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox);
 
     /// Whether the owner should read from the socket. False while a command of this session waits.
@@ -132,15 +133,15 @@ pub trait Dialect: Send {
     /// buffers do not count.
     fn buffered_bytes(&self) -> usize;
 
-    /// Whether the session has used part of a request and needs the rest from its client. Bytes
-    /// that the owner keeps do not count.
+    /// Whether the session has used the beginning of a request, and needs more bytes from the
+    /// client to complete the request. Bytes that the owner keeps do not count.
     fn is_mid_request(&self) -> bool;
 
     /// Whether to close the connection when its outbox is sent.
     fn finished(&self) -> bool;
 
-    /// Replies to a command that waits for an event, if there is one. The server calls this when it
-    /// stops and has delivered all events, so the event will never come. Only called while the
+    /// Replies to the command that waits for an event, if any. The server calls this when it stops.
+    /// It has then delivered all events, so the event will never come. Only called while the
     /// session is not `finished`.
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let _ = (turn, outbox);

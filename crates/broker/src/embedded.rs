@@ -18,8 +18,8 @@
 //!
 //! Delays, deadlines and waits use a clock that nobody can set. It stops while the machine sleeps.
 
-// Below the server, only this module reads a clock and waits. A program that embeds the broker has
-// no server that could do it.
+// Code below the server must not read a clock or wait. This module is the only exception, because a
+// program that embeds the broker has no server.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ pub enum Error {
     /// room.
     #[error("no room; finish jobs, free disk space, or raise the limit that is reached")]
     Full,
-    /// The queue's policy, or the store's status, forbids it.
+    /// The queue's policy or the store's status forbids the call.
     #[error("the queue's policy or the store's status forbids it")]
     Refused,
     /// The queue name is too long; nothing was done.
@@ -227,12 +227,12 @@ fn setup() -> EngineSetup {
 
 impl Store {
     /// Opens the folder, or creates a store in it. Every call returns when its change is on stable
-    /// storage. Only one process at a time can open it.
+    /// storage. Only one process at a time can open a folder.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(folder, Settings::default())
     }
 
-    /// Like [`Store::open`], with settings of the log: durability, size.
+    /// Like [`Store::open`], with settings of the log, such as its durability and size.
     pub fn open_with(folder: impl AsRef<Path>, log: Settings) -> Result<Self, StoreError> {
         let folder = folder.as_ref();
         let disk = PosixDisk::new(folder)
@@ -250,7 +250,8 @@ impl Store {
         Self::over(broker, clock).map_err(|error| BrokerError::Thread(error).into())
     }
 
-    /// Creates a store without a folder. Its jobs are only in memory, and end with the process.
+    /// Creates a store without a folder. Its jobs are only in memory, so they are lost when the
+    /// process ends.
     pub fn in_memory() -> Self {
         let clock = SharedClock::start();
         let broker = Broker::memory(setup(), (clock.0)());
@@ -273,14 +274,14 @@ impl Store {
         Session { store: self, id, watched: vec![b"default".to_vec()] }
     }
 
-    /// A handle on one queue, for items that are read in the order in which they were added.
+    /// A handle on one queue. Its items are read in the order in which they were added.
     pub fn queue(&self, name: &str) -> Queue<'_> {
         let session = self.turn().open_reader_session(self.mailbox);
         Queue::new(self, session, name)
     }
 
-    /// Sets the policies: how much queues hold, how long items live, which queues get copies. The
-    /// store keeps the policies with the jobs.
+    /// Sets the policies, for example limits of queues, the age at which items expire, and which
+    /// queues get copies. The log stores the policies with the jobs.
     ///
     /// # Panics
     ///
@@ -378,8 +379,8 @@ impl Store {
         turn
     }
 
-    /// Waits until the log has caught up. Otherwise the next put could be refused for a temporary
-    /// lack of room.
+    /// Waits until the log is no longer behind. While it is behind, it could refuse the next put,
+    /// because it temporarily lacks room.
     fn wait_while_congested(&self) {
         let mut guard = self.inbox.lock();
         while self.broker.congested() && self.broker.failure().is_none() {
@@ -436,7 +437,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // There is no caller to return an error to; `close` reports it.
+        // `drop` cannot return an error. A caller that needs the error calls `close`.
         let _ = self.stop();
     }
 }

@@ -8,13 +8,13 @@ use crate::Answer;
 /// An event for a session, such as the outcome of a request that began to wait. A session waits for
 /// at most one outcome at a time. News of jobs and wake-ups can come in addition.
 ///
-/// The engine has another type for its events, which also name slots of its tables. From a slot,
-/// the broker finds the position for the event's [`Answer`]. Dialects do not need these slots.
+/// The engine has its own type for events. Such an event also has the slot of its job. The broker
+/// needs the slot to find the position for the event's [`Answer`]. Dialects do not need it.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A job for a waiting take, or an item for a waiting read. If the read should take its item
-    /// for good, the session still only holds the item. The dialect must confirm the lease. The
-    /// reply must then wait for the position of the confirmation's answer.
+    /// A job for a waiting take, or an item for a waiting read. Even if the read takes its item for
+    /// good, the session only holds the item now. Then the dialect must confirm the lease, and the
+    /// reply must wait for the position of the answer to `confirm`.
     Granted(Handout),
     /// The wait for a job or an item is over.
     TimedOut,
@@ -49,7 +49,8 @@ pub trait Mailbox: Send + Sync {
     /// Delivers an event for a session that was opened with this mailbox.
     fn deliver(&self, session: SessionId, event: Answer<Event>);
 
-    /// A body that this session waits for was loaded, or cannot be loaded. Its outbox can send more.
+    /// A body that this session waits for was loaded, or cannot be loaded. The owner must look at
+    /// the session's outbox again.
     fn loaded(&self, _session: SessionId) {}
 
     /// The log has released more positions, so waiting replies can be sent.
@@ -60,7 +61,8 @@ pub trait Mailbox: Send + Sync {
         self.released();
     }
 
-    /// The owner must call [`crate::Turn::advance`] at this moment, which is earlier than the last
-    /// reported moment. Only the first mailbox gets alarms.
+    /// At the moment `at`, the owner must take a turn and call [`crate::Turn::advance`] or
+    /// [`crate::Turn::set_alarm_again`]. A new alarm replaces the last alarm. Only the first
+    /// mailbox gets alarms.
     fn alarm(&self, at: Millis);
 }

@@ -32,9 +32,9 @@ pub(crate) struct Ledger {
     pub(crate) locations: Locations,
     /// For each queue, by its number: the end of the last entry about the queue or its jobs.
     queues: Vec<Position>,
-    /// The latest position of all removed queues. Denials about every queue wait for it, because a
-    /// client can create a removed queue again. The entries that removed the old queue's jobs may
-    /// not be durable yet. So a reply that the new queue is empty must wait for them.
+    /// The latest position of all removed queues. A client can create a removed queue again, before
+    /// the entries that removed its jobs are durable. A reply that the new queue is empty must wait
+    /// for these entries. So denials about every queue wait for this position.
     gone: Position,
     /// The end of the last entry that ended a job. Denials about missing jobs wait for it.
     ended: Position,
@@ -44,17 +44,17 @@ pub(crate) struct Ledger {
     latest: Position,
     /// The end of the last entry about policies or the status.
     facts: Position,
-    /// The number of jobs that ended in the request that put them. The log gets no entry for such a
-    /// job. `write_finish` subtracts the job again.
+    /// Jobs that were put and have ended in the same request, and whose `Finish` record has not
+    /// come yet. The log gets no entry for such a job. `write_finish` subtracts it.
     unwritten: usize,
-    /// Jobs that left a queue and ended in the same request, with that queue and its sync policy. A
-    /// job stays here until the entry about its end is written.
+    /// Jobs that left a queue and then ended in the same request, each with this queue and its sync
+    /// policy. A job is removed from this list when the entry about its end is written.
     left: Vec<(JobSlot, QueueId, Option<QueueSync>)>,
     /// Facts that are not in the log yet, because it had no room.
     unwritten_facts: UnwrittenFacts,
     /// Whether the committer must be woken at the end of the turn.
     pub(crate) appended: bool,
-    /// Whether new jobs come from elsewhere and keep their ids.
+    /// Whether an import adds the jobs. Such jobs can keep their old ids.
     pub(crate) imports: bool,
     asks: SyncRequests,
 }
@@ -68,9 +68,10 @@ struct UnwrittenFacts {
     status: bool,
 }
 
-/// Sync requests for queues whose policy differs from the log's setting. The ledger passes them to
-/// the log at the end of the turn. If it passed them earlier, the committer could write a group
-/// with only the turn's first entries. The turn's other entries would then wait for a second group.
+/// Sync requests for queues whose policy differs from the log's setting. The ledger passes the
+/// requests to the log at the end of the turn. Earlier, they would wake the committer too soon: it
+/// could write a group with only the turn's first entries, and the turn's other entries would wait
+/// for a second group.
 #[derive(Debug, Default)]
 struct SyncRequests {
     durable: Cell<u64>,
@@ -126,8 +127,8 @@ impl Ledger {
         }
     }
 
-    /// Called after an entry was appended. Requests a sync if the queue's policy `asked` needs an
-    /// earlier one than the log's setting does.
+    /// Must be called after an entry was appended. Requests a sync if the queue's policy `asked`
+    /// needs the sync earlier than the log's setting does.
     fn want_sync(&self, now_ms: u64, asked: Option<QueueSync>) {
         let Some(QueueSync::Every(millis)) = asked else { return };
         let is_later = match self.log.as_ref().map(|log| log.sync()) {
@@ -142,7 +143,8 @@ impl Ledger {
         }
     }
 
-    /// Writes the facts for which the log had no room before, if it has room now.
+    /// Writes the facts for which the log had no room before. Does nothing if the log still has no
+    /// room.
     pub(crate) fn write_owed(&mut self, engine: &Engine) {
         let UnwrittenFacts { queues, policies, status } = &self.unwritten_facts;
         let owes = *policies || *status || !queues.is_empty();
@@ -166,8 +168,9 @@ impl Ledger {
 
     pub(crate) fn write(&mut self, record: Record, engine: &Engine) {
         let Some(log) = &self.log else { return };
-        // No reply waits for counters, so they do not wake the committer. If they did, the sync
-        // would delay the finish that often follows a take.
+        // Entries with counters do not wake the committer, because no reply waits for them. A take
+        // changes counters, and a finish often follows soon. The finish would have to wait for the
+        // sync of the counters.
         self.appended |= !matches!(record, Record::Count(..) | Record::QueueGone(_));
         match record {
             Record::Put(slot, id) if !is_live(engine, slot, id) => self.unwritten += 1,
@@ -186,7 +189,7 @@ impl Ledger {
             Record::Rerouted(slot, _, from, asked) => {
                 self.write_update(slot, engine);
                 // Denials about the job's old queue wait for this entry. The policy of the old
-                // queue says whether the entry must be synced first.
+                // queue (`asked`) says whether they also wait for a sync.
                 if let Some(location) = self.locations.get(slot) {
                     self.want_sync(engine.now().0, asked);
                     self.note(from, self.rests_on(location.after, asked));
@@ -236,7 +239,8 @@ impl Ledger {
         let put = if self.imports { Log::import } else { Log::put };
         let body = resident_body(engine, slot);
         let (log_slot, after) = put(log, engine.now().0, queue, &meta, &body);
-        // An imported job is a copy that replaces nothing, so its entry also has an empty target.
+        // The log writes an imported job as a copy. The entry of a copy has a target: the slot that
+        // it replaces. An imported job replaces nothing, so its target is empty.
         let target_bytes = if self.imports { log::TARGET_BYTES } else { 0 };
         let bytes = log::put_bytes(1, meta.options.len(), body.len()) + target_bytes;
         let entry_at = entry_start(after, bytes);
@@ -285,9 +289,9 @@ impl Ledger {
         self.note_left(slot, end, engine);
     }
 
-    /// Notes the position `end` for each queue that the ended job left in this request. Denials
-    /// about these queues wait for the entry of the job's end. The log has no other entry that
-    /// removes the job from these queues.
+    /// Stores the position `end` for each queue that the ended job left in this request. In the
+    /// log, only the entry of the job's end removes the job from these queues. So denials about
+    /// these queues wait for this entry.
     fn note_left(&mut self, slot: JobSlot, end: log::Position, engine: &Engine) {
         if self.left.is_empty() {
             return;
@@ -355,8 +359,8 @@ impl Ledger {
     }
 
     /// Panics if the number of locations cannot be the number of logged jobs. Also panics if
-    /// `unwritten` is not 0 or `left` is not empty. Called at the end of each turn, because it
-    /// costs almost nothing.
+    /// `unwritten` is not 0 or `left` is not empty. This costs almost nothing, so it is called at
+    /// the end of each turn.
     pub(crate) fn check_counts(&self, engine: &Engine) {
         if self.log.is_none() {
             return;
@@ -389,14 +393,14 @@ impl Ledger {
         }
     }
 
-    /// Notes that the last entry about an existing queue ends at `after`.
+    /// Stores that the last entry about an existing queue ends at `after`.
     fn note_queue(&mut self, queue: QueueId, after: log::Position, engine: &Engine) {
         let asked = engine.queue_sync(queue);
         self.want_sync(engine.now().0, asked);
         self.note(queue, self.rests_on(after, asked));
     }
 
-    /// Notes the position for denials about a queue.
+    /// Stores that denials about a queue wait for `after`.
     fn note(&mut self, queue: QueueId, after: Position) {
         self.last = self.last.max(after);
         let index = queue.0 as usize;
@@ -441,8 +445,8 @@ impl Ledger {
     pub(crate) fn after_queue(&self, queue: QueueId) -> Position {
         let last = self.queues.get(queue.0 as usize).copied().unwrap_or_default();
         // If a client creates a removed queue again, the new queue may get another number. So
-        // denials about every queue wait for `gone`. This costs at most the time to write the
-        // current group.
+        // denials about every queue wait for `gone`. They wait at most until the current group is
+        // written.
         last.max(self.gone)
     }
 

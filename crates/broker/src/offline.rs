@@ -1,9 +1,10 @@
-//! The jobs of a data folder that no server uses: reads all of them, or adds jobs that another
-//! server kept.
+//! Access to a data folder that no server uses. Reads all jobs, or imports jobs from the files of
+//! another server.
 //!
-//! An import is a sequence of [`Importer::add`]. Each call writes its jobs and the import's record
-//! as one group of the log. So after a crash, either all of them are there or none, and the record
-//! says how far the import came.
+//! An import is a sequence of calls of [`Importer::add`]. Each call writes some jobs and the record
+//! of the import, as one group of the log. The record is a value of the caller that says which jobs
+//! are imported. After a crash, the log has either the whole group or nothing of it. So the record
+//! always agrees with the jobs, and the import can continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -15,29 +16,31 @@ use log::{Disk, Failure, RecoveryReport, Restored, Settings};
 use crate::ledger::meta;
 use crate::{Broker, BrokerError, Options, Turn};
 
-/// The keys of the facts with the records of imports begin with this.
+/// A fact of the log stores the record of an import. Its key is this prefix and the import's name.
 const RECORD_KEY: &[u8] = b"import/";
 
-/// The highest number that an import keeps. Above it, too few numbers would be left for new jobs.
+/// A job with a higher number gets a new number. If an import kept a higher number, too few numbers
+/// would remain for new jobs.
 const KEPT_ID_MAX: u64 = 1 << 52;
 
-/// The most bytes that a job needs in the log besides its body and twice its queue's name: head,
-/// meta, all options, and the fact of its queue.
+/// A job needs at most this many bytes of the log, plus its body and twice its queue's name. They
+/// contain the entry's head, the meta, all options, and the fact of the queue.
 const JOB_OVERHEAD_BYTES: u64 = 1024;
 
-/// The most bytes that a record needs in the log besides its key and value.
+/// A record needs at most this many bytes of the log, plus its key and value.
 const RECORD_OVERHEAD_BYTES: u64 = 4096;
 
-/// Everything in a folder but its jobs.
+/// Everything in a folder except its jobs.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// What was read.
+    /// How much of the log was read.
     pub report: RecoveryReport,
-    /// Why a server would not start with this folder. Then only its intact part was read.
+    /// Why a server would not start with this folder. If this is `Some`, only the intact part of
+    /// the log was read.
     pub refusal: Option<log::OpenError>,
     /// How far the wall clock was ahead of the times in the facts of jobs.
     pub wall_ahead_ms: i64,
-    /// The names of the queues of items.
+    /// The names of all queues that are read in order (queues of *items*).
     pub item_queues: BTreeSet<Vec<u8>>,
     /// The records of imports, by their names.
     pub imports: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -50,7 +53,7 @@ pub struct KeptJob<'a> {
     pub queue: &'a [u8],
     /// Its facts.
     pub facts: JobFacts,
-    /// Its key and reducer, if it was submitted for its outcome.
+    /// Its key and reducer, if a client submitted it.
     pub tags: Option<Tags<'a>>,
     /// Its body.
     pub body: &'a [u8],
@@ -88,17 +91,17 @@ impl Contents {
     }
 }
 
-/// A job of another server. Its times are those of the wall clock.
+/// A job of another server. Its times are times of the wall clock.
 #[derive(Copy, Clone, Debug)]
 pub struct ForeignJob<'a> {
     /// The name of its queue: 1 to [`QUEUE_NAME_BYTES_MAX`](engine::limits::QUEUE_NAME_BYTES_MAX)
     /// bytes.
     pub queue: &'a [u8],
-    /// Whether the queue is one of items.
+    /// Whether the queue is read in order: a queue of items.
     pub items: bool,
-    /// The number that it had.
+    /// Its number in the other server.
     pub id: Option<u64>,
-    /// 0 is the most urgent.
+    /// Its priority. 0 is the most urgent.
     pub priority: u32,
     /// Ready, delayed or buried.
     pub state: State,
@@ -106,9 +109,9 @@ pub struct ForeignJob<'a> {
     pub created: Option<Millis>,
     /// When a delayed job becomes ready.
     pub due: Millis,
-    /// For a buried job: its place among all buried jobs of the import, from 0.
+    /// The place of a buried job among all buried jobs of the import, from 0.
     pub buried: u64,
-    /// The ttr of the job. 0 for no limit.
+    /// The ttr of the job. 0 means no limit.
     pub ttr_s: u32,
     /// The last delay that a client gave, in seconds.
     pub delay_s: u32,
@@ -116,7 +119,7 @@ pub struct ForeignJob<'a> {
     pub counters: Counters,
     /// When it expires.
     pub expires: Option<Millis>,
-    /// Whether the job follows a wall clock that is set.
+    /// If somebody sets the wall clock: whether `due` and `expires` follow the clock.
     pub by_clock: bool,
     /// Key and reducer, at most 255 bytes each.
     pub tags: Option<Tags<'a>>,
@@ -124,32 +127,35 @@ pub struct ForeignJob<'a> {
     pub body: &'a [u8],
 }
 
-/// The numbers of an import. They must be the same in all calls for one import, also after a crash.
+/// How an import numbers its jobs. All calls for one import must use the same value, even after a
+/// crash.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Numbers {
-    /// A job keeps its number if it is one of these. Nobody else gets them.
+    /// If a job's number is in this range, the job keeps it. No other job gets a number of this
+    /// range.
     pub kept: RangeInclusive<u64>,
-    /// Whether jobs of equal priority are in the order of their numbers. If not, they are in the
-    /// order of the import.
+    /// Whether jobs of equal priority are taken in the order of their numbers. If false, they are
+    /// taken in the order of the import.
     pub by_id: bool,
-    /// The place of the first buried job.
+    /// The place of the import's first buried job.
     pub buried_from: u64,
 }
 
-/// What became of a job.
+/// What the import did with a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Added {
-    /// It was added with the number that it had.
+    /// It was added, and kept its number.
     Kept,
     /// It was added with this new number.
     New(JobId),
-    /// It was not added, because this job has the same key: a submit would have joined it.
+    /// It was not added. The queue has this job with the same key, and a submit would have joined
+    /// that job.
     Joined(JobId),
-    /// It was not added, because a job with its number, queue and body is there.
+    /// It was not added. The folder already has a job with this number, queue and body.
     Present,
 }
 
-/// Why jobs could not be added. None of them was.
+/// Why jobs could not be added. No job of the call was added.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The disk or the log's limit of bytes leaves no room.
@@ -161,12 +167,12 @@ pub enum ImportError {
     /// Reclaim failed.
     #[error("cannot free space of the log: {0}")]
     Reclaim(#[from] log::ReclaimError),
-    /// A fact of a job is impossible.
+    /// A fact of a job is invalid.
     #[error(transparent)]
     Job(#[from] RestoreError),
 }
 
-/// Adds jobs to a folder.
+/// An open folder, to which an import adds jobs.
 #[derive(Debug)]
 pub struct Importer {
     broker: Broker,
@@ -182,7 +188,8 @@ impl Importer {
         engine: EngineSetup,
         wall: Millis,
     ) -> Result<(Self, RecoveryReport), BrokerError> {
-        // Without threads: only then are the entries of one call one group.
+        // A committer thread could write a group in the middle of a call. Without threads, all
+        // entries of one call are one group.
         let options = Options { engine, ..Options::without_threads(disk, log) };
         let (broker, report) = Broker::open(options, wall)?;
         let start = broker.last_time();
@@ -199,8 +206,8 @@ impl Importer {
     }
 
     /// Chooses the numbers of a new import. `ids` are the lowest and the highest number in the
-    /// source. `ascending`: each job of the source has a number, and each number is higher than the
-    /// one before.
+    /// source. `ascending` means that each job of the source has a number, and that these numbers
+    /// increase.
     pub fn numbers(&self, ids: Option<(u64, u64)>, ascending: bool) -> Numbers {
         let turn = self.turn(0);
         let next = turn.core.engine.next_number();
@@ -213,7 +220,8 @@ impl Importer {
         }
     }
 
-    /// Makes the numbers of an import unavailable for other jobs. Returns when that is durable.
+    /// Reserves the numbers of an import, so that other jobs do not get them. Returns when the
+    /// reservation is durable.
     pub fn reserve(&self, numbers: &Numbers, elapsed_ms: u64) -> Result<(), ImportError> {
         let mut turn = self.turn(elapsed_ms);
         let next = numbers.kept.end().saturating_add(1).min(KEPT_ID_MAX + 1);
@@ -228,8 +236,8 @@ impl Importer {
         turn.core.ledger.log.as_ref().map_or(0, |log| log.open_batch_bytes_max() as u64 / 2)
     }
 
-    /// Adds jobs, and writes the record of the import with them. Returns when all of it is durable.
-    /// `elapsed_ms` is the time since the folder was opened.
+    /// Adds jobs, and writes the record of the import with them. Returns when the jobs and the
+    /// record are durable. `elapsed_ms` is the time since the folder was opened.
     pub fn add(
         &self,
         numbers: &Numbers,
@@ -258,7 +266,7 @@ impl Importer {
         Ok(added)
     }
 
-    /// Makes these queues of items, if they are missing. Returns when that is durable.
+    /// Creates these queues of items, if they do not exist. Returns when they are durable.
     pub fn make_item_queues<'a>(
         &self,
         names: impl Iterator<Item = &'a [u8]>,
@@ -310,7 +318,7 @@ impl Importer {
             if has_room() {
                 return Ok(());
             }
-            // Jobs that ended before the import can leave room.
+            // Jobs that ended before the import still use space, which reclaim can free.
             if !self.broker.reclaim_step(self.now(elapsed_ms))? {
                 return Err(ImportError::Full);
             }
@@ -354,7 +362,8 @@ fn add(
     let body = || engine::Body::from(job.body);
     let added = core.engine.import(job.queue, &facts, job.tags, body(), effects);
     if matches!(added, Err(RestoreError::SamePlace(_))) && job.state == State::Buried {
-        // A server ran between two parts of this import, and buried other jobs.
+        // Another job has this place. A server ran between two parts of this import, and its
+        // clients buried jobs.
         facts.buried_order = core.engine.next_buried_order();
         core.engine.import(job.queue, &facts, job.tags, body(), effects)?;
     } else {
@@ -364,7 +373,7 @@ fn add(
     Ok(if kept.is_some() { Added::Kept } else { Added::New(id) })
 }
 
-/// The facts of a job, without its number and its place.
+/// The facts of a job. The caller sets its number and its order number.
 fn facts_of(job: &ForeignJob<'_>, numbers: &Numbers, now: Millis, wall_ahead_ms: i64) -> JobFacts {
     let moment = |wall: Millis| Millis(wall.0.saturating_sub_signed(wall_ahead_ms));
     let is_delayed = job.state == State::Delayed;

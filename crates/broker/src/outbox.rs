@@ -12,14 +12,14 @@ use crate::Position;
 /// The outbox shares bodies of at least this size with the job, and copies smaller ones.
 const SHARED_BODY_BYTES_MIN: usize = 16 * 1024;
 
-/// A larger buffer is freed as soon as it is empty.
+/// If an empty buffer is larger than this, the outbox frees it at once.
 const KEPT_BUFFER_BYTES_MAX: usize = 16 * 1024;
 
 /// Replies of one connection, in order.
 ///
 /// A dialect appends replies, and the owner of the socket sends from the front. Replies keep their
-/// order, so a reply without a position still waits for all replies before it. So the outbox needs
-/// only a list of starts and positions, and both grow along the list.
+/// order, so a reply also waits for the positions of all replies before it. So the outbox needs a
+/// list entry only where the position increases: [`Hold`].
 #[derive(Debug, Default)]
 pub struct Outbox {
     chunks: VecDeque<Chunk>,
@@ -37,7 +37,7 @@ pub struct Outbox {
 enum Chunk {
     Own(Vec<u8>),
     Shared(Body),
-    /// A body that is being loaded. It holds back everything behind it.
+    /// A body that is being loaded. The bytes behind it wait for it.
     Loading(Arc<Loading>),
 }
 
@@ -57,7 +57,7 @@ impl Chunk {
         }
     }
 
-    /// Its number of bytes, even if they are not there yet.
+    /// The length of the chunk. A body has this length even before it is loaded.
     fn len(&self) -> usize {
         match self {
             Self::Own(bytes) => bytes.len(),
@@ -94,7 +94,7 @@ impl Outbox {
     }
 
     fn append(&mut self, bytes: &[u8]) {
-        // An empty chunk in front would hide those behind it.
+        // Never add an empty chunk: in front, it would hide the chunks behind it.
         if bytes.is_empty() {
             return;
         }
@@ -120,17 +120,17 @@ impl Outbox {
         self.len == 0
     }
 
-    /// Number of unsent bytes, including held ones.
+    /// Number of unsent bytes, including those that wait for a position.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether a body in front cannot be loaded. Then nothing more can be sent.
+    /// Whether the first chunk is a body that cannot be loaded. Then nothing more can be sent.
     pub fn is_broken(&self) -> bool {
         matches!(self.chunks.front(), Some(Chunk::Loading(loading)) if loading.has_failed())
     }
 
-    /// The position that the first held bytes wait for, if any.
+    /// The first position that unsent bytes wait for, if any.
     pub fn waits_for(&mut self, released: Position) -> Option<Position> {
         self.drop_reached(released);
         self.holds.front().map(|hold| hold.after)
@@ -156,7 +156,7 @@ impl Outbox {
         &bytes[..bytes.len().min(free)]
     }
 
-    /// Removes `count` bytes from the front: they were sent.
+    /// Removes `count` bytes from the front, because they were sent.
     pub fn advance(&mut self, count: usize) {
         self.len -= count;
         self.taken += count as u64;
@@ -168,8 +168,8 @@ impl Outbox {
                     && self.sent >= KEPT_BUFFER_BYTES_MAX
                     && self.sent >= chunk_len / 2
                 {
-                    // If a client always sends requests ahead, the buffer never becomes empty.
-                    // Without this, it would grow forever.
+                    // If a client always sends requests ahead, the buffer never becomes empty. So
+                    // remove the sent bytes here, or the buffer would grow forever.
                     bytes.drain(..self.sent);
                     self.sent = 0;
                 }

@@ -2,10 +2,10 @@
 
 /// How far the log must be written before a reply can be sent, or how far the log is written now.
 ///
-/// A reply depends on entries of the log. Before the reply, some entries must be on stable storage,
-/// and for others it is enough that they are in the kernel. The policy of the entry's queue decides
-/// which of the two. If it does not, the log's setting decides. A reply can depend on entries of
-/// both kinds.
+/// A reply depends on entries of the log. Before the reply is sent, each of these entries must be
+/// in the kernel or on stable storage. The policy of the entry's queue decides which of the two is
+/// necessary. If the policy does not decide it, the log's setting decides. A reply can depend on
+/// entries of both kinds.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Position {
     /// Everything up to here must be in the kernel.
@@ -38,7 +38,7 @@ impl Position {
         Self { written: log.written().0.max(durable), durable }
     }
 
-    /// The position that is reached when both positions are reached.
+    /// The position of a reply that depends on both positions.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self { written: self.written.max(other.written), durable: self.durable.max(other.durable) }
@@ -49,8 +49,8 @@ impl Position {
         self.written <= released.written && self.durable <= released.durable
     }
 
-    /// The part of this position that a log at `released` has not reached. If both parts are
-    /// missing, returns the durable one.
+    /// The part of this position that a log at `released` has not reached. If the log has reached
+    /// neither part, returns the durable part.
     pub fn missing(self, released: Self) -> Option<Missing> {
         if self.durable > released.durable {
             Some(Missing::Durable(self.durable))
@@ -75,8 +75,8 @@ impl Position {
     }
 }
 
-/// The place in the log that a reply still waits for. Values of one kind are in the order of the
-/// log.
+/// The place in the log that a reply still waits for. Values of the same variant are in the order
+/// of the log.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub enum Missing {
     /// Everything up to here must be in the kernel.

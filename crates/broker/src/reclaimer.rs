@@ -20,8 +20,8 @@ pub(crate) struct Reclaimer {
 pub(crate) enum Step {
     /// There is nothing to do now, or the step failed.
     Idle,
-    /// A slice was copied. The thread now sleeps as long as the step took. So other threads get the
-    /// lock and the processor.
+    /// A slice was copied. The thread now sleeps as long as the step took, so that other threads
+    /// get the lock and the processor.
     Copied,
     /// A slice was copied, and the log lacks space. The thread does not sleep, because clients wait
     /// for the space that reclaim frees.

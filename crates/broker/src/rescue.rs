@@ -1,11 +1,12 @@
-//! Writes the live jobs of an unreadable segment again from memory. So a bad sector loses no job
-//! while the server runs. Reclaim can then continue, so the log does not grow forever.
+//! If a segment cannot be read, a *rescue* writes its live jobs to the log again, from memory. So a
+//! bad sector loses no job whose body is in memory. After the rescue, reclaim can free the segment,
+//! so the log does not grow forever.
 
 use log::{Log, ReclaimError};
 
 use crate::core::{Core, Mover, Rescue};
 
-/// Limit of body bytes written in one step; the last job can exceed it.
+/// A step ends after it has written more than this many bytes of bodies.
 const STEP_BYTES_MAX: usize = 1 << 20;
 
 impl Core {

@@ -1,7 +1,7 @@
 //! One turn of the broker: the locked broker, at one moment, for one batch of requests.
 //!
-//! This file has the requests about sessions and their events. Each file in `turn/` has another
-//! group of a turn's requests. `caller/` has the requests of a single session.
+//! This file has the functions about sessions and their events. Each file in `turn/` has another
+//! group of functions. `caller/` has the requests that one session makes.
 
 mod listings;
 mod policies;
@@ -24,7 +24,7 @@ pub use statistics::LogStats;
 /// system call. Dropping the turn passes its entries to the committer, and its events to their
 /// mailboxes.
 ///
-/// A [`Caller`] has the requests of one session. The turn itself has all requests that need no
+/// A [`Caller`] has the requests of one session. The turn itself has everything that needs no
 /// session:
 ///
 /// - Sessions and their events: `caller`, `open_session`, `open_worker_session`,
@@ -75,8 +75,9 @@ impl Turn<'_> {
         core.apply_effects();
     }
 
-    /// Takes this turn's events for one mailbox. If the mailbox's owner holds the turn, it gets
-    /// these events directly. The mailbox may still have older events.
+    /// Takes this turn's events for one mailbox, so that the turn does not deliver them. A
+    /// mailbox's owner that holds the turn can handle its own events in this way. The mailbox may
+    /// still contain older events, which must come first.
     pub fn take_events(
         &mut self,
         mailbox: usize,
@@ -86,8 +87,8 @@ impl Turn<'_> {
         into.extend(own.map(|(_, session, event)| (session, event)));
     }
 
-    /// Notifies a session that its reload is done. The event is delivered at the end of this turn.
-    /// Does nothing if the session is closed.
+    /// Notifies a session that its reload of the configuration is done. The end of this turn
+    /// delivers the event. Does nothing if the session is closed.
     pub fn tell_reloaded(&mut self, session: SessionId, reloaded: Answer<()>) {
         if let Some(mailbox) = self.core.engine.mailbox(session) {
             self.core.outgoing.push((mailbox, session, reloaded.map(|()| Event::Reloaded)));
@@ -108,7 +109,8 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // A panic can leave a request half done. Then the turn must not pass on entries and events.
+        // After a panic, a request may be half done. Then the turn must not pass on its entries and
+        // events.
         if !std::thread::panicking() {
             self.shared.end_turn(&mut self.core);
         }

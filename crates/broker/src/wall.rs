@@ -5,12 +5,12 @@
 
 use engine::Millis;
 
-/// The longest stop that the broker believes: a year. If the wall clock shows a longer stop, the
-/// clock is or was wrong.
+/// The longest time that a server can have been stopped, in milliseconds: a year. If the wall clock
+/// shows a longer time, the clock is wrong now or was wrong before.
 pub const STOP_MS_MAX: i64 = 366 * 24 * 3_600_000;
 
-/// The offset is logged only if it has changed by this much, because two clocks always drift a
-/// little.
+/// The offset is how far the wall clock is ahead. Two clocks always drift a little, so the log gets
+/// a new offset only if it has changed by at least this much.
 const CHANGE_MS: u64 = 1000;
 
 /// The engine's time when the server starts.
@@ -66,7 +66,7 @@ mod tests {
         let start = Start::new(Millis(LAST.0 + 5000), LAST, None);
         assert_eq!((start.now, start.ahead_ms), (Millis(LAST.0 + 5000), 0));
         assert!(!is_news(start.ahead_ms, start.logged_ms));
-        // The wall clock is 7 s behind the log's time, as it was before.
+        // The wall clock is 7 s behind the log's time, and the log says the same.
         let start = Start::new(Millis(LAST.0 - 2000), LAST, Some(&offset(-7000)));
         assert_eq!((start.now, start.ahead_ms), (Millis(LAST.0 + 5000), -7000));
         assert!(!is_news(start.ahead_ms, start.logged_ms));

@@ -1,4 +1,5 @@
-//! The limit of memory: the memory of jobs, queues and connections, and whether a put still fits.
+//! Counts the memory of jobs, queues and connections, and decides whether a put fits into the limit
+//! of memory.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -35,8 +36,8 @@ pub(crate) struct MemoryLimit {
     /// Bytes of the engine and of the ledger (the broker's tables about the log) after the last
     /// turn. Threads that do not hold the broker's lock read this value.
     inside_bytes: AtomicU64,
-    /// Bytes of connections. Several threads add their changes at different moments. So the sum can
-    /// be slightly wrong for a moment, and even negative.
+    /// Bytes of connections. Several threads add their changes at different moments. So for a short
+    /// time, the sum can be slightly wrong, and even negative.
     outside_bytes: AtomicI64,
     refused: AtomicU64,
 }

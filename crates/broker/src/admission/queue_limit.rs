@@ -1,4 +1,4 @@
-//! The limit of queues, and whether a request can create one more.
+//! The limit of queues, and whether a request can create another queue.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -12,7 +12,7 @@ use crate::core::Core;
 /// workers can still finish jobs, which frees memory.
 const QUEUES_AT_LIMIT_MAX: usize = 64;
 
-/// The limit of queues.
+/// The limit of queues, and the number of requests that it refused.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct QueueUsage {
     /// `None` means no limit.
@@ -76,8 +76,8 @@ impl Shared {
 
 /// # Admission, before a request
 impl Caller<'_> {
-    /// Whether a worker can register for this queue: like [`crate::Turn::admits_queue`], with at
-    /// most [`REGISTRATIONS_MAX`] per worker.
+    /// Whether a worker can register for this queue. The limits are those of
+    /// [`crate::Turn::admits_queue`], and [`REGISTRATIONS_MAX`] per worker.
     pub fn admits_worker(&self, queue: &[u8]) -> bool {
         let (count, is_known) = self.core.engine.registered(self.session, queue);
         is_known || (count < REGISTRATIONS_MAX && self.admits_one_more(count, queue))

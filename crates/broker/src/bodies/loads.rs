@@ -1,5 +1,6 @@
-//! Loads bodies from the log, without the broker's lock: for sessions that wait for them, and ahead
-//! of takes.
+//! The loader: a thread that reads stored bodies from the log. It loads bodies that sessions wait
+//! for, and bodies of jobs that will be taken soon. It does not hold the broker's lock while it
+//! reads.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,7 +17,8 @@ use crate::ledger::locations::Location;
 
 /// One step loads at most this many bodies for sessions.
 const STEP_BODIES_MAX: usize = 1024;
-/// After this many bodies that were loaded ahead, the lock is released for others.
+/// The loader stores at most this many bodies in one turn. Then other threads can get the broker's
+/// lock.
 const SLICE_BODIES: usize = 256;
 
 /// A body that a session waits for.
@@ -25,16 +27,16 @@ pub(crate) struct Load {
     pub(crate) loading: Arc<Loading>,
     pub(crate) segment: u32,
     pub(crate) entry_at: u32,
-    /// Keeps the segment's file until the body is loaded, even if the job ends.
+    /// Keeps the segment's file until this load ends, even if the job ends before.
     pub(crate) _hold: Option<SegmentHold>,
-    /// The job's queue, if it is loaded ahead.
+    /// The queue to load ahead afterwards.
     pub(crate) queue: Option<QueueId>,
-    /// The session that waits, and its mailbox.
+    /// The mailbox of the session that waits, and this session.
     pub(crate) session: Option<(u32, SessionId)>,
     pub(crate) id: JobId,
 }
 
-/// What to load next.
+/// The line of work for the loader.
 #[derive(Debug, Default)]
 pub(crate) struct Loads {
     state: Mutex<State>,
@@ -45,7 +47,7 @@ pub(crate) struct Loads {
 struct State {
     bodies: Vec<Load>,
     queues: BTreeSet<QueueId>,
-    /// Something changed since the thread looked.
+    /// There may be work that the thread has not seen yet.
     changed: bool,
     stopping: bool,
 }
@@ -80,7 +82,7 @@ impl Loads {
         std::mem::take(&mut self.state().queues)
     }
 
-    /// Waits for work. Returns false if the thread must end.
+    /// Waits until there is work. Returns false if the thread must end.
     fn wait(&self) -> bool {
         let mut state = self.state();
         while !state.changed && !state.stopping {
@@ -127,8 +129,8 @@ impl Loader {
 }
 
 impl Shared {
-    /// Loads bodies that sessions wait for, then bodies of the jobs behind them. Returns whether it
-    /// loaded anything.
+    /// Loads bodies that sessions wait for, then the next bodies of their queues. Returns whether
+    /// there was work.
     pub(crate) fn load_step(&self, now: Millis) -> bool {
         let Some(log) = &self.log else { return false };
         let has_loaded = self.load_for_sessions(|act| act(&mut self.turn(now).core));
@@ -139,8 +141,8 @@ impl Shared {
         has_loaded || !queues.is_empty()
     }
 
-    /// Loads bodies that sessions wait for. If a body cannot be read, `with_core` must call its
-    /// argument under the broker's lock.
+    /// Loads bodies that sessions wait for. Returns whether there were any. `with_core` must take
+    /// the broker's lock and call its argument. It is used only if a body cannot be read.
     pub(crate) fn load_for_sessions(
         &self,
         mut with_core: impl FnMut(&mut dyn FnMut(&mut Core)),
@@ -171,8 +173,9 @@ impl Shared {
             });
         }
         drop(reader);
-        // Bury the job first. The connection ends as soon as its thread sees the failure, and then
-        // the job would be handed out again.
+        // Bury the job before the failure becomes visible. An I/O thread that sees the failure
+        // closes the connection, and the session would give the job back. Then another client would
+        // get this job.
         for load in failed {
             if let Some((_, session)) = load.session {
                 with_core(&mut |core| core.bury_unreadable(session, load.id));
@@ -192,7 +195,7 @@ impl Shared {
         true
     }
 
-    /// Loads the next stored bodies of a queue, in one or a few large reads.
+    /// Loads the next stored bodies of a queue, with one read or a few large reads.
     fn load_ahead(&self, queue: QueueId, log: &Log, now: Millis) {
         let (mut wanted, _holds) = self.turn(now).core.next_stored(queue, log);
         let Some(middle) = wanted.get(wanted.len() / 2).map(|ahead| ahead.id) else { return };
@@ -216,7 +219,7 @@ impl Shared {
         }
     }
 
-    /// Reads one body now.
+    /// Reads one body in the calling thread.
     pub(crate) fn read_body(&self, location: &Location) -> Option<Body> {
         let log = self.log.as_ref()?;
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);

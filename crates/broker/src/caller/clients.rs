@@ -14,7 +14,8 @@ impl Caller<'_> {
     ) -> Answer<Result<JobId, PutRefusal>> {
         let body_bytes = self.core.engine.submit_bytes(queue, &submit);
         let admitted = self.shared.admit(self.core, body_bytes, |engine| {
-            // A foreground job is not in the log, but its copies in other queues are.
+            // The log does not get a foreground job itself, but it gets the job's copies in other
+            // queues.
             if submit.foreground {
                 engine.feeds_others(queue)
             } else {
@@ -47,8 +48,8 @@ impl Caller<'_> {
         let core = &mut *self.core;
         let cancelled = core.engine.cancel(id, &mut core.effects);
         core.apply_effects();
-        // The job has ended: this request cancelled it, or it had ended before. So the reply waits
-        // until the end of the job is durable.
+        // The job has ended, by this request or earlier. So the reply waits until the end of the
+        // job is durable.
         Answer::new(cancelled.map(|_| ()), core.ledger.after_ended())
     }
 }

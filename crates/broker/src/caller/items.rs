@@ -79,9 +79,9 @@ impl Caller<'_> {
         core.after_read(returned, after)
     }
 
-    /// Passes an open read to another session. [`crate::Turn::open_reader_session`] must have
-    /// opened that session. The item is given back automatically after `limit_ms`, or after the
-    /// policy's `open.timeout` if that is sooner. Both times count from now.
+    /// Passes an open read to another session, which [`crate::Turn::open_reader_session`] must have
+    /// opened. The item is given back automatically after `limit_ms` or the policy's
+    /// `open.timeout`, whichever is shorter. Both times count from now.
     pub fn hand_over(
         &mut self,
         lease: LeaseId,
@@ -109,8 +109,8 @@ impl Core {
     ) -> Answer<Result<(), NotFound>> {
         match done {
             Ok(()) => Answer::new(Ok(()), after),
-            // Either the item was given back automatically, which is not logged, or the item ended.
-            // So the reply waits for the ends of all jobs so far.
+            // Either the item was given back automatically, or it ended. The log gets an entry only
+            // for an end. So the reply waits for the ends of all jobs so far.
             Err(NotFound) => Answer::new(Err(NotFound), self.ledger.after_ended()),
         }
     }

@@ -47,7 +47,7 @@ impl Caller<'_> {
     /// Takes this ready, delayed or buried job from any queue, even a paused one.
     pub fn take_job(&mut self, id: JobId) -> Answer<Result<Handout, Refusal>> {
         let core = &mut *self.core;
-        // If the job is buried or delayed, the log must store that this state ends. That needs
+        // If the job is buried or delayed, the log must store that it is no longer so. This needs
         // room.
         if core.lacks_room(1, |engine| is_set_aside(engine, id)) {
             return Answer::at_once(Err(Refusal::LogFull));
@@ -57,8 +57,8 @@ impl Caller<'_> {
         taken.map(|taken| taken.granted().ok_or(Refusal::NotFound))
     }
 
-    /// Ends the session's wait for a job or an item, and returns whether the session waited. If it
-    /// waited, the event for this wait will not come.
+    /// Ends the session's wait for a job or an item, and returns whether the session waited. No
+    /// event will come for this wait.
     pub fn cancel_wait(&mut self) -> Answer<bool> {
         let core = &mut *self.core;
         let waited = core.engine.stop_waiting(self.session);
@@ -112,8 +112,8 @@ impl Caller<'_> {
     /// buried.
     pub fn kick(&mut self, max: u64) -> Answer<Result<Kick, Refusal>> {
         let core = &mut *self.core;
-        // The kick runs in slices, and a later slice could not report a lack of room. So the room
-        // for all jobs is checked now.
+        // The kick runs in slices. A later slice could not report to the client that the log has no
+        // room. So this checks now that the log has room for all jobs.
         let used = core.engine.queue_stats(core.engine.used(self.session));
         let found = if used.buried > 0 { used.buried } else { used.delayed };
         let count = max.min(found);
@@ -149,8 +149,8 @@ impl Caller<'_> {
         }
     }
 
-    /// Looks at the first job of the used queue in this state. That is the next ready job, the
-    /// delayed job that is due first, or the job that was buried first.
+    /// Looks at the first job of the used queue in this state: the next ready job, the delayed job
+    /// with the earliest due time, or the job that was buried first.
     pub fn peek_used(&self, state: State) -> Answer<Result<Peeked, NotFound>> {
         let core = &*self.core;
         match core.engine.first_used(self.session, state) {

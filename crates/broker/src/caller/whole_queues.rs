@@ -26,8 +26,8 @@ impl Caller<'_> {
         Answer::new(limited.map_err(Refusal::from), core.after_named(name))
     }
 
-    /// Pauses a queue for this many seconds; 0 ends a pause. Pauses are not logged, so they end
-    /// with the process, as in beanstalkd.
+    /// Pauses a queue for this many seconds. 0 ends a pause. The log does not store pauses, so they
+    /// end with the process, as in beanstalkd.
     pub fn pause(&mut self, name: &[u8], seconds: u32) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
         let paused = core.engine.pause(name, seconds, &mut core.effects);
@@ -52,8 +52,9 @@ impl Caller<'_> {
     }
 
     /// Removes a queue with all of its jobs, even leased ones, and ends all waits for its items. If
-    /// sessions of other dialects use or watch the queue, the empty queue stays. Jobs that are put
-    /// there before the removal ends also stay. Does nothing if the queue does not exist.
+    /// sessions of other dialects use or watch the queue, the queue itself stays, without its jobs.
+    /// A job that is put there during a long removal also stays. Does nothing if the queue does not
+    /// exist.
     pub fn remove_queue(&mut self, queue: &[u8]) -> Answer<Clearing> {
         let core = &mut *self.core;
         let removal = core.engine.remove_queue(self.session, queue, &mut core.effects);
@@ -79,8 +80,8 @@ impl Caller<'_> {
     }
 
     /// Ends expired items at the head of a queue, and returns their number. One call ends at most
-    /// 1,000 items, and at most the policy's `expire_sweep`. Timers end the others. Returns `None`
-    /// if the queue does not exist.
+    /// 1,000 items, and at most the policy's `expire_sweep`. Timers end the other expired items.
+    /// Returns `None` if the queue does not exist.
     pub fn flush_expired(&mut self, queue: &[u8]) -> Answer<Option<u64>> {
         let core = &mut *self.core;
         let count = core.engine.flush_expired(queue, &mut core.effects);
@@ -92,8 +93,8 @@ impl Core {
     /// The answer to a flush or a removal. Must be called after the request's effects were applied.
     fn cleared(&self, clearing: Clearing) -> Answer<Clearing> {
         match clearing {
-            // A queue that other sessions use stays. Then the reply also waits for the entry which
-            // says that the queue is no longer a queue of items.
+            // If other sessions use the queue, it stays. Then the log gets an entry that it is no
+            // longer a queue of items. The reply also waits for this entry.
             Clearing::Done => {
                 Answer::new(clearing, self.ledger.last.max(self.ledger.after_removal()))
             }

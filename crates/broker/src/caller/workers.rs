@@ -34,7 +34,7 @@ impl Caller<'_> {
     }
 
     /// Like [`Caller::unregister`], for all queues of the session. If one slice of work was not
-    /// enough, returns true. Then the caller must call this again before any other request of the
+    /// enough, returns true. Then call `unregister_all` again before any other request of the
     /// session.
     pub fn unregister_all(&mut self) -> bool {
         let core = &mut *self.core;

@@ -1,5 +1,5 @@
-//! Items, as in Kestrel. Consumers read a queue in order. If a consumer fails, another one gets its
-//! item. Each item can expire.
+//! Items, as in Kestrel. Consumers read a queue in order. If a consumer fails, another consumer
+//! gets its item. Each item can expire.
 //!
 //! ```
 //! use std::time::Duration;
@@ -25,7 +25,7 @@ use super::{Error, Store, Wait, check_name};
 use crate::{Answer, Blocked, Event, Take};
 
 /// A handle on one queue of a [`Store`]. The handle holds the items that it opened. Closing or
-/// dropping the handle puts them back. Each thread needs its own handle.
+/// dropping the handle puts these items back. Each thread needs its own handle.
 ///
 /// The first call that adds or reads creates the queue. A queue named `pages+index` is a child of
 /// the queue `pages`. From its creation on, the child gets a copy of each item that is added to
@@ -45,10 +45,10 @@ pub struct Item {
     pub body: Body,
 }
 
-/// The result of a read: an item, with its lease if it is open.
+/// The result of a read: an item's body, and its lease if the item is open.
 type Found = Option<(Option<LeaseId>, Body)>;
 
-/// The same before its body is loaded.
+/// Like `Found`, but the body may still have to be loaded.
 type Taken = Option<(Option<LeaseId>, JobBody)>;
 
 impl<'a> Queue<'a> {
@@ -61,8 +61,8 @@ impl<'a> Queue<'a> {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 
-    /// Adds an item. When this returns, the item is on stable storage. It expires unread after
-    /// `expires_in`.
+    /// Adds an item. When this returns, the item is on stable storage. If no consumer reads the
+    /// item, it expires after `expires_in`.
     pub fn add(&mut self, body: &[u8], expires_in: Option<Duration>) -> Result<(), Error> {
         check_name(&self.name)?;
         self.store.wait_while_congested();
@@ -78,7 +78,7 @@ impl<'a> Queue<'a> {
         Ok(self.store.wait_released(added)??)
     }
 
-    /// Looks at the next item. Returns `None` if there is none when the wait is over.
+    /// Looks at the next item. Returns `None` if the queue is still empty when the wait is over.
     pub fn peek(&mut self, wait: Wait) -> Result<Option<Body>, Error> {
         Ok(self.read(ReadMode::Peek, wait)?.map(|(_, body)| body))
     }
@@ -101,8 +101,8 @@ impl<'a> Queue<'a> {
         Ok(self.store.wait_released(confirmed)??)
     }
 
-    /// Gives back an item that this handle opened. The item returns to its old place. Errors as in
-    /// [`Queue::confirm`].
+    /// Gives back an item that this handle opened. The item returns to its old place. The errors
+    /// are those of [`Queue::confirm`].
     pub fn give_back(&mut self, item: Item) -> Result<(), Error> {
         let returned = self.store.turn().caller(self.session).give_back_item(item.lease);
         Ok(self.store.wait_released(returned)??)

@@ -6,14 +6,14 @@ use engine::{Handout, JobId, NewJob, SessionId, State};
 use super::{Error, Store, Wait, check_name};
 use crate::{Answer, Event, Kick, Take, Turn};
 
-/// A user of a store. A session holds the jobs that it took, and dropping the session gives them
+/// A user of a store. A session holds the jobs that it took. Dropping the session gives these jobs
 /// back.
 #[derive(Debug)]
 pub struct Session<'a> {
     pub(super) store: &'a Store,
     pub(super) id: SessionId,
-    /// The queues that this session watches now. If the next `take` names the same queues, it need
-    /// not change them.
+    /// The queues that this session watches now. If the next `take` names the same queues, `take`
+    /// need not change what the session watches.
     pub(super) watched: Vec<Vec<u8>>,
 }
 
@@ -39,8 +39,8 @@ impl Session<'_> {
         Ok(self.store.wait_released(put)??)
     }
 
-    /// Takes and holds the most urgent job of these queues. Returns `None` when the wait is over. A
-    /// wait also ends if a job that this session holds is within a second of its deadline.
+    /// Takes and holds the most urgent job of these queues. Returns `None` if the wait is over. The
+    /// wait is also over when a job of this session is within a second of its deadline.
     pub fn take(&mut self, queues: &[&str], wait: Wait) -> Result<Option<Job>, Error> {
         for queue in queues {
             check_name(queue.as_bytes())?;
@@ -111,8 +111,8 @@ impl Session<'_> {
         }
     }
 
-    /// Looks at the first job of a queue in this state. That is the next ready job, the delayed job
-    /// that is due first, or the job that was buried first.
+    /// Looks at the first job of a queue in this state: the next ready job, the delayed job with
+    /// the earliest due time, or the job that was buried first.
     pub fn peek(&mut self, queue: &str, state: State) -> Result<Job, Error> {
         let queue = check_name(queue.as_bytes())?;
         let peeked = {

@@ -1,10 +1,10 @@
-//! The locations of jobs in the log, by the jobs' slots in the engine's table.
+//! Where each job is in the log. The table is indexed by the job's slot in the engine's table.
 
 use engine::JobSlot;
 use log::{Position, Slot};
 
-/// Locations per page. A page of the engine's table has the same number of jobs, so both tables
-/// shrink together.
+/// Locations per page. A page of the engine's table has the same number of jobs. So both tables can
+/// free a page at the same time.
 const PAGE_LEN: usize = 1024;
 
 /// A job's location.
@@ -18,12 +18,12 @@ pub(crate) struct Location {
     pub(crate) entry_at: u32,
     /// Its body is only in the log.
     is_stored: bool,
-    /// Its body came into memory after the last sweep.
+    /// Its body came into memory after the last sweep of its page.
     is_recent: bool,
 }
 
 impl Location {
-    /// The location of a job whose body is in memory, or only in the log.
+    /// The location of a job. `is_stored`: the job's body is only in the log.
     pub(crate) fn new(log_slot: Slot, entry_at: u32, after: Position, is_stored: bool) -> Self {
         Self { log_slot, after, entry_at, is_stored, is_recent: true }
     }
@@ -32,8 +32,8 @@ impl Location {
         self.is_stored
     }
 
-    /// Whether the file has the entry with the body. The log writes whole groups, so it has written
-    /// an entry if it has written the first byte.
+    /// Whether the file has the entry with the body. The log writes whole groups. So if it has
+    /// written the first byte of the entry, it has written the whole entry.
     pub(crate) fn is_written(&self, written: Position) -> bool {
         Position(u64::from(self.log_slot.segment) << 32 | u64::from(self.entry_at)) < written
     }
@@ -105,8 +105,8 @@ impl Locations {
         self.pages.get(page).and_then(Option::as_ref).is_none_or(|page| page.stored == page.live)
     }
 
-    /// One step of a sweep. Returns the jobs of a page whose body can leave the memory: it was
-    /// there at the last sweep, too, and the file has it.
+    /// Sweeps one page. Returns the jobs of the page whose body can leave the memory: the body was
+    /// already in memory at the last sweep of this page, and the file has it.
     pub(crate) fn sweep(&mut self, page: usize, written: Position) -> Vec<JobSlot> {
         let Some(Some(swept)) = self.pages.get_mut(page) else { return Vec::new() };
         if swept.stored == swept.live {

@@ -1,8 +1,8 @@
 //! Encodes a job's facts as a meta of the log, and decodes metas.
 //!
-//! The log stores a meta's fixed part, and its options as bytes. The first byte of the options has
-//! one bit for each field that follows. The fields are in the order of these bits, little-endian. A
-//! plain job has no options.
+//! A meta has a fixed part and options. The first byte of the options has one bit for each optional
+//! field. The fields that are present follow in the order of these bits, little-endian. A plain job
+//! has no optional fields.
 
 use engine::{Counters, JobFacts, JobId, Millis, QueueFacts, State, Tags};
 use log::Meta;
@@ -14,7 +14,8 @@ const BURIED_ORDER: u8 = 1 << 3;
 /// The tags of a submitted job: a length byte and the key, then a length byte and the reducer.
 const TAGS: u8 = 1 << 4;
 const EXPIRES: u8 = 1 << 5;
-/// A wall-clock time that a client set: the expiry if the job expires, otherwise the due time.
+/// A wall-clock time that a client set: the expiry of a job that expires, or the due time of
+/// another job.
 const WALL: u8 = 1 << 6;
 
 const COUNTERS_LEN: usize = 24;
@@ -25,7 +26,7 @@ const TAG_LEN_MAX: usize = 255;
 /// Longest options, with all fields.
 const OPTIONS_LEN_MAX: usize = 1 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8 + 8;
 
-/// The log has a job whose meta this version cannot decode.
+/// The error if this version cannot decode the meta of a job in the log.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "job {id} in the log has an unknown {what}; \
@@ -124,7 +125,8 @@ pub(crate) const POLICIES_KEY: &[u8] = b"policies";
 /// The key of the log's fact with the number of the status.
 pub(crate) const STATUS_KEY: &[u8] = b"status";
 
-/// The key of the log's fact about the wall clock: how far it is ahead of the log's time, i64.
+/// The key of the log's fact about the wall clock. The value is how far the wall clock is ahead of
+/// the log's time, in milliseconds, as an i64.
 pub(crate) const CLOCK_KEY: &[u8] = b"clock";
 
 const IS_ITEMS: u8 = 1;
@@ -158,7 +160,7 @@ pub(crate) fn read_queue_fact<'a>(key: &'a [u8], value: &[u8]) -> Option<(&'a [u
     let limits = [limit(0), limit(1), limit(2)];
     let (flags, created) = match rest.split_first() {
         Some((&flags, created)) => (flags, u64::from_le_bytes(created.try_into().ok()?)),
-        // The older encoding, without the later fields.
+        // An older version wrote this fact, without the later fields.
         None => (0, 0),
     };
     let facts = QueueFacts {
@@ -349,7 +351,7 @@ mod tests {
             bytes.extend(number.to_le_bytes());
         }
         assert_eq!(OptionalFields::of(&full, Some(tags)).bytes(), bytes);
-        // The older encoding, without a field for the wall clock.
+        // An older version wrote this meta, without a field for the wall clock.
         let before = [&[EXPIRES], &12_u64.to_le_bytes()[..]].concat();
         let meta = Meta { options: &before, ..OptionalFields::none().meta(&plain()) };
         let (read, _) = facts(&meta, None).expect("what an older version wrote");

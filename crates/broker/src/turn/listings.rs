@@ -14,7 +14,7 @@ pub struct SubmittedJob<'a> {
     pub id: JobId,
     /// The job's tags.
     pub tags: Tags<'a>,
-    /// Times that a holder lost the job, for example because its lease ran out.
+    /// How often a holder lost the job, for example because its lease ran out.
     pub failures: u32,
     /// Whether the job is in the log.
     pub is_durable: bool,
@@ -35,8 +35,8 @@ impl Turn<'_> {
     }
 
     /// Names of all queues, oldest queue first. Reading all names delays all clients, because the
-    /// turn holds the lock. Call this only for the first few names, in tests and in the simulator.
-    /// Otherwise call [`Turn::next_queue`].
+    /// turn holds the lock. So a server reads only the first few names with this function, and
+    /// calls [`Turn::next_queue`] for longer lists. Tests and the simulator can read all names.
     pub fn queue_names(&self) -> impl Iterator<Item = &[u8]> {
         let engine = &self.core.engine;
         engine.queue_ids().map(|queue| engine.queue_name(queue))
@@ -70,7 +70,7 @@ impl Turn<'_> {
         Some(SubmittedJob::at(engine, slot))
     }
 
-    /// The bytes of a job, for tests and the simulator. Reads them from the log if they are only
+    /// The body of a job, for tests and the simulator. If the body is only in the log, reads it
     /// there.
     pub fn body(&self, id: JobId) -> Option<Body> {
         let engine = &self.core.engine;
@@ -81,8 +81,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Loads the bodies that sessions wait for, within this turn. For the simulator: a server has
-    /// a thread for it, which does not hold the lock.
+    /// Loads the bodies that sessions wait for, while this turn holds the lock. Only for the
+    /// simulator. In a server, a thread loads them without the lock.
     pub fn load_now(&mut self) {
         let core = &mut *self.core;
         while self.shared.load_for_sessions(|with_core| with_core(core)) {}

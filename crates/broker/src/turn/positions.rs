@@ -10,7 +10,8 @@ impl Turn<'_> {
         self.core.ledger.after_all()
     }
 
-    /// The position for an answer that depends on whether a queue of this name exists and is kept.
+    /// The position for an answer that depends on whether a queue of this name exists, or stays
+    /// when it is empty and unused.
     pub fn after_named(&self, name: &[u8]) -> Position {
         self.core.after_named(name)
     }

@@ -26,11 +26,11 @@ pub struct LogStats {
     pub data_bytes: u64,
     /// Bytes of the segments that are prepared ahead or kept as a reserve.
     pub ahead_bytes: u64,
-    /// Memory of bodies that the log has, too.
+    /// Memory of bodies that are both in memory and in the log.
     pub resident_body_bytes: u64,
     /// Jobs whose body is only in the log.
     pub stored_jobs: u64,
-    /// Bodies that could not be read from the log, in this process.
+    /// Bodies that could not be read from the log since the process started.
     pub body_errors: u64,
 }
 
@@ -41,7 +41,7 @@ impl Turn<'_> {
         self.core.engine.totals()
     }
 
-    /// Statistics of the log. All are 0 if the broker has no log.
+    /// Statistics of the log. All numbers are 0 if the broker has no log.
     pub fn log_stats(&self) -> LogStats {
         let Some(log) = &self.core.ledger.log else { return LogStats::default() };
         let usage = log.usage();

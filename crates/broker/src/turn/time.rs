@@ -13,8 +13,8 @@ impl Turn<'_> {
 
     /// Reports that the wall clock showed `wall` at `moment`. The owner of the clock calls this
     /// regularly. If somebody set the wall clock, the engine moves all times that refer to the wall
-    /// clock. It does this in slices. Delays and deadlines do not change. If the log had no room,
-    /// returns false. Then call this again later.
+    /// clock, in slices. Delays and deadlines do not change. Returns false if the log had no room
+    /// for the change. Then call this function again later.
     pub fn set_wall(&mut self, moment: Millis, wall: Millis) -> bool {
         self.core.engine.set_wall_ahead(wall.ahead_of(moment));
         self.core.log_wall_clock()
@@ -26,7 +26,7 @@ impl Turn<'_> {
     }
 
     /// Does due work, up to one slice. Returns true if more work is due. Then serve other sessions,
-    /// take a new turn, and call this again.
+    /// take a new turn, and call `advance` again.
     pub fn advance(&mut self) -> bool {
         let core = &mut *self.core;
         core.alarm = None;
@@ -36,15 +36,15 @@ impl Turn<'_> {
         more
     }
 
-    /// Must be called after the owner of the first mailbox has handled an alarm (see
-    /// `Mailbox::alarm`). Then the end of this turn sets the next alarm. The beginning of the turn
-    /// has already done a slice of the due work.
+    /// The owner of the first mailbox must call this when it has got an alarm: see
+    /// `Mailbox::alarm`. The end of this turn then sends the next alarm. The owner need not call
+    /// `advance`, because the beginning of the turn has already done a slice of the due work.
     pub fn set_alarm_again(&mut self) {
         self.core.alarm = None;
     }
 
-    /// Does due work, as each turn does at its beginning. Statistics then do not depend on whether
-    /// a new turn began since the last change.
+    /// Does due work, as each turn does at its beginning. So statistics after this call do not
+    /// depend on where one turn ends and the next begins.
     pub fn catch_up(&mut self) {
         let now = self.now();
         if self.next_deadline().is_some_and(|at| at <= now) {
@@ -62,13 +62,13 @@ impl Turn<'_> {
         self.core.engine.begin_slice();
     }
 
-    /// Whether the slice is spent. If so, serve other sessions before the next request. A long
+    /// Whether the slice is used up. If it is, serve other sessions before the next request. A long
     /// request that has begun continues in a later slice.
     pub fn slice_is_spent(&self) -> bool {
         self.core.engine.slice_is_spent()
     }
 
-    /// Units of the longest slice of work so far, in any turn: see
+    /// The number of units in the longest slice of work of all turns so far: see
     /// [`engine::Engine::longest_slice`].
     pub fn longest_slice(&self) -> u64 {
         self.core.engine.longest_slice()
@@ -85,8 +85,8 @@ impl Turn<'_> {
         self.core.engine.has_pending_news()
     }
 
-    /// Sends a slice of the pending news. Returns true if more news is left. A timer sends it later
-    /// if no caller does.
+    /// Sends a slice of the pending news. Returns true if more news is left. If no caller sends it,
+    /// a timer of the engine sends it later.
     pub fn send_more_news(&mut self) -> bool {
         let core = &mut *self.core;
         let is_left = core.engine.send_more_news(&mut core.effects);

@@ -1,9 +1,9 @@
 //! `lineshaft backup`: copies the jobs of a running server into a folder, a tar file, or a tar
 //! stream.
 //!
-//! The server holds its files while this program copies them: see `hold`. The copy contains
-//! everything that was acknowledged before the backup began. Then this program reads the copy, and
-//! checks every group in it.
+//! While this program copies the server's files, the server does not reuse or delete them: see
+//! `hold`. The copy contains everything that the server acknowledged before the backup began. After
+//! the copy, this program reads the copied files, and checks every group of the log in them.
 
 mod archive;
 mod folder;
@@ -32,12 +32,12 @@ use unfinished::Unfinished;
 
 /// The target that means standard output.
 const STREAM: &str = "-";
-/// A target with this end is a tar file. Another one is a folder.
+/// A target with this file extension is a tar file. Any other target is a folder.
 const ARCHIVE_END: &str = "tar";
-/// The exit code of a program that a signal interrupted, as a shell shows it.
+/// The exit code after a signal: the code with which a shell reports SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Where a backup goes.
+/// The target of a backup.
 #[derive(Debug)]
 enum Target {
     Folder(PathBuf),
@@ -57,7 +57,7 @@ impl Target {
     }
 }
 
-/// A backup that is being made.
+/// A running backup.
 #[derive(Debug)]
 struct Backup<'a> {
     source: BackupSource<'a>,
@@ -68,13 +68,13 @@ struct Backup<'a> {
     interrupts: Interrupts,
 }
 
-/// The user interrupted the program.
+/// The error if the user interrupted the program.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted: there is no backup")]
 struct Interrupted;
 
-/// Makes the backup. Exit codes for a lack of permission, a full disk and damage are those of the
-/// server.
+/// Makes the backup. For a lack of permission, a full disk and damage, it returns the same exit
+/// codes as the server.
 pub(crate) fn run(arguments: BackupArguments) -> Result<ExitCode> {
     make(arguments).or_else(|error| {
         let code = exit_code(&error);
@@ -124,7 +124,7 @@ fn make(arguments: BackupArguments) -> Result<ExitCode> {
         },
     };
     let hold = ServerHold::ask(&data)?;
-    // From here on, a signal removes what is unfinished.
+    // From here on, a signal ends the backup with an error, which removes the unfinished files.
     let interrupts = Interrupts::listen(|_| ())?;
     let disk =
         PosixDisk::read_only(&data).with_context(|| format!("cannot open {}", data.display()))?;
@@ -157,7 +157,7 @@ fn make(arguments: BackupArguments) -> Result<ExitCode> {
     };
     backup.bar.finish_and_clear();
     if !quiet {
-        // Standard output may be the backup.
+        // Not to standard output, which may contain the backup.
         eprintln!("{}", summary(point, backup.pace.bytes(), linked));
     }
     Ok(ExitCode::SUCCESS)
@@ -186,7 +186,7 @@ fn summary(point: BackupPoint, bytes: u64, linked: u32) -> String {
 }
 
 impl Backup<'_> {
-    /// The sizes of all segments together.
+    /// The size of all segments together.
     fn bytes(&self) -> Result<u64> {
         let sizes = self.source.segments().map(|number| Ok(self.open(number)?.size()));
         sizes.sum()
@@ -200,8 +200,8 @@ impl Backup<'_> {
     }
 }
 
-/// The reader of the stream, such as `ssh`, has ended. The message has no `io::Error`, because a
-/// closed pipe is usually no error of this program.
+/// Replaces the error of a closed pipe by an explanation: the reader of the stream, such as `ssh`,
+/// has ended. Returns other errors unchanged.
 fn explain_closed_pipe(error: anyhow::Error) -> anyhow::Error {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
     if causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe) {

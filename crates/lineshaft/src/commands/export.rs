@@ -97,7 +97,7 @@ impl Kept {
             job,
             body: body.to_vec(),
         };
-        // A time of the wall clock is written as the client gave it.
+        // If the client gave a time of the wall clock, write the same time.
         if let Some(Millis(wall)) = facts.wall.filter(|_| kept.job.by_clock) {
             match &mut kept.job.expires_ms {
                 Some(expires) => *expires = wall,
@@ -107,7 +107,8 @@ impl Kept {
         kept
     }
 
-    /// Turns the times of the log into those of the wall clock.
+    /// Converts times of the log into times of the wall clock. Times that a client gave as
+    /// wall-clock times do not change.
     fn use_wall_clock(&mut self, ahead_ms: i64) {
         let Job { created_ms, due_ms, expires_ms, by_clock, .. } = &mut self.job;
         let shift = |time: &mut u64| *time = time.saturating_add_signed(ahead_ms);

@@ -1,10 +1,12 @@
-//! `lineshaft import`: takes over the jobs that another server kept in its files.
+//! `lineshaft import`: takes over jobs from the files of another server.
 //!
-//! It writes into the folder of a stopped server, and speaks no protocol. Over a protocol, jobs
-//! would lose their numbers, ages, counters, expiry and places, because no protocol can set them.
+//! It writes the jobs directly into the data folder, so the server of this folder must be stopped.
+//! Over a protocol, the jobs would lose their numbers, ages, counters, expiry and places, because
+//! no protocol can set them.
 //!
-//! Each chunk of jobs goes into the log as one group, together with the import's [`record`]. So an
-//! import that was killed continues where it stopped, and takes no job twice.
+//! The import writes one chunk of jobs after another. A chunk and the import's [`record`] are one
+//! group of the log. So if the import was killed, a second run continues after the last complete
+//! chunk, and imports no job twice.
 
 mod drain;
 mod record;
@@ -39,13 +41,13 @@ use source::Source;
 /// Most jobs of one chunk.
 const CHUNK_JOBS_MAX: usize = 4096;
 
-/// An import that takes less time than this shows no progress bar.
+/// If an import takes less time than this, it shows no progress bar.
 const BAR_AFTER: Duration = Duration::from_millis(700);
 
 /// The exit code after a signal.
 const INTERRUPTED: u8 = 130;
 
-/// An error with an exit code of its own.
+/// An error with a special exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 struct Refused {
@@ -65,12 +67,13 @@ pub(crate) fn run(arguments: ImportArguments) -> Result<ExitCode> {
             dry_run: options.dry_run,
         });
     }
-    // All segments of the log are open at the same time.
+    // All segments of the log are open at the same time, which can need many file descriptors.
     server::raise_descriptors();
     with_exit_code(import(arguments))
 }
 
-/// Prints an error that has an exit code of its own, and returns that code.
+/// Prints an error that has a special exit code, and returns this code. Returns other errors
+/// unchanged.
 pub(super) fn with_exit_code(done: Result<ExitCode>) -> Result<ExitCode> {
     done.or_else(|error| match error.downcast_ref::<Refused>() {
         Some(refused) => {
@@ -167,7 +170,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Takes all jobs that are left. Returns false if a signal interrupted it.
+    /// Imports all jobs that are left. Returns false if a signal interrupted the import.
     fn take_all(&mut self) -> Result<bool> {
         let backlog = &self.source.backlog;
         let numbers = self.record.numbers();
@@ -219,7 +222,7 @@ impl Run<'_> {
     }
 }
 
-/// How many of the jobs make the next chunk: at least one, if there is any.
+/// The number of jobs in the next chunk: at least 1, if `jobs` is not empty.
 fn chunk_of(jobs: &[import::Job], bytes_max: u64) -> usize {
     let mut bytes = 0_u64;
     let fits = |job: &&import::Job| {
@@ -230,7 +233,7 @@ fn chunk_of(jobs: &[import::Job], bytes_max: u64) -> usize {
     count.max(1).min(jobs.len())
 }
 
-/// A job as the broker takes it.
+/// Converts a job of the source into a job for the broker.
 fn foreign<'a>(
     backlog: &'a Backlog,
     job: &'a import::Job,
@@ -287,8 +290,8 @@ fn open(config: &Config, wall: Millis) -> Result<Importer> {
     let data = &config.data;
     let disk = PosixDisk::new(&data.dir)
         .with_context(|| format!("cannot use the data folder {}", data.dir.display()))?;
-    // Each chunk is synced, whatever the server's setting is: only then does the record say the
-    // truth after a power failure.
+    // Sync each chunk, even if the server's setting does not require it. Otherwise a power failure
+    // could lose jobs that were reported as imported.
     let sync = ::log::Sync::Always;
     let settings = Settings { segment_bytes: data.segment_bytes, bytes_max: data.bytes_max, sync };
     let engine =
@@ -297,7 +300,7 @@ fn open(config: &Config, wall: Millis) -> Result<Importer> {
     Ok(importer)
 }
 
-/// What the folder knows about earlier imports. Changes nothing.
+/// Reads from the folder whether the source was imported before. Changes nothing.
 fn earlier_in(folder: &Path, source: &Source) -> Result<Earlier> {
     if !folder.exists() {
         return Ok(Earlier::None);
@@ -309,7 +312,8 @@ fn earlier_in(folder: &Path, source: &Source) -> Result<Earlier> {
     record::look_up(&records, source)
 }
 
-/// The error of a folder that cannot be opened, with the exit code of a server's start.
+/// The error if a folder cannot be opened. The exit code is that of a server that does not start
+/// for the same reason.
 pub(super) fn refusal(error: BrokerError) -> anyhow::Error {
     let code = match &error {
         BrokerError::Log(error) => super::log::exit_code(error),
@@ -319,7 +323,7 @@ pub(super) fn refusal(error: BrokerError) -> anyhow::Error {
     Refused { code, message: error.to_string() }.into()
 }
 
-/// Adds to an error what is already in the folder.
+/// Adds to an error how many jobs are already in the folder.
 fn explain(error: anyhow::Error, record: &Record, folder: &Path) -> anyhow::Error {
     let (next, folder) = (counted(record.next, "job"), folder.display());
     let kept =

@@ -1,11 +1,12 @@
-//! The control socket: the operator's tools ask the running server for what its protocols cannot
-//! do. Today that is one thing: a backup.
+//! The control socket: a tool of the operator sends requests to the running server that the queue
+//! protocols do not have. Today the only such request is a backup.
 //!
-//! The socket is a file of the data folder that only its owner can use. So exactly those can ask
-//! who could read and change the jobs anyway, and no client can. The server moves no data through
-//! the socket. It only holds the log's files while the tool copies them.
+//! The socket is a file in the data folder, and only its owner can use it. The owner can also read
+//! and change the files of the log, so the socket gives nobody new rights. The data of a backup
+//! does not pass through the socket. The tool copies the log's files, and the server *holds* them
+//! meanwhile: it does not reuse or delete them.
 //!
-//! A request is a line, and so is each reply:
+//! Requests and replies are lines:
 //!
 //! ```text
 //! tool    backup 1
@@ -14,8 +15,8 @@
 //! server  released
 //! ```
 //!
-//! If the connection ends, the server releases the files. If the server needs their room, it
-//! replies `gone`, and releases them. To a request that it does not know, it replies `error` and
+//! If the connection ends, the server releases the files. If the log needs the space of the held
+//! files, the server releases them and sends `gone`. The reply to an unknown request is `error` and
 //! the reason.
 
 use std::fs::{self, File, Permissions};
@@ -38,41 +39,43 @@ use tokio::sync::Semaphore;
 
 /// The name of the socket in the data folder.
 const NAME: &str = "control";
-/// Only the user of the server can connect.
+/// Only the user that runs the server can connect.
 const MODE: u32 = 0o600;
-/// Limit of connections. The descriptors that the server keeps for itself are enough for them.
+/// Limit of connections. The server reserves enough file descriptors for its own use to serve this
+/// many.
 const CONNECTIONS_MAX: usize = 4;
-/// The longest line of a tool.
+/// The longest line that a tool can send.
 const LINE_BYTES_MAX: u64 = 256;
-/// Time limit of a request.
+/// Time limit for the arrival of a request.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// Time between two checks whether the log is durable. A sync takes about this long. A backup is
 /// rare, so a check is simpler than a notification at every sync.
 const SYNC_PERIOD: Duration = Duration::from_millis(2);
-/// Time between two checks whether the log needs the room of the held files.
+/// Time between two checks whether the log needs the space of the held files.
 const ROOM_PERIOD: Duration = Duration::from_secs(1);
-/// The address of a socket has room for a path of 107 bytes.
+/// The longest path for an address. The system's limit for the address of a Unix socket is 107
+/// bytes.
 const PATH_BYTES_MAX: usize = 100;
 
-/// The version of the backup's requests and replies.
+/// The request for a backup. The number is the version of the requests and replies.
 pub const BACKUP_REQUEST: &str = "backup 1";
-/// The tool has copied or linked all files.
+/// The tool's message that it has copied or linked all files.
 pub const BACKUP_DONE: &str = "done";
-/// Before the backup's point: the server holds the files.
+/// The reply when the server holds the files. The backup's point follows.
 pub const BACKUP_HELD: &str = "held ";
-/// The reply to [`BACKUP_DONE`]: the files were held until now.
+/// The reply to [`BACKUP_DONE`]: the server has held the files until now.
 pub const BACKUP_RELEASED: &str = "released";
-/// The server needed the room of the held files.
+/// The server has released the files, because the log needs their space.
 pub const BACKUP_GONE: &str = "gone";
-/// Before the reason for which a request is refused.
+/// The reply to a refused request. The reason follows.
 pub const ERROR: &str = "error ";
 
-/// The path of a data folder's control socket, as the address of a socket.
+/// The path of a data folder's control socket, short enough for a socket's address.
 #[derive(Debug)]
 pub struct ControlPath {
-    /// The path for an address. It is valid while this value exists.
+    /// The path. It is valid only while this value exists.
     path: PathBuf,
-    /// The open folder, if `path` leads through its descriptor.
+    /// The open folder, if `path` goes through its descriptor.
     _folder: Option<File>,
 }
 
@@ -94,7 +97,7 @@ impl ControlPath {
     }
 }
 
-/// The listening socket. Dropping this removes the file.
+/// The listening socket. Dropping this value removes the socket's file.
 #[derive(Debug)]
 pub(crate) struct ControlSocket {
     listener: StdUnixListener,
@@ -102,8 +105,8 @@ pub(crate) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens in the data folder. This process must hold the lock of the log. So a socket that
-    /// exists belongs to a server that has ended.
+    /// Listens in the data folder. This process must hold the lock of the log. Then no other server
+    /// uses the folder, so an old socket file can be removed.
     pub(crate) fn listen(data_dir: &Path) -> io::Result<ControlSocket> {
         let file = std::path::absolute(data_dir)?.join(NAME);
         match fs::remove_file(&file) {
@@ -120,7 +123,7 @@ impl ControlSocket {
         Ok(ControlSocket { listener: std::os::fd::OwnedFd::from(socket).into(), file })
     }
 
-    /// Serves tools until the future is dropped. Must run inside a runtime.
+    /// Serves tools until the future is dropped. Must run inside a tokio runtime.
     pub(crate) async fn serve(listener: StdUnixListener, broker: Broker) {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let listener = match UnixListener::from_std(listener) {
@@ -136,7 +139,7 @@ impl ControlSocket {
                 Ok((stream, _)) => {
                     let broker = broker.clone();
                     tokio::spawn(async move {
-                        // An error means that the tool has ended.
+                        // Ignore an error: it means that the tool has ended.
                         let _ = answer(stream, &broker).await;
                         drop(place);
                     });
@@ -162,7 +165,8 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Reads a line without its end. An empty line means that the connection has ended.
+/// Reads a line, and returns it without the line end. An empty line means that the connection has
+/// ended.
 async fn read_line(reader: &mut BufReader<OwnedReadHalf>) -> io::Result<String> {
     let mut line = String::new();
     reader.take(LINE_BYTES_MAX).read_line(&mut line).await?;
@@ -191,7 +195,7 @@ async fn answer(stream: UnixStream, broker: &Broker) -> io::Result<()> {
         Ok(Ended::Gone) => tracing::warn!(
             "the log needs the room of files that a backup holds: the backup was ended"
         ),
-        // The failure of the log ends the server, which reports it.
+        // The server ends because the log failed, and reports this failure itself.
         Ok(Ended::Failed) => {}
         Ok(Ended::Closed) | Err(_) => {
             tracing::warn!("a backup ended before it had its files");
@@ -200,25 +204,25 @@ async fn answer(stream: UnixStream, broker: &Broker) -> io::Result<()> {
     ended.map(|_| ())
 }
 
-/// How a hold ended.
+/// Why the server no longer holds the files.
 enum Ended {
     /// The tool has all files.
     Done,
-    /// The tool closed the connection before.
+    /// The tool closed the connection too early.
     Closed,
-    /// The log needs the room.
+    /// The log needs the space of the files.
     Gone,
     /// The log failed.
     Failed,
 }
 
-/// Holds the files until the tool has them.
+/// Holds the files until the tool has copied them, or the hold must end.
 async fn hold_files(
     reader: &mut BufReader<OwnedReadHalf>,
     writer: &mut OwnedWriteHalf,
     hold: BackupHold,
 ) -> io::Result<Ended> {
-    // The tool says nothing before it is done. If it ends, this line is empty.
+    // The tool sends nothing before it is done. If the tool ends, this line is empty.
     let mut line = pin!(read_line(reader));
     let point: BackupPoint = loop {
         if let Some(point) = hold.point() {

@@ -1,7 +1,7 @@
 //! A backup as a tar file, or as a tar stream on standard output.
 //!
-//! The manifest is the first file of the archive. So a server refuses to start on the files of a
-//! stream that was cut.
+//! The manifest is the first file of the archive, and says which segments follow. So if a stream
+//! was cut, a server notices that segments are missing, and does not start with these files.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -26,14 +26,15 @@ impl Backup<'_> {
         let file = self
             .write_tar(SyncedFile::new(file))
             .with_context(|| format!("cannot write {}", path.display()))?;
-        // The check below proves the bytes, so it does not matter whether the server still runs.
+        // Ignore an error: it does not matter whether the server held the files to the end, because
+        // `check_archive` checks all bytes.
         let _ = hold.release();
         file.finish()?;
         self.check_archive(path).with_context(|| format!("cannot check {}", path.display()))
     }
 
-    /// Writes the backup to standard output. The bytes are checked when they are read. Only their
-    /// receiver can check that they arrive.
+    /// Writes the backup to standard output. Checks the bytes when it reads them from the log. Only
+    /// the receiver can check that they arrive.
     pub(super) fn write_stream(&mut self, hold: ServerHold) -> Result<()> {
         self.bar.set_length(self.bytes()?);
         let mut out = self
@@ -70,7 +71,8 @@ impl Backup<'_> {
             let reader = BufReader::with_capacity(PIECE_BYTES, reader);
             tar.append_data(&mut header, BackupSource::name(number), reader)?;
         }
-        // A stream of damaged files gets no end, so that tar reports it.
+        // If a file is damaged, the archive must not get its end mark. Then tar reports an
+        // incomplete archive.
         check.finish()?;
         let out = tar.into_inner()?;
         Ok(out.into_inner().map_err(io::IntoInnerError::into_error)?)

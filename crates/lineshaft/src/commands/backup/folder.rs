@@ -17,18 +17,19 @@ impl Backup<'_> {
     /// that are links.
     pub(super) fn write_folder(&mut self, folder: &Path, hold: ServerHold) -> Result<u32> {
         self.bar.set_message("copying");
-        // The manifest comes first: without it, a start could not notice that the rest is missing.
+        // Write the manifest first. If the backup is interrupted, a server notices with the
+        // manifest that segments are missing.
         let mut manifest = create(&folder.join(MANIFEST_NAME))?;
         manifest.write_all(self.point.manifest().as_bytes()).and_then(|()| manifest.sync_all())?;
         File::open(folder)?.sync_all()?;
         let mut linked = 0;
-        // Links take almost no time, and they all come before the first copy.
+        // Make all links before the first copy, because links take almost no time.
         let mut to_copy = Vec::new();
         for number in self.source.segments() {
             let name = BackupSource::name(number);
             let (from, to) = (self.data.join(&name), folder.join(&name));
-            // A link fails if the folder is on another file system, or if the file system has no
-            // links.
+            // A hard link fails if the folder is on another file system, or if the file system has
+            // no hard links.
             if self.source.is_sealed(number) && fs::hard_link(&from, &to).is_ok() {
                 linked += 1;
             } else {
@@ -47,8 +48,9 @@ impl Backup<'_> {
         File::open(folder)?.sync_all()?;
         let released = hold.release();
         if linked > 0 {
-            // The server never writes to a file with two names. But it could have taken a file for
-            // other use just before the link, if it did not hold the file.
+            // The server never writes to a file that has two names. But without the hold, it could
+            // have reused a file just before the link was made. So the hold must have lasted until
+            // now.
             released?;
         }
         self.check_folder(folder)?;

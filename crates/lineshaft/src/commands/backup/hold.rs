@@ -1,5 +1,5 @@
-//! Asks a running server to hold its files for a backup, over the control socket of its data
-//! folder.
+//! Connects to a running server over the control socket of its data folder, so that the server
+//! holds its files for a backup.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -12,10 +12,10 @@ use server::{
     BACKUP_DONE, BACKUP_GONE, BACKUP_HELD, BACKUP_RELEASED, BACKUP_REQUEST, ControlPath, ERROR,
 };
 
-/// The longest reply of the server.
+/// The longest line that the server can send.
 const LINE_BYTES_MAX: u64 = 512;
 
-/// The connection to the server. The server holds the files while it is open.
+/// The connection to the server. The server holds the files while the connection is open.
 #[derive(Debug)]
 pub(super) struct ServerHold {
     stream: BufReader<UnixStream>,
@@ -23,7 +23,8 @@ pub(super) struct ServerHold {
 }
 
 impl ServerHold {
-    /// Asks the server that uses this data folder. Returns when the server holds the files.
+    /// Connects to the server that uses this data folder, and returns when the server holds the
+    /// files.
     pub(super) fn ask(data: &Path) -> Result<ServerHold> {
         let connected = ControlPath::of(data).and_then(|path| UnixStream::connect(path.path()));
         let mut stream = connected.map_err(|error| explain(data, error))?;
@@ -69,7 +70,7 @@ fn read_line(stream: &mut BufReader<UnixStream>) -> io::Result<String> {
     Ok(line.trim_end().to_owned())
 }
 
-/// Says why no server can be asked.
+/// Explains why the connection to the server failed.
 fn explain(data: &Path, error: io::Error) -> anyhow::Error {
     let folder = data.display();
     match error.kind() {

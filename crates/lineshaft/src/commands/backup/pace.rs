@@ -1,4 +1,4 @@
-//! Limits how fast a backup reads, so that the server keeps most of the disk.
+//! Limits how fast a backup reads, so that the server can use most of the disk's speed.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,13 +11,13 @@ use indicatif::ProgressBar;
 use super::Interrupted;
 use crate::interrupt::Interrupts;
 
-/// A backup reads and writes pieces of at most this size, and then waits for its turn.
+/// A backup reads and writes pieces of at most this size, and waits after each piece.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
-/// A written file is synced after this many bytes. With larger amounts, the kernel would write them
-/// in one go later, and the server's syncs would wait for that.
+/// A file is synced each time this many bytes were written. The kernel would write a larger amount
+/// later at once, and the server's syncs would wait for this write.
 const UNSYNCED_BYTES_MAX: usize = 8 << 20;
 
-/// The pace of one backup.
+/// The speed limit of one backup.
 #[derive(Debug)]
 pub(super) struct Pace {
     bytes_per_s: u64,
@@ -36,7 +36,8 @@ impl Pace {
         self.bytes
     }
 
-    /// Waits after a piece. A backup that was slow for some time does not hurry afterwards.
+    /// Waits after a piece of this many bytes. If the backup was slower than the limit for some
+    /// time, it does not exceed the limit later to catch up.
     fn wait(&mut self, bytes: u64) {
         self.bytes += bytes;
         let now = Instant::now();
@@ -46,11 +47,11 @@ impl Pace {
     }
 }
 
-/// A reader that reads at the pace, shows the progress, and stops after a signal.
+/// A reader that keeps the speed limit, shows the progress, and stops after a signal.
 #[derive(Debug)]
 pub(super) struct Paced<'a, R> {
     pub(super) reader: R,
-    /// Checks the bytes that pass by.
+    /// Checks the bytes that were read.
     pub(super) check: Option<&'a mut BackupCheck>,
     pub(super) pace: &'a mut Pace,
     pub(super) bar: &'a ProgressBar,
@@ -73,7 +74,7 @@ impl<R: Read> Read for Paced<'_, R> {
     }
 }
 
-/// A file that is synced while it is written.
+/// A file that is synced from time to time while it is written.
 #[derive(Debug)]
 pub(super) struct SyncedFile {
     file: File,
@@ -88,7 +89,8 @@ impl SyncedFile {
     /// Makes the file durable.
     pub(super) fn finish(self) -> io::Result<()> {
         self.file.sync_all()?;
-        // The next reader must get the bytes from the disk, not from memory.
+        // Drop the file's bytes from the kernel's cache. The check of the backup must read them
+        // from the disk.
         rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed)?;
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The temporary name of a backup while it is made. With this name, an interrupted backup does not
-//! look complete.
+//! A running backup has a temporary name. So an interrupted backup does not look like a complete
+//! one.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::commands::log::{refuse_used, sync_parent, whole_path};
 
-/// Only the user of the backup can read it, as only the user of the server can read the log.
+/// Only the user that runs the backup can read it, because it contains all jobs.
 const FOLDER_MODE: u32 = 0o700;
 pub(super) const FILE_MODE: u32 = 0o600;
 
-/// An unfinished backup. Unless it is finished, it is removed when this is dropped.
+/// An unfinished backup. Dropping it removes the backup's files, if `finish` has not succeeded.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     path: PathBuf,
@@ -46,7 +46,7 @@ impl Unfinished {
         &self.path
     }
 
-    /// Gives the backup its name.
+    /// Gives the backup its final name.
     pub(super) fn finish(mut self, target: &Path) -> Result<()> {
         let target = whole_path(target)?;
         let renamed = fs::rename(&self.path, &target).and_then(|()| sync_parent(&target));
@@ -59,8 +59,8 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.is_finished {
-            // Ignore an error: the message of the failed backup is more useful. The next backup
-            // reports what is left over.
+            // Ignore an error, because the error of the failed backup is more useful to the user.
+            // If files are left over, the next backup reports them.
             let _ = fs::remove_dir_all(&self.path).or_else(|_| fs::remove_file(&self.path));
         }
     }
@@ -77,7 +77,7 @@ fn unused(target: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Creates a file that must be new.
+/// Creates a file. Fails if it exists.
 pub(super) fn create(path: &Path) -> Result<File> {
     let created = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path);
     created.with_context(|| format!("cannot create {}", path.display()))

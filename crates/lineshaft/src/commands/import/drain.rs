@@ -1,8 +1,10 @@
-//! `lineshaft import beanstalkd --from`: moves the jobs of a running beanstalkd into another running
-//! server, tube by tube, over the protocol of both.
+//! `lineshaft import beanstalkd --from`: moves the jobs of a running beanstalkd (the *source*) into
+//! another running server (the *target*), tube by tube. It uses the beanstalkd protocol for both.
+//! Jobs that were sent to the target, and are not yet deleted from the source, are *in flight*.
 //!
-//! A job is deleted from the source only when the target has acknowledged it. So if any side is
-//! killed, no job is lost, and at most the jobs in flight are on both sides.
+//! The drain deletes a job from the source only after the target has acknowledged it. So if a
+//! server or the drain is killed, no job is lost. At most the jobs in flight are then on both
+//! servers.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -22,21 +24,22 @@ use crate::text::{count, counted};
 /// Most jobs in flight.
 const IN_FLIGHT_MAX: usize = 100;
 
-/// The number of jobs in flight is so small that their bodies have about this many bytes together.
+/// The bodies of all jobs in flight have about this many bytes together.
 const IN_FLIGHT_BYTES: usize = 4 << 20;
 
-/// A job that must become buried is delayed first, so that no worker of the target gets it. If the
-/// drain is killed in between, the copy stays delayed for this long.
+/// A put cannot create a buried job. So the drain puts a delayed copy, which no worker of the
+/// target gets, and then takes and buries it. If the drain is killed before the bury, the copy
+/// stays delayed for this long.
 const UNTIL_BURIED_S: u32 = 24 * 3600;
 
-/// A drain shows its progress from this number of jobs on.
+/// A drain of fewer jobs shows no progress.
 const BAR_JOBS_MIN: u64 = 1000;
 
 /// What to drain.
 pub(super) struct Request {
     pub(super) from: Address,
     pub(super) to: Address,
-    /// Only these tubes. Empty: all.
+    /// Drain only these tubes. If empty, drain all.
     pub(super) tubes: Vec<String>,
     pub(super) dry_run: bool,
 }
@@ -55,12 +58,13 @@ impl Moved {
     }
 }
 
-/// A drain that runs.
+/// A running drain.
 struct Drain<'a> {
     request: &'a Request,
     target: Client,
     moved: BTreeMap<String, Moved>,
-    /// Jobs that both sides had, because a worker of the source took them in between.
+    /// Jobs that both servers may have done: a worker of the source took the job while the drain
+    /// copied it.
     doubled: u64,
     interrupts: Interrupts,
     bar: ProgressBar,
@@ -141,7 +145,7 @@ fn held(stats: &Stats) -> u64 {
     stats.number("current-jobs-reserved")
 }
 
-/// Two addresses can belong to one server. A drain would then never end.
+/// Fails if both addresses belong to the same server. Such a drain would never end.
 fn refuse_itself(source: &mut Client, target: &mut Client) -> Result<()> {
     let (one, other) = (source.stats()?, target.stats()?);
     if one.get("id").is_some() && one.get("id") == other.get("id") {
@@ -150,7 +154,7 @@ fn refuse_itself(source: &mut Client, target: &mut Client) -> Result<()> {
     Ok(())
 }
 
-/// A job of the source, with what it needs on the target.
+/// A job of the source, with the properties that its copy must have on the target.
 struct Taken {
     job: Job,
     schedule: Schedule,
@@ -158,7 +162,7 @@ struct Taken {
 }
 
 impl Drain<'_> {
-    /// Drains all tubes, until one round moves nothing.
+    /// Drains all tubes repeatedly, until one pass moves no job.
     fn all(&mut self, source: &mut Client, mut tubes: Vec<String>) -> Result<()> {
         loop {
             let before = self.count();
@@ -180,7 +184,7 @@ impl Drain<'_> {
     }
 
     fn tube(&mut self, tube: &str) -> Result<()> {
-        // If the connection ends, the source gets back what this connection holds.
+        // If this connection ends, its jobs become ready again at the source.
         let mut source = connect(&self.request.from)?;
         source.use_queue(tube)?;
         source.watch_only(&[tube.to_owned()])?;
@@ -216,8 +220,8 @@ impl Drain<'_> {
         }
     }
 
-    /// Puts held jobs into the target, and deletes from the source what the target has. Returns how
-    /// many these are.
+    /// Puts jobs that this connection holds into the target, and deletes each acknowledged job from
+    /// the source. Returns the number of acknowledged jobs.
     fn hand_over(&mut self, source: &mut Client, taken: &[Taken]) -> Result<u64> {
         let puts = taken.iter().map(Taken::put).collect::<Vec<_>>();
         let replies = self.target.put_all(&puts)?;
@@ -242,7 +246,8 @@ impl Drain<'_> {
         }
     }
 
-    /// Removes the copy of a job that a worker of the source has taken meanwhile.
+    /// Removes the target's copy of a job, because a worker of the source has taken the job
+    /// meanwhile.
     fn take_back(&mut self, id: u64) -> Result<()> {
         if !self.target.delete(id)? {
             self.doubled += 1;
@@ -250,8 +255,9 @@ impl Drain<'_> {
         Ok(())
     }
 
-    /// Moves the first delayed or buried job. It stays in its state until it is deleted, so a drain
-    /// that is killed changes nothing about it. Returns false if there is none.
+    /// Moves the first delayed or buried job. In the source, the job keeps its state until it is
+    /// deleted. So if the drain is killed, the source's job has not changed. Returns false if no
+    /// job was moved.
     fn one(&mut self, source: &mut Client, state: WaitingState) -> Result<bool> {
         if self.interrupts.count() > 0 {
             return Ok(false);
@@ -261,11 +267,12 @@ impl Drain<'_> {
         let Some(stats) =
             source.stats_job(old)?.filter(|stats| stats.get("state") == Some(state.word()))
         else {
-            // It has just changed its state. The next round finds it.
+            // The job has just changed its state. The next pass will find it in its new state.
             return Ok(false);
         };
         let delay_s = match state {
-            // The source cuts the time to whole seconds. The job must not be ready too early.
+            // The source rounds the time down to whole seconds. Add a second, because the job must
+            // not be ready too early.
             WaitingState::Delayed => stats.number("time-left").saturating_add(1),
             WaitingState::Buried | WaitingState::Ready => UNTIL_BURIED_S.into(),
         };
@@ -316,7 +323,7 @@ fn reserve(source: &mut Client, tube: &str, count: usize) -> Result<Vec<Taken>> 
     }
     let is_paused = |stats: Stats| stats.number("pause") > 0;
     if jobs.is_empty() && source.stats_queue(tube)?.is_some_and(is_paused) {
-        // A paused tube still shows its next job.
+        // `reserve` returns nothing from a paused tube, but `peek-ready` and `reserve-job` do.
         if let Some(next) = source.peek_next(WaitingState::Ready)? {
             jobs.extend(source.reserve_job(next.id)?);
         }
@@ -324,7 +331,8 @@ fn reserve(source: &mut Client, tube: &str, count: usize) -> Result<Vec<Taken>> 
     let commands: Vec<String> = jobs.iter().map(|job| format!("stats-job {}", job.id)).collect();
     let replies = source.ask_all(&commands)?;
     let taken = jobs.into_iter().zip(replies).filter_map(|(job, reply)| {
-        // Without statistics, the ttr of the job has run out, and another worker is done with it.
+        // If the job has no statistics, it no longer exists: its ttr has run out, and another
+        // worker has taken and deleted it.
         let Reply::Data(text) = reply else { return None };
         Some(Taken::of(job, &Stats::parse(&text), 0))
     });

@@ -1,4 +1,5 @@
-//! The record of an import: a fact of the log that says which source it was, and how far it came.
+//! The record of an import: a fact of the log that says which source was imported, and how many of
+//! its jobs.
 
 use anyhow::{Context as _, Result};
 use broker::offline::Numbers;
@@ -13,14 +14,15 @@ use crate::text::{counted, seconds};
 pub(super) struct Record {
     /// The kind of the source.
     kind: String,
-    /// Where the source was.
+    /// The path of the source. Empty for standard input.
     place: String,
     /// How many jobs the source has.
     jobs: u64,
-    /// How many of them were taken, or left out on purpose.
+    /// How many of these jobs were imported, or left out on purpose. The import continues with the
+    /// next job.
     pub(super) next: u64,
     begun_ms: u64,
-    /// When all of them were taken.
+    /// When all jobs were imported.
     done_ms: Option<u64>,
     kept_first: u64,
     kept_last: u64,
@@ -30,7 +32,7 @@ pub(super) struct Record {
 
 /// What the log says about earlier imports of a source.
 pub(super) enum Earlier {
-    /// Nothing.
+    /// No import of the source is in the log.
     None,
     /// The same content was imported.
     Done(Record),
@@ -40,7 +42,7 @@ pub(super) enum Earlier {
     Changed(Record),
 }
 
-/// Looks for an earlier import.
+/// Looks for an earlier import of this source.
 pub(super) fn look_up(records: &[(Vec<u8>, Vec<u8>)], source: &Source) -> Result<Earlier> {
     let mut changed = None;
     for (name, value) in records {
@@ -75,7 +77,7 @@ impl Record {
         }
     }
 
-    /// The record when `next` jobs are done.
+    /// The record when the first `next` jobs of the source are done.
     pub(super) fn after(&self, next: u64, done_ms: Option<u64>) -> Record {
         Record { next, done_ms, ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! The report of an import: what was taken, and what was not and why.
+//! The report of an import: which jobs were imported, and which were not and why.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -15,14 +15,14 @@ use super::record::Earlier;
 use super::source::Source;
 use crate::text::{count, counted};
 
-/// Most queues, and most losses, that the report lists.
+/// Limits of the report: queues and losses that it lists.
 const QUEUES_SHOWN_MAX: usize = 100;
 const LOSSES_SHOWN_MAX: usize = 1000;
 
-/// What became of the jobs that were not simply taken with their numbers.
+/// Counts jobs by what the import did with them.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Jobs that an interrupted run of the same import took, or left out on purpose.
+    /// Jobs that an interrupted run of the same import has imported, or left out on purpose.
     before: u64,
     kept: u64,
     unnumbered: u64,
@@ -50,7 +50,7 @@ impl Tally {
 
 /// The numbers of a source's jobs.
 pub(super) struct Ids {
-    /// The lowest and the highest one.
+    /// The lowest and the highest number.
     pub(super) range: Option<(u64, u64)>,
     /// Each job has a number, and each number is higher than the one before.
     pub(super) ascend: bool,
@@ -66,7 +66,7 @@ pub(super) fn ids(jobs: &[Job]) -> Ids {
     Ids { range, ascend }
 }
 
-/// For each buried job, by its index: its place among all buried jobs.
+/// The place of each buried job among all buried jobs. The key is the job's index in `jobs`.
 pub(super) fn buried_places(jobs: &[Job]) -> BTreeMap<usize, u64> {
     let buried = jobs.iter().enumerate().filter(|(_, job)| job.state == State::Buried);
     let mut order: Vec<(u64, usize)> = buried.map(|(index, job)| (job.buried, index)).collect();
@@ -74,12 +74,12 @@ pub(super) fn buried_places(jobs: &[Job]) -> BTreeMap<usize, u64> {
     order.into_iter().zip(0..).map(|((_, index), place)| (index, place)).collect()
 }
 
-/// 0 if everything was taken.
+/// The exit code: 0 if no job was lost.
 pub(super) fn exit_code(backlog: &Backlog) -> ExitCode {
     ExitCode::from(if backlog.losses.is_empty() { 0 } else { exit::DAMAGED_DATA })
 }
 
-/// Prints what an import would take.
+/// Prints which jobs an import would take.
 pub(super) fn print_plan(source: &Source, folder: &Path, earlier: &Earlier) -> Result<()> {
     print_table(&source.backlog)?;
     let jobs = counted(source.backlog.jobs.len() as u64, "job");
@@ -94,7 +94,7 @@ pub(super) fn print_plan(source: &Source, folder: &Path, earlier: &Earlier) -> R
     print_losses(&source.backlog)
 }
 
-/// Prints what was taken.
+/// Prints which jobs were taken.
 pub(super) fn print_done(source: &Source, folder: &Path, tally: &Tally) -> Result<()> {
     print_table(&source.backlog)?;
     let Tally { before, kept, unnumbered, renumbered, joined, present } = *tally;

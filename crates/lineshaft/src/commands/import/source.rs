@@ -16,22 +16,22 @@ pub(crate) const ASIDE: &str = "imported";
 
 /// A source that was read.
 pub(super) struct Source {
-    /// The kind of the source: a word of the command line.
+    /// The kind of the source: the word of the command line, such as `beanstalkd`.
     pub(super) kind: &'static str,
-    /// Where it is, for records and messages. Empty: standard input.
+    /// Its path, for records and messages. Empty for standard input.
     pub(super) place: String,
-    /// The name of its record: it is the same for the same content.
+    /// The name of its record. Sources of the same kind and content have the same name.
     pub(super) name: String,
     /// Its jobs.
     pub(super) backlog: Backlog,
     /// The folder that contains its files.
     folder: Option<PathBuf>,
-    /// Keeps the original from starting while this file is open.
+    /// The original's lock file. While it is open, the original server cannot start in the folder.
     _lock: Option<File>,
 }
 
 impl Source {
-    /// Reads the source. Fails if there is none.
+    /// Reads the source. Fails if it does not exist or has no files of this kind.
     pub(super) fn open(named: &ImportSource) -> Result<Source> {
         match named {
             ImportSource::Beanstalkd { folder, .. } => {
@@ -93,7 +93,7 @@ impl Source {
         if self.place.is_empty() { "standard input" } else { &self.place }
     }
 
-    /// Moves the source's files aside, if the operator asked for it.
+    /// With `--set-aside`, moves the source's files into the folder [`ASIDE`].
     pub(super) fn set_aside(&mut self, options: &ImportOptions) -> Result<()> {
         let Some(folder) = self.folder.as_ref().filter(|_| options.set_aside) else {
             return Ok(());
@@ -135,11 +135,12 @@ fn some(backlog: &Backlog, folder: &Path, what: &str) -> Result<()> {
     bail!("there is no file {what} in {}{hint}", folder.display())
 }
 
-/// Locks a folder as beanstalkd does. Fails if one uses it.
+/// Locks a folder in the same way as beanstalkd. Fails if a beanstalkd uses the folder.
 fn lock(folder: &Path) -> Result<Option<File>> {
     let lock = match File::options().write(true).open(folder.join("lock")) {
         Ok(lock) => lock,
-        // A copy of a folder has no lock, or one that we can only read. Nobody uses it.
+        // A copy of a folder has no lock file, or a lock file that we can only read. No beanstalkd
+        // uses a copy.
         Err(error)
             if matches!(
                 error.kind(),
