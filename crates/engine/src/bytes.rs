@@ -5,7 +5,7 @@
 //! costs almost nothing. The estimate comes from the sizes of the values. A test of the whole
 //! program compares the account with the real memory of the process. If one put makes jobs in
 //! several queues, these jobs share one body. But the account counts the body once per job, because
-//! after a restart each job has its own bytes.
+//! after a restart each job has a copy of its own.
 
 /// The bytes of an entry of [`crate::collections::Ordered`]: a key of 16 bytes, a place, and a
 /// share of the unused memory.

@@ -54,7 +54,8 @@ pub(crate) enum Chore {
     /// to the heap `held`, which sorts them. Then the chore gives back the jobs in the order of the
     /// heap.
     Return { leases: Ordered<(Millis, u64)>, held: BinaryHeap<Held>, return_order: ReturnOrder },
-    /// Gives back a worker's jobs of queues that the worker is no longer registered for.
+    /// Gives back jobs that a worker holds. The worker has removed its registrations for the queues
+    /// of these jobs.
     ReturnHeld(ReturnHeld),
     /// Removes the registrations of a session that ends, and then the session.
     Close { session: SessionId },
@@ -70,7 +71,7 @@ pub(crate) enum Chore {
     Kick { session: SessionId, queue: QueueId, buried: bool, left: u64, kicked: u64 },
 }
 
-/// The jobs of a worker that the chore gives back.
+/// The selection of the jobs that [`Chore::ReturnHeld`] gives back.
 #[derive(Debug)]
 pub(crate) struct ReturnHeld {
     pub(crate) worker: SessionId,
@@ -82,7 +83,8 @@ pub(crate) struct ReturnHeld {
     pub(crate) before: LeaseId,
 }
 
-/// A leased job. The heap of [`Chore::Return`] yields the highest value first.
+/// A job in the heap of [`Chore::Return`]. The heap returns the job with the highest `number`
+/// first.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub(crate) struct Held {
     number: u64,
@@ -97,7 +99,8 @@ pub(crate) struct FlushWork {
     pub(crate) all: bool,
     pub(crate) queue: Name,
     /// The number of ready jobs that the flush must still end. When the flush comes to a queue,
-    /// this is the number of ready jobs of the queue. So later puts do not make the flush longer.
+    /// `left` becomes the number of ready jobs of the queue. So later puts do not make the flush
+    /// longer.
     pub(crate) left: u64,
 }
 
@@ -122,8 +125,8 @@ pub(crate) enum Next {
     /// Among the leased jobs, from this place on. It is a place in the table of all jobs, because
     /// leased jobs have no list of their own.
     Leased(u32),
-    /// In the queue's list of buried jobs, from this key on. The next two variants are the same for
-    /// the other lists.
+    /// In the queue's list of buried jobs, from this key on. The next two variants are keys in the
+    /// lists of delayed and of ready jobs.
     Buried(u64),
     Delayed((Millis, u64)),
     Ready(ReadyKey),
@@ -137,9 +140,9 @@ impl Chore {
 }
 
 impl Held {
-    /// If jobs keep their place, the job with the oldest lease is given back first. So waiters get
-    /// the jobs in the order of the old leases. If jobs move to the tail, the job with the newest
-    /// lease is given back first (spec gearman 4.3).
+    /// Makes an entry of the heap. If jobs keep their place, the job with the oldest lease is given
+    /// back first. So waiters get the jobs in the order of the old leases. If jobs move to the
+    /// tail, the job with the newest lease is given back first (spec gearman 4.3).
     pub(crate) fn new(lease: LeaseId, slot: JobSlot, return_order: ReturnOrder) -> Self {
         let number = match return_order {
             ReturnOrder::KeepPlace => !lease.0,

@@ -4,7 +4,7 @@ use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
 use crate::jobs::{Body, JobBody};
 use crate::policy::QueueSync;
 
-/// A fact that must last. A record has the place of a job instead of the job's facts. The caller
+/// A change that must last. A record has the place of a job instead of the job's facts. The caller
 /// reads the facts at this place. So the caller must process the records of a request in order, and
 /// before the next request. A record also has the job's number, because the job can end later in
 /// the same request. Then another job can get the place.
@@ -19,11 +19,11 @@ pub enum Record {
     Update(JobSlot, JobId),
     /// A holder lost a job, and the job moved behind all other jobs of its priority. No client
     /// requested this move, so the server cannot refuse the move. If the log has no room for all
-    /// facts of the job, its counters are enough.
+    /// facts of the job, the log can store only the counters of the job.
     Moved(JobSlot, JobId),
     /// A job expired in this queue and moved to another queue, because the policy of this queue has
-    /// `expire_to`. The last field is the sync of this queue. If the log has no room for all facts
-    /// of the job, its counters are enough.
+    /// `expire_to`. The last field is the `sync` setting of this queue. If the log has no room for
+    /// all facts of the job, the log can store only the counters of the job.
     Rerouted(JobSlot, JobId, QueueId, Option<QueueSync>),
     /// Only a job's counters changed, because the job was taken or timed out. No client waits until
     /// this record is durable.
@@ -32,9 +32,9 @@ pub enum Record {
     QueueFacts(QueueId),
     /// The queue of this name has no facts any more. The queue itself may have vanished.
     QueueDropped(QueueId, Box<[u8]>),
-    /// A job of this queue ended. The last field is the sync of the queue. The next record can be
-    /// about another job at the same place. If the job was put in the same request, the log does
-    /// not have the job yet.
+    /// A job of this queue ended. The last field is the `sync` setting of the queue. The next
+    /// record can be about another job at the same place. If the job was put in the same request,
+    /// the log does not have the job yet.
     Finish(JobSlot, QueueId, Option<QueueSync>),
     /// A queue vanished, and another queue can get its number. The log does not need this record.
     /// The caller needs it for its own tables of queues.
@@ -45,7 +45,7 @@ pub enum Record {
     Status,
 }
 
-/// A message to a session that waited.
+/// A message to a session that waits.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The session got a job.
@@ -71,7 +71,7 @@ pub enum Event {
     Peeked {
         /// The job's place.
         job: JobSlot,
-        /// The job's bytes.
+        /// The job's body.
         body: JobBody,
     },
     /// The session waited for a job of this one queue, and the wait ended without a job. `None`:
@@ -90,7 +90,7 @@ pub struct Handout {
     pub id: JobId,
     /// The number of the lease.
     pub lease: LeaseId,
-    /// The job's bytes.
+    /// The job's body.
     pub body: JobBody,
 }
 
@@ -136,7 +136,7 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// The queue of a job that this request ended, according to its record.
+    /// The queue of a job that this request ended, from the job's [`Record::Finish`].
     pub fn finished_queue(&self, job: JobSlot) -> Option<QueueId> {
         self.records.iter().rev().find_map(|record| match record {
             Record::Finish(slot, queue, _) if *slot == job => Some(*queue),

@@ -46,7 +46,7 @@ use crate::tally::Tally;
 use crate::timers::Timers;
 use crate::wall::WallClock;
 
-/// The job does not exist, or the request is not possible with its state or its holder.
+/// The job does not exist, or its state or its holder does not allow the request.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("no such job for this request")]
 pub struct NotFound;
@@ -79,8 +79,8 @@ pub struct Engine {
 
     rules: InForce,
     server_status: ServerStatus,
-    /// The walk that applies a change of the rules or of the status to each queue. `None`: every
-    /// queue has the change.
+    /// The walk that applies a change of the rules or of the status to each queue. `None`: no such
+    /// walk is in progress.
     walk: Option<Walk>,
     attempts_max: u32,
     wake_max: u32,
@@ -91,7 +91,7 @@ pub struct Engine {
 impl Engine {
     /// Makes an empty engine at this moment. Job ids and lease numbers start at `first_id`.
     /// `first_id` must be above all numbers that earlier engines used with the same log. For a new
-    /// log it is 1.
+    /// log, `first_id` is 1.
     pub fn new(setup: EngineSetup, now: Millis, first_id: u64) -> Self {
         let hash = NameHash::new(setup.hash_seed);
         let mut engine = Self {
@@ -133,7 +133,7 @@ impl Engine {
     }
 
     /// The units of the longest slice of work so far. The caller must begin a slice before each
-    /// piece of input, each event and each end of a session. Then the maximum is twice
+    /// piece of input, each event and each end of a session. Then no slice is longer than twice
     /// [`Limits::slice_units`] plus [`crate::limits::INDIVISIBLE_UNITS_MAX`].
     pub fn longest_slice(&self) -> u64 {
         self.meter.longest_slice()
@@ -183,7 +183,7 @@ impl Engine {
         queue.count_in(job.counted());
     }
 
-    /// Adds a ready, delayed or buried job to the list of its queue for that state.
+    /// Adds a job to the list of its queue for the job's state: ready, delayed or buried.
     fn add_to_list(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
         if self.queues.add_to_list(slot, job) {
@@ -191,7 +191,7 @@ impl Engine {
         }
     }
 
-    /// Removes a ready, delayed or buried job from the list of its queue.
+    /// Removes a job from the list of its queue for the job's state: ready, delayed or buried.
     fn remove_from_list(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
         if self.queues.remove_from_list(slot, job) {

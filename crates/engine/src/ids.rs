@@ -42,7 +42,7 @@ number! {
     LeaseId(u64)
 }
 number! {
-    /// A moment, in milliseconds. The engine's time was equal to the wall clock at the start, and
+    /// A moment, in milliseconds. At the start, the engine's time is equal to the wall clock. It
     /// never goes back. A later step of the wall clock does not change the engine's time.
     Millis(u64)
 }

@@ -39,16 +39,16 @@ pub(crate) struct Jobs {
     next_buried: u64,
     /// The jobs that a submit can join, by key. A submit cannot join a buried job.
     keys: Keys,
-    /// Jobs that were submitted for their outcome.
+    /// Jobs that were made by a submit.
     submitted: BTreeSet<JobSlot>,
-    /// Jobs with a time of the wall clock. **Invariant**: if such a job expires, this is the time
-    /// of its expiry. Otherwise the job is delayed, and this is its due time.
+    /// Jobs with a time of the wall clock, and this time. **Invariant**: if the job can expire,
+    /// this is the time of its expiry. Otherwise the job is delayed, and this is its due time.
     wall_times: BTreeMap<JobSlot, Millis>,
     counts: Counts,
     /// The number of jobs that are only in memory. Buried jobs do not count.
     unlogged: u64,
     bytes: u64,
-    /// The part of `bytes` that the bodies of jobs in the log take.
+    /// The part of `bytes` that [`Jobs::store_body`] can free.
     resident: u64,
 }
 
@@ -92,7 +92,7 @@ impl Jobs {
         self.next_id
     }
 
-    /// A number above the places of all buried jobs.
+    /// A number above the `buried_order` of every buried job.
     pub(crate) fn next_buried(&self) -> u64 {
         self.next_buried
     }
@@ -104,8 +104,8 @@ impl Jobs {
         JobId(id)
     }
 
-    /// Makes sure that new jobs get numbers from `next` on. Lower numbers may have been used
-    /// before.
+    /// Makes sure that the number of every new job is at least `next`. An earlier process may have
+    /// used the lower numbers.
     pub(crate) fn raise_id(&mut self, next: u64) {
         self.next_id = self.next_id.max(next);
     }
@@ -269,13 +269,14 @@ impl Jobs {
 
     // --- Bodies ---
 
-    /// The memory that bodies take which are in the log, too.
+    /// The bytes of memory that [`Jobs::store_body`] can free, for all jobs together.
     pub(crate) fn resident_bytes(&self) -> u64 {
         self.resident
     }
 
-    /// Forgets the bytes of a body that is in the log, too. Returns false if it must stay: it is
-    /// only in memory, or the job's key. Also if it is not in memory.
+    /// Removes the body of a job from memory, because the log also has it. Returns false and
+    /// changes nothing in three cases: the log does not have the job, the body is the job's key, or
+    /// the body is not in memory.
     pub(crate) fn store_body(&mut self, slot: JobSlot) -> bool {
         let bytes = bytes::evictable(&self[slot]);
         if bytes == 0 {
@@ -287,7 +288,7 @@ impl Jobs {
         true
     }
 
-    /// Sets the bytes of a stored body, as they were read from the log.
+    /// Loads a stored body: `body` has the bytes that the caller read from the log.
     pub(crate) fn load_body(&mut self, slot: JobSlot, body: Body) {
         self[slot].load_body(body);
         let bytes = bytes::evictable(&self[slot]);
@@ -320,7 +321,7 @@ impl Jobs {
 
     // --- Submitted jobs ---
 
-    /// All jobs that were submitted for their outcome, from this place on.
+    /// All jobs that were made by a submit, from this place on.
     pub(crate) fn submitted_from(&self, slot: JobSlot) -> impl Iterator<Item = JobSlot> {
         self.submitted.range(slot..).copied()
     }
@@ -345,8 +346,8 @@ impl Jobs {
         }
     }
 
-    /// The next job with a time of the wall clock, and this time. The search begins behind the
-    /// place `behind`.
+    /// The next job with a time of the wall clock, and this time. The search begins after the place
+    /// `behind`.
     pub(crate) fn next_by_wall(&self, behind: Option<JobSlot>) -> Option<(JobSlot, Millis)> {
         let rest = (behind.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         self.wall_times.range(rest).next().map(|(slot, wall)| (*slot, *wall))

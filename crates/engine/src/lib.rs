@@ -1,7 +1,7 @@
 //! The queue engine: jobs, queues, leases, waiters and time, as a deterministic state machine.
 //!
 //! Inputs are requests and the time. Outputs are return values, [`Record`]s and [`Event`]s. A
-//! record is a fact that must last. An event is a message to a session that waited. The engine has
+//! record is a change that must last. An event is a message to a session that waits. The engine has
 //! no clock, no threads, no I/O and no randomness. So the same requests at the same moments always
 //! give the same result. Simulation, replay and replication depend on this.
 //!

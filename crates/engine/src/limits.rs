@@ -56,7 +56,7 @@ pub const ALIKE_MAX: usize = 1000;
 /// all news of the job once.
 pub const ATTACHMENTS_MAX: u32 = 1000;
 
-/// Maximum number of attachments of all sessions to one job. The engine sends each piece of the
+/// Maximum number of attachments of all sessions to one job. The engine sends each part of the
 /// job's result once per attachment.
 pub const WATCHERS_MAX: usize = 10_000;
 

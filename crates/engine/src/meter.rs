@@ -9,9 +9,9 @@
 //! The meter measures two kinds of slices. The owner of a connection begins a *slice* for a piece
 //! of input, an event or the end of a session. The owner begins no further request when the slice
 //! is spent. A divisible *request*, or a step of a chore, gets a full slice of its own inside the
-//! owner's slice. So its immediate result does not depend on earlier requests. Therefore the
-//! owner's slice can be longer than one slice of units. The owner's slice is at most two slices of
-//! units plus one indivisible step: see [`crate::limits::INDIVISIBLE_UNITS_MAX`].
+//! owner's slice. So the immediate result of a request does not depend on earlier requests.
+//! Together, the requests in an owner's slice can use more units than `slice_units`. The maximum is
+//! twice `slice_units` plus one indivisible step: see [`crate::limits::INDIVISIBLE_UNITS_MAX`].
 
 use std::cell::Cell;
 

@@ -34,7 +34,7 @@ pub struct Policy {
     pub bytes_max: Option<u64>,
     /// Maximum size of a body. The queue refuses a larger body.
     pub item_bytes_max: Option<u64>,
-    /// A ready job expires when it is older than this.
+    /// A ready job expires when it is older than this many milliseconds.
     pub age_max_ms: Option<u64>,
     /// The result of a put into a full queue.
     pub when_full: WhenFull,
@@ -42,11 +42,11 @@ pub struct Policy {
     pub expire_to: Option<Name>,
     /// Maximum number of expired jobs that one sweep removes.
     pub expire_sweep: Option<u32>,
-    /// The engine removes an empty and unused queue that is older than this.
+    /// The engine removes an empty and unused queue that is older than this many milliseconds.
     pub idle_ms: Option<u64>,
     /// Maximum number of open reads of one session on the queue.
     pub open_max: u32,
-    /// The lease of an open read ends after this time, and the item is given back.
+    /// The lease of an open read ends after this many milliseconds, and the item is given back.
     pub open_timeout_ms: Option<u64>,
     /// The queue itself stores no job. A put into this queue goes only to its children and copies.
     pub fanout_only: bool,

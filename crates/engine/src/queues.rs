@@ -185,8 +185,8 @@ impl Queues {
 
     // --- Lists of jobs ---
 
-    /// Adds a ready, delayed or buried job to the list of its queue for that state. Returns whether
-    /// the queue may need an earlier timer.
+    /// Adds a job to the list of its queue for the job's state: ready, delayed or buried. Returns
+    /// whether the queue may need an earlier timer.
     #[inline]
     pub(crate) fn add_to_list(&mut self, slot: JobSlot, job: &Job) -> bool {
         let queue = self.slab.get_mut(job.queue().0).expect("a job's queue exists");
@@ -203,8 +203,8 @@ impl Queues {
         }
     }
 
-    /// Removes a ready, delayed or buried job from the list of its queue. Returns whether the queue
-    /// may need an earlier timer.
+    /// Removes a job from the list of its queue for the job's state: ready, delayed or buried.
+    /// Returns whether the queue may need an earlier timer.
     #[inline]
     pub(crate) fn remove_from_list(&mut self, slot: JobSlot, job: &Job) -> bool {
         let queue = self.slab.get_mut(job.queue().0).expect("a job's queue exists");
@@ -327,8 +327,8 @@ impl Queues {
         }
     }
 
-    /// The queues of items in the order of their names, from the first name behind `name`. `None`:
-    /// all of them.
+    /// The queues of items in the order of their names, beginning after `name`. `None`: all queues
+    /// of items.
     pub(crate) fn items_behind(
         &self,
         name: Option<&[u8]>,

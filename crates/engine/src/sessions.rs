@@ -175,8 +175,8 @@ impl Sessions {
         LeaseId(self.next_lease)
     }
 
-    /// Makes sure that new leases get numbers from `next` on. Lower numbers may have been used
-    /// before.
+    /// Makes sure that the number of every new lease is at least `next`. An earlier process may
+    /// have used the lower numbers.
     pub(crate) fn raise_lease(&mut self, next: u64) {
         self.next_lease = self.next_lease.max(next);
     }
@@ -195,8 +195,8 @@ impl Sessions {
         debug_assert!(before.is_none(), "a session waits for one thing at a time");
     }
 
-    /// Ends the wait of a session, and returns it. `None`: the session did not wait. The caller
-    /// updates the lines.
+    /// Ends the wait of a session, and returns the wait. `None`: the session did not wait. The
+    /// caller updates the lines.
     pub(crate) fn end_wait(&mut self, session: SessionId) -> Option<Waiting> {
         let waiting = self[session].set_waiting(None)?;
         self.waiting -= u64::from(waiting.is_for_job());

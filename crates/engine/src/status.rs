@@ -2,7 +2,8 @@
 
 use crate::ids::Millis;
 
-/// The status of the server, which limits the rights of clients. The strictest status is the last.
+/// The status of the server. It says whether clients can read and write. Each status is stricter
+/// than the status before it.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Ord, PartialOrd)]
 #[repr(u8)]
 pub enum Status {
@@ -36,8 +37,9 @@ pub(crate) struct ServerStatus {
     /// When the requested status comes into force. `None`: the requested status is in force.
     changes_at: Option<Millis>,
     /// Queues whose age rank is at least this number refuse reads. The age rank of a queue is its
-    /// place in the order of age. `u64::MAX`: no queue. 0: all queues. Other values occur only after reads were
-    /// allowed again. A walk over all queues then raises the value step by step.
+    /// place in the order of age. `u64::MAX`: no queue refuses reads. 0: all queues refuse reads.
+    /// Other values occur only after reads were allowed again. A walk over all queues then raises
+    /// the value step by step.
     blocked_from: u64,
 }
 

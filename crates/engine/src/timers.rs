@@ -1,4 +1,5 @@
-//! The table of timers. The table says which queue or session the engine looks at next, and when.
+//! The table of timers. When the timer of a queue or session is due, the engine *looks at* the
+//! queue or session: it makes all changes that are due there.
 //!
 //! The owner of a timer is usually a queue or a session. An owner has at most one timer, and stores
 //! the moment of its timer in a field. The functions here get this field as `timer`, and change it
@@ -75,8 +76,8 @@ impl Timers {
     pub(crate) fn arm(&mut self, timer: &mut Option<Millis>, moment: Millis, key: TimerKey) {
         match *timer {
             Some(at) if at <= moment => return,
-            // The entry has the other key of this owner. So the owner must continue after all other
-            // due owners.
+            // The entry of this owner has the key from [`TimerKey::again`]. The entry must stay,
+            // because the owner continues after all other due owners.
             Some(at) if self.entries.remove((at, key)).is_none() => return,
             Some(_) | None => {}
         }

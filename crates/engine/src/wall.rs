@@ -6,8 +6,8 @@
 
 use crate::ids::{JobSlot, Millis};
 
-/// The difference between the wall clock and the engine's time can change. A change of at least
-/// this many milliseconds is a step. A smaller change is drift.
+/// The smallest step of the wall clock, in milliseconds. A step is a change of the difference
+/// between the wall clock and the engine's time. A smaller change is drift.
 pub(crate) const STEP_MS: u64 = 1000;
 
 /// The time at which a job is due or expires.

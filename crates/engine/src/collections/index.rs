@@ -1,5 +1,5 @@
-//! Maps a job's id to its place. Ids ascend, and most ids are in use, so pages of places are better
-//! than a hash map.
+//! Maps a job's id to its place. Ids ascend, and most ids are in use. So the index has pages of
+//! places instead of a hash map: a full page stores no ids.
 
 use std::collections::BTreeMap;
 

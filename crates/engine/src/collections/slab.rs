@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// cheap, and the table frees memory early when the number of jobs shrinks.
 const PAGE_LEN: usize = 1024;
 
-/// The end of a page's list of free places.
+/// The value that marks the end of a page's list of free places.
 const NO_PLACE: u16 = u16::MAX;
 
 /// Values at places that do not change. A new value gets a place in the lowest page that has room.
@@ -104,8 +104,8 @@ impl<T> Slab<T> {
         let value = page.remove(inside)?;
         self.len -= 1;
         let number = page_number as u32;
-        // The first page stays, even if it is empty. Otherwise a table with 0 or 1 values in turn
-        // would allocate again and again.
+        // The first page stays, even if it is empty. Otherwise a table whose length alternates
+        // between 0 and 1 would allocate again and again.
         if page.live == 0 && number != 0 {
             self.pages[page_number] = None;
             self.roomy.remove(&number);

@@ -1,14 +1,14 @@
-//! Bodies that leave the memory and come back.
+//! Requests that change where the body of a job is: in memory, or only in the log.
 //!
-//! The owner decides which bodies are only in the log, because only the owner can read the log.
-//! These are inputs of the engine, like all other requests.
+//! The engine cannot read the log. So the broker decides which bodies leave the memory, and loads
+//! them again.
 
 use super::Engine;
 use crate::ids::{JobSlot, QueueId};
 use crate::jobs::{Body, Jobs, State, Tags, is_body_key};
 
 impl Engine {
-    /// The memory of bodies that are in the log, too, in bytes.
+    /// The bytes of memory that [`Engine::store_body`] can free, for all jobs together.
     pub fn resident_bytes(&self) -> u64 {
         self.jobs.resident_bytes()
     }
@@ -23,20 +23,23 @@ impl Engine {
         self.jobs[slot].state()
     }
 
-    /// Forgets the bytes of a body that is in the log, too. Returns false if they must stay in
-    /// memory: the job is not in the log, or its body is its key.
+    /// Removes the body of a job from memory, because the log also has it. Returns false and
+    /// changes nothing in three cases: the log does not have the job, the body is the job's key, or
+    /// the body is not in memory.
     pub fn store_body(&mut self, slot: JobSlot) -> bool {
         self.with_body(slot, |jobs| jobs.store_body(slot))
     }
 
-    /// Sets the bytes of a stored body, as they were read from the log.
+    /// Loads a stored body: `body` has the bytes that the caller read from the log. Does nothing if
+    /// the body is in memory.
     pub fn load_body(&mut self, slot: JobSlot, body: Body) {
         if !self.is_resident(slot) {
             self.with_body(slot, |jobs| jobs.load_body(slot, body));
         }
     }
 
-    /// Changes where the body of a job is, and updates the counts.
+    /// Calls `change`, which changes where the body of a job is. Updates the counts of the job's
+    /// queue.
     fn with_body<T>(&mut self, slot: JobSlot, change: impl FnOnce(&mut Jobs) -> T) -> T {
         let before = self.jobs[slot].counted();
         let changed = change(&mut self.jobs);
@@ -47,12 +50,14 @@ impl Engine {
         changed
     }
 
-    /// Whether a job with these tags needs its body in memory, because the body is its key.
+    /// Whether the body of a job with these tags must stay in memory. This is so if the body is the
+    /// job's key.
     pub fn needs_body(tags: Option<Tags<'_>>) -> bool {
         tags.is_some_and(|tags| is_body_key(tags.unique))
     }
 
-    /// The ready jobs of a queue, the next one first. The caller limits how many it looks at.
+    /// The ready jobs of a queue, in the order in which takes get them. The caller must limit the
+    /// number of jobs that it reads.
     pub fn ready_jobs(&self, queue: QueueId) -> impl Iterator<Item = JobSlot> {
         let ready = self.queues.get(queue).map(|queue| queue.ready().iter());
         ready.into_iter().flatten().map(|(_, slot)| JobSlot(slot))

@@ -195,7 +195,7 @@ impl Engine {
                 *watched.entry((*watcher, job.id())).or_default() += 1;
             }
         }
-        // A session stays a watcher of a job that has ended until it gets the last news.
+        // After the end of a job, a session stays a watcher until it gets the last news of the job.
         for pending in self.news_queue.iter() {
             for watcher in pending.watchers_left() {
                 *watched.entry((*watcher, pending.id())).or_default() += 1;

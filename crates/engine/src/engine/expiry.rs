@@ -4,9 +4,10 @@
 //! The head of a queue is its next ready job. Each request for the head checks whether the head has
 //! expired. The queue's timer is set to the moment when the head expires. So the engine also finds
 //! an expired head without a request (spec kestrel 3.2). An expired job that is not the head stays
-//! in the queue until it is the head. The only exception: if a client takes the job by its number,
-//! the job ends at once. A *sweep* ends the expired jobs at the head of a queue, one after the
-//! other. If a sweep reaches its limit, the sweep *rests* until the queue's timer continues it.
+//! in the queue until it is the head. The only exception: if a client takes the expired job by its
+//! number, the job ends at once. A *sweep* removes the expired jobs at the head of a queue, one
+//! after the other. As the policy says, they end or move to another queue. If a sweep reaches its
+//! limit, the sweep *rests* until the queue's timer continues it.
 
 use super::Engine;
 use crate::effects::{Effects, News, Record};
@@ -51,7 +52,7 @@ impl Engine {
 
     /// True if the queue has a ready job, and a waiter or sleeper that could get it now. A sweep
     /// serves the waiters after it has removed expired heads. If a request removes an expired head
-    /// without a sweep, nobody serves the waiters, and this state results.
+    /// without a sweep, the waiters stay unserved, and this function returns true.
     pub(super) fn has_unserved_waiters(&self, queue: &Queue) -> bool {
         let is_awaited =
             !queue.waiters().is_empty() || self.wake_max == 0 && !queue.sleepers().is_empty();
@@ -68,14 +69,14 @@ impl Engine {
         self.sweep(id, usize::MAX, effects);
     }
 
-    /// Ends up to `max` expired jobs at the head of a queue, and returns their number. During the
-    /// sweep, the queue stays in existence. Afterwards, the caller must drop the queue if it is not
-    /// wanted any more.
+    /// Removes up to `max` expired jobs at the head of a queue: they end or move to another queue.
+    /// Returns the number of these jobs. During the sweep, the queue stays in existence.
+    /// Afterwards, the caller must drop the queue if it is not wanted any more.
     ///
-    /// The sweep stops when the slice of work is spent. But the first [`PUT_ENDS_MAX`] jobs end
-    /// even if the slice is spent. So the result of a put does not depend on other work of the same
-    /// request. If the head has not expired afterwards, the waiters get their jobs at once. So the
-    /// waiters come before the session whose request caused the sweep.
+    /// The sweep stops when the slice of work is spent. But the sweep removes the first
+    /// [`PUT_ENDS_MAX`] jobs even if the slice is spent. So the result of a put does not depend on
+    /// other work of the same request. If the head has not expired afterwards, the waiters get
+    /// their jobs at once. So the waiters come before the session whose request caused the sweep.
     pub(super) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
         if !self.head_is_expired(&self.queues[id]) {
             if self.has_unserved_waiters(&self.queues[id]) {
@@ -122,12 +123,12 @@ impl Engine {
         true
     }
 
-    /// The maximum number of expired jobs that one sweep of a queue ends. It comes from the policy
-    /// of the queue.
+    /// The maximum number of expired jobs that one sweep of this queue removes, as the queue's
+    /// policy says.
     pub(super) fn sweep_max(&self, id: QueueId) -> usize {
         let sweep = self.policy_of(id).and_then(|policy| policy.expire_sweep);
-        // A sweep must end at least one job. Otherwise the head would stay, and the timer would be
-        // due again and again.
+        // A sweep must remove at least one job. Otherwise the head would stay, and the timer would
+        // be due again and again.
         sweep.map_or(usize::MAX, |sweep| (sweep as usize).max(1))
     }
 
@@ -198,9 +199,9 @@ impl Engine {
         let job = &self.jobs[slot];
         let (from, is_logged, share) = (job.queue(), job.is_logged(), job.counted());
         let body_bytes = job.body_len();
-        // The move does not change whether the job is in the log. If it was only in memory, the log
-        // may have no room for it, because no request has checked the room. If it is in the log,
-        // its body may be only there.
+        // The move does not change whether the log has the job. If the job is only in memory, the
+        // log may have no room for the job, because no request has checked the room. If the log has
+        // the job, the job's body may be only in the log.
         self.jobs.set_queue(slot, to, self.now);
         self.queues[from].count_out(share);
         let target = &mut self.queues[to];
@@ -215,8 +216,8 @@ impl Engine {
     }
 
     /// Sweeps a queue on a client's request. The policy of the queue and the slice of work limit
-    /// the sweep. Returns the number of jobs that it ended. A timer continues with the other
-    /// expired jobs. `None`: the queue does not exist.
+    /// the sweep. Returns the number of jobs that the sweep removed. A timer continues with the
+    /// other expired jobs. `None`: the queue does not exist.
     pub fn flush_expired(&mut self, name: &[u8], effects: &mut Effects) -> Option<u64> {
         self.meter.begin_request();
         let id = self.queue_id(name)?;

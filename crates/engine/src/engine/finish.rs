@@ -51,9 +51,8 @@ impl Engine {
         Ok(())
     }
 
-    /// A worker reports that a job that it holds has failed. A job that was submitted for its
-    /// outcome ends. Every other job is buried, because a worker of beanstalkd would also bury a
-    /// failed job.
+    /// A worker reports that a job that it holds has failed. A job that was made by a submit ends.
+    /// Every other job is buried, because a worker of beanstalkd would also bury a failed job.
     pub fn fail(
         &mut self,
         session: SessionId,
@@ -88,8 +87,9 @@ impl Engine {
         self.end_job(slot, news, effects);
     }
 
-    /// Ends a job, and sends the last news to its watchers. The caller of the engine processes all
-    /// records before the events. So the caller has the log position that the news must wait for.
+    /// Ends a job, and sends the last news to its watchers. The news must wait until the log has
+    /// the record of this end. The caller of the engine processes all records before the events. So
+    /// the caller knows the log position of the record when it sends the news.
     pub(super) fn end_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
         self.send_last_news(slot, news, effects);
         self.remove_job(slot, effects);

@@ -39,7 +39,7 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Gives back the item of an open read. The item gets its old place in the queue back. In two
+    /// Gives back the item of an open read. The item returns to its old place in the queue. In two
     /// cases the item ends instead. Either the item has used up its attempts, or it exists only for
     /// its watchers and has no watcher left.
     pub fn give_back_item(

@@ -114,7 +114,8 @@ impl Engine {
         kind: JobKind,
         effects: &mut Effects,
     ) -> JobId {
-        // The job will get this number. Reading it from the job would cost another memory access.
+        // The job will get this number. Reading the number from the job would cost another memory
+        // access.
         let id = JobId(self.jobs.next_id());
         let slot = self.insert_job(queue, draft, kind);
         self.note(Record::Put, slot, effects);
@@ -173,7 +174,7 @@ impl Engine {
         }
     }
 
-    /// The kind of jobs that are put into this queue, as its policy says.
+    /// The kind of a new job in this queue, as the queue's policy says.
     pub(super) fn kind_in(&self, queue: QueueId) -> JobKind {
         match self.policy_of(queue).and_then(|policy| policy.sync) {
             Some(QueueSync::Memory) => JobKind::Memory,

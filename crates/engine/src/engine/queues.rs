@@ -48,8 +48,8 @@ impl Engine {
         self.queue_id(name).is_none() && self.alias(name).is_none()
     }
 
-    /// Keeps the queue in existence without jobs or users, until a request or its policy removes
-    /// it.
+    /// Keeps the queue in existence without jobs or users, until a request or the queue's policy
+    /// removes the queue.
     pub(super) fn keep(&mut self, id: QueueId, effects: &mut Effects) {
         if !self.queues.set_kept(id, true) {
             self.arm_queue(id);

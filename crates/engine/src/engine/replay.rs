@@ -83,7 +83,8 @@ impl Engine {
     }
 
     /// Adds a job of another server, with all facts of the job. No limit of a policy applies,
-    /// because the job existed before. The job goes to this queue only, and not along a route.
+    /// because the job existed before. The job enters only this queue, and not the other queues of
+    /// a route.
     pub fn import(
         &mut self,
         queue: &[u8],
@@ -112,7 +113,7 @@ impl Engine {
         Some(self.jobs[slot].id())
     }
 
-    /// A number above the places of all buried jobs.
+    /// A number above the `buried_order` of every buried job.
     pub fn next_buried_order(&self) -> u64 {
         self.jobs.next_buried()
     }
@@ -130,8 +131,8 @@ impl Engine {
     }
 
     /// Restores the facts of a queue from the log. The caller must restore the queue's jobs first.
-    /// If the queue has no jobs and the facts do not keep it in existence, the queue had already
-    /// vanished. Then this function ignores the facts.
+    /// This function ignores the facts if the queue has no jobs and the facts do not keep it in
+    /// existence. Such a queue had vanished before the restart.
     pub fn restore_queue(&mut self, name: &[u8], facts: QueueFacts) -> Result<(), RestoreError> {
         check_name(name)?;
         let is_kept = facts.kept || facts.child && parent_of(name).is_some();
@@ -155,8 +156,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes sure that new jobs and leases get numbers from `next` on. An earlier engine may have
-    /// used lower numbers.
+    /// Makes sure that the number of every new job and lease is at least `next`. An earlier engine
+    /// may have used the lower numbers.
     pub fn raise_numbers(&mut self, next: u64) -> Result<(), RestoreError> {
         check_number(next)?;
         self.jobs.raise_id(next);

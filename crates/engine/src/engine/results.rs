@@ -1,10 +1,10 @@
 //! Results: sessions that wait for the outcomes of jobs, and the news that these sessions get.
 //!
 //! Gearman's foreground jobs have *watchers*: sessions that wait for the outcome. A foreground job
-//! ends when it has lost its last watcher. If the job is leased at this moment, it stays leased. It
-//! then ends when its holder loses it, gives it back or buries it. Every other job can outlive its
-//! client. If a background submit joins a foreground job, the job can outlive its clients from then
-//! on.
+//! ends when it has lost its last watcher. If the job is leased at this moment, it stays leased.
+//! Then the job ends when the holder loses, gives back or buries the job. Every other job can
+//! outlive its client. If a background submit joins a foreground job, the job can outlive its
+//! clients from then on.
 
 use std::collections::BTreeMap;
 
@@ -100,8 +100,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Restarts the ttr of a job, because its worker has reported. Only a put can give a ttr to a
-    /// job, so a submitted job does not change.
+    /// Restarts the ttr of a job, because its worker has reported. Only a job from a put can have a
+    /// ttr, so a submitted job does not change.
     fn extend(&mut self, slot: JobSlot) {
         if self.jobs[slot].ttr_s() > 0 {
             self.renew_deadline(slot);

@@ -32,9 +32,9 @@ impl Engine {
         session
     }
 
-    /// Ends a session: ends its wait, gives back its jobs, and lets go of its queues. A queue
-    /// vanishes if nothing else keeps it in existence. The end of a session does not count as a
-    /// release or a timeout of the jobs (spec beanstalkd 4).
+    /// Ends a session. The session no longer waits, its jobs are given back, and it no longer uses
+    /// or watches queues. A queue vanishes if nothing else keeps it in existence. The end of a
+    /// session does not count as a release or a timeout of the jobs (spec beanstalkd 4).
     pub fn close_session(&mut self, session: SessionId, effects: &mut Effects) {
         self.meter.begin_request();
         self.meter.count(1);
@@ -53,9 +53,9 @@ impl Engine {
         self.timers.disarm(closed.timer_mut(), TimerKey::Session(place));
         let (used, return_order) = (closed.used(), closed.return_order());
         let ClosedSession { watching, leases, mut watched } = closed.into_closed();
-        // Give back the jobs before the session lets go of its queues. A job can end instead of
-        // returning to its queue. Then the engine still uses the queue, and perhaps only this
-        // session keeps the queue in existence.
+        // Give back the jobs before the session stops using and watching its queues. A job can end
+        // instead of returning to its queue. Then the engine still uses the queue, and perhaps only
+        // this session keeps the queue in existence.
         self.begin(Chore::Detach { watcher: session, watching }, effects);
         self.begin(Chore::return_of(leases, return_order), effects);
         self.queues[used].release();

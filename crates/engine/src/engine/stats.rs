@@ -95,8 +95,8 @@ impl Engine {
         self.jobs[slot].facts(self.jobs.wall_time(slot))
     }
 
-    /// The tags of a job that was submitted for its outcome, as the log stores them. Other jobs
-    /// have no tags.
+    /// The tags of a job that was made by a submit, as the log stores them. Other jobs have no
+    /// tags.
     pub fn tags(&self, slot: JobSlot) -> Option<Tags<'_>> {
         self.jobs[slot].tags()
     }
@@ -123,8 +123,8 @@ impl Engine {
         }
     }
 
-    /// All jobs that were submitted for their outcome, in the order of their places. Only tests and
-    /// the simulator use this function. These jobs have an index of their own, because there can be
+    /// All jobs that were made by a submit, in the order of their places. Only tests and the
+    /// simulator use this function. These jobs have an index of their own, because there can be
     /// millions of other jobs.
     pub fn submitted_jobs(&self) -> impl Iterator<Item = JobSlot> {
         self.jobs.submitted_from(JobSlot(0))
@@ -145,7 +145,7 @@ impl Engine {
         self.jobs.get(slot).map(Job::id)
     }
 
-    /// The sync that a queue's policy sets. `None`: the policy does not set it.
+    /// The `sync` setting of a queue's policy. `None`: the policy does not set it.
     pub fn queue_sync(&self, queue: QueueId) -> Option<QueueSync> {
         self.queues.get(queue)?.extension()?.policy().sync
     }

@@ -23,8 +23,8 @@ use crate::sessions::{NEVER, ReadMode, Sessions, Waiting, Worker};
 pub enum Patience {
     /// The take does not wait.
     None,
-    /// The take waits only until a sweep has ended the expired jobs at the head of the queue. This
-    /// works only with [`Choice::Queue`]. With another choice the take does not wait.
+    /// The take waits only until the engine has removed the expired jobs at the head of the queue.
+    /// This works only with [`Choice::Queue`]. With another choice, the take does not wait.
     UntilSwept,
     /// The take waits for this many milliseconds.
     Millis(u64),
@@ -46,11 +46,11 @@ pub enum Take {
     Granted(Handout),
     /// The session took and finished an item.
     Finished {
-        /// The place that the item had. The request's record of the end has it, too.
+        /// The place that the item had. The [`Record::Finish`] of this item has the same place.
         job: JobSlot,
         /// The item's number.
         id: JobId,
-        /// The item's bytes.
+        /// The item's body.
         body: JobBody,
     },
     /// The session peeked at an item.
@@ -59,7 +59,7 @@ pub enum Take {
         job: JobSlot,
         /// The item's number.
         id: JobId,
-        /// The item's bytes.
+        /// The item's body.
         body: JobBody,
     },
     /// The take found no job, and the session does not wait. With [`Choice::Queue`], the value is
@@ -74,7 +74,7 @@ pub enum Take {
 }
 
 impl Take {
-    /// The item that a take from one queue found: its bytes, and the lease if the session holds the
+    /// The item that a take from one queue found: its body, and the lease if the session holds the
     /// item.
     pub fn item(self) -> Option<(Option<LeaseId>, JobBody)> {
         match self {
@@ -100,8 +100,8 @@ impl Take {
 impl Engine {
     /// Takes a job for a session. Only [`Choice::Watched`] and [`Choice::Queue`] can wait.
     ///
-    /// With [`Patience::UntilSwept`], the session waits only in one case: one request cannot end
-    /// all expired jobs at the head of the queue. The wait lasts until a timer has ended these
+    /// With [`Patience::UntilSwept`], the session waits only in one case: one request cannot remove
+    /// all expired jobs at the head of the queue. The wait lasts until a timer has removed these
     /// jobs.
     pub fn take(
         &mut self,
@@ -144,7 +144,7 @@ impl Engine {
         self.wait(session, Waiting::Job { ticket, until })
     }
 
-    /// Ends expired jobs at the heads of the queues that this session watches.
+    /// Removes expired jobs at the heads of the queues that this session watches.
     fn sweep_watched(&mut self, session: SessionId, effects: &mut Effects) {
         let watched = self.sessions[session].lend_watched();
         for queue in &watched {
@@ -228,8 +228,8 @@ impl Engine {
                 ReadMode::Finish => self.read_out(slot, effects),
             };
         }
-        // More jobs have expired at the head than one request can end. The take waits until a timer
-        // has ended these jobs.
+        // More jobs have expired at the head than one request can remove. The take waits until a
+        // timer has removed these jobs.
         let waits_for_sweep =
             patience == Patience::UntilSwept && self.head_is_expired(&self.queues[queue]);
         let until = if waits_for_sweep { Some(self.now) } else { self.patience_ends(patience) };

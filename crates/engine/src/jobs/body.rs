@@ -1,32 +1,32 @@
 //! The body of a job: in memory, or only in the log.
 //!
-//! The engine reads and writes nothing itself. Its owner tells it which bodies left the memory and
-//! which came back, and hands the bytes to clients.
+//! The engine does no I/O. The broker decides which bodies leave the memory, reads them from the
+//! log, and sends them to clients.
 
 use std::sync::{Arc, OnceLock};
 
 use super::facts::Body;
 
-/// The body of a job, for a reader.
+/// The body of a job, as the engine returns it.
 #[derive(Clone, Debug)]
 pub enum JobBody {
     /// The body is in memory.
     Resident(Body),
-    /// The body is only in the log. It has this many bytes. The owner of the engine turns it into
-    /// a body that is loading before a client sees it.
+    /// The body is only in the log, and has this many bytes. Before a client gets the body, the
+    /// broker replaces this variant by [`JobBody::Loading`].
     Stored(u32),
-    /// The owner reads the body from the log.
+    /// The broker reads the body from the log, or has read it.
     Loading(Arc<Loading>),
 }
 
-/// A body that is being read from the log.
+/// A body that the broker reads from the log, and the result of the read.
 #[derive(Debug)]
 pub struct Loading {
     len: u32,
     bytes: OnceLock<Option<Body>>,
 }
 
-/// The body in the table of jobs. It takes as many bytes as a resident body alone.
+/// The body of a job in the table of jobs. The type is as small as [`Body`].
 #[derive(Debug)]
 pub(super) enum Kept {
     Resident(Body),
@@ -40,7 +40,7 @@ impl From<Body> for JobBody {
 }
 
 impl JobBody {
-    /// Its number of bytes.
+    /// The number of bytes of the body.
     pub fn len(&self) -> usize {
         match self {
             Self::Resident(body) => body.len(),
@@ -49,12 +49,12 @@ impl JobBody {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Whether the body has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Its bytes, if they are in memory now.
+    /// The body, if it is in memory now.
     pub fn resident(&self) -> Option<&Body> {
         match self {
             Self::Resident(body) => Some(body),
@@ -65,32 +65,33 @@ impl JobBody {
 }
 
 impl Loading {
-    /// A body of this many bytes, which are not there yet.
+    /// Makes a body of this length. [`Loading::finish`] adds its bytes.
     pub fn new(len: u32) -> Self {
         Self { len, bytes: OnceLock::new() }
     }
 
-    /// Its number of bytes.
+    /// The number of bytes of the body.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether it has no bytes.
+    /// Whether the body has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Notes the bytes that were read; `None`: they cannot be read. Only the first call counts.
+    /// Sets the result of the read. `None`: the broker cannot read the body. A body of another
+    /// length also counts as unreadable. Only the first call has an effect.
     pub fn finish(&self, body: Option<Body>) {
         let _ = self.bytes.set(body.filter(|body| body.len() == self.len()));
     }
 
-    /// The bytes, if they were read.
+    /// The body, if the broker has read it.
     pub fn body(&self) -> Option<&Body> {
         self.bytes.get()?.as_ref()
     }
 
-    /// Whether the bytes cannot be read.
+    /// Whether the read has failed.
     pub fn has_failed(&self) -> bool {
         matches!(self.bytes.get(), Some(None))
     }

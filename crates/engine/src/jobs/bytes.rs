@@ -36,8 +36,8 @@ pub(super) fn bytes_of(job: &Job) -> u64 {
     JOB_BYTES + body + of_units(job.extra_units)
 }
 
-/// The number of bytes that become free if the body of a job is only in the log. 0 if the body must
-/// stay in memory, or is not there.
+/// The number of bytes that become free if the body of a job leaves the memory. 0 if the body must
+/// stay in memory, or is not in memory.
 pub(super) fn evictable(job: &Job) -> u64 {
     if !job.is_logged() || keys::needs_body(job) {
         return 0;

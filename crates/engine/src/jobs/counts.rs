@@ -2,7 +2,7 @@
 
 use super::facts::State;
 
-/// A ready job is urgent, in beanstalkd's statistics, if its priority is below this number (spec
+/// In beanstalkd's statistics, a ready job is urgent if its priority is below this number (spec
 /// beanstalkd 5.1).
 const URGENT_BELOW: u32 = 1024;
 
@@ -42,7 +42,7 @@ pub(crate) struct CountedJob {
 }
 
 impl CountedJob {
-    /// The bytes of its body, if the job is ready and the body is only in the log.
+    /// The bytes of the job's body, if the job is ready and the body is only in the log.
     pub(crate) fn stored_bytes(&self) -> Option<u64> {
         (self.is_stored && self.state == State::Ready).then_some(self.body_bytes as u64)
     }

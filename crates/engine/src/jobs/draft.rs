@@ -13,8 +13,7 @@ pub(crate) struct Draft {
     pub(crate) delay_s: u32,
     pub(crate) ttr_s: u32,
     pub(crate) expires: Option<When>,
-    /// The reducer of a job that is submitted for its outcome. `None`: the job is not submitted for
-    /// its outcome.
+    /// The reducer of a job from a submit. `None`: the job is from a put.
     pub(crate) reducer: Option<Box<[u8]>>,
     /// The job in the requested queue is a foreground job: it ends with its last watcher. The
     /// copies in other queues are not foreground jobs.

@@ -3,7 +3,7 @@
 
 use crate::ids::{JobId, Millis, QueueId};
 
-/// The bytes of a job. The type counts references, so that any number of jobs and replies share one
+/// The bytes of a job. The type counts references, so any number of jobs and replies can share one
 /// body.
 pub type Body = triomphe::Arc<[u8]>;
 
@@ -30,7 +30,7 @@ pub enum State {
 }
 
 impl State {
-    /// Whether a job can go from this state to `next`. See the table above.
+    /// Whether a job in this state can change to the state `next`. See the table at [`State`].
     pub fn may_become(self, next: Self) -> bool {
         match self {
             Self::Ready => next == Self::Leased,
@@ -125,7 +125,7 @@ pub struct JobFacts {
 /// The present facts of a job, and its queue.
 #[derive(Clone, Debug)]
 pub struct JobStatus {
-    /// The facts as the log would store them. But a leased job has the state *leased*.
+    /// The facts that the log would store, except that a leased job has the state *leased*.
     pub facts: JobFacts,
     /// The job's queue.
     pub queue: QueueId,
@@ -135,7 +135,7 @@ pub struct JobStatus {
     pub body_len: usize,
 }
 
-/// Further facts of a job whose client submitted it for its outcome. The log stores them.
+/// Further facts of a job that was made by a submit. The log stores these facts.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tags<'a> {
     /// The job's key. Empty: the job has no key. `-`: the body is the key.

@@ -51,7 +51,7 @@ pub(super) struct JobExtension {
 /// whose worker has reported progress.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Outcome {
-    /// The job was submitted for its outcome. If not, its key and its reducer have no meaning.
+    /// The job was made by a submit. If not, its key and its reducer have no meaning.
     submitted: bool,
     pub(super) unique: Box<[u8]>,
     pub(super) reducer: Box<[u8]>,
@@ -224,13 +224,14 @@ impl Job {
     }
 
     /// The moment from which the age of a ready job counts. If the job became ready after its put,
-    /// the age counts from this later moment. So a job that was just kicked is not old.
+    /// the age counts from the moment when it became ready. So a job that was just kicked is not
+    /// old.
     pub(crate) fn ready_since(&self) -> Millis {
         self.created.max(self.due)
     }
 
-    /// Whether the job can have a time of the wall clock at which it is due or expires. Most jobs
-    /// have no such time. For them, the engine does not search the table of these times.
+    /// Whether the job can have a time of the wall clock at which it is due or expires. If not, the
+    /// engine does not search the table of these times.
     pub(crate) fn may_go_by_wall(&self) -> bool {
         self.state == State::Delayed || self.expires().is_some()
     }
@@ -321,8 +322,8 @@ impl Job {
     }
 }
 
-/// Changes to fields that no table depends on. A list of the queue can depend on these fields, so
-/// the job must be in no list.
+/// Changes to fields that no table depends on. The lists of a queue are sorted by some of these
+/// fields, so the job must be in no list.
 impl Job {
     fn extension(&mut self) -> &mut JobExtension {
         self.extension.get_or_insert_default()
@@ -407,12 +408,12 @@ impl Job {
         self.state = next;
     }
 
-    /// Forgets the bytes of the body. They must be in the log.
+    /// Removes the body from memory. The log must have the body.
     pub(super) fn store_body(&mut self) {
         self.body = Kept::Stored(self.body.len() as u64);
     }
 
-    /// Sets the bytes of a stored body, as they were read from the log.
+    /// Loads a stored body: `body` has the bytes that the caller read from the log.
     pub(super) fn load_body(&mut self, body: Body) {
         assert_eq!(body.len(), self.body.len(), "the body of job {}", self.id);
         self.body = Kept::Resident(body);

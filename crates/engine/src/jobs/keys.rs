@@ -27,7 +27,8 @@ fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
     (!key.is_empty()).then_some(key)
 }
 
-/// The body of a job, for its key. The body of a job with another key can be missing.
+/// The body of a job, as an argument of `key`. If the body is not in memory, the result is empty.
+/// Then the body is not the job's key, because a body that is a key stays in memory.
 fn body_of(job: &Job) -> &[u8] {
     job.resident_body().map_or(&[], |body: &Body| body)
 }
@@ -37,7 +38,7 @@ pub(super) fn needs_body(job: &Job) -> bool {
     is_body_key(job.unique())
 }
 
-/// Whether this key stands for the body.
+/// Whether this key means that the body of the job is its key.
 pub(crate) fn is_body_key(unique: &[u8]) -> bool {
     unique == KEY_IS_BODY
 }

@@ -123,8 +123,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Follows `expire_to` from this queue to the next, and so on. Returns a queue of the circle if
-    /// the path is a circle. `None`: the path ends.
+    /// Follows `expire_to` from this queue to the next, and so on. If the path leads into a circle,
+    /// returns a queue of the circle. `None`: the path ends.
     fn circle_of_expiry(&self, target: &Name) -> Option<Name> {
         let mut seen = BTreeSet::new();
         let mut at = target.clone();
@@ -153,8 +153,8 @@ impl Setting {
 }
 
 /// All queues that a rule names as the destination of an alias or a copy, with their policies. The
-/// policy of a queue has the next destinations of a put. A circle has only queues of this kind, so
-/// other queues need no check.
+/// policy of a queue has the next destinations of a put. Each queue of a circle is a destination of
+/// another queue of the circle. So other queues need no check.
 struct Map<'a> {
     onward: Vec<(&'a Name, Policy)>,
 }

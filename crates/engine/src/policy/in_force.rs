@@ -31,7 +31,8 @@ impl InForce {
         &self.rules
     }
 
-    /// The policy of the queue of this name. `parent`: its parent, if it is a child.
+    /// The policy of the queue of this name. `parent`: the parent of the queue, if the queue is a
+    /// child.
     pub(crate) fn resolve(&self, name: &[u8], parent: Option<&[u8]>) -> Policy {
         self.rules.resolve(name, parent)
     }
@@ -79,8 +80,8 @@ impl InForce {
         self.aliases.get(name).copied().unwrap_or_default()
     }
 
-    /// The names of the counted aliases in their order, from the first name behind `name`. `None`:
-    /// all of them.
+    /// The names of the aliases that have counts, in order, beginning after `name`. `None`: all
+    /// these names.
     pub(crate) fn aliases_behind(&self, name: Option<&[u8]>) -> impl Iterator<Item = &[u8]> {
         let from = name.map_or(Bound::Unbounded, Bound::Excluded);
         self.aliases.range::<[u8], _>((from, Bound::Unbounded)).map(|(name, _)| &**name)

@@ -23,9 +23,9 @@ impl Pattern {
     }
 
     /// Whether the pattern matches the whole name. Allocates no memory. The maximum number of steps
-    /// is the product of both lengths. If the part after the last `*` does not match, this `*`
-    /// takes one more byte. An earlier `*` never needs more bytes, because the last `*` can take
-    /// any bytes.
+    /// is the length of the pattern times the length of the name. If the part after the last `*`
+    /// does not match, this `*` takes one more byte. An earlier `*` never needs more bytes, because
+    /// the last `*` can take any bytes.
     pub fn matches(&self, name: &[u8]) -> bool {
         let pattern = &self.0;
         let (mut at, mut from) = (0, 0);

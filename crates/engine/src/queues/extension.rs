@@ -1,7 +1,8 @@
 //! The optional parts of a queue: a policy, the mark of a queue of items, fan-out children.
 //!
-//! A queue gets an [`Extension`] when it first needs an optional part, and keeps it until the queue
-//! vanishes. A plain queue has no extension: a request only tests for it.
+//! A queue gets an [`Extension`] when it first needs an optional part. The extension exists as long
+//! as the queue. A plain queue has no extension, so a request only checks whether the queue has
+//! one.
 
 use crate::ids::Millis;
 use crate::policy::{Policy, parent_name};
@@ -19,7 +20,7 @@ pub(crate) struct Extension {
     pub(crate) created: Millis,
     /// The queue's timer does not sweep expired jobs before this moment.
     pub(crate) sweep_rests_until: Millis,
-    /// The moment of the put of the job that was read last.
+    /// When the job that was read last was put.
     pub(crate) last_read: Option<Millis>,
     pub(crate) put_bytes: u64,
     /// `hits` counts reads that found an item, `misses` counts reads that found no item.

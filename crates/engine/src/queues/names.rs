@@ -8,7 +8,8 @@ use hashbrown::HashTable;
 
 use crate::ids::QueueId;
 
-/// The number of small hash tables. With a million queues, each has a few thousand entries.
+/// The number of small hash tables. With a million queues, each small table has a few thousand
+/// entries.
 const PARTS: usize = 256;
 
 /// The table of queues by name, only for look-ups. No code iterates over it, because the order of a

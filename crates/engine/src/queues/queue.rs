@@ -58,12 +58,13 @@ pub(crate) enum PauseReason {
 /// cache lines. With many thousand queues in use, each cache line that a put needs costs time.
 ///
 /// The compiler marks a free place of the table with a bit pattern that `timer` never has (a
-/// niche). So each look-up reads `timer`. For this reason `timer` is the first field.
+/// niche). So each look-up reads `timer`, to check that the place is not free. For this reason
+/// `timer` is the first field.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Queue {
-    /// When the engine looks at this queue next. The moment is sometimes too early, but never too
-    /// late.
+    /// The moment of the queue's timer: see [`crate::timers`]. The moment is sometimes too early,
+    /// but never too late.
     timer: Option<Millis>,
     name: SmallVec<[u8; 24]>,
     /// The number of sessions that use this queue, and of requests that hold it.
@@ -147,7 +148,7 @@ impl Queue {
         prefetch(&self.removals);
     }
 
-    // --- What it is ---
+    // --- Name, age, optional parts ---
 
     pub(crate) fn name(&self) -> &[u8] {
         &self.name
@@ -186,8 +187,7 @@ impl Queue {
         Some((extension.set_items(false), extension.set_child(false)))
     }
 
-    /// When the engine looks at this queue next. Only [`crate::timers::Timers`] changes this
-    /// moment.
+    /// The moment of the queue's timer. Only [`crate::timers::Timers`] changes this moment.
     pub(crate) fn timer(&self) -> Option<Millis> {
         self.timer
     }
@@ -205,7 +205,7 @@ impl Queue {
         self.limits = limits;
     }
 
-    // --- Why it exists ---
+    // --- Reasons for the queue to exist ---
 
     /// Keeps the queue in existence until [`Queue::release`], even without jobs.
     pub(crate) fn hold(&mut self) {
@@ -281,7 +281,7 @@ impl Queue {
             || self.removals > 0
     }
 
-    // --- Its jobs ---
+    // --- Jobs ---
 
     /// Ready jobs.
     pub(crate) fn ready(&self) -> &Ordered<ReadyKey> {
@@ -427,7 +427,7 @@ impl Queue {
         self.sleepers.pop_first().map(|(_, place)| place)
     }
 
-    // --- Whether it hands out ---
+    // --- Pauses ---
 
     pub(crate) fn pause(&self) -> Option<Pause> {
         self.pause

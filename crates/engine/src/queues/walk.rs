@@ -11,7 +11,7 @@ pub(crate) struct Walk {
     next: u64,
     /// The walk gives each queue its new policy.
     pub(crate) resolves: bool,
-    /// The walk lets queues that refused reads serve again.
+    /// The walk lets queues that refused reads hand out jobs again.
     pub(crate) unblocks: bool,
     /// When the walk continues. Only [`crate::timers::Timers`] changes this moment.
     pub(crate) timer: Option<Millis>,
@@ -19,7 +19,8 @@ pub(crate) struct Walk {
 
 impl Walk {
     /// Makes a walk that begins with the oldest queue. `before` is an older walk that is still in
-    /// progress. The new walk replaces it and also does its work.
+    /// progress. The new walk replaces the older walk, and also does what the older walk does at
+    /// each queue.
     pub(crate) fn new(before: Option<Self>, resolves: bool, unblocks: bool) -> Self {
         let resolves = resolves || before.is_some_and(|walk| walk.resolves);
         let unblocks = unblocks || before.is_some_and(|walk| walk.unblocks);

@@ -42,8 +42,8 @@ pub(crate) struct Session {
     watching: BTreeMap<JobId, u32>,
     worker: Option<Box<Worker>>,
     reader: Option<Box<Reader>>,
-    /// When the engine looks at this session next. The moment is sometimes too early, but never too
-    /// late.
+    /// The moment of the session's timer: see [`crate::timers`]. The moment is sometimes too early,
+    /// but never too late.
     timer: Option<Millis>,
 }
 
@@ -86,7 +86,7 @@ pub enum ReadMode {
     /// Take the job and finish it.
     Finish,
     /// Take the job and hold it until the session confirms it or gives it back. The job is given
-    /// back automatically after the limit, or after the policy's `open.timeout` if this time is
+    /// back automatically after the limit, or after the policy's `open.timeout`, whichever is
     /// shorter.
     Open {
         /// The limit in milliseconds from the hand-out. `None` for no limit.
@@ -140,8 +140,7 @@ impl Session {
         self.return_order
     }
 
-    /// When the engine looks at the session next. Only [`crate::timers::Timers`] changes this
-    /// moment.
+    /// The moment of the session's timer. Only [`crate::timers::Timers`] changes this moment.
     pub(crate) fn timer(&self) -> Option<Millis> {
         self.timer
     }

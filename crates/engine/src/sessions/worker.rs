@@ -11,10 +11,10 @@ use crate::ids::{JobSlot, LeaseId, QueueId};
 /// The registrations of a worker, its sleep, and its held jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Worker {
-    /// The registrations by rank. A take looks at the highest rank first.
+    /// The registrations by rank. A take first tries the queue with the highest rank.
     by_rank: BTreeMap<i64, Registration>,
     by_queue: BTreeMap<QueueId, Known>,
-    /// The queues of `by_queue` whose lists of sleepers do not have this session.
+    /// The queues of `by_queue` whose lists of sleepers do not have this worker.
     unlisted: BTreeSet<QueueId>,
     asleep: bool,
     /// The queue whose job woke the worker. `None` after the worker has looked for a job or has
@@ -50,8 +50,8 @@ struct Known {
     rank: i64,
     /// The ticket of the worker in the queue's list of sleepers. If a job of another queue wakes
     /// the worker, the worker stays in this list. So when the worker sleeps again, the engine need
-    /// not add the worker to this list. When the queue wakes its sleepers, the engine removes
-    /// workers from the list that are already awake.
+    /// not add the worker to this list. When the queue wakes its sleepers, the engine skips workers
+    /// that are already awake, and removes them from the list.
     listed: Option<NonZeroU64>,
 }
 
@@ -161,8 +161,8 @@ impl Worker {
         known.listed = NonZeroU64::new(ticket);
     }
 
-    /// Notes that a queue with a job removed the worker from its list of sleepers. Wakes the
-    /// worker, and returns whether it was asleep.
+    /// Stores that the worker is no longer in the list of sleepers of this queue, because a job of
+    /// the queue wakes the worker. Returns whether the worker was asleep.
     pub(crate) fn unlist(&mut self, queue: QueueId) -> bool {
         if let Some(known) = self.by_queue.get_mut(&queue) {
             known.listed = None;
@@ -209,7 +209,7 @@ impl Worker {
     }
 }
 
-/// For [`crate::Engine::check_invariants`].
+/// Functions for [`crate::Engine::check_invariants`].
 impl Worker {
     pub(crate) fn held(&self) -> impl ExactSizeIterator<Item = (QueueId, LeaseId, JobSlot)> {
         self.held.iter().map(|(queue, Reverse(lease), slot)| (*queue, *lease, *slot))

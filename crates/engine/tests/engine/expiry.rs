@@ -31,7 +31,7 @@ impl World {
 
     /// Two sessions read: the first from `q`, the second from `r`. They wait only for the sweep. At
     /// the head of both queues, more items have expired than one request can end. Behind these
-    /// items, `q` has one item that has not expired, and `r` has none.
+    /// items, `q` has one item that has not expired, and `r` has no such item.
     fn read_behind_many_expired(&mut self) -> [SessionId; 2] {
         for queue in ["q", "r"] {
             self.add_many_until(queue, 10);
@@ -46,7 +46,7 @@ impl World {
         })
     }
 
-    /// Checks that both sessions got their results, and that none waits any longer.
+    /// Checks that both sessions got their results and no longer wait.
     fn check_one_found_what_lives(&mut self, [finds, misses]: [SessionId; 2]) {
         let mut happened = self.events();
         happened.sort_by_key(|(session, _)| *session != finds);

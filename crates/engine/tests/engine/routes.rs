@@ -340,8 +340,8 @@ fn jobs_of_a_queue_in_memory_are_not_logged() {
     assert!(world.records().is_empty());
     world.pass(11);
     let records = world.records();
-    // In the new queue, the job is still only in memory. The log may have no room for its body,
-    // because no request has checked this.
+    // In the new queue, the job is still only in memory. The log may have no room for the job's
+    // body, because no request has checked the room.
     assert!(matches!(records[..], [Record::QueueFacts(_)]), "{records:?}");
     let session = world.open();
     world.act(|engine, effects| engine.use_queue(session, b"m", effects));

@@ -1,4 +1,4 @@
-//! Workers that register, take jobs and sleep, and jobs that are submitted for their outcome.
+//! Workers that register, take jobs and sleep, and jobs that clients submit.
 
 use lineshaft_engine::policy::{QueueSync, Rule, Setting};
 use lineshaft_engine::{
@@ -505,7 +505,7 @@ fn a_client_of_many_jobs_and_a_worker_that_cannot_do_them_leave_in_slices() {
     assert!((jobs - slice..jobs).contains(&ready(&world)), "{}", ready(&world));
     assert!(world.act(Engine::advance));
     // `client` has disconnected, but is still a watcher of this job, because its removal continues
-    // in later slices. The job can end before.
+    // in later slices. The job can end before the next slice.
     world.events();
     world.act(|e, fx| e.cancel(joined, fx)).expect("it waits");
     assert_eq!(world.events().last(), Some(&(other, format!("{joined}: Fail"))));
@@ -683,7 +683,7 @@ fn a_cancelled_job_is_gone_and_its_clients_know() {
 #[test]
 fn a_worker_with_many_queues_leaves_at_once() {
     let mut world = World::new();
-    // If the work for each queue were in proportion to the number of queues, this would take
+    // If the work for each queue were in proportion to the number of queues, this test would take
     // minutes.
     let queues: Vec<String> = (0..100_000).map(|number| format!("f{number}")).collect();
     let engine = &mut world.engine;
@@ -736,7 +736,7 @@ fn a_worker_whose_queues_all_have_jobs_does_not_look_at_all_of_them() {
     let (engine, effects) = (&mut World::new().engine, &mut Effects::default());
     let client = engine.open_session(0, ReturnOrder::ToTail);
     let worker = engine.open_session(0, ReturnOrder::ToTail);
-    // If each grab looked at all queues, this would take minutes.
+    // If each grab searched all queues, this test would take minutes.
     let queues: Vec<String> = (0..20_000).map(|number| format!("f{number}")).collect();
     let last = queues.last().expect("there are some");
     for queue in queues.iter().chain(std::iter::repeat_n(last, queues.len())) {

@@ -32,9 +32,9 @@ enum Role {
     /// The queue is a child of a requested queue. The child gets the job even if the requested
     /// queue has no room (spec kestrel 3.4).
     Child,
-    /// The queue gets a copy of a job, because the policy of another stop has this queue in
-    /// `route.copy_to`. `of` is the index of the other stop. If the other stop has no room, this
-    /// queue gets no copy.
+    /// The queue gets a copy of a job, because the policy of another queue on the route has this
+    /// queue in `route.copy_to`. `of` is the index of the other queue in `Route::stops`. If the
+    /// other queue has no room, this queue gets no copy.
     Copy { of: usize },
 }
 

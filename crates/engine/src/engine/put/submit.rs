@@ -74,10 +74,10 @@ impl Engine {
         Ok(self.jobs[slot].id())
     }
 
-    /// The length of the body that this submit adds to the log, or more. Usually this is the length
-    /// of the submit's own body. But a background submit can join a foreground job and make this
-    /// job durable. Then the log stores the body of the job. The two bodies can differ, although
-    /// the keys are equal.
+    /// An upper bound for the bytes of the body that this submit adds to the log. Usually it is the
+    /// length of the submit's own body. But a background submit can join a foreground job and make
+    /// the joined job durable. Then the log stores the body of the joined job. The two bodies can
+    /// differ, although the keys are equal.
     pub fn submit_bytes(&self, name: &[u8], submit: &Submit<'_>) -> usize {
         let own = submit.body.len();
         if submit.foreground || submit.unique.is_empty() || self.jobs.unlogged() == 0 {

@@ -164,7 +164,7 @@ impl Engine {
         false
     }
 
-    /// Does one slice of giving back the jobs of a worker. The job with the newest lease is the
+    /// Does one slice of giving back the jobs of a worker. The job with the newest lease comes
     /// first, as after a disconnect of the worker (spec gearman 4.3).
     fn return_held_slice(&mut self, held: &mut ReturnHeld, effects: &mut Effects) -> bool {
         let mut jobs_left = self.meter.step_jobs();
@@ -178,8 +178,8 @@ impl Engine {
                 if !held.all_behind {
                     return false;
                 }
-                // Look again in this queue. Its newest leases may have begun after `before`, and
-                // must be skipped.
+                // Search again in the next queue. The newest leases of this queue may have begun
+                // after `before`, and the chore must skip them.
                 held.queue = queue;
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Removes queues. The jobs of the queue end, in slices. Then the queue vanishes if it has no new
-//! jobs and no users.
+//! Removes queues. First the jobs of the queue end, in slices. Then the queue vanishes if it has no
+//! new jobs and no users.
 //!
 //! During its removal, a queue hands out no jobs. Jobs that are put during the removal stay, as if
 //! they were put into a new queue of the same name.
@@ -65,8 +65,8 @@ impl Engine {
     }
 
     /// Begins a removal, and removes the queue's marks as a queue of items and as a child. The
-    /// record for the log comes at the end of the removal. So after a crash during the removal, the
-    /// queue has its marks and the jobs that are left.
+    /// engine pushes the record for the log at the end of the removal. So if the process crashes
+    /// during the removal, the restored queue has its marks and its remaining jobs.
     fn begin_removal(&mut self, id: QueueId) -> RemovalWork {
         if self.queues[id].extension().is_some_and(Extension::items) {
             self.tally.item_queue_deletes += 1;
@@ -83,9 +83,9 @@ impl Engine {
         RemovalWork::new(id, end, tickets_end)
     }
 
-    /// Ends waits for an item of this queue, beginning with the ticket `from`. Sessions that wait
-    /// at several queues stay in line. Returns the ticket to continue with. `None`: all these waits
-    /// are over.
+    /// Ends waits for an item of this queue, beginning with the ticket `from`. A session that waits
+    /// for jobs of its watched queues stays in line. Returns the ticket to continue with. `None`:
+    /// all these waits are over.
     fn send_readers_away(
         &mut self,
         work: &RemovalWork,

@@ -9,8 +9,8 @@ use crate::timers::TimerKey;
 
 impl Engine {
     /// Begins a walk. With `resolves`, the walk gives queues their new policies. With `unblocks`,
-    /// the walk lets queues serve again. If an older walk is in progress, the new walk replaces it
-    /// and also does its work.
+    /// the walk lets queues hand out jobs again. If an older walk is in progress, the new walk
+    /// replaces the older walk, and also does what the older walk does at each queue.
     pub(in crate::engine) fn walk_queues(
         &mut self,
         resolves: bool,
@@ -61,13 +61,13 @@ impl Engine {
         }
     }
 
-    /// Whether a walk in progress lets queues serve again.
+    /// Whether a walk in progress lets queues hand out jobs again.
     pub(in crate::engine) fn is_unblocking(&self) -> bool {
         self.walk.is_some_and(|walk| walk.unblocks)
     }
 
-    /// Stops a walk in progress from letting queues serve, because all queues must refuse reads
-    /// again.
+    /// From now on, a walk in progress no longer lets queues hand out jobs, because all queues must
+    /// refuse reads again.
     pub(in crate::engine) fn stop_unblocking(&mut self) {
         if let Some(walk) = &mut self.walk {
             walk.unblocks = false;

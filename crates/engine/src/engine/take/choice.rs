@@ -9,8 +9,8 @@ use crate::sessions::{ReadMode, Registration};
 /// Where a take looks for its job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Choice<'a> {
-    /// The best job of all queues that the session watches. The job with the lowest priority number
-    /// is the best, and then the job with the lowest order number.
+    /// The best job of all queues that the session watches. The best job has the lowest priority
+    /// number. Of several such jobs, the best job has the lowest order number.
     Watched,
     /// The first job of one of the queues that the session is registered for. [`GrabOrder`] decides
     /// which queue comes first.
@@ -23,7 +23,7 @@ pub enum Choice<'a> {
     Job(JobId),
 }
 
-/// The order in which a take looks at a worker's queues.
+/// The order in which a take tries a worker's queues.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum GrabOrder {
     /// The queue of the newest registration comes first.
@@ -60,9 +60,9 @@ impl Engine {
     /// The registration of this session whose queue supplies the next job, and its rank. If several
     /// queues can supply a job, the registration with the highest rank wins. The search first goes
     /// through the session's registrations by rank. It looks at no more than N registrations, where
-    /// N is the number of queues that have both ready jobs and workers. If registrations are left,
-    /// the search goes through these N queues instead. So the work is in proportion to N or to the
-    /// number of registrations, whichever is smaller.
+    /// N is the number of queues that have both ready jobs and workers. If none of these
+    /// registrations fits and others are left, the search goes through these N queues instead. So
+    /// the work is in proportion to N or to the number of registrations, whichever is smaller.
     pub(in crate::engine) fn next_supplier(
         &self,
         session: SessionId,

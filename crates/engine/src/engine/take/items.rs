@@ -15,7 +15,7 @@ pub struct ItemStats {
     pub bytes: u64,
     /// Ready items whose body is only in the log.
     pub stored_items: u64,
-    /// Bytes of these bodies.
+    /// Bytes of the bodies of all `stored_items`.
     pub stored_bytes: u64,
     /// Items added.
     pub puts: u64,
@@ -57,7 +57,7 @@ pub struct ItemStats {
 pub struct AliasStats {
     /// Items that were put into the alias.
     pub puts: u64,
-    /// Bytes of the bodies of these items.
+    /// Bytes of the bodies of all `puts`.
     pub put_bytes: u64,
     /// The queues and aliases to which the alias sends its puts.
     pub destinations: Vec<Name>,
@@ -122,8 +122,8 @@ impl Engine {
         }
     }
 
-    /// The time limit of an open read: the client's limit, or the policy's `open.timeout` if this
-    /// time is shorter.
+    /// The time limit of an open read: the client's limit, or the policy's `open.timeout`,
+    /// whichever is shorter.
     pub(in crate::engine) fn read_limit(
         &self,
         queue: QueueId,

@@ -7,8 +7,9 @@ use crate::jobs::{Lease, State};
 use crate::sessions::{NEVER, ReturnOrder, Session};
 
 impl Engine {
-    /// Leases a job to a session. The job must be in no list. Every lease begins here. The deadline
-    /// comes from the job's ttr or from the holder's limit: the earlier moment counts.
+    /// Leases a job to a session. The job must be in no list. Every lease begins here. The job's
+    /// ttr gives one moment, and the holder's limit gives another moment. The earlier moment is the
+    /// deadline.
     pub(in crate::engine) fn lease(
         &mut self,
         slot: JobSlot,
@@ -82,7 +83,7 @@ impl Engine {
     }
 
     /// Hands an open read over to another session. The item is given back automatically after
-    /// `limit_ms` milliseconds from now, or after the policy's `open.timeout` if this time is
+    /// `limit_ms` milliseconds from now, or after the policy's `open.timeout`, whichever is
     /// shorter.
     pub fn hand_over(
         &mut self,
@@ -115,9 +116,9 @@ impl Engine {
         self.return_lost(slot, return_order.unwrap_or_default(), effects);
     }
 
-    /// Returns a job to its queue after its holder lost it and its lease ended. In two cases the
-    /// job ends instead. Either the job has used up its attempts, or it exists only for its
-    /// watchers and has no watcher left.
+    /// Returns a job to its queue, after the holder has lost the job and the lease has ended. In
+    /// two cases the job ends instead. Either the job has used up its attempts, or it exists only
+    /// for its watchers and has no watcher left.
     pub(in crate::engine) fn return_lost(
         &mut self,
         slot: JobSlot,
@@ -146,7 +147,7 @@ impl Engine {
                 }
             }
             // The age of the job counts from its put again. If the age counted from now, a job that
-            // kills every worker would never expire.
+            // crashes every worker would never expire.
             self.jobs[slot].set_due(Millis(0));
             self.change_state(slot, State::Ready);
             self.deliver_or_list(slot, effects);

@@ -24,8 +24,8 @@ impl Engine {
                         return;
                     }
                     if self.meter.request_is_spent() {
-                        // So many waiters have peeked at the job that the slice is spent. No waiter
-                        // has taken the job.
+                        // All waiters of this slice have only peeked at the job. The slice is
+                        // spent, and the job is still available.
                         self.add_to_list(slot);
                         return self.rest_from_serving(id);
                     }
@@ -60,7 +60,7 @@ impl Engine {
     /// Serves the waiters of a queue that can hand out jobs again, as many as the slice of work
     /// allows. If the slice is spent, pauses the queue for a moment with [`PauseReason::Serving`].
     /// During this pause, the waiters come before other sessions. The queue's timer then continues
-    /// to serve them.
+    /// to serve the waiters.
     pub(in crate::engine) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
         loop {
             let queue = &self.queues[id];
@@ -69,8 +69,8 @@ impl Engine {
                 return;
             }
             let Some((_, place)) = queue.waiters().first() else {
-                // No session waits. The queue could not hand out these jobs before, so they have
-                // not woken any sleepers yet.
+                // No session waits. The queue could not hand out its ready jobs before, so these
+                // jobs have not woken any sleepers yet.
                 return self.wake_sleepers(id, queue.counts().ready.into(), effects);
             };
             if self.meter.request_is_spent() {

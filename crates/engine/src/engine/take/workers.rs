@@ -2,9 +2,9 @@
 //! job wakes them.
 //!
 //! If a queue has waiters, a waiter gets the ready job: see `serve.rs`. Only a job that stays ready
-//! wakes sleepers. Only [`Engine::has_work`] decides whether a worker has work, and the wake-ups
-//! must agree with it. If a job woke a worker that has no work, the worker would sleep and wake
-//! again and again. If work did not wake a worker, the worker would sleep for ever.
+//! wakes sleepers. Only [`Engine::has_work`] decides whether a worker has work. The code that wakes
+//! workers must agree with this function. If a job woke a worker that has no work, the worker would
+//! sleep and wake again and again. If work did not wake a worker, the worker would sleep for ever.
 
 use std::num::NonZeroU64;
 
@@ -26,7 +26,8 @@ impl Engine {
     /// Registers this session as a worker for this queue. `limit_ms` limits the time of each lease.
     /// The engine keeps the queue in existence from now on. If the session is registered for the
     /// queue already, the registration moves to the front and gets the new limit. In gearmand, such
-    /// a request adds a second registration, so a client can make any number of registrations.
+    /// a request adds a second registration. Here it does not, because a client could then make any
+    /// number of registrations.
     pub fn register(
         &mut self,
         session: SessionId,
@@ -92,7 +93,8 @@ impl Engine {
         self.begin(Chore::ReturnHeld(ReturnHeld { worker, queue, all_behind, before }), effects);
     }
 
-    /// Removes a session's registration for a queue from all tables. Returns whether it existed.
+    /// Removes a session's registration for a queue from all tables. Returns whether the
+    /// registration existed.
     fn forget_registration(
         &mut self,
         session: SessionId,
@@ -190,8 +192,8 @@ impl Engine {
     }
 
     /// Wakes other sleepers of a queue, because an awake worker has left the queue or got a job of
-    /// another queue. Perhaps only this worker was woken for a job of the queue. If every job wakes
-    /// all sleepers, no other sleeper is left to wake.
+    /// another queue. Perhaps a job of the queue has woken only this worker. If every job wakes all
+    /// sleepers, no other sleeper is left to wake.
     pub(in crate::engine) fn pass_wake_on(&mut self, queue: QueueId, effects: &mut Effects) {
         let passed_on = &self.queues[queue];
         if self.wake_max != 0 && self.may_serve(passed_on) {
