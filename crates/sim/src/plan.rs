@@ -7,8 +7,8 @@ use log::Sync;
 
 use crate::rng::Rng;
 
-/// Units of work in a slice of a run with a model. The number is larger than in the real server,
-/// because the model flushes and removes a queue in one step.
+/// Units of work in a slice of a run with a model. The number is larger than in the real server, so
+/// that one slice is enough to flush or remove a queue. The model also uses one step for this.
 pub(crate) const SLICE_UNITS: u32 = 4000;
 
 /// The largest size of segments in a simulation. It is small, so that the log has many segments.
@@ -59,8 +59,8 @@ pub(crate) struct Gearman {
     pub(crate) exceptions: bool,
 }
 
-/// The settings of a run without a model, which only the oracle checks. The model cannot compute
-/// how the engine divides its work, or when the memory is full.
+/// The settings of a run without a model. Only the oracle checks such a run, because the model
+/// cannot compute how the engine divides its work, or when the memory is full.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Unmodelled {
     /// Units of work in a slice. The number is small, so that a flush or a removal takes several
@@ -97,7 +97,7 @@ pub(crate) struct Plan {
     pub(crate) scarce: bool,
     /// True if there are thousands of jobs, so that some operations take several turns.
     pub(crate) crowd: bool,
-    /// The limit of memory for bodies that the log has, too.
+    /// The limit of memory for bodies of jobs that are in the log.
     pub(crate) bodies_bytes_max: Option<u64>,
     /// The possible sizes of segments. Each process uses one of them.
     pub(crate) segment_bytes: &'static [u64],
@@ -166,9 +166,9 @@ impl Plan {
         if is_alone && is_seen && !plan.crowd && rng.coin() { plan.unmodelled(rng) } else { plan }
     }
 
-    /// Some runs keep few bodies in memory. `rng` is separate, so that the other choices of a seed stay
-    /// the same. If a read of the log fails, the server closes connections that the model expects to
-    /// stay. So these runs have no failing reads.
+    /// Limits the memory for bodies in some runs. `rng` is separate, so that the other choices of a
+    /// seed stay the same. Runs with failing reads have no such limit: the server closes a
+    /// connection after a failed read of a body, and the model does not compute this.
     pub(crate) fn choose_bodies(&mut self, rng: &mut Rng) {
         let can_read = self.weights.plan_read_failure == 0;
         if self.storage != StorageKind::Memory && can_read && rng.coin() {
@@ -192,9 +192,9 @@ impl Plan {
         self.max_job_size + 1000
     }
 
-    /// True if the disk must always have room. Otherwise the model could not decide whether a
-    /// policy or a full disk caused a refusal. It also could not decide whether a policy moved a
-    /// job or a full disk lost a change.
+    /// True if the disk must always have room. With a full disk, the model could not decide whether
+    /// a policy or the disk caused a refusal. It also could not decide whether a policy moved a
+    /// job, or whether the disk lost a change.
     pub(crate) fn must_not_be_short(&self) -> bool {
         self.shares[2] > 0 && self.weights.policies > 0
     }

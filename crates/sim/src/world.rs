@@ -28,7 +28,7 @@ use crate::trace::Trace;
 use crate::workload::Known;
 use crate::{Checked, Options};
 
-/// The wall clock at the beginning of the simulated world: a Thursday in 2026.
+/// The wall clock at the beginning of the simulated world: a day in September 2026.
 const EPOCH_MS: u64 = 1_790_000_000_000;
 
 /// The engine must finish its own work within this many slices.
@@ -65,9 +65,9 @@ pub struct Summary {
     pub restarts: u64,
     /// Crashes in the middle of a recovery.
     pub crashed_recoveries: u64,
-    /// Calls of the disk that failed.
+    /// Processes that ended because the log failed.
     pub failures: u64,
-    /// Times that bodies were loaded ahead.
+    /// Steps in which the server loaded stored bodies.
     pub loads: u64,
     /// Slices copied by reclaim.
     pub reclaimed: u64,
@@ -264,9 +264,9 @@ impl World {
 
     // --- Time ---
 
-    /// Lets this many milliseconds pass. Due events happen at their due time or a little later, but
-    /// always in the order of their due times. In another order, the model could not compute which
-    /// event comes first.
+    /// Lets this many milliseconds pass. Each event happens at its due time or a little later. The
+    /// events happen in the order of their due times, because the model cannot compute any other
+    /// order.
     pub(crate) fn pass_time(&mut self, millis: u64) -> Checked {
         let target = self.now + millis;
         loop {
@@ -287,8 +287,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets the server's timer fire, or lets the server notice that the timer is late. The engine
-    /// then does all due work.
+    /// Lets the engine do all work that is due now. The server does this when its timer fires.
     pub(crate) fn ring(&mut self) -> Checked {
         if self.sabotaged_alarm().is_some_and(|alarm| alarm <= self.now) {
             self.process.alarm = None;

@@ -25,7 +25,8 @@ pub(crate) struct Link {
     pub(crate) is_open: bool,
     /// Bytes that the session got and did not use.
     pub(crate) inbox: Vec<u8>,
-    /// True if the session got an event. So it may now be able to use the bytes in the inbox.
+    /// True if the session must try again to use the bytes in the inbox, because it got an event or
+    /// stopped after a slice.
     pub(crate) inbox_is_due: bool,
     pub(crate) to_server: VecDeque<u8>,
     pub(crate) client_ended: bool,
@@ -102,7 +103,8 @@ impl Link {
         self.id.0 as Place
     }
 
-    /// Adds the answer to the connection's outbox, after a comparison with the model's answer.
+    /// Adds the answer to the connection's outbox. `replies` has the length of each reply, and the
+    /// part of the history that the reply depends on.
     pub(crate) fn accept(&mut self, answer: &Answer, replies: &[(usize, Need)]) {
         for (after, bytes) in &answer.pieces {
             if bytes.len() >= SHARED_BYTES_MIN {

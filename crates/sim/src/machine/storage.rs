@@ -20,9 +20,10 @@ pub(crate) struct Storage {
     pub(crate) kind: StorageKind,
     sabotage: Sabotage,
     engine: EngineSetup,
-    /// The replies that were sent depend on this part of the history.
+    /// The longest part of the history that a sent reply depends on.
     promised: Need,
-    /// The replies that were sent promise that this part of the history survives a power failure.
+    /// Like `promised`, for replies that the server sends only after a sync. This part must survive
+    /// a power failure.
     promised_as_synced: Need,
     /// The end of the history at the last commit in which the log began a new segment. If there was
     /// no such commit, 0. The log may have synced the history up to here.
@@ -36,10 +37,9 @@ pub(crate) struct Storage {
     segment: u32,
     /// The size of new segments in the current process.
     pub(crate) segment_bytes: u64,
-    /// The largest size of segments in all processes so far, because existing files keep their
-    /// sizes.
+    /// The largest `segment_bytes` of all processes so far. Existing files keep their sizes.
     pub(crate) segment_bytes_max: u64,
-    /// The limit of memory for bodies that the log has, too.
+    /// The limit of memory for bodies of jobs that are in the log.
     pub(crate) bodies_bytes_max: Option<u64>,
     pub(crate) is_full: bool,
     /// True if a fault was planned for a call of the disk.
@@ -132,10 +132,10 @@ impl Storage {
         is_unchecked || history.is_of_start(need) || need <= written.max(self.durable)
     }
 
-    /// The two parts of the history that must survive such a crash: one for changes, one for
-    /// counters of takes and timeouts. If the kernel continues to run, all written data survives.
-    /// After a power failure, only two things are certain: synced data, and changes that a reply
-    /// confirmed as synced.
+    /// The two parts of the history that must survive a crash of this kind: one for changes, one
+    /// for counters of takes and timeouts. If the kernel continues to run, all written data
+    /// survives. After a power failure, only two things are certain: synced data, and changes that
+    /// a reply confirmed as synced.
     pub(crate) fn survives(&self, kind: CrashKind) -> (Need, Need) {
         match (kind, self.kind) {
             (CrashKind::PowerLoss, _) => (self.promised_as_synced.max(self.durable), self.durable),

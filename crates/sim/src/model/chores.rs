@@ -14,8 +14,8 @@ pub(super) enum Chore {
     /// Jobs that must still be given back, with the numbers of their leases. Their holder
     /// disconnected, or unregistered from their queues.
     Return(Vec<(u64, u64)>),
-    /// These jobs still list a closed connection, under this place, as a client that waits for
-    /// their outcome.
+    /// The place that stands for a closed connection, and the jobs whose watchers still include
+    /// this place.
     Detach(Place, Vec<u64>),
     Kick {
         place: Place,

@@ -5,8 +5,9 @@
 //! start of the current process, and every change since then. The recovered jobs must be the result
 //! of some prefix with at least `required` changes.
 //!
-//! The log appends counters of takes, timeouts and losses later than the counted events, with the
-//! next group. So after a crash, the counters can be older than the prefix, by less than one group.
+//! The log appends the counters of takes, timeouts and lost leases later than the counted events:
+//! with the next group. So after a crash, the recovered counters can be older than the recovered
+//! jobs, by less than one group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -22,20 +23,21 @@ pub(crate) struct History {
     records: Vec<Record>,
     /// For each record, whether the log syncs it before a reply about it is sent.
     strict: Vec<bool>,
-    /// The ends of groups. When a group was written, the disk had all records before the end of the
-    /// group, and the newest takes and timeouts.
+    /// For each group, the number of records at the moment when the group was written. At this
+    /// moment, the disk had all these records and the newest counters of takes and timeouts.
     groups: Vec<Need>,
     /// The number of records that certainly survive.
     required: Need,
-    /// The number of records that certainly survive with their takes and timeouts.
+    /// The number of records that certainly survive together with their counters of takes and
+    /// timeouts.
     counted: Need,
     /// The last record that the next group certainly contains.
     newest: Need,
-    /// The end of the records that the process wrote at its start. The process writes such a record
-    /// only if the log does not contain the record yet. The model cannot see whether the log
-    /// contains the record, because rules also create the queues that they name.
+    /// The number of records that the model added at the start of the process. They say that a rule
+    /// makes a queue a child. The process writes such a record only if the log does not contain the
+    /// record yet. The model cannot see this.
     noted_at_start: Need,
-    /// True if the disk was full. Since then, it is unknown whether groups contain all takes and
+    /// True if the disk was full. Groups that were written later may lack counters of takes and
     /// timeouts.
     pub(crate) counts_may_be_missing: bool,
     ends: BTreeMap<u64, Need>,
@@ -65,8 +67,8 @@ impl History {
             _ if index < self.noted_at_start => false,
             Record::PutMany(images) => !images.is_empty(),
             Record::Put(..) | Record::Update(..) | Record::Finish(_) => true,
-            // No client requested these changes, so the broker cannot refuse them. A full log omits
-            // them.
+            // No client requested these changes, so the broker cannot refuse them. If the log is
+            // full, it omits these changes instead.
             Record::Moved(..) | Record::Queue(..) | Record::Policies(_) | Record::Status(_) => {
                 !self.counts_may_be_missing
             }
@@ -150,7 +152,7 @@ impl History {
         self.records.iter().rposition(about).map_or(0, |index| index + 1)
     }
 
-    /// The last change after `before`. Changes of counters do not count.
+    /// The last record after `before`, except records of counters.
     pub(super) fn certain_since(&self, before: Need) -> Need {
         let lasts = |record: &Record| !matches!(record, Record::Count(..));
         let last = self.records[before..].iter().rposition(lasts);
@@ -204,7 +206,7 @@ impl History {
     }
 
     /// Records that the changes up to `required` must survive: they are durable, or a client got a
-    /// reply that depends on them. Takes and timeouts must survive up to `counted`.
+    /// reply that depends on them. The counters of takes and timeouts must survive up to `counted`.
     pub(crate) fn require(&mut self, required: Need, counted: Need) {
         assert!(required.max(counted) <= self.records.len(), "it happened");
         self.required = self.required.max(required);
@@ -218,9 +220,9 @@ impl History {
         }
     }
 
-    /// Tries the prefixes that can explain the recovered state at this moment, shortest first.
-    /// Calls `judge` with the state after each prefix. Returns an error if no prefix fits. Order
-    /// numbers from `next_id` on were assigned after the recovery.
+    /// Finds the shortest prefix that explains the recovered state `found`. Calls `judge` for each
+    /// prefix whose result agrees with `found`, until `judge` accepts a prefix. Returns an error if
+    /// no prefix fits. The new process assigned all order numbers from `next_id` on.
     pub(super) fn find<T>(
         &self,
         found: &LogContents,
@@ -258,8 +260,8 @@ impl History {
                         wrong.remove(&subject);
                     }
                 }
-                // If this job has expired, a queue that existed only because of the job can be
-                // dropped.
+                // If the job of this record has expired, the server may have dropped a queue that
+                // existed only because of the job.
                 wrong.retain(|subject| {
                     !matches!(subject, Subject::Queue(_)) || differs(&log_contents, subject)
                 });
@@ -278,12 +280,13 @@ impl History {
         Err(last_problem.unwrap_or_else(|| self.describe(found, end, &wrong)))
     }
 
-    /// Checks takes, timeouts and losses of the recovered jobs. They must be at least the counts at
-    /// the last complete group in the prefix. They must be at most the counts at the end of the
-    /// group in which the prefix ends.
+    /// Checks the counters of takes, timeouts and lost leases of the recovered jobs. The lower
+    /// bound is their value at the last complete group in the prefix. The upper bound is their
+    /// value at the end of the group in which the prefix ends.
     fn check_counts(&self, found: &StoredJobs, end: Need) -> Result<(), String> {
         // Counters are the last part of a group. They can be in a later segment than the other
-        // entries of the group. A crash can lose only this later segment.
+        // entries of the group. A crash can lose only this later segment. So the last group of the
+        // prefix can lack its counters.
         let before = self.groups.iter().copied().take_while(|group| *group < end).last();
         let after = self.groups.iter().copied().find(|group| *group >= end);
         let low = self.images_at(before.unwrap_or(0).max(self.counted));

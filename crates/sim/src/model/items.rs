@@ -257,7 +257,8 @@ impl Model {
                 model.end_job(id, &News::Fail);
             }
         });
-        // A queue with workers stays in existence until a client drops it again.
+        // If workers are registered for the queue, it stays in existence until a client drops it
+        // again.
         let kept = self.workers_of(&name) > 0 && &*name != "default";
         let facts = Facts { kept, ..Facts::default() };
         self.queue_mut(&name).facts = facts;

@@ -158,8 +158,8 @@ impl Model {
         if was_ready {
             self.record_counts(id);
         } else {
-            // The log must store that the job is not delayed or buried any more. So after a
-            // restart, the job is ready.
+            // The log must store that the job is not delayed or buried any more, because the job
+            // must be ready after a restart.
             self.record(id, Record::Update);
         }
     }

@@ -48,7 +48,8 @@ pub(crate) struct StoredJob {
     pub(crate) delay: u32,
     pub(crate) ttr: u32,
     pub(crate) created: u64,
-    /// When a ready job became ready, if this was after a delay or by a request. Otherwise 0.
+    /// The time when a ready job became ready, if a delay ended or a request made the job ready.
+    /// Otherwise 0.
     pub(crate) since: u64,
     pub(crate) body: Rc<[u8]>,
     pub(crate) state: StoredState,
@@ -58,7 +59,8 @@ pub(crate) struct StoredJob {
     /// The parameters of the submit, if the job was submitted.
     pub(crate) tags: Option<Tags>,
     pub(crate) expires: Option<u64>,
-    /// The job before it moved to another queue. Set if a full disk may have lost this move.
+    /// The job before its last [`Record::Moved`]. If the disk was full, the log may lack this
+    /// record. Then a restart recovers this older state.
     pub(crate) before: Option<Rc<StoredJob>>,
 }
 
@@ -99,7 +101,7 @@ impl StoredJob {
     }
 
     /// True if the recovered job equals this job. Ignores the counters that the log appends later.
-    /// A full disk may have lost the record that the job moved to another queue.
+    /// If the disk was full, the recovered job can also equal the job before its last move.
     fn is_found_as(&self, found: &StoredJob, start: Start) -> bool {
         if start.is_short
             && let Some(before) = &self.before
@@ -185,8 +187,8 @@ impl LogContents {
             Subject::Job(id) => match (self.jobs.get(id), found.jobs.get(id)) {
                 (None, None) => true,
                 (None, Some(_)) => false,
-                // The job expired, or ended to make room for an expired job that moved to its
-                // queue.
+                // The job expired. Or an expired job moved into the queue of this job, and the
+                // server ended this job to make room.
                 (Some(image), None) => {
                     self.has_expired(image, start.now) || self.gets_expired(&image.queue, start.now)
                 }
@@ -204,8 +206,8 @@ impl LogContents {
                 let is_old = self.queues.get(name).is_some_and(|facts| facts.is_items);
                 let is_fresh =
                     found.is_some_and(is_new) && !is_old && self.gets_expired(name, start.now);
-                // A rule makes the queue a child. The new process may be the first to record this
-                // in the log.
+                // True if a rule makes the queue a child. The log may have this fact only from the
+                // new process, and not from the old process.
                 let is_named = is_named_child(&found_rules, name)
                     && (self.queues.contains_key(name)
                         || self.jobs.values().any(|image| image.queue == *name));
@@ -287,10 +289,10 @@ impl LogContents {
         }
         for (id, image) in &mut self.jobs {
             match found.jobs.get(id) {
-                // A due job may have become ready after another job had expired.
+                // Keep the state: the process may have made a due job ready only after its start.
                 Some(found) if found.queue == image.queue => {
                     // Reclaim's copy of a job that had lost a lease has no due time. The value 1
-                    // stands for that.
+                    // says this. With the value 0, `offer` would use the due time.
                     let came_due = image.state != found.state;
                     let since = if came_due { found.since.max(1) } else { found.since };
                     *image = StoredJob { state: image.state, since, ..found.clone() };

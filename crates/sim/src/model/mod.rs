@@ -1,4 +1,5 @@
-//! The reference model of a server. It is simple, so that it is correct: plain maps and full scans.
+//! The reference model of a server. It uses plain maps and full scans, so that its code is easy to
+//! check.
 //!
 //! The model gets the same input as the real server, in the same order. It computes the replies
 //! that the real server must send. A [`History`] has one record for each change that must survive a
@@ -8,8 +9,8 @@
 //! `items`, `routes`, `policies`). Each dialect has a folder for its requests and replies.
 //!
 //! The protocol does not define the order of events in the same millisecond. The model uses the
-//! engine's order: first queues, by their place in the engine's table, then sessions, by their
-//! place.
+//! engine's order. Queues come first, in the order of their places in the engine's table. Sessions
+//! come second, in the order of their places.
 
 mod beanstalk;
 mod chores;
@@ -52,15 +53,15 @@ use crate::protocol::Protocol;
 /// The name of a queue.
 pub(crate) type Name = Rc<str>;
 
-/// The place of a connection's session in the engine's table. It identifies the connection while
-/// the connection is open.
+/// The place of a session or of a queue in the engine's table. A session's place identifies its
+/// connection while the connection is open.
 pub(crate) type Place = u32;
 
-/// Identifies a connection among all connections of a run. A place can be used again.
+/// The number of a connection. Unlike a place, it is used only once in a process.
 type Serial = u64;
 
-/// The number of records of the history that must survive, so that a reply stays true after a
-/// crash.
+/// A record of the history, by its number: 1 for the first record, 0 for no record. A reply that
+/// depends on this record stays true after a crash if this record and all earlier records survive.
 pub(crate) type Need = usize;
 
 /// A deadline that never comes.
@@ -94,7 +95,7 @@ pub(crate) struct Setting {
 pub(crate) struct Model {
     pub(crate) now: u64,
     pub(crate) setting: Setting,
-    /// True if the log can refuse requests that need room.
+    /// True if the log can lack room now, and refuse requests that need room.
     pub(crate) may_refuse: bool,
     /// The number of requests that were refused for lack of room.
     pub(crate) refusals: u64,
@@ -118,15 +119,15 @@ pub(crate) struct Model {
     chores: VecDeque<Chore>,
     pub(crate) rules: Rc<Rules>,
     pub(crate) status: u8,
-    /// Queues that became children in this turn, or children that stay in existence from now on.
-    /// The history does not have these facts yet.
+    /// Children with a new fact that the history does not have yet. In this turn, the queue became
+    /// a child, or began to stay in existence without jobs.
     unnoted: Vec<Name>,
-    /// Set while a removal ends leased jobs. The news of these jobs can come in any order.
+    /// Set while the removal of a queue ends the queue's leased jobs. Clients can get the news of
+    /// these jobs in any order.
     batch: Option<u64>,
-    /// Queues that must not be dropped at the moment.
+    /// Queues that must exist until the current operation is done, even without jobs or clients.
     guards: Vec<Name>,
-    /// Jobs of an unfinished put. They count for limits, but are in no list yet, so no request
-    /// finds them.
+    /// Jobs of an unfinished put. They count for limits, but no request finds these jobs yet.
     unplaced: Vec<u64>,
     /// Jobs that moved to another queue in this turn.
     rerouted: Vec<u64>,
@@ -186,7 +187,8 @@ pub(crate) struct Job {
     pub(crate) delay: u32,
     pub(crate) ttr: u32,
     pub(crate) created: u64,
-    /// When the job became ready, if this was after a delay or by a request. Otherwise 0.
+    /// The time when the job became ready, if a delay ended or a request made the job ready.
+    /// Otherwise 0.
     pub(crate) since: u64,
     pub(crate) body: Rc<[u8]>,
     pub(crate) state: State,
@@ -219,7 +221,7 @@ pub(crate) struct Lease {
     by: Serial,
     number: u64,
     deadline: u64,
-    /// The holder's own limit. A touch cannot extend it.
+    /// The latest possible deadline. A touch cannot move `deadline` beyond this moment.
     limit: u64,
     loss: ReturnOrder,
 }
@@ -246,10 +248,10 @@ pub(crate) struct Queue {
     /// When the queue first had a policy, a parent, a child or a job that expires, or became a
     /// queue of items.
     extra_since: Option<u64>,
-    /// The model looks at the queue at this moment or earlier. By then, the queue may need no
-    /// change.
+    /// The model checks the queue at this moment or earlier. The check can find nothing to do,
+    /// because the head of the queue can change without a change of the timer.
     timer: Option<u64>,
-    /// When the item that a client read last was put.
+    /// The time of the put of the item that a client read last.
     last_read: Option<u64>,
 }
 
@@ -278,7 +280,8 @@ pub(crate) struct Conn {
     input_ended: bool,
     worker: Worker,
     wants_exceptions: bool,
-    /// How often the client must still receive the end of a job, by job.
+    /// For each job, how often the client must still receive the job's end. A client receives the
+    /// end once per submit.
     outcomes_due: BTreeMap<u64, u64>,
     open: OpenReads,
     fetch: Option<Fetch>,
@@ -347,8 +350,8 @@ impl Model {
         self.jobs.get_mut(&id).expect("the job was just looked at")
     }
 
-    /// From now on, the log can lack room. Then it refuses requests that need room, and does not
-    /// store counters.
+    /// Notes that the log can lack room from now on. A log without room refuses requests that need
+    /// room, and does not store counters.
     pub(crate) fn expect_shortage(&mut self) {
         self.may_refuse = true;
         self.history.counts_may_be_missing = true;

@@ -152,8 +152,8 @@ impl Model {
         }
         let is_strict = self.setting.is_strict;
         self.history.note(Record::Policies(rules.clone()), is_strict);
-        // Under the new rules, expired items may not be expired any more, and a job may wake more
-        // sleeping workers.
+        // If the new rules allow a greater age, items that were expired can be handed out again. As
+        // in the engine, this also wakes sleeping workers.
         self.serve_all();
     }
 

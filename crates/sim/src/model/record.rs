@@ -16,7 +16,7 @@ pub(crate) enum Record {
     /// A job moved behind the other jobs, in its own queue or in another queue.
     Moved(u64, StoredJob),
     Finish(u64),
-    /// Takes, timeouts and losses. The log appends them with the next group.
+    /// The counters of takes, timeouts and lost leases. The log appends them with the next group.
     Count(u64, Counts),
     Queue(Name, Facts),
     Policies(Rc<Rules>),

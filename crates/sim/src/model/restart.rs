@@ -12,8 +12,8 @@ use crate::Checked;
 /// tries every combination.
 const DUE_JOBS_MAX: usize = 6;
 
-/// After this number of advances, all work of a start is done. No client is connected yet, so an
-/// expiry wakes no client.
+/// This many calls of `advance` do all work of a start. No client is connected yet, so an expiry
+/// causes no more work for clients.
 const TRIAL_ADVANCES: usize = 3;
 
 /// The state that a new process has found.
@@ -36,7 +36,7 @@ pub(crate) struct Recovered {
 
 impl Recovered {
     /// Starts a model with this state, and ends all expired jobs. Checks that the result is the
-    /// recovered state.
+    /// recovered state `found`.
     fn leads_to(&self, found: &Self, now: u64, setting: &Setting) -> Checked {
         let (mine, in_log) = (self.log_contents.jobs.len() as u64, found.in_log);
         if mine != in_log {
@@ -46,7 +46,8 @@ impl Recovered {
         for _ in 0..TRIAL_ADVANCES {
             trial.advance(now);
         }
-        // The order of the jobs in the log decides which queue expires its jobs first. So the model
+        // The order of the jobs in the log decides which queue expires its jobs first, and which
+        // order numbers these jobs get in another queue. The model does not have this order, so it
         // copies the observed order numbers.
         trial.adopt_orders(|id| found.log_contents.jobs.get(&id).map(|image| image.order));
         let jobs = trial.jobs.iter().map(|(id, job)| (*id, StoredJob::of(job))).collect();
@@ -86,7 +87,7 @@ impl Model {
                 if outcome.is_ok() {
                     break;
                 }
-                // All jobs from index `DUE_JOBS_MAX - 1` on are chosen together.
+                // The jobs from index `DUE_JOBS_MAX - 1` on are all ready or all delayed.
                 let is_chosen = |at: usize| choice >> at.min(DUE_JOBS_MAX - 1) & 1 == 1;
                 let chosen = due.iter().enumerate().filter(|(at, _)| is_chosen(*at));
                 begun.ready = chosen.map(|(_, id)| *id).collect();

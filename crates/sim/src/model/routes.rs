@@ -1,5 +1,6 @@
-//! The route of a put in the model: the named queue with its children and copies, or the queues of
-//! an alias. This file also has the limits of these queues, and the expiry of jobs.
+//! The route of a put in the model. It contains the named queue, or the queues of the named alias.
+//! It also contains their children, and the queues that get copies. This file also has the limits
+//! of queues, and the expiry of jobs.
 
 use broker::policy::WhenFull;
 
@@ -8,8 +9,8 @@ use super::policies::text;
 use super::record::Record;
 use super::{Job, JobKind, Model, Name, Need, State};
 
-/// A put ends at most this many expired jobs of a queue. To make room, it ends at most this many
-/// further jobs.
+/// The maximum number of expired jobs that a put ends in each queue of its route. Also the maximum
+/// number of old jobs that the put drops from a full queue to make room.
 const PUT_ENDS_MAX: u64 = 2;
 
 /// The reason why a queue is on the route of a put.
@@ -17,7 +18,7 @@ const PUT_ENDS_MAX: u64 = 2;
 enum Role {
     Requested,
     Child,
-    /// A copy, if the stop with this index accepts the job.
+    /// The queue gets a copy if the queue at this index of [`Route::stops`] accepts the job.
     Copy {
         of: usize,
     },
@@ -119,7 +120,8 @@ impl Model {
         let has_aliases = self.has_aliases();
         for child in self.children_of(&queue) {
             let role = if is_copy { role } else { Role::Child };
-            // A put makes a child a queue of items only if the put looks up the child's name.
+            // The engine looks up children by name only if an alias exists. Only this look-up makes
+            // the child of a queue of items a queue of items, too.
             if has_aliases {
                 self.follow(&child, role, route);
             } else {
@@ -361,14 +363,15 @@ impl Model {
         }
     }
 
-    /// Moves a ready job to the end of another queue, as if a client put it there now.
+    /// Moves a ready job to the end of another queue. The time of the move replaces the time of its
+    /// put.
     fn reroute(&mut self, id: u64, to: &Name) {
         self.rerouted.push(id);
         let order = self.next_id;
         self.next_id += 1;
         let now = self.now;
         let job = self.job_mut(id);
-        // The job is in the log after the move if it was there before.
+        // The move does not change whether the log has the job.
         let (from, kind) = (std::mem::replace(&mut job.queue, to.clone()), job.kind);
         (job.created, job.order, job.expires) = (now, order, None);
         self.queue_mut(to).puts += 1;

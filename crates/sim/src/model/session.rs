@@ -18,7 +18,7 @@ pub(super) enum Reading {
         ttr: u32,
         size: usize,
     },
-    /// A body that is too big. This number of bytes is skipped.
+    /// A body that is too big. The session skips this many bytes.
     Skip(u64),
 }
 
@@ -67,7 +67,7 @@ impl Expected {
 /// The real server's output for one batch of input.
 pub(crate) struct Observed<'a> {
     bytes: &'a [u8],
-    /// Returns how often a job was buried up to the end of that batch. Returns `None` if the job
+    /// Returns how often a job was buried up to the end of the batch. Returns `None` if the job
     /// does not exist.
     buries: &'a dyn Fn(u64) -> Option<u32>,
     /// The length of each reply that was recognized, and the record that it depends on.
@@ -279,7 +279,7 @@ impl Model {
         self.conns[&place].notifications.len()
     }
 
-    /// Handles the end of the peer's sending direction.
+    /// Handles the end of the client's input: the client sends no more bytes.
     pub(crate) fn end_of_input(
         &mut self,
         place: Place,
@@ -303,11 +303,11 @@ impl Model {
         Ok(())
     }
 
-    /// Closes a connection if its peer sends no more, and its session has no more work.
+    /// Closes a connection if its client sends no more, and its session has no more work.
     fn end_if_drained(&mut self, place: Place) {
         let Some(conn) = self.conns.get(&place) else { return };
-        // If the session reads, the buffer contains an incomplete request. If it does not read now,
-        // it reads the buffer later.
+        // Bytes in the buffer are an incomplete request, or requests that the session reads later.
+        // In both cases, the connection stays open for now.
         let is_drained = conn.buffer.is_empty();
         if conn.input_ended && conn.is_idle() && is_drained {
             self.close_conn(place);

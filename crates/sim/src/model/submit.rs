@@ -37,8 +37,8 @@ fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 impl Model {
-    /// The oldest unfinished job that this submission can join. If some jobs were buried and
-    /// kicked, there can be several such jobs.
+    /// The oldest unfinished job that this submission can join. There can be several such jobs: a
+    /// submit does not join a buried job, but a kick can make this job ready again.
     pub(super) fn joinable(&self, queue: &Name, submission: &Submission) -> Option<u64> {
         let wanted = key(&submission.unique, &submission.body)?;
         let same = |id: u64, job: &super::Job| {
@@ -79,8 +79,9 @@ impl Model {
     }
 
     /// Submits a new job. Returns its number, and the record that the reply depends on. Returns
-    /// `None` if the queue has no room, or if a foreground client would never get an outcome. If no
-    /// queue stores the job, no job has the returned number.
+    /// `None` if a requested queue refuses the job. Also returns `None` for a foreground job that
+    /// no queue stores, because its client would never get an outcome. If no queue stores the job,
+    /// no job has the returned number.
     pub(super) fn submit_new(
         &mut self,
         place: Place,

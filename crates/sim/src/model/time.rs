@@ -46,10 +46,9 @@ impl Model {
         queues.chain(conns).filter(|(moment, _)| *moment <= self.now).min()
     }
 
-    /// Sets the queue's timer to the moment when its head expires, or leaves an earlier moment. If
-    /// another job becomes the head, the timer does not change. The timers decide the order in
-    /// which the model handles several queues. The order has an effect, because expired jobs can
-    /// move to another queue.
+    /// Sets the queue's timer to the moment when its head expires, if the timer has no earlier
+    /// moment. The timers decide the order in which the model handles several queues. The order has
+    /// an effect, because expired jobs can move to another queue.
     pub(super) fn arm(&mut self, name: &Name) {
         let moment = self.expiry_moment(name);
         let queue = self.queue_mut(name);

@@ -19,7 +19,8 @@ use super::rules::{QueueRules, RuleHistory};
 use super::terms::{Conn, Lasting, ReplyEnd};
 use crate::Checked;
 
-/// The oracle does not distinguish shorter bodies.
+/// The oracle does not identify items with shorter bodies, because such bodies can repeat by
+/// chance.
 const BODY_BYTES_MIN: usize = 8;
 
 /// An expiry of at least this value is a moment in Unix seconds. A smaller value is a number of
@@ -35,7 +36,7 @@ pub(super) type Tick = u64;
 
 #[derive(Debug)]
 pub(super) struct Items {
-    /// True if all clients that take, end or put jobs speak this protocol.
+    /// True if all clients that take, end or put jobs speak Kestrel's memcache protocol.
     alone: bool,
     rule_history: RuleHistory,
     bodies: BTreeMap<Vec<u8>, usize>,
@@ -112,11 +113,11 @@ struct Queue {
     disturbed: Option<Tick>,
     /// From this moment on, the queue certainly exists.
     exists: Option<Tick>,
-    /// True if a client requested the removal of the queue from the current process.
+    /// True if a client of the current process requested the removal of the queue.
     may_have_vanished: bool,
 }
 
-/// A client received an item.
+/// The delivery of an item to a client.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Delivery<'a> {
     pub(super) reply_end: ReplyEnd,
@@ -128,7 +129,8 @@ pub(super) struct Delivery<'a> {
     pub(super) now: u64,
 }
 
-/// When a request arrived, and whether other calls came between the request and its reply.
+/// When a request arrived, and whether the client waited: the session did not reply in the call in
+/// which it got the request.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Arrival {
     pub(super) tick: Tick,

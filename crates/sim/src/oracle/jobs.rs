@@ -11,7 +11,7 @@ const ORDERED_JOBS_MAX: usize = 300;
 
 #[derive(Debug)]
 pub(super) struct Jobs {
-    /// True if all clients that end, hold or move jobs speak this protocol.
+    /// True if all clients that end, hold or move jobs speak beanstalkd's protocol.
     alone: bool,
     /// Jobs whose put was acknowledged, and that have not ended.
     known: BTreeMap<u64, Job>,
@@ -42,7 +42,7 @@ impl End {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// When a client last waited at the queue.
+    /// When a client last waited for a job of the queue.
     waited: Option<u64>,
     /// The end of the queue's pause.
     paused_until: u64,
@@ -58,8 +58,8 @@ struct Job {
     changed: u64,
     /// Whether the last logged change of the job certainly survives a crash.
     lasting: Lasting,
-    /// The job's due time after the last logged change. 0 if the job was not delayed. If the clock
-    /// was set back, this moment can come again.
+    /// The job's due time after the last logged change. 0 if the job was not delayed. If a restart
+    /// sets the clock back, the job can be delayed until this moment again.
     due: u64,
     put: Lasting,
 }
@@ -177,7 +177,7 @@ impl Jobs {
             return false;
         }
         self.queues.get(&job.queue).is_none_or(|queue| {
-            // At the end of a pause, a waiting client gets the job.
+            // If a client waited at the end of a pause, it may have got the job.
             let since = since.max(queue.paused_until);
             queue.paused_until < now && queue.waited.is_none_or(|waited| waited < since)
         })
@@ -222,7 +222,7 @@ impl Jobs {
     }
 
     /// A client received a job. `arrival` is the moment when the client's request arrived. If the
-    /// client waited, the server can have handed out the job at any time since then.
+    /// client waited, the server can have handed out the job at any time since `arrival`.
     pub(super) fn reserved(
         &mut self,
         conn: Conn,
@@ -266,7 +266,7 @@ impl Jobs {
             State::Ready { .. } | State::Held { .. } | State::Assigned { .. } => false,
         };
         if was_kicked {
-            // No reply has reported the kick yet.
+            // A kick without a reply made the job ready, so a crash can undo this kick.
             job.lasting = Lasting::Uncertain;
         }
         let deadline = if waited { arrival } else { now } + job.ttr_ms;
@@ -308,7 +308,7 @@ impl Jobs {
         }
     }
 
-    // --- What holders do ---
+    // --- Requests of holders ---
 
     /// Checks that no connection except `but` certainly holds the job.
     fn check_not_held_by_others(&self, but: Option<Conn>, id: u64, now: u64) -> Checked {

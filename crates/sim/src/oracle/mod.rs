@@ -4,7 +4,7 @@
 //! The oracle parses the protocols of beanstalkd and of Kestrel's memcache, according to their
 //! documentation. For Gearman, it notes only which worker received and ended which job. It gets the
 //! policies and resolves them itself. If a protocol allows several results, the oracle accepts each
-//! of them. The oracle checks a job only if its record leaves no doubt about the job's state.
+//! of them. The oracle checks a job only if it is certain about the job's state.
 
 mod items;
 mod jobs;
@@ -66,7 +66,7 @@ struct Stream {
 struct Pending {
     request: Request,
     arrival: u64,
-    /// True if other calls came between the request and its reply.
+    /// True if the session did not reply in the call in which it got the request.
     waited: bool,
 }
 
@@ -365,11 +365,11 @@ impl Oracle {
 /// The number of checks that the oracle made, of each kind.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Judgements {
-    /// Pairs of jobs with a necessary order.
+    /// Pairs of jobs whose order the protocol defines.
     pub orders: u64,
     /// Hand-outs of jobs.
     pub holds: u64,
-    /// Pairs of items with a necessary order.
+    /// Pairs of items whose order the protocol defines.
     pub item_orders: u64,
     /// Hand-outs of items.
     pub item_holds: u64,

@@ -75,9 +75,8 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| pair == b"\r\n")
 }
 
-/// Takes the first request, if a whole line arrived. First skips up to `body` bytes, which are the
-/// remaining bytes of a body. The reply to a put can come before the whole body of the put has
-/// arrived.
+/// Takes the first request, if a whole line arrived. First skips the last `body` bytes of an
+/// earlier put's body. These bytes can arrive after the reply to the put.
 pub(super) fn request(input: &mut Vec<u8>, body: &mut usize) -> Option<Request> {
     let count = input.len().min(*body);
     input.drain(..count);

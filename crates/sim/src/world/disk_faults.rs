@@ -11,11 +11,12 @@ const CALLS_AHEAD_MAX: u64 = 40;
 
 const READS_AHEAD_MAX: u64 = 4;
 
-/// A disk that counts as full has at most this many free bytes.
+/// A full disk has fewer free bytes than this.
 const LAST_BYTES_MAX: u64 = 300_000;
 
-/// The log may use twice its live data plus this many segments. They are the segment that is being
-/// written, the next segment, and the reserve for reclaim and for ends of jobs.
+/// The log can use at most twice its live data plus this many segments. These segments are the
+/// segment that is being written, the next segment, and the reserve for reclaim and for ends of
+/// jobs.
 const SEGMENTS_BESIDES_LIVE_MAX: u64 = 5;
 
 /// The maximum number of bytes that a job takes in the log in addition to its body.
@@ -95,7 +96,7 @@ impl Storage {
         self.segment_bytes_max = self.segment_bytes_max.max(bytes);
     }
 
-    /// Notes that a new process begins, for which no fault is planned.
+    /// Notes that a new process begins. No fault is planned for this process yet.
     pub(crate) fn undisturb(&mut self) {
         self.is_disturbed = false;
     }

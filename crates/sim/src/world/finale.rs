@@ -40,7 +40,8 @@ impl World {
                 _ => {}
             }
         }
-        // Clients that wait for outcomes stay. Clients that could take a job are disconnected.
+        // Disconnect the clients that hold a job or could take a job. Clients that only wait for
+        // outcomes stay.
         while let Some(index) = self.index_of_taker() {
             self.disconnect(index)?;
         }
@@ -56,7 +57,7 @@ impl World {
         self.connect(client)?;
         let admitted = if self.model.is_draining { "DRAINING" } else { "INSERTED" };
         self.expect("put 0 0 1 1\r\nx\r\n", admitted)?;
-        // Items that clients of thrift hold are given back automatically.
+        // Wait until the server has automatically given back the items that thrift clients hold.
         if let Some(last) = self.model.last_auto_abort() {
             self.pass_time(last.saturating_sub(self.now))?;
         }

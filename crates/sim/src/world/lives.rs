@@ -15,7 +15,7 @@ use crate::plan::StorageKind;
 use crate::seen;
 use crate::{Checked, Sabotage};
 
-/// When a process starts, the error of the wall clock can be up to this time.
+/// The maximum error of the wall clock at the start of a process, in both directions.
 const CLOCK_STEP_MS: u64 = 3_600_000;
 
 /// The log writes its last mark at most this long after the last entry.
@@ -30,12 +30,13 @@ impl World {
         self.trace.note(format_args!("{kind:?}"));
         let kind = self.end_disk(kind);
         self.sabotage_tail();
-        // A crash closes neither the sessions nor the broker.
+        // Drop the connections, but do not close their sessions: a crash does not close them.
         self.links.clear();
         self.start_again(kind)
     }
 
-    /// A planned power loss turns any crash into a power loss.
+    /// Crashes the disk. Returns the kind of the crash: `PowerLoss` if a planned power failure has
+    /// happened, otherwise `kind`.
     fn end_disk(&mut self, kind: CrashKind) -> CrashKind {
         let disk = &self.storage.disk;
         if kind == CrashKind::PowerLoss || disk.has_crashed() {
@@ -103,15 +104,15 @@ impl World {
         }
     }
 
-    /// Starts another process. Some earlier starts can crash. After any power loss among these
-    /// crashes, only synced data is certain.
+    /// Starts another process. The first attempts can crash. `worst` is the worst crash so far:
+    /// after a power loss, only synced data is certain.
     fn start_again(&mut self, mut worst: CrashKind) -> Checked {
         self.summary.restarts += 1;
         self.storage.undisturb();
         let StorageKind::Durable(sync) = self.plan.storage else {
             return Err("memory does not outlive a process".into());
         };
-        // Time passes while no server runs, and the wall clock may be set in this time.
+        // While no server runs, time passes, and somebody may set the wall clock.
         let wall = match self.rng.below(4) {
             0 => self.now + self.rng.below(2 * CLOCK_STEP_MS) - CLOCK_STEP_MS,
             _ => self.now + self.rng.below(3000),
@@ -142,11 +143,11 @@ impl World {
                 self.storage.set_segment_bytes(segment_bytes);
             }
             let options = self.storage.options(sync);
-            // Jobs that expired during the stop would end before the comparison with the model. So
-            // in runs with items, the process starts with an unknown wall clock, and gets the real
-            // time after the comparison. It does the same if the wall clock is before the log's
-            // last mark. The reason is that simulated clients use the server's clock for absolute
-            // times.
+            // In two cases, the process starts with an unknown wall clock (0), and gets the real
+            // time after the comparison with the model. First, in runs with items: with the real
+            // time, expired jobs would end before the comparison. Second, if the wall clock was set
+            // back before the log's last mark: simulated clients use the server's clock for
+            // absolute times, so the two clocks must agree.
             let is_back = wall < self.now + MARK_MS_MAX;
             let start = if self.plan.shares[2] > 0 || is_back { 0 } else { wall };
             let opened = Broker::open(options, Millis(start));

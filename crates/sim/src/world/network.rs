@@ -90,8 +90,8 @@ impl World {
         link.inbox.extend_from_slice(bytes);
         let inbox = std::mem::take(&mut link.inbox);
         let (mut used, mut is_unfinished) = (0, false);
-        // The model cannot compute where a session yields to other sessions. So a session stops
-        // there only in a run without a model.
+        // The model cannot compute where a session yields to other sessions. So in a run with a
+        // model, the session gets the rest of its input at once.
         let stops = !self.is_modelled();
         self.call(
             index,
@@ -133,8 +133,8 @@ impl World {
         let mut outbox = Outbox::default();
         real(&mut *link.session, turn, &mut outbox);
         turn.load_now();
-        // A client can send a put as large as a segment before the broker holds clients back. Then
-        // perhaps no segment is ready for the put, and the log refuses it.
+        // A client can send a put as large as a segment before the broker holds clients back. If no
+        // segment is ready for this put, the log refuses the put.
         if self.process.broker.congested() && !self.plan.must_not_be_short() {
             self.model.may_refuse = true;
         }

@@ -6,8 +6,8 @@ use super::{Delivery, Items, ORDERED_PLACES_MAX, Place, Put, State, Tick};
 use crate::Checked;
 
 impl Items {
-    /// Checks and notes that a client received an item. Returns the item, if the oracle has a
-    /// record of it and the read is open.
+    /// Checks and notes that a client received an item. Returns the item if the read is open and
+    /// the oracle has a record of the item.
     pub(in crate::oracle) fn delivered(
         &mut self,
         delivery: &Delivery<'_>,
@@ -100,7 +100,7 @@ impl Items {
         if queue != item.queue && parent_of(queue) != Some(&item.queue) {
             return Err(format!("the item was put into {}", item.queue));
         }
-        // Children get a copy even if the put itself fails.
+        // A child gets a copy even if the named queue refuses the item.
         if queue == item.queue && matches!(item.put, Put::Refused) {
             return Err("the item was refused".into());
         }

@@ -13,7 +13,7 @@ impl Items {
         left: Certain,
         is_certain: impl Fn(ReplyEnd) -> bool,
     ) {
-        // A queue can be less durable than the log.
+        // A rule can make a queue less durable than the log's setting.
         let is_lax = left != Certain::All && self.rule_history.was_lax();
         let after = |lasting: Lasting| match lasting {
             Lasting::IfSent(reply_end) if is_certain(reply_end) && !is_lax => Lasting::Certain,
@@ -50,7 +50,7 @@ impl Items {
     fn is_surely_kept(&self, key: &(usize, String), place: &Place) -> bool {
         match place.state {
             State::Held { .. } => true,
-            // A flush that began before the item came back can end it.
+            // A flush that began before the item came back can end the item.
             State::Returning => {
                 let disturbed = self.queues.get(&key.1).and_then(|queue| queue.disturbed);
                 disturbed.is_none_or(|at| at < place.changed)

@@ -91,7 +91,7 @@ impl Items {
         if !rules.iter().any(|rules| rules.fanout_only) {
             self.add_place(id, queue.clone(), reply_end, false);
         }
-        // A child may be removed before the reply to the removal.
+        // The server may have removed a child before it replied to the removal.
         let since = |queue: &Queue| {
             let is_certain = |since| since < arrival.tick && queue.disturbed < Some(since);
             queue.exists.is_some_and(is_certain)

@@ -28,8 +28,8 @@ impl Items {
         self.busy.clear();
     }
 
-    /// Notes that a client waits at the queue, or empties it. Then items can end before a reply
-    /// reports this.
+    /// Notes that a client waits at the queue, or empties it. Items can then end before a reply
+    /// reports their end.
     pub(in crate::oracle) fn disturbed(&mut self, queue: &str) {
         self.busy.insert(queue.to_owned());
         let queue = self.queues.entry(queue.to_owned()).or_default();
@@ -71,7 +71,7 @@ impl Items {
         arrival: Arrival,
         is_removed: bool,
     ) {
-        // The items of a queue that an alias hides stay.
+        // If an alias has the name of a queue, the queue keeps its items.
         let is_alias = |queue: &String| self.may_be_alias(queue);
         let hidden: BTreeSet<String> = self.known_queues().into_iter().filter(is_alias).collect();
         for ((id, queue), place) in &mut self.places {
