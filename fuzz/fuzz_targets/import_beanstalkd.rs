@@ -1,8 +1,8 @@
-//! Any bytes as a source of `lineshaft import beanstalkd` are read or refused. What is taken is a part of
-//! the source.
+//! Reads any bytes as a source of `lineshaft import beanstalkd`. The import must read or refuse the
+//! source. All imported data must be a part of the source.
 #![no_main]
 
-// The body is that of a property test.
+// A property test has the same body.
 #[path = "../../crates/import/tests/sources/script.rs"]
 mod script;
 

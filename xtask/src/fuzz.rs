@@ -1,8 +1,9 @@
 //! `cargo xtask fuzz`: builds the targets of `fuzz/` and runs them.
 //!
-//! libFuzzer needs only the counters of branches that the repository's compiler can insert
-//! (`COVERAGE`). The address sanitizer would need another compiler, but the product has no unsafe
-//! code. New inputs of a target stay in `target/fuzz/corpus`. The next run begins with them.
+//! libFuzzer needs only counters of branches. The repository's compiler can insert these counters
+//! (`COVERAGE`). The address sanitizer would need another compiler. It is not necessary, because
+//! the product has no unsafe code. New inputs of a target stay in `target/fuzz/corpus`. The next
+//! run begins with them.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -116,8 +117,8 @@ struct Bench {
     root: PathBuf,
     /// `target/fuzz`.
     built: PathBuf,
-    /// The target triple of this machine. If cargo gets it, cargo does not insert the counters into
-    /// build scripts.
+    /// The target triple of this machine. With an explicit triple, cargo does not insert the
+    /// counters into build scripts.
     host: String,
 }
 
@@ -245,8 +246,8 @@ impl Bench {
     fn keep(&self, target: &str) -> Result<bool> {
         let (kept, found) = self.corpora(target)?;
         let mut command = self.command(target)?;
-        // Without this option, inputs that take a branch more often would be kept, too. Those are
-        // many.
+        // Keep only inputs that take a new branch. Without these options, libFuzzer would also keep
+        // the many inputs that take a known branch more often.
         command.args(["-set_cover_merge=1", "-use_counters=0"]);
         // This replaces the earlier `-max_len`. Long inputs are hard to read, and the repository
         // should stay small.

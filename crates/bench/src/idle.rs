@@ -1,4 +1,4 @@
-//! Idle connections. Measures how much of the server's memory each of them needs.
+//! Measures how much of the server's memory an idle connection needs.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

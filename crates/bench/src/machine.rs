@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-/// Facts about the machine, without which absolute figures have no meaning.
+/// Facts about the machine. Absolute figures have a meaning only together with these facts.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,

@@ -78,8 +78,8 @@ pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<Vec<TripReport>> {
         }
         let line = &mut lines[nth % lines_count];
         // If this server's last trip ended after the due time of this trip, the time counts from
-        // the due time. Otherwise a stall of the server would delay the next puts, and the figures
-        // would not show it. A delay by another server does not count.
+        // the due time. Without this rule, a stall of the server would only delay the next puts,
+        // and the figures would not show the stall. A delay by another server does not count.
         let began = due.filter(|&due| line.idle_since > due).unwrap_or(now);
         let arrived = line.pairs[nth / lines_count % plan.pairs].trip()?;
         line.idle_since = Instant::now();

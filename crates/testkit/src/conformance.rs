@@ -2,8 +2,8 @@
 //!
 //! - [`case`]: a case of any protocol. [`suite`]: plays many cases, and collects the failures.
 //! - [`lines`], [`gearman`], [`thrift`]: the cases of each protocol, and the code that plays them.
-//! - [`wire`]: a server as a client uses it. [`socket`]: a wire over sockets. The wire to a server
-//!   in this process is in [`crate::dialect`].
+//! - [`wire`]: the interface between a case and a server. [`socket`]: a wire over sockets. The wire
+//!   to a server in this process is in [`crate::dialect`].
 //! - [`policies`]: the policies that some of Kestrel's cases need.
 //! - [`text`]: placeholders and patterns in the text of cases.
 

@@ -36,9 +36,9 @@ pub struct Outcome {
     pub transcript: Transcript,
 }
 
-/// Plays the sequence of each seed. At the first difference, it removes the steps that the
-/// difference does not need, and panics. `test` is the binary and the name of the test, for the
-/// command that repeats the failure.
+/// Plays the sequence of each seed. At the first difference, removes all steps that are not needed
+/// for the difference, and panics. `test` is the binary and the name of the test, for the command
+/// that repeats the failure.
 pub fn compare<S: Clone>(
     test: &str,
     seeds: impl IntoIterator<Item = u64>,

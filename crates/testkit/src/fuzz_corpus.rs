@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// The files in the corpus of this fuzz target. Panics if there are fewer than `files_min` files.
-/// The folder was then probably moved.
+/// The files in the corpus of this fuzz target. Panics if there are fewer than `files_min` files,
+/// because the folder was then probably moved.
 pub fn fuzz_corpus(target: &str, files_min: usize) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let entries = std::fs::read_dir(folder).expect("the corpus is in the repository");

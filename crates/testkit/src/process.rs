@@ -1,5 +1,5 @@
 //! Programs under test. They are started on free ports. Each server has a temporary folder, which
-//! also has its output.
+//! also contains its output.
 
 mod port;
 mod script;
@@ -27,8 +27,8 @@ const PORT_ATTEMPTS: u32 = 5;
 /// different threads. `crates/lineshaft/tests/README.md` lists the tests that use each number.
 pub const IO_THREADS: [usize; 2] = [1, 3];
 
-/// The path of Lineshaft: the binary that was just built. If `LINESHAFT_BIN` is set, it is the
-/// binary that this variable names, for example a release build.
+/// The path of the Lineshaft binary that tests use. The variable `LINESHAFT_BIN` can name a binary,
+/// for example a release build. If the variable is not set, tests use `built`.
 pub fn lineshaft_path(built: &str) -> PathBuf {
     std::env::var_os("LINESHAFT_BIN").map_or_else(|| built.into(), PathBuf::from)
 }

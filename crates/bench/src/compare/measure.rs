@@ -98,8 +98,8 @@ impl Lab {
         self.throughput(server, takes, shape, self.sizes.span())
     }
 
-    /// Puts jobs for twice the time of a take measurement. That is enough, because puts are never
-    /// slower than takes.
+    /// Puts jobs for twice the time of a take measurement. These are enough jobs, because puts are
+    /// never slower than takes.
     fn fill(&self, peer: Peer, server: &Server) -> anyhow::Result<()> {
         let puts = queue_put_drivers(protocol_of(peer), QUEUE, 50, BODY_BYTES);
         let whole = self.sizes.duration + self.sizes.warm_up;
@@ -179,9 +179,9 @@ impl Lab {
         Ok(())
     }
 
-    /// Measures the round trips of all these cells, which have the same kind of work, one trip of
-    /// each in turn. A trip takes about a tenth of a millisecond. The speed of a machine changes
-    /// more from second to second than servers differ in such a short time.
+    /// Measures the round trips of these cells, one trip of each cell in turn. All cells have the
+    /// same kind of work. The speed of a machine changes more from second to second than servers
+    /// differ. During the tenth of a millisecond that a trip takes, the speed hardly changes.
     fn measure_trips(&self, cells: &[Cell]) -> anyhow::Result<Vec<Sample>> {
         let mut servers = Vec::new();
         for cell in cells {
@@ -192,8 +192,8 @@ impl Lab {
         let addresses: Vec<_> = servers.iter().map(|(server, _)| server.address).collect();
         let (protocol, rate, duration) = match cells[0].work {
             Work::Foreground => (Protocol::Gearman, None, self.sizes.trip),
-            // At this rate, the slowest hundredth of the trips is only a few trips, which other
-            // work on the machine could decide. So this measures for longer.
+            // At this rate, the p99 would depend on only a few slow trips, and other work on the
+            // machine could slow them down. So measure for longer.
             _ => (Protocol::Beanstalk, Some(500.0), self.sizes.trip * 4),
         };
         let reports = trip::run(&TripPlan {

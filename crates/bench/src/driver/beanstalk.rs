@@ -10,8 +10,8 @@ use super::{Driver, Progress};
 /// Collects the ids of the jobs that were put.
 pub(crate) type IdSink = Rc<RefCell<Vec<u64>>>;
 
-/// The number of copies of a small request in the script's buffer. One copy of bytes can then send
-/// many requests.
+/// The number of copies of a small request in the script's buffer. With these copies, one copy of
+/// bytes to the output sends many requests.
 const COPIES: usize = 256;
 
 /// One connection that speaks beanstalkd's protocol.

@@ -22,7 +22,7 @@ pub(crate) mod kind {
 pub(crate) const HEADER_BYTES: usize = 12;
 /// The first bytes of each packet from a server.
 const REPLY_MAGIC: [u8; 4] = *b"\0RES";
-/// The limit of a reply's body. It is larger than any reply in a load, so a longer one means a
+/// The limit of a reply's body. It is larger than any reply in a load, so a longer reply means a
 /// parse error.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 

@@ -3,7 +3,8 @@
 //! In a closed loop, every connection keeps `depth` operations in flight. Latency counts from the
 //! write that sent an operation. In an open loop, `schedule` says when operations are due. Latency
 //! counts from the due time. Invariant: each readiness event costs one read, one clock reading and
-//! one write at any depth. So the generator never limits a server that has its own processor.
+//! one write at any depth. This is so cheap that the generator never limits a server that has its
+//! own processor.
 
 mod connection;
 mod report;
@@ -188,7 +189,8 @@ impl<'a> LoadLoop<'a> {
             }
             Phase::WarmUp | Phase::Drain => {}
         }
-        // Unsent requests can be completions, which have no reply and are not counted as in flight.
+        // Some requests have no reply, and are not counted as in flight: the completions of jobs.
+        // So a connection with unsent requests is not idle.
         let is_idle =
             |connection: &Connection| connection.in_flight() == 0 && !connection.has_output();
         let idle = || self.connections.iter().all(is_idle);

@@ -127,8 +127,8 @@ fn after_a_crash_acknowledged_changes_remain_and_others_are_uncertain() {
     oracle.check_all_ended().expect("the acknowledgement never left the server");
 }
 
-/// Makes these calls, and then a crash. Every change with a reply survives the crash. Checks that a
-/// worker may then get no job.
+/// Makes these calls, and then a crash. Every change with a reply survives the crash. Checks that
+/// after the crash, the oracle accepts that a worker gets no job.
 fn assert_may_be_set_aside_after_a_crash(calls: &[(u64, &str, &str, u64)], wall: u64) {
     let mut oracle = watching();
     judge(&mut oracle, calls).expect("nothing is wrong yet");
@@ -151,7 +151,7 @@ fn a_crash_may_undo_a_kick_whose_reply_was_not_sent() {
     let bury = (2, "bury 1 5\n", "BURIED\n", 30);
     let kick = |id| (3, id, "", 40);
     let again = (2, "reserve-with-timeout 0\n", "RESERVED 1 1\na\n", 50);
-    // A long kick is unfinished when the job is given to a client that leaves.
+    // The kick has no reply yet when client 2 gets the job. Then client 2 disconnects.
     assert_may_be_set_aside_after_a_crash(&[PUT, TAKE, bury, kick("kick 100\n"), again], 70);
     let by_number = (2, "reserve-job 1\n", "RESERVED 1 1\na\n", 50);
     assert_may_be_set_aside_after_a_crash(&[PUT, TAKE, bury, by_number], 70);

@@ -1,4 +1,5 @@
-//! The connections of a running case, by name. Each has the bytes that have arrived on it.
+//! The connections of a running case, by name. Each connection has the bytes that have arrived and
+//! that no step has used yet.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +33,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Calls `act` with the connection of this name. Opens the connection if it is new. Closes it
-    /// if `close` is set and `act` succeeds.
+    /// Calls `act` with the connection of this name. Opens the connection if the case has no
+    /// connection of this name. Closes the connection if `close` is set and `act` succeeds.
     pub(crate) fn on(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! The policies for Kestrel's cases with the tags `policies` and `testconfig`. There are two forms:
+//! The policies for Kestrel's cases with the tags `policies` and `testconfig`. They have two forms:
 //! values for a dialect in this process, and a configuration for a server.
 
 use broker::policy::{Rule, Rules, Setting, WhenFull};
@@ -22,7 +22,8 @@ pub fn rules() -> Rules {
     ])
 }
 
-/// The policies as a configuration. No case over sockets needs a period of sweeps.
+/// The policies as a configuration. It lacks the rule for `kt_sweep*`, because no case over sockets
+/// needs this rule.
 pub const CONFIGURATION: &str = r#"
 [[policy]]
 match = "kt_max1"

@@ -77,8 +77,8 @@ impl Wire for SocketWire {
     fn receive(&mut self, connection: ConnectionId, wait_ms_max: u64) -> Received {
         let mut buffer = vec![0; 1 << 16];
         let stream = self.stream(connection);
-        // With a timeout, the kernel would wait for some milliseconds at least. With `wait_ms_max`
-        // 0, this call must not wait.
+        // If `wait_ms_max` is 0, this call must not wait. Even with the shortest timeout, the
+        // kernel would wait for some milliseconds. So make the socket non-blocking instead.
         let only_look = wait_ms_max == 0;
         let wait = (!only_look).then(|| Duration::from_millis(wait_ms_max));
         stream.set_read_timeout(wait).expect("the timeout is not zero");

@@ -9,7 +9,8 @@ use super::case::Playable;
 use super::socket::SocketWire;
 use crate::dialect::world::{InProcess, World};
 
-/// This is more than the number of cores, because cases that wait use no processor time.
+/// The number of cases that run at the same time. It is larger than the number of cores, because
+/// cases that wait use no processor time.
 const CASES_AT_ONCE: usize = 24;
 
 /// The failed cases, with their reasons.
@@ -55,8 +56,9 @@ pub fn play_over<C: Playable>(
     let (alone, together): (Vec<_>, Vec<_>) = chosen.partition(|(_, case)| case.plays_alone());
     let mut failures = play_at_once(&together, wire, CASES_AT_ONCE, "case");
     failures.extend(play_at_once(&alone, wire, 1, "case"));
-    // A case expects events within some hundred milliseconds. If the machine did not run for this
-    // long, a failure proves nothing. So failed cases are played again, one after the other.
+    // A case expects events within some hundred milliseconds. If a busy machine stops the server
+    // for longer, the case fails although the server has no error. So failed cases are played
+    // again, one after the other.
     let failed: Vec<_> = failures.iter().map(|failure| failure.case).collect();
     for Failure { case: (_, case), reason } in failures {
         eprintln!("{} failed, and is played again: {reason}", case.name());

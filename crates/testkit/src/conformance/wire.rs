@@ -1,7 +1,7 @@
 //! The interface between a case runner and a server: connections, bytes and time.
 //!
 //! There are two kinds of wire. One uses sockets and real time. The other uses a dialect in this
-//! process, and its time is only a number. So an hour of waiting takes no real time.
+//! process, and simulated time, so an hour of waiting takes no real time.
 
 use anyhow::Result;
 
@@ -21,7 +21,7 @@ pub enum Received {
     Nothing,
 }
 
-/// A server as a client sees it.
+/// Connections from clients to one server.
 pub trait Wire {
     /// Opens a connection to the port of this name. For a server with only one port, the name is
     /// `None`.

@@ -25,8 +25,8 @@ pub trait Stage {
     /// the sizes that a request announces.
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize>;
 
-    /// Lets time pass until everything that outlives its connection has ended. Returns how many
-    /// sessions can remain at most.
+    /// Lets time pass until all work for closed connections has ended. Returns the maximum number
+    /// of sessions that can remain.
     fn come_to_rest(&mut self) -> u64 {
         0
     }
@@ -44,8 +44,8 @@ pub const RECONNECT: u8 = 0xfb;
 /// Plays a script twice, whole and in fragments, and compares the replies.
 ///
 /// A script is a string of bytes. The first byte is the seed for the lengths of the fragments. The
-/// four bytes above are actions. All other bytes are sent unchanged. So any bytes are a valid
-/// script, and so is a recorded session.
+/// bytes from [`SWITCH`] to [`RECONNECT`] are actions. All other bytes are sent unchanged. So any
+/// bytes are a valid script, for example a recorded session.
 pub fn check<S: Stage>(script: &[u8]) {
     let Some((seed, script)) = script.split_first() else { return };
     let mut whole = Play::<S>::new(None);
@@ -156,9 +156,10 @@ impl<S: Stage> Play<S> {
             bytes = rest;
             let client = &mut self.clients[self.current];
             client.sent_bytes += len;
-            // In a server, it depends on chance whether a second client acts between two commands
-            // of the first client. The two plays must not differ in this, so events are delivered
-            // only after all bytes were sent.
+            // Deliver events only after all bytes were sent. Between two fragments, an event could
+            // let a second client act before the next command of the first client. In the play
+            // without fragments, this cannot happen, so the replies of the two plays would differ
+            // without an error.
             self.stage.world().send_first(client.connection, fragment);
             self.check_memory();
         }

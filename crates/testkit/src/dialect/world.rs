@@ -231,7 +231,8 @@ impl World {
         while self.advance_to_next(limit) {}
     }
 
-    /// Lets the session handle the client's bytes, until it waits or all are handled.
+    /// Lets the session handle the client's bytes, until the session waits or has handled all
+    /// bytes.
     fn read(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         let may_read = connection.session.wants_input() || connection.half_closed;
@@ -322,7 +323,7 @@ impl Connection {
 pub struct InProcess<C> {
     /// The world.
     pub world: World,
-    /// Opens a connection. Its dialect is the one that the cases use at the port of this name.
+    /// Opens a connection, in the dialect that the cases use at the port of this name.
     pub connect: C,
 }
 

@@ -72,7 +72,7 @@ impl Script {
     }
 
     /// Runs the script in a folder of its own, with the port of this server. Fails if the script
-    /// fails, and at the time limit. The error contains the script's standard error.
+    /// fails or does not end in time. The error contains the script's standard error.
     pub fn run(&self, server: SocketAddr) -> Result<()> {
         let folder = TempDir::new()?;
         let complaints = folder.path().join("stderr");

@@ -1,5 +1,6 @@
-//! Makes heavy requests. Each has only a few bytes, but the server's work for it grows with the
-//! stored data. This file also makes other loads. A quiet client measures the effect of each load.
+//! Makes heavy requests. Each request has only a few bytes, but the server's work for the request
+//! grows with the stored data. This file also makes other loads. A quiet client measures the effect
+//! of each load.
 
 mod beanstalk;
 mod gearman;

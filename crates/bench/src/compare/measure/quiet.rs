@@ -52,8 +52,8 @@ fn beside_each(lab: &Lab, server: &Server, loads: &[Heavy]) -> anyhow::Result<Sa
         sample.insert(Metric::QuietP99Micros(heavy), beside.summary().p99_us);
         sample.insert(Metric::QuietLongestMicros(heavy), beside.summary().max_us);
     }
-    // The server may continue the work of a load after its end, which makes a single measurement
-    // without load unreliable.
+    // After the end of a load, the server may continue to work for it. This can slow down the next
+    // measurement without load, so use the median of these measurements.
     alone.sort_by(f64::total_cmp);
     let alone = median(&alone).context("there is no load")?;
     sample.insert(Metric::P99Micros, alone);

@@ -89,8 +89,8 @@ fn judge_row(row: &Row, results: &Results) -> Outcome {
     let cpu = |cell| median(cell, Metric::CpuMicrosPerOperation);
     let same_peer = row.theirs.is_some_and(|theirs| theirs.peer == row.ours.peer);
     let peer = match row.theirs {
-        // If a server is compared with itself, the work makes the difference, so this shows the
-        // work.
+        // If a row compares a server with itself, its two measurements differ only in their work.
+        // So show the work instead of the server.
         Some(theirs) if same_peer => theirs.work.to_string(),
         Some(theirs) => theirs.peer.to_string(),
         None => String::new(),
@@ -114,8 +114,8 @@ fn judge_row(row: &Row, results: &Results) -> Outcome {
     }
 }
 
-/// Servers that take turns within a round have the same disturbances in that round. The next round
-/// has other disturbances. So this compares the servers round by round, and returns the median.
+/// Compares the servers in each round, and returns the median of all rounds. Other programs disturb
+/// servers that take turns in the same round equally, but they disturb each round differently.
 fn in_turn_figure(row: &Row, theirs: Cell, results: &Results) -> Option<f64> {
     let (ours, theirs) = (results.get(&row.ours)?, results.get(&theirs)?);
     if ours.error.is_some() || theirs.error.is_some() {

@@ -23,7 +23,7 @@ pub(crate) enum Peer {
 }
 
 /// The protocols that clients speak to Lineshaft in a measurement, and the server's settings for
-/// it.
+/// this measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     Beanstalk,

@@ -133,7 +133,7 @@ impl Model {
         self.is_refused(&Expected::line(word, 0), observed)
     }
 
-    /// The body of a put has arrived. `whole` is the body and the two bytes after the body.
+    /// Handles a put whose body has arrived. `whole` is the body and the two bytes after the body.
     pub(in crate::model) fn finish_put(
         &mut self,
         place: Place,

@@ -44,8 +44,9 @@ impl Model {
     }
 
     /// Seconds until this moment, truncated. In beanstalkd, some time always passes between the
-    /// start of a span and the request. So a reply never shows the full length. In the simulation,
-    /// sometimes no time passes, so this function subtracts a millisecond.
+    /// start of a delay or a lease and the request for statistics. So a reply never shows the full
+    /// length of the delay. In the simulation, sometimes no time passes, so this function subtracts
+    /// a millisecond.
     fn seconds_until(&self, until: u64) -> u64 {
         until.saturating_sub(self.now).saturating_sub(1) / 1000
     }

@@ -50,8 +50,8 @@ pub(crate) enum Command {
     Quit,
 }
 
-/// A prefix, and the function that parses lines with this prefix. A longer prefix comes before a
-/// shorter one.
+/// A prefix, and the function that parses lines with this prefix. In the table, a longer prefix
+/// comes before each shorter prefix that it begins with.
 type Row = (&'static str, fn(&str) -> Option<Command>);
 
 const TABLE: [Row; 25] = [
@@ -151,7 +151,8 @@ fn name(text: &str) -> Option<String> {
     is_name(text).then(|| text.to_owned())
 }
 
-/// Does not check the name, because the server counts the command before it checks the name.
+/// Parses `pause-tube`. Does not check the name, because the server counts the command before it
+/// checks the name.
 fn pause(text: &str) -> Option<Command> {
     let text = text.trim_start_matches(' ');
     let end = text.find(|letter| !is_name_letter(letter)).unwrap_or(text.len());

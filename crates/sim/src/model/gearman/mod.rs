@@ -64,7 +64,7 @@ impl Model {
         packet(kind::NOOP, &[], 0)
     }
 
-    /// The packet for a client that waits for a job, about this news of the job.
+    /// The packet that sends this news of a job to a client that waits for the job.
     pub(super) fn news_packet(&self, place: Place, id: u64, news: &News, need: Need) -> Expected {
         let wants_exceptions = self.conns[&place].wants_exceptions;
         let (kind, data) = match news {

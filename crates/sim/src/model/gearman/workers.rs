@@ -94,9 +94,9 @@ impl Model {
         if !self.is_holder(place, id) {
             return Ok(Some(error("JOB_NOT_FOUND", words, self.denial(id))));
         }
-        // A job of another dialect is buried, except if the log has no room. The next reply can be
-        // a refusal of this request or of the next request. So this code also checks whether the
-        // job was buried.
+        // The server buries a failed job of another dialect. If the log has no room, it refuses the
+        // request instead. The next reply can be a refusal of this request or of a later request.
+        // So this code also checks whether the job was buried.
         let may_refuse = fails && !is_submitted && self.may_refuse;
         if may_refuse
             && !observed.was_buried(id, self.jobs[&id].counts.buries)

@@ -14,7 +14,7 @@ use crate::model::session::{Expected, Observed};
 use crate::model::{Model, Need, Place, State};
 use crate::protocol::{Kestrel, Protocol};
 
-/// A `get` without a limit ends after this number of items.
+/// A `get` returns at most this number of items.
 const ITEMS_MAX: usize = 1000;
 
 /// Bytes that an item takes in Kestrel's journal in addition to its body (spec kestrel 4.2).
@@ -175,7 +175,8 @@ impl Model {
         (number(call, stored), need)
     }
 
-    /// Confirms items, or gives them back. Any connection may have received them.
+    /// Confirms items, or gives them back. Another connection may have received them, because one
+    /// session holds the items of all thrift clients.
     fn settle(&mut self, call: &Call, ids: &[u64]) -> (Reply, Need) {
         let holder = self.thrift_holder();
         let (mut settled, mut need) = (0, 0);
@@ -286,8 +287,8 @@ impl Model {
         self.answer_get(place, collect, observed)
     }
 
-    /// True if the reply can have another item. If the client no longer holds an item, first
-    /// removes the item from the reply and from the open reads.
+    /// True if the reply can have another item. First removes the items whose lease has ended from
+    /// the reply. Open reads whose lease has ended do not count.
     fn has_room(&mut self, place: Place, collect: &mut Collect, open_max: usize) -> bool {
         let holder = self.thrift_holder();
         let holds = |by, lease| self.held_by(by, lease).is_some();

@@ -114,8 +114,9 @@ impl Writer<'_> {
 
     fn set(&mut self, queue: &str, bytes: &mut Vec<u8>) {
         let now = self.now / 1000;
-        // Items can be already expired at their put, and then move to another queue. The protocol
-        // does not define their order there. So runs with policies have no such items.
+        // With policies, an item that is already expired at its put can move to another queue. The
+        // protocol does not define the order of such items in the other queue. So runs with
+        // policies have no such items.
         let may_be_late = self.plan.weights.policies == 0;
         let expiry = match self.rng.below(8) {
             0 if may_be_late => "-1".to_owned(),

@@ -73,8 +73,9 @@ impl Run<'_> {
         if let Some(digits) = &step.send_hex {
             bytes.extend(bytes_of_hex(digits)?);
         }
-        // A server can close the connection before it has read all bytes. A later step checks
-        // whether the server should do so.
+        // A server can close the connection before it has read all bytes. So a failed send is not
+        // an error here. The expectations of this step and of later steps check whether the
+        // connection may end.
         if !bytes.is_empty() && self.wire.send(connection.id, &bytes).is_err() {
             connection.ended = true;
         }

@@ -1,5 +1,5 @@
 //! A client's side of thrift: encodes calls, and decodes replies. This client shares no code with
-//! the server. So a test finds each error that only one of the two has.
+//! the server. So an error in only one of the two makes a test fail.
 
 /// How a client encodes its messages.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

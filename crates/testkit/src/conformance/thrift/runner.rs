@@ -54,7 +54,8 @@ impl Playable for Case {
         format!("{} {:?}", self.case.name, self.style)
     }
 
-    /// These cases use queues with policies, and all cases would use the same queues.
+    /// Cases with the tag `testconfig` use queues with policies. The names of these queues are the
+    /// same in all cases, so only one of the cases can run at a time.
     fn plays_alone(&self) -> bool {
         self.case.has_tag("alone") || self.case.has_tag("testconfig")
     }

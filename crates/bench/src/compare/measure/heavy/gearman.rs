@@ -9,7 +9,7 @@ use crate::driver::packets::kind;
 /// The number of connections that wait for one job, and the number of submits with which each
 /// connection joined the job. The second number is the maximum for one connection.
 const WATCHERS: (usize, u32) = (8, 1000);
-/// The number of functions of one worker. This is the maximum.
+/// The number of functions of one worker: the server's maximum.
 const FUNCTIONS: u32 = 10_000;
 /// The number of workers with many functions in a list of workers.
 const LISTED_WORKERS: usize = 8;
