@@ -1,4 +1,4 @@
-//! What was read from a source: jobs, queues, and what could not be read.
+//! A [`Backlog`] has the result of reading a source: queues, jobs, and a list of unreadable parts.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,22 +20,25 @@ pub const BODY_BYTES_MAX: u64 = 1 << 30;
 /// The priority of a job whose source has no priorities.
 pub(crate) const PRIORITY: u32 = 1024;
 
-/// The jobs of a source, in the order in which the source would hand out those of one priority.
+/// The result of reading a source.
 #[derive(Debug, Default)]
 pub struct Backlog {
     /// The queues. A queue can be empty.
     pub queues: Vec<Queue>,
-    /// The jobs.
+    /// The jobs. The jobs of one queue and priority are in the order in which the source would hand
+    /// them out.
     pub jobs: Vec<Job>,
-    /// What could not be read.
+    /// The parts of the source that could not be read.
     pub losses: Vec<Loss>,
-    /// A hash of everything in the source. It is the same in all versions of this program.
+    /// A hash of everything in the source. All versions of this program compute the same hash.
     pub fingerprint: u64,
-    /// The files that were read: the source.
+    /// The files of the source.
     pub sources: Vec<PathBuf>,
-    /// How many files were read so far. The places of bodies count them from 0.
+    /// How many files were read so far. [`Place::file`] is the number of a file, from 0.
     pub(crate) files: u32,
+    /// The contents of each file, by the number of the file.
     pub(crate) bytes: Vec<Bytes>,
+    /// The index in `queues` of each queue, by the queue's name.
     pub(crate) numbers: BTreeMap<Box<[u8]>, u32>,
 }
 
@@ -51,7 +54,7 @@ pub struct Queue {
 /// The state of a job in its source.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum State {
-    /// It waits for a taker. A job that somebody held is ready, too.
+    /// It can be taken. A job that a client held in the source is ready, too.
     #[default]
     Ready,
     /// It waits for its due time.
@@ -60,54 +63,54 @@ pub enum State {
     Buried,
 }
 
-/// The facts of a job. Times are milliseconds since 1970 by the wall clock.
+/// The facts of a job. The fields `…_ms` are times of the wall clock, in milliseconds since 1970.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Job {
-    /// Its queue: a place in [`Backlog::queues`].
+    /// Its queue: an index in [`Backlog::queues`].
     pub queue: u32,
-    /// Its number, if the source has numbers.
+    /// Its id, if jobs of the source have ids.
     pub id: Option<u64>,
     /// Its state.
     pub state: State,
-    /// 0 is the most urgent.
+    /// Its priority. 0 is the most urgent.
     pub priority: u32,
     /// Its time to run in seconds. 0: no limit.
     pub ttr_s: u32,
     /// The last delay that a client gave, in seconds.
     pub delay_s: u32,
-    /// When it was put, if the source knows it.
+    /// When it was put, if the source stores this time.
     pub created_ms: Option<u64>,
-    /// When a delayed job becomes ready.
+    /// When a delayed job becomes ready. 0 in other states.
     pub due_ms: u64,
-    /// When it expires.
+    /// When it expires. `None`: never.
     pub expires_ms: Option<u64>,
-    /// Whether a client gave `expires_ms` or `due_ms` as a time of the wall clock. Then the job
-    /// follows a wall clock that is set.
+    /// Whether a client gave `expires_ms` or `due_ms` as a time of the wall clock. Then the broker
+    /// keeps this time even if somebody sets the clock.
     pub by_clock: bool,
-    /// Buried jobs with lower numbers were buried earlier.
+    /// The order of buried jobs: of two jobs, the job with the lower number was buried earlier.
     pub buried: u64,
     /// The counters of the job's events.
     pub counters: Counters,
     /// Key and reducer of a job that was submitted for its outcome, as in Gearman.
     pub tags: Option<Box<Tags>>,
-    /// Its bytes, or their place.
+    /// Its body.
     pub body: Body,
 }
 
 /// The counters of a job's events.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
-    /// Times that the job was handed out.
+    /// How often the job was handed out.
     pub takes: u32,
-    /// Times that its ttr ran out.
+    /// How often its ttr ran out.
     pub timeouts: u32,
-    /// Times that a holder gave it back.
+    /// How often a holder gave it back.
     pub releases: u32,
-    /// Times that it was buried.
+    /// How often it was buried.
     pub buries: u32,
-    /// Times that it was kicked.
+    /// How often it was kicked.
     pub kicks: u32,
-    /// Times that a holder lost it.
+    /// How often a holder lost it.
     pub failures: u32,
 }
 
@@ -142,32 +145,32 @@ impl Default for Body {
     }
 }
 
-/// Bytes in one of the source's files.
+/// A range of bytes in one of the source's files.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Place {
-    /// The number of the file.
+    /// The number of the file, in the order of reading, from 0.
     pub file: u32,
-    /// Where they begin.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// How many they are.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
-/// A source's bytes, to read bodies from.
+/// The contents of one file of a source. [`Backlog::body`] reads bodies from them.
 #[derive(Debug)]
 pub enum Bytes {
     /// A file.
     File(File),
-    /// Bytes in memory, from a source that can be read only once.
+    /// Bytes in memory, for example of standard input, which can be read only once.
     Memory(Vec<u8>),
 }
 
 /// A part of a source that could not be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Loss {
-    /// Where it is: a file with an offset, or a line.
+    /// Where the part is: a file with an offset, or a line.
     pub place: String,
-    /// What is wrong, and what it means.
+    /// What is wrong, and what the effect is.
     pub what: String,
 }
 
@@ -215,7 +218,8 @@ impl Backlog {
         }
     }
 
-    /// The number of the queue of this name. Makes the queue if it is new.
+    /// Returns the index of the queue with this name. Adds the queue if it is new. `items` makes it
+    /// a queue of items.
     pub(crate) fn queue(&mut self, name: &[u8], items: bool) -> Result<u32, String> {
         if let Some(number) = self.numbers.get(name) {
             self.queues[*number as usize].items |= items;
@@ -233,7 +237,7 @@ impl Backlog {
         Ok(number)
     }
 
-    /// Notes what could not be read.
+    /// Adds a part that could not be read.
     pub(crate) fn lose(&mut self, place: impl Into<String>, what: impl Into<String>) {
         self.losses.push(Loss { place: place.into(), what: what.into() });
     }
@@ -256,7 +260,7 @@ pub(crate) fn check_tags(tags: &Tags) -> Result<(), String> {
     Ok(())
 }
 
-/// How a loss names a place in a file.
+/// The text for a place in a file, for [`Loss::place`].
 pub(crate) fn at(file: &str, offset: u64) -> String {
     format!("{file} at offset {offset}")
 }

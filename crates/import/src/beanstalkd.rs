@@ -1,7 +1,7 @@
 //! beanstalkd's log: a folder with files `binlog.N`, in version 7 or 5 (spec beanstalkd 8).
 //!
-//! A file has no checksums. After a record that cannot be right, nothing of the rest of its file is
-//! taken, because a body can contain bytes that look like a record.
+//! A file has no checksums. After an invalid record, the rest of its file is ignored, because a
+//! body can contain bytes that look like a record.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,31 +17,32 @@ use crate::input::{Fingerprint, Input};
 const NAME_BYTES_MAX: u64 = 200;
 const _: () = assert!(NAME_BYTES_MAX <= QUEUE_NAME_BYTES_MAX as u64);
 
-/// The bytes behind a body, which its length counts.
+/// The end of each body in the file. The length of a body in its record includes these bytes.
 const LINE_END: [u8; 2] = *b"\r\n";
 
-/// What is wrong if a file is missing.
+/// [`Loss::what`](crate::Loss::what) of a missing file.
 const MISSING: &str = "missing: its jobs are lost, and jobs that it deleted come back";
 
-/// Bytes of a job's fields up to its state. Version 7 has three more, which mean nothing.
+/// The number of bytes of a job's fields, from the id to the state.
 const FIELDS_BYTES: usize = 77;
+/// The number of bytes without meaning that follow the fields in version 7.
 const PADDING_BYTES: usize = 3;
 
 /// The two versions of the format.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Version {
-    /// Of the releases before 1.5. Its times are microseconds.
+    /// The version of releases before 1.5. Its times are microseconds.
     Five,
-    /// Of all releases since 1.5. Its times are nanoseconds.
+    /// The version of all releases since 1.5. Its times are nanoseconds.
     Seven,
 }
 
-/// The jobs of a log, while its files are read in their order.
+/// The state while the files of a log are read, oldest first.
 #[derive(Debug)]
 struct Binlog {
-    /// The jobs that were not deleted.
+    /// The jobs that the records so far have not deleted, by id.
     jobs: BTreeMap<u64, Job>,
-    /// The number of records so far.
+    /// The number of records so far, in all files.
     records: u64,
     hash: Fingerprint,
     backlog: Backlog,
@@ -57,7 +58,7 @@ struct Record {
     full: Option<(Vec<u8>, Place)>,
 }
 
-/// What comes next in a file.
+/// The next part of a file.
 enum Next {
     Record(Record),
     /// The file ends, or only zeros follow.
@@ -107,7 +108,7 @@ pub fn open(folder: &Path) -> io::Result<Backlog> {
     Ok(binlog.finish())
 }
 
-/// Reads bytes as if each piece were a file: `binlog.1` and so on.
+/// Reads a log from memory. Each slice has the contents of one file: `binlog.1` and so on.
 pub fn parse(files: &[&[u8]]) -> Backlog {
     let mut binlog = Binlog::default();
     for (bytes, number) in files.iter().zip(1..) {
@@ -117,8 +118,8 @@ pub fn parse(files: &[&[u8]]) -> Backlog {
     binlog.finish()
 }
 
-/// Finds a file with at least one job that was not deleted. A part that cannot be read counts as a
-/// job, so that no job is lost.
+/// Finds a file with at least one job that was not deleted. A file with an unreadable part also
+/// counts, because this part may contain a job.
 pub fn file_with_jobs(folder: &Path) -> io::Result<Option<PathBuf>> {
     let backlog = open(folder)?;
     if let Some(Job { body: Body::At(place), .. }) = backlog.jobs.first() {
@@ -148,7 +149,7 @@ impl Binlog {
         backlog.files += 1;
         let mut input = Input::new(bytes, hash);
         let version = match input.array()?.map(i32::from_le_bytes) {
-            // The original created the file, and had no time to write to it.
+            // The original created the file, but stopped before it wrote the version.
             None => return Ok(()),
             Some(7) => Version::Seven,
             Some(5) => Version::Five,
@@ -193,7 +194,7 @@ impl Binlog {
         Ok(())
     }
 
-    /// The jobs of all files that were read.
+    /// Returns the jobs of all files that were read.
     fn finish(self) -> Backlog {
         let Self { jobs, hash, mut backlog, .. } = self;
         backlog.jobs = jobs.into_values().collect();
@@ -202,7 +203,7 @@ impl Binlog {
     }
 }
 
-/// Changes the jobs as a record says.
+/// Applies a record to the jobs. `number` is the record's number among all records of the log.
 fn apply(
     jobs: &mut BTreeMap<u64, Job>,
     backlog: &mut Backlog,
@@ -222,10 +223,11 @@ fn apply(
             (backlog.queue(&name, false).map_err(refused)?, Body::At(place))
         }
         (None, Some(known)) => (known.queue, known.body.clone()),
-        // The job was deleted, or a later file has its full record.
+        // The job was deleted, or its full record is in a later file. Ignore this record.
         (None, None) => return Ok(()),
     };
-    // The original forgets the order in which jobs were buried. The records still have it.
+    // The original loses the order in which jobs were buried. Here, the numbers of the records
+    // restore this order.
     let buried = match known {
         Some(known) if known.state == State::Buried => known.buried,
         _ => number,
@@ -240,7 +242,7 @@ fn read_record<R: Read>(input: &mut Input<'_, R>, version: Version, file: u32) -
     let (name_bytes, is_whole) = match version {
         Version::Seven => {
             let (bytes, read) = input.padded::<4>()?;
-            // A negative length becomes a number that is too high.
+            // A negative length becomes a number above `NAME_BYTES_MAX`.
             (i64::from(i32::from_le_bytes(bytes)).cast_unsigned(), read == 4)
         }
         Version::Five => {
@@ -249,7 +251,7 @@ fn read_record<R: Read>(input: &mut Input<'_, R>, version: Version, file: u32) -
         }
     };
     if !is_whole {
-        // The last zeros of a file can be shorter than a record.
+        // The zeros at the end of a file can be shorter than a record.
         return if name_bytes == 0 { Ok(Next::End) } else { cut() };
     }
     if name_bytes > NAME_BYTES_MAX {
@@ -296,12 +298,13 @@ fn fields_of(id: u64, bytes: &[u8; FIELDS_BYTES], version: Version, state: u8) -
     };
     let ms_at = |offset| {
         let time = u64::from_le_bytes(field(bytes, offset));
-        // Version 7 has signed times.
+        // The times of version 7 are signed. Read a negative time as 0.
         if time > i64::MAX as u64 { 0 } else { time / per_ms }
     };
     let seconds_at = |offset| u32::try_from(ms_at(offset) / 1_000).unwrap_or(u32::MAX);
     let state = match state {
-        // What somebody held is ready after a start. A deleted job needs no state.
+        // 2 is a reserved job, which is ready after a restart. 0 is a deleted job: the caller
+        // ignores its state.
         0..=2 => State::Ready,
         3 => State::Buried,
         4 => State::Delayed,
@@ -312,7 +315,7 @@ fn fields_of(id: u64, bytes: &[u8; FIELDS_BYTES], version: Version, state: u8) -
         state,
         priority: u32_at(8),
         delay_s: seconds_at(16),
-        // The original makes a second of nothing, too.
+        // The original also changes a ttr of 0 to one second.
         ttr_s: seconds_at(24).max(1),
         created_ms: Some(ms_at(40)).filter(|created| *created > 0),
         due_ms: if state == State::Delayed { ms_at(48) } else { 0 },

@@ -10,7 +10,7 @@ use crate::input::Fingerprint;
 use crate::sqlite::{self, Value};
 use crate::table::Row;
 
-/// The table's name, if the operator chose no other one.
+/// The default name of the table.
 pub const TABLE: &str = "gearman_queue";
 
 /// The first bytes of a journal that sqlite must roll back.
@@ -39,7 +39,8 @@ pub fn open(file: &Path, table: &str) -> Result<Backlog, Refused> {
     Ok(backlog)
 }
 
-/// Refuses a database to which sqlite did not finish a write.
+/// Refuses a database if a write of sqlite to it was interrupted. The write is in a file beside the
+/// database.
 fn refuse_unfinished(file: &Path) -> Result<(), String> {
     let beside = |suffix: &str| {
         let mut name = file.as_os_str().to_owned();
@@ -121,10 +122,11 @@ fn number_in(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
-/// How a column of CSV holds the workload.
+/// The encoding of the workload in a column of CSV.
 #[derive(Copy, Clone, Debug)]
 enum Encoding {
-    /// As it is. If all of it is `\x` and hexadecimal digits, then these, as `PostgreSQL` writes.
+    /// Plain bytes. But a text that consists of `\x` and hexadecimal digits is hexadecimal, because
+    /// `PostgreSQL` writes bytes in this way.
     Plain,
     Hex,
     Base64,
@@ -191,7 +193,7 @@ fn decode(text: &[u8], encoding: Encoding) -> Result<Vec<u8>, String> {
         }
         Encoding::Hex => from_hex(text).ok_or_else(|| "data_hex is not hexadecimal".to_owned()),
         Encoding::Base64 => {
-            // MySQL folds long lines.
+            // MySQL breaks long base64 text into lines.
             let whole: Vec<u8> =
                 text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
             let standard = base64::engine::general_purpose::STANDARD;

@@ -2,17 +2,17 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Room of the buffer. Files of other servers are read in one go.
+/// The size of the read buffer. It is large because each file is read from its start to its end.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A hash of everything that a source contains. It tells two sources apart, and protects from
-/// mistakes, not from attacks. FNV-1a: its result must be the same in every later version, because
-/// the log keeps it.
+/// A hash (FNV-1a) of everything in a source. It tells two sources apart, but does not protect from
+/// attacks. The log stores the hash of each imported source, so every later version must compute
+/// the same hash.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// A hash that begins with the kind of the source.
+    /// The hash of a source that has no bytes yet. It includes the kind of the source.
     pub(crate) fn new(kind: &str) -> Self {
         let mut hash = Self(0xcbf2_9ce4_8422_2325);
         hash.add(kind.as_bytes());
@@ -48,8 +48,8 @@ impl<'a, R: Read> Input<'a, R> {
         self.offset
     }
 
-    /// Gives the next bytes to `see`, in pieces, and at most `most` of them. Returns how many there
-    /// were. There are fewer only if the file ends.
+    /// Reads up to `most` bytes, and passes them to `see` in pieces. Returns their number. It is
+    /// less than `most` only if the file ends.
     fn pieces(&mut self, most: u64, mut see: impl FnMut(&[u8])) -> io::Result<u64> {
         let mut done = 0;
         while done < most {
@@ -79,7 +79,8 @@ impl<'a, R: Read> Input<'a, R> {
         Ok((read == N).then_some(bytes))
     }
 
-    /// The next `N` bytes, and how many of them the file has. The others are zeros.
+    /// The next `N` bytes, and the number of bytes that were read. If the file ends first, zeros
+    /// fill the array.
     pub(crate) fn padded<const N: usize>(&mut self) -> io::Result<([u8; N], usize)> {
         let mut bytes = [0; N];
         let mut at = 0;
@@ -97,7 +98,7 @@ impl<'a, R: Read> Input<'a, R> {
         Ok((read == len).then_some(bytes))
     }
 
-    /// Passes over `len` bytes. Returns the last two of them. `None`: the file ends first.
+    /// Skips `len` bytes. Returns the last two skipped bytes. `None`: the file ends first.
     pub(crate) fn skip(&mut self, len: u64) -> io::Result<Option<[u8; 2]>> {
         let mut last = [0; 2];
         let read = self.pieces(len, |piece| match piece {
@@ -136,7 +137,7 @@ mod tests {
         assert_eq!(hash.value(), whole.value());
     }
 
-    /// The log keeps these values.
+    /// The log stores fingerprints, so they must stay the same in later versions.
     #[test]
     fn a_fingerprint_never_changes() {
         let mut hash = Fingerprint::new("");

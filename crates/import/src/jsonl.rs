@@ -18,7 +18,7 @@ use crate::input::Fingerprint;
 /// Longest line. A body of the greatest length fits, even if each byte becomes `\u0000`.
 const LINE_BYTES_MAX: u64 = 8 << 30;
 
-/// The fields of a line, in the order in which they are written.
+/// The fields of a line, in the order of `lineshaft export`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Line {
@@ -26,7 +26,7 @@ struct Line {
     queue: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     queue_base64: Option<String>,
-    /// Whether the queue is one of items, as in Kestrel.
+    /// Whether the jobs of the queue are items, as in Kestrel.
     #[serde(skip_serializing_if = "is_default")]
     items: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ struct Line {
     expires_ms: Option<u64>,
     #[serde(skip_serializing_if = "is_default")]
     by_clock: bool,
-    /// The place of a buried job among all buried ones.
+    /// The same as [`Job::buried`].
     #[serde(skip_serializing_if = "is_default")]
     buried: u64,
     #[serde(skip_serializing_if = "is_default")]
@@ -62,7 +62,7 @@ struct Line {
     kicks: u32,
     #[serde(skip_serializing_if = "is_default")]
     failures: u32,
-    /// The job was submitted for its outcome, as in Gearman.
+    /// Whether the job was submitted for its outcome, as in Gearman.
     #[serde(skip_serializing_if = "is_default")]
     submitted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// The two fields for bytes: as text, or in base64.
+/// The values of the two fields for these bytes: text if they are UTF-8, otherwise base64.
 fn split(bytes: &[u8]) -> (Option<String>, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (Some(text.to_owned()), None),
@@ -99,7 +99,8 @@ fn split(bytes: &[u8]) -> (Option<String>, Option<String>) {
     }
 }
 
-/// The bytes of a field that can be in base64. `None`: neither field is there.
+/// The bytes from the two fields of a value: text in `NAME`, or base64 in `NAME_base64`. `None`:
+/// both fields are missing.
 fn join(
     name: &str,
     text: Option<String>,
@@ -115,7 +116,7 @@ fn join(
     }
 }
 
-/// Writes a job as a line.
+/// Writes a job as one line. `items` means that the jobs of its queue are items.
 pub fn write(
     out: &mut impl Write,
     queue: &[u8],
@@ -178,7 +179,8 @@ pub fn open(path: &Path) -> io::Result<Backlog> {
     Ok(backlog)
 }
 
-/// Reads JSON lines that can be read only once. All of them stay in memory.
+/// Reads JSON lines from a stream. All of them stay in memory, because a stream can be read only
+/// once.
 pub fn open_stream(stream: &mut impl Read) -> io::Result<Backlog> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
@@ -257,14 +259,14 @@ fn add(backlog: &mut Backlog, text: &[u8], place: Place) -> Result<(), String> {
     Ok(())
 }
 
-/// The body in a line that was read before.
+/// The body in a line. Fails if the line is invalid: it was valid when the source was first read.
 pub(crate) fn body_of(text: &[u8]) -> io::Result<Vec<u8>> {
     let changed = || io::Error::other("the source changed while it was read");
     let line: Line = serde_json::from_slice(text).map_err(|_| changed())?;
     Ok(join("body", line.body, line.body_base64).map_err(|_| changed())?.unwrap_or_default())
 }
 
-/// Reads the bytes of a file, as the tests and the fuzzer do.
+/// Reads JSON lines from memory, for tests and the fuzzer.
 pub fn parse(bytes: &[u8]) -> Backlog {
     open_stream(&mut &bytes[..]).expect("memory can be read")
 }

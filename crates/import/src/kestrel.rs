@@ -1,7 +1,7 @@
 //! Kestrel's journals: a folder with the files of each queue (spec kestrel 4).
 //!
-//! Records have no checksums. After a record that cannot be right, nothing of the rest of its file
-//! is taken.
+//! Records have no checksums. After an invalid record, the rest of its file is ignored, because
+//! data can contain bytes that look like a record.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
@@ -13,16 +13,18 @@ use std::path::{Path, PathBuf};
 use crate::backlog::{Backlog, Body, Bytes, Job, PRIORITY, Place, at, check_body};
 use crate::input::{Fingerprint, Input};
 
-/// The journal of one queue, while its files are read in their order.
+/// The items of one queue, while the files of its journal are read, oldest first.
 #[derive(Debug, Default)]
 struct Journal {
+    /// The items without an open read, in the order of the queue.
     waiting: VecDeque<Item>,
-    /// The items of open reads, by the numbers of the reads.
+    /// The items of open reads, by the numbers of the reads (xids).
     open: BTreeMap<i32, Item>,
+    /// The xid of the newest read.
     last_xid: i32,
 }
 
-/// An item, as its record has it.
+/// The facts of an item in its record.
 #[derive(Copy, Clone, Debug)]
 struct Item {
     created_ms: Option<u64>,
@@ -30,38 +32,40 @@ struct Item {
     data: Place,
 }
 
-/// The files of one queue, in the order of a replay.
+/// The files of one queue. The original reads the newest pack, newer archived files, and then the
+/// current file.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Files {
-    /// `QUEUE.MILLIS.pack`, by its time.
+    /// The files `QUEUE.MILLIS.pack`, by `MILLIS`. A pack has the contents of all older files.
     packs: BTreeMap<u64, PathBuf>,
-    /// `QUEUE.MILLIS`, by its time.
+    /// The files `QUEUE.MILLIS`, by `MILLIS`.
     archived: BTreeMap<u64, PathBuf>,
+    /// The file `QUEUE`.
     current: Option<PathBuf>,
 }
 
-/// What comes next in a file.
+/// The next part of a file.
 enum Next {
     Change(Change),
     End,
     Broken(String),
 }
 
-/// What a record does.
+/// The change that a record makes. Numbers are xids.
 enum Change {
     Add(Item),
     Remove,
-    /// Opens the first item under the next free number.
+    /// Opens a read of the first item, with the next free xid.
     Open,
     OpenAs(i32),
     SaveXid(i32),
     GiveBack(i32),
     Confirm(i32),
-    /// Confirms an item and adds another one.
+    /// Confirms the open read with this xid, and adds this item.
     Continue(i32, Item),
 }
 
-/// Whether a file in a folder can be a journal, and not one of Lineshaft's own files.
+/// Whether a file with this name can be a journal. False for Lineshaft's own files.
 pub fn may_be_journal(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let is_own = name == b"lock"
@@ -115,7 +119,7 @@ pub fn file_with_items(folder: &Path) -> io::Result<Option<PathBuf>> {
     Ok(backlog.sources.get(place.file as usize).cloned())
 }
 
-/// Reads the bytes of one journal, as if they were a file.
+/// Reads a journal of one file from memory.
 pub fn parse(bytes: &[u8]) -> Backlog {
     let mut backlog = Backlog::default();
     let mut hash = Fingerprint::new("kestrel");
@@ -147,7 +151,7 @@ fn sort_in(queues: &mut BTreeMap<Vec<u8>, Files>, name: &[u8], path: PathBuf) {
 }
 
 impl Files {
-    /// The newest pack replaces all older files. The current file is the last one.
+    /// The files to read, oldest first. The newest pack replaces all older files.
     fn in_order(mut self) -> Vec<PathBuf> {
         let pack = self.packs.pop_last();
         let packed_ms = pack.as_ref().map(|(time, _)| *time);
@@ -222,13 +226,14 @@ impl Journal {
         if let Some(item) = self.waiting.pop_front()
             && let Some(other) = self.open.insert(xid, item)
         {
-            // No original writes this. The other item must not vanish.
+            // A read with this xid was already open. The original never writes such a record. Put
+            // the item of the earlier read back, so that it is not lost.
             self.waiting.push_front(other);
         }
     }
 
-    /// The items of all files that were read. Items of open reads are first, in the order of their
-    /// numbers, as after a start of the original.
+    /// Adds the items of all files to `backlog`. Items of open reads come first, in the order of
+    /// their xids: the original does the same at a start.
     fn finish(self, queue: u32, backlog: &mut Backlog) {
         for Item { created_ms, expires_ms, data } in self.open.into_values().chain(self.waiting) {
             backlog.jobs.push(Job {

@@ -1,16 +1,16 @@
-//! Reads the jobs that other servers kept in their files, and jobs in JSON lines.
+//! Reads jobs from the files of other servers, and from JSON lines.
 //!
-//! Each source becomes a [`Backlog`]: the facts of its jobs, in the order in which the source would
-//! hand them out, and what could not be read. The facts are in memory. Long bodies stay in the
-//! files until [`Backlog::body`] reads them.
+//! The files of one server, or one file of JSON lines, are a *source*. Each source becomes a
+//! [`Backlog`]: the facts of its jobs, and a list of the parts that could not be read. The facts
+//! are in memory. Long bodies stay in the files until [`Backlog::body`] reads them.
 //!
-//! The parsers take any bytes, never panic, and reserve no memory for a length that they have not
-//! checked. They do not know the broker: the command `lineshaft import` joins the two.
+//! The parsers accept any bytes, never panic, and reserve no memory for a length that they have not
+//! checked. They do not use the broker: the command `lineshaft import` puts the jobs into it.
 //!
 //! - [`beanstalkd`]: a folder with the original's binlog
 //! - [`gearmand`]: the original's sqlite table, or a table of another database as CSV
 //! - [`kestrel`]: a folder with the original's journals
-//! - [`jsonl`]: what `lineshaft export` writes
+//! - [`jsonl`]: the JSON lines that `lineshaft export` writes
 
 mod backlog;
 pub mod beanstalkd;

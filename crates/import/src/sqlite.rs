@@ -1,9 +1,9 @@
 //! Reads one table of an sqlite database.
 //!
-//! It reads only what a table of jobs needs: the rows of an ordinary table, in the order of their
-//! row ids. It changes nothing, so it cannot finish what an interrupted sqlite left behind; the
-//! caller looks for that. sqlite's own library would do more, but it is a large C library to build
-//! and to watch, gives up at the first damaged page, and cannot be fuzzed here.
+//! It reads the rows of an ordinary table, in the order of their row ids. It never writes, so it
+//! cannot finish or undo an interrupted write of sqlite. The caller refuses a database with such a
+//! write. sqlite's own library is not used for three reasons: it is a large C library, it stops at
+//! the first damaged page, and the fuzz targets here cannot test it.
 //!
 //! The format: <https://www.sqlite.org/fileformat2.html>.
 
@@ -17,13 +17,14 @@ const PAGE_BYTES_MIN: usize = 512;
 const TABLE_LEAF: u8 = 13;
 const TABLE_INTERIOR: u8 = 5;
 
-/// Most values of a row that are read. A table of jobs has few columns.
+/// The limit of values that are read of one row. A table of jobs has few columns.
 const VALUES_MAX: usize = 64;
 
-/// Deepest tree. sqlite's own trees are at most 20 deep.
+/// The limit of the depth of a tree. Trees that sqlite writes have at most 20 levels.
 const DEPTH_MAX: u32 = 30;
 
-/// A value of a row. A number that is not whole is `Null`, because no job has one.
+/// A value of a row. A floating-point number becomes `Null`, because no column of a job has such
+/// numbers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Value {
     Null,
@@ -38,17 +39,17 @@ pub(crate) struct Table {
     pub(crate) columns: Vec<String>,
     /// Its rows, each with its row id. A row can have fewer values than there are columns.
     pub(crate) rows: Vec<(i64, Vec<Value>)>,
-    /// What could not be read: an offset in the file, and what is wrong.
+    /// The parts that could not be read: the offset in the file, and what is wrong.
     pub(crate) losses: Vec<(u64, String)>,
 }
 
-/// Whether a file begins like an sqlite database.
+/// Whether a file begins with the header of an sqlite database.
 pub(crate) fn is_database(file: &[u8]) -> bool {
     file.starts_with(MAGIC)
 }
 
-/// Reads a table. Fails if there is no such table, or if the file is of a kind that this module
-/// does not read.
+/// Reads a table. Fails if the file does not have this table, or if this module cannot read files
+/// of this kind.
 pub(crate) fn read(file: &[u8], table: &str) -> Result<Table, String> {
     let database = Database::new(file)?;
     let mut schema = Table::default();
@@ -86,7 +87,8 @@ pub(crate) fn read(file: &[u8], table: &str) -> Result<Table, String> {
 struct Database<'a> {
     file: &'a [u8],
     page_bytes: usize,
-    /// Bytes of a page without those at its end that extensions of sqlite use.
+    /// The number of bytes of a page that sqlite uses. The bytes after them are reserved for
+    /// extensions of sqlite.
     usable: usize,
 }
 
@@ -131,10 +133,11 @@ impl<'a> Database<'a> {
     /// Reads all rows of the tree with this root.
     fn read_tree(&self, root: u32, into: &mut Table) {
         let mut seen = BTreeSet::new();
-        // No byte of the file belongs to two rows. So the rows of a damaged file need no more memory
-        // than the file.
+        // In an intact file, no byte belongs to two rows. So all rows together must not be longer
+        // than the file. This limits the memory that a damaged file can use.
         let mut left = self.file.len();
-        // Children are pushed in reverse order, so that rows come in their order.
+        // A stack of pages. The children of a page are pushed in reverse order, so the first child
+        // is read first.
         let mut pages = vec![(root, 0)];
         while let Some((number, depth)) = pages.pop() {
             let mut lose = |what: &str| into.losses.push((self.offset_of(number), what.to_owned()));
@@ -146,7 +149,7 @@ impl<'a> Database<'a> {
                 lose("a page is missing; its rows are lost");
                 continue;
             };
-            // The first page begins with the header of the file.
+            // The header of the file is at the start of the first page.
             let head = if number == 1 { HEADER_BYTES } else { 0 };
             let kind = page[head];
             let cells = usize::from(u16::from_be_bytes([page[head + 3], page[head + 4]]));
@@ -183,7 +186,7 @@ impl<'a> Database<'a> {
         }
     }
 
-    /// The row whose cell's offset is at `pointer`.
+    /// The row of a cell. `pointer` is where the page stores the offset of the cell.
     fn row(&self, page: &'a [u8], pointer: usize, left: &mut usize) -> Option<(i64, Vec<Value>)> {
         let cell = self.cell(page, offset_at(page, pointer)?, left)?;
         Some((cell.row_id, values_of(&cell.payload)?))
@@ -222,7 +225,7 @@ fn offset_at(page: &[u8], pointer: usize) -> Option<usize> {
     Some(usize::from(u16::from_be_bytes(*bytes)))
 }
 
-/// A number of one to nine bytes.
+/// Reads a number in sqlite's variable-length format: one to nine bytes.
 fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for index in 0..9 {

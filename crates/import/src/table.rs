@@ -1,4 +1,4 @@
-//! The names of the columns in gearmand's tables, and what their values mean.
+//! Turns the rows of gearmand's tables into jobs.
 
 use crate::backlog::{Backlog, Body, Job, State, Tags, check_body, check_tags};
 
@@ -6,7 +6,7 @@ use crate::backlog::{Backlog, Body, Job, State, Tags, check_body, check_tags};
 const PRIORITIES: [u32; 3] = [512, 1024, 3 << 30];
 const NORMAL: u32 = PRIORITIES[1];
 
-/// One row of a table, whatever its format.
+/// One row of a table, from sqlite or CSV.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
     pub(crate) unique: Vec<u8>,

@@ -1,4 +1,5 @@
-//! beanstalkd's binlog, made by a writer from the specification (spec beanstalkd 8).
+//! Tests the parser of beanstalkd's binlog. The tests write their binlogs as the specification
+//! describes them (spec beanstalkd 8).
 
 use std::io;
 
@@ -6,7 +7,7 @@ use lineshaft_import::{Backlog, Job, State, beanstalkd};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The fields of a record that the tests set. Times are nanoseconds.
+/// The fields of a record that the tests choose. Times are nanoseconds.
 #[derive(Clone, Copy, Default)]
 struct Fields {
     id: u64,
@@ -109,11 +110,11 @@ fn the_last_record_of_a_job_counts_over_all_files() {
     let wanted = [(1, b"again".to_vec()), (2, b"b".to_vec()), (3, b"c".to_vec())];
     assert_eq!(bodies(&backlog), wanted);
     assert_eq!(backlog.jobs[0].priority, 8);
-    // Job 3 was kicked and buried once more, so job 2 was buried first.
+    // After job 2 was buried, job 3 was kicked and buried again.
     assert!(backlog.jobs[1].buried < backlog.jobs[2].buried);
 }
 
-/// Whatever is cut off: the whole records are taken, and nothing else.
+/// After a cut at any byte, exactly the complete records are read.
 #[test]
 fn every_prefix_gives_exactly_its_whole_records() {
     let records = [

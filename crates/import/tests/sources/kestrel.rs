@@ -1,10 +1,11 @@
-//! Kestrel's journals, made by a writer from the specification (spec kestrel 4).
+//! Tests the parser of Kestrel's journals. The tests write their journals as the specification
+//! describes them (spec kestrel 4).
 
 use lineshaft_import::{Backlog, kestrel};
 
 const REMOVE: [u8; 1] = [1];
 
-/// The operations with a number.
+/// The operations whose record contains an xid, the number of a read.
 const SAVE_XID: u8 = 4;
 const GIVE_BACK: u8 = 5;
 const CONFIRM: u8 = 6;
@@ -59,7 +60,7 @@ fn every_operation_does_what_it_says() {
 
     let three = [add(b"a"), add(b"b"), add(b"c")].concat();
     assert_eq!(read(&[three.clone(), REMOVE.into()]), ["b", "c"]);
-    // What was open is first again, in the order of the numbers.
+    // The items of open reads are first, in the order of the xids.
     assert_eq!(read(&[three.clone(), with(OPEN, 7), with(OPEN, 3)]), ["b", "a", "c"]);
     let given = [three.clone(), with(OPEN, 7), with(OPEN, 8), with(GIVE_BACK, 7), with(CONFIRM, 8)];
     assert_eq!(read(&given), ["a", "c"]);
@@ -71,7 +72,7 @@ fn every_operation_does_what_it_says() {
     assert_eq!(read(&[three, rewritten, with(CONFIRM, 99), with(GIVE_BACK, 99)]).len(), 4);
 }
 
-/// Whatever is cut off: the whole records are taken, and nothing else.
+/// After a cut at any byte, exactly the complete records are read.
 #[test]
 fn every_prefix_gives_exactly_its_whole_records() {
     let continued = [with(CONTINUE, 1), item(5, 0, b"more")].concat();
@@ -107,7 +108,7 @@ fn broken_records_are_named() {
     }
 }
 
-/// A folder with these files.
+/// Makes a folder with these files.
 fn folder(files: &[(&str, &[Vec<u8>])]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, records) in files {

@@ -1,4 +1,5 @@
-//! Tests the parsers with whole, cut and damaged sources, and with the corpora of the fuzz targets.
+//! Tests the parsers with complete, truncated and damaged sources, and with the corpora of the fuzz
+//! targets.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
@@ -32,7 +33,8 @@ fn the_fuzz_corpus_is_read() {
 }
 
 proptest! {
-    /// A real file with changed bytes keeps the parsers busy for longer than random bytes do.
+    /// Changes a few bytes of a valid source. The parsers read further into such a source than into
+    /// random bytes.
     #[test]
     fn changed_sources_are_read(changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
         let change = |mut bytes: Vec<u8>| {

@@ -1,8 +1,9 @@
-//! What must be true for any bytes of a source. Fuzz targets and property tests use it.
+//! Checks what must be true for any bytes of a source. Fuzz targets and property tests use this
+//! file.
 
 use lineshaft_import::{Backlog, Body, Job, beanstalkd, gearmand, kestrel};
 
-/// Checks that each body is a part of the source, and that no two bodies share a byte.
+/// Checks that each body can be read, and that all bodies together are not longer than the source.
 fn check(backlog: &Backlog, source_bytes: usize) {
     let bytes: u64 = backlog.jobs.iter().map(Job::body_bytes).sum();
     assert!(bytes <= source_bytes as u64, "the bodies are longer than the source");
@@ -13,7 +14,8 @@ fn check(backlog: &Backlog, source_bytes: usize) {
     }
 }
 
-/// Two files of a binlog: the second one begins at a third of the bytes.
+/// Checks `bytes` as one file of a binlog, and as two files: split after a third of the bytes, and
+/// with the last two thirds repeated.
 #[allow(dead_code, reason = "each fuzz target uses one of these functions")]
 pub(crate) fn check_beanstalkd(bytes: &[u8]) {
     let (first, second) = bytes.split_at(bytes.len() / 3);
