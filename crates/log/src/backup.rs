@@ -1,15 +1,17 @@
 //! Online backup: copies the log of a running process up to one position.
 //!
-//! The process that owns the log only holds its files ([`Log::begin_backup`]), and says up to which
-//! position they belong to the backup ([`BackupPoint`]). Another process does the rest:
+//! The process that owns the log holds the log's files, so that they are not freed
+//! ([`Log::begin_backup`]). It also reports the *point* of the backup: the position up to which the
+//! backup contains the log ([`BackupPoint`]). Another process makes the backup:
 //!
-//! 1. It writes the [manifest](BackupPoint::manifest), which names the point.
-//! 2. It copies or links the segments ([`BackupSource`]). All of them except the last one are
-//!    sealed, so their bytes do not change. Of the last one, it takes the bytes up to the point,
-//!    and then zeros. So the copy is a log that ends at the point, as after a crash.
-//! 3. It reads what it wrote, and checks it ([`BackupCheck`]).
+//! 1. It writes the [manifest](BackupPoint::manifest), which contains the point.
+//! 2. It copies or links the segments ([`BackupSource`]). All segments before the last one are
+//!    *sealed*: their bytes do not change. The last segment is copied up to the point, and filled
+//!    with zeros. So the copy is a log that ends at the point, as after a crash.
+//! 3. It reads the copy, and checks it ([`BackupCheck`]).
 //!
-//! A start on the copy reads the manifest, and refuses a log that does not reach the point.
+//! A server that starts on the copy reads the manifest, and refuses a log that ends before the
+//! point.
 
 mod check;
 mod manifest;
@@ -28,7 +30,7 @@ use crate::files::holds::SegmentHold;
 use crate::log::Log;
 use crate::types::Position;
 
-/// What a backup contains: the segments of one log from `first` on, up to the position `end`.
+/// The contents of a backup: the segments of one log from `first` on, up to the position `end`.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct BackupPoint {
     pub(crate) log_id: [u8; 16],
@@ -82,29 +84,30 @@ impl FromStr for BackupPoint {
             let end = Position::new(segment.parse().ok()?, offset.into());
             Some(BackupPoint { log_id, first, end })
         };
-        // Exactly one text means a point.
+        // Accept only the text that `Display` writes for this point: for example, no `+3`.
         parsed()
             .filter(|point| point.to_string() == text && (1..=point.last()).contains(&point.first))
             .ok_or(NotAPoint)
     }
 }
 
-/// Keeps the files of a log for a backup, until it is dropped.
+/// Holds the files of a log for a backup. Until the hold is dropped, the log does not free them.
 #[derive(Debug)]
 pub struct BackupHold {
     log: Arc<Log>,
     hold: SegmentHold,
-    /// Where the log was written when the backup began.
+    /// The written position of the log when the backup began.
     begun_at: Position,
 }
 
 impl Log {
-    /// Begins a backup: holds all segments that the log has, and requests that everything written
-    /// so far becomes durable. The log goes on as usual, but frees no segment until the hold is
+    /// Begins a backup: holds all segments of the log, and requests that everything written so far
+    /// becomes durable. Clients can use the log as usual, but it frees no segment until the hold is
     /// dropped.
     pub fn begin_backup(self: &Arc<Self>) -> BackupHold {
         let hold = self.segments.hold_oldest();
-        // No reply depends on entries after this position. On a full disk, they may wait for long.
+        // The backup leaves out appended entries that are not written yet: no reply was sent for
+        // them, and on a full disk, they can wait for a long time.
         let begun_at = self.written();
         self.want_durable(begun_at);
         BackupHold { log: Arc::clone(self), hold, begun_at }
@@ -112,8 +115,9 @@ impl Log {
 }
 
 impl BackupHold {
-    /// What the backup contains: everything that was written before [`Log::begin_backup`], and
-    /// perhaps more. `None`: this is not durable yet.
+    /// The contents of the backup: everything that was written before [`Log::begin_backup`], and
+    /// everything that has become durable since. `None`: the part that was written before
+    /// [`Log::begin_backup`] is not durable yet.
     pub fn point(&self) -> Option<BackupPoint> {
         let end = self.log.durable();
         if end < self.begun_at {
@@ -124,12 +128,12 @@ impl BackupHold {
         Some(BackupPoint { log_id: segments.log_id(), first, end })
     }
 
-    /// Whether the log is short of room only because of a hold. Then the backup should give way.
+    /// Whether the log lacks room only because somebody holds segments. Then the backup should end.
     pub fn is_in_the_way(&self) -> bool {
         self.log.is_held_back() && self.log.usage().short
     }
 
-    /// Whether the log has failed, so that it never becomes durable.
+    /// Whether the log has failed. A failed log never becomes durable any further.
     pub fn has_failed(&self) -> bool {
         self.log.failure().is_some()
     }

@@ -1,7 +1,8 @@
 //! Reads bodies back from the segment files.
 //!
-//! Each entry has its own checksum, seeded with the segment's salt and the entry's position. So an
-//! entry proves that it is the wanted one, even if nothing else of the segment is read.
+//! Each entry has its own checksum, which includes the segment's salt and the entry's position. So
+//! the checksum proves that the bytes are the entry at this position. No other entry must be read
+//! for this proof.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,24 +15,26 @@ use crate::format::{HEADER_BYTES, SegmentHeader, get_u32, padded};
 use crate::log::Log;
 use crate::types::Position;
 
-/// A reader keeps this many segments open.
+/// The maximum number of segments that a reader keeps open.
 const OPEN_FILES_MAX: usize = 4;
 /// One read covers at most this many bytes, unless one entry is larger.
 const READ_BYTES_MAX: u64 = 256 * 1024;
-/// Two entries with at most this many bytes between them are read together. Reading these bytes
-/// costs less than another call.
+/// One read covers two entries if their starts are at most this many bytes apart. The extra bytes
+/// cost less time than another system call.
 const GAP_BYTES_MAX: u64 = 16 * 1024;
-/// The last entry of a read is assumed to be this long. If it is longer, the rest is read, too.
+/// A read assumes that its last entry has at most this many bytes. If the entry is longer, a second
+/// read gets its other bytes.
 const ENTRY_BYTES_GUESS: u64 = 4 * 1024;
 
-/// The bytes of the entry that [`Log::put`] or [`Log::put_many`] writes: for this many jobs, with
-/// this many bytes of options in all, and one body. The entry begins this many bytes before the
-/// returned position.
+/// The size in bytes of the entry that [`Log::put`] or [`Log::put_many`] appends: for this many
+/// jobs, with this many bytes of options in all, and one body. These functions return the end of
+/// the entry. The entry begins this many bytes before its end.
 pub fn put_bytes(jobs: usize, options_bytes: usize, body_bytes: usize) -> u64 {
     padded(ENTRY_HEAD_BYTES + jobs * META_BYTES + options_bytes + body_bytes) as u64
 }
 
-/// The bytes by which the entry of [`Log::import`] is longer.
+/// An entry of [`Log::import`] is this many bytes longer than an entry of [`Log::put`], because it
+/// is a copy and names the slot that it replaces.
 pub const TARGET_BYTES: u64 = 8;
 
 /// An open segment.
@@ -42,16 +45,17 @@ struct OpenSegment {
     header: SegmentHeader,
 }
 
-/// Reads bodies from segments. It keeps some files open.
+/// Reads bodies from segments. It keeps the files of a few segments open.
 #[derive(Debug, Default)]
 pub struct BodyReader {
     open: VecDeque<OpenSegment>,
 }
 
 impl BodyReader {
-    /// Reads the bodies of these entries of one segment. `entries` has the offsets where they
-    /// begin, in ascending order. Calls `each` once for every entry, with its index. The caller
-    /// must hold the segment, and must not hold the appenders' lock.
+    /// Reads the bodies of entries of one segment. `entries` has the offsets at which the entries
+    /// begin, in ascending order. Calls `each` once for every entry, with the index in `entries`.
+    /// The caller must hold the segment ([`Log::hold`]), and must not hold the appenders' lock,
+    /// because the reads can take long.
     pub fn read(
         &mut self,
         log: &Log,
@@ -87,13 +91,14 @@ impl BodyReader {
         Ok(&self.open[0])
     }
 
-    /// Closes the files of segments below this one: the log has given them up.
+    /// Closes the files of segments below `first`. The caller calls this function because the log
+    /// has given up these segments.
     pub fn close_below(&mut self, first: u32) {
         self.open.retain(|open| open.number >= first);
     }
 }
 
-/// How many of these entries one read covers.
+/// How many of these entries the next read covers: the *stretch*.
 fn stretch(entries: &[u32]) -> usize {
     let start = u64::from(entries[0]);
     let mut last = start;
@@ -121,7 +126,7 @@ impl OpenSegment {
         Ok(OpenSegment { number, file, header })
     }
 
-    /// Reads entries that lie close together.
+    /// Reads the entries of one stretch.
     fn read_stretch(&self, entries: &[u32], mut each: impl FnMut(usize, Result<&[u8], BodyError>)) {
         let name = segment_name(self.number);
         let start = u64::from(entries[0]);
@@ -147,9 +152,10 @@ impl OpenSegment {
         }
     }
 
-    /// Extends `bytes`, which begin at `start`, to this length, or to the end of the segment.
+    /// Reads the segment from the offset `start` into `bytes`, until `bytes` has the length `len`
+    /// or the segment ends. `bytes` can already contain the first of these bytes.
     fn fill(&self, bytes: &mut Vec<u8>, start: u64, len: u64) -> std::io::Result<()> {
-        // The length may come from a damaged entry.
+        // A damaged entry can give any length, so limit it to the size of the segment.
         let len = len.min(self.header.size.saturating_sub(start)) as usize;
         let known = bytes.len();
         if len <= known {

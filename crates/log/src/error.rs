@@ -95,9 +95,9 @@ pub enum OpenError {
     Damaged {
         /// The file.
         file: String,
-        /// The offset of the first bad structure.
+        /// The offset of the first damaged structure.
         offset: u64,
-        /// The bad structure.
+        /// The damaged structure.
         what: String,
     },
     /// The folder is a backup, and a part of it is missing.
@@ -155,8 +155,8 @@ impl Failure {
     }
 }
 
-/// Why reclaim stopped. The log continues without reclaim. It keeps this segment and all later
-/// ones.
+/// Why reclaim stopped at a segment. The log continues without reclaim. It keeps this segment and
+/// all later segments.
 #[derive(Debug, thiserror::Error)]
 pub enum ReclaimError {
     /// The segment cannot be read.
@@ -174,9 +174,9 @@ pub enum ReclaimError {
     Damaged {
         /// The file.
         file: String,
-        /// The offset of the bad structure.
+        /// The offset of the damaged structure.
         offset: u64,
-        /// The bad structure.
+        /// The damaged structure.
         what: String,
     },
     /// The owner does not have the job of a live slot. This is a bug.
@@ -204,14 +204,14 @@ pub enum BodyError {
         /// The system's error.
         source: Arc<io::Error>,
     },
-    /// The bytes are not those that were written.
+    /// The file has other bytes than the log wrote.
     #[error("{file} is damaged at offset {offset} ({what})")]
     Damaged {
         /// The file.
         file: String,
         /// The offset of the entry.
         offset: u64,
-        /// The bad structure.
+        /// The damaged structure.
         what: &'static str,
     },
 }

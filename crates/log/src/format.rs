@@ -61,7 +61,7 @@ pub(crate) struct SegmentHeader {
 pub(crate) enum HeaderFault {
     /// The bytes are not a header, or the header is damaged.
     Damaged,
-    /// The header has this other version of the format.
+    /// The header has this version of the format. This program reads only [`FORMAT`].
     Format(u32),
 }
 

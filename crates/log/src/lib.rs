@@ -2,17 +2,17 @@
 //!
 //! The promise: after a crash, the log is a prefix of the log before the crash, and contains
 //! everything that was acknowledged. To the log, a job is a slot with a meta and a body, and a fact
-//! is a key with a value. Only the log's owner interprets bodies, keys, values and most of a meta.
-//! `docs/log-format.md` describes every byte and the rules of recovery.
+//! is a key with a value. Only the log's owner interprets bodies, keys, values and most fields of a
+//! meta. `docs/log-format.md` describes every byte and the rules of recovery.
 //!
 //! The callers:
 //!
 //! - The **owner** (the broker), under its own lock: [`Log::put`], [`Log::update`], [`Log::count`],
 //!   [`Log::finish`], [`Log::fact`]. The owner must call **[`Log::wake`] once after each batch of
-//!   appends**. An append does not wake the committer. If it did, the committer could write the
-//!   first entry of a batch alone, and the other entries would wait for two syncs.
-//! - The threads of a [`Committer`], or a simulator step by step: [`Log::commit_step`] and
-//!   [`Log::prepare_step`].
+//!   appends**. An append does not wake the committer, so that the committer does not write the
+//!   first entry of a batch alone. In that case, the other entries would wait for two syncs.
+//! - The threads of a [`Committer`]: [`Log::commit_step`] and [`Log::prepare_step`]. A simulator
+//!   calls these functions itself.
 //! - Reclaim: [`Log::reclaim_wanted`] and [`Log::reclaim_read`] without the owner's lock, then
 //!   [`Log::reclaim_copy`] under it.
 //! - Tools, while no other process uses the folder: [`salvage`] and [`repair`].

@@ -1,5 +1,5 @@
-//! The live slots: one bit per slot, and one byte for the size of its entry. With them, the log
-//! computes how many bytes of its files are live.
+//! The live slots: one bit per slot, and one byte for the slot's share of its entry's size. The log
+//! uses this data to compute how many bytes of its files are live.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,8 @@ use crate::types::Slot;
 /// count as live: the documented limit of disk use includes them.
 pub(crate) const INDEX_BYTES: u64 = 24;
 
-/// Returns the class of a size. There are eight classes from one power of two to the next. A class
-/// fits into one byte, and is exact enough for the limit of disk use.
+/// Returns the *class* of a size: the size, rounded so that it fits into one byte. There are eight
+/// classes from one power of two to the next. This is exact enough for the limit of disk use.
 fn class_of(size: u64) -> u8 {
     if size < 8 {
         return size as u8;
@@ -20,6 +20,7 @@ fn class_of(size: u64) -> u8 {
     (u64::from((exponent - 2) * 8) + step).min(255) as u8
 }
 
+/// Returns the smallest size of a class.
 fn class_bytes(class: u8) -> u64 {
     let class = u64::from(class);
     if class < 8 {

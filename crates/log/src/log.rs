@@ -97,7 +97,7 @@ impl Log {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the open batch for an append, and notes the time for the next group.
+    /// Locks the open batch for an append. `now_ms` is the time for the next group.
     fn appending(&self, now_ms: u64) -> MutexGuard<'_, Open> {
         let mut open = self.open_batch();
         assert!(!open.closed, "nothing is appended after close");
@@ -116,8 +116,9 @@ impl Log {
         self.put_as(EntryKind::Put, now_ms, queue, meta, body)
     }
 
-    /// Like [`Log::put`], for a job that comes from elsewhere and keeps its id. The ids of puts only
-    /// rise. So this job becomes a copy that replaces no other one.
+    /// Like [`Log::put`], for a job of another server that keeps its id. A new job has a higher id
+    /// than all earlier jobs, but an imported job can have a lower id. So the log writes a COPY
+    /// entry that replaces no slot, instead of a PUT entry.
     pub fn import(
         &self,
         now_ms: u64,
@@ -136,7 +137,7 @@ impl Log {
         meta: &Meta<'_>,
         body: &[u8],
     ) -> (Slot, Position) {
-        // A COPY names the slot that it replaces. A slot of 0 is none.
+        // A COPY entry contains the slot that it replaces. 0 means no slot.
         let replaced: &[u8] = if kind == EntryKind::Copy { &[0; 8] } else { &[] };
         let contents = replaced.len() + META_BYTES + meta.options.len() + body.len();
         let bytes = padded(ENTRY_HEAD_BYTES + contents) as u64;
@@ -152,9 +153,9 @@ impl Log {
         (open.new_slot(bytes), position)
     }
 
-    /// Appends at most 65,535 new jobs that share a body, as for a queue with children. The jobs
-    /// are one entry, so recovery finds all of them or none. Pushes their slots to `slots` in the
-    /// order of `jobs`.
+    /// Appends at most 65,535 new jobs that share a body, as for a queue with children. All jobs
+    /// are in one entry, so recovery finds all of them or none. Pushes their slots to `slots` in
+    /// the order of `jobs`.
     pub fn put_many(
         &self,
         now_ms: u64,
@@ -203,9 +204,9 @@ impl Log {
         })
     }
 
-    /// Replaces all counters of a job. No reply waits for them. They are written with the next
-    /// group, at most a second later. The log drops them if the job is finished before, or if the
-    /// disk is full.
+    /// Replaces all counters of a job. No reply waits for these counters. They are written with the
+    /// next group, at most a second later. The log drops them if the job is finished before the
+    /// write, or if the disk is full.
     pub fn count(&self, now_ms: u64, slot: Slot, counters: &[u8]) {
         let mut open = self.appending(now_ms);
         assert!(open.live.is_live(slot), "only a live slot is counted: {slot:?}");
@@ -256,14 +257,14 @@ impl Log {
         self.open_batch().facts_with(prefix)
     }
 
-    /// Makes sure that the next entries of together at most this many bytes are in one segment. If
-    /// the owner makes no commit step between them, they are also in one group. Then recovery finds
-    /// all of them or none.
+    /// Makes sure that the next entries are in one segment, if they have at most `bytes` bytes in
+    /// all. They are also in one group if the owner makes no commit step between the appends. Then
+    /// recovery finds all of them or none.
     pub fn keep_together(&self, now_ms: u64, bytes: u64) {
         self.appending(now_ms).room(bytes);
     }
 
-    /// Notes that the owner will use this queue number for another name.
+    /// Forgets a queue's number, because the owner will use this number for another name.
     pub fn forget_queue(&self, number: u32) {
         self.open_batch().forget_queue(number);
     }
@@ -343,9 +344,9 @@ impl Log {
     /// other bytes are for finishes, because on a full disk, reclaim begins only after finishes
     /// have made enough garbage.
     ///
-    /// A finish can need more bytes than it makes garbage. For example, it is alone in its group,
-    /// and its job is small. A job also grows by 8 bytes at its first copy. `FINISH_RESERVE_BYTES`
-    /// for each job covers both.
+    /// A finish can use more bytes than it turns into garbage, for example if the finish is alone
+    /// in its group and the job is small. A job also grows by 8 bytes at its first copy.
+    /// `FINISH_RESERVE_BYTES` for each job covers both.
     pub(crate) fn put_reserve(&self, open: &Open) -> u64 {
         let segment = self.segments.segment_bytes;
         let finishes = open.live.live() * FINISH_RESERVE_BYTES + open.entry_bytes() / 64;
@@ -397,12 +398,13 @@ impl Log {
         self.open_batch().first
     }
 
-    /// The kernel has all bytes up to this position, so they survive the end of this process.
+    /// The written position. The kernel has all bytes before it, so they survive the end of this
+    /// process.
     pub fn written(&self) -> Position {
         Position(self.positions.written())
     }
 
-    /// All bytes up to this position are on stable storage.
+    /// The durable position. All bytes before it are on stable storage.
     pub fn durable(&self) -> Position {
         Position(self.positions.durable())
     }
@@ -431,12 +433,12 @@ impl Log {
         self.sync
     }
 
-    /// Bytes that the committer has not taken yet.
+    /// The size of the open batch: the bytes that the committer has not taken yet.
     pub fn open_batch_bytes(&self) -> usize {
         self.open_batch().bytes()
     }
 
-    /// While the open batch is larger than this, the owner should hold clients back.
+    /// The size of the open batch above which the owner should hold clients back.
     pub fn open_batch_bytes_max(&self) -> usize {
         OPEN_BATCH_BYTES_MAX.min(self.segments.segment_bytes / 4) as usize
     }
@@ -447,11 +449,11 @@ impl Log {
         self.open_batch_bytes() >= BACKLOG_BYTES.min(self.segments.segment_bytes / 16) as usize
     }
 
-    /// Holds a segment, so that its file can be read without the owner's lock: until the hold is
-    /// dropped, the file is not freed, written or cut, and neither are the files of later segments.
-    /// The bytes of the head after the durable position still change. A segment with a live slot
-    /// can always be held. Returns `None` if the segment is already being freed. Cheap: makes no
-    /// call to the disk.
+    /// Holds a segment, so that its file can be read without the owner's lock. Until the hold is
+    /// dropped, the log does not free, reuse or cut the files of this segment and of later
+    /// segments. It only writes bytes after the durable position. A segment with a live slot can
+    /// always be held. Returns `None` if the segment is already being freed. Cheap: makes no call
+    /// to the disk.
     pub fn hold(&self, segment: u32) -> Option<SegmentHold> {
         self.segments.hold(segment)
     }
@@ -509,9 +511,10 @@ pub struct Usage {
     pub entries: u64,
     /// How many of `entries` are copies by reclaim.
     pub copies: u64,
-    /// Bytes of live entries, plus 24 bytes for each of them, as for an index.
+    /// Bytes of live entries, plus 24 bytes for each of them: the size of an entry of an index. The
+    /// log has no index, but the documented limit of disk use includes one.
     pub live_bytes: u64,
-    /// Bytes of the segments that hold the log, with the last one.
+    /// Bytes of the segments that contain the log, including the last segment.
     pub data_bytes: u64,
     /// Bytes of the files that are allocated for later segments.
     pub ahead_bytes: u64,

@@ -30,16 +30,16 @@ pub struct Current<'a> {
     pub meta: Meta<'a>,
 }
 
-/// The functions of the owner that reclaim needs. Reclaim holds the appenders' lock during these
-/// calls, so the functions must not call the log.
+/// The functions of the owner that reclaim needs. During these calls, reclaim holds the appenders'
+/// lock (the lock of the open batch), so the functions must not call the log.
 pub trait Owner {
     /// Returns the job's current queue and meta. Called only for live slots, possibly several times
     /// for one slot. `None` means that the owner does not have this job. This is a bug, and reclaim
     /// stops.
     fn current(&mut self, slot: Slot, id: u64) -> Option<Current<'_>>;
 
-    /// Notes that the job is now in the slot `new`. The copy's entry begins at `entry`, and the
-    /// file does not have it yet.
+    /// Notes that reclaim has copied the job from the slot `old` to the slot `new`. The copy's
+    /// entry begins at `entry`, and is not written to the file yet.
     fn moved(&mut self, old: Slot, new: Slot, id: u64, entry: Position, body: &[u8]);
 }
 
@@ -101,16 +101,16 @@ pub(crate) struct Cursor {
     /// The segment whose read failed, if reclaim stopped for that reason. The owner may still have
     /// the bodies of the live jobs in it.
     unreadable: Option<u32>,
-    /// The number of bytes that reclaim can scan. It grows by 2.2 for each byte that clients
-    /// append. While the log is small enough, the credit does not grow above 0. A slice can make
-    /// it negative.
+    /// The number of bytes that reclaim may scan. This credit grows by 2.2 for each byte that
+    /// clients append. While the log is small enough, the credit does not grow above 0. It becomes
+    /// negative if a slice is larger than the credit.
     credit_bytes: i64,
     client_bytes_before: u64,
     /// Set during an unpaced pass: a pass over the log that does not wait for clients. Contains the
     /// last segment of the log and the bytes of garbage when the pass began.
     pass: Option<(u32, u64)>,
-    /// Set if the last unpaced pass gained little. Contains the smallest number of bytes of garbage
-    /// since then. This garbage is probably unused ends of segments.
+    /// Set if the last unpaced pass freed little. Contains the smallest number of bytes of garbage
+    /// since the end of this pass. This garbage is probably unused ends of segments.
     rest_at: Option<u64>,
     /// Set if reclaim stopped because there was too little room for a copy. Reclaim waits until
     /// there is more room, or until the oldest segment has no live job.
@@ -118,9 +118,9 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Whether an unpaced pass probably gains at least `gain` bytes. This is probable if the
-    /// previous pass gained this many bytes. It is also probable if the garbage has grown by this
-    /// many bytes since then.
+    /// Whether an unpaced pass probably frees at least `gain` bytes. True during a pass, and if
+    /// there was no pass before. After a pass, true if this pass freed `gain` bytes, or if the
+    /// garbage has grown by `gain` bytes since the pass.
     fn pass_helps(&mut self, first: u32, last: u32, garbage: u64, gain: u64) -> bool {
         if let Some(rest_at) = &mut self.rest_at {
             *rest_at = garbage.min(*rest_at);
@@ -171,9 +171,10 @@ impl Log {
         let data_bytes = self.segments.kept_bytes();
         let segment = self.segments.segment_bytes;
         let exceeds = |tenths: u64| data_bytes > live_bytes * tenths / 10 + segment;
-        // The bytes that a pass over all files can free. Unlike `live_bytes`, this number includes
-        // no index, because the files have none. On a full disk, this number decides when a pass
-        // begins. A pass must begin before the reserve is used up.
+        // The bytes that a pass over all files can free. The calculation uses `entry_bytes` instead
+        // of `live_bytes`, because the files do not contain the index that `live_bytes` includes.
+        // With the index, the garbage would seem smaller. Then a pass on a full disk would begin
+        // too late, after the reserve is used up.
         let garbage = data_bytes.saturating_sub(remaining + entry_bytes);
         let has_garbage = garbage > entry_bytes / 10 + segment / 2;
         let new_client_bytes = client_bytes - cursor.client_bytes_before;
@@ -324,8 +325,9 @@ impl Log {
         }
         open.time_ms = open.time_ms.max(now_ms);
         let mut appended = 0;
-        // If a copy begins a new segment, the unused end of the old segment does not count as used
-        // by clients. Otherwise the copies of reclaim would allow reclaim to scan more.
+        // Restore `client_bytes` after each copy. If a copy begins a new segment, `client_bytes`
+        // grows by the unused end of the old segment. Without this line, reclaim could scan more
+        // because of its own copies.
         let client_bytes = open.client_bytes;
         cursor.starved_at = None;
         for candidate in &slice.candidates {
@@ -333,8 +335,8 @@ impl Log {
             open.client_bytes = client_bytes;
             match copied {
                 Ok(Some(bytes)) => appended += bytes,
-                // There is no room. Reclaim will read this slice again, but then the entries copied
-                // so far have no live slots.
+                // There is no room for this copy. Reclaim will read this slice again later. Then it
+                // skips the entries copied so far, because they have no live slots any more.
                 Ok(None) => {
                     let available = self.available(&open);
                     cursor.starved_at = Some(Starved { available, dead: false });
@@ -357,7 +359,7 @@ impl Log {
             appended += bytes;
             match copied {
                 CopiedFacts::All => appended += self.give_up(&mut open, slice.segment),
-                // The next slice copies the other facts.
+                // The next slice copies more facts of this segment.
                 CopiedFacts::Some => {}
                 CopiedFacts::NoRoom => {
                     let available = self.available(&open);
@@ -380,8 +382,8 @@ impl Log {
             if appended >= SLICE_BYTES {
                 return (appended, CopiedFacts::Some);
             }
-            // A copy of a fact is allowed to leave less room for finishes than a copy of a job is,
-            // because a whole segment becomes free afterwards.
+            // Copies of facts may leave less room for finishes than copies of jobs, because a whole
+            // segment becomes free after these copies.
             if !self.has_room_to_copy(open, bytes, self.segments.segment_bytes / 16) {
                 return (appended, CopiedFacts::NoRoom);
             }
@@ -427,7 +429,7 @@ enum WalkResult {
         next: ReadPlace,
         last: bool,
     },
-    /// The piece has no complete entry. It must have at least this many bytes.
+    /// The piece has no complete entry. The caller must read a piece of at least this many bytes.
     NeedsBytes(u64),
 }
 
@@ -556,7 +558,8 @@ impl Log {
         let start = Position::new(position.segment(), position.offset() - bytes);
         for &(old, id) in slots {
             assert!(open.live.kill(old), "a copied slot lived");
-            // The copied meta includes newer counters.
+            // The copy contains the owner's current meta, which includes the newest counters. So
+            // older lazy counters must not be appended after this entry.
             open.lazy.remove(old);
             let new = open.new_slot(bytes / slots.len() as u64);
             owner.moved(old, new, id, start, body);
@@ -564,11 +567,12 @@ impl Log {
         Ok(Some(bytes))
     }
 
-    /// Whether there is room for a copy of `bytes` bytes, and `left` bytes remain for finishes.
+    /// Whether there is room for a copy of `bytes` bytes that leaves `left` bytes for finishes.
     fn has_room_to_copy(&self, open: &Open, bytes: u64, left: u64) -> bool {
         let segment = self.segments.segment_bytes;
         if bytes + REQUEST_OVERHEAD_BYTES > segment {
-            // A big entry gets a segment of its own size. After it, the log needs another segment.
+            // A big entry gets a segment of its own size. After this segment, the log needs another
+            // one of the usual size.
             let own = bytes + REQUEST_OVERHEAD_BYTES + segment;
             return self.segments.has_room_for(own + open.claimed_big_bytes);
         }

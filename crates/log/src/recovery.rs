@@ -3,8 +3,8 @@
 //!
 //! `docs/log-format.md` lists the rules in their order. Recovery reads the segments from the newest
 //! to the oldest, for two reasons. The first group of a segment says where the segment before it
-//! ends. And an entry that ends a slot is never older than the slot, so recovery reads it before it
-//! reads the slot.
+//! ends. And an entry that ends a slot is in the slot's segment or in a later one. So after recovery
+//! has read a segment, it knows which slots of the segment have ended.
 //!
 //! `tail` finds the end of the log. `replay` reads the live entries.
 
@@ -115,7 +115,7 @@ impl Log {
 }
 
 /// Finds the end of the log. Returns `None` if the folder has no log. If the folder is a backup,
-/// checks that it is complete.
+/// checks that the backup is complete.
 pub(crate) fn find_tail(disk: &dyn Disk, folder: &Folder) -> Result<Option<Tail>, OpenError> {
     let manifest = Manifest::read(disk)?;
     if let Some(manifest) = &manifest {

@@ -18,8 +18,8 @@ pub enum Sync {
 /// Settings of a log.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The size of a segment in bytes. Default: 64 MiB. The log lowers this size to a sixteenth of
-    /// the disk or of `bytes_max`, but not below 256 KiB.
+    /// The size of a segment in bytes. Default: 64 MiB. The log uses at most a sixteenth of the
+    /// disk or of `bytes_max`, and at least 256 KiB.
     pub segment_bytes: u64,
     /// The maximum number of bytes of all files together. `None`: the size of the disk.
     pub bytes_max: Option<u64>,

@@ -61,7 +61,7 @@ pub struct Meta<'a> {
     pub id: u64,
     /// The priority. 0 is the most urgent.
     pub priority: u32,
-    /// The time to run, in the caller's unit. The log does not interpret it.
+    /// The time to run, in the owner's unit. The log does not interpret it.
     pub ttr: u32,
     /// The time of the put, in milliseconds of the log's time.
     pub created_ms: u64,
@@ -78,11 +78,11 @@ pub struct Meta<'a> {
 pub enum Restored<'a> {
     /// A job that is not finished.
     Job {
-        /// The job's slot. Later entries about the job need it.
+        /// The job's slot. The owner needs it for later entries about the job.
         slot: Slot,
-        /// The offset in the slot's segment where the entry that made the slot begins.
+        /// The start of the entry that made the slot: an offset in the slot's segment.
         entry_at: u32,
-        /// The end of this entry.
+        /// The end of the entry that made the slot.
         position: Position,
         /// The queue's name.
         queue: &'a [u8],

@@ -1,8 +1,8 @@
-//! Checks the bytes of a backup while they pass by, in pieces of any size.
+//! Checks the bytes of a backup. The caller passes the bytes in pieces of any size.
 //!
 //! The check follows the chain of groups from the first segment to the end of the backup. It proves
-//! that the bytes are those that the log wrote. `lineshaft log check` also checks what the entries
-//! mean.
+//! that the log wrote exactly these bytes. It does not check the meaning of the entries:
+//! `lineshaft log check` does.
 
 use crc32fast::Hasher;
 
@@ -17,48 +17,49 @@ use crate::types::Position;
 pub struct BackupDamage {
     /// The segment's name.
     pub file: String,
-    /// The offset of the first bad structure.
+    /// The offset of the first damaged structure.
     pub offset: u64,
-    /// The bad structure.
+    /// The damaged structure.
     pub what: &'static str,
 }
 
-/// The check of one backup. Call `begin_segment` and `update` for all segments in their order, and
-/// then `finish`.
+/// The check of one backup. For each segment, in order, call `begin_segment`, and `update` with all
+/// bytes. Then call `finish`.
 #[derive(Debug)]
 pub struct BackupCheck {
     point: BackupPoint,
-    /// The segment that is being checked, or 0.
+    /// The segment that is being checked. 0 before the first one.
     segment: u32,
     /// The offset of the structure that is being read.
     offset: u64,
+    /// The salt of the segment. It is part of every checksum in the segment.
     salt: u64,
     reading: Reading,
     /// The newest intact group of the chain.
     newest: Option<GroupHeader>,
 }
 
-/// What the next bytes are.
+/// The structure that the next bytes belong to.
 #[derive(Debug)]
 enum Reading {
-    /// The segment's header. Contains its first bytes.
+    /// The segment's header. The vector contains the bytes that were read so far.
     SegmentHeader(Vec<u8>),
-    /// The header of a group. Contains its first bytes.
+    /// The header of a group. The vector contains the bytes that were read so far.
     GroupHeader(Vec<u8>),
-    /// The entries of a group.
+    /// The entries of a group. `left` bytes of them are not read yet.
     Entries { group: GroupHeader, hasher: Hasher, left: usize },
     /// Bytes after the last group of the segment.
     Rest,
 }
 
 impl BackupCheck {
-    /// Begins to check a backup up to this point.
+    /// Begins the check of a backup that ends at this point.
     pub fn new(point: BackupPoint) -> BackupCheck {
         let reading = Reading::Rest;
         BackupCheck { point, segment: 0, offset: 0, salt: 0, reading, newest: None }
     }
 
-    /// Begins the next segment: the first one, or the one after the previous one.
+    /// Begins the first segment of the backup, or the next one.
     pub fn begin_segment(&mut self) -> Result<(), BackupDamage> {
         self.end_segment()?;
         self.segment = if self.segment == 0 { self.point.first } else { self.segment + 1 };
@@ -116,7 +117,8 @@ impl BackupCheck {
         BackupDamage { file: segment_name(self.segment), offset, what }
     }
 
-    /// Every segment has at least one group, which connects it with the segment before it.
+    /// Ends the current segment. Fails if the segment has no group. Every segment needs a first
+    /// group, which connects the segment with the segment before it.
     fn end_segment(&self) -> Result<(), BackupDamage> {
         let has_group = self.newest.is_some_and(|group| group.position.segment() == self.segment);
         if self.segment == 0 || has_group {
@@ -148,7 +150,7 @@ impl BackupCheck {
         if left == 0 { self.end_group() } else { Ok(()) }
     }
 
-    /// All entries of a group were read.
+    /// Checks a group whose entries were all read.
     fn end_group(&mut self) -> Result<(), BackupDamage> {
         let Reading::Entries { group, hasher, .. } =
             std::mem::replace(&mut self.reading, Reading::Rest)
@@ -159,9 +161,10 @@ impl BackupCheck {
             return self.end_chain();
         }
         if let Some(newest) = self.newest.filter(|newest| !group.follows(newest)) {
-            // A group that was left over from a torn write does not follow. So the chain ends here,
-            // and the rest of the segment means nothing. But the first group of a segment follows
-            // the last one of the segment before it.
+            // This group does not fit the chain. If the chain already has a group of this segment,
+            // this group was left over from a torn write. Then the chain ends before this group,
+            // and the bytes from here on have no meaning. But the first group of a segment must fit
+            // the chain.
             if newest.position.segment() == self.segment {
                 return self.end_chain();
             }
@@ -175,10 +178,11 @@ impl BackupCheck {
         Ok(())
     }
 
-    /// The bytes at `offset` are not the next group. So the groups of this segment end here. If that
-    /// is too early, the next segment or the end of the backup does not follow.
+    /// Ends the groups of this segment, because the bytes at `offset` are not the next group. If
+    /// groups are missing here, a later check fails: the next segment does not fit the chain, or
+    /// `finish` finds the wrong end.
     fn end_chain(&mut self) -> Result<(), BackupDamage> {
-        // A group whose checksum is wrong may have any length, so nothing after it can be read.
+        // The length of a damaged group can be wrong, so the start of the next group is unknown.
         self.reading = Reading::Rest;
         if self.offset == HEADER_BYTES {
             return Err(self.damage(HEADER_BYTES, "the first group"));
@@ -187,7 +191,8 @@ impl BackupCheck {
     }
 }
 
-/// Appends bytes to the buffer, up to a length. Returns the other bytes.
+/// Appends bytes to the buffer until the buffer has `len` bytes. Returns the bytes that were not
+/// appended.
 fn fill<'a>(buffer: &mut Vec<u8>, len: usize, bytes: &'a [u8]) -> &'a [u8] {
     let (these, rest) = bytes.split_at(bytes.len().min(len - buffer.len()));
     buffer.extend_from_slice(these);

@@ -1,7 +1,7 @@
-//! The manifest of a backup: a small text file that says up to which position the log must reach.
+//! The manifest of a backup: a small text file with the position that the log must reach.
 //!
-//! The manifest is written before the segments. So a backup that was cut while it was copied, or
-//! from which files are missing, is not taken for a shorter log.
+//! The manifest is written before the segments. So a start notices if a copy was interrupted, or if
+//! files are missing. Without the manifest, a start would accept such a backup as a shorter log.
 
 use crate::backup::BackupPoint;
 use crate::disk::Disk;
@@ -19,14 +19,14 @@ const VERSION: u32 = 1;
 const BYTES_MAX: u64 = 4096;
 
 impl BackupPoint {
-    /// The content of the manifest.
+    /// The contents of the manifest.
     pub fn manifest(&self) -> String {
         let text = format!("{TITLE}{VERSION}\n{self}\n");
         let crc = crc32fast::hash(text.as_bytes());
         format!("{text}crc {crc:08x}\n")
     }
 
-    /// Reads the content of a manifest. Fails with the reason why it cannot be used.
+    /// Reads the contents of a manifest. Fails with the reason why the manifest cannot be used.
     pub fn from_manifest(text: &[u8]) -> Result<BackupPoint, String> {
         const DAMAGED: &str = "its manifest is damaged or cut";
         let lines = std::str::from_utf8(text).ok().map(|text| text.lines().collect::<Vec<_>>());
@@ -42,7 +42,7 @@ impl BackupPoint {
             None => return Err(DAMAGED.to_owned()),
         }
         let point = lines.get(1).and_then(|line| line.parse::<BackupPoint>().ok());
-        // Exactly one text is the manifest of this point.
+        // Accept only the text that `manifest` writes for this point.
         point.filter(|point| point.manifest().as_bytes() == text).ok_or(DAMAGED.to_owned())
     }
 }
@@ -69,8 +69,9 @@ impl Manifest {
             .map_err(|what| OpenError::CutBackup { folder: folder.clone(), what })
     }
 
-    /// Checks that no file is obviously cut or missing. The other checks of a start would refuse
-    /// most of these logs, too, but as damaged ones.
+    /// Checks that the last segment exists, and that no file is shorter than its header says.
+    /// Without this check, a start would refuse most of these logs, too, but would report damage
+    /// instead of an incomplete backup.
     pub(crate) fn check_files(&self, folder: &Folder) -> Result<(), OpenError> {
         let Manifest(point) = self;
         let cut = |what: String| OpenError::CutBackup { folder: folder.name.clone(), what };

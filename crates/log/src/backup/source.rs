@@ -1,4 +1,4 @@
-//! Reads the segments of a log as a backup has them.
+//! Reads the segments of a log with the bytes that the backup of this log has.
 
 use std::io::{self, Read};
 use std::ops::RangeInclusive;
@@ -8,7 +8,8 @@ use crate::backup::BackupPoint;
 use crate::disk::{Disk, DiskFile};
 use crate::files::segments::segment_name;
 
-/// The folder of a log whose files are held, or of a backup.
+/// The segments of one backup. Reads them from the folder of the log, whose files must be held, or
+/// from the folder of the backup.
 #[derive(Debug)]
 pub struct BackupSource<'a> {
     disk: &'a dyn Disk,
@@ -16,7 +17,7 @@ pub struct BackupSource<'a> {
 }
 
 impl<'a> BackupSource<'a> {
-    /// The part of a log up to a point.
+    /// Reads the part of a log up to a point.
     pub fn new(disk: &'a dyn Disk, point: BackupPoint) -> BackupSource<'a> {
         BackupSource { disk, point }
     }
@@ -31,8 +32,8 @@ impl<'a> BackupSource<'a> {
         segment_name(number)
     }
 
-    /// Whether the whole file belongs to the backup, so that a link of the file is enough. This is
-    /// so for all segments except the last one.
+    /// Whether a segment is sealed: its bytes do not change any more, so the backup can link the
+    /// file. All segments except the last one of the backup are sealed.
     pub fn is_sealed(&self, number: u32) -> bool {
         number < self.point.last()
     }
@@ -55,7 +56,7 @@ impl<'a> BackupSource<'a> {
 pub struct SegmentReader {
     file: Arc<dyn DiskFile>,
     size: u64,
-    /// The bytes from here on are zeros in the backup.
+    /// From this offset on, the backup has zeros.
     end: u64,
     offset: u64,
 }

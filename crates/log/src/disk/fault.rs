@@ -58,8 +58,8 @@ struct State {
     durable_names: BTreeMap<String, usize>,
     folder_changes: Vec<FolderChange>,
     locked: bool,
-    /// The number of the process's *life*: of crashes and restarts so far. Calls with a file that
-    /// was opened in an earlier life fail.
+    /// The number of the process's *life*: how many crashes and restarts there were so far. Calls
+    /// with a file that was opened in an earlier life fail.
     life: u64,
     powered: bool,
     calls: u64,

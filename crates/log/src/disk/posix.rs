@@ -33,8 +33,8 @@ pub struct PosixDisk {
 }
 
 impl PosixDisk {
-    /// Uses the folder. If necessary, creates the folder and its parents. Only this user can read a
-    /// folder that this function creates.
+    /// Uses the folder. If necessary, creates the folder and its parents. Only the process's user
+    /// can read the new folder.
     pub fn new(folder: impl AsRef<Path>) -> io::Result<PosixDisk> {
         let folder = folder.as_ref().to_path_buf();
         create_folders(&folder, FOLDER_MODE)?;

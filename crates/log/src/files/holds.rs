@@ -1,16 +1,16 @@
-//! Which segments can be freed: those that reclaim gave up, and that nobody holds.
+//! Decides which segments can be freed: segments that reclaim gave up, and that nobody holds.
 //!
-//! A hold keeps the file of a segment as it is while somebody reads it without the owner's lock: a
-//! backup, or a reader of bodies. Segments are freed from the oldest on, so a hold also keeps all
-//! later segments.
+//! A backup or a reader of bodies reads the file of a segment without the owner's lock. During this
+//! time it *holds* the segment: the log does not free, reuse or cut the file. Segments are freed
+//! from the oldest on, so a hold also keeps all later segments.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::types::Position;
 
-/// Keeps the file of one segment: it is not freed, written or cut until the hold is dropped.
-/// Several holds of one segment are counted.
+/// Holds one segment. Until this hold and all other holds of the segment are dropped, the log does
+/// not free, reuse or cut the segment's file.
 #[derive(Debug)]
 pub struct SegmentHold {
     freeing: Arc<Freeing>,
@@ -48,18 +48,19 @@ struct State {
     given_up: VecDeque<(u32, Position)>,
     /// The number of holds of each segment that has any.
     held: BTreeMap<u32, u32>,
-    /// The oldest segment whose file is kept. The files of lower segments are freed, or will be
-    /// freed at any moment. A hold comes too late for them.
+    /// The oldest segment that can be held. The files of lower segments are already freed, or are
+    /// being freed now.
     kept_from: u32,
 }
 
 impl Freeing {
-    /// No thread holds this lock during a call to the disk, because appenders and readers need it.
+    /// Locks the state. A thread must not call the disk while it holds this lock, because appenders
+    /// and readers need the lock.
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the oldest segment of the log.
+    /// Sets the oldest segment of the log.
     pub(crate) fn begin_at(&self, segment: u32) {
         self.state().kept_from = segment;
     }
@@ -84,7 +85,7 @@ impl Freeing {
         Some(SegmentHold { freeing: Arc::clone(self), segment })
     }
 
-    /// Holds the oldest segment whose file is not freed, and so all segments.
+    /// Holds the oldest segment that can be held. This hold also keeps all later segments.
     pub(crate) fn hold_oldest(self: &Arc<Self>) -> SegmentHold {
         let mut state = self.state();
         let segment = state.kept_from;

@@ -23,15 +23,14 @@ const CUTS: u64 = 8;
 /// The rest after a piece.
 const REST: Duration = Duration::from_micros(300);
 
-/// How fast the work must go.
+/// How fast `fill` and `remove_in_pieces` must work.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Pace {
     /// There is time to rest.
     Gentle,
-    /// There is no time to rest. With rests, the result would come too late, and somebody would
-    /// wait for it.
+    /// There is no time to rest: with rests, clients would have to wait for the next segment.
     Steady,
-    /// Somebody waits for the result, or soon will.
+    /// Somebody waits for the result now, or will wait soon.
     Urgent,
 }
 

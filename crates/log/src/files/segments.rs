@@ -189,7 +189,8 @@ impl Segments {
         self.publish(&state);
     }
 
-    /// Reuses the spares of an earlier run. Deletes spares that have another size.
+    /// Reuses the spares of an earlier run. Deletes spares that cannot be reused, for example
+    /// because of their size.
     pub(crate) fn adopt_spares(&self, names: &[String]) -> Result<(), Failure> {
         let mut state = self.state();
         for name in names {
@@ -252,13 +253,13 @@ impl Segments {
     /// prepared, creates it now. Returns `None` if there is no room. The caller can retry.
     ///
     /// A segment that is larger than usual is made for one big entry. If there is no other room for
-    /// such a segment, this function removes files of the reserve. They would be of no use now,
-    /// because the log can write nothing else before the big entry.
+    /// such a segment, this function removes files of the reserve. The log does not need these
+    /// files now, because it can write nothing else before the big entry.
     ///
     /// When the segment becomes the head, `ahead_bytes` no longer counts it. `claimed_bytes` of the
     /// open batch no longer counts it either (see `batch.rs`). Appenders compute the free room from
     /// both numbers, so they must see both changes or none. `settle` gets a function that updates
-    /// `ahead_bytes`. `settle` must hold the lock of the open batch while it calls that function and
+    /// `ahead_bytes`. `settle` must hold the appenders' lock while it calls that function and
     /// reduces `claimed_bytes`.
     pub(crate) fn take(
         &self,
@@ -423,9 +424,9 @@ impl Segments {
         self.freeing.give_up(number, trim);
     }
 
-    /// Holds a segment: its file is not freed, written or cut until the hold is dropped, and neither
-    /// are the files of later segments. Returns `None` if the segment is already being freed. Makes
-    /// no call to the disk.
+    /// Holds a segment: until the hold is dropped, the log does not free, reuse or cut the files of
+    /// this segment and of later segments. Returns `None` if the segment is already being freed.
+    /// Makes no call to the disk.
     pub(crate) fn hold(&self, number: u32) -> Option<SegmentHold> {
         self.freeing.hold(number)
     }
@@ -518,14 +519,14 @@ impl Segments {
                 state.spares.push(unneeded);
                 return Ok(());
             }
-            // This file needs no zeros. So it replaces a blank file of the reserve, and the blank
-            // file is removed.
+            // The unneeded file needs no zeros before its next use. So it replaces a blank file of
+            // the reserve, and the blank file is removed instead.
             if let Some(blank) = state.spares.iter_mut().find(|spare| spare.blank) {
                 std::mem::swap(blank, &mut unneeded);
             }
         }
-        // The rename must be durable before the file is cut. Otherwise a power failure could leave
-        // a numbered file that is too short.
+        // The rename must be durable before the file is cut. Otherwise a power failure could undo
+        // the rename, and leave a numbered file that is too short.
         self.sync_folder()?;
         let Spare { name, size, blank } = unneeded;
         // A blank file has no data in memory or on disk, so removing it is quick.

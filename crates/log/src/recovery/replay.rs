@@ -357,7 +357,7 @@ impl<'a> Replay<'a> {
         segment.killed.insert(slot.index).then_some(()).ok_or("a job was ended twice")
     }
 
-    /// Checks that a slot is older than the entry that names it.
+    /// Checks that a slot is older than the entry at `position` that contains the slot.
     fn check_age(&self, slot: Slot, position: Position) -> Result<(), &'static str> {
         let here = position.segment();
         let slots = self.segments[(here - self.tail.first) as usize].slots;

@@ -172,7 +172,7 @@ impl Pages {
     }
 
     /// The number of slots in the lost bytes at an offset. Usually these bytes were one entry. The
-    /// header of `remains.rs` says why an exact number matters.
+    /// module comment of `remains.rs` says why an exact number matters.
     fn slots(&self, at: u64, lost: &[u8]) -> Slots {
         let Some((head, contents)) = lost.split_first_chunk() else { return Slots::default() };
         // `fits` is called for many heads. The contents can be long, so compute their checksum only

@@ -396,8 +396,8 @@ impl Remains {
             Piece::Gap { start, end, slots } => {
                 index = index.saturating_add(u32::try_from(slots.min).unwrap_or(u32::MAX));
                 lost_max += slots.max - slots.min;
-                // Report the gap in this pass, too. The disk may have read these bytes without an
-                // error in the first pass, and then nothing was reported. `finish` removes equal
+                // Report the gap in this pass, too. If the disk read these bytes without an error
+                // in the first pass, the first pass reported nothing. `finish` removes equal
                 // reports.
                 self.lose(number, (start, end), Some(slots.max), NOTHING_PROVED);
             }

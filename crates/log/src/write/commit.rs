@@ -248,8 +248,8 @@ impl Log {
             let open = self.open_batch();
             (open.has_entries(), open.lazy.since_ms())
         };
-        // A step reads requests for a sync only once. So a request that came later needs another
-        // step.
+        // A step reads requests for a sync only at its start. So a request that came later needs
+        // another step.
         if entries || self.positions.wants_sync() {
             return Some(0);
         }

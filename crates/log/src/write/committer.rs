@@ -1,6 +1,6 @@
-//! The two threads of a log. One thread writes and syncs. The other one, the *helper*, prepares and
-//! frees segments. To prepare a segment, the helper fills a file with zeros, which takes long. A
-//! commit waits for this only if it needs a segment that is not ready yet.
+//! The two threads of a log. The *committer* writes and syncs. The *helper* prepares and frees
+//! segments. To prepare a segment, the helper fills a file with zeros, which takes long. A commit
+//! waits for the helper only if it needs a segment that is not ready yet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,8 @@ use crate::settings::RETRY_FULL_MS;
 
 /// The time between two retries on a full disk.
 const RETRY_FULL: Duration = Duration::from_millis(RETRY_FULL_MS);
-/// The longest sleep of the commit thread. Even if the clock stops, the thread reads it again after
-/// this time.
+/// The longest sleep of the committer. After this time, it reads the clock again, in case the clock
+/// stood still.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// The caller's clock. It returns milliseconds of the log's time, and never goes back.

@@ -80,7 +80,7 @@ impl LazyCounts {
     }
 
     /// Drops the counters of a slot. Called when the slot has ended, or when the log got an entry
-    /// with the job's whole meta. The meta includes newer counters.
+    /// with the job's whole meta, which includes the newest counters.
     pub(crate) fn remove(&mut self, slot: Slot) {
         if !self.places.is_empty()
             && let Some(place) = self.places.remove(&slot)

@@ -71,7 +71,7 @@ impl Positions {
     }
 
     /// Requests a notification when the log is written up to this position. The caller must read
-    /// the written position after this call, because the log may already be written up to there.
+    /// the written position after this call, because the log may already have reached `position`.
     pub(crate) fn want_written(&self, position: u64) {
         self.wanted_written.fetch_max(position, Ordering::Release);
         fence(Ordering::SeqCst);
