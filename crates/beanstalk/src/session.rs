@@ -1,4 +1,4 @@
-//! One connection: what its next bytes are, what it waits for, and how it ends.
+//! One connection: how it interprets its next bytes, how it waits, and how it ends.
 
 use std::sync::Arc;
 
@@ -20,8 +20,7 @@ pub struct Session {
     pub(crate) listener: Arc<Listener>,
     pub(crate) reading: Reading,
     pub(crate) waiting: Waiting,
-    /// The list for the reply to `list-tubes`, while it is being built. Later commands wait for the
-    /// reply.
+    /// The incomplete reply to `list-tubes`. Later commands wait until it is complete.
     pub(crate) listing: Option<TubeList>,
     /// Number of tubes that the session watches.
     pub(crate) watched_tubes: u32,
@@ -36,17 +35,18 @@ pub struct Session {
     ended: bool,
 }
 
-/// What the next bytes of the connection are.
+/// The meaning of the connection's next bytes.
 #[derive(Debug)]
 pub(crate) enum Reading {
     /// A command line.
     Line,
-    /// The rest of a line that is too long. These bytes are skipped. Then the server replies.
+    /// The rest of a line that is too long. The session skips these bytes, and then replies.
     LongLine,
     /// The body of a put, then CR LF.
     Body(PendingPut),
-    /// The rest of a refused body. These bytes are skipped. Then the server replies. `missing` is a
-    /// u64, because the largest announced body and its CR LF need more than 32 bits.
+    /// The rest of a refused body. The session skips these bytes, and then sends `answer`.
+    /// `missing` is the number of bytes to skip. It is a u64, because a client can announce 2^32 -
+    /// 1 bytes, and CR LF follows.
     RefusedBody { missing: u64, answer: &'static [u8] },
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct PendingPut {
     pub(crate) body: BodyBuffer,
 }
 
-/// What the session waits for. While it waits, it reads no command.
+/// The event that the session waits for. While it waits, it reads no command.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Waiting {
     Nothing,
@@ -105,8 +105,8 @@ impl Session {
         self.input_end.has_come()
     }
 
-    /// Handles one line or one piece of a body, and returns the number of bytes used. If it returns
-    /// 0, more bytes must arrive first.
+    /// Handles one line or one piece of a body, and returns the number of bytes that it used. 0
+    /// means that more bytes must arrive first.
     fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         match &mut self.reading {
             Reading::Line => self.read_line(bytes, turn, outbox),
@@ -174,9 +174,10 @@ impl Session {
         }
         self.ended = true;
         if let Reading::Body(_) = self.reading {
-            // In the original, a put gets its job id when its line arrives. So an interrupted put
-            // uses up an id. Here, a put gets its id when its body is complete. So if several
-            // connections send puts, the order of the ids is the order in which the bodies end.
+            // In the original, a put gets its job id when its line arrives, so an interrupted put
+            // uses up an id. Here, a put gets its id only when its body is complete. So skip an id
+            // for the interrupted put. The ids of simultaneous puts have the order in which the
+            // bodies end.
             turn.skip_job_id();
             self.reading = Reading::Line;
         }
@@ -191,14 +192,15 @@ impl Session {
         }
     }
 
-    /// Ends the session if the client has closed its sending side and all its commands are handled.
+    /// Ends the session if the client has closed its sending side and the session has handled all
+    /// its commands.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         if self.waiting == Waiting::Nothing && self.input_end.is_drained() {
             self.end(turn);
         }
     }
 
-    /// Handles `quit`. The server ignores everything after it.
+    /// Handles `quit`. The server ignores all later bytes.
     pub(crate) fn quit(&mut self, turn: &mut Turn<'_>) {
         self.end(turn);
     }
@@ -250,8 +252,8 @@ impl Dialect for Session {
             Waiting::Job => {
                 // COMPAT(beanstalkd): a half-closed connection does not wait; cases
                 // half-close-while-waiting, half-close-then-empty-reserve-times-out. If the session
-                // no longer waits because it was granted a job, the event with the job has not
-                // arrived yet. That event then answers the reserve.
+                // has just been granted a job, it does not wait any more, and `cancel_wait` does
+                // nothing. Then the event with the job arrives later, and answers the reserve.
                 let waited = turn.caller(self.id).cancel_wait();
                 if waited.value {
                     self.waiting = Waiting::Nothing;

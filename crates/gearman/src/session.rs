@@ -1,4 +1,4 @@
-//! One connection: what its next bytes are, which events it gets, and how it ends.
+//! One connection: how it interprets its next bytes, how it handles events, and how it ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::reply::{self, AT_ONCE, DROP_INTERRUPTED, not_submitted};
 const LINE_BYTES_MAX: usize = 8192;
 
 /// One connection that speaks Gearman's protocol, without I/O. The session replies to each command
-/// at once. The exceptions are lists, and the drop of a function with many jobs. News of the
-/// client's jobs arrives as events, between the replies.
+/// at once. There are two exceptions, which can take several slices of work: lists, and the drop of
+/// a function with many jobs. News of the client's jobs arrives as events, between the replies.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) id: SessionId,
@@ -30,15 +30,15 @@ pub struct Session {
     /// Whether the client wants exceptions, which say why a job failed.
     pub(crate) wants_exceptions: bool,
     reading: Reading,
-    /// Whether the session drops a function with many jobs. Later commands wait for the end of the
-    /// drop.
+    /// Whether the session is dropping a function with many jobs. Later commands wait for the end
+    /// of the drop.
     pub(crate) is_dropping: bool,
     /// The list that the session sends. Later commands wait for the end of the list.
     listing: Option<Listing>,
-    /// Events that arrived while the session sends a list. They wait, because they must not
+    /// Events that arrived while the session was sending a list. They wait, because they must not
     /// interrupt the list.
     late: VecDeque<Answer<Event>>,
-    /// The memory of these events in bytes.
+    /// The memory of the events in `late`, in bytes.
     late_bytes: usize,
     /// Whether the session is removing its many registrations, slice by slice.
     pub(crate) is_resetting: bool,
@@ -51,18 +51,18 @@ pub struct Session {
     ended: bool,
 }
 
-/// What the next bytes of the connection are.
+/// The meaning of the connection's next bytes.
 #[derive(Debug)]
 enum Reading {
-    /// A packet or a line of text. The first byte shows which.
+    /// A packet or a line of text. The first byte of a packet is 0.
     Message,
     /// The rest of a long packet.
     LongPacket(LongPacket),
-    /// This many more bytes of a body follow. They have no meaning, because packets of this type
-    /// have no arguments. The session skips these bytes. Then it handles the packet.
+    /// A body of a packet type without arguments. The session skips this number of bytes, because
+    /// they have no meaning. Then it handles the packet.
     NoBody(Header, usize),
-    /// This many more bytes of a submit follow. The submit exceeds the memory limit. The session
-    /// skips these bytes. Then it refuses the submit.
+    /// The body of a submit that exceeds the memory limit. The session skips this number of bytes.
+    /// Then it refuses the submit.
     Refused(usize),
 }
 
@@ -129,8 +129,8 @@ impl Session {
         }
     }
 
-    /// Handles one message or a piece of it, and returns the number of bytes used. If it returns 0,
-    /// more bytes must arrive first, or the session has ended.
+    /// Handles one message or a piece of it, and returns the number of bytes that it used. 0 means
+    /// that more bytes must arrive first, or that the session has ended.
     fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         match (&mut self.reading, bytes.first()) {
             (_, None) => 0,
@@ -241,7 +241,7 @@ impl Session {
         }
     }
 
-    /// Sends news of a job to the client, which waits for the job.
+    /// Sends news of a job to the client. The client waits for the outcome of the job.
     fn send_news(&self, id: JobId, news: News, after: Position, outbox: &mut Outbox) {
         let handle = &self.server.prefix.handle(id)[..];
         let (kind, data) = match news {
@@ -278,16 +278,16 @@ impl Session {
         }
     }
 
-    /// Ends the session if the client has closed its sending side and all its commands are handled.
-    /// In Gearman, a closed sending side counts as a disconnect.
+    /// Ends the session if the client has closed its sending side and the session has handled all
+    /// its commands. In Gearman, a closed sending side counts as a disconnect.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         if !self.is_dropping && self.input_end.is_drained() {
             self.end(turn);
         }
     }
 
-    /// Closes the session in the broker, but only once. The jobs that it holds return to their
-    /// queues. A job ends if only this client waits for it.
+    /// Closes the session in the broker, but only once. The broker gives back the jobs that the
+    /// session holds. A foreground job ends if only this client waits for it.
     pub(crate) fn end(&mut self, turn: &mut Turn<'_>) {
         if !self.ended {
             self.ended = true;

@@ -27,7 +27,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 /// Kestrel sends this header, and monitoring checks for it.
 const VERSION_HEADER: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-ostrich-version"), HeaderValue::from_static("8.2.9"));
-/// Limit of the length of a namespace, because the history keeps its name.
+/// Limit of the length of a namespace's name. The limit exists because the history stores the name.
 const NAMESPACE_BYTES_MAX: usize = 256;
 
 /// The index page, for people.
@@ -39,7 +39,7 @@ const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Kestrel's admin c
     <li><a href=\"/graph_data\">/graph_data</a>\n\
     <li>by POST: /reload, /quiesce, /shutdown\n</ul></html>\n";
 
-/// Actions that a request can cause. Only the owner of the process can execute them.
+/// Actions that a client can request, but that only the program around this site can execute.
 pub trait Controls: Send + Sync {
     /// Reads the configuration again. The returned work ends when the reload is done.
     fn reload(&self) -> Work;
@@ -48,7 +48,7 @@ pub trait Controls: Send + Sync {
     fn shut_down(&self);
 }
 
-/// Which requests can change something. A request from a page of another site can never change
+/// Which requests can change something. Requests from a page of another site can never change
 /// anything.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Permissions {
@@ -60,7 +60,7 @@ pub struct Permissions {
     pub stop_from_elsewhere: bool,
 }
 
-/// Facts about the server that these commands report.
+/// Facts about the server that the commands report.
 #[derive(Clone, Debug)]
 pub struct ServerInfo {
     /// The version of Kestrel that its clients see.
@@ -75,19 +75,19 @@ pub struct ServerInfo {
 
 /// The arguments of [`KestrelAdmin::new`].
 pub struct AdminSetup {
-    /// The queues.
+    /// The broker with the queues.
     pub broker: Broker,
-    /// The engine's time.
+    /// The clock of the broker.
     pub clock: Clock,
     /// Facts about the server that do not change.
     pub info: ServerInfo,
-    /// Actions that clients can request.
+    /// Which requests can change something.
     pub permissions: Permissions,
     /// Returns the current numbers of all Kestrel sessions.
     pub served: Box<dyn Fn() -> Served + Send + Sync>,
     /// Returns the current numbers of the process.
     pub process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
-    /// Executes the actions.
+    /// Executes the actions that clients request.
     pub controls: Box<dyn Controls>,
 }
 
@@ -120,7 +120,7 @@ impl std::fmt::Debug for KestrelAdmin {
 enum Outcome {
     Stats(Snapshot),
     Value(Value),
-    /// The command is done when this work is done.
+    /// The command has ended when this work has ended.
     Begun(Work),
 }
 
@@ -131,7 +131,7 @@ enum CommandError {
     /// The gate rejected the request, for example because a page of another site may have caused
     /// it.
     Rejected(Rejection),
-    /// The method cannot change anything.
+    /// The request uses an HTTP method that cannot change anything.
     MethodNotAllowed,
     /// Clients at this address cannot stop the server.
     StopNotAllowed,
@@ -151,7 +151,7 @@ impl KestrelAdmin {
         let process = (self.process)();
         snapshot.labels.insert("version", self.info.version.clone());
         snapshot.gauges.extend([
-            // Lineshaft has no JVM, but it can report these numbers of its own process.
+            // Lineshaft has no JVM. These are the corresponding numbers of its process.
             ("jvm_uptime", now.since(self.info.started) as f64),
             ("jvm_start_time", self.info.started.0 as f64),
             ("jvm_heap_used", process.resident_bytes as f64),
@@ -160,8 +160,8 @@ impl KestrelAdmin {
         snapshot
     }
 
-    /// Records the numbers of periods and minutes that are over. Drops numbers that no client
-    /// requests any more.
+    /// Records numbers at the end of each watched period and of each minute. Drops numbers that no
+    /// client requests any more.
     fn remember(&self) {
         let now = (self.clock)();
         let mut history = self.history();
@@ -185,7 +185,8 @@ impl KestrelAdmin {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the history within its limit, and reports the change of its memory to the broker.
+    /// Keeps the history within its limit of memory, and reports the change of its memory to the
+    /// broker.
     fn trim_history(&self) {
         let grown_bytes = self.history().trim();
         if grown_bytes != 0 {
@@ -229,8 +230,8 @@ impl KestrelAdmin {
         Ok(Outcome::Value(value))
     }
 
-    /// The numbers that the parameters select. The parameter `filtered` has no effect. In Kestrel,
-    /// filters are code, and Lineshaft has none.
+    /// The numbers that the parameters select. The parameter `filtered` has no effect, because
+    /// Lineshaft has no filters. In Kestrel, filters are code.
     fn stats(&self, parameters: &Parameters, request: &Request) -> Result<Snapshot, CommandError> {
         let (period, name) = (parameters.get("period"), parameters.get("namespace"));
         let remembers = match check_remembering(request) {
@@ -286,8 +287,8 @@ impl KestrelAdmin {
         Ok(json!({ key: points }))
     }
 
-    /// Checks that the request may change something. Without this check, a web page could stop the
-    /// server of a person who reads the page.
+    /// Checks that the request may change something. Without this check, a web page could stop a
+    /// server that the reader of the page can reach.
     fn check_change(&self, request: &Request) -> Result<(), CommandError> {
         let is_get = match *request.method() {
             Method::POST => false,
@@ -316,11 +317,11 @@ impl KestrelAdmin {
         let result = callback(&parameters, &claims)
             .and_then(|callback| Ok((callback, self.execute(&command, &parameters, request)?)));
         let written = |kind: &'static str, mut text: String, callback: Option<&str>| {
-            // A long text can wait in memory for its client. Only its length is counted, so it must
-            // not have more capacity.
+            // A long text can wait in memory until its client reads it. The memory account counts
+            // only its length, so it must not have more capacity.
             text.shrink_to_fit();
-            // Browsers run only responses of a script type. So only a page of this site gets that
-            // type.
+            // Browsers run only responses whose content type is a script. So only a page of this
+            // site gets this content type.
             let is_script = callback.is_some() && kind == JSON && claims.is_same_origin();
             answer(StatusCode::OK, if is_script { SCRIPT } else { kind }, text)
         };
@@ -356,8 +357,8 @@ fn gate(request: &Request) -> Result<&Gate, CommandError> {
     request.extensions().get::<Gate>().ok_or(CommandError::StopNotAllowed)
 }
 
-/// Rejects a request that would record numbers, if a page of another site may have caused it. Such
-/// a page could change or evict the recorded numbers of other clients.
+/// Rejects a request that records numbers, if a page of another site may have caused the request.
+/// Such a page could change or evict the recorded numbers of other clients.
 fn check_remembering(request: &Request) -> Result<(), CommandError> {
     claims(request.headers()).check_no_page(only_looks(request)).map_err(CommandError::Rejected)
 }

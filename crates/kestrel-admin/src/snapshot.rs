@@ -10,19 +10,20 @@ use hdrhistogram::Histogram;
 
 use crate::name_list::NameList;
 
-/// Number of queues read in one turn of the broker.
+/// Number of queues that one turn of the broker reads.
 const QUEUES_PER_TURN: usize = 64;
 /// Limit of queues in a snapshot. Each queue takes 200 bytes of memory during a request, and 100
 /// bytes for each recorded moment.
 pub(crate) const QUEUES_MAX: usize = if cfg!(test) { 100 } else { 10_000 };
-/// Limit of the bytes of all queue names, because a queue's name is written with each of its
-/// numbers.
+/// Limit of the bytes of all queue names. The limit exists because a response repeats a queue's
+/// name for each number of the queue.
 const NAMES_BYTES_MAX: usize = 1 << 20;
-/// Kestrel shows these values for a queue without a limit of items or bytes.
+/// Kestrel shows this value for a queue without a limit of items, and `NO_BYTES_MAX` for a queue
+/// without a limit of bytes.
 const NO_ITEMS_MAX: u64 = 2_147_483_647;
 const NO_BYTES_MAX: u64 = 9_223_372_036_854_775_807;
 
-/// The server's metrics. They are shown even if they have no values.
+/// The server's metrics. Responses contain all of them, even metrics without values.
 const METRICS: [&str; 7] = [
     "delivery_latency_msec",
     "fsync_delay_usec",
@@ -32,8 +33,8 @@ const METRICS: [&str; 7] = [
     "item_fsync_delay_usec",
     "set_latency_usec",
 ];
-/// Kestrel's metrics of each queue. Lineshaft shows them without values, because it measures none
-/// of them.
+/// Kestrel's metrics of each queue. Responses contain them without values, because Lineshaft does
+/// not measure them.
 const QUEUE_METRICS: [&str; 12] = [
     "delivery_latency_msec",
     "fill_readbehind_usec",
@@ -77,7 +78,7 @@ const QUEUE_GAUGES: [&str; 11] = [
 ];
 /// The counters of an alias: `put_bytes` and `put_items`.
 const ALIAS_COUNTERS: Range<usize> = 7..9;
-/// Approximate memory of the server's own counters and metrics in one recorded moment.
+/// Approximate memory of the server's own counters and metrics in one [`Counts`], in bytes.
 const SERVER_BYTES: u64 = 2_000;
 
 /// Counters and metrics of all Kestrel sessions since the start.
@@ -94,7 +95,7 @@ pub struct Served {
 /// A metric; `None` if it has no values.
 pub(crate) type Measured = Option<Arc<Histogram<u64>>>;
 
-/// All numbers at one moment, or their changes between two moments.
+/// All numbers at one moment, or the changes of counters and metrics between two moments.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     // The numbers of the server.
@@ -119,20 +120,21 @@ struct Queue {
     gauges: Option<[u64; QUEUE_GAUGES.len()]>,
 }
 
-/// The numbers that are recorded for one moment: only numbers that grow.
+/// The part of a snapshot that the history stores: counters and metrics. They only grow, so their
+/// changes can be computed later.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     counters: BTreeMap<&'static str, u64>,
     metrics: BTreeMap<&'static str, Measured>,
-    /// Names of queues and aliases. Most recorded moments share one list.
+    /// Names of queues and aliases. Most recorded `Counts` share one list.
     names: Arc<NameList>,
     queues: Box<[QueueCounters]>,
 }
 
 impl Snapshot {
-    /// Reads all numbers, except those of queues beyond the limits. This function takes one turn of
-    /// the broker for the totals, and one turn for each group of queues. Between these turns, other
-    /// clients get their turns.
+    /// Reads all numbers, except the numbers of queues beyond the limits. Takes one turn of the
+    /// broker for the totals, and one turn for each group of queues. Between these turns, other
+    /// threads can take turns.
     pub(crate) fn take(broker: &Broker, clock: &Clock, served: &Served) -> Snapshot {
         let mut snapshot = Snapshot::default();
         let (totals, status) = {
@@ -146,8 +148,8 @@ impl Snapshot {
             if found.is_empty() {
                 break;
             }
-            // The following code does not hold the broker's lock. So this code delays only threads
-            // on the same processor. Yield to them first.
+            // This code does not hold the broker's lock, so it delays only threads on the same
+            // processor. Yield to them first.
             std::thread::yield_now();
             for (name, queue) in found {
                 names_bytes += name.len();
@@ -199,7 +201,7 @@ impl Snapshot {
         self.metrics.extend(served.metrics.iter().map(|(name, all)| (*name, Some(all.clone()))));
     }
 
-    /// The part of these numbers to record.
+    /// The part of these numbers that the history stores.
     pub(crate) fn counts(&self) -> Counts {
         Counts {
             counters: self.counters.clone(),
@@ -209,16 +211,16 @@ impl Snapshot {
         }
     }
 
-    /// If a recorded moment has the same list of queue names, shares the list of that moment. So
-    /// the list takes memory only once.
+    /// If one of the recorded `Counts` has the same list of names, this snapshot uses that list. So
+    /// equal lists use memory only once.
     pub(crate) fn share_names<'a>(&mut self, mut remembered: impl Iterator<Item = &'a Counts>) {
         if let Some(same) = remembered.find(|counts| counts.names == self.names) {
             self.names = same.names.clone();
         }
     }
 
-    /// These numbers, but counters and metrics as changes since an earlier moment. If a counter
-    /// restarted in between, its change is its whole value.
+    /// Returns these numbers, but counters and metrics as changes since `earlier`. If a counter has
+    /// restarted since then, its change is its whole value.
     pub(crate) fn since(&self, earlier: &Counts) -> Snapshot {
         let mut changed = self.clone();
         for (name, now) in &mut changed.counters {
@@ -237,8 +239,8 @@ impl Snapshot {
         changed
     }
 
-    /// These numbers, but counters and metrics from `changed`. Counters and metrics that `changed`
-    /// does not have are 0.
+    /// Returns these numbers, but with the counters and metrics of `changed`. Counters and metrics
+    /// that are missing in `changed` are 0.
     pub(crate) fn with_changes(&self, changed: &Counts) -> Snapshot {
         let mut shown = self.since(&self.counts());
         shown.counters.extend(changed.counters.iter().map(|(name, value)| (*name, *value)));
@@ -283,7 +285,7 @@ impl Counts {
         self.queues.get(self.names.find(name)?)
     }
 
-    /// Memory of all these moments in bytes. A shared list of names counts once.
+    /// Memory of all these `Counts` in bytes. A shared list of names counts once.
     pub(crate) fn bytes_of<'a>(all: impl Iterator<Item = &'a Counts>) -> u64 {
         let (mut bytes, mut lists) = (0, BTreeMap::new());
         for counts in all {
@@ -298,7 +300,7 @@ impl Counts {
 }
 
 impl Queue {
-    /// The numbers of a queue. `created` is the time of its creation by the wall clock.
+    /// The numbers of a queue. `created` is the time when the queue was created, by the wall clock.
     fn of_items(stats: &ItemStats, created: Millis) -> Queue {
         Queue {
             counters: [
@@ -350,8 +352,8 @@ impl Queue {
     }
 }
 
-/// Reads the next queues and aliases after the cursor, or returns an empty list at the end. The
-/// broker is locked, so this does not format anything.
+/// Reads the next queues and aliases after the cursor, or returns an empty list at the end. This
+/// function runs with the broker's lock. So it must be short, and does not format anything.
 fn look(turn: &mut Turn<'_>, cursor: &mut NameCursor) -> Vec<(Vec<u8>, Queue)> {
     let mut found = Vec::with_capacity(QUEUES_PER_TURN);
     while found.len() < QUEUES_PER_TURN
@@ -382,7 +384,7 @@ fn difference(now: &Arc<Histogram<u64>>, before: Option<&Histogram<u64>>) -> Arc
     let mut difference = Histogram::clone(now);
     match difference.subtract(before) {
         Ok(()) => Arc::new(difference),
-        // The histogram has fewer values than before, so it restarted.
+        // The histogram has fewer values than before, so it has restarted.
         Err(_) => now.clone(),
     }
 }

@@ -1,5 +1,5 @@
-//! State that all sessions of a process share: options, counters, and the actions of the process's
-//! owner.
+//! State that all Kestrel sessions of a process share: options, counters, and actions that only the
+//! program around the sessions can execute.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::thrift::Holder;
 /// Default limit of an item in bytes.
 pub const ITEM_BYTES_MAX_DEFAULT: u32 = 64 << 20;
 
-/// Limit of bytes that one request fetches. The last item can exceed it.
+/// Limit of bytes that one request fetches. The last item can exceed the limit.
 pub(crate) const ITEMS_BYTES_MAX: usize = 8 << 20;
 
-/// Limit of items that one request fetches in one turn. The request ends when it reaches the limit.
+/// Limit of items that one request fetches. At the limit, the request ends.
 pub(crate) const ITEMS_AT_ONCE_MAX: usize = 1000;
 
 /// Memory for each item of a reply in addition to its body, in bytes.
@@ -25,23 +25,24 @@ pub(crate) const ITEM_BYTES: usize = 64;
 /// Options of the whole server. Options of single queues are in the broker's policies.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// The reply to `VERSION`. Its first number must not be 0, because libmemcached refuses such a
-    /// version.
+    /// The reply to `VERSION`. Its first number must not be 0, because the client library
+    /// libmemcached refuses such a version.
     pub version: String,
     /// When the process started, in the broker's time.
     pub started: Millis,
-    /// Limit of an item in bytes. A larger item closes its connection. The limit also applies to a
-    /// thrift frame.
+    /// Limit of an item in bytes, and of a thrift frame. If a client sends a larger item or frame,
+    /// its connection is closed.
     pub item_bytes_max: u32,
     /// The default durability of a put. `DUMP_CONFIG` shows it.
     pub sync: QueueSync,
-    /// Delay before a stricter status takes effect, in milliseconds (`statusChangeGracePeriod`).
+    /// Delay before a status that refuses more requests applies, in milliseconds
+    /// (`statusChangeGracePeriod`).
     pub status_grace_ms: u64,
-    /// If more than this number of connections are open when a new one arrives, the new one cannot
-    /// write.
+    /// If a new connection arrives while more than this number are open, the new connection can
+    /// never write.
     pub refuse_writes_above: Option<u32>,
-    /// If more than this number of connections are open when a new one arrives, the new one cannot
-    /// read.
+    /// If a new connection arrives while more than this number are open, the new connection can
+    /// never read.
     pub refuse_reads_above: Option<u32>,
 }
 
@@ -59,19 +60,19 @@ impl Default for ServerOptions {
     }
 }
 
-/// Actions that a client can request, but that only the owner of the process can do.
+/// Actions that a client can request, but that only the program around the sessions can execute.
 pub trait Controls: Send + Sync + std::fmt::Debug {
     /// Starts a reload of the policies. The reload does not run in this turn, because a turn must
-    /// not wait for a file. When it ends, the owner sends the session an event with
-    /// [`Turn::tell_reloaded`]. If the new policies are wrong, nothing changes and the server logs
-    /// the reason. The session still gets the event.
+    /// not wait for a file. After the reload, the program calls [`Turn::tell_reloaded`], which
+    /// sends an event to the session. If the new policies are wrong, nothing changes, and the
+    /// server writes a message with the reason. The session still gets the event.
     fn reload(&self, session: SessionId, turn: &mut Turn<'_>);
 
     /// Stops the server after 100 ms. Returns at once.
     fn shut_down(&self);
 
-    /// The microseconds of a monotonic clock, to measure latencies. `None` turns the measurements
-    /// off.
+    /// The time of a monotonic clock in microseconds, to measure latencies. `None` turns the
+    /// measurements off.
     fn stopwatch_us(&self) -> Option<u64> {
         None
     }
@@ -145,7 +146,7 @@ impl Server {
         self.begin_wait()
     }
 
-    /// Begins the measurement of a wait. Waits are always measured, and never only counted.
+    /// Begins the measurement of a wait. The server measures every wait, and never only counts it.
     pub(crate) fn begin_wait(&self) -> Watch {
         let began = self.is_measured.then(|| self.controls.stopwatch_us()).flatten();
         began.map_or(Watch::Off, Watch::Since)
@@ -174,7 +175,7 @@ impl Server {
 
     /// Counts a fetch that found no item.
     pub(crate) fn count_miss(&self, queue: &[u8], turn: &Turn<'_>) {
-        // An alias has no items, so a fetch from it is not a miss.
+        // An alias has no items, so a fetch from an alias is not a miss.
         if turn.alias_stats(queue).is_none() {
             self.counters.get_misses.add_one();
         }
@@ -186,7 +187,7 @@ impl Server {
         self.counters.bytes_written.add(written as u64);
     }
 
-    /// Counts a new connection on any port. Returns the requests that it can never use.
+    /// Counts a new connection on any port. Returns the requests that the connection can never use.
     pub(crate) fn enter(&self) -> Refusals {
         self.counters.connections.add_one();
         self.counters.connections_total.add_one();

@@ -5,7 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The longest path that fits into the address of a unix socket, without its final NUL.
+/// Length of the longest path that fits into the address of a unix socket, without the NUL at its
+/// end.
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// The prefix of a unix socket's path.
@@ -27,16 +28,16 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// An address of a listener: `HOST:PORT` or `unix:PATH`. If clients speak TLS, `tls:` is before it.
+/// An address of a listener: `HOST:PORT` or `unix:PATH`. With the prefix `tls:`, clients speak TLS.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ListenAddress {
-    /// Where to listen.
+    /// The address without the prefix `tls:`.
     pub address: Address,
     /// Whether clients speak TLS.
     pub is_tls: bool,
 }
 
-/// A server as a tool's user names it: `HOST`, `HOST:PORT` or `unix:PATH`.
+/// The name of a server in the arguments of a tool: `HOST`, `HOST:PORT` or `unix:PATH`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ServerName {
     /// A host and perhaps a port. The default port depends on the protocol.
@@ -118,7 +119,7 @@ impl ListenAddress {
 }
 
 impl ServerName {
-    /// The server's address. If the user named no port, it has the default port.
+    /// The server's address. If the name has no port, the address has the default port.
     pub fn address(&self, default_port: u16) -> Address {
         match self {
             ServerName::Unix(path) => Address::Unix(path.clone()),
@@ -183,8 +184,8 @@ fn parse_unix_path(path: &str) -> Result<PathBuf, AddressError> {
     Ok(PathBuf::from(path))
 }
 
-/// Reads the addresses of a listener. Each text is an address, or there is one text, which is
-/// `off`.
+/// Reads the addresses of a listener. Each text is an address. A single text `off` means no
+/// address.
 pub fn parse_listeners(texts: &[&str]) -> Result<Vec<ListenAddress>, AddressError> {
     match texts {
         ["off"] => Ok(Vec::new()),

@@ -1,5 +1,5 @@
-//! Tests of clients that do harm. Some are browsers with requests of a web page. Some open many
-//! connections from one address, or stop in the middle of a request.
+//! Tests of harmful clients: browsers with requests of a web page, clients that open many
+//! connections from one address, and clients that stop in the middle of a request.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -145,7 +145,7 @@ fn a_client_that_stops_mid_request_is_closed_and_an_idle_one_is_not() {
     eventually("it waits", || {
         serving.broker.turn(serving.broker.last_time()).totals().waiting_sessions == 1
     });
-    // This client connects last. So its time limit ends after those of the other clients.
+    // This client connects last. So its time limit ends after the time limits of the other clients.
     let mut stuck = connect(&serving);
     stuck.write_all(b"put 0 0 60 5\r\n").unwrap();
     rest(&mut stuck);

@@ -4,8 +4,7 @@
 //! - `settings`: the table of all keys, for reading, showing and reloading.
 //! - [`sources`]: merges defaults, file, environment and flags, in this order.
 //! - `policies`: the `[[policy]]` tables.
-//! - [`protocol`], `memory_limit`: values with a grammar of their own. Other such values are in
-//!   [`notation`].
+//! - [`protocol`], `memory_limit`: types of some values. More types of values are in [`notation`].
 
 pub(crate) mod memory_limit;
 mod policies;

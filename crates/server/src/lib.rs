@@ -11,11 +11,11 @@
 //! - `process`: clock, signals, reload, messages.
 //!
 //! Each I/O thread owns its connections. It sleeps until a socket is ready, the broker has an
-//! event, or the log has released replies. The first I/O thread also serves the broker's timers.
-//! Its runtime also runs the tasks that accept connections and handle signals.
+//! event, or the log has released replies. The first I/O thread also handles the broker's alarms.
+//! The tasks that accept connections and handle signals run in the runtime of this thread.
 //!
 //! Invariants: no thread makes a system call or awaits while it holds the broker's lock. No reply
-//! is sent before the log has released it. An idle connection costs no time and no buffer.
+//! is sent before the log has released it. An idle connection uses no time and no buffer.
 
 #[cfg(test)]
 mod abuse_tests;

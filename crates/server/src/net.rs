@@ -3,8 +3,9 @@
 //! - `listen`, `listen_file`: listening sockets, and the file with their addresses.
 //! - `accept`: accepts connections, and distributes them to the I/O threads in turn.
 //! - `limits`: limits of connections and their memory.
-//! - `connection`: one connection of an I/O thread. `pending`: its bytes that are not used yet.
-//! - `sessions`: opens a session of each protocol. `first_line`: rejects browsers.
+//! - `connection`: one connection of an I/O thread. `pending`: bytes that its dialect has not used
+//!   yet.
+//! - `sessions`: opens the session of a connection. `first_line`: rejects browsers.
 //! - `tls`: certificates. `tls_stream`: TLS between socket and dialect.
 //! - `socket`: a socket that the runtime watches.
 

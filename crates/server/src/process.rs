@@ -1,6 +1,6 @@
 //! The process: time, signals, messages, and facts about it.
 //!
-//! - `clock`: the engine's time, and steps of the wall clock.
+//! - `clock`: the server's clock, and changes of the wall clock.
 //! - `signals`, `controls`: stop and reload, by signals and by clients.
 //! - `control_socket`: serves the operator's tools.
 //! - `reload`: reloads the configuration. `systemd`: notifies the service manager.

@@ -1,6 +1,6 @@
-//! Tests of serving with real sockets, on I/O threads of this process. Signals, limits of
-//! descriptors and inherited sockets need a process of their own. The tests of the program cover
-//! these.
+//! Tests of I/O threads with real sockets, in this process. Tests of signals, limits of file
+//! descriptors and inherited sockets need a separate process. They are among the tests of the
+//! program.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -33,7 +33,7 @@ use notation::address::{Address, ListenAddress};
 /// The time limit of every wait in these tests.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// I/O threads that serve clients until this is dropped.
+/// I/O threads that serve clients until this value is dropped.
 pub(crate) struct Serving {
     pub(crate) address: ListenAddress,
     pub(crate) broker: Broker,
@@ -129,8 +129,8 @@ impl Serving {
         self.limits.open()
     }
 
-    /// Lets the machine sleep for this long. Afterwards, the server's check of the clocks notices
-    /// the sleep.
+    /// Simulates that the machine sleeps for this time. Then runs the server's check of the clocks,
+    /// which notices the sleep.
     fn sleep_for(&self, time: Duration) {
         self.clock.sleep_for(time);
         ClockWatch::default().look(&self.clock, &self.broker, &self.inboxes);
@@ -418,8 +418,8 @@ fn a_reader_that_takes_nothing_is_cut_off_and_delays_no_other_client() {
         answered += 1;
         sessions() == 1
     });
-    // If the other client had to wait for the disconnect, its first answer would come after the
-    // disconnect.
+    // If the other client had to wait until the stuck client is disconnected, it would have only
+    // one answer by then.
     assert!(answered > 1, "the other waited until the stuck reader was cut off");
     let mut rest = Vec::new();
     let _ = stuck.stream.read_to_end(&mut rest);
@@ -479,9 +479,9 @@ fn the_sender_of_the_largest_unfinished_command_is_cut_off() {
     large.send([head(65_535), vec![b'x'; 65_000]].concat());
     small.send([head(20_000), vec![b'x'; 19_000]].concat());
     let sessions = || serving.broker.turn(Millis(0)).totals().sessions;
-    // One session alone proves nothing, because at first the server has accepted only one client.
-    // So also wait for the received bytes. The test cannot wait for two sessions, because the
-    // server may disconnect `large` too soon.
+    // One open session alone does not prove the disconnect, because at first the server has
+    // accepted only one client. So also wait for the received bytes. The test cannot first wait for
+    // two sessions, because the server may disconnect `large` before the test sees both.
     eventually("the larger one is cut off", || {
         let has_come = serving.broker.memory_usage().used_bytes > 10_000;
         has_come && sessions() == 1
@@ -507,8 +507,8 @@ fn commands_that_were_held_back_behind_long_replies_are_all_answered() {
             client.send(format!("watch {number:0>150}\r\n"));
             client.expect(format!("WATCHING {}\r\n", number + 2));
         }
-        // This input fits into one piece. Its replies have several megabytes, so the server checks
-        // the limits more than once.
+        // This input fits into one piece. Its replies have several megabytes, so the server must
+        // stop in the middle of the piece.
         let lists = "list-tubes-watched\r\n".repeat(195);
         if ends_while_waiting {
             client.send("reserve\r\n");
@@ -555,7 +555,7 @@ fn a_stop_sends_the_replies_that_the_log_still_holds_back() {
 
 #[test]
 fn a_stop_answers_kestrels_clients_that_wait() {
-    // Each of these is a thrift call in a frame: `put("q", ["x"])`, and `get("q", 2, 60000)`.
+    // These are two thrift calls, each in a frame: `put("q", ["x"])` and `get("q", 2, 60000)`.
     let put = b"\0\0\0\x25\x80\x01\0\x01\0\0\0\x03put\0\0\0\x01\x0b\0\x01\0\0\0\x01q\x0f\0\x02\x0b\0\0\0\x01\0\0\0\x01x\0";
     let get = b"\0\0\0\x26\x80\x01\0\x01\0\0\0\x03get\0\0\0\x02\x0b\0\x01\0\0\0\x01q\x08\0\x02\0\0\0\x02\x08\0\x03\0\0\xea\x60\0";
     let cases = [

@@ -1,5 +1,5 @@
-//! The memory limit, and the memory that the process can use: the machine's, or its control group's
-//! limit if that is lower.
+//! The memory limit, and the memory that the process can use. This is the memory of the machine, or
+//! the limit of the process's control group if it is lower.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use notation::size;
 
 /// The smallest limit of all memory. With less memory, the server would accept hardly any job.
 const BYTES_MIN: u64 = 1 << 20;
-/// The smallest limit of bodies in memory. With less, each take would read the log.
+/// The smallest limit of bodies in memory. With a smaller limit, each take would read the log.
 const BODIES_BYTES_MIN: u64 = 64 << 10;
 
 /// The value of `limits.memory` or `memory.bodies`.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum MemoryLimit {
-    /// A percentage of the memory of the machine, or of a control group if that is less. For
-    /// bodies: a percentage of `limits.memory`.
+    /// A percentage of the memory that the process can use. For bodies: a percentage of
+    /// `limits.memory`.
     Percent(u8),
     /// A number of bytes.
     Bytes(u64),
@@ -29,7 +29,7 @@ impl MemoryLimit {
         Self::parse_from(BYTES_MIN, text)
     }
 
-    /// Reads the same values for bodies.
+    /// Reads the same values, as a limit for bodies.
     pub(crate) fn parse_bodies(text: &str) -> Result<Self, String> {
         Self::parse_from(BODIES_BYTES_MIN, text)
     }
@@ -62,14 +62,14 @@ impl MemoryLimit {
         }
     }
 
-    /// The limit on this machine. `None` if there is no limit, or the memory of the machine is
-    /// unknown.
+    /// The limit in bytes, on this machine. `None` if there is no limit, or the memory of the
+    /// machine is unknown.
     pub fn bytes(self) -> Option<u64> {
         self.bytes_of(available_bytes(Path::new("/")))
     }
 
-    /// The limit, if percentages are of `whole`. `None` if there is no limit, or `whole` is
-    /// unknown.
+    /// The limit in bytes. A percentage is a part of `whole`. `None` if there is no limit, or if it
+    /// is a percentage and `whole` is unknown.
     pub(crate) fn bytes_of(self, whole: Option<u64>) -> Option<u64> {
         match self {
             Self::Percent(percent) => Some(whole? / 100 * u64::from(percent)),
@@ -79,8 +79,8 @@ impl MemoryLimit {
     }
 }
 
-/// The memory of the machine, or of a control group of this process if that is less. `root` is the
-/// root folder of the machine.
+/// The memory that the process can use. This is the memory of the machine, or the lowest limit of
+/// the process's control groups if that is lower. `root` is the root folder of the machine.
 fn available_bytes(root: &Path) -> Option<u64> {
     let machine = machine_bytes(&fs::read_to_string(root.join("proc/meminfo")).ok()?);
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();

@@ -10,13 +10,13 @@ use crate::config::Durability;
 use crate::config::settings::quote;
 use crate::config::values::{FilePosition, scalar, suggestion, text};
 
-/// The name of the tables.
+/// The name of the tables in the file.
 pub(crate) const SECTION: &str = "policy";
 
 /// The value that removes a setting of a more general policy.
 const NONE: &str = "none";
-/// Limit of the setting for open reads of a session on one queue. No session needs more, and each
-/// open read costs memory.
+/// The largest allowed limit of open reads per session and queue. No session needs more open reads,
+/// and each one uses memory.
 const OPEN_MAX: u32 = 1_000_000;
 
 /// Planned keys. The server refuses them, so that an operator does not believe that they work.
@@ -42,7 +42,7 @@ const LATER_KEYS: [&str; 16] = [
 /// Keys whose values are names of queues. Such a name can be any text in quotes.
 const NAMES: [&str; 3] = ["expire_to", "alias", "route.copy_to"];
 
-/// How to read the value of a key. An error describes the mistake.
+/// How to read the value of a key. A returned error describes the mistake.
 enum Read {
     One(fn(&str) -> Result<Setting, String>),
     List(fn(&[&str]) -> Setting),
@@ -210,8 +210,8 @@ fn is_group(path: &str) -> bool {
 }
 
 fn suggest(path: &str) -> Option<String> {
-    // A key without its group, or in the wrong group, is more likely than a misspelt key. So look
-    // first for a key with the same last word.
+    // A missing or wrong group, such as `limits`, is more likely than a misspelt key. So look first
+    // for a key with the same last word.
     let name = last_word(path);
     let keys = KEYS.iter().map(|(key, _)| (*key).to_owned());
     let others = ["match", "limits", "open", "route"].map(str::to_owned);

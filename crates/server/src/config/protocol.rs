@@ -1,6 +1,6 @@
 //! The protocols of clients: their names, and how the server treats them differently.
 
-/// A protocol that clients speak. Each listener has one.
+/// A protocol that clients speak. Each listener speaks one protocol.
 #[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Protocol {
     /// beanstalkd's protocol.
@@ -22,8 +22,8 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All protocols, in display order. The order here is the order of declaration. So the number
-    /// of a protocol is its index here.
+    /// All protocols, in display order. This is also the order of the enum's variants. So the
+    /// number of a variant is its index in this array.
     pub const ALL: [Protocol; 8] = [
         Protocol::Beanstalk,
         Protocol::Gearman,
@@ -49,7 +49,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the protocol is HTTP. If so, the server expects requests of browsers.
+    /// Whether the protocol uses HTTP. If so, a first line of HTTP is no mistake.
     pub(crate) fn is_http(self) -> bool {
         match self {
             Protocol::GearmanHttp | Protocol::KestrelAdmin | Protocol::Http => true,

@@ -1,5 +1,5 @@
-//! The table of all keys of the configuration. A row says how to read and show a key, and whether a
-//! running server can take a new value.
+//! The table of all keys of the configuration. A row says how to read and show the value of a key,
+//! and whether a reload can change the value.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,10 +16,11 @@ use crate::config::{
 const PACKET_BYTES_MIN: u64 = 8 << 10;
 /// All thrift frames without items fit into this size.
 const ITEM_BYTES_MIN: u64 = 1 << 10;
-/// Length of the longest prefix. A handle has at most 63 bytes, and the job's id also needs room.
+/// Length of the longest prefix. The length of a handle is limited to 63 bytes, and the job's id
+/// also needs room.
 const HANDLE_PREFIX_BYTES_MAX: usize = 46;
-/// Limit of queues with metrics of their own. The server reads the metrics of queues while it holds
-/// the broker's lock.
+/// Limit of queues with metrics of their own. The limit exists because the server holds the
+/// broker's lock while it reads the metrics of queues.
 const METRICS_QUEUES_LIMIT: usize = 10_000;
 /// Limit of I/O threads. More threads would only contend for the broker's lock.
 const IO_THREADS_MAX: usize = 64;
@@ -30,9 +31,9 @@ pub(crate) struct Setting {
     pub(crate) key: &'static str,
     /// Whether the value is a list.
     pub(crate) many: bool,
-    /// Whether a running server can take a new value.
+    /// Whether a reload can change the value.
     pub(crate) live: bool,
-    /// Sets a value. The error describes the mistake.
+    /// Sets the value. A returned error describes the mistake.
     pub(crate) set: fn(&mut Config, &[&str]) -> Result<(), String>,
     /// Prints the value in the form of the file.
     pub(crate) show: fn(&Config) -> String,
@@ -436,7 +437,8 @@ fn parse_mode(text: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// Zero is not allowed. It would disconnect every reader with unsent replies at the next check.
+/// Refuses zero. With zero, the server would disconnect every client with unsent replies at the
+/// next check.
 fn parse_unsent_time(text: &str) -> Result<Duration, String> {
     match duration::parse(text)? {
         Duration::ZERO => Err(format!("`{text}` must be greater than zero")),
@@ -466,7 +468,7 @@ fn show_count(count: Option<usize>) -> String {
     count.map_or_else(|| quote("off"), |count| count.to_string())
 }
 
-/// Reads a limit. It can also be `off`.
+/// Reads a number, or `off` for no limit.
 fn parse_count(text: &str) -> Result<Option<usize>, String> {
     if text == "off" {
         return Ok(None);
@@ -554,7 +556,8 @@ fn parse_item_bytes(text: &str) -> Result<u32, String> {
     }
 }
 
-/// libmemcached refuses a server whose version begins with 0.
+/// Refuses a version that begins with 0, because the client library libmemcached refuses such a
+/// server.
 fn parse_kestrel_version(text: &str) -> Result<String, String> {
     let begins = text.starts_with(|first: char| first.is_ascii_digit() && first != '0');
     let is_fit = begins && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -620,8 +623,8 @@ fn parse_level(text: &str) -> Result<tracing::Level, String> {
 }
 
 pub(crate) fn quote(text: &str) -> String {
-    // A TOML string allows the same escapes as JSON. But TOML requires one more character to be
-    // escaped.
+    // A TOML string allows the same escapes as JSON. But TOML also requires an escape for this
+    // character.
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 

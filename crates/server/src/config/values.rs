@@ -1,5 +1,5 @@
-//! Values of a configuration file: their places, their text, and the name that a misspelt key may
-//! mean.
+//! Values of a configuration file: their places and their text. Also suggests a correct name for a
+//! misspelt key.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use toml::de::DeValue;
 pub struct FilePosition {
     /// The line.
     pub line: usize,
-    /// The character in the line. `None` means the whole line, or also the lines after it.
+    /// The character in the line. `None` if the mistake concerns one or more whole lines.
     pub column: Option<usize>,
 }
 
@@ -35,7 +35,8 @@ impl fmt::Display for FilePosition {
     }
 }
 
-/// The value as text. A number can be without quotes, because the setting parses the digits.
+/// The value as text, with or without quotes in the file. The setting itself parses the digits of a
+/// number.
 pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -49,7 +50,7 @@ pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// The value, if it is in quotes.
+/// The value, if it is in quotes in the file.
 pub(crate) fn text(value: &DeValue<'_>) -> Option<String> {
     value.as_str().map(str::to_owned)
 }

@@ -1,5 +1,6 @@
 //! Accepts connections, and distributes them to the I/O threads in turn. If there are too many
-//! connections, or no descriptors are left, the acceptor pauses before it tries again.
+//! connections, or the process has no free file descriptors, the acceptor pauses before it tries
+//! again.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,16 +21,17 @@ use crate::net::tls::Certificates;
 use crate::process::message_limit::MessageLimit;
 use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
 
-/// How long a pause lasts. Meanwhile, another connection may end and make room.
+/// How long the listener pauses when the server cannot accept a connection. During the pause, a
+/// connection may end and make room.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Time between two messages about pauses.
 const WARNING_PERIOD: Duration = Duration::from_mins(1);
-/// Limit of connections that are accepted before other tasks run.
+/// The acceptor accepts at most this many connections before other tasks of its thread run.
 const ACCEPTS_MAX: usize = 64;
 
 /// A listening socket whose connections the server accepts.
 pub(crate) struct Acceptor {
-    /// This field is dropped before the socket: see [`Bound`].
+    /// This field must be dropped before the socket: see [`Bound`].
     _file: Option<SocketFile>,
     socket: AsyncFd<OwnedFd>,
     address: ListenAddress,
@@ -37,7 +39,7 @@ pub(crate) struct Acceptor {
     open: Arc<OpenSession>,
     /// The certificates, if the listener speaks TLS.
     certificates: Option<Arc<Certificates>>,
-    /// The server closes a connection if the client is silent for this time.
+    /// The server closes a connection if the client is silent for this time. `None` means never.
     pub(crate) silence_max_ms: Option<u64>,
     limits: Arc<LiveLimits>,
     inboxes: Vec<Arc<Inbox>>,
@@ -47,7 +49,7 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Must be called inside the runtime that will run this acceptor.
+    /// Creates an acceptor. The caller must be inside the runtime that will run the acceptor.
     pub(crate) fn new(
         bound: Bound,
         open: Arc<OpenSession>,
@@ -133,7 +135,7 @@ impl Acceptor {
         }
     }
 
-    /// Pauses. During the pause, new clients wait in the accept queue.
+    /// Waits for [`PAUSE`]. During this time, new clients wait in the accept queue.
     async fn pause(&mut self, reason: &str) {
         if self.warned_at.is_none_or(|at| at.elapsed() >= WARNING_PERIOD) {
             self.warned_at = Some(Instant::now());

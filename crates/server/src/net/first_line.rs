@@ -1,21 +1,22 @@
-//! Keeps web pages away from the line protocols. A browser sends an HTTP request to any port that a
-//! page names, and the page chooses the body. A line protocol would answer each header with an
-//! error. Then it would execute the body line by line. So the server closes a connection whose
-//! first line is an HTTP request. This applies to every port that does not speak HTTP.
+//! Protects the line protocols from web pages. A web page can make a browser send an HTTP request
+//! to any port, and the page chooses the body. A line protocol would answer each header with an
+//! error, and then execute the body line by line. So the server closes a connection if its first
+//! line is an HTTP request. This applies to every port that does not speak HTTP.
 //!
-//! No client waits for this check, because the bytes are scanned as they arrive. Bytes before the
-//! end of the first line can reach the dialect. But the dialect executes nothing before that end.
+//! The check delays no client, because it scans the bytes as they arrive. So the dialect can get a
+//! part of the first line before the verdict. But the dialect executes nothing before the end of
+//! the line.
 
 /// Length of the end of an HTTP request line: a space, the version, and the carriage return.
 const TAIL_BYTES: usize = b" HTTP/1.1\r".len();
 
-/// The first two bytes of a TLS client: type and major version of a handshake record. The handshake
-/// can contain a session ticket from a server that the page chose. The ticket can contain line
-/// ends, and so commands. So a TLS client at a plain port is dangerous, too.
+/// The first two bytes of a TLS client are the type and the major version of a handshake record. A
+/// TLS client at a plain port is dangerous, too. The handshake can contain a session ticket from a
+/// server that the web page chose, and the ticket can contain lines with commands.
 const TLS_HANDSHAKE: u8 = 22;
 const TLS_VERSION: u8 = 3;
 
-/// What is known about the first line of a connection.
+/// The state of the check of a connection's first line.
 #[derive(Debug, Default)]
 pub(crate) struct FirstLine {
     /// The last bytes of the line. The newest byte is at the end.
@@ -27,7 +28,7 @@ pub(crate) struct FirstLine {
 /// What the first line says about the client.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
-    /// The line is not complete, so the client can still turn out to speak HTTP.
+    /// The line is not complete, so the client may speak HTTP.
     Open,
     /// The client does not speak HTTP.
     Other,
@@ -46,7 +47,8 @@ impl FirstLine {
             match (first.next(), first.next()) {
                 (Some(&TLS_HANDSHAKE), None) => {}
                 (Some(&TLS_HANDSHAKE), Some(&TLS_VERSION)) => return Verdict::WrongProtocol,
-                // An HTTP method begins with a letter, so the first byte excludes binary protocols.
+                // An HTTP method begins with a letter, and a binary protocol begins with another
+                // byte.
                 (Some(first), _) if !first.is_ascii_alphabetic() => return Verdict::Other,
                 _ => {}
             }

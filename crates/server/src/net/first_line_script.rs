@@ -1,6 +1,6 @@
 //! Checks the verdict for any first bytes of a connection. The verdict must not depend on how the
-//! bytes are split, or on the bytes after the first line. It must recognise HTTP requests. The
-//! tests and the fuzz target use this file.
+//! bytes are split, or on the bytes after the first line. The verdict of an HTTP request must be
+//! `WrongProtocol`. The tests and the fuzz target use this file.
 
 use super::first_line::{FirstLine, Verdict};
 

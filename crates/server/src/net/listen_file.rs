@@ -1,4 +1,5 @@
-//! `listen.json` in the data folder. It has the server's addresses, for scripts that use port 0.
+//! The file `listen.json` in the data folder. It contains the server's addresses. A script needs it
+//! if the configuration has port 0, because then the system chooses the port.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use crate::net::listen::Listening;
 
 const NAME: &str = "listen.json";
 
-/// The written file. Dropping this removes it.
+/// The written file. Dropping this value removes the file.
 #[derive(Debug)]
 pub(crate) struct ListenFile {
     path: PathBuf,
@@ -28,7 +29,7 @@ impl ListenFile {
         let written = std::fs::write(&unfinished, format!("{content:#}\n"))
             .and_then(|()| std::fs::rename(&unfinished, &path));
         if let Err(error) = written {
-            // A partial file must not stay. If it cannot be removed either, ignore that error.
+            // Remove the partial file. Ignore an error, because the caller reports the first error.
             let _ = std::fs::remove_file(&unfinished);
             return Err(error);
         }
@@ -38,8 +39,8 @@ impl ListenFile {
 
 impl Drop for ListenFile {
     fn drop(&mut self) {
-        // Ignore an error. An outdated file does little harm: it contains the id of the process,
-        // and a script can check whether the process has ended.
+        // Ignore an error. An outdated file does little harm, because it contains the id of the
+        // process. A script can check whether the process still runs.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -1,11 +1,11 @@
-//! Bytes of a connection that its dialect has not used yet. They are part of a command, or commands
-//! that wait.
+//! Bytes of a connection that its dialect has not used yet: a part of a command, or commands that
+//! wait.
 
-/// A buffer with more capacity is freed as soon as it is empty.
+/// If an empty buffer has more capacity than this, its memory is freed at once.
 const KEPT_BUFFER_BYTES_MAX: usize = 4 * 1024;
 
-/// A buffer that is filled at its end and emptied at its front. Removing bytes costs no more than
-/// adding them did, even if many other bytes stay.
+/// A buffer. Bytes are added at its end and removed from its front. Removing bytes costs no more
+/// time than adding them, even if many bytes stay in the buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     bytes: Vec<u8>,
@@ -42,13 +42,14 @@ impl Pending {
         if self.is_empty() && self.bytes.capacity() > KEPT_BUFFER_BYTES_MAX {
             *self = Self::default();
         } else if self.start > self.len() {
-            // This moves fewer bytes than were removed since the last move.
+            // This moves the bytes that stay. They are fewer than the bytes that were removed since
+            // the last move.
             self.bytes.drain(..self.start);
             self.start = 0;
         }
     }
 
-    /// Frees memory that is kept for later bytes.
+    /// Frees the memory of an empty buffer.
     pub(crate) fn shrink(&mut self) {
         if self.is_empty() {
             *self = Self::default();

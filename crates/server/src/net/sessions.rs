@@ -11,7 +11,7 @@ use crate::process::facts;
 use crate::threads::mailbox::OpenSession;
 use crate::web::sites::names;
 
-/// The function that opens sessions of a protocol. `None` if a thread of `web` serves the protocol.
+/// The function that opens sessions of a protocol. `None` if the module `web` serves the protocol.
 pub(crate) fn opener(
     protocol: Protocol,
     config: &Config,
@@ -50,7 +50,7 @@ fn open_gearman(config: &Config) -> Arc<OpenSession> {
     })
 }
 
-/// HTTP connections are not in Gearman's list of workers. So they have a `Server` of their own,
+/// HTTP connections must not be in Gearman's list of workers. So they have a separate `Server`,
 /// with the same options.
 fn open_gearman_http(config: &Config) -> Arc<OpenSession> {
     let server = gearman::Server::new(facts::gearman_options(config));

@@ -1,4 +1,4 @@
-//! A socket of any family that the runtime watches.
+//! Makes the runtime watch a socket of any family.
 
 use std::io;
 use std::os::fd::OwnedFd;

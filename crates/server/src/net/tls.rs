@@ -1,5 +1,5 @@
-//! Certificates of TLS listeners. They are read from files, checked, and reloaded while the server
-//! runs. `tls_stream` handles the connections.
+//! Certificates of TLS listeners. This module reads and checks their files, at the start and at
+//! each reload. `tls_stream` handles the connections.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub enum TlsError {
         /// The system's error.
         source: io::Error,
     },
-    /// A file does not contain what the configuration says.
+    /// A file contains no certificate or key.
     #[error("{path}: contains no {what}; add one in PEM format{}", hint(what))]
     Missing {
         /// What the file is for.
@@ -120,8 +120,8 @@ fn read(settings: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
     Ok(Arc::new(config))
 }
 
-/// Describes the error. The library's own text does not fit, because it assumes that a peer sent
-/// the certificate.
+/// Describes an error in the server's own certificate. This uses only the reason, because the
+/// library's whole message says that a peer sent the certificate.
 fn explain(reason: &CertificateError) -> String {
     let reason = reason.to_string();
     if reason.contains(OLD_VERSION) {
@@ -137,7 +137,7 @@ fn client_verifier(
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let Some(path) = settings.client_ca.as_deref() else {
-        // Fail closed: `client_auth` without an authority must not fall back to no authentication.
+        // `client_auth` without an authority must not mean that clients need no certificate.
         let is_asked = settings.client_auth.needs_authority();
         return if is_asked { Err(TlsError::Unset(CLIENT_CA)) } else { Ok(Arc::new(NoClientAuth)) };
     };

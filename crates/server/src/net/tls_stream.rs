@@ -1,6 +1,6 @@
 //! TLS of one connection. Decrypts bytes from the socket for the dialect, and encrypts replies. No
-//! function waits. rustls limits its buffers: one record and 16 KiB of plain text for input, and 64
-//! KiB for output.
+//! function waits. rustls limits its buffers. The input buffer has one record and 16 KiB of plain
+//! text. The output buffer has 64 KiB.
 
 use std::io::{self, IoSlice, Read as _, Write};
 use std::os::fd::OwnedFd;
@@ -18,8 +18,8 @@ pub(crate) struct TlsStream {
     connection: ServerConnection,
     /// When the handshake began, in milliseconds of the clock.
     begun_at: u64,
-    /// The client broke the rules of TLS, or was refused. The server sends it an alert, and nothing
-    /// else.
+    /// The client broke the rules of TLS, or has no valid certificate. The server sends an alert,
+    /// and nothing else.
     failed: bool,
     /// The client has closed its sending side, with or without a close alert.
     ended: bool,
@@ -41,7 +41,7 @@ impl TlsStream {
         self.is_unusable() && now_ms.saturating_sub(self.begun_at) >= HANDSHAKE_MS
     }
 
-    /// Whether the client broke the rules of TLS, or was refused.
+    /// Whether the client broke the rules of TLS, or has no valid certificate.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed
     }
@@ -51,8 +51,9 @@ impl TlsStream {
         self.ended
     }
 
-    /// Called when the socket has ended. The close alert can be missing. Even then, an incomplete
-    /// command cannot look complete. So this counts as a proper end.
+    /// Called at the end of the socket's bytes. If the close alert is missing, an attacker may have
+    /// cut off the last bytes. That does no harm, because an incomplete command never looks
+    /// complete. So this counts as a normal end.
     pub(crate) fn end(&mut self) {
         self.ended = true;
     }
@@ -64,9 +65,9 @@ impl TlsStream {
         self.connection.reader().read(plaintext).unwrap_or(0)
     }
 
-    /// Decrypts complete records of `ciphertext` into `plaintext`. If there is too little room, a
-    /// later `take` returns the other bytes. The caller must not pass more bytes than `plaintext`
-    /// has room for. This limits the number of bytes that are left for a later `take`.
+    /// Decrypts complete records of `ciphertext` into `plaintext`. If `plaintext` has too little
+    /// room, a later `take` returns the remaining bytes. `ciphertext` must not be longer than
+    /// `plaintext`. This limits the number of remaining bytes.
     pub(crate) fn decrypt(
         &mut self,
         mut ciphertext: &[u8],
@@ -90,7 +91,7 @@ impl TlsStream {
         Ok(filled)
     }
 
-    /// Encrypts as many of the bytes as there is room for, and returns their number.
+    /// Encrypts as many bytes as fit into the output buffer, and returns their number.
     pub(crate) fn encrypt(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.connection.writer().write(bytes)
     }
@@ -117,7 +118,7 @@ impl TlsStream {
     }
 }
 
-/// A socket as a writer. rustls writes all its records to it with one call.
+/// A socket as a writer. rustls writes all records with one call.
 struct Sending<'a>(&'a AsyncFd<OwnedFd>);
 
 impl Write for Sending<'_> {
@@ -222,7 +223,7 @@ mod tests {
                 }
             }
             if damaged.is_some() {
-                // Wherever the damage is, the server reads only bytes that the client wrote.
+                // Whichever byte is damaged, the server reads only bytes that the client wrote.
                 prop_assert!(all.starts_with(&received));
                 prop_assert!(received.len() < all.len() || !server.has_ended() || all.is_empty());
             } else {

@@ -1,5 +1,5 @@
-//! Tests of TLS with real sockets. They test which clients the server accepts, what both ends
-//! report, and what harm a peer can do by breaking the rules.
+//! Tests of TLS with real sockets. They test which clients the server accepts, and what server and
+//! client report. They also test that a client does no harm if it breaks the rules.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -299,13 +299,13 @@ fn a_peer_that_refuses_the_server_is_let_go_at_once() {
         let started = Instant::now();
         let mut stream = patient(client.connect(place(&serving)).unwrap());
         assert_eq!(stream.write_all(b"x").unwrap_err().kind(), ErrorKind::InvalidData);
-        // The client has sent an alert, and now waits until the server closes.
+        // The client has sent an alert, and now waits until the server closes the connection.
         let mut socket = &stream.sock;
         while socket.read(&mut [0; 100]).unwrap() > 0 {}
         started.elapsed() < Duration::from_millis(HANDSHAKE_MS)
     };
-    // On a busy machine, a single attempt can take longer than the limit by accident. If all five
-    // do, the server waited for the limit.
+    // On a busy machine, an attempt can take longer than the limit by accident. If all five
+    // attempts take longer, the server waits for the limit.
     assert!((0..5).any(|_| refused_before_the_limit()), "it ends by the limit of the handshake");
 }
 

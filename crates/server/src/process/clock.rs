@@ -14,16 +14,17 @@ use crate::threads::mailbox::Inbox;
 /// difference changes by more than this, one of the clocks was set or stopped.
 const JUMP_MS: u64 = 100;
 
-/// A clock of milliseconds since the Unix epoch that never goes back. All copies agree.
+/// A clock that never goes back. It shows milliseconds since the Unix epoch. All copies of a clock
+/// show the same time.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Clock {
     start: Millis,
-    /// When the clock started, on the system clock that runs while the machine sleeps.
+    /// The time of the system clock that runs while the machine sleeps, when this clock started.
     started: Duration,
-    /// When the clock started, on the system clock of the runtime's timers. That system clock stops
-    /// while the machine sleeps.
+    /// The time of the system clock of tokio's timers, when this clock started. That system clock
+    /// stops while the machine sleeps.
     timers_started: Instant,
-    /// How long the machine has slept, in tests.
+    /// In tests: how long the machine has slept, in milliseconds.
     #[cfg(test)]
     slept_in_test_ms: &'static std::sync::atomic::AtomicU64,
 }
@@ -57,8 +58,8 @@ impl Clock {
         passed
     }
 
-    /// The instant at which `now` reaches `at`, if the machine does not sleep before. `None` if
-    /// that instant is too far away to matter.
+    /// The instant at which the clock reaches `at`, if the machine does not sleep until then.
+    /// `None` if that instant is too far away to matter.
     pub(crate) fn instant(&self, at: Millis) -> Option<Instant> {
         let passes = Duration::from_millis(at.0.saturating_sub(self.start.0));
         Instant::now().checked_add(passes.saturating_sub(self.passed()))
@@ -99,18 +100,20 @@ fn millis(duration: Duration) -> u64 {
 /// Notices that the wall clock was set, or that the machine has slept.
 #[derive(Debug, Default)]
 pub(crate) struct ClockWatch {
-    /// How far the wall clock was ahead of the server's clock when the broker last got this offset.
+    /// The last offset that the broker got: how far the wall clock was ahead of the server's clock.
+    /// `None` if the broker must get the offset again.
     known_ahead_ms: Option<i64>,
     slept_ms: u64,
 }
 
 impl ClockWatch {
-    /// Must be called once a second. Takes a turn of the broker only after a change.
+    /// Checks the clocks. The caller must call this once a second. It takes a turn of the broker
+    /// only after a change.
     pub(crate) fn look(&mut self, clock: &Clock, broker: &Broker, inboxes: &[Arc<Inbox>]) {
         self.look_for_sleep(clock, inboxes);
         let (now, wall) = (clock.now(), wall());
-        // If this thread was paused between the readings of the two clocks, the readings are not of
-        // the same moment.
+        // If the kernel paused this thread while it read the two clocks, the two times do not
+        // belong to the same moment. Then ignore them.
         if clock.now().since(now) <= JUMP_MS {
             self.update_wall(now, wall, broker);
         }
@@ -143,8 +146,8 @@ impl ClockWatch {
                 );
             }
         }
-        // If the log has no room, the broker refuses the offset. Then the next check passes it
-        // again.
+        // If the log has no room, the broker refuses the offset. Then the next check passes the
+        // offset again.
         let is_accepted = broker.turn(now).set_wall(now, wall);
         self.known_ahead_ms = is_accepted.then_some(ahead_ms);
     }
@@ -176,8 +179,9 @@ enum ClockDoubt {
     Behind,
 }
 
-/// What is wrong with the wall clock. `stopped_ms` is how long the server was stopped, by that
-/// clock. One minute back is normal, because an administrator or NTP can set a clock back.
+/// What is wrong with the wall clock. `stopped_ms` is how long the server was stopped before this
+/// start, according to the wall clock. A value down to minus one minute is normal, because an
+/// administrator or NTP can set a clock back.
 fn doubt(stopped_ms: i64) -> Option<ClockDoubt> {
     match stopped_ms {
         ..-60_000 => Some(ClockDoubt::Behind),

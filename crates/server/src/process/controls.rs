@@ -1,5 +1,5 @@
-//! What clients can do to the process. Kestrel's clients can reload the configuration, and stop the
-//! server.
+//! The actions with which clients control the process. Kestrel's clients can reload the
+//! configuration, and stop the server.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +17,7 @@ pub(crate) struct Controls {
     pub(crate) reloader: Arc<Reloader>,
     /// Notified when a client requests a stop.
     pub(crate) stop: Arc<Notify>,
-    /// The start of the clock that measures latencies. `None` if the server measures no latencies.
+    /// The instant from which latencies are measured. `None` if the server measures no latencies.
     pub(crate) stopwatch: Option<Instant>,
 }
 

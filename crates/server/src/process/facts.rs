@@ -23,7 +23,7 @@ pub(crate) fn beanstalk_info(started: Millis, segment_bytes: u64) -> ServerInfo 
         hostname: machine.nodename().to_string_lossy().into_owned(),
         os: machine.version().to_string_lossy().into_owned(),
         platform: machine.machine().to_string_lossy().into_owned(),
-        // The standard library seeds its hashers with randomness from the system.
+        // `RandomState` has random keys from the system.
         id: RandomState::new().hash_one(std::process::id()),
         segment_bytes,
         started,

@@ -1,11 +1,11 @@
-//! Rate limit for messages that any client can cause at will.
+//! Rate limit for messages. Without the limit, a client could cause any number of messages.
 
 use std::time::{Duration, Instant};
 
 /// Minimum time between two messages.
 const PERIOD: Duration = Duration::from_mins(1);
 
-/// Decides which events of one kind are reported.
+/// Decides which events of one kind the server reports in a message.
 #[derive(Debug, Default)]
 pub(crate) struct MessageLimit {
     logged_at: Option<Instant>,

@@ -1,5 +1,6 @@
-//! The server's messages. Each event is one line, for people or as JSON. The lines are written to
-//! standard error. In a compatible mode, they are written where the original writes its messages.
+//! The server's messages. Each message is one line, for people or as JSON. The server writes the
+//! lines to standard error. In a compatible mode, it writes them to the same place as the original
+//! server.
 
 use std::fmt;
 use std::fs::File;
@@ -35,7 +36,7 @@ pub enum Output {
     Nothing,
 }
 
-/// A handle on the installed output. It can change the level, and reopen the file.
+/// A handle on the output of messages. It can change the level, and reopen the file.
 #[derive(Clone)]
 pub struct Messages {
     level: reload::Handle<LevelFilter, Registry>,
@@ -69,8 +70,8 @@ impl Messages {
             Output::Syslog(program) => BoxMakeWriter::new(move || Syslog { program }),
             Output::Nothing => BoxMakeWriter::new(io::sink),
         };
-        // By default the library prints its own errors to standard error. If standard error is
-        // closed, that would panic.
+        // By default, the library prints its own errors to standard error, and panics if standard
+        // error is closed.
         let layer =
             lines::layer().with_writer(writer).with_target(false).log_internal_errors(false);
         let layer = match output.format {
@@ -83,14 +84,15 @@ impl Messages {
         Some(Messages { level, file })
     }
 
-    /// Sets the lowest level that is written.
+    /// Sets the level. The server writes messages of this level and of more urgent levels.
     pub(crate) fn set_level(&self, level: Level) {
         if let Err(error) = self.level.modify(|filter| *filter = LevelFilter::from_level(level)) {
             tracing::error!(%error, "cannot change the log level");
         }
     }
 
-    /// Reopens the file, which may have been moved away. Does nothing if the output is not a file.
+    /// Reopens the file, because an operator may have moved it. Does nothing if the output is not a
+    /// file.
     pub(crate) fn reopen(&self) {
         let Some(file) = &self.file else { return };
         match file.reopen() {

@@ -21,13 +21,14 @@ pub(crate) fn stopping() {
     notify(NotifyState::Stopping);
 }
 
-/// Reports that the server is alive. Must be called once per [`watchdog_period`].
+/// Reports that the server is alive. The caller must call this once per [`watchdog_period`].
 pub(crate) fn alive() {
     notify(NotifyState::Watchdog);
 }
 
 /// Time between two notifications of the watchdog. `None` if there is no watchdog. The time is a
-/// quarter of the watchdog's timeout, so that a thread can answer one period late.
+/// quarter of the watchdog's timeout. So a thread can answer one period late before the watchdog
+/// ends the server.
 pub(crate) fn watchdog_period() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|time| time / 4)
 }

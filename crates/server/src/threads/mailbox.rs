@@ -73,7 +73,7 @@ pub(crate) struct Arrival {
     pub(crate) open: Arc<OpenSession>,
     /// The TLS configuration, if the connection speaks TLS.
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// The server closes the connection if the client is silent for this time.
+    /// The server closes the connection if the client is silent for this time. `None` means never.
     pub(crate) silence_max_ms: Option<u64>,
 }
 

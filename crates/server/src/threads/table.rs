@@ -3,8 +3,8 @@
 
 use crate::net::connection::Connection;
 
-/// Places are reused. So the table is never larger than the highest number of connections at one
-/// time.
+/// The connections of one I/O thread, by place. A new connection gets a free place if there is one.
+/// So the table is never longer than the highest number of connections at one time.
 #[derive(Default)]
 pub(crate) struct Table {
     places: Vec<Option<Box<Connection>>>,

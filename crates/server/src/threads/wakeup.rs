@@ -1,9 +1,9 @@
 //! How an I/O thread sleeps until messages arrive, and how it notices that the log has released
 //! positions.
 //!
-//! A sender first changes a list or a flag, then wakes the thread. The thread first announces that
-//! it will sleep, then checks its lists and flags. So either the thread sees the change, or the
-//! sender sees that the thread sleeps.
+//! A sender first changes a list or a flag of the inbox, then wakes the thread. The thread first
+//! announces that it will sleep, then checks the lists and flags. So either the thread sees the
+//! change, or the sender sees the announcement.
 
 use std::task::{Context, Poll, Waker};
 
@@ -14,7 +14,7 @@ use super::primitives::{AtomicBool, OnceLock, Ordering, fence};
 pub(crate) struct Wakeup {
     /// Wakes the thread. It is set when the thread first sleeps.
     waker: OnceLock<Waker>,
-    /// The thread is awake, and will check for messages before it sleeps. So nothing needs to wake
+    /// The thread is awake, and will check for messages before it sleeps. So senders need not wake
     /// it.
     awake: AtomicBool,
 }
@@ -26,7 +26,7 @@ impl Default for Wakeup {
 }
 
 impl Wakeup {
-    /// Wakes the thread. Must be called after the message was left.
+    /// Wakes the thread. The caller must first add its message to a list or set a flag.
     pub(crate) fn wake(&self) {
         if !self.awake.swap(true, Ordering::AcqRel)
             && let Some(waker) = self.waker.get()
@@ -35,17 +35,17 @@ impl Wakeup {
         }
     }
 
-    /// Announces that the thread will sleep, then calls `has_messages`. Returns ready if that
-    /// returns true. Only one task may poll this.
+    /// Announces that the thread will sleep, then calls `has_messages`. Returns `Ready` if
+    /// `has_messages` returns true. Only one task may call this.
     pub(crate) fn poll(
         &self,
         context: &mut Context<'_>,
         has_messages: impl FnOnce(&mut Context<'_>) -> bool,
     ) -> Poll<()> {
-        // The same task polls every time. So its first waker stays valid.
+        // The same task polls every time. So the waker of the first call stays valid.
         self.waker.get_or_init(|| context.waker().clone());
-        // This synchronises with the last wake. So the thread sees all messages that were left
-        // before that wake.
+        // This synchronises with the last call of `wake`. So the thread sees all messages that
+        // senders added before that call.
         self.awake.swap(false, Ordering::AcqRel);
         if has_messages(context) {
             self.awake.swap(true, Ordering::AcqRel);
@@ -72,8 +72,8 @@ impl Default for ReleaseWatch {
 impl ReleaseWatch {
     /// Sets whether releases wake the thread from now on. After a call with `true`, the thread must
     /// check the released positions itself. The log first releases, then checks this flag. The
-    /// thread first sets this flag, then checks the released positions. So at least one of the two
-    /// notices the other.
+    /// thread first sets this flag, then checks the released positions. So the log sees the flag,
+    /// or the thread sees the release, or both.
     pub(crate) fn await_release(&self, awaits: bool) {
         self.awaits.store(awaits, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -91,8 +91,8 @@ impl ReleaseWatch {
         awaits
     }
 
-    /// Makes the thread check the log, even if it does not wait for a release. The caller must wake
-    /// it.
+    /// Makes the thread check the log, even if the thread does not wait for a release. The caller
+    /// must also wake the thread.
     pub(crate) fn note(&self) {
         self.released.store(true, Ordering::Release);
     }

@@ -1,6 +1,6 @@
-//! The connections of one site, which are few. If there is no room for a new connection, the site
-//! closes the connection that has been idle for longest. So a client with many silent connections
-//! cannot keep others out.
+//! The connections of one site. Their number has a low limit. At the limit, the site closes the
+//! connection that has been idle for longest, to make room for a new connection. So a client with
+//! many silent connections cannot keep other clients out.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +16,7 @@ pub(crate) struct SiteConnections {
 #[derive(Debug, Default)]
 struct State {
     open: Vec<Connection>,
-    /// The number of events so far. It serves as a clock.
+    /// The number of connects and requests so far. It serves as a clock.
     moment: u64,
 }
 
@@ -30,7 +30,7 @@ struct Connection {
     task: Option<AbortHandle>,
 }
 
-/// A handle on a connection. If it is dropped, the connection is removed from the list.
+/// A handle on a connection. Dropping the handle removes the connection from the list.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     connections: Arc<SiteConnections>,
@@ -42,12 +42,12 @@ impl SiteConnections {
         SiteConnections { most, state: Mutex::default() }
     }
 
-    /// Adds a connection, and lets `serve` start a task that serves it. If there are too many
-    /// connections, closes another one.
+    /// Adds a connection, and calls `serve`, which starts the connection's task. If there are too
+    /// many connections, first closes another connection.
     pub(crate) fn admit(self: &Arc<Self>, serve: impl FnOnce(Ticket) -> AbortHandle) {
         let number = self.lock().add(self.most);
-        // Call `serve` without the lock. If the task cannot be spawned, its ticket is dropped,
-        // which takes the lock.
+        // Call `serve` without the lock. If the task cannot start, its ticket is dropped, and the
+        // drop takes the lock.
         let task = serve(Ticket { connections: self.clone(), number });
         if let Some(connection) = self.lock().find(number) {
             connection.task = Some(task);

@@ -1,5 +1,5 @@
-//! Builds the HTTP sites: health and metrics, and Kestrel's admin commands. Gives them the facts
-//! about this process that they need.
+//! Builds the two HTTP sites: health and metrics, and Kestrel's admin commands. Passes facts about
+//! this process to the sites.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,11 +38,11 @@ pub(crate) fn names(config: &Config) -> Names {
     Names::new(configured.chain([facts::host_name()]), config.http.hosts.clone())
 }
 
-/// How long a response waits for a reload. A reload of a short file takes almost no time, but a
-/// pipe may never end.
+/// How long a response waits for a reload. Reading a file takes almost no time, but the
+/// configuration can be a pipe, which may never end.
 const RELOAD_TIME: Duration = Duration::from_secs(5);
 
-/// What Kestrel's admin commands can do to the process.
+/// The actions with which Kestrel's admin commands control the process.
 struct AdminControls(Controls);
 
 impl kestrel_admin::Controls for AdminControls {
@@ -111,8 +111,8 @@ fn served(kestrel: &kestrel::Server) -> Served {
     ];
     let mut shown: Vec<(&str, u64)> =
         named.iter().map(|(name, count)| (*name, count.get())).collect();
-    // In Kestrel, this counts items that were taken for a waiting client, but too late. This server
-    // never takes such an item, so the number is always 0.
+    // In Kestrel, this counts items that it took for a waiting client whose wait was already over.
+    // This server never does so, so the number is always 0.
     shown.push(("cmd_get_timeout_dropped", 0));
     let latencies = kestrel.latencies();
     let metrics = [

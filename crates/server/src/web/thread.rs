@@ -2,9 +2,9 @@
 //! limits their number.
 //!
 //! The thread is not an I/O thread, so that its failures do not affect clients. Its connections
-//! have a limit of their own, so that health checks work when the server accepts no more clients.
-//! Each site has its own thread, so that health checks do not wait for statistics of thousands of
-//! queues.
+//! have a separate limit, so that health checks work even if the server accepts no more clients.
+//! Each site has its own thread. So health checks do not wait while Kestrel's admin commands read
+//! thousands of queues.
 
 use std::io;
 use std::net::TcpListener as StdTcpListener;
@@ -29,7 +29,8 @@ use crate::net::listen::{Bound, SocketFile, reach_of};
 use crate::net::tls::Certificates;
 use crate::web::connections::{SiteConnections, Ticket};
 
-/// The name of these threads. A panic in such a thread ends only one connection, not the server.
+/// The name of these threads. A panic in a thread with this name ends only one connection, not the
+/// server.
 pub const WEB_THREAD: &str = "http";
 
 /// Pause after a failed accept. The likely cause is a lack of descriptors.
@@ -64,7 +65,7 @@ struct Served {
 
 /// An active listener.
 struct Listener {
-    /// This field is dropped before the socket: see [`Bound`].
+    /// This field must be dropped before the socket: see [`Bound`].
     _file: Option<SocketFile>,
     socket: Socket,
     served: Served,
@@ -80,7 +81,8 @@ enum Socket {
 
 impl WebThread {
     /// Serves a site on its own thread, with at most `connections_max` connections. Each site has
-    /// such a limit. Otherwise a client of one site could block health checks at the other site.
+    /// its own limit. With a common limit, clients of one site could block health checks at the
+    /// other site.
     pub(crate) fn spawn(
         runtime: Runtime,
         site: Arc<dyn Site>,
@@ -116,7 +118,7 @@ impl Drop for WebThread {
 }
 
 impl Listener {
-    /// Must be called inside the runtime that watches the socket.
+    /// Creates the listener. The caller must be inside the runtime that watches the socket.
     fn of(place: Endpoint, served: Served, names: Arc<Names>) -> io::Result<Listener> {
         let Endpoint { bound, certificates } = place;
         let gate = Gate { names, reach: reach_of(&bound.address) };
@@ -149,7 +151,7 @@ impl Listener {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (served, gate) = (self.served.clone(), self.gate.clone());
-        // Read the certificates as late as possible, because a reload can change them.
+        // Get the certificates for each connection, because a reload can change them.
         let tls = self.certificates.as_ref().map(|certificates| certificates.current());
         tokio::spawn(serve_one(socket, tls, served, gate, ticket)).abort_handle()
     }
@@ -197,8 +199,8 @@ async fn accept(listener: Listener) {
             tracing::debug!(%error, "cannot accept an HTTP connection");
             tokio::time::sleep(PAUSE).await;
         }
-        // Let the new connection run before the next connection is accepted, because the next
-        // connection could replace the new one.
+        // Let the new connection run before the next accept. At the limit of connections, the next
+        // accept could close the new connection before it has run.
         tokio::task::yield_now().await;
     }
 }

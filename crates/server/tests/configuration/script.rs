@@ -1,6 +1,6 @@
-//! Checks that any text is either a configuration or a list of mistakes, each with its place. If a
-//! configuration is shown as text, that text is a file with the same meaning. The tests and the
-//! fuzz target share this file.
+//! Reads any text as a configuration. The result must be a configuration, or a list of mistakes
+//! that all have a place. A configuration that is shown as text must be a file with the same
+//! meaning. The tests and the fuzz target share this file.
 
 use std::cell::OnceCell;
 use std::path::Path;
@@ -10,12 +10,12 @@ use lineshaft_server::config::sources::{Mistakes, Sources};
 use tempfile::TempDir;
 
 thread_local! {
-    /// The folder of this thread. It is removed when the thread ends.
+    /// The folder in which this thread writes its files. It is removed when the thread ends.
     static FOLDER: OnceCell<TempDir> = const { OnceCell::new() };
 }
 
-/// Separates the text of the file from the variables of the environment, which have one line each.
-/// No text contains this byte.
+/// Separates the text of the file from the variables of the environment in a script. Each variable
+/// has one line. No text contains this byte.
 const ENVIRONMENT: u8 = 0xff;
 
 /// Reads a script: the text of a file, then variables.
@@ -70,7 +70,7 @@ fn check_mistakes(mistakes: &Mistakes, file: &Path, lines: usize) {
     assert!(!mistakes.0.is_empty());
     for mistake in &mistakes.0 {
         assert!(!mistake.message.is_empty());
-        // A place is a file and a line, perhaps with a column, or a variable.
+        // The place of a mistake is a variable, or a file and a line, perhaps with a column.
         let Some(place) = mistake.place.strip_prefix(&*file.to_string_lossy()) else { continue };
         let line = place.split(':').nth(1).and_then(|line| line.parse::<usize>().ok());
         assert!(line.is_none_or(|line| (1..=lines).contains(&line)), "{mistake}");

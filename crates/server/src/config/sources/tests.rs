@@ -414,8 +414,8 @@ fn a_missing_file_is_a_mistake() {
     assert!(sources.load().unwrap_err().to_string().starts_with("/no/such/file.toml: cannot read"));
 }
 
-/// The example has all keys. All but one are commented out, because the defaults are right for most
-/// users. So the test removes the comment signs first.
+/// The example contains all keys. Only one key is set. All other keys are comments with the default
+/// value, so the test first removes the comment signs.
 #[test]
 fn the_example_file_has_every_key_with_its_default() {
     let example = include_str!("../../../../../packaging/lineshaft.toml");
@@ -446,7 +446,7 @@ fn shown_settings_can_have_any_characters() {
     }
 }
 
-/// Columns count characters, not bytes, because editors do the same.
+/// A column is a number of characters, not of bytes, as in editors.
 #[test]
 fn a_column_counts_characters() {
     let text = "data = { dir = \"é\", x = 1 }";

@@ -1,5 +1,6 @@
-//! The memory account of a thread's connections. It is updated with each change. If all connections
-//! of the process together use too much memory, the thread disconnects its largest ones.
+//! The memory account of a thread's connections. The thread updates it with each change. If all
+//! connections of the process together use too much memory, the thread disconnects its largest
+//! connections.
 
 use std::io;
 
@@ -9,8 +10,8 @@ use crate::net::connection::{Connection, Held};
 /// Memory of a connection besides its buffers and its session in the broker. This is the connection
 /// itself, its dialect, and its entries in the thread's tables.
 const CONNECTION_BYTES: u64 = size_of::<Connection>() as u64 + 420;
-/// At a limit, the threads disconnect connections until the sum is below this part of the limit.
-/// Otherwise they would have to disconnect again for each piece that arrives.
+/// Above a limit, the threads close connections until the sum is below this part of the limit. If
+/// they stopped at the limit itself, the next bytes would exceed it again.
 const KEPT_SHARE: (u64, u64) = (7, 8);
 
 /// Memory of one thread's connections.
@@ -19,8 +20,8 @@ pub(super) struct Account {
     /// The sum over all connections of the thread.
     held: Held,
     connections: u64,
-    /// What the thread has last added to the sums of the process: memory, and number of
-    /// connections.
+    /// The memory and the number of connections that the sums of the process contain for this
+    /// thread.
     reported: (Held, u64),
 }
 
@@ -89,9 +90,10 @@ impl IoThread {
         }
     }
 
-    /// Called when all connections together hold more than `most`. This thread frees its share of
-    /// the excess. It frees nothing if its connections hold less than half the average of the
-    /// threads. If the sum is still too large, it wakes the other threads, which do the same.
+    /// Called when all connections together hold more than `most` bytes. This thread frees its
+    /// share of the excess. It frees nothing if its connections hold less than half of the average
+    /// per thread. If the sum is still too large, this thread wakes the other threads, which do the
+    /// same.
     fn cut_share(&mut self, said: &str, most: u64, of: impl Fn(Held) -> u64) {
         let limits = self.shared.limits.clone();
         let all_bytes = of(limits.held.all());
@@ -102,8 +104,8 @@ impl IoThread {
             let kept_bytes = most / KEPT_SHARE.1 * KEPT_SHARE.0;
             let excess_bytes = all_bytes.saturating_sub(kept_bytes);
             self.cut_off(share(excess_bytes, own_bytes, all_bytes), said, &of);
-            // Report at once. Otherwise other threads would disconnect clients for memory that this
-            // thread has already freed.
+            // Report at once. Otherwise other threads would disconnect clients although this thread
+            // has already freed the memory.
             self.report_account();
         }
         if of(limits.held.all()) > most {
@@ -132,8 +134,8 @@ impl IoThread {
     }
 }
 
-/// The bytes that this thread must free. Its part of the excess is proportional to the bytes that
-/// it holds.
+/// The bytes that this thread must free. They are proportional to the bytes that its connections
+/// hold.
 fn share(excess_bytes: u64, own_bytes: u64, all_bytes: u64) -> u64 {
     let share = u128::from(excess_bytes) * u128::from(own_bytes) / u128::from(all_bytes.max(1));
     share as u64

@@ -82,9 +82,10 @@ impl IoThread {
         }
     }
 
-    /// Sends the pending replies, and closes all connections. Sessions stay open at the broker. If
-    /// a session were closed, its jobs would be granted to another session that is about to close.
-    /// That would count as an attempt. Leases end with the process anyway.
+    /// Sends the pending replies, and closes all connections. The sessions stay open in the broker,
+    /// because their leases end with the process anyway. If this function closed a session, the
+    /// broker would grant its jobs to other sessions, which also end soon. Each such grant would
+    /// count as an attempt.
     pub(super) async fn stop(&mut self, mut timer: Pin<&mut Sleep>) {
         let deadline = Instant::now() + STOP_TIME;
         self.end_waiting();
@@ -94,7 +95,8 @@ impl IoThread {
         loop {
             self.now_ms = self.shared.clock.now().0;
             self.collect_released();
-            // A reply can wait for its body even now. If it is lost, so is an item that it takes.
+            // Even now, a reply can wait for its stored body. The reply must be sent: if it takes
+            // an item for good, the item is lost without the reply.
             self.collect_loaded();
             self.take_ready();
             self.send();
@@ -121,7 +123,7 @@ impl IoThread {
     fn end_waiting(&mut self) {
         let broker = self.shared.broker.clone();
         let mut turn = broker.turn(self.shared.clock.now());
-        // Sessions that already have an event get that event first.
+        // If a session's event is already in the inbox, the session gets this event first.
         self.inbox.take_events(&mut self.events);
         loop {
             self.deliver_events(&mut turn, TurnTime::begin());
@@ -146,7 +148,7 @@ impl IoThread {
         let mut buffer = [0; 4096];
         let Some(connection) = self.connections.get(place) else { return };
         if connection.phase == Phase::Lingering || connection.linger() {
-            // This has a limit, because a client may never stop sending.
+            // The loop has a limit, because a client may never stop sending.
             for _ in 0..256 {
                 match connection.read(&mut buffer) {
                     Ok(Read::Bytes(_)) => {}

@@ -1,5 +1,5 @@
-//! Sends the replies of a round that the log has released. Long replies are sent in pieces.
-//! Otherwise clients would wait while the kernel copies the bodies of others.
+//! Sends the replies that the log has released, in each round. Sends long replies in pieces, so
+//! that no client waits while the kernel copies large bodies for other clients.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,17 +10,18 @@ use broker::{Missing, Position};
 use super::{CloseReason, IoThread};
 use crate::net::connection::Phase;
 
-/// If a connection has at most this many unsent bytes, they are sent at once, in one write.
+/// If a connection has at most this many unsent bytes, the thread sends all of them at once, in one
+/// write.
 const PROMPT_BYTES_MAX: usize = 16 * 1024;
-/// If a connection has more unsent bytes, a piece of this size is sent. Then the next connection
-/// has its turn.
+/// If a connection has more unsent bytes, the thread sends a piece of this size. Then the next such
+/// connection comes first.
 const BULKY_PIECE_BYTES: usize = 128 * 1024;
-/// After this many bytes in such pieces, a round sends no further piece. The kernel copies each
-/// byte, which takes about 0.3 ms per MiB.
+/// After this many bytes in such pieces, a round sends no further piece. The limit exists because
+/// the kernel copies each byte, which takes about 0.3 ms per MiB.
 const BULKY_ROUND_BYTES: usize = 1024 * 1024;
 
 impl IoThread {
-    /// Adds connections whose replies the log has released to the touched connections.
+    /// Finds connections with replies that the log has released, and adds them to `touched`.
     pub(super) fn collect_released(&mut self) {
         let released = self.shared.broker.released();
         loop {
@@ -38,7 +39,7 @@ impl IoThread {
         }
     }
 
-    /// Collects connections that waited for a body from the log.
+    /// Finds connections whose stored bodies are loaded now, and adds them to `touched`.
     pub(super) fn collect_loaded(&mut self) {
         for session in self.inbox.take_loaded() {
             if let Some(&place) = self.places.get(&session) {
@@ -47,19 +48,18 @@ impl IoThread {
         }
     }
 
-    /// Whether replies can be sent now.
+    /// Whether connections wait in a list of [`IoThread::send`].
     pub(super) fn has_more_to_send(&self) -> bool {
         !self.touched.is_empty() || !self.bulky.is_empty()
     }
 
-    /// Sends released replies. A connection without a large body needs only one write. Connections
-    /// with many unsent bytes come last, and take turns, so that no client waits for the bodies of
-    /// others.
+    /// Sends released replies. A connection with few unsent bytes needs only one write. Connections
+    /// with many unsent bytes come last, and take turns.
     pub(super) fn send(&mut self) {
         let released = self.shared.broker.released();
         let mut touched = mem::take(&mut self.touched);
-        // The connection that was touched last is served first. So a consumer that waited for a job
-        // comes before the producer. The producer waits only for the reply to its put.
+        // The connection that was touched last comes first. A put touches the producer first, and
+        // then the consumer that waited for the job. So the consumer can begin its work earlier.
         for place in touched.drain(..).rev() {
             let Some(connection) = self.connections.get(place) else { continue };
             connection.in_touched = false;
@@ -101,7 +101,7 @@ impl IoThread {
                 return 0;
             }
         };
-        // This must be checked after the bytes in front of the body were sent.
+        // Check this only after the bytes in front of the body were sent.
         if connection.outbox.is_broken() {
             let error = io::Error::other("a body cannot be read from the log");
             self.abandon(place, &error);

@@ -176,7 +176,7 @@ fn dear_commands_of_one_round_leave_turns_to_others() {
     let mut rounds = Rounds::new();
     let (mut greedy, mut other) = (rounds.connect(), rounds.connect());
     watch_many(&mut rounds, &mut greedy);
-    // Each of these commands checks all tubes. One round reads all commands.
+    // Each of these commands checks all watched tubes. One round reads all these commands.
     let count = 2_500;
     greedy.write_all("reserve-with-timeout 0\r\n".repeat(count).as_bytes()).unwrap();
     rounds.round();
@@ -323,7 +323,7 @@ fn events_that_arrive_while_a_thread_sends_wait_for_its_next_round() {
     let session = turn.open_session(others);
     turn.caller(session).put(NewJob::default(), b"x"[..].into()).value.unwrap();
     drop(turn);
-    // Call the same function as the end of a round.
+    // Call the function that a round calls at its end.
     rounds.inbox.take_events(&mut rounds.thread.events);
     assert!(rounds.thread.has_more(), "the thread sleeps");
     rounds.finish();
@@ -402,7 +402,8 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     assert!(other.take_excess(), "it is asked to look");
     assert!(!rounds.inbox.take_excess(), "and no other");
     assert_eq!(limits.open(), 2, "clients stay if those of another thread hold the bytes");
-    // The other thread has disconnected its clients, and now holds about as much as this thread.
+    // The other thread has disconnected its clients, and now holds about as many bytes as this
+    // thread.
     limits.held.add(-220_000, 0);
     rounds.inbox.notify_excess();
     assert!(rounds.inbox.has_messages(rounds.inbox.alarm()), "the thread is not woken");
@@ -495,7 +496,8 @@ fn a_reader_that_stays_too_far_behind_is_cut_off_although_it_reads() {
     let [place] = rounds.thread.connections.all()[..] else { panic!("not one") };
     let connection = rounds.thread.connections.get(place).unwrap();
     assert!(connection.is_stuck());
-    // At first, the reader catches up twice. Later, new bytes arrive faster than it reads.
+    // At first, the client catches up twice. Later, the server adds replies faster than the client
+    // reads.
     for (unsent_bytes, falls_behind) in
         [(900, false), (800, false), (90, false), (400, false), (500, true)]
     {

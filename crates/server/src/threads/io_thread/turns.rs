@@ -1,5 +1,5 @@
-//! The turns of the broker that an I/O thread takes, and their effects on its connections. Nothing
-//! may make a system call during a turn.
+//! The turns of the broker that an I/O thread takes, and the effects of a turn on the thread's
+//! connections. Code must not make a system call during a turn.
 
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -12,18 +12,17 @@ use crate::net::connection::{PIECE_BYTES, TurnTime};
 /// The input that a turn passes to the dialects.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Feed {
-    /// Bytes that were just read. Most of them cost little.
+    /// Bytes that were just read. Most commands in them cost little time.
     Read,
     /// Held-back commands of this many connections. Such a turn also closes sessions, which may
-    /// hold many jobs. Both can take long. So they get their own turn, after the replies to new
-    /// bytes are sent.
+    /// hold many jobs. Both kinds of work can take long. So they have a separate turn, after the
+    /// thread has sent the replies to new bytes.
     HeldBack(usize),
 }
 
 impl IoThread {
-    /// Lets the broker do all new work except held-back commands, and applies the effects to this
-    /// thread's connections. One turn is enough for all of this, because the thread sends replies
-    /// only afterwards.
+    /// Takes a turn for all new work except held-back commands. One turn is enough for all
+    /// connections, because the thread sends replies only after the turn.
     pub(super) fn take_turn_if_wanted(&mut self) {
         let is_wanted = self.is_alarm_due()
             || !self.opening.is_empty()
@@ -53,8 +52,9 @@ impl IoThread {
             Feed::Read => self.feed_batch(&mut turn, time),
             Feed::HeldBack(connections) => self.feed_held_back(connections, &mut turn, time),
         }
-        // Turns of other threads put events into this thread's inbox. No other turn runs now, so
-        // the inbox has all of these events. They are older than the events of this turn.
+        // Turns of other threads put events into this thread's inbox. Those turns are over, because
+        // only one turn runs at a time. So their events are older than the events of this turn, and
+        // come first.
         self.inbox.take_events(&mut self.events);
         self.deliver_events(&mut turn, time);
         let leaving = match feed {
@@ -84,7 +84,7 @@ impl IoThread {
             let Some(session) = connection.open_session(turn, self.mailbox) else { continue };
             self.places.insert(session, place);
             self.ready.push(place);
-            // Housekeeping checks how long the client has been silent.
+            // `touch` schedules the housekeeping, which checks how long the client has been silent.
             if connection.silence_max_ms.is_some() || connection.dialect.is_mid_request() {
                 self.touch(place);
             }
@@ -97,7 +97,8 @@ impl IoThread {
         let (mut bytes, mut is_late) = (0, false);
         for (place, range) in batch.drain(..) {
             bytes += range.len();
-            // Checking the time costs something, and most batches end before this check.
+            // Reading the clock costs time. So read it only after each piece or slice. Most batches
+            // end before that.
             if bytes > PIECE_BYTES || turn.slice_is_spent() {
                 (bytes, is_late) = (range.len(), is_late || time.is_over());
             }
@@ -112,8 +113,8 @@ impl IoThread {
         self.batch = batch;
     }
 
-    /// Continues held-back commands, with one slice per connection. The connection that has waited
-    /// longest comes first.
+    /// Continues held-back commands, with one slice per connection. Begins with the connection that
+    /// has waited longest.
     pub(super) fn feed_held_back(
         &mut self,
         connections: usize,
@@ -138,8 +139,8 @@ impl IoThread {
         self.resumed = resumed;
     }
 
-    /// Delivers events to sessions of this thread directly, without the inbox. So a waiting
-    /// consumer gets its job in the same turn as the put.
+    /// Delivers the events of this turn to sessions of this thread directly, without the inbox. So
+    /// a waiting consumer gets its job in the turn of the put.
     pub(super) fn deliver_own_events(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
         loop {
             turn.take_events(self.mailbox, &mut self.events);
@@ -150,8 +151,8 @@ impl IoThread {
         }
     }
 
-    /// Delivers events. If the turn has lasted too long, delivers only one slice. The other events
-    /// wait for the next turn.
+    /// Delivers events. If the turn has lasted too long, stops after one slice of work. The
+    /// remaining events wait for the next turn.
     pub(super) fn deliver_events(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
         turn.begin_slice();
         while let Some((session, event)) = self.events.pop_front() {
@@ -162,11 +163,12 @@ impl IoThread {
                 }
                 turn.begin_slice();
             }
-            // If the session was closed meanwhile, drop the event. If the event granted a job, the
-            // broker has already given the job back.
+            // If the session is closed, drop the event. If the event granted a job, the broker gave
+            // the job back when the session was closed.
             let Some(&place) = self.places.get(&session) else { continue };
             let Some(connection) = self.connections.get(place) else { continue };
-            // Most events only cause replies. The engine does not count those as work.
+            // The engine does not count replies as work, and most events only cause replies. So
+            // count each event here.
             turn.count_work(1);
             connection.dialect.event(event, turn, &mut connection.outbox);
             connection.go_on_after_event(self.now_ms);
@@ -174,8 +176,8 @@ impl IoThread {
         }
     }
 
-    /// Closes sessions in order. If the turn has lasted too long, closes only one slice. Returns
-    /// the connections whose sessions were closed.
+    /// Closes sessions in the order in which they ended. If the turn has lasted too long, stops
+    /// after one slice of work. Returns the connections whose sessions were closed.
     fn close_sessions(&mut self, turn: &mut Turn<'_>, time: TurnTime) -> Vec<(u32, CloseReason)> {
         turn.begin_slice();
         let mut closed = 0;
