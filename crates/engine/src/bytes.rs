@@ -12,8 +12,8 @@
 pub(crate) const LIST_ENTRY_BYTES: u64 = 26;
 
 /// The bytes that the allocator hands out for a request of this many bytes. Up to 128 bytes, the
-/// allocator has a size every 16 bytes. Above 128 bytes, it has four sizes from each power of two
-/// to the next.
+/// sizes of the allocator are multiples of 16 bytes. Above 128 bytes, there are four sizes from
+/// each power of two to the next.
 pub fn allocated_bytes(bytes: usize) -> u64 {
     // The step to the next size is a quarter of the next lower power of two, but at least 16.
     let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);

@@ -12,7 +12,7 @@ use crate::policy::QueueSync;
 pub enum Record {
     /// A new job. The log needs the job's facts from [`crate::Engine::facts`], and the job's body.
     Put(JobSlot, JobId),
-    /// Several new jobs that share a body. The log must keep all of them or none.
+    /// Several new jobs that share a body. The log must keep all of these jobs or none.
     PutMany(Box<[(JobSlot, JobId)]>),
     /// A job's facts changed: the job was given back, buried or kicked. This record is also for a
     /// delayed or buried job that a client took.

@@ -42,8 +42,9 @@ number! {
     LeaseId(u64)
 }
 number! {
-    /// A moment, in milliseconds. At the start, the engine's time is equal to the wall clock. It
-    /// never goes back. A later step of the wall clock does not change the engine's time.
+    /// A moment, in milliseconds. At the start of the server, the engine's time is the time of the
+    /// wall clock. The engine's time never goes back. A later step of the wall clock does not
+    /// change the engine's time.
     Millis(u64)
 }
 

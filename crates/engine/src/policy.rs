@@ -134,7 +134,7 @@ pub struct RuleSetting {
 pub struct Rule {
     /// The rule applies to each name that matches at least one of these patterns.
     pub patterns: Vec<Pattern>,
-    /// If two settings have the same key, the later setting wins.
+    /// The settings of the rule. If two settings have the same key, the later setting wins.
     pub settings: Vec<RuleSetting>,
     /// The line in the file where the rule begins, counted from 1. 0: the rule does not come from a
     /// file.

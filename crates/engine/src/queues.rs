@@ -176,8 +176,8 @@ impl Queues {
         alike
     }
 
-    /// The key of a queue in the index `cased`. `None`: the name has no capital letters. The table
-    /// of names finds such a queue.
+    /// The key of a queue in the index `cased`. `None`: the name has no capital letters. Then the
+    /// table of names finds the queue.
     fn cased_place(&self, name: &[u8], age_rank: u64) -> Option<(u64, u64)> {
         let is_cased = name.iter().any(u8::is_ascii_uppercase);
         is_cased.then(|| (self.hash.of(&name.to_ascii_lowercase()), age_rank))

@@ -99,8 +99,8 @@ impl Engine {
             let Some(slot) = self.sessions[id].first_overdue(now) else { break };
             self.time_out(slot, effects);
         }
-        // The session may have waited for a job, and got one of the jobs whose lease has just
-        // ended. Then its wait is over.
+        // If the session waited for a job, it may have got a job whose lease has just ended. Then
+        // the session no longer waits.
         let session = &self.sessions[id];
         if let Some(Waiting::Job { until, .. }) = session.waiting() {
             let soon = session.margin_begins().is_some_and(|margin| margin <= now);
@@ -114,10 +114,10 @@ impl Engine {
         self.arm_session_behind(id);
     }
 
-    /// Ends the wait of a session for an item if its time limit is over. In two cases the wait
-    /// continues. In the first case, the queue serves its waiters in slices, and this session may
-    /// still get an item. In the second case, the head has expired, and the sweep of the expired
-    /// jobs continues later.
+    /// Ends the wait of a session for an item if the time limit of the wait is over. In two cases
+    /// the wait continues. In the first case, the queue serves its waiters in slices, and this
+    /// session may still get an item. In the second case, the head has expired, and the sweep of
+    /// the expired jobs continues later.
     fn end_item_wait(&mut self, id: SessionId, effects: &mut Effects) {
         let now = self.now;
         let Some(Waiting::Item { until, queue, .. }) = self.sessions[id].waiting() else { return };

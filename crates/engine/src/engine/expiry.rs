@@ -6,8 +6,8 @@
 //! an expired head without a request (spec kestrel 3.2). An expired job that is not the head stays
 //! in the queue until it is the head. The only exception: if a client takes the expired job by its
 //! number, the job ends at once. A *sweep* removes the expired jobs at the head of a queue, one
-//! after the other. As the policy says, they end or move to another queue. If a sweep reaches its
-//! limit, the sweep *rests* until the queue's timer continues it.
+//! after the other. As the queue's policy says, these jobs end or move to another queue. If a sweep
+//! reaches its limit, the sweep *rests* until the queue's timer continues it.
 
 use super::Engine;
 use crate::effects::{Effects, News, Record};

@@ -123,10 +123,10 @@ impl Engine {
         id
     }
 
-    /// The job number for the reply to a put along a route. It is the number of the job in the
-    /// requested queue. If there is no such job, it is the number of the first job on the route. A
-    /// put can be accepted although no queue stores a job. Then the reply gets a new number, and no
-    /// job gets this number.
+    /// The job number for the reply to a put along a route. Usually it is the number of the job in
+    /// the requested queue. If the requested queue stored no job, it is the number of the first job
+    /// on the route. A put can be accepted although no queue stores a job. Then the reply gets a
+    /// new number, and no job gets this number.
     pub(super) fn answer(&mut self, routed: &Routed) -> Result<JobId, Refused> {
         match (routed.refused, routed.requested.or(routed.first)) {
             (Some(refused), _) => Err(refused),

@@ -58,7 +58,7 @@ impl Engine {
             let Ok(slot) = self.slot(id) else { continue };
             let compared = self.jobs[slot].remove_watcher(watcher);
             self.meter.count(compared / UNIT_COMPARISONS);
-            // The last watcher of the job has left, so the job ends. A leased job stays with its
+            // If the job has lost its last watcher, it ends. But a leased job stays with its
             // worker.
             let job = &self.jobs[slot];
             if job.is_abandoned() && job.state() != State::Leased {

@@ -47,7 +47,7 @@ pub(super) struct JobExtension {
     pub(super) outcome: Option<Box<Outcome>>,
 }
 
-/// Further parts of a job. Only some jobs have them: jobs with watchers, submitted jobs, and jobs
+/// Further optional parts. Only these jobs have them: jobs with watchers, submitted jobs, and jobs
 /// whose worker has reported progress.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Outcome {

@@ -1,7 +1,7 @@
 //! The index of keys. It finds the jobs that a submit can join.
 //!
-//! The index is a tree and not a hash table. A hash table is rebuilt when it grows, and with
-//! millions of jobs this would take seconds.
+//! The index is a tree and not a hash table. A hash table is rebuilt when it grows. With millions
+//! of jobs, the rebuild would take seconds.
 
 use std::collections::BTreeSet;
 

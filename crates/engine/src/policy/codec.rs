@@ -1,10 +1,10 @@
 //! Encodes rules as bytes for the log: a version byte, and then lists. Each list begins with its
 //! length.
 //!
-//! Numbers are little-endian. A setting is its tag and its value. If a setting can be `none`, its
-//! value begins with a byte: 0 for `none`, 1 for another value. Tags never change their meaning. If
-//! the bytes have an unknown tag, [`Rules::decode`] refuses all the bytes. Otherwise the engine
-//! would apply only a part of the policies.
+//! Numbers are little-endian. A setting consists of a tag and a value. If a setting can be `none`,
+//! its value begins with a byte: 0 for `none`, 1 for another value. Tags never change their
+//! meaning. If the bytes have an unknown tag, [`Rules::decode`] refuses all the bytes. Otherwise
+//! the engine would apply only a part of the policies.
 
 use super::{Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull};
 

@@ -19,7 +19,7 @@ pub(crate) struct InForce {
     aliases: BTreeMap<Name, AliasCounts>,
 }
 
-/// The number of puts into an alias, and the bytes of their bodies.
+/// The number of puts into an alias, and the bytes of the bodies of these puts.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct AliasCounts {
     pub(crate) puts: u64,

@@ -1,8 +1,8 @@
 //! The table of queues by name. It stores only the numbers of queues. Their names are in the table
 //! of queues.
 //!
-//! A hash table is rebuilt when it grows. With a million names, this would delay all clients for a
-//! tenth of a second. So this table consists of many small hash tables.
+//! A hash table is rebuilt when it grows. With a million names, the rebuild would delay all clients
+//! for a tenth of a second. So this table consists of many small hash tables.
 
 use hashbrown::HashTable;
 

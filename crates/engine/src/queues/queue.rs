@@ -470,8 +470,8 @@ impl Queue {
         self.removals > 0 || self.pause.is_some()
     }
 
-    /// The moment at which the engine can remove the queue as idle. `None`: its policy does not
-    /// allow this, or the queue has jobs, users, watchers, workers or waiters.
+    /// The moment at which the engine can remove the queue as idle. `None`: the queue's policy does
+    /// not allow the removal, or the queue has jobs, users, watchers, workers or waiters.
     pub(crate) fn idle_ends(&self) -> Option<Millis> {
         let extension = self.extension.as_ref()?;
         let idle_ms = extension.policy().idle_ms?;

@@ -19,7 +19,7 @@ pub enum ReturnOrder {
     /// The job gets its old place back, as in beanstalkd and Kestrel.
     #[default]
     KeepPlace,
-    /// The job moves behind all others of its priority, as in Gearman.
+    /// The job moves behind all other jobs of its priority, as in Gearman.
     ToTail,
 }
 

@@ -1,5 +1,5 @@
-//! A worker is a session that registers for queues. It requests a job when it wants one, and sleeps
-//! until a job wakes it.
+//! A worker is a session that registers for queues. It requests each job itself. If there is no
+//! job, the worker sleeps until a job wakes it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

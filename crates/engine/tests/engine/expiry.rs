@@ -236,7 +236,7 @@ fn a_read_that_does_not_wait_gets_the_live_item_behind_many_expired_ones() {
 #[test]
 fn a_waiter_is_served_when_the_last_expired_item_in_front_is_deleted() {
     // In the first run, the timer serves the reader. In the second run, requests of other sessions
-    // serve it.
+    // serve the reader.
     for others_ask in [false, true] {
         let mut world = World::new();
         let (deleter, reader, late) = (world.open(), world.reader(), world.reader());

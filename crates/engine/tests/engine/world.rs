@@ -7,7 +7,7 @@ use lineshaft_engine::{
 
 pub(crate) const START: Millis = Millis(1_000_000);
 
-/// The units of work in a slice. It is the same in all these tests.
+/// The units of work in a slice, in all these tests.
 pub(crate) const SLICE_UNITS: u32 = 1000;
 
 /// An engine with its outputs. `act` checks the invariants after each request.

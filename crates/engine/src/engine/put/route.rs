@@ -134,8 +134,8 @@ impl Engine {
 
     /// The destinations of an alias. The list is empty if the route already has this alias, so that
     /// a put cannot go in a circle. The check of new rules refuses most circles. But a pattern with
-    /// wildcards matches any number of names, and the check cannot follow them all. `None`: the
-    /// name is a queue.
+    /// wildcards matches any number of names, and the check cannot follow all these names. `None`:
+    /// the name is a queue.
     fn destinations(&self, name: &[u8], route: &mut Route) -> Option<Box<[Name]>> {
         let destinations = self.alias(name)?;
         let is_new = route.aliases.insert(name.into());

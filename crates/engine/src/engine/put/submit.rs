@@ -130,8 +130,9 @@ impl Engine {
         }
     }
 
-    /// Gives the job in the requested queue its key, and its watcher if it is a foreground job. The
-    /// copies in other queues get no key and no watcher.
+    /// Gives the job in the requested queue the key of the submit. After a foreground submit, the
+    /// session also becomes a watcher of this job. The copies in other queues get no key and no
+    /// watcher.
     fn become_submitted(&mut self, slot: JobSlot, session: SessionId, submit: &Submit<'_>) {
         self.jobs.set_unique(slot, submit.unique);
         if submit.foreground {

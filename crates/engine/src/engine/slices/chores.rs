@@ -10,7 +10,7 @@ use crate::ids::{JobSlot, LeaseId, Millis, SessionId};
 use crate::jobs::Job;
 use crate::sessions::{ReturnOrder, Waiting};
 
-/// A chore sorts jobs by their leases before it gives them back. To sort this many leases counts as
+/// A chore sorts jobs by their leases before it gives them back. Sorting this many leases counts as
 /// one unit of work.
 const MOVES_OF_A_UNIT: usize = 8;
 
@@ -143,7 +143,7 @@ impl Engine {
                 return true;
             }
             leases.pop_first();
-            // Moving one job costs much less than a unit of work.
+            // Moving one job costs much less than a unit of work, so only some of the jobs count.
             self.meter.count(usize::from(held.len().is_multiple_of(MOVES_OF_A_UNIT)));
             held.push(Held::new(LeaseId(lease), JobSlot(slot), return_order));
         }
@@ -164,8 +164,8 @@ impl Engine {
         false
     }
 
-    /// Does one slice of giving back the jobs of a worker. The job with the newest lease comes
-    /// first, as after a disconnect of the worker (spec gearman 4.3).
+    /// Gives back jobs that a worker holds, as many as one slice of work allows. The job with the
+    /// newest lease comes first, as after a disconnect of the worker (spec gearman 4.3).
     fn return_held_slice(&mut self, held: &mut ReturnHeld, effects: &mut Effects) -> bool {
         let mut jobs_left = self.meter.step_jobs();
         loop {

@@ -66,7 +66,7 @@ impl Engine {
 
     /// Begins a removal, and removes the queue's marks as a queue of items and as a child. The
     /// engine pushes the record for the log at the end of the removal. So if the process crashes
-    /// during the removal, the restored queue has its marks and its remaining jobs.
+    /// during the removal, the restart restores the queue with its marks and its remaining jobs.
     fn begin_removal(&mut self, id: QueueId) -> RemovalWork {
         if self.queues[id].extension().is_some_and(Extension::items) {
             self.tally.item_queue_deletes += 1;

@@ -1,5 +1,5 @@
-//! Rescheduling. After a step of the wall clock, jobs with a time of the wall clock get new
-//! moments, in slices.
+//! Rescheduling. After a step of the wall clock, the engine computes again when each job with a
+//! time of the wall clock is due or expires. It does so in slices.
 
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis};

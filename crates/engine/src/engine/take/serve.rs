@@ -31,8 +31,9 @@ impl Engine {
                     }
                 }
                 Some(_) | None => {
-                    // Only a queue with workers can have sleepers. Most queues have no workers. For
-                    // them, `&&` stops before the field `sleepers`, and this saves a memory access.
+                    // Only a queue with workers can have sleepers, and most queues have no workers.
+                    // So `&&` usually stops before the field `sleepers`. This saves a memory
+                    // access.
                     let wakes = serves && queue.workers() > 0 && !queue.sleepers().is_empty();
                     self.add_to_list(slot);
                     if wakes {

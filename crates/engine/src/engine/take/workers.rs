@@ -1,5 +1,5 @@
-//! Workers: sessions that register for queues, request a job when they want one, and sleep until a
-//! job wakes them.
+//! Workers: sessions that register for queues. A worker requests each job itself. If there is no
+//! job, the worker sleeps until a job wakes it.
 //!
 //! If a queue has waiters, a waiter gets the ready job: see `serve.rs`. Only a job that stays ready
 //! wakes sleepers. Only [`Engine::has_work`] decides whether a worker has work. The code that wakes
@@ -154,9 +154,8 @@ impl Engine {
     }
 
     /// Removes the time limit of the last job that a worker got, because the worker begins to
-    /// sleep. If the worker no longer holds the job, nothing changes. The original gearmand does
-    /// the same. It stops the timer of a connection that sleeps (case
-    /// `pre-sleep-lifts-the-time-limit`).
+    /// sleep. If the worker no longer holds the job, nothing changes. The original gearmand also
+    /// stops the timer of a connection that sleeps (case `pre-sleep-lifts-the-time-limit`).
     fn lift_limit(&mut self, session: SessionId) {
         let worker = self.sessions[session].worker_mut();
         let Some((lease, slot)) = worker.and_then(Worker::take_newest) else { return };
