@@ -2,7 +2,7 @@
 //! measurement.
 //!
 //! Run it with `cargo run -p lineshaft-log --example speed -- FOLDER [JOBS]`. The folder must be
-//! empty. It is not removed afterwards.
+//! empty. The example does not remove the folder.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //!
 //! `docs/log-format.md` lists the rules in their order. Recovery reads the segments from the newest
 //! to the oldest, for two reasons. The first group of a segment says where the segment before it
-//! ends. And an entry that ends a slot is in the slot's segment or in a later one. So after recovery
-//! has read a segment, it knows which slots of the segment have ended.
+//! ends. And an entry that ends a slot is in the slot's segment or in a later one. So when recovery
+//! has read a segment, it has all ends of the segment's slots.
 //!
 //! `tail` finds the end of the log. `replay` reads the live entries.
 

@@ -1,4 +1,5 @@
-//! Backups of a log in use: they contain the log up to one position, or a start refuses them.
+//! Tests backups of a log in use. A backup contains the log up to one position. A start refuses an
+//! incomplete or damaged backup.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -16,11 +17,11 @@ use lineshaft_log::{
 
 const DISK_BYTES: u64 = 1 << 30;
 
-/// A backup that is being taken while the log goes on.
+/// A backup in progress. Meanwhile, the test changes the log.
 struct Taking {
     hold: BackupHold,
     point: BackupPoint,
-    /// What the backup must contain.
+    /// The state that the backup must contain.
     state: State,
     /// The next segment to copy.
     next: u32,
@@ -41,7 +42,7 @@ impl Taking {
         Taking { hold, point, state, next: point.first(), files }
     }
 
-    /// Copies the next segment. Returns false after the last one.
+    /// Copies the next segment. Returns false if all segments were copied.
     fn copy_one(&mut self, disk: &FaultDisk) -> bool {
         let source = BackupSource::new(disk, self.point);
         if !source.segments().contains(&self.next) {
@@ -94,7 +95,7 @@ impl Taking {
         disk_of(&self.files)
     }
 
-    /// Starts on the copy.
+    /// Opens the log of the copy, and checks its state.
     fn check_start(&self, sync: Sync) {
         let (log, found) = recover(&self.disk(), settings(sync), 2_000_000)
             .unwrap_or_else(|error| panic!("the backup was refused: {error}"));
@@ -143,7 +144,7 @@ fn a_backup_taken_at_any_moment_has_the_state_of_its_end() {
         }
         for _ in 0..4 {
             let mut taking = Taking::begin(&mut world);
-            // Reclaim and rotation go on between the copies.
+            // Between the copies, the log can reclaim segments and begin new ones.
             loop {
                 for _ in 0..random.below(120) {
                     world.step().unwrap();
@@ -172,7 +173,7 @@ fn a_restored_backup_goes_on_and_can_be_backed_up_again() {
     while world.log.usage().first_segment <= end + 1 {
         world.step().unwrap();
     }
-    // The manifest is still there, and the log has long passed its position.
+    // The manifest still exists. The log now begins after the position in the manifest.
     let durable = world.log.durable();
     world.disk.crash();
     world.reopen(durable).unwrap();
@@ -188,7 +189,7 @@ fn a_backup_that_lacks_anything_is_refused() {
     let refused = |files: &BTreeMap<String, Vec<u8>>| {
         recover(&disk_of(files), settings(Sync::Always), 2_000_000).map(|_| ()).unwrap_err()
     };
-    // A copy that was interrupted: the files have come in their order, and the last one is cut.
+    // Interrupt the copy at many places: the first files are complete, and the last file is cut.
     let mut files = BTreeMap::from([taking.files.get_key_value(MANIFEST_NAME).unwrap()])
         .into_iter()
         .map(|(name, bytes)| (name.clone(), bytes.clone()))
@@ -207,7 +208,7 @@ fn a_backup_that_lacks_anything_is_refused() {
     }
     assert!(files == taking.files);
     taking.check_start(Sync::Always);
-    // A file is missing.
+    // Remove one file.
     for name in &numbers {
         let mut files = taking.files.clone();
         files.remove(name);
@@ -216,14 +217,15 @@ fn a_backup_that_lacks_anything_is_refused() {
             matches!(error, OpenError::CutBackup { .. } | OpenError::MissingSegment { .. });
         assert!(is_right, "{name}: {error}");
     }
-    // The last file is older than the manifest: it has its size, but ends earlier.
+    // Use a last file that is older than the manifest: it has the full size, but its groups end
+    // before the position in the manifest.
     let mut files = taking.files.clone();
     let last = files.get_mut(numbers.last().unwrap()).unwrap();
     let end = taking.point.end().offset() as usize;
     last[end - 8..].fill(0);
     let error = refused(&files);
     assert!(matches!(error, OpenError::CutBackup { .. }), "{error}");
-    // The manifest is of another backup, or damaged.
+    // Use the manifest of another backup, then a damaged manifest.
     let (_, other) = small(3);
     let mut files = taking.files.clone();
     files.insert(MANIFEST_NAME.to_owned(), other.point.manifest().into_bytes());
@@ -248,7 +250,7 @@ fn what_is_left_of_a_cut_backup_can_be_saved() {
     saved.restart();
     let (_, found) = recover(&saved, settings(Sync::Always), 2_000_000).unwrap();
     assert_eq!(found.state.jobs.len() as u64, repaired.report.jobs);
-    // Nothing is left of this one.
+    // Keep only the manifest.
     files.retain(|name, _| name == MANIFEST_NAME);
     let found = salvage(&disk_of(&files), &mut |_| ()).unwrap();
     assert!(matches!(found.refusal, Some(OpenError::CutBackup { .. })), "{:?}", found.refusal);
@@ -259,7 +261,7 @@ fn what_is_left_of_a_cut_backup_can_be_saved() {
 fn a_power_failure_at_any_call_leaves_a_whole_backup_or_a_refused_one() {
     let (_, taking) = small(4);
     let write = |disk: &FaultDisk| -> std::io::Result<()> {
-        // The manifest comes first, as in the program.
+        // Write the manifest first, as the program does.
         let names = [MANIFEST_NAME].into_iter().map(str::to_owned);
         let segments = taking.files.keys().filter(|name| *name != MANIFEST_NAME).cloned();
         for name in names.chain(segments) {
@@ -342,7 +344,7 @@ fn a_backup_of_a_full_disk_gives_way_only_to_reclaim() {
         world.log.commit_step(world.now_ms).unwrap();
         world.log.prepare_step().unwrap();
     }
-    // The disk is full of live jobs: the hold keeps nothing that could be freed.
+    // The disk is full of live jobs. So even without the hold, the log could free nothing.
     assert!(world.log.usage().short);
     let taking = Taking::all(&mut world);
     assert!(!taking.hold.is_in_the_way());
@@ -373,7 +375,6 @@ fn an_idle_log_is_backed_up_although_its_last_group_is_a_mark() {
     assert_ne!(world.log.next_step_ms(), Some(0), "it rests again");
 }
 
-/// A log without entries can be backed up, too.
 #[test]
 fn an_empty_log_is_backed_up() {
     let disk = FaultDisk::new(1, DISK_BYTES);

@@ -97,8 +97,8 @@ fn appended_jobs_come_back() {
     assert_eq!(open(folder.path()).3, 77);
 }
 
-/// A sync for a new limit of ids can take seconds. If the server comes near the limit, it does not
-/// read from clients.
+/// A new limit of ids applies only after a sync, which can take seconds. If the next id comes near
+/// the limit before that, the server must stop reading from clients. So the limit must rise early.
 #[test]
 fn ids_are_reserved_long_before_they_are_dealt() {
     let settings = Settings { sync: Sync::Never, ..settings() };
@@ -122,8 +122,8 @@ fn a_mark_without_room_is_not_waited_for() {
     let (log, ..) = open(folder.path());
     log.put(1000, QUEUE, &meta(1), b"");
     log.commit_step(1000).unwrap();
-    // After the next group and the groups of 13 starts, 24 bytes of the segment are left. A mark
-    // needs 56 bytes, so it does not fit.
+    // The next put is so large that 24 bytes of the segment are left after it and after 13 starts,
+    // which write a group each. A mark needs 56 bytes, so it does not fit.
     let starts = 13;
     let entry_len = (256 << 10) - log.durable().offset() as usize - 56 - 24 - starts * 80;
     log.put(1000, QUEUE, &meta(2), &vec![0; entry_len - 12 - 40 - 3]);
@@ -150,8 +150,8 @@ fn a_wish_for_a_sync_that_comes_after_the_write_is_not_overlooked() {
     let (log, _) = Log::open(disk, settings, 1000, &mut |_| ()).unwrap();
     let (_, position) = log.put(1000, QUEUE, &meta(1), b"");
     log.commit_step(1000).unwrap();
-    // The owner requests a sync at the end of its turn. The committer has already written the
-    // entry.
+    // The owner requests a sync at the end of its turn. Before this request, the committer has
+    // already written the entry.
     log.want_sync_by(1050);
     assert_eq!(log.next_step_ms(), Some(0), "the committer would sleep");
     log.commit_step(1001).unwrap();

@@ -15,7 +15,8 @@ fn log(disk: &FaultDisk) -> Log {
     Log::open(Arc::new(disk.clone()), settings, 1, &mut |_| ()).expect("the disk is empty").0
 }
 
-/// Puts bodies of these sizes. Returns for each its segment, where its entry begins, and its bytes.
+/// Puts bodies of these sizes. Returns the segment, the offset of the entry, and the bytes of each
+/// body.
 fn put_all(log: &Log, sizes: &[usize]) -> Vec<(u32, u32, Vec<u8>)> {
     let mut put = |(number, &size): (usize, &usize)| {
         let body: Vec<u8> = (0..size).map(|byte| (byte * 7 + number) as u8).collect();

@@ -41,8 +41,8 @@ fn for_each_seed(test: &str, count: u64, run: impl Fn(u64)) {
     }
 }
 
-/// Opens the log, until this works. A planned fault may happen during recovery. If the power fails
-/// then, entries that were written but not durable are lost.
+/// Opens the log, and retries until this works. A planned fault may happen during recovery. If this
+/// fault is a power failure, entries that were written but not durable are lost.
 fn open_until_it_works(world: &mut World, mut acknowledged: Position, random: &mut Random) {
     let durable = world.log.durable();
     for attempt in 0.. {
@@ -210,8 +210,8 @@ fn every_call_may_be_the_last() {
                 }
                 let acknowledged = if crash || call % 2 == 0 { durable } else { written };
                 world.reopen(acknowledged).unwrap_or_else(|error| panic!("call {call}: {error}"));
-                // Crash and open the log once more: everything that recovery used must be durable
-                // now.
+                // Everything that recovery used must be durable now. So crash, and open the log
+                // once more.
                 let durable = world.log.durable();
                 world.disk.crash();
                 world.reopen(durable).unwrap_or_else(|error| panic!("call {call}, again: {error}"));

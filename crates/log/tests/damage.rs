@@ -1,6 +1,6 @@
-//! Damages small logs in many ways. Recovery restores the whole log, or refuses the log. It may cut
-//! off only the last group, as a torn write. It may do so only if nothing proves that this group
-//! was durable.
+//! Damages small logs in many ways. Recovery must restore the whole log, or refuse the log. There
+//! is one exception: recovery may cut off the last group as a torn write, if nothing proves that
+//! this group was durable.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -33,7 +33,7 @@ struct Small {
     disk: FaultDisk,
     /// The state before the last group.
     before_last: State,
-    /// The state with the last group.
+    /// The state after the last group.
     whole: State,
     /// The start of the last group with entries.
     last_group: usize,
@@ -284,7 +284,7 @@ fn a_stale_sector_is_seen() {
         log.commit_step(1000).unwrap();
     }
     log.close(1000, 60).unwrap();
-    // The sector of the final mark is left out, because no later group proves that it was durable.
+    // Leave out the sector of the final mark: no later group proves that the mark was durable.
     let last_sector = (log.written().offset() as usize - 56) / 512;
     disk.restart();
     for sector in HEADER_BYTES / 512..last_sector {

@@ -1,5 +1,5 @@
-//! On a full disk, jobs can be finished one by one, in any order. The log can also be opened at any
-//! moment.
+//! Tests a log on a full disk. Jobs can be finished one by one, in any order. The log can also be
+//! opened at any moment.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -140,7 +140,8 @@ impl Crowd {
         }
     }
 
-    /// Lets the power fail on a copy of the disk, and checks that a start finds the same jobs.
+    /// Simulates a power failure on a copy of the disk, and checks that a start finds the same
+    /// jobs.
     fn check_start(&self) {
         let disk = self.disk.fork();
         disk.crash();
@@ -185,7 +186,7 @@ fn fill_and_finish(segments: u64, body_bytes: usize, order: Order, updates: bool
     assert!(crowd.log.admits_put(body_bytes), "there is room again: {:?}", crowd.log.usage());
 }
 
-/// A copy of a full disk. Another program has removed the reserve, and has used its room.
+/// Copies a full disk. On the copy, another program has removed the reserve, and uses its room.
 fn without_reserve(disk: &FaultDisk) -> FaultDisk {
     let disk = disk.fork();
     disk.crash();
@@ -256,7 +257,7 @@ fn a_file_for_a_large_job_does_not_set_the_size_of_segments() {
     let mut crowd = Crowd { disk, log, places, now_ms: 1 };
     crowd.fill(&[7; 1000]);
     let reserve = crowd.log.usage().ahead_bytes;
-    // A file for a large job is left over: the power failed when the file was created.
+    // Add a file for a large job, as if the power had failed when the log created this file.
     crowd.disk.set_bytes("blank-99", vec![0; 5 * segment as usize]);
     crowd.disk.set_capacity(crowd.disk.used());
     crowd.disk.crash();
@@ -367,7 +368,8 @@ fn entries_without_room_wait_for_it() {
     let mut finishes = Vec::new();
     let mut ids: Vec<u64> = crowd.places.0.keys().copied().collect();
     ids.sort_unstable();
-    // Finish only the newer jobs. Without live jobs in the oldest segment, reclaim would free it.
+    // Finish only the newer jobs, so that the oldest segment keeps live jobs. Otherwise reclaim
+    // would free this segment.
     for id in ids.split_off(ids.len() / 2) {
         let slot = crowd.places.0.remove(&id).unwrap();
         finishes.push(crowd.log.finish(crowd.now_ms, slot));

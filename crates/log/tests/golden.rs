@@ -2,8 +2,8 @@
 //! correctly, and must write the same bytes for the same calls.
 //!
 //! The folder `corpus/log/format-1` has the stored log: its segments without the zeros at their
-//! ends, and a list of the live contents. If you change the format on purpose, add another folder.
-//! Keep this one, because new versions must still read format 1.
+//! ends, and a list of the live contents. If you change the format on purpose, add another folder,
+//! and keep `format-1`: new versions must still read format 1.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -38,7 +38,7 @@ fn meta(id: u64, state: u8, due_ms: u64, options: &[u8]) -> Meta<'_> {
     Meta { id, priority, ttr, created_ms: BEGIN_MS + id, due_ms, state, options }
 }
 
-/// The slots of jobs. As the owner, it reports to reclaim that all jobs are buried, in one queue.
+/// The slots of jobs. This owner reports to reclaim that all jobs are buried, in one queue.
 struct Places(BTreeMap<u64, Slot>);
 
 impl Owner for Places {
@@ -188,8 +188,8 @@ fn the_same_calls_write_the_same_bytes() {
     let disk = written();
     let (written, kept) = (segments(&disk), kept_segments());
     if let Some(name) = first_difference(&written, &kept) {
-        // Write the new segments to another folder. They are useful if the format was changed on
-        // purpose.
+        // Write the new segments to another folder. If you changed the format on purpose, you can
+        // store these files in the repository.
         let aside = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("written-log");
         std::fs::create_dir_all(&aside).unwrap();
         for (name, bytes) in &written {

@@ -1,4 +1,4 @@
-//! A held segment keeps its file as it is, whatever reclaim does in the meantime.
+//! Tests holds: while a segment is held, reclaim does not free or change its file.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -10,14 +10,14 @@ use lineshaft_log::{FaultDisk, SegmentHold, Sync};
 
 const SEGMENT: u64 = 256 << 10;
 
-/// A hold, and the durable bytes of all files that it must keep.
+/// A hold, and the durable bytes of all files that must not change during the hold.
 struct Held {
     hold: SegmentHold,
     files: BTreeMap<String, Vec<u8>>,
 }
 
 impl Held {
-    /// Holds the oldest segment, and with it all later ones.
+    /// Holds the oldest segment, and so all segments.
     fn all(world: &World) -> Held {
         let usage = world.log.usage();
         let hold = world.log.hold(usage.first_segment).expect("the oldest segment is in use");
@@ -105,7 +105,7 @@ fn holds_at_any_moment_keep_their_files_and_the_log_survives_a_crash() {
             }
             let durable = world.log.durable();
             world.disk.crash();
-            // A crash forgets the holds, and the next start frees what they kept.
+            // A crash ends the holds. The next start frees the segments that were held.
             drop(held);
             world.reopen(durable).unwrap();
             let first = world.log.usage().first_segment;
@@ -123,7 +123,7 @@ fn a_full_disk_has_room_again_when_the_hold_ends() {
     world.plain = true;
     world.work_up_to(3);
     let held = Held::all(&world);
-    // Everything that reclaim gives up now stays on the disk.
+    // The log cannot free the segments that reclaim gives up now.
     while world.put() {
         world.finish(1);
         world.log.commit_step(world.now_ms).unwrap();

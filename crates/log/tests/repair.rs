@@ -1,5 +1,5 @@
-//! Repairs damaged logs. The new log contains everything that is intact, and the report contains
-//! everything that is missing.
+//! Repairs damaged logs. The new log must contain everything that is intact. The report must
+//! contain everything that is missing.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -36,7 +36,7 @@ fn meta(id: u64) -> Meta<'static> {
     }
 }
 
-/// Restarts, repairs the log into a copy, and opens the copy.
+/// Restarts the disk, repairs the log into a copy, and opens the copy.
 fn repaired(disk: &FaultDisk) -> (Salvage, Recovered) {
     disk.restart();
     copied(disk).unwrap()
@@ -90,12 +90,12 @@ fn the_copy_of_a_whole_log_holds_the_same() {
     }
 }
 
-/// A log of several segments with jobs of all ages. Every third put was followed by a finish, every
-/// fifth by an update.
+/// A log of several segments with jobs of all ages. A finish follows every third put, and an update
+/// follows every fifth put.
 struct Old {
     disk: FaultDisk,
     whole: Recovered,
-    /// The end of the last group with entries in each segment.
+    /// For each segment, the end of its last group with entries.
     ends: Vec<u64>,
 }
 
@@ -189,11 +189,11 @@ fn one_flipped_byte_costs_one_entry() {
             assert!(loss.file.ends_with(&Old::name(index)), "{what}");
             assert!((loss.offset..loss.offset + loss.bytes).contains(&at), "{what}: {loss:?}");
             assert!(missing <= 1, "{what}: {missing} lost");
-            // Only finishes in the lost entry are lost. So at most one job for each 8 bytes came
-            // back.
+            // A finished job comes back only if its finish was in the lost entry. The entry has 8
+            // bytes for each job that it finishes.
             assert!(back as u64 * 8 <= loss.bytes, "{what}: {back} came back");
-            // If a sector begins at the entry's kind, the flipped byte can look like the loss of
-            // this sector. Only then is the number of lost slots unknown.
+            // The number of lost slots is known, with one exception: if a sector begins at the
+            // entry's kind, the flipped byte can look like the loss of this sector.
             let is_split = (loss.offset + 8).is_multiple_of(512);
             assert!(salvage.doubtful_jobs == 0 || is_split, "{what}: {salvage:?}");
         }
@@ -216,7 +216,8 @@ fn lost_sectors_and_tails_cost_what_they_held() {
             });
             assert!(missing <= 3, "{what}: {missing} lost");
             for loss in &salvage.losses {
-                // The first sector also says where the previous segment ends.
+                // The first group's header is in the first sector. It also says where the previous
+                // segment ends.
                 let is_end = at as u64 == HEADER_BYTES && loss.bytes == 0;
                 assert!(loss.jobs_max.is_some_and(|max| max < 40) || is_end, "{what}: {loss:?}");
             }
@@ -262,8 +263,8 @@ fn a_broken_header_costs_nothing_and_a_missing_file_its_jobs() {
     }
 }
 
-/// Makes a log of 20 groups with one job each. Also returns the starts of the groups. The process
-/// was killed, so no later group proves that the last sync happened.
+/// Makes a log of 20 groups with one job each, and kills the process. So no later group proves that
+/// the last sync happened. Also returns the starts of the groups.
 fn killed(sync: Sync) -> (FaultDisk, Vec<u64>) {
     let disk = FaultDisk::new(5, CAPACITY);
     let (log, _) = recover(&disk, Settings { sync, ..settings() }, 1000).unwrap();
@@ -512,8 +513,8 @@ fn facts_of_a_void_segment_stay_away() {
         world.log.prepare_step().unwrap();
     }
     world.log.close(world.now_ms, world.ids_spent).unwrap();
-    // As after an interrupted removal, the file of the first segment exists again. The file of the
-    // second segment does not.
+    // Restore the file of the first segment, but not of the second one. An interrupted removal of
+    // both files can have the same result.
     disk.set_bytes(&Old::name(0), first);
     disk.flip_bit(&Old::name(2), (HEADER_BYTES + 200) * 8);
     let (salvage, copy) = repaired(&disk);

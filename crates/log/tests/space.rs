@@ -1,4 +1,4 @@
-//! Reclaim keeps the log small. On a full disk, only puts are refused.
+//! Tests that reclaim keeps the log small, and that a full disk refuses only puts.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -53,7 +53,7 @@ fn files_stay_near_what_lives() {
             // The backlog stays, and each new job is finished at once.
             assert!(world.put(), "a put was refused on a disk that is not full");
             let job = world.state.jobs.values().next_back().unwrap();
-            // Bytes of the put, of the finish, and of their group's header.
+            // The sizes of the put, the finish, and the header of the group that contains both.
             client_bytes += (12 + 40 + job.options.len() + job.body.len() + 24 + 56) as u64;
             world.finish_newest();
             if n % 4 == 0 {

@@ -115,7 +115,8 @@ fn a_shortage_that_a_rotation_finds_ends_when_there_is_room() {
     let running = run_on(Arc::new(disk.clone()), Sync::Always);
     running.wait(|_| disk.names().contains(&"0000000002.seg".to_owned()));
     disk.set_capacity(disk.used());
-    // The batch has more bytes than a segment. So no step of the helper sees a half full head.
+    // The batch has more bytes than a segment. So the head is never half full during a step of the
+    // helper.
     let body = vec![1; 100 << 10];
     let [.., last] = [1, 2, 3].map(|id| running.log.put(1, QUEUE, &meta(id), &body).1);
     running.log.wake();

@@ -145,7 +145,8 @@ pub fn recover(
     Ok((log, found))
 }
 
-/// The owner of the log's jobs: gives queues their numbers, and notes the new slots of copied jobs.
+/// The owner of the log's jobs. It gives queues their numbers, and stores the new slots of copied
+/// jobs.
 struct Book<'a> {
     state: &'a State,
     places: &'a mut BTreeMap<u64, Slot>,
@@ -179,15 +180,17 @@ pub struct World {
     pub now_ms: u64,
     /// The expected state after all changes.
     pub state: State,
+    /// The slots of the jobs, by id.
     places: BTreeMap<u64, Slot>,
-    /// The state at the last recovery. The next field has all changes since then.
+    /// The state at the last recovery.
     base: State,
+    /// All changes since the last recovery.
     changes: Vec<(Position, Change)>,
     /// All counters that each job got since its last meta.
     counters: BTreeMap<u64, Vec<Vec<u8>>>,
     numbers: Vec<Vec<u8>>,
     next_id: u64,
-    /// The highest id that left the process, plus 1.
+    /// The highest id that was given to a job, plus 1.
     pub ids_spent: u64,
     /// The length of the largest body in bytes.
     pub body_bytes_max: u64,
@@ -261,7 +264,7 @@ impl World {
         }
     }
 
-    /// Puts one job, or several that share a body. Returns false if the log refused it.
+    /// Puts one job, or several jobs that share a body. Returns false if the log refused the put.
     pub fn put(&mut self) -> bool {
         let fans_out = self.random.one_in(6) && !self.plain;
         let n = if fans_out { 1 + self.random.below(3) } else { 1 };
@@ -360,8 +363,8 @@ impl World {
         self.note(position, Change::Fact(key, value));
     }
 
-    /// Skips some ids, as if jobs that are not durable had got them. Gives a queue's number to
-    /// another name.
+    /// Skips some ids, as if jobs without durability had used them. Swaps the numbers of two
+    /// queues.
     fn renumber(&mut self) {
         self.next_id += self.random.below(400_000);
         self.log.note_next_id(self.now_ms, self.next_id);
@@ -381,7 +384,7 @@ impl World {
         }
     }
 
-    /// Reads and copies one slice of reclaim. This may fail.
+    /// Reads and copies one slice of reclaim. Ignores a failed read.
     pub fn reclaim_once(&mut self) {
         if let Ok(Some(slice)) = self.log.reclaim_read() {
             let mut book =
@@ -435,9 +438,9 @@ impl World {
         Ok(())
     }
 
-    /// Opens the log again after a crash or a restart, and compares it with the model.
-    /// `acknowledged` is the last acknowledged position. After a restart of only the process, it is
-    /// the last written position.
+    /// Opens the log again after a crash or a restart, and compares the log with the model.
+    /// `acknowledged` is the last acknowledged position after a crash, or the last written position
+    /// after a restart of only the process.
     pub fn reopen(&mut self, acknowledged: Position) -> Result<(), OpenError> {
         self.now_ms += 1;
         let (log, found) = recover(&self.disk, self.settings.clone(), self.now_ms)?;
@@ -452,7 +455,8 @@ impl World {
         Ok(())
     }
 
-    /// The state after all changes up to a position of this life.
+    /// The state after all changes up to a position. The log must have reached this position after
+    /// the last recovery.
     pub fn state_at(&self, end: Position) -> State {
         let mut state = self.base.clone();
         for (_, change) in self.changes.iter().take_while(|(position, _)| *position <= end) {
@@ -467,8 +471,8 @@ impl World {
         assert!(found.report.next_id >= self.ids_spent, "ids could be dealt twice");
         for (id, counters) in &found.counters {
             let known = self.counters.get(id).is_some_and(|known| known.contains(counters));
-            // If an update is lost, the job has the counters from before the update. The model does
-            // not include these.
+            // If an update is lost, the job has the counters from before the update. The model no
+            // longer has these counters.
             let updated = self
                 .changes
                 .iter()
