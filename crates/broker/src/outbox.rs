@@ -19,7 +19,7 @@ const KEPT_BUFFER_BYTES_MAX: usize = 16 * 1024;
 ///
 /// A dialect appends replies, and the owner of the socket sends from the front. Replies keep their
 /// order, so a reply also waits for the positions of all replies before it. So the outbox needs a
-/// list entry only where the position increases: [`Hold`].
+/// list entry only where the position increases (`Hold`).
 #[derive(Debug, Default)]
 pub struct Outbox {
     chunks: VecDeque<Chunk>,

@@ -1,5 +1,5 @@
-//! Small blocking clients for the command-line tools. Each protocol has a module; the connection
-//! and the errors are shared.
+//! Small blocking clients for the command-line tools. Each protocol has a module. They share the
+//! modules for the connection and the errors.
 //!
 //! A connection has a sending half ([`Requests`]) and a receiving half ([`Replies`]), so that `put`
 //! can have many jobs in flight. For all other commands, a client uses both halves together.

@@ -24,8 +24,8 @@ mod user;
 pub(crate) mod watch;
 pub(crate) mod work;
 
-/// Returns the arguments if the program was called as `original`: by that name, or with a
-/// subcommand of that name.
+/// Returns the arguments if the program was started under the name `original`, or with a subcommand
+/// of this name.
 pub(crate) fn arguments_if_called(
     original: &str,
     mut arguments: impl Iterator<Item = OsString>,

@@ -1,5 +1,5 @@
-//! Counts the signals SIGINT, SIGTERM and SIGHUP. The first one asks the program to stop; each
-//! further one is more urgent.
+//! Counts the signals SIGINT, SIGTERM and SIGHUP. The first signal asks the program to stop. Each
+//! further signal is more urgent.
 
 use std::io;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ pub(crate) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Starts to count the signals. From then on they no longer end the program. `each` runs after
-    /// every signal, on a thread of its own, with the new count.
+    /// Starts to count the signals. From then on, they no longer end the program. After every
+    /// signal, another thread calls `each` with the new count.
     pub(crate) fn listen(each: impl Fn(usize) + Send + 'static) -> io::Result<Interrupts> {
         let interrupts = Interrupts::default();
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;

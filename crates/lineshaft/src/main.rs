@@ -27,8 +27,8 @@ const ORIGINALS: [(&str, Run); 2] =
     [("beanstalkd", commands::beanstalkd::run), ("gearmand", commands::gearmand::run)];
 
 fn main() -> ExitCode {
-    // clap does not parse these command lines: the originals attach values to flags, and have their
-    // own messages.
+    // Do not parse these command lines with clap. The originals have another syntax for the values
+    // of flags, and other messages.
     for (original, run) in ORIGINALS {
         if let Some(arguments) = commands::arguments_if_called(original, std::env::args_os()) {
             return run(&arguments);
@@ -48,7 +48,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the command line. If the program is called by the name `kestrel`, adds that subcommand.
+/// Returns the command line. If the program was started under the name `kestrel`, adds the
+/// subcommand `kestrel`.
 fn arguments() -> Vec<OsString> {
     let given: Vec<OsString> = std::env::args_os().collect();
     let name = given.first().and_then(|program| Path::new(program).file_name());
@@ -84,8 +85,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// True only for standard output. A broken connection to the server has another type,
-/// `ClientError`.
+/// True if the reader of standard output has closed the pipe. A broken connection to the server has
+/// another type, `ClientError`.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -32,7 +32,7 @@ pub(crate) fn seconds(total: u64) -> String {
     parts.join(" ")
 }
 
-/// Shows a measured time: below a minute with tenths of a second, otherwise like [`seconds`].
+/// Shows a measured time. Below a minute, shows tenths of a second. Otherwise like [`seconds`].
 pub(crate) fn elapsed(time: Duration) -> String {
     if time < Duration::from_mins(1) {
         format!("{:.1} s", time.as_secs_f64())
@@ -60,8 +60,8 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(number))
 }
 
-/// Says how many jobs of one state were handled, and how many are left in that state: `2 buried
-/// jobs kicked in mail, 1 left`.
+/// The text for how many jobs of one state were handled, and how many are left in this state, such
+/// as `2 buried jobs kicked in mail, 1 left`.
 pub(crate) fn done(number: u64, state: &str, what: &str, rest: u64) -> String {
     let jobs = counted(number, &format!("{state} job"));
     let left = if rest == 0 { String::new() } else { format!(", {} left", count(rest)) };

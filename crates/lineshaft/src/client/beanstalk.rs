@@ -1,7 +1,8 @@
 //! A small blocking client of the beanstalkd protocol.
 //!
-//! This client works with any server of this protocol, not only Lineshaft. Names in statistics can
-//! have quotes or not. An unexpected reply becomes an error that names the command and the reply.
+//! This client works with any server of this protocol, not only Lineshaft. So it accepts names in
+//! statistics with or without quotes. An unexpected reply becomes an error that names the command
+//! and the reply.
 
 mod reply;
 mod stats;
@@ -89,8 +90,9 @@ impl Client {
         Client::join(address, None)
     }
 
-    /// Connects, or gives up after `timeout`. The timeout is for TCP only, because a UNIX socket
-    /// connects at once. A reply that takes longer than [`PATIENCE`] counts as a broken connection.
+    /// Connects, or gives up after `timeout`. The timeout applies only to TCP, because a UNIX
+    /// socket connects at once. If a reply takes longer than [`PATIENCE`], the connection counts as
+    /// broken.
     pub(crate) fn connect_within(
         address: &Address,
         timeout: Duration,
@@ -130,8 +132,8 @@ impl Client {
         self.answer()
     }
 
-    /// Sends command lines before it reads their replies. Both must fit into the buffers of the
-    /// sockets, except for the bodies in the replies.
+    /// Sends all command lines, then reads their replies. The command lines, and the replies
+    /// without their bodies, must fit into the buffers of the sockets.
     pub(crate) fn ask_all(&mut self, lines: &[String]) -> Result<Vec<Reply>, ClientError> {
         for line in lines {
             self.requests.line(line)?;
@@ -140,7 +142,7 @@ impl Client {
         lines.iter().map(|_| self.answer()).collect()
     }
 
-    /// Puts jobs into the used queue, and reads the replies afterwards.
+    /// Puts jobs into the used queue. Sends all of them before it reads the replies.
     pub(crate) fn put_all(&mut self, jobs: &[Put<'_>]) -> Result<Vec<Reply>, ClientError> {
         for Put { schedule, ttr_seconds, body } in jobs {
             self.requests.put(*schedule, *ttr_seconds, body)?;
@@ -187,14 +189,14 @@ impl Client {
         data("stats", reply).map(|data| Stats::parse(&data))
     }
 
-    /// The statistics of a job, or `None` if it does not exist.
+    /// The statistics of a job, or `None` if the job does not exist.
     pub(crate) fn stats_job(&mut self, id: u64) -> Result<Option<Stats>, ClientError> {
         let command = format!("stats-job {id}");
         let reply = self.ask(&command)?;
         stats_reply(&command, reply)
     }
 
-    /// The statistics of a queue, or `None` if it does not exist.
+    /// The statistics of a queue, or `None` if the queue does not exist.
     pub(crate) fn stats_queue(&mut self, queue: &str) -> Result<Option<Stats>, ClientError> {
         let command = format!("stats-tube {}", sendable_name(queue)?);
         match self.ask(&command)? {
@@ -203,7 +205,7 @@ impl Client {
         }
     }
 
-    /// Returns the statistics of the server and of all its queues. It leaves out queues that vanish
+    /// Returns the statistics of the server and of all its queues. Leaves out queues that vanish
     /// meanwhile.
     pub(crate) fn survey(&mut self) -> Result<Survey, ClientError> {
         // The list of queues is requested between two counts of the queues, and all three commands
@@ -228,8 +230,9 @@ impl Client {
     }
 
     fn stats_of_queues(&mut self, mut names: Vec<String>) -> Result<Vec<Stats>, ClientError> {
-        /// Number of commands that are sent before their replies are read. It is so small that both
-        /// socket buffers have room, and the two sides never wait for each other.
+        /// Number of commands that are sent before their replies are read. It is small enough that
+        /// all commands and replies fit into the buffers of the sockets. Otherwise client and
+        /// server could wait for each other.
         const QUEUES_IN_FLIGHT: usize = 100;
         names.sort_unstable();
         let mut all = Vec::with_capacity(names.len());
@@ -387,7 +390,7 @@ mod tests {
 
     use super::*;
 
-    /// A client whose server accepts the connection, sends `text`, and then sends nothing more.
+    /// A client, connected to a server that sends `text` and then nothing more.
     fn client_of_silence(text: &'static [u8]) -> (Client, std::thread::JoinHandle<()>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -43,7 +43,8 @@ pub(crate) enum ClientError {
     /// The job is too long for a Gearman packet.
     #[error("a Gearman job cannot have more than 4 GiB")]
     PacketTooBig,
-    /// The tool cannot send the name, because it would break the command line.
+    /// The tool cannot send this queue name, because the server would not read it as one word of
+    /// the command line.
     #[error("`{0}` is not a valid queue name: remove spaces and control characters")]
     Name(String),
     /// The server refused the name.
@@ -66,7 +67,7 @@ fn plain_reason(error: &io::Error) -> String {
     }
 }
 
-/// The beginning of a TLS server's reply to a client without TLS: an alert record of protocol
+/// The first bytes of a TLS server's reply to a client without TLS: an alert record of protocol
 /// version 3.
 pub(crate) const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
@@ -98,8 +99,9 @@ fn is_tls(reply: &str) -> bool {
     reply.starts_with(&TLS_ALERT.escape_ascii().to_string())
 }
 
-/// How long a tool waits for a reply. A reply normally takes much less than a second. This limit
-/// tolerates a stalled disk, and soon detects a dead network.
+/// How long a tool waits for a reply. A reply normally takes much less than a second. With this
+/// limit, a tool does not give up while the server's disk stalls for some seconds, but soon detects
+/// a dead network.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server that does not accept the connection within this time counts as unreachable.

@@ -14,8 +14,8 @@ use super::error::{ClientError, PATIENCE, no_answer};
 /// The half of a connection that receives.
 pub(crate) type Replies = stream::Replies<Packet>;
 
-/// The body of an echo request. Its line end makes servers of line protocols answer, too. So the
-/// tool can recognise such a server.
+/// The body of an echo request. It ends with a line end, so that a server of a line protocol
+/// answers, too. The tool can then recognise such a server.
 const ECHO: &[u8] = b"lineshaft\r\n";
 
 /// One connection to a Gearman server.
@@ -67,8 +67,9 @@ impl Client {
         self.replies.next_if_there()
     }
 
-    /// Waits until the server has handled all requests so far. It sends an echo request for this,
-    /// because the server answers most requests only if they fail. Returns the codes of the errors.
+    /// Waits until the server has handled all earlier requests. Returns the codes of their errors.
+    /// The server answers most requests only if they fail. So this sends an echo request and waits
+    /// for its answer.
     pub(crate) fn errors_so_far(&mut self) -> Result<Vec<String>, ClientError> {
         self.add(Request::EchoReq, &[ECHO])?;
         self.flush()?;

@@ -42,8 +42,8 @@ enum Stream {
     Unix(UnixStream),
 }
 
-/// Connects, and returns the two halves of the connection. With a `timeout`, no write waits longer
-/// than [`PATIENCE`].
+/// Connects, and returns the two halves of the connection. With a `timeout`, a write waits at most
+/// [`PATIENCE`].
 pub(super) fn open<M: Message>(
     address: &Address,
     timeout: Option<Duration>,
@@ -129,7 +129,7 @@ pub(crate) struct Replies<M> {
     /// Received bytes. The bytes before `start` are already parsed.
     buffer: Vec<u8>,
     start: usize,
-    /// The socket's current timeout. It avoids a system call if the timeout does not change.
+    /// The socket's current timeout. If the timeout does not change, no system call is needed.
     read_timeout: Option<Duration>,
     message: PhantomData<M>,
 }
@@ -158,8 +158,8 @@ impl<M: Message> Replies<M> {
             if remaining.is_zero() {
                 return Ok(None);
             }
-            // The system cuts a timeout to microseconds, and 0 means no timeout. So a very short
-            // timeout becomes 1 ms.
+            // The system rounds a timeout down to microseconds, and reads 0 as no timeout. So use
+            // at least 1 ms.
             self.set_read_timeout(Some(remaining.max(Duration::from_millis(1))))?;
             self.fill()?;
         }

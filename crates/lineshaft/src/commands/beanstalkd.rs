@@ -69,7 +69,8 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// Writes to standard error. If it is closed, the server continues.
+/// Writes to standard error. Ignores an error, because the server must continue if standard error
+/// is closed.
 fn complain(message: &str) {
     let _ = writeln!(std::io::stderr(), "beanstalkd: {message}");
 }
@@ -132,8 +133,8 @@ fn listen(options: &Options) -> Result<Vec<Bound>, Failure> {
         .map_err(|error| failed(error.to_string()))
 }
 
-/// Checks that the folder has no jobs of beanstalkd, and that no beanstalkd uses it. Returns a file
-/// that locks the folder. While the file is open, no beanstalkd can start in the folder.
+/// Checks that the folder has no jobs of the original, and that no original uses the folder.
+/// Returns the lock file. While this file is open, no original can start in the folder.
 fn prepare_folder(folder: &Path) -> Result<File, Failure> {
     let failed = |message: String| Failure { code: exit::FOLDER_UNUSABLE, message };
     let shown = folder.display();

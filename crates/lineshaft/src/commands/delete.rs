@@ -41,8 +41,8 @@ fn delete_of_queue(
     let word = state.word();
     let stats = client.stats_queue(queue)?.unwrap_or_default();
     let present = stats.number(&format!("current-jobs-{word}"));
-    // Deletes at most as many jobs as the state had at the beginning. Otherwise clients that put
-    // jobs quickly could keep this loop running for ever.
+    // Delete at most as many jobs as the state had at the beginning. Without this limit, the loop
+    // might never end while clients quickly put jobs.
     let wanted = if all { present } else { present.min(1) };
     let (mut rest, mut deleted) = (present, 0);
     while rest > 0 && deleted < wanted {

@@ -81,8 +81,8 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     match serve(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // The message is also for the log file. If the log is standard error, one copy is
-            // enough.
+            // Also write the message to the log file. If the log file is standard error, the
+            // message is already there.
             if options.log_file.as_deref() != Some("stderr") {
                 tracing::error!("{}", failure.message);
             }
@@ -96,7 +96,8 @@ fn refuse(failure: &Failure) -> ExitCode {
     ExitCode::from(failure.code)
 }
 
-/// Writes to standard error. If it is closed, the server continues.
+/// Writes to standard error. Ignores an error, because the server must continue if standard error
+/// is closed.
 fn complain(message: &str) {
     let _ = writeln!(std::io::stderr(), "gearmand: {message}");
 }
@@ -126,16 +127,16 @@ fn serve(options: &Options) -> Result<(), Failure> {
     let messages = Messages::install_to(log_output(options), config.messages);
     end_with_the_first_panic();
     let listeners = listen(options)?;
-    // The process id file comes after the listeners. A second server on the same address fails
-    // before this line, so it cannot remove the first server's file. The original's second server
-    // does remove it.
+    // Write the process id file after the listeners are open. A second server on the same address
+    // fails before this line, so it does not remove the first server's file. In the original, a
+    // second server removes it.
     let _pid_file = PidFile::write(options.pid_file.as_deref())?;
     let (hangup, drain) = (Hangup::ReopenMessages, Drain::StopWhenDone);
     let setup = Setup { config, listeners, messages, sources: None, hangup, drain };
     server::run(setup, |started| announce(options, started)).map_err(Failure::from)
 }
 
-/// Refuses an unknown protocol. Without its listener, the clients of that protocol could not
+/// Refuses an unknown protocol. The server has no listener for it, so its clients could not
 /// connect.
 fn refuse_unknown_protocol(options: &Options) -> Result<(), String> {
     match options.protocol.as_deref() {
@@ -258,7 +259,7 @@ fn socket_options(options: &Options) -> SocketOptions {
     if let Some(backlog) = options.backlog {
         socket_options.backlog = backlog;
     }
-    // Keep-alive is always on. These flags only set its times.
+    // Keep-alive is always on. The flags set only its times.
     if options.keepalive {
         socket_options.keepalive = Keepalive {
             idle_s: options.keepalive_idle_s,

@@ -20,7 +20,7 @@ const FOLDER_DEFAULT: &str = "./kestrel-data";
 const DEFAULTS: [(&str, &str); 3] =
     [("data.dir", FOLDER_DEFAULT), ("kestrel.control", "all"), ("kestrel.admin_get", "true")];
 
-/// Why the server ended. Besides [`ServeError`], there are reasons of this command only.
+/// Why the server ended: a [`ServeError`], or a reason that only this command has.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -116,8 +116,8 @@ fn configure(arguments: KestrelArguments) -> Result<(Sources, server::config::Co
     Ok((sources, config))
 }
 
-/// Replaces an error with advice about settings. The ports of this command come from flags, and
-/// settings do not override them.
+/// Replaces an error that advises to change a setting of a port. The ports of this command come
+/// from flags, so settings do not change them.
 fn without_settings(error: ServeError) -> ServeError {
     match error {
         ServeError::ListenerInUse { address, .. } => ServeError::AddressInUse(address),
@@ -125,8 +125,8 @@ fn without_settings(error: ServeError) -> ServeError {
     }
 }
 
-/// Refuses a folder with journals of the original. The server would start with empty queues, as if
-/// the items were lost.
+/// Refuses a folder with journals of the original. The server would ignore them and start with
+/// empty queues, as if the items were lost.
 fn refuse_journals(folder: &Path) -> Result<(), Failure> {
     match import::kestrel::file_with_items(folder) {
         Ok(None) => Ok(()),

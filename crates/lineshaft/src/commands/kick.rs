@@ -9,8 +9,8 @@ use crate::cli::KickArguments;
 use crate::client::{CONNECT_TIMEOUT, Client, Stats};
 use crate::text;
 
-/// Number of jobs per kick command. While the server executes one command, other clients may have
-/// to wait.
+/// Number of jobs per kick command. It is limited because a server may let other clients wait while
+/// it executes one command.
 const KICK_AT_ONCE: u64 = 10_000;
 
 /// Kicks a job by its id, or some or all jobs of a queue.
@@ -43,7 +43,7 @@ fn kick_queue(client: &mut Client, arguments: &KickArguments, queue: &str) -> Re
         eprintln!("lineshaft: no job in {queue} is buried or delayed");
         return Ok(ExitCode::FAILURE);
     };
-    // Kicks at most as many jobs as the state had at the beginning. After the last buried job, the
+    // Kick at most as many jobs as the state had at the beginning. When no buried job is left, the
     // server would kick delayed jobs.
     let wanted = if arguments.all { present } else { present.min(u64::from(arguments.count)) };
     let mut kicked = 0;

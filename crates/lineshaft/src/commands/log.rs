@@ -16,12 +16,12 @@ use server::exit;
 use crate::cli::LogCommand;
 use crate::text::counted;
 
-/// Limit of losses that are listed per file. In a file without its header, each entry is a separate
-/// loss.
+/// Limit of losses that are listed per file. The limit is needed because each entry of a file
+/// without a header is a separate loss.
 const LOSSES_TOLD_MAX: usize = 20;
 
-/// Runs one of the subcommands. If the server would refuse to start with this log, the exit code is
-/// the server's exit code for it. A log counts as damaged if the disk cannot read all of it.
+/// Runs one of the subcommands. If a server would refuse to start with this log, returns the exit
+/// code of such a server. A log counts as damaged if the disk cannot read all of it.
 pub(crate) fn run(command: LogCommand) -> Result<ExitCode> {
     // All segments are open at the same time, so the limit of open files must be high.
     server::raise_descriptors();
@@ -65,7 +65,8 @@ fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
     let from = open(folder)?;
     let copy = &whole_path(copy)?;
     refuse_used(folder, copy)?;
-    // The unfinished copy has this name, so that an interrupted copy does not look complete.
+    // The name of the copy until it is complete. With this name, an interrupted copy does not look
+    // complete.
     let mut unfinished = OsString::from(copy);
     unfinished.push(".unfinished");
     let unfinished = PathBuf::from(unfinished);
@@ -106,7 +107,7 @@ fn is_empty(salvage: &Salvage) -> bool {
     salvage.report.segments == 0 && salvage.refusal.is_none()
 }
 
-/// Returns the final path of the copy without a trailing slash. Links in it are resolved.
+/// Returns the final path of the copy, without a trailing slash, and with all links resolved.
 pub(super) fn whole_path(copy: &Path) -> Result<PathBuf> {
     let whole = match fs::canonicalize(copy) {
         Ok(whole) => whole,
@@ -147,8 +148,8 @@ pub(super) fn sync_parent(path: &Path) -> io::Result<()> {
     fs::File::open(path.parent().unwrap_or(path))?.sync_all()
 }
 
-/// True if the disk of the copy is full. The source folder cannot be the reason, because it is only
-/// read.
+/// True if the disk of the copy is full. The error is never about the disk of the source folder,
+/// because the source is only read.
 fn has_no_room(error: &OpenError) -> bool {
     match error {
         OpenError::Full { .. } => true,
@@ -254,7 +255,7 @@ fn print_loss(out: &mut impl Write, loss: &Loss) -> io::Result<()> {
     writeln!(out, ": {what}; {}", at_most(*jobs_max))
 }
 
-/// Prints a summary of the losses of a file that are not listed.
+/// Prints a summary of the losses of a file beyond the limit of the list.
 fn print_rest(out: &mut impl Write, rest: &[Loss]) -> io::Result<()> {
     let Some(Loss { file, .. }) = rest.first() else { return Ok(()) };
     let pieces = counted(rest.len() as u64, "more piece");

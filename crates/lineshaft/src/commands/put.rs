@@ -1,9 +1,9 @@
 //! `lineshaft put`: puts jobs from arguments, from lines, or from one whole input.
 //!
-//! Two threads send and receive, so that many commands are in flight. The main thread reads the
-//! input and sends. A second thread receives the replies (see `collect`). The bounded channel
-//! between the threads has the jobs in flight, in order. When the channel is full, the main thread
-//! waits for the server.
+//! Many jobs are in flight: sent, but without a reply. The main thread reads the input and sends
+//! jobs. A second thread receives the replies (see `collect`). A channel between the threads
+//! contains the jobs in flight, in order. When the channel is full, the main thread waits until a
+//! reply arrives.
 
 mod input;
 mod results;
@@ -29,8 +29,8 @@ use input::{Input, Piece};
 use server::{Answer, Connection, JobName, Sender};
 use tally::{Refusal, Tally};
 
-/// Limit of jobs in flight. All their replies fit into a socket's buffer, so the server can always
-/// write its replies.
+/// Limit of jobs in flight. The replies to all of them fit into a socket's buffer, so the server
+/// can always write its replies.
 const IN_FLIGHT_MAX: usize = 1000;
 
 /// A run that takes less time than this shows no progress bar.
@@ -48,7 +48,7 @@ enum Pending {
 #[derive(Clone)]
 struct Shared {
     tally: Arc<Mutex<Tally>>,
-    /// Set when further jobs would be refused, too. The sending thread then stops.
+    /// Set when the server would refuse all further jobs, too. The sending thread then stops.
     stop: Arc<AtomicBool>,
     bar: ProgressBar,
 }
@@ -112,8 +112,9 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
             receiver => collect(receiver, &next, &for_collector, print_ids),
         };
         if let Err(error) = outcome {
-            // The process ends here, because the sending thread may wait for input for ever. `main`
-            // would treat a closed output as success. Here it is a failure, because jobs are left.
+            // End the process here, because the sending thread may wait for input for ever. Do not
+            // return the error to `main`, which treats a closed output as success. Here it is a
+            // failure, because jobs are left.
             for_collector.show(quiet, started);
             eprintln!("lineshaft: {error:#}");
             std::process::exit(1);
@@ -157,8 +158,8 @@ impl Feeder {
         let mut number = 0;
         loop {
             if input.would_wait() {
-                // The next line may come late, for example from a keyboard. So send all lines up to
-                // here.
+                // The next line may come late, for example from a keyboard. So send all earlier
+                // lines now.
                 self.sender.flush()?;
             }
             if self.shared.stop.load(Ordering::Relaxed) {

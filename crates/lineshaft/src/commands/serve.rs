@@ -34,14 +34,14 @@ fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
 }
 
 /// Makes every panic end the process, except a panic of the web thread. A thread that panics leaves
-/// its work half done. If the server continued without that thread, it could send a false
-/// acknowledgement.
+/// its work half done. If the server continued, it could send a false acknowledgement.
 pub(crate) fn end_with_the_first_panic() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         usual(panic);
-        // The web thread changes nothing. If it panics while it holds the broker's lock, the next
-        // thread that needs the broker panics, too.
+        // A panic of the web thread is safe, because this thread changes no jobs. If it panics
+        // while it holds the broker's lock, the next thread that locks the broker panics, too, and
+        // ends the process.
         if std::thread::current().name() != Some(server::WEB_THREAD) {
             std::process::abort();
         }
@@ -148,7 +148,7 @@ pub(crate) fn announce(started: &Started<'_>) {
     for (name, value) in listeners.into_iter().chain(data).filter(|(_, value)| !value.is_empty()) {
         text.extend([format!("  {name:<14}  {value}\n")]);
     }
-    // The output may be closed. The server then continues without it.
+    // Ignore an error: the server must continue if the output is closed.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 

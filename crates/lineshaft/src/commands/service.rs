@@ -1,6 +1,6 @@
 //! Parses ports as the originals do: a number, or the name of a service.
 
-/// The text is not a number, and not the name of a service.
+/// The error if a text is not the number of a port or the name of a service.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct PortError;
 

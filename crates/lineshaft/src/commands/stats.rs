@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
             output.write_all(queue_table(&queues).as_bytes())?;
         }
         if let Some(note) = unnamed_note(unnamed_count) {
-            // The output must be pure JSON, so the note is on standard error.
+            // Standard output must be pure JSON. So write the note to standard error.
             output.flush()?;
             eprintln!("{note}");
         }
@@ -115,7 +115,7 @@ fn queue_table(queues: &[Stats]) -> String {
     table.text()
 }
 
-/// The seconds that are left of the queue's pause. `None` if the queue is not paused.
+/// The number of seconds until the queue's pause ends. `None` if the queue is not paused.
 pub(crate) fn paused_seconds(queue: &Stats) -> Option<u64> {
     (queue.number("pause") > 0).then(|| queue.number("pause-time-left"))
 }

@@ -15,7 +15,8 @@ pub(crate) enum UserError {
     Refused(String, Errno),
 }
 
-/// Changes the user of the whole process to this user, and its group to the user's group.
+/// Changes the user of the whole process to the user of this name, and the group to the user's
+/// group.
 pub(crate) fn become_user(name: &str) -> Result<(), UserError> {
     let user = User::from_name(name)
         .map_err(|error| UserError::LookUp(name.to_owned(), error))?

@@ -1,7 +1,7 @@
 //! `lineshaft watch`: a live table of the queues.
 //!
-//! A second thread queries the server. So a slow server, or very many queues, cannot delay the
-//! keys. The main thread draws and reads keys.
+//! The main thread draws the table and reads keys. A second thread queries the server. So a slow
+//! server, or very many queues, cannot delay the reaction to a key.
 
 mod fit;
 mod keys;
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: WatchArguments) -> Result<ExitCode> {
         "watch needs a terminal; in scripts, use `lineshaft stats --json`"
     );
     let address = arguments.server.beanstalk();
-    // A wrong address must fail at once, and not show an empty table.
+    // Connect here, so that a wrong address fails at once and shows no empty table.
     let client = Client::connect_within(&address, CONNECT_TIMEOUT)?;
     let interval = Duration::from_secs(arguments.interval.max(1).into());
     let (sender, updates) = sync_channel(1);

@@ -32,8 +32,8 @@ use outage::{Notice, Outage};
 use policy::RetryPolicy;
 use slot::Side;
 
-/// Default of `--give-up-after` with `--drain`. A server can restart in this time, and a script can
-/// wait this long.
+/// Default of `--give-up-after` with `--drain`. It is long enough for a restart of the server, and
+/// short enough for a script that waits.
 const DRAIN_GIVES_UP_AFTER_SECONDS: u32 = 60;
 
 /// Settings that all slots share. They do not change.
@@ -128,7 +128,7 @@ impl Shared {
     }
 
     /// Ends the work if the server was unreachable for longer than `--give-up-after`. Only slots
-    /// without a running command call it: an unreachable server never stops a command.
+    /// without a running command call this, because an unreachable server must not stop a command.
     fn give_up_when_due(&self) {
         let Some(limit) = self.plan.give_up_after else { return };
         if self.outage.lasts(Instant::now()) >= limit {
@@ -148,9 +148,9 @@ impl Shared {
         self.retries_due.lock().expect("no slot panics while it holds this")
     }
 
-    /// True if no work is left. At `asked`, the caller sent a request that found no ready job. Such
-    /// a request does not find delayed jobs. So `asked` must be later than the end of all retry
-    /// delays.
+    /// True if no work is left. At the moment `asked`, the caller sent a request for a job, and no
+    /// job was ready. Jobs that this program gave back with a delay may have been delayed at that
+    /// moment. So `asked` must be later than the end of all these delays.
     fn is_drained(&self, asked: Instant) -> bool {
         self.busy.load(Ordering::SeqCst) == 0 && asked > *self.retries_due()
     }
@@ -187,7 +187,7 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
         let why = "a Gearman job that failed has ended, and its client knows";
         return Err(refuse(&format!("{option}: {why}; it is not retried")).into());
     }
-    // Look for the program before the first take, because each take counts as an attempt.
+    // Each take counts as an attempt. So check before the first take that the program exists.
     let program = &arguments.command[0];
     process::look_up(program).with_context(|| format!("cannot run `{}`", program.display()))?;
     let plan = Plan {
@@ -209,8 +209,8 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
 
 fn run_slots<S: Side>(plan: Plan, jobs: u16) -> Result<ExitCode> {
     let started = Instant::now();
-    // The first connection is outside the slots: a wrong address or name must fail at once, without
-    // retries.
+    // Slots retry failed connections. A wrong address or name must fail at once, so make the first
+    // connection here.
     let mut first = S::default();
     first.connect(&plan)?;
     let mut first = Some(first);

@@ -35,8 +35,9 @@ fn ensure_clock_was_set(server: &mut Server, offset_s: i64) -> Result<()> {
 }
 
 /// Checks that an event took at least this many seconds. One millisecond less is allowed, because
-/// clocks have this unit. No upper bound is needed: the requests that wait for the event give up
-/// after seconds, and the clock moves by an hour.
+/// the clocks count whole milliseconds. The test needs no upper bound: the requests that wait for
+/// the event give up after seconds, and an event that moved with the clock would be wrong by an
+/// hour.
 fn ensure_took(started: Instant, seconds: u64, what: &str) -> Result<()> {
     let took = started.elapsed();
     let least = Duration::from_millis(seconds * 1_000 - 1);

@@ -21,8 +21,7 @@ const EXIT_DISK: i32 = 74;
 /// flushes happen during the start. Most of the others are for single changes.
 const FLUSHES: usize = 12;
 
-/// Every flush up to the failing one happens within this many changes, although several changes can
-/// share a flush.
+/// The failing flush happens within this many changes, although several changes can share a flush.
 const CHANGES_MAX: usize = 2_000;
 
 #[test]
@@ -96,9 +95,9 @@ fn change_until_the_end(server: &Server) -> Result<(Vec<u64>, Vec<u64>)> {
     anyhow::bail!("the server went on although a flush had failed")
 }
 
-/// Puts a job, and retries while the server has no room. The server lacks room for a moment if the
-/// failed flush was for a segment that it prepares ahead. It then prepares another segment. Returns
-/// `None` if the connection is closed.
+/// Puts a job, and retries while the server has no room. Returns `None` if the connection is
+/// closed. If the failed flush was for a segment that the server prepares ahead, the server has no
+/// room until it has prepared another segment.
 fn put(client: &mut Client) -> Option<u64> {
     let mut reply = None;
     wait::until("the server has room", || {

@@ -28,9 +28,9 @@ const ROUNDS_DEFAULT: u64 = 5;
 /// bytes.
 const DISK_BYTES: u64 = 1 << 30;
 
-/// Shuts an ext4 file system down at once, without a flush of its journal. The call is
-/// `EXT4_IOC_SHUTDOWN` with `EXT4_GOING_FLAGS_NOLOGFLUSH`. It is in Python, because it would be
-/// `unsafe` in Rust.
+/// A Python program that shuts an ext4 file system down at once, without a flush of its journal. It
+/// makes the system call `EXT4_IOC_SHUTDOWN` with `EXT4_GOING_FLAGS_NOLOGFLUSH`. In Rust, this call
+/// would be `unsafe`.
 const CUT_POWER: &str = "\
 import fcntl, os, struct, sys
 folder = os.open(sys.argv[1], os.O_RDONLY)
@@ -47,8 +47,8 @@ fn jobs_that_lineshaft_acknowledged_survive_a_power_failure() -> Result<()> {
 /// The value of `--sync` in the next test.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Jobs that were acknowledged during the last sync can also be lost. On a busy machine, a sync can
-/// take this long.
+/// A power failure can also lose jobs that were acknowledged during the last sync. On a busy
+/// machine, a sync can take this long.
 const SYNC_MAX: Duration = Duration::from_secs(1);
 
 /// The test puts jobs for this time before the power fails. It is far longer than the loss that
@@ -107,8 +107,8 @@ fn put_until_the_end(server: SocketAddr) -> Vec<(u64, Instant)> {
     acknowledged
 }
 
-/// Proves that the test loses unflushed data. With this option, the original flushes only once per
-/// hour.
+/// Proves that the simulated power failure loses unflushed data. With this option, the original
+/// flushes only once per hour.
 #[test]
 fn the_rig_loses_what_was_not_flushed() -> Result<()> {
     let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
@@ -160,7 +160,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// Makes a disk and mounts it. If that is not possible, prints a message and returns `None`.
+    /// Makes a disk and mounts it. If this is not possible, prints a message and returns `None`.
     fn new_or_skip() -> Result<Option<Disk>> {
         for program in ["mkfs.ext4", "mount", "umount", "python3"] {
             if tools::find_or_skip(program).is_none() {

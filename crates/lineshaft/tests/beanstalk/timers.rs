@@ -32,7 +32,7 @@ fn silent_holders_lose_their_jobs(program: &Program) -> Result<()> {
     for _ in 0..HOLDERS {
         observer.put(0, 0, TTR.as_secs() as u32, b"held for a moment")?;
     }
-    // All requests are sent before the first reply is read. So no lease ends before the last one
+    // Send all requests before the first reply is read. So no lease ends before the last lease
     // begins.
     for holder in &mut holders {
         holder.send(b"reserve-with-timeout 10\r\n")?;

@@ -41,8 +41,8 @@ fn check(script: &Script) -> Result<()> {
     Ok(())
 }
 
-/// The original sometimes does not wake a worker when a scheduled job becomes due. The script then
-/// waits in vain, although it is right. So a script counts as wrong only if it never passes.
+/// Sometimes the original does not wake a worker when a job becomes due. Then a correct script
+/// fails. So a script counts as wrong only if it fails in all attempts.
 fn check_against_the_original(script: &Script, reference: &Program) -> Result<()> {
     let mut last = Ok(());
     for _ in 0..ATTEMPTS_WITH_THE_ORIGINAL {

@@ -1,5 +1,5 @@
-//! A strict parser of Prometheus' text format. Every scraper accepts a page that this parser
-//! accepts.
+//! A strict parser of Prometheus' text format. If this parser accepts a page, every scraper accepts
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,7 @@ impl Page {
         self.samples.get(series).copied()
     }
 
-    /// The sum over the series of a metric. Only series count whose labels contain this text.
+    /// The sum over all series of a metric whose labels contain this text.
     pub(crate) fn sum(&self, name: &str, label: &str) -> f64 {
         let of_metric = self.samples.iter().filter(|(series, _)| {
             series.starts_with(&format!("{name}{{")) && series.contains(label)

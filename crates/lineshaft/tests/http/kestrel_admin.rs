@@ -1,5 +1,5 @@
-//! Tests Kestrel's admin commands over sockets: monitoring finds the same names as in Kestrel, and
-//! the numbers agree with `STATS`.
+//! Tests Kestrel's admin commands over sockets. The names of statistics are the same as in Kestrel,
+//! so that monitoring finds them, and the numbers agree with `STATS`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -29,9 +29,9 @@ fn resident_bytes(site: &Site) -> f64 {
     line.trim().strip_suffix("kB").unwrap().trim().parse::<f64>().unwrap() * 1024.0
 }
 
-/// The bytes by which the process can grow with this limit. The account does not include the
-/// buffers of the log, which have a limit of their own. After many writes, these buffers have 4
-/// MiB.
+/// The number of bytes by which the process can grow with this limit of memory. The account does
+/// not include the buffers of the log, which have a limit of their own. After many writes, these
+/// buffers use 4 MiB.
 fn grown_max(limit_mib: f64) -> f64 {
     (1.1 * limit_mib + 4.0) * 1024.0 * 1024.0
 }
@@ -165,8 +165,8 @@ fn puts_are_refused_at_the_limit(io_threads: &str) {
     client.put(0, 0, 60, &vec![b'y'; 20_000]).unwrap();
     assert_eq!(site.get("/health/ready").body, "ready\n");
 
-    // A producer fills the server, the server crashes, and starts with less memory than its log
-    // needs.
+    // A producer fills the server. Then the server crashes, and starts again with a lower limit of
+    // memory than its jobs need.
     let refilled = fill(&site, 10_000);
     assert!(refilled > 200, "{refilled}");
     site.server.signal(Signal::KILL);
@@ -191,7 +191,7 @@ fn a_backlog_can_be_larger_than_the_memory() {
     let limits = [("LINESHAFT_LIMITS_MEMORY", "40MiB"), ("LINESHAFT_MEMORY_BODIES", "4MiB")];
     let mut site = Site::start_with(folder.path(), &arguments, &limits);
     let resident_before = resident_bytes(&site);
-    // 120 MB of bodies, each with a text of its own.
+    // 120 MB of bodies. Each body has a different text.
     let body = |number: u32| format!("{number:08}.").repeat(1100).into_bytes();
     let put = |number: u32| [put_head(body(number).len()), body(number), b"\r\n".to_vec()].concat();
     let mut stream = connect(&site);
@@ -266,7 +266,8 @@ fn wait_at_tubes(site: &mut Site) -> Box<dyn Any> {
 
 #[test]
 fn queues_registrations_and_waits_are_in_the_account() {
-    // The lists of waiters may be further from the account, because a list doubles when it grows.
+    // The account may be less exact for the lists of waiters, because a list doubles its memory
+    // when it grows.
     let kinds: [(Enlarge, f64); 4] = [
         (create_functions, 0.1),
         (register_workers, 0.1),
@@ -322,7 +323,8 @@ fn the_account_includes_the_history_of_statistics() {
     }
     let counted = used(&site) - used_before;
     assert!(counted > 10e6, "{counted}");
-    // While the server makes an answer, it needs memory. The allocator returns this memory late.
+    // The server needs memory while it makes an answer. The allocator returns this memory to the
+    // system late.
     wait_for("memory to be in the account", || {
         let grown = resident_bytes(&site) - resident_before;
         (0.9 * counted < grown && grown < counted + 16e6).then_some(())
@@ -398,7 +400,7 @@ fn a_client_can_make_no_more_queues_than_there_may_be() {
     let arguments = ["--memory", "--gearman", "127.0.0.1:0", "--kestrel", "127.0.0.1:0"];
     let limit = [("LINESHAFT_LIMITS_QUEUES", "4")];
     let mut site = Site::start_with(folder.path(), &arguments, &limit);
-    // The queues that follow are in addition to `default`.
+    // The queue `default` exists already. The test creates further queues.
     let mut client = Client::connect(site.beanstalk.parse().unwrap()).unwrap();
     client.expect("use tube", "USING tube").unwrap();
     let mut gearman = packet::Peer::connect(&site.server.address_of("gearman"));

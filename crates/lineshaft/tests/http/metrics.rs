@@ -17,7 +17,7 @@ fn client(site: &Site) -> Client {
     Client::connect(site.beanstalk.parse().unwrap()).unwrap()
 }
 
-/// Creates one job in each state, and causes one of each event that is counted.
+/// Creates one job in each state, and causes each counted event once.
 fn work(client: &mut Client) {
     client.expect("use mail", "USING mail").unwrap();
     client.expect("watch mail", "WATCHING 2").unwrap();

@@ -16,7 +16,7 @@ use crate::programs::lineshaft_path;
 
 const ROUNDS_DEFAULT: u64 = 8;
 
-/// Duration of the load before the kill. Each round has a little more load than the one before.
+/// Duration of the load before the kill. It is a little longer in each round.
 const LOAD_MS_MIN: u64 = 100;
 const LOAD_MS_STEP: u64 = 40;
 
@@ -25,7 +25,7 @@ const LOAD_MS_STEP: u64 = 40;
 struct Told {
     /// The numbers of the items whose requests got a reply.
     done: BTreeSet<u64>,
-    /// The item whose request got no reply before the server died. So its outcome is unknown.
+    /// The item whose request got no reply before the kill. So the request's outcome is unknown.
     unknown: Option<u64>,
 }
 
@@ -80,7 +80,7 @@ fn produce(address: SocketAddr, first: u64) -> Told {
     told
 }
 
-/// Opens and closes items until the server ends. The last item may only be open.
+/// Opens and closes items until the server ends. The last item may be open, but not closed.
 fn consume(address: SocketAddr) -> Told {
     let mut told = Told::default();
     let Ok(mut client) = Client::connect(address) else { return told };

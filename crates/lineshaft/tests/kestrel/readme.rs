@@ -74,8 +74,8 @@ fn some_log(root: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A shell that runs a command unchanged. Only the addresses are set outside of the command,
-/// because a test cannot use the usual ports.
+/// A shell that runs a command unchanged. A function of the shell and the environment set the
+/// addresses, because a test cannot use the usual ports.
 fn shell(server: &Server, folder: &Path, line: &str) -> Result<Command> {
     let gearman = server.address_of("gearman");
     let (host, port) = (gearman.ip(), gearman.port());

@@ -1,4 +1,4 @@
-//! The original's binlog becomes Lineshaft's jobs.
+//! Tests the import of the original's binlog.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use testkit::{tools, wait};
 
 use super::{all, contents, done, exported, path, run, serve};
 
-/// The original with a log in this folder. `None` if it is not installed.
+/// The original with a log in this folder. `None` if the original is not installed.
 pub(crate) fn original(folder: &Path) -> Option<Program> {
     let program = tools::find_or_skip("/usr/bin/beanstalkd")?;
     fs::create_dir_all(folder).unwrap();
@@ -22,8 +22,8 @@ fn client(server: &Server) -> Client {
     Client::on_tube(server.address(), "mail").unwrap()
 }
 
-/// Jobs in every state. Returns their ids: ready, urgent, delayed, buried second, buried first,
-/// held.
+/// Puts jobs in every state. Returns their ids: ready, urgent, delayed, buried second, buried
+/// first, leased.
 fn fill(server: &Server) -> [u64; 6] {
     let mut client = client(server);
     let gone = client.put(0, 0, 60, b"gone").unwrap();
@@ -158,7 +158,7 @@ fn a_source_is_imported_once() {
     assert!(said.contains("But") && said.contains("was imported"), "{said}");
     assert_eq!(exported(place, "lineshaft-data").len(), 2);
 
-    // The same files elsewhere are the same source.
+    // A copy of the files in another folder counts as the same source.
     fs::create_dir(place.join("copy")).unwrap();
     for (path, bytes) in contents(&place.join("old")) {
         fs::write(place.join("copy").join(path.file_name().unwrap()), bytes).unwrap();
@@ -219,8 +219,8 @@ fn what_is_whole_in_a_damaged_log_is_taken_and_the_rest_is_named() {
     server.kill();
     let file = place.join("old/binlog.1");
     let mut bytes = fs::read(&file).unwrap();
-    // The first record begins behind the version. Its length of the name becomes impossible in the
-    // third record.
+    // The first record begins after the version of the format. In the third record, make the length
+    // of the name invalid.
     let record_bytes = 4 + "mail".len() + 80 + 1002;
     bytes[4 + 2 * record_bytes] = 0xFF;
     fs::remove_file(&file).unwrap();

@@ -1,4 +1,4 @@
-//! An import that is killed again and again takes every job once.
+//! Tests that an import takes every job exactly once, even if it is killed again and again.
 
 use std::fs;
 use std::path::Path;
@@ -10,8 +10,8 @@ use super::{all, command, done, exported, run, serve};
 
 const JOBS: usize = 3000;
 
-/// A folder with JSON lines, and with a configuration for small segments: then an import has many
-/// chunks.
+/// Creates a folder with JSON lines, and with a configuration for small segments. With small
+/// segments, an import has many chunks.
 fn prepare(place: &Path) {
     fs::write(place.join("lineshaft.toml"), "[data]\nsegment_size = \"256KiB\"\n").unwrap();
     let line = |number| {
@@ -50,7 +50,7 @@ fn a_killed_import_continues_and_takes_no_job_twice() {
     let mut taken = Vec::new();
     for part in 1..=3 {
         let mut child = command(place, &import).spawn().unwrap();
-        // It is killed when it has written another file of the log.
+        // Kill the import when it has written another file of the log.
         let files = log_files(&data).max(1) + 1;
         wait::until("the import writes, or ends", || {
             log_files(&data) > files || child.try_wait().unwrap().is_some()
@@ -59,7 +59,7 @@ fn a_killed_import_continues_and_takes_no_job_twice() {
         child.wait().unwrap();
         let there = exported(place, "lineshaft-data");
         assert!(there.len() + taken.len() <= JOBS, "part {part}: {} jobs", there.len());
-        // A server takes some of the jobs between two parts.
+        // Between two runs of the import, a server runs, and some of the jobs are taken.
         let server = serve(place, "lineshaft-data", &["beanstalk"]);
         let mut client = Client::on_tube(server.address(), "mail").unwrap();
         for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! A running beanstalkd is drained over its protocol, into a running Lineshaft and back.
+//! Tests the drain of a running beanstalkd over its protocol into a running Lineshaft, and back.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -9,7 +9,7 @@ use testkit::{tools, wait};
 
 use super::{command, path, run};
 
-/// The most jobs that a drain has in flight.
+/// The limit of jobs that a drain has in flight.
 const IN_FLIGHT: usize = 100;
 
 fn original() -> Option<Server> {
@@ -38,7 +38,7 @@ fn stat(client: &mut Client, id: u64, key: &str) -> String {
     client.stats(&format!("stats-job {id}")).unwrap()[key].clone()
 }
 
-/// Jobs of all states in two tubes.
+/// Puts jobs of all states into two tubes.
 fn fill(server: &Server) {
     let mut mail = client(server, "mail");
     for body in ["buried first", "buried second"] {
@@ -56,7 +56,7 @@ fn fill(server: &Server) {
     paused.expect("pause-tube paused 500", "PAUSED").unwrap();
 }
 
-/// Empties the tubes of `fill` and checks everything.
+/// Checks all jobs of `fill`, and deletes them.
 fn check(server: &Server) {
     let mut mail = client(server, "mail");
     for body in ["soon", "late"] {

@@ -1,4 +1,4 @@
-//! gearmand's sqlite table becomes Lineshaft's jobs.
+//! Tests the import of gearmand's sqlite table.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -18,7 +18,7 @@ const SUBMIT_JOB_EPOCH: u32 = 36;
 /// A time far in the future.
 const LATE_S: u64 = 4_102_444_800;
 
-/// The original with its queue in this file. `None` if it is not installed.
+/// The original with its queue in this file. `None` if the original is not installed.
 fn original(file: &Path) -> Option<Program> {
     let program = tools::find_or_skip("/usr/sbin/gearmand")?;
     let file = file.to_str().unwrap();
@@ -43,7 +43,8 @@ fn connect(server: &Server) -> TcpStream {
     TcpStream::connect(server.address()).unwrap()
 }
 
-/// Many jobs and large ones, so that the table has pages above its leaves and beside them.
+/// Submits many jobs, and large jobs, so that the table has all kinds of pages: interior pages and
+/// overflow pages, too.
 fn fill(address: SocketAddr) {
     let mut stream = TcpStream::connect(address).unwrap();
     submit(&mut stream, SUBMIT_JOB_BG, &[b"wc", b"normal", b"text"]);
@@ -88,7 +89,7 @@ fn background_jobs_of_the_original_come_with_all_their_facts() {
         assert_eq!(job["body"], format!("{number:0>width$}", width = 10 + number * 40));
     }
 
-    // A job with the key of an imported one joins it.
+    // A submit with the key of an imported job joins this job.
     let server = serve(place, "lineshaft-data", &["gearman"]);
     submit(&mut connect(&server), SUBMIT_JOB_BG, &[b"wc", b"normal", b"other"]);
     submit(&mut connect(&server), SUBMIT_JOB_BG, &[b"wc", b"new", b"other"]);

@@ -1,4 +1,4 @@
-//! What `export` writes, `import` reads.
+//! Tests that `import` reads the lines that `export` writes.
 
 use std::fs;
 use std::io::Write as _;

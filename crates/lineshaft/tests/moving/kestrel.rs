@@ -1,4 +1,4 @@
-//! Kestrel's journals become Lineshaft's items.
+//! Tests the import of Kestrel's journals.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -10,7 +10,7 @@ use testkit::process::{Program, Server};
 
 use super::{all, done, exported, path, run, serve};
 
-/// A record of an item that is added.
+/// The journal's record of an added item.
 fn add(data: &str, created_ms: u64, expires_ms: u64) -> Vec<u8> {
     let size = (16 + data.len() as i32).to_le_bytes();
     let times = [created_ms.to_le_bytes(), expires_ms.to_le_bytes()].concat();

@@ -1,5 +1,6 @@
-//! Tests `lineshaft import` and `lineshaft export`. The sources are made by Debian's beanstalkd and
-//! gearmand, and for Kestrel by a writer from the specification.
+//! Tests `lineshaft import` and `lineshaft export`. Debian's beanstalkd and gearmand write the
+//! sources of these kinds. The tests write Kestrel's journals themselves, as the specification
+//! describes them.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
@@ -21,7 +22,7 @@ fn path() -> PathBuf {
     lineshaft_path(env!("CARGO_BIN_EXE_lineshaft"))
 }
 
-/// The program, in a folder of its own. No settings come from the environment.
+/// The program, with this working folder, and without settings from the environment.
 fn command<S: AsRef<OsStr>>(folder: &Path, arguments: &[S]) -> Command {
     let mut command = Command::new(path());
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
@@ -33,21 +34,21 @@ fn command<S: AsRef<OsStr>>(folder: &Path, arguments: &[S]) -> Command {
     command
 }
 
-/// Runs the program. Returns its exit code, and what it printed to both outputs.
+/// Runs the program. Returns its exit code, and standard output and standard error together.
 fn run<S: AsRef<OsStr>>(folder: &Path, arguments: &[S]) -> (i32, String) {
     let done = command(folder, arguments).output().unwrap();
     let said = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
     (done.status.code().expect("no signal ended it"), said)
 }
 
-/// Runs the program, which must succeed. Returns what it printed.
+/// Runs the program, which must succeed. Returns standard output and standard error together.
 fn done<S: AsRef<OsStr> + std::fmt::Debug>(folder: &Path, arguments: &[S]) -> String {
     let (code, said) = run(folder, arguments);
     assert_eq!(code, 0, "{arguments:?}: {said}");
     said
 }
 
-/// Everything in a data folder, as `export` writes it.
+/// All jobs of a data folder, as `export` writes them.
 fn exported(folder: &Path, data: &str) -> Vec<Value> {
     let done = command(folder, &["export", "--all", "--data", data]).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -55,7 +56,7 @@ fn exported(folder: &Path, data: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// One field of all jobs.
+/// The values of one field in all jobs.
 fn all(jobs: &[Value], field: &str) -> Vec<Value> {
     jobs.iter().map(|job| job[field].clone()).collect()
 }

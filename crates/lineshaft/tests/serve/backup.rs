@@ -1,4 +1,4 @@
-//! Tests `lineshaft backup` of a running server, and starts on its results.
+//! Tests `lineshaft backup` of a running server, and starts servers on the backups.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,9 +22,9 @@ use crate::running::{Running, command, finish};
 
 const SERVE: [&str; 5] = ["serve", "--data", "d", "--beanstalk", "127.0.0.1:0"];
 const SMALL_SEGMENTS: &str = "[data]\nsegment_size = \"256KiB\"\n";
-/// A client keeps about this many jobs: they fill several segments.
+/// A client deletes jobs so that about this many exist. They fill several segments.
 const KEPT_JOBS: usize = 300;
-/// A file system that is not that of temporary files.
+/// A folder on another file system than the temporary files.
 const OTHER_DISK: &str = "/dev/shm";
 
 /// Returns the exit code, and standard output and standard error together.
@@ -43,7 +43,7 @@ fn stop(mut server: Running) {
     assert_eq!(server.wait().code(), Some(0), "{}", server.stderr());
 }
 
-/// The ids of all jobs up to an id.
+/// The ids of all existing jobs up to the id `last`.
 fn jobs_of(server: &mut Running, last: u64) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     let stream = TcpStream::connect(server.address()).unwrap();
@@ -69,12 +69,12 @@ fn jobs_of(server: &mut Running, last: u64) -> BTreeSet<u64> {
     found
 }
 
-/// What a client knows of its jobs.
+/// The replies that a client got, and the deletes that it sent.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// Jobs whose put was acknowledged.
     put: BTreeSet<u64>,
-    /// Jobs whose delete was sent, perhaps without an answer.
+    /// Jobs whose delete was sent. The reply may be missing.
     given_up: BTreeSet<u64>,
     /// Jobs whose delete was acknowledged.
     deleted: BTreeSet<u64>,
@@ -106,7 +106,7 @@ impl Client {
         self.known.lock().unwrap().clone()
     }
 
-    /// Waits until the client has put this many jobs more.
+    /// Waits until the client has put `more` further jobs.
     fn wait_for_puts(&self, more: usize) {
         let before = self.known().put.len();
         wait::until("more puts", || self.known().put.len() >= before + more);
@@ -122,7 +122,7 @@ impl Drop for Client {
     }
 }
 
-/// Puts some jobs and deletes some. Returns `None` if the connection ended.
+/// Puts some jobs and deletes some jobs. Returns `None` if the connection ended.
 fn step(stream: &TcpStream, known: &Mutex<Known>, rng: &mut Rng) -> Option<()> {
     let mut replies = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
@@ -143,7 +143,7 @@ fn step(stream: &TcpStream, known: &Mutex<Known>, rng: &mut Rng) -> Option<()> {
     let ids: Vec<u64> = {
         let known = known.lock().unwrap();
         let left: Vec<u64> = known.put.difference(&known.given_up).copied().collect();
-        // Old jobs and new jobs: so reclaim copies some, and gives up files.
+        // Delete both old and new jobs. Then reclaim copies some jobs, and frees files.
         (0..left.len().saturating_sub(KEPT_JOBS))
             .map(|_| left[rng.below(left.len() as u64) as usize])
             .collect()
@@ -199,7 +199,7 @@ fn backups_of_a_busy_server_have_everything_that_was_acknowledged_before() {
         assert!(code == 0 && said.contains("by a link"), "{code} {said}");
         check_backup(folder, &linked, &before, &after);
 
-        // The data folder of the configuration is not this one. The environment names it.
+        // The configuration names another data folder. The environment overrides it.
         let before = client.known();
         let archive = format!("{round}.tar");
         let mut backup = command(folder, &["backup", &archive]);
@@ -220,7 +220,7 @@ fn backups_of_a_busy_server_have_everything_that_was_acknowledged_before() {
         let copied = other.path().join(round.to_string());
         let copied = copied.to_str().unwrap();
         let before = client.known();
-        // This takes about a second. Reclaim and new files go on meanwhile.
+        // This takes about a second. Meanwhile, reclaim continues, and the log uses new files.
         let (code, said) = run(folder, &["backup", copied, "--data", "d", "--rate", "2MiB"]);
         let after = client.known();
         assert!(code == 0 && !said.contains("link"), "{code} {said}");
@@ -256,7 +256,8 @@ fn a_stream_goes_through_a_pipe_and_a_cut_one_is_refused() {
     assert_eq!(mode & 0o777, 0o600);
     check_backup(folder, "restored", &before, &after);
 
-    // Everything after some moment is missing. `tar` complains, and keeps what has come.
+    // The end of the stream is missing. `tar` reports an error, and extracts the files that
+    // arrived.
     for part in [1, 3, 5, 7] {
         let cut = &stream.stdout[..stream.stdout.len() * part / 8];
         fs::write(folder.join("cut"), cut).unwrap();
@@ -272,7 +273,7 @@ fn a_stream_goes_through_a_pipe_and_a_cut_one_is_refused() {
         }
     }
     drop(client);
-    // The reader of the stream ends.
+    // The reader of the stream ends early.
     let mut backup = command(folder, &["backup", "-", "--data", "d"]);
     let mut backup = backup.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(backup.stdout.take());
@@ -308,7 +309,7 @@ fn killing_either_side_at_any_moment_is_harmless() {
             server.signal(Signal::KILL);
             server.wait();
         } else {
-            // It may have ended already.
+            // Ignore an error: the backup may have ended already.
             let _ = backup.kill();
         }
         let ended = backup.wait_with_output().unwrap();
@@ -331,7 +332,7 @@ fn killing_either_side_at_any_moment_is_harmless() {
         if kills_server {
             server = Running::start(folder, &SERVE);
         }
-        // The server lost nothing, and makes backups again.
+        // The server has lost no job, and a new backup succeeds.
         if unfinished.exists() {
             let (code, said) = run(folder, &["backup", &target, "--data", "d"]);
             assert!(code == 1 && said.contains("left over from an interrupted backup"), "{said}");
@@ -355,7 +356,7 @@ fn a_backup_that_cannot_be_made_says_why_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::create_dir(folder.join("empty")).unwrap();
-    // Nobody has a log here, as with `--memory`.
+    // There is no log in this folder, as with `--memory`.
     let (code, said) = run(folder, &["backup", "b", "--data", "empty"]);
     assert!(code == 1 && said.contains("nothing to back up"), "{code} {said}");
     let (code, said) = run(folder, &["backup", "b", "--data", "missing"]);
@@ -368,7 +369,7 @@ fn a_backup_that_cannot_be_made_says_why_and_leaves_nothing() {
 
     let mut server = Running::start(folder, &SERVE);
     ask(&server.address(), "put 0 0 60 1\r\nx\r\n");
-    // The target is used.
+    // The target folder is not empty.
     fs::create_dir(folder.join("used")).unwrap();
     fs::write(folder.join("used/file"), "").unwrap();
     fs::write(folder.join("used.tar"), "").unwrap();
@@ -382,7 +383,7 @@ fn a_backup_that_cannot_be_made_says_why_and_leaves_nothing() {
     let (code, said) = run(folder, &["backup", "b", "--data", "d", "--rate", "0"]);
     assert!(code == 2 && said.contains("at least 1 byte"), "{code} {said}");
 
-    // Another user asks.
+    // Only the server's user can use the socket.
     let socket = folder.join("d/control");
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
     if rustix::process::geteuid().is_root() {

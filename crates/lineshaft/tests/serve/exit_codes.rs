@@ -138,7 +138,7 @@ fn permit(path: &Path, mode: u32) {
 
 /// Runs the command to its end, without root's rights.
 fn finish_without_rights(command: Command) -> Output {
-    // Only root has these rights.
+    // A process of another user does not have root's rights.
     if !rustix::process::geteuid().is_root() {
         return finish(command);
     }

@@ -142,7 +142,7 @@ fn settings_reach_the_dialect_and_the_engine() {
     second.expect(NOOP);
     let functions: Vec<String> = (0..4).map(|_| second.grab().remove(1)).collect();
     assert_eq!(functions, ["b", "a", "b", "a"]);
-    // The end of the worker loses the job's only attempt.
+    // The worker disconnects. This was the job's only attempt, so the job fails.
     drop(second);
     assert_eq!(client.expect(WORK_FAIL), ["H:here:1"]);
 
@@ -173,7 +173,7 @@ fn a_background_job_survives_a_crash_with_its_handle() {
     worker.send(CAN_DO, &["f"]);
     assert_eq!(worker.grab(), [&waiting, "f", "waiting"]);
     assert_eq!(worker.status(&waiting), ("1".to_owned(), "1".to_owned()));
-    // The server does not use old job numbers again.
+    // The server does not assign an old job number again.
     let new = worker.submit_background("f", "new");
     assert!(![waiting, done].contains(&new), "{new}");
 }

@@ -66,8 +66,8 @@ fn its_three_protocols_reach_one_queue_and_beanstalkds_clients_too() {
     let taken = crate::ask(&server.address(), "watch mail\r\nreserve\r\n");
     assert!(taken.ends_with(" 3\r\ntwo\r\n"), "{taken}");
 
-    // Clients of finagle send an unknown method first. The reply must be an exception of type 1
-    // with the same number.
+    // Clients of finagle send an unknown method first. The reply must be an exception of type 1,
+    // with the sequence number of the call.
     let mut thrift = TcpStream::connect(server.address_of("kestrel_thrift")).unwrap();
     let call = b"\x80\x01\x00\x01\x00\x00\x00\x02zz\x00\x00\x00\x01\x00";
     thrift.write_all(&(call.len() as u32).to_be_bytes()).unwrap();

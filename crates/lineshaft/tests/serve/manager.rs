@@ -43,8 +43,8 @@ fn a_second_signal_ends_a_stop_that_lasts() {
     let serve = ["serve", "--memory", "--beanstalk", "127.0.0.1:0"];
     let mut server = Running::start(folder.path(), &serve);
     let address = server.address();
-    // The client reads nothing, and the replies do not fit into the sockets. So a clean stop waits
-    // for the client.
+    // The client reads nothing, and its replies do not fit into the socket's buffers. So a clean
+    // stop waits for this client.
     let mut stuck = TcpStream::connect(&address).unwrap();
     stuck.write_all(format!("put 0 0 60 60000\r\n{}\r\n", "b".repeat(60_000)).as_bytes()).unwrap();
     stuck.write_all("peek 1\r\n".repeat(500).as_bytes()).unwrap();
@@ -72,8 +72,8 @@ fn a_socket_that_was_handed_over_takes_the_place_of_the_configured_ones() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let serve = command(folder.path(), &["serve", "--memory"]);
-    // The shell moves the socket to descriptor 3, and sets its own process id, which the server
-    // keeps.
+    // The shell moves the socket to descriptor 3, and sets its own process id in the environment.
+    // The server replaces the shell, so it has the same process id.
     let mut shell = Command::new("sh");
     shell
         .arg("-c")

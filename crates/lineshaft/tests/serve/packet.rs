@@ -103,14 +103,14 @@ impl Peer {
         self.expect(JOB_ASSIGN)
     }
 
-    /// The status of a job: whether the server knows it, and whether it runs.
+    /// The status of a job: whether it exists, and whether it runs.
     pub(crate) fn status(&mut self, handle: &str) -> (String, String) {
         self.send(GET_STATUS, &[handle]);
         let [_, known, running, ..] = &self.expect(STATUS_RES)[..] else { panic!("too short") };
         (known.clone(), running.clone())
     }
 
-    /// The server must close the connection without another byte.
+    /// Checks that the server closes the connection without another byte.
     pub(crate) fn expect_end(&mut self) {
         assert!(self.unread.is_empty(), "{:?}", self.unread);
         assert_eq!(self.stream.read(&mut [0; 100]).unwrap(), 0);

@@ -171,8 +171,8 @@ fn aliases_and_copies() {
 #[test]
 fn a_parent_that_only_feeds_its_children() {
     let mut world = World::start();
-    // The child does not exist yet, so no queue would get the job. Its client would never get an
-    // outcome.
+    // The child does not exist yet, so no queue would get the job, and its client would wait for
+    // ever.
     assert_eq!(world.submit_refused("parent", "lost"), QUEUE_IS_FULL);
     assert_eq!(world.memcache.ask("GET parent+child\r\n"), "END");
     assert_eq!(world.put("parent", "one"), "INSERTED");
@@ -183,7 +183,7 @@ fn a_parent_that_only_feeds_its_children() {
         assert_eq!(world.reserve("parent+child").as_deref(), Some(expected));
     }
     assert_eq!(world.reserve("parent"), None);
-    // The client waits for the child's job, because the parent keeps no jobs itself.
+    // The parent stores no jobs itself. So the client waits for the outcome of the child's job.
     world.gearman.send(SUBMIT_JOB, &["parent", "", "five"]);
     let handle = world.gearman.expect(JOB_CREATED).remove(0);
     assert_eq!(world.memcache.ask("GET parent+child\r\n"), "VALUE parent+child 0 4");

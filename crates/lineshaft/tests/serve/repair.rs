@@ -59,7 +59,7 @@ fn a_damaged_log_is_repaired_into_another_folder_and_served() {
     assert!(code == 0 && said.contains("one job at most"), "{code} {said}");
     assert!(said.contains("saved is a new log with 9 jobs"), "{said}");
     assert_eq!(contents(&folder.join("d")), before);
-    // The name ends with a slash, as a shell completes it. Or the folder already exists.
+    // The name ends with a slash, because a shell completes it so. Or the folder already exists.
     fs::create_dir(folder.join("there")).unwrap();
     fs::create_dir(folder.join("linked")).unwrap();
     symlink("linked", folder.join("link")).unwrap();

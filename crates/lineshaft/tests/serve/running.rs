@@ -28,7 +28,7 @@ pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs the program to its end. It is for starts that must fail.
+/// Runs the program to its end. For starts that must fail.
 pub(crate) fn finish(mut command: Command) -> Output {
     command.output().unwrap()
 }
@@ -58,7 +58,7 @@ impl Running {
         Running { child: command.spawn().unwrap(), output }
     }
 
-    /// The address of its first beanstalk listener. Waits until the server is ready.
+    /// The address of the first beanstalk listener. Waits until the server is ready.
     pub(crate) fn address(&mut self) -> String {
         self.address_of("beanstalk")
     }

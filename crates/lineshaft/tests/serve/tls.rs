@@ -71,7 +71,7 @@ fn gearmand<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
 
 const FILES: [&str; 2] = ["--ssl-certificate=server.pem", "--ssl-key=server.key"];
 
-/// The address of a server that reports it with the prefix `tls:`.
+/// Parses the address that a server reports with the prefix `tls:`.
 fn tls_address(said: &str) -> SocketAddr {
     said.strip_prefix("tls:").unwrap_or_else(|| panic!("{said} has no TLS")).parse().unwrap()
 }
@@ -146,7 +146,7 @@ fn signals_during_the_start_wait_until_it_is_done() {
     std::fs::remove_file(&file).unwrap();
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
     let mut server = place.serve(&["--beanstalk=tls:127.0.0.1:0"]);
-    // The open waits until the server reads the pipe during its start. So the signals arrive during
+    // `open` returns when the server reads the pipe during its start. So the signals arrive during
     // the start.
     let mut pipe = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
     server.signal(Signal::HUP);

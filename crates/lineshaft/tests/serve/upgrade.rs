@@ -1,8 +1,9 @@
 //! Starts on data folders that earlier versions wrote. The folders are in `corpus/data`.
 //!
-//! Each folder has the configuration of its server, the log's segments without the zeros at their
-//! ends, and what the server that wrote it said about its jobs. `LINESHAFT_MAKE_DATA=FORMAT` makes
-//! the folders for another format: run it with `LINESHAFT_BIN`, the program that writes the format.
+//! Each folder has the configuration of the server that wrote it, the log's segments without the
+//! zeros at their ends, and that server's listing of its jobs. To add the folders of another
+//! format, run the tests with `LINESHAFT_MAKE_DATA=FORMAT`, and with `LINESHAFT_BIN`, the path of a
+//! program that writes the format.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -19,7 +20,7 @@ const SERVE: [&str; 7] =
     ["serve", "--beanstalk", "127.0.0.1:0", "--gearman", "127.0.0.1:0", "--kestrel", "127.0.0.1:0"];
 /// The highest id of a job in the folders.
 const LAST_ID: u64 = 200;
-/// A segment's header has its size here.
+/// The offset of the segment's size in its header.
 const SIZE_AT: usize = 32;
 
 fn corpus() -> PathBuf {
@@ -44,7 +45,8 @@ fn check(name: &str) {
     assert!(expected.lines().count() > 50, "the list of {name} is short");
     let said = listing(folder.path());
     assert!(said == expected, "{name} has other jobs now:\n{said}");
-    // It is the same after the server has written to the folder, and reads it again.
+    // The first start has written to the folder. After a second start, the listing is still the
+    // same.
     assert!(listing(folder.path()) == expected, "{name} changes from start to start");
 }
 
@@ -66,7 +68,7 @@ fn unpack(from: &Path, to: &Path) {
     }
 }
 
-/// What a server that starts on this folder says about its jobs.
+/// Starts a server on this folder, and returns its listing of its jobs.
 fn listing(folder: &Path) -> String {
     let mut server = start(folder);
     let mut client = Lines::connect(&server.address());
@@ -181,7 +183,7 @@ match = "news"
 limits = { age = "3650d" }
 "#;
 
-/// Makes the folders. It is no test, and runs only on request.
+/// Not a test: makes the folders, and only on request.
 #[test]
 fn folders_are_made_on_request() {
     let Some(format) = std::env::var_os("LINESHAFT_MAKE_DATA") else { return };
@@ -215,14 +217,15 @@ fn pack(folder: &Path, to: &Path) {
     }
 }
 
-/// Puts jobs of all protocols into a server, in all states that last.
+/// Puts jobs of all protocols into a server, in all states that survive a restart.
 fn fill(server: &mut Running) {
     let mut jobs = Lines::connect(&server.address());
     let put = |jobs: &mut Lines, tube: &str, options: &str, body: &str| {
         jobs.tell(&format!("use {tube}"), "USING");
         jobs.tell(&format!("put {options} {}\r\n{body}", body.len()), "INSERTED");
     };
-    // Enough for several segments. Reclaim gives up the first ones, and copies what is left there.
+    // Enough jobs for several segments. Reclaim copies the live jobs of the first segments, and
+    // frees these segments.
     for n in 0..60 {
         let body = format!("{n} {}", "long ".repeat(4000 + n));
         put(&mut jobs, "bulk", &format!("{n} 0 60"), &body);
@@ -232,7 +235,7 @@ fn fill(server: &mut Running) {
     }
     for n in 0..10 {
         put(&mut jobs, "mail.in", &format!("{n} 0 {}", 100 + n), &format!("mail {n}"));
-        // About a century.
+        // The delay is about a century.
         put(&mut jobs, "mail.later", &format!("{n} {} 60", 3_000_000_000_u32 + n), "later");
     }
     jobs.tell("watch mail.in", "WATCHING");
@@ -248,13 +251,13 @@ fn fill(server: &mut Running) {
     jobs.tell(&format!("bury {kicked} 8"), "BURIED");
     jobs.tell(&format!("kick-job {kicked}"), "KICKED");
     jobs.tell(&format!("release {released} 900 2999999999"), "RELEASED");
-    // This one is leased at the end.
+    // This job is leased when the server ends.
     reserve(&mut jobs);
 
     let mut items = Lines::connect(&server.address_of("kestrel"));
     items.tell("get news+archive", "END");
     for n in 0..10 {
-        // The first ones expire in the year 2038.
+        // The first items expire in the year 2038.
         let expires = if n < 5 { 2_145_916_800 } else { 0 };
         let item = format!("item {n}");
         items.tell(&format!("set news 0 {expires} {}\r\n{item}", item.len()), "STORED");

@@ -22,8 +22,8 @@ fn takes_and_idle_connections_are_measured() {
     assert!(idle["resident_after"].as_u64() > Some(0), "{idle}");
 }
 
-/// The comparison writes the page on performance. This test finds errors in that code early.
-/// Otherwise they would appear only at the next comparison.
+/// The comparison writes the page on performance. This test finds errors in its code before the
+/// next real comparison.
 #[test]
 fn a_comparison_writes_its_page() {
     if [BEANSTALKD, "redis-server"].iter().any(|program| tools::find_or_skip(program).is_none()) {

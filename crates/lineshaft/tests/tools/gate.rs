@@ -22,8 +22,8 @@ impl Gate {
         format!("touch {folder}/running; while [ ! -e {folder}/open ]; do sleep 0.02; done")
     }
 
-    /// Waits until the command runs. A lease does not show this: the worker asks for the job's
-    /// statistics before it starts the command.
+    /// Waits until the command runs. A lease does not show that the command runs: the worker takes
+    /// the job and requests its statistics before it starts the command.
     pub(super) fn wait_until_running(&self) {
         wait_until("the command to run", || self.folder.join("running").exists());
     }

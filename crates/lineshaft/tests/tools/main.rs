@@ -192,7 +192,7 @@ impl World {
         Tool::start(&self.server().address().to_string(), arguments)
     }
 
-    /// Starts a tool whose output the test reads when it wants.
+    /// Starts a tool. The test can read the tool's output while the tool runs.
     fn start_piped(&self, arguments: &[&str]) -> (Tool, BufReader<ChildStdout>) {
         let server = self.server().address().to_string();
         let mut tool = Tool::start_writing_to(Some(Stdio::piped()), &server, arguments);
@@ -234,7 +234,7 @@ impl Tool {
         Tool::start_writing_to(None, server, arguments)
     }
 
-    /// Starts a tool. If its standard output goes to `output`, the test cannot read it from
+    /// Starts a tool. If `output` is set, the tool writes its standard output there, and not into
     /// [`Output`].
     fn start_writing_to(output: Option<Stdio>, server: &str, arguments: &[&str]) -> Tool {
         Tool::start_program(Path::new(LINESHAFT), output, server, arguments)

@@ -188,7 +188,8 @@ fn a_command_that_cannot_run_stops_the_work() {
 fn a_command_that_takes_too_long_is_stopped_and_its_job_has_failed() {
     for world in World::each() {
         world.run_well(&["put", "mail", "x"], b"");
-        // The command ends with exit code 0 after SIGTERM. The job has failed anyway.
+        // The command ends with exit code 0 after SIGTERM. The job fails nevertheless, because it
+        // reached the time limit.
         let command = "trap 'exit 0' TERM; sleep 100 & wait";
         let options = ["--drain", "--timeout", "1s", "--attempts", "1"];
         let output = world.run(&work("mail", &options, command), b"");
@@ -266,8 +267,8 @@ fn a_command_is_stopped_when_another_worker_has_its_job() {
     // A stopped worker does not renew the lease, like a worker on a machine that hangs.
     tool.signal(Signal::STOP);
     let mut other = world.client("mail");
-    // The bury keeps the job away from the stopped worker. The other worker's lease is as short. It
-    // can end before the bury, so both commands are repeated.
+    // Bury the job, so that the stopped worker cannot take it again. The ttr is so short that the
+    // lease can end before the bury. Then repeat both commands.
     wait_until("the other worker", || {
         other.reserve(1).unwrap().is_some() && other.command("bury 1 0").unwrap() == "BURIED"
     });
@@ -275,7 +276,7 @@ fn a_command_is_stopped_when_another_worker_has_its_job() {
     tool.wait_for("job 1 of mail: lost its lease");
     tool.signal(Signal::INT);
     let output = tool.wait();
-    // With this short ttr, the job may have run once more before.
+    // With this short ttr, the job may have run more than once.
     let summary = output.stderr.lines().last().unwrap_or_default();
     assert!(summary.starts_with("lineshaft: 0 jobs done, "), "{output:?}");
     assert!(summary.contains(" lost in "), "{output:?}");
@@ -293,8 +294,8 @@ fn ctrl_c_ends_a_worker_whose_server_is_away() {
         world.end();
         tool.wait_for("trying again until it works");
         gate.open();
-        // After the command has ended, the tool does not wait for the server. The result is the
-        // same if the command still runs now.
+        // When the command has ended, the tool does not wait for the server. The command may still
+        // run at this moment, but the test's result is the same.
         tool.signal(Signal::INT);
         let output = tool.wait();
         let lost =

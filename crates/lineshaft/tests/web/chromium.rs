@@ -34,8 +34,8 @@ impl Attacker {
                 if over.load(Ordering::Relaxed) {
                     return;
                 }
-                // A browser opens connections that it may not use. Each one has a thread, so that
-                // none delays the others.
+                // A browser opens some connections and then does not use them. Each connection has
+                // its own thread, so that an unused connection delays no other connection.
                 let (page, stream) = (page.clone(), stream.unwrap());
                 std::thread::spawn(move || answer(stream, &page));
             }

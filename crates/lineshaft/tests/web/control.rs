@@ -139,8 +139,8 @@ fn in_place_of_the_original_everybody_may_and_the_start_says_so() {
     let said = kestrel.server.stdout();
     assert!(said.contains("can stop the server"), "{said}");
     assert!(said.contains("kestrel.control"), "{said}");
-    // Kestrel's scripts send this request, and it works. A browser cannot do the same, because
-    // another site's page may have caused its request.
+    // Kestrel's scripts send this request, and the server obeys. The server refuses the same
+    // request of a browser, because a page of another site may have caused it.
     let mut browser = TcpStream::connect(&kestrel.admin).unwrap();
     let picture = format!(
         "GET /shutdown HTTP/1.0\r\nHost: {}\r\nUser-Agent: Mozilla/5.0\r\n\r\n",

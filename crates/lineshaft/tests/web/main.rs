@@ -90,11 +90,12 @@ impl Target {
         let shown = Peer::connect(self.address("kestrel_admin")).ask("GET", "/stats.json");
         let shown: serde_json::Value = serde_json::from_str(&shown.body).unwrap();
         assert_eq!(shown["labels"]["status"], "Up");
-        // A client's request to stop takes effect after 100 ms, but the message is written at once.
+        // The server stops 100 ms after a client's request to stop, but writes its message at once.
         assert!(!self.server.stderr().contains("stopping"), "{}", self.server.stderr());
     }
 
-    /// The number of gets since monitoring's previous request, as Kestrel's monitoring receives it.
+    /// Sends the request of Kestrel's monitoring. Returns the reported number of gets, which counts
+    /// from the last such request.
     fn gets_since_monitoring_asked(&self) -> serde_json::Value {
         let shown = get(self.address("kestrel_admin"), "/stats.json?namespace=mon");
         assert_eq!(shown.status, 200);
@@ -102,8 +103,8 @@ impl Target {
         shown["counters"]["cmd_get"].clone()
     }
 
-    /// Requests the numbers as monitoring does. Then causes a get, which monitoring's next request
-    /// must report.
+    /// Sends the request of monitoring, and then causes one get. The next request of monitoring
+    /// must report this get.
     fn count_a_get_after_monitoring_asked(&self) {
         self.gets_since_monitoring_asked();
         let mut kestrel = TcpStream::connect(self.address("kestrel")).unwrap();
@@ -111,7 +112,7 @@ impl Target {
         kestrel.read_to_end(&mut Vec::new()).unwrap();
     }
 
-    /// Checks that no other client's request has used up the numbers for monitoring.
+    /// Checks that no other client's request has reset the numbers for monitoring.
     fn check_numbers_of_monitoring(&self) {
         assert_eq!(self.gets_since_monitoring_asked(), 1);
         assert_eq!(self.gets_since_monitoring_asked(), 0);

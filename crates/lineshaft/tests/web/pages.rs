@@ -14,7 +14,7 @@ const COMMANDS: &str = "\nshutdown\nSHUTDOWN\r\nstatus quiescent\nSTATUS quiesce
     delete 1\r\nput q:\nitem\n\nset q 0 0 1\r\nx\r\nflush secret-queue\nFLUSH_ALL\r\ndelete secret-queue\n\
     drop function secret-queue\r\nshutdown graceful\r\nquit\r\n";
 
-/// The headers that Chromium sends. The only difference: Chromium would keep the connection open.
+/// The headers that Chromium sends, except that Chromium keeps the connection open.
 const HEAD_OF_CHROMIUM: &str = "Connection: close\r\nsec-ch-ua: \"Chromium\";v=\"156\"\r\nsec-ch-ua-mobile: ?0\r\n\
     User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36\r\n\
     Accept: */*\r\nAccept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-US,en;q=0.9\r\n";
@@ -29,8 +29,8 @@ fn fetch(host: &str, path: &str, body: &str) -> String {
     )
 }
 
-/// A form with `enctype="text/plain"`. The page hides its origin. The address is one for which
-/// browsers send no `Sec-Fetch-Site`.
+/// A form with `enctype="text/plain"`, on a page that hides its origin. For addresses like this
+/// one, browsers send no `Sec-Fetch-Site`.
 fn form(host: &str, path: &str, body: &str) -> String {
     let body = format!("{body}=\r\n");
     format!(
@@ -54,7 +54,7 @@ fn unmarked_picture(host: &str, path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{HEAD_OF_CHROMIUM}\r\n")
 }
 
-/// A page's request to its own host name, after that name was changed to resolve to this machine.
+/// A page's request to its own host name, which now resolves to this machine.
 fn rebound(path: &str, body: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nHost: evil.example:2223\r\n{HEAD_OF_CHROMIUM}Content-Length: {}\r\n\
@@ -192,7 +192,7 @@ fn a_crowd_of_silent_connections_keeps_no_probe_out() {
     let address = target.address("http");
     let _crowd: Vec<TcpStream> = (0..500).map(|_| TcpStream::connect(address).unwrap()).collect();
     let mut probe = TcpStream::connect(address).unwrap();
-    // A usual probe waits this long.
+    // A typical probe waits at most this long.
     probe.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
     probe.write_all(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = [0; 15];

@@ -7,8 +7,8 @@ use memchr::memchr;
 use crate::client::error::{ClientError, TLS_ALERT};
 use crate::client::stream::Message;
 
-/// Limit of the first line of a reply. A server of another protocol may never send a line end.
-/// Without a limit, its bytes would be collected for ever.
+/// Limit of the first line of a reply. A server of another protocol may never send a line end, and
+/// without a limit, the client would wait for one for ever.
 const LINE_BYTES_MAX: usize = 1024;
 
 /// A job as the server sends it for `reserve` and `peek`.

@@ -73,7 +73,7 @@ pub(crate) enum News {
 /// One packet of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Packet {
-    /// A sleeping worker should look for a job.
+    /// Wakes a sleeping worker, because there may be a job.
     Noop,
     NoJob,
     Assigned(Assignment),

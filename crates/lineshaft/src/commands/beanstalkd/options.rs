@@ -1,5 +1,5 @@
 //! Parses the original's command line. All flags have one letter. A value follows in the same word
-//! or in the next one. There are no long flags.
+//! or in the next word. There are no long flags.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -32,7 +32,8 @@ Options:
 
 const JOB_BYTES_DEFAULT: u32 = 65_535;
 const SEGMENT_BYTES_DEFAULT: u64 = 10_485_760;
-/// A limit far above any sensible value. The original reads `-f -1` as 2^64 milliseconds.
+/// The longest time between syncs, far above any sensible value. The original has no limit, and
+/// reads `-f -1` as 2^64 milliseconds.
 const SYNC_MAX: Duration = Duration::from_hours(1);
 
 /// The parsed command line.
@@ -41,7 +42,7 @@ pub(super) enum Parsed {
     Serve(Options),
     Help,
     Version,
-    /// Invalid. The message is printed before the usage.
+    /// An invalid command line. The message is printed before the usage text.
     Wrong(String),
 }
 

@@ -1,5 +1,5 @@
-//! `--daemon`: the server runs in a background process with a terminal session of its own. A
-//! program with threads cannot fork safely, so it starts itself again.
+//! `--daemon`: the server runs in a background process with its own terminal session. The program
+//! has threads, so it cannot fork safely. Instead, it starts the same program as a new process.
 
 use std::ffi::OsString;
 use std::fs::File;

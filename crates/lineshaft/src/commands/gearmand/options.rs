@@ -38,7 +38,7 @@ pub(super) struct Options {
     pub(super) queue_type: Option<String>,
     pub(super) syslog: bool,
     pub(super) coredump: bool,
-    /// 0 means a number that fits the machine.
+    /// 0 means that the server chooses a number for the machine.
     pub(super) threads: usize,
     pub(super) user: Option<String>,
     pub(super) verbosity: Verbosity,
@@ -51,7 +51,7 @@ pub(super) struct Options {
     pub(super) ssl_client_auth: Option<String>,
     /// The file of `-q libsqlite3` or `-q tokyocabinet`.
     pub(super) queue_file: Option<PathBuf>,
-    /// The flags of queue plug-ins on the command line. The server ignores them.
+    /// Flags of queue plug-ins that the server ignores.
     pub(super) ignored: Vec<&'static str>,
     /// The folder for jobs, instead of the original's queue. The original does not have this flag.
     pub(super) data: Option<PathBuf>,
@@ -80,7 +80,7 @@ pub(super) fn parse(arguments: &[OsString]) -> Result<Options, String> {
 #[derive(Copy, Clone, Eq, PartialEq)]
 enum UnknownWords {
     Refuse,
-    /// COMPAT(gearmand): the file's unknown words are ignored. So the file can have comments.
+    /// COMPAT(gearmand): unknown words of the file are ignored, so the file can contain comments.
     Ignore,
 }
 
@@ -156,8 +156,8 @@ fn read_long<'a>(
     Ok(GivenFlag { flag, value })
 }
 
-/// Parses letters after one dash. If a letter takes a value, the rest of the word is the value. If
-/// the word has no rest, the next word is the value.
+/// Parses letters after one dash. If a letter takes a value, the other letters of the word are the
+/// value. If no letters follow, the next word is the value.
 fn read_short<'a>(
     text: &str,
     words: &mut impl Iterator<Item = &'a String>,
@@ -246,8 +246,8 @@ fn number(given: &GivenFlag) -> Result<u32, String> {
         .ok_or_else(|| format!("the argument ('{value}') for option '--{long}' is invalid"))
 }
 
-/// Parses a number. A number that is not positive, such as the original's default -1, becomes
-/// `None`: the system's default applies.
+/// Parses a number. If the number is not positive, such as the original's default -1, returns
+/// `None`: then the system's default applies.
 fn positive(given: &GivenFlag) -> Result<Option<u32>, String> {
     let number = number(given)?.cast_signed();
     Ok(u32::try_from(number).ok().filter(|number| *number > 0))

@@ -17,8 +17,8 @@ fn wrong(line: &str) -> String {
     parsed(&words).unwrap_err()
 }
 
-/// Writes a configuration file, and returns the flag that names it. The file lasts as long as the
-/// folder.
+/// Writes a configuration file, and returns the flag that names the file. Dropping the returned
+/// folder deletes the file.
 fn config_file(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gearmand.conf");

@@ -1,12 +1,13 @@
-//! `-q TYPE`: the original's place for background jobs, an external database. Lineshaft uses its
-//! own log instead.
+//! `-q TYPE`: where the original stores background jobs, for example in a database. Lineshaft uses
+//! its own log instead.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::options::Options;
 
-/// The original's durable types. For a type with a file, the flag that names the file.
+/// The original's durable queue types. If a type has a file, the second value is the flag that
+/// names the file.
 const KEPT: [(&str, Option<&str>); 8] = [
     ("libsqlite3", Some("--libsqlite3-db")),
     ("tokyocabinet", Some("--libtokyocabinet-file")),

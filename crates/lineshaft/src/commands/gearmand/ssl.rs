@@ -25,9 +25,9 @@ pub(super) fn settings(
     let certificate = named(CERTIFICATE_VARIABLE, &options.ssl_certificate);
     let key = named(KEY_VARIABLE, &options.ssl_key);
     let ca = named(CA_VARIABLE, &options.ssl_ca_file);
-    // COMPAT(gearmand): the server does not ask clients for a certificate, even if it has a
-    // certificate authority. Only `--ssl-client-auth`, which the original does not have, changes
-    // that.
+    // COMPAT(gearmand): the server requests no certificates from clients, even if it has a
+    // certificate authority. Only `--ssl-client-auth` changes this. The original does not have this
+    // flag.
     let client_auth = match options.ssl_client_auth.as_deref() {
         None => ClientAuth::None,
         Some(text) => {

@@ -13,7 +13,7 @@ use crate::cli::PutArguments;
 
 const READ_BYTES: usize = 256 * 1024;
 
-/// The limit of a job if the server does not report its own: the limit of the protocol.
+/// The limit of a body if the server reports no limit. It is the limit of the protocol.
 const BODY_BYTES_MAX: u64 = u32::MAX as u64;
 
 /// One job to put.
@@ -21,7 +21,7 @@ const BODY_BYTES_MAX: u64 = u32::MAX as u64;
 pub(super) enum Piece<'a> {
     /// The body.
     Body(&'a [u8]),
-    /// The body is larger than the server accepts. It was read to its end, but not kept.
+    /// The body is larger than the server accepts. All of it was read, but not stored.
     TooBig {
         /// The length of the body.
         bytes: u64,
@@ -66,8 +66,8 @@ impl Input {
             Some(path) => {
                 File::open(path).with_context(|| format!("cannot open {}", path.display()))?
             }
-            // `io::stdin` has a buffer that hides whether another line has arrived. So standard
-            // input is read as a file.
+            // `io::stdin` has its own buffer, and `would_wait` cannot see whether this buffer has
+            // another line. So read standard input as a file.
             None => File::from(io::stdin().as_fd().try_clone_to_owned()?),
         };
         input.is_typed = file.is_terminal();

@@ -1,7 +1,7 @@
-//! The results of `put --wait`. They are printed in the order of the jobs.
+//! Prints the results of `put --wait`, in the order of the jobs.
 //!
 //! Many jobs run at the same time, and news of them arrives in any order. News of the first
-//! unfinished job is printed at once. News of later jobs is kept until the jobs before them have
+//! unfinished job is printed at once. News of a later job is stored until all jobs before it have
 //! ended.
 
 use std::collections::VecDeque;
@@ -40,9 +40,9 @@ pub(super) fn collect(
     let output = BufWriter::new(io::stdout().lock());
     let mut printer = Printer { output, shared, with_bar };
     let mut jobs = Jobs::default();
-    // Each step takes a job from the channel, so that the sending thread can send another one. Then
-    // it waits for news of the first job in `jobs`. The channel and `jobs` are in the order of the
-    // input, so the two jobs are the same.
+    // Each step takes the next job from the channel, so that the sending thread can send another
+    // job. Then it prints the news of this job until the job has ended. It is the first job in
+    // `jobs`, because the channel and `jobs` have the same order.
     for next in pending {
         let number = match next {
             Pending::TooBig { number, bytes } => {
@@ -87,8 +87,8 @@ struct Jobs {
 struct Job {
     /// `None` if the server refused the job.
     handle: Option<Handle>,
-    /// Number of pieces of news for this job. If the job joined another submit of the same key, the
-    /// number includes the earlier news of that submit.
+    /// Number of pieces of news for this job. If this submit joined an earlier submit with the same
+    /// key, the number includes the news that the earlier submit got before.
     news_count: u64,
     has_ended: bool,
     /// News that is not printed yet.
@@ -117,16 +117,16 @@ impl Jobs {
     }
 
     fn push(&mut self, handle: Option<Handle>, updates: VecDeque<JobUpdate>) {
-        // A job that joins an unfinished job gets only later news. So its count begins at the count
-        // of the other submit.
+        // A submit that joins an unfinished job gets only later news of the job. So begin at the
+        // count of the earlier submit.
         let same = self.jobs.iter().filter(|job| !job.has_ended && job.handle == handle);
         let news_count = same.map(|job| job.news_count).max().unwrap_or(0);
         self.jobs.push_back(Job { handle, news_count, has_ended: false, updates });
     }
 
-    /// Finds the submit that a piece of news is for. Submits with the same key can be one job of
-    /// the server. The server then sends each piece once for each of them. So the piece is for the
-    /// submit with the lowest count.
+    /// Adds a piece of news to the right submit. Several submits with the same key can be one job
+    /// of the server. Then the server sends each piece once for each submit. So this piece belongs
+    /// to the submit with the lowest count.
     fn add_news(&mut self, handle: &Handle, news: News) {
         let called = |job: &&mut Job| !job.has_ended && job.handle.as_ref() == Some(handle);
         if let Some(job) = self.jobs.iter_mut().filter(called).min_by_key(|job| job.news_count) {

@@ -1,4 +1,4 @@
-//! The server of a `put`, of either protocol: sends jobs and reads the replies.
+//! The connection of `put` to a server, for both protocols: sends jobs and reads the replies.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,10 +15,11 @@ use crate::client::{
 /// The default ttr of a job in the beanstalkd protocol.
 const TTR_SECONDS: u32 = 60;
 
-/// The largest priority on beanstalkd's scale that is normal priority in Gearman.
+/// The largest priority number of beanstalkd that `put` submits with Gearman's normal priority.
+/// Larger numbers are low priority.
 const NORMAL_PRIORITY_MAX: u32 = 1 << 31;
-/// The smallest priority on beanstalkd's scale that is normal priority in Gearman. All lower
-/// numbers are high priority.
+/// The smallest priority number of beanstalkd that `put` submits with Gearman's normal priority.
+/// Smaller numbers are high priority.
 const NORMAL_PRIORITY_MIN: u32 = 1024;
 
 /// A connection that puts jobs into the queue.
@@ -184,8 +185,8 @@ impl Receiver {
                     Reply::Draining => Refusal::Draining,
                     Reply::OutOfMemory => Refusal::OutOfMemory,
                     Reply::InternalError => Refusal::InternalError,
-                    // After any other reply, the server may read the following bodies as commands.
-                    // So stop.
+                    // After any other reply, the server may read the bodies that follow as
+                    // commands. So stop.
                     reply => return Err(unexpected("put", &reply)),
                 };
                 Ok(Answer::Refused(refusal))

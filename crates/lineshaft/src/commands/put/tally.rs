@@ -12,8 +12,8 @@ const RANGES_SHOWN: usize = 8;
 pub(super) enum Refusal {
     /// The body is above the server's limit. `bytes` is its length, if known.
     TooBig { bytes: Option<u64> },
-    /// The queue is full by its policy, or the server accepts no jobs now. The reply is the same
-    /// for both.
+    /// The queue is full by its policy, or the server accepts no jobs now. The server's reply does
+    /// not say which.
     Draining,
     /// The server has no room in its memory or on its disk.
     OutOfMemory,
@@ -48,7 +48,7 @@ impl Refusal {
 /// All jobs that were refused for one reason.
 #[derive(Debug)]
 struct Refused {
-    /// The reason, as the first of these jobs got it.
+    /// The reason of the first of these jobs.
     refusal: Refusal,
     count: u64,
     /// Ranges of job numbers: the first and the last number of each.
@@ -118,7 +118,7 @@ impl Tally {
         self.accept(Some(id));
     }
 
-    /// Adds a refused job. Each call must have a larger number than the call before it.
+    /// Adds a refused job. Must be called in the order of the jobs' numbers.
     pub(super) fn refuse(&mut self, number: u64, refusal: Refusal) {
         let known = self.refused.iter().position(|refused| refused.refusal.same_kind(refusal));
         let index = known.unwrap_or_else(|| {

@@ -65,7 +65,8 @@ pub(super) fn action(event: &Event) -> Option<Action> {
 }
 
 impl SortOrder {
-    /// The order after the user chose `key`. The same key again reverses the order.
+    /// The order after the user chose `key`. If the user chooses the same key again, the order is
+    /// reversed.
     pub(super) fn after_key(self, key: SortKey) -> SortOrder {
         SortOrder { key, reversed: self.key == key && !self.reversed }
     }

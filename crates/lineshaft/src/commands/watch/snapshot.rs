@@ -81,7 +81,7 @@ impl Meter {
         let (then, all_before) = self.before.as_ref()?;
         let seconds = now.duration_since(*then).as_secs_f64();
         // The counters of a new queue begin at 0. If counters became smaller, they also began at 0
-        // again: the queue vanished and came back, or the server restarted.
+        // again, because the queue vanished and came back, or the server restarted.
         let nothing = Counters { put: 0, finished: 0 };
         let before = all_before
             .get(name)

@@ -1,4 +1,4 @@
-//! Draws the table. Stores its sort order and its selected row.
+//! Draws the table, and stores its sort order and its selected row.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -17,11 +17,11 @@ use super::keys::{Action, SortKey, SortOrder, action};
 use super::snapshot::{Queue, Snapshot};
 use crate::text;
 
-/// Minimum width of a column of numbers: room for 999,999. So columns do not move whenever a number
-/// gets a digit.
+/// Minimum width of a column of numbers: room for 999,999. So the columns rarely move when a number
+/// grows.
 const NUMBER_WIDTH_MIN: usize = 7;
 
-/// If a reply is later than this, the table is marked as old.
+/// If the server's reply comes later than this, the table is marked as old.
 const OLD_AFTER: Duration = Duration::from_secs(3);
 
 /// Help about the keys. It is cut if it does not fit.
@@ -102,8 +102,8 @@ impl View {
         ControlFlow::Continue(())
     }
 
-    /// The age of the table in seconds, if the table must show it. The table shows its age after an
-    /// error, and if the server's reply is unusually late.
+    /// The age of the table in seconds, if the screen must show the age. The screen shows it after
+    /// an error, and if the server's reply is unusually late.
     pub(super) fn age_to_show(&self, now: Instant) -> Option<u64> {
         let age = now.saturating_duration_since(self.snapshot.taken?);
         (self.trouble.is_some() || age > self.old_after).then_some(age.as_secs())
@@ -125,8 +125,8 @@ impl View {
         self.table.select(Some(selected.min(last)));
     }
 
-    /// Draws the whole screen. `age` is the table's age in seconds, or `None` if the table does not
-    /// show it.
+    /// Draws the whole screen. `age` is the age of the table in seconds, or `None` if the screen
+    /// does not show the age.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>, age: Option<u64>) {
         let width = usize::from(frame.area().width);
         let (title, style) = self.title(width, age);
@@ -206,7 +206,7 @@ impl View {
             (true, false) => "▾",
             (true, true) => "▴",
         };
-        // The sort mark is on the side where the cells below have room.
+        // Put the sort mark on the side where the cells below have room.
         let name = Cell::from(format!("QUEUE{}", mark(Some(SortKey::Name))));
         // This mark means that a wider terminal would show more columns.
         let more = if numbers.len() < COLUMNS.len() { "…" } else { "" };

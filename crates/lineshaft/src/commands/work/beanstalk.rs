@@ -17,7 +17,8 @@ use crate::client::{
 };
 use crate::text;
 
-/// Time limit of a `reserve`. A missing reply after it means that the network is dead.
+/// The server replies to a `reserve` after at most this time. If no reply comes, the network is
+/// dead.
 const RESERVE_SECONDS: u64 = 60;
 
 /// How a job ends at the server.
@@ -57,7 +58,8 @@ impl Side for BeanstalkSide {
         let seconds = match (shared.plan.drain, self.found_nothing) {
             (false, _) => RESERVE_SECONDS,
             (true, false) => 0,
-            // Wait a second: other slots still work, or failed jobs wait for their next attempt.
+            // Wait only a second. Other slots still work, or failed jobs wait for their next
+            // attempt. So ask soon again whether a job is ready.
             (true, true) => 1,
         };
         let command = format!("reserve-with-timeout {seconds}");
@@ -66,8 +68,8 @@ impl Side for BeanstalkSide {
         loop {
             let reply = client.reply_within(TICK)?;
             if shared.is_stopping() {
-                // A disconnect ends the wait at the server. It also gives back a job that the
-                // server has just sent.
+                // A disconnect ends the wait at the server. If the server has just sent a job, the
+                // disconnect gives the job back.
                 self.client = None;
                 return Ok(None);
             }
@@ -107,8 +109,8 @@ impl Side for BeanstalkSide {
         };
         let at_once = Schedule { priority, delay_seconds: 0 };
         let command = &shared.plan.command;
-        // Count the command before its start. A Ctrl-C right after the start must see it as
-        // running.
+        // Count the command before its start, so that the Ctrl-C handler never sees too few running
+        // commands.
         shared.running.fetch_add(1, Ordering::SeqCst);
         let body = lease.job().body.clone();
         let mut running = match Running::start(command, &environment, body, Outputs::Shown) {
@@ -134,8 +136,8 @@ impl Side for BeanstalkSide {
                 self.give_up_attempt(&mut lease, &describe_timeout(timeout), priority, shared);
             }
             Ending::Interrupted => {
-                // If this fails, the connection is broken. The server then gives the job back
-                // itself.
+                // Ignore a failure: then the connection is broken, and the server gives the job
+                // back itself.
                 self.settle(&mut lease, JobEnd::GiveBack(at_once), shared);
                 count(&shared.totals.given_back);
                 print_of(&lease, "stopped and given back");
@@ -243,7 +245,7 @@ impl BeanstalkSide {
                     lease.keep(&mut self.client, shared);
                     if lease.state() == LeaseState::Broken {
                         shared.give_up_when_due();
-                        // The command has ended, so a worker that stops does not wait for the
+                        // No command runs any more, so a worker that stops need not wait for the
                         // server.
                         if shared.is_stopping() {
                             return false;

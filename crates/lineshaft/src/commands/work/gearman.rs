@@ -1,8 +1,8 @@
-//! Jobs of Gearman functions. The command's output is the result. Its standard error becomes
-//! warnings and progress.
+//! Jobs of Gearman functions. The command's standard output is the job's result. The command's
+//! standard error becomes warnings and progress.
 //!
-//! A job belongs to its connection. If the connection breaks, the server gives the job to another
-//! worker, and this worker cannot take the job back. So the worker stops the command.
+//! The lease of a job belongs to the connection. If the connection breaks, the server gives the job
+//! to another worker, and this worker cannot get it back. So this worker stops the command.
 
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ const SLEEP: Duration = Duration::from_mins(1);
 /// Time limit of a sleep with `--drain`, while other slots still work.
 const DRAINING_SLEEP: Duration = Duration::from_secs(1);
 
-/// The reason if the server refuses the end of a job.
+/// The reason in the message when the server refuses the end of a job.
 const GIVEN_AWAY: &str = "the server had dropped it or given it to another worker";
 
 /// The connection of one slot.
@@ -52,8 +52,8 @@ impl Side for GearmanSide {
         let mut client = Client::connect(&plan.address, Some(CONNECT_TIMEOUT))?;
         let name = format!("lineshaft-work-{}", std::process::id());
         client.add(Request::SetClientId, &[name.as_bytes()])?;
-        // The server looks first into the function that was registered last. So the first queue is
-        // registered last.
+        // The server prefers the function that was registered last. So register the first queue
+        // last.
         for function in plan.queues.iter().rev() {
             client.add(Request::CanDo, &[function.as_bytes()])?;
         }
@@ -79,7 +79,7 @@ impl Side for GearmanSide {
                 self.found_nothing = false;
                 return Ok(Some(job));
             }
-            // A disconnect gives back a job that the server has just sent.
+            // The server may have just sent a job. The disconnect gives this job back.
             Next::Packet(Packet::Assigned(_)) | Next::Stopping => {
                 self.hang_up();
                 return Ok(None);
@@ -116,8 +116,8 @@ impl Side for GearmanSide {
             is_lost: false,
         };
         let command = &shared.plan.command;
-        // Count the command before its start. A Ctrl-C right after the start must see it as
-        // running.
+        // Count the command before its start, so that the Ctrl-C handler never sees too few running
+        // commands.
         shared.running.fetch_add(1, Ordering::SeqCst);
         let mut running = match Running::start(command, &environment, job.body, Outputs::Captured) {
             Ok(running) => running,
@@ -183,7 +183,7 @@ fn next_packet(
 }
 
 impl GearmanSide {
-    /// Sends the command's output to the client, and checks whether the job is still ours.
+    /// Sends the command's output to the job's client, and checks whether the job is still ours.
     fn attend(&mut self, work: &mut Work, output: CapturedOutput) {
         let messages = work.report.take_output(output);
         let Some(client) = self.client.as_mut() else { return };
@@ -241,7 +241,7 @@ impl GearmanSide {
 }
 
 impl Work {
-    /// Sends messages to the client. Warnings are also printed on the worker's own terminal.
+    /// Sends messages to the job's client. Also prints warnings on the worker's own terminal.
     fn send_messages(
         &self,
         messages: Vec<Message>,
@@ -266,7 +266,7 @@ impl Work {
         client.flush()
     }
 
-    /// Reports the end of the job. `Ok(Err(_))` means that the server refused it.
+    /// Reports the end of the job. `Ok(Err(_))` means that the server refused the report.
     fn report_end(
         &mut self,
         is_done: bool,

@@ -14,9 +14,9 @@ pub(super) enum LeaseState {
     Held,
     /// The connection broke. The job may be ready at the server, so that we can take it again.
     Broken,
-    /// The job is ready at the server, but we cannot take it: the server has no `reserve-job`,
-    /// which came with beanstalkd 1.12. The command continues. Afterwards the job is finished if no
-    /// other worker took it meanwhile.
+    /// The job is ready at the server, but we cannot take it, because the server has no
+    /// `reserve-job` (new in beanstalkd 1.12). The command continues. After its end, we finish the
+    /// job if no other worker took the job meanwhile.
     Unguarded,
     /// The job is no longer ours.
     Lost,
@@ -47,7 +47,7 @@ pub(super) fn connect(plan: &Plan) -> Result<Client, ClientError> {
 }
 
 impl Lease {
-    /// The lease of a job that was just taken. `stats` are its statistics from the server.
+    /// The lease of a job that was just taken. `stats` are the server's statistics of the job.
     pub(super) fn new(job: Job, stats: &Stats) -> Lease {
         let now = Instant::now();
         let ttr = Duration::from_secs(stats.number("ttr").max(1));
@@ -113,7 +113,8 @@ impl Lease {
         self.pause = RECONNECT_MIN;
     }
 
-    /// Records a broken connection. `meanwhile` is for the user: what happens next.
+    /// Records a broken connection, and prints a message for the user. `meanwhile` is the end of
+    /// the message: it says what this program does now.
     pub(super) fn broke(&mut self, error: &ClientError, meanwhile: &str) {
         self.state = LeaseState::Broken;
         self.try_soon();
@@ -156,7 +157,7 @@ impl Lease {
         self.pause = (self.pause * 2).min(RECONNECT_MAX);
     }
 
-    /// Takes the job over a new connection, if it is still the same job and is ready.
+    /// Takes the job again over a new connection, if the job still exists and is ready.
     fn take_back(&mut self, client: &mut Client) -> Result<LeaseState, ClientError> {
         let id = self.job.id;
         let Some(stats) = client.stats_job(id)? else { return Ok(LeaseState::Lost) };
@@ -182,7 +183,8 @@ impl Lease {
         }
     }
 
-    /// Finishes a job that is not leased, if it is still ours.
+    /// Finishes a job that is not leased, if no other worker took it. Returns whether it was
+    /// finished.
     pub(super) fn finish_unguarded(&self, client: &mut Client) -> Result<bool, ClientError> {
         let id = self.job.id;
         let stats = client.stats_job(id)?.unwrap_or_default();
@@ -191,8 +193,8 @@ impl Lease {
         Ok(ours && client.delete(id)?)
     }
 
-    /// True if the server's job with this id is our job. A server that lost its jobs reuses ids. A
-    /// finish would then delete another job.
+    /// True if the server's job with this id is our job. After a restart without its jobs, a server
+    /// assigns the same ids to other jobs. Without this check, a finish could delete such a job.
     fn is_same(&self, stats: &Stats, found: Option<&Job>) -> bool {
         let held_seconds = self.taken.elapsed().as_secs();
         // The server rounds ages down to whole seconds.

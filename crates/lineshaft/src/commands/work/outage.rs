@@ -1,5 +1,5 @@
-//! Remembers whether the server is reachable. All slots share it, so that the user gets one message
-//! and not one from each slot.
+//! Stores whether the server is reachable. All slots share this state, so that the user gets one
+//! message about an outage, and not one message from each slot.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ impl Outage {
         })
     }
 
-    /// Records a successful attempt. Returns true if an attempt before it had failed.
+    /// Records a successful attempt to connect. Returns true if the last attempt had failed.
     pub(super) fn ended(&self) -> bool {
         self.state().take().is_some()
     }

@@ -1,6 +1,7 @@
 //! Decides when a failed job is retried, and when it is buried.
 //!
-//! The counts come from the server, so they include all workers and survive restarts.
+//! The decision uses the server's counts, so it includes the attempts of all workers, even before
+//! restarts.
 
 use crate::client::Stats;
 
@@ -41,7 +42,7 @@ impl RetryPolicy {
         }
     }
 
-    /// What to do after attempt number `attempt` has failed. The first attempt is 1.
+    /// Decides what to do after attempt number `attempt` has failed. The first attempt is 1.
     pub(super) fn after_failure(self, attempt: u64) -> Verdict {
         if self.attempts_max > 0 && attempt >= u64::from(self.attempts_max) {
             return Verdict::Bury;
@@ -52,11 +53,12 @@ impl RetryPolicy {
         Verdict::Retry { delay_seconds }
     }
 
-    /// True if so many workers vanished with the job that it seems to kill them. Such a job never
-    /// fails in the usual way. So workers would take it again and again without a delay.
+    /// True if the job seems to kill its workers, because many of them vanished while they held it.
+    /// No worker can report the failure of such a job. So without this check, workers would take it
+    /// again and again without a delay.
     ///
     /// Every take ends with a release, a bury, or a vanished worker. So the counts show how many
-    /// workers vanished. Each kick allows one more of them.
+    /// workers vanished. Each kick allows one more vanished worker.
     pub(super) fn looks_deadly(self, counts: Counts) -> bool {
         let ended_well = 1 + counts.releases + counts.buries;
         let vanished = counts.reserves.saturating_sub(ended_well);

@@ -1,4 +1,5 @@
-//! One running command: starts it with the body as input, reads its output, waits for it, stops it.
+//! One running command. Starts it with the body as input, reads its output, waits for its end, and
+//! stops it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -20,11 +21,12 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 /// Size of one read of the command's output.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Limit of reads from a pipe after the command's end. It is enough for a full pipe. It bounds the
-/// time if a child of the command continues to write.
+/// Limit of reads from a pipe after the command's end. It is enough to empty a full pipe. Without a
+/// limit, a child of the command that continues to write could keep us here for ever.
 const LAST_READS_MAX: usize = 32;
 
-/// The environment variables of the command. The body is not among them: it is the standard input.
+/// The environment variables of the command. They do not contain the body, which is the standard
+/// input.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Environment {
     pub(super) job_id: String,
@@ -46,8 +48,8 @@ pub(super) enum Outputs {
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
-    /// Becomes readable when the command ends, because the thread that waits for the command closes
-    /// the other end.
+    /// One end of a pipe. A thread that waits for the command has the other end, and closes it when
+    /// the command ends. Then this end becomes readable.
     end: PipeReader,
     /// The command's outputs that are still open. Empty if the outputs are not captured.
     pipes: Vec<OutputPipe>,
@@ -67,7 +69,7 @@ pub(super) struct CapturedOutput {
     pub(super) errors: Vec<u8>,
 }
 
-/// Fails if the program does not exist or cannot be executed. It searches the same folders as
+/// Fails if the program does not exist or cannot be executed. Searches the same folders as
 /// [`Running::start`].
 pub(super) fn look_up(program: &OsStr) -> io::Result<()> {
     let may_run = |path: &Path| {
@@ -108,8 +110,8 @@ impl Running {
         let (end, still_runs) = io::pipe()?;
         let mut child = command.spawn()?;
         let mut input = child.stdin.take().expect("the input was piped above");
-        // A thread of its own writes the input, because the command can read it slowly. The calling
-        // thread must not wait.
+        // The command can read its input slowly, and the calling thread must not wait for it. So
+        // another thread writes the input.
         thread::spawn(move || {
             // The write fails if the command does not read all its input. That is not an error.
             drop(input.write_all(&body));
@@ -145,8 +147,8 @@ impl Running {
         self.child.wait().map(Some)
     }
 
-    /// Reads the remaining output after the command's end. It reads at least once: the last `poll`
-    /// may have checked the outputs just before the command wrote and ended.
+    /// Reads the remaining output after the command's end. Reads at least once, because the command
+    /// may have written its last output after the last `poll` checked the pipes.
     fn read_rest(&mut self, output: &mut CapturedOutput) -> io::Result<()> {
         for _ in 0..LAST_READS_MAX {
             let (_, may_have_more) = self.wait_for_event(Duration::ZERO, output)?;
@@ -157,8 +159,8 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until the command writes or ends, at most `timeout`, and reads its output once.
-    /// Returns two flags: the command has ended; there may be more output.
+    /// Waits at most `timeout` until the command writes or ends, and reads its output once. Returns
+    /// whether the command has ended, and whether there may be more output.
     fn wait_for_event(
         &mut self,
         timeout: Duration,
@@ -238,7 +240,8 @@ mod tests {
         let environment = Environment::default();
         let mut running =
             Running::start(&command, &environment, Vec::new(), Outputs::Captured).unwrap();
-        // Wait for the end only, and read no output before. `read_rest` must then find all output.
+        // Wait only for the end, and read no output before it. Then `read_rest` must find all
+        // output.
         let mut end = [PollFd::new(&running.end, PollFlags::IN)];
         assert_eq!(poll(&mut end, None).unwrap(), 1);
         let mut output = CapturedOutput::default();

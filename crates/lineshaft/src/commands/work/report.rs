@@ -7,7 +7,7 @@ use super::process::CapturedOutput;
 /// so that it does not have to fit into memory.
 const PIECE_BYTES: usize = 16 * 1024 * 1024;
 
-/// A line of standard error that is longer becomes several warnings.
+/// A line of standard error becomes several warnings if it is longer than this.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// The prefix of a line of standard error that reports progress.
@@ -52,8 +52,8 @@ impl Report {
         messages
     }
 
-    /// Returns the collected line of standard error as a message. After the command's end, this is
-    /// a last line without a line end.
+    /// Returns the collected line of standard error as a message. Call it after the command's end,
+    /// too: the last line may have no line end.
     pub(super) fn end_of_line(&mut self) -> Option<Message> {
         let line = std::mem::take(&mut self.line);
         if line.is_empty() {

@@ -1,5 +1,5 @@
-//! A slot: takes a job, runs the command, settles the job, and repeats. This part is the same for
-//! both protocols.
+//! The loop of a slot, for both protocols. A slot takes a job, runs the command, reports the job's
+//! end to the server (it *settles* the job), and repeats.
 
 use std::io;
 use std::process::ExitStatus;
@@ -12,7 +12,7 @@ use super::{Plan, Shared};
 use crate::client::ClientError;
 use crate::text;
 
-/// Time until a slot notices Ctrl-C or a broken connection.
+/// A slot checks this often for Ctrl-C and for a broken connection.
 pub(super) const TICK: Duration = Duration::from_millis(200);
 
 /// Wait before the second attempt to connect. It doubles up to [`RECONNECT_MAX`].
@@ -21,7 +21,8 @@ pub(super) const RECONNECT_MIN: Duration = Duration::from_millis(250);
 /// The longest wait between two attempts to connect.
 pub(super) const RECONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// A slot's connection to the server: takes and settles jobs. Each protocol implements it.
+/// A slot's connection to the server, which takes and settles jobs. Each protocol implements this
+/// trait.
 pub(super) trait Side: Default + Send {
     /// A taken job.
     type Job;
@@ -29,10 +30,11 @@ pub(super) trait Side: Default + Send {
     /// Connects, and prepares the connection for takes.
     fn connect(&mut self, plan: &Plan) -> Result<(), ClientError>;
 
-    /// True if there is a connection. It may be broken without our knowledge.
+    /// True if there is a connection. The connection may be broken, because this only shows errors
+    /// that have already occurred.
     fn is_connected(&self) -> bool;
 
-    /// Closes the connection. The server then gives back the jobs that it held.
+    /// Closes the connection. The server then makes the jobs of this connection ready again.
     fn hang_up(&mut self);
 
     /// Waits for a job. `None` means that no job came for a while, or that the work stops.
@@ -44,8 +46,8 @@ pub(super) trait Side: Default + Send {
 
 /// Takes and runs jobs until the work stops or, with `--drain`, no job is left.
 pub(super) fn serve<S: Side>(mut side: S, shared: &Shared) {
-    // Wait before the next attempt to connect. A new connection alone does not reset it, because
-    // the server may still not accept the end of a job.
+    // Wait before the next attempt to connect. A new connection does not reset the wait, because
+    // the server may fail again when it should accept the end of a job.
     let mut pause = RECONNECT_MIN;
     while !shared.is_stopping() {
         let requested_at = Instant::now();
@@ -60,8 +62,8 @@ pub(super) fn serve<S: Side>(mut side: S, shared: &Shared) {
                 if side.is_connected() {
                     pause = RECONNECT_MIN;
                 } else {
-                    // The job's end did not reach the server. The server hands out the job again,
-                    // and the same can happen again.
+                    // The job's end did not reach the server. The server will hand out the job
+                    // again, and the report can fail again. So wait.
                     back_off(&mut pause, shared);
                 }
             }
@@ -106,10 +108,10 @@ pub(super) enum Ending {
     JobLost,
 }
 
-/// Waits for the command to end, and stops it if necessary.
+/// Waits until the command has ended, and stops it if necessary.
 ///
-/// `attend` gets the command's output and maintains the job. It returns the time until its next
-/// call. It returns `None` if the job is no longer ours.
+/// `attend` gets the command's output, and keeps the job's lease. It returns the time until it must
+/// be called again, or `None` if the job is no longer ours.
 pub(super) fn supervise(
     running: &mut Running,
     shared: &Shared,
@@ -148,7 +150,7 @@ pub(super) fn supervise(
     }
 }
 
-/// Describes a command that the time limit stopped, for messages.
+/// The text for a message about a command that was stopped at the time limit.
 pub(super) fn describe_timeout(timeout: Duration) -> String {
     format!("stopped after {} (--timeout)", text::seconds(timeout.as_secs()))
 }

@@ -186,7 +186,7 @@ impl Pair {
     }
 }
 
-/// The number of steps from the first one that are sent in one packet. It is at least 1.
+/// The number of steps, from the first step on, that are sent in one packet. It is at least 1.
 fn packet_length(steps: &[Step]) -> usize {
     let joined = |pair: &[Step]| {
         let next_can_follow = !matches!(pair[1].action, Action::Reconnect);

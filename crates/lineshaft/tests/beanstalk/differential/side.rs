@@ -30,8 +30,8 @@ const NOT_COMPARED: [&str; 18] = [
     "os",
     "platform",
     "file",
-    // These depend on how often the harness checked that a server runs, and that it noticed a
-    // closed connection.
+    // These statistics count requests of the harness, too. The harness repeats its requests until a
+    // server runs, and until it has noticed a closed connection.
     "total-connections",
     "cmd-stats",
     "cmd-list-tube-used",
@@ -193,7 +193,7 @@ impl Side {
 }
 
 fn in_tens(key: &str, value: &str) -> String {
-    // A ttr of 1,000 s is shown as 990 as soon as it has begun: the value is already 999.
+    // A new ttr of 1,000 s becomes 990, because the server already shows 999.
     value.parse::<i64>().map_or_else(|_| value.to_owned(), |s| format!("{key}: {}0", s / 10))
 }
 
@@ -211,8 +211,8 @@ fn reply_length(bytes: &[u8]) -> Result<Option<usize>> {
     Ok((bytes.len() >= length).then_some(length))
 }
 
-/// The jobs that each connection holds, by connection. The harness learns them from the replies,
-/// and steps refer to them.
+/// The jobs that each connection holds. The harness finds them in the replies, and steps refer to
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct Holders(BTreeMap<usize, Vec<usize>>);
 

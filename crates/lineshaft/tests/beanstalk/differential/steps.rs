@@ -1,6 +1,6 @@
-//! Random sequences of commands. A sequence depends only on its seed. Its steps refer to jobs as
-//! held or recent jobs, and look them up while the sequence runs. So a sequence without some of its
-//! steps is still valid.
+//! Random sequences of commands. A sequence depends only on its seed. A step names a job as a held
+//! job or a recent job, and the test finds this job when the step runs. So a sequence without some
+//! of its steps is still valid.
 
 use std::fmt;
 
@@ -29,9 +29,9 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// True if another step can follow in the same packet. It cannot follow a pause, because the
-    /// original ends a pause a moment after its reply. It cannot follow a reserve, because a
-    /// reserve can wait.
+    /// True if another step can follow in the same packet. No step can follow a pause in the same
+    /// packet, because the original ends a pause a moment after its reply. No step can follow a
+    /// reserve, because a reserve can wait.
     pub(crate) fn goes_with_next(&self) -> bool {
         let line = match &self.action {
             Action::Line { text, .. } => text.as_str(),
@@ -172,8 +172,8 @@ fn on_a_tube(rng: &mut Rng) -> Action {
 }
 
 /// Lines that the protocol refuses, or that only a lenient parser accepts. No line has a body,
-/// waits, or contains a carriage return without a line feed. The servers differ in these cases on
-/// purpose.
+/// waits, or contains a carriage return without a line feed, because the servers differ in these
+/// cases on purpose.
 fn wrong(rng: &mut Rng) -> Action {
     const LINES: [&str; 34] = [
         "",

@@ -9,7 +9,7 @@ use testkit::client::Client;
 use super::model::{Command, Job, State};
 use super::worker::Worker;
 
-/// A put without a reply has an id that is at most this much larger than the known ids.
+/// If a put got no reply, the id of its job is at most this much larger than the largest known id.
 const IDS_AHEAD: u64 = 300;
 
 /// The changes that a server preserves in a restart.
@@ -35,8 +35,8 @@ pub(crate) fn find_strays(server: SocketAddr, workers: &[Worker]) -> Result<Stra
     let last = known.last().copied().unwrap_or(0);
     let mut client = Client::connect(server)?;
     let mut strays = Strays::new();
-    // The id of a put without a reply is near the other ids of that moment. Earlier checks found
-    // the jobs with lower ids.
+    // A put without a reply was among the last commands before the kill, so the id of its job is
+    // near the largest known id. Earlier checks found the jobs with lower ids.
     let first = last.saturating_sub(IDS_AHEAD * 4).max(1);
     for id in (first..=last + IDS_AHEAD).filter(|id| !known.contains(id)) {
         if let Some(job) = look(&mut client, id)? {
@@ -84,8 +84,8 @@ fn check_ended(worker: &Worker, client: &mut Client) -> Result<()> {
     Ok(())
 }
 
-/// The allowed states of a job. Either no command without a reply took effect on it, or some of
-/// them did, in their order.
+/// The allowed states of a job. Of the commands without a reply, the first few may have changed the
+/// job, in their order.
 fn allowed_states(job: &Job, id: u64, unanswered: &[Command]) -> Vec<Option<Job>> {
     let mut states = vec![Some(job.clone())];
     for command in unanswered.iter().filter(|command| command.id() == Some(id)) {

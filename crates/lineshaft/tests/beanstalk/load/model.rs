@@ -1,4 +1,4 @@
-//! The state of one job in its client's records, and the effect of each command on this state.
+//! The state of one job in its client's ledger, and the effect of each command on this state.
 
 use std::fmt;
 

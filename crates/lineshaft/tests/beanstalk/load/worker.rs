@@ -1,4 +1,5 @@
-//! One client of the load. It sends batches of commands and keeps the ledger of its tube.
+//! One client of the load. It sends batches of commands, and keeps a record of the jobs of its tube
+//! (its *ledger*).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -105,8 +106,8 @@ impl Worker {
         }
     }
 
-    /// Chooses the next commands. Each job is changed at most once. A take counts as one change
-    /// together with the command that ends its lease.
+    /// Chooses the next commands. A batch changes each job at most once. A take and the command
+    /// that ends its lease count as one change together.
     fn batch(&mut self) -> Vec<Command> {
         let mut free: Vec<u64> = self.jobs.keys().copied().collect();
         let mut batch = Vec::new();

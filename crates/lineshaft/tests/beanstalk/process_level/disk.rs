@@ -162,8 +162,7 @@ impl Traced {
                 .with(&["-b", data_path])
                 .with(flags);
         let traced = Traced { server: program.start()?, trace, _folder: folder };
-        // The last disk operation of a start is the rename of the log's second file, and the flush
-        // after it.
+        // A start ends with the rename of the log's second file, and a flush after it.
         traced.wait_until("the start flushes no more", |text| {
             text.rsplit_once("0000000002.seg").is_some_and(|(_, later)| later.contains("sync("))
         })?;

@@ -8,7 +8,7 @@ use testkit::client::Client;
 
 use crate::programs;
 
-/// Puts a job with the original. Deletes the job if `delete` is set. Then kills the original, so
+/// Puts a job into the original, and deletes it if `delete` is set. Then kills the original, so
 /// that its files stay.
 fn leave_files_of_the_original(folder: &Path, delete: bool) -> Result<bool> {
     let Some(original) = programs::reference() else { return Ok(false) };

@@ -1,5 +1,5 @@
-//! Reads a server's messages one by one, and changes them so that they can be compared: each handle
-//! becomes a number, in the order of first use.
+//! Reads a server's messages one by one, and changes them so that they can be compared. Each handle
+//! becomes a number: the first handle becomes 0, the next new handle 1, and so on.
 
 use testkit::conformance::gearman::packet::{HEADER_BYTES, Packet};
 use testkit::conformance::text::latin1_text;

@@ -31,8 +31,8 @@ pub(crate) struct Pair {
 /// The harness's record of a connection, from its requests and replies.
 #[derive(Debug, Clone, Default)]
 struct Known {
-    /// The jobs that the connection works on. It can list jobs that the connection lost. That only
-    /// reduces the variety of the test.
+    /// The jobs that the connection works on. The list can also contain jobs that the connection
+    /// has lost, which only reduces the variety of the test.
     held: Vec<usize>,
     /// The jobs whose outcome the connection waits for.
     waits_for: BTreeSet<usize>,
@@ -46,7 +46,7 @@ struct Known {
 
 /// The effect of one step on one connection.
 enum Comparison {
-    /// All received messages. Both servers sent the same ones.
+    /// Both servers sent the same messages, which are these.
     Same(Vec<Message>),
     Different(String),
 }
@@ -90,8 +90,8 @@ impl Pair {
             // If a worker was woken and goes back to sleep without a grab, the original does not
             // wake it again.
             Action::Packet { kind: kind::PRE_SLEEP, .. } => known.woken,
-            // If a sleeping worker gives up a function, the original takes away its jobs of that
-            // function. It then wakes the same worker for them.
+            // If a sleeping worker unregisters from a function, the original takes away the
+            // worker's jobs of the function. Then it wakes the same worker for these jobs.
             Action::Packet { kind: kind::CANT_DO | kind::RESET_ABILITIES, .. } => {
                 known.asleep && !known.held.is_empty()
             }
@@ -141,9 +141,9 @@ impl Pair {
         Ok(None)
     }
 
-    /// Compares the messages of a connection. If they differ, compares them again a moment later. A
-    /// server can send the effect of a packet after the replies to later packets. This is so for
-    /// effects on other connections, and on a worker that is its own client.
+    /// Compares the messages of a connection. If they differ, compares them again a moment later.
+    /// The reason: a packet can cause messages on other connections, or on a worker that is its own
+    /// client. A server can send such messages after the replies to later packets.
     fn compare(
         &mut self,
         connection: usize,

@@ -27,8 +27,8 @@ pub(crate) struct Side {
 struct Connection {
     id: ConnectionId,
     unread: Vec<u8>,
-    /// How often this connection was opened again. It is a part of the connection's name in the
-    /// server's lists.
+    /// How often this connection was opened again. The connection's name in the server's lists
+    /// contains this number.
     generation: u32,
 }
 

@@ -1,6 +1,6 @@
-//! Random sequences of packets and admin commands. A sequence depends only on its seed. Its steps
-//! refer to jobs as held or recent jobs, and look them up while the sequence runs. So a sequence
-//! without some of its steps is still valid.
+//! Random sequences of packets and admin commands. A sequence depends only on its seed. A step
+//! names a job as a held job or a recent job, and the test finds this job when the step runs. So a
+//! sequence without some of its steps is still valid.
 
 use std::fmt;
 
@@ -17,8 +17,8 @@ const STEPS: u64 = 300;
 /// Functions with jobs.
 const FUNCTIONS: [&str; 3] = ["f0", "f1", "f2"];
 
-/// Functions that are created and dropped, but get no jobs. When the original drops a function, it
-/// loses track of the function's jobs.
+/// Functions that are created and dropped, but get no jobs, because the original loses the jobs of
+/// a dropped function.
 const EMPTY_FUNCTIONS: [&str; 2] = ["empty0", "empty1"];
 
 /// One step of a sequence: an action on one connection.
@@ -110,9 +110,9 @@ fn submit(rng: &mut Rng) -> Action {
     ];
     let function = *rng.pick(&FUNCTIONS);
     let foreground = rng.one_in(2);
-    // Foreground and background jobs share no keys: the original loses a background submit that
-    // joins a foreground job. A key also contains its function: a status request by key returns the
-    // first job with this key in any function.
+    // Foreground and background jobs share no keys, because the original loses a background submit
+    // that joins a foreground job. The key also contains the function. Otherwise a status request
+    // by key could find several jobs, because it searches all functions.
     let class = if foreground { "fore" } else { "back" };
     let unique = match rng.below(8) {
         0..3 => String::new(),

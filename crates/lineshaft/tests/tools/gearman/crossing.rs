@@ -1,5 +1,5 @@
-//! Tests both protocols of the tools on one server: one protocol puts a job, and the other one
-//! takes it.
+//! Tests the tools with both protocols on one server. A job is put with one protocol, and taken
+//! with the other protocol.
 
 use super::{drain, start_worker, stop};
 use crate::{World, wait_until};

@@ -40,8 +40,8 @@ fn the_commands_of_readme_count_its_lines() {
     }
 }
 
-/// A shell that runs a line unchanged. Only the server's address is set outside of the line,
-/// because a test cannot use the usual port.
+/// A shell that runs a line unchanged. A function of the shell and the environment set the server's
+/// address, because a test cannot use the usual port.
 fn shell(world: &World, line: &str) -> Command {
     let address = world.server().address();
     let (host, port) = (address.ip(), address.port());

@@ -42,7 +42,7 @@ type Outcome = thrift::Result<Returned>;
 const CASES_AT_ONCE: usize = 24;
 const LIMIT: Duration = Duration::from_secs(10);
 const SILENCE_MS: u64 = 50;
-/// Within this time, the server notices that a client has closed its connection.
+/// The server notices within this time that a client has closed its connection.
 const CLOSE_GRACE: Duration = Duration::from_millis(20);
 
 /// How a client encodes its messages.
@@ -194,13 +194,13 @@ impl Play {
     }
 
     fn step(&mut self, step: &Value) -> Result<(), String> {
-        // Sleeps: the case requires that time passes.
+        // Sleep, because the case requires that time passes.
         thread::sleep(Duration::from_millis(step["sleep_ms"].as_u64().unwrap_or_default()));
         if let Some(name) = step["close"].as_str() {
             let connection = self.connections.remove(name).expect("it was opened");
             // This also ends a call that waits in its thread.
             connection.stream.shutdown(Shutdown::Both).map_err(|error| error.to_string())?;
-            // Sleeps: the server sends no reply when it has noticed the close.
+            // Sleep, because the server sends no reply when it has noticed the close.
             thread::sleep(CLOSE_GRACE);
         }
         let Some(name) = step["on"].as_str() else { return Ok(()) };
@@ -333,7 +333,8 @@ fn main() {
     });
     let plays: Vec<(&Value, Kind)> =
         kinds.flat_map(|kind| cases.iter().map(move |case| (case, kind))).collect();
-    // Cases with a tag change state that other cases also use. So they run one at a time.
+    // Cases with a tag change state that other cases use, too. So cases with a tag run one at a
+    // time.
     let (shared, own): (Vec<_>, Vec<_>) =
         plays.into_iter().partition(|(case, _)| case.get("tags").is_some());
     let failures = [play_all(&own, port, CASES_AT_ONCE), play_all(&shared, port, 1)].concat();

@@ -1,5 +1,5 @@
-//! A job's life, with the crate tokio-beanstalkd. It has the futures of 2018, and every command
-//! consumes the client.
+//! A job's life, with the crate tokio-beanstalkd. The crate uses futures of version 0.1, and every
+//! command consumes the client.
 
 use futures::Future;
 use tokio::runtime::Runtime;
