@@ -43,8 +43,8 @@ impl PendingNews {
         &self.news
     }
 
-    /// The next watcher without the news. From now on it counts as notified. `None`: all watchers
-    /// have the news.
+    /// The next watcher without the news. From now on, this watcher counts as notified. `None`: all
+    /// watchers have the news.
     pub(crate) fn next(&mut self) -> Option<SessionId> {
         let watcher = self.watchers.get(self.notified)?;
         self.notified += 1;
@@ -72,7 +72,7 @@ impl NewsQueue {
         self.line.push_back(news);
     }
 
-    /// Removes the first news from the line.
+    /// Removes the first entry from the line.
     pub(crate) fn pop(&mut self) -> Option<PendingNews> {
         self.line.pop_front()
     }

@@ -144,7 +144,7 @@ impl Engine {
     }
 
     /// Puts the rules from the log in force for all queues at once. Only the start of the server
-    /// uses this.
+    /// uses this function.
     pub fn restore_policies(&mut self, rules: Rules) {
         self.replace_rules(rules);
         let queues: Vec<QueueId> = self.queue_ids().collect();

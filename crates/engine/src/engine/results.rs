@@ -101,7 +101,7 @@ impl Engine {
     }
 
     /// Restarts the ttr of a job, because its worker has reported. Only a job from a put can have a
-    /// ttr, so a submitted job does not change.
+    /// ttr, so the deadline of a submitted job does not change.
     fn extend(&mut self, slot: JobSlot) {
         if self.jobs[slot].ttr_s() > 0 {
             self.renew_deadline(slot);

@@ -32,9 +32,10 @@ impl Engine {
         session
     }
 
-    /// Ends a session. The session no longer waits, its jobs are given back, and it no longer uses
-    /// or watches queues. A queue vanishes if nothing else keeps it in existence. The end of a
-    /// session does not count as a release or a timeout of the jobs (spec beanstalkd 4).
+    /// Ends a session. The session no longer waits, and no longer uses or watches queues. The
+    /// engine gives back the jobs that the session holds. A queue vanishes if nothing else keeps it
+    /// in existence. The end of a session does not count as a release or a timeout of the jobs
+    /// (spec beanstalkd 4).
     pub fn close_session(&mut self, session: SessionId, effects: &mut Effects) {
         self.meter.begin_request();
         self.meter.count(1);

@@ -189,7 +189,7 @@ impl Engine {
     }
 
     /// All queues, oldest first. A loop over all of them takes time in proportion to their number.
-    /// So only an operation on all queues may use this.
+    /// So only an operation on all queues may use this function.
     pub fn queue_ids(&self) -> impl Iterator<Item = QueueId> {
         self.queues.ids()
     }

@@ -20,7 +20,7 @@ pub(crate) struct Extension {
     pub(crate) created: Millis,
     /// The queue's timer does not sweep expired jobs before this moment.
     pub(crate) sweep_rests_until: Millis,
-    /// When the job that was read last was put.
+    /// The time of the put of the job that a session read last.
     pub(crate) last_read: Option<Millis>,
     pub(crate) put_bytes: u64,
     /// `hits` counts reads that found an item, `misses` counts reads that found no item.

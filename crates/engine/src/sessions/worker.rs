@@ -22,7 +22,7 @@ pub(crate) struct Worker {
     woken_for: Option<QueueId>,
     /// The held jobs by queue. In each queue, the job with the newest lease is first.
     held: BTreeSet<(QueueId, Reverse<LeaseId>, JobSlot)>,
-    /// The last job that the worker got, and its lease. [`Worker::take_newest`] resets it.
+    /// The last job that the worker got, and its lease. [`Worker::take_newest`] resets this field.
     newest: Option<(LeaseId, JobSlot)>,
     next_rank: i64,
     last_rank: i64,
@@ -195,8 +195,8 @@ impl Worker {
         self.held.remove(&(queue, Reverse(lease), slot));
     }
 
-    /// The held job of this queue with the newest lease before `before`. If there is no such job,
-    /// the job with the newest lease among the worker's jobs of the next queue.
+    /// The held job of this queue with the newest lease that is older than `before`. If there is no
+    /// such job, the job with the newest lease among the worker's jobs of the next queue.
     pub(crate) fn held_from(&self, queue: QueueId, before: LeaseId) -> Option<(QueueId, JobSlot)> {
         let first = (queue, Reverse(before), JobSlot(u32::MAX));
         self.held.range(first..).next().map(|(queue, _, slot)| (*queue, *slot))

@@ -179,7 +179,7 @@ impl Engine {
         found.filter(|job| job.unique() == unique).map(Job::id).min()
     }
 
-    /// The oldest job that a submit with this key joins.
+    /// The oldest job that a submit with this key can join.
     pub(in crate::engine) fn find_unique(
         &self,
         queue: QueueId,

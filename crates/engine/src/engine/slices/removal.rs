@@ -1,8 +1,8 @@
 //! Removes queues. First the jobs of the queue end, in slices. Then the queue vanishes if it has no
 //! new jobs and no users.
 //!
-//! During its removal, a queue hands out no jobs. Jobs that are put during the removal stay, as if
-//! they were put into a new queue of the same name.
+//! During its removal, a queue hands out no jobs. Jobs that clients put during the removal stay, as
+//! in a new queue of the same name.
 
 use crate::chores::{Chore, Next, RemovalWork};
 use crate::effects::{Effects, Event, News, Record};

@@ -28,7 +28,8 @@ pub enum Choice<'a> {
 pub enum GrabOrder {
     /// The queue of the newest registration comes first.
     NewestFirst,
-    /// The same order, but the queue that supplied a job moves to the end.
+    /// The queue of the newest registration comes first, too. But a queue that supplies a job moves
+    /// to the end.
     RoundRobin,
 }
 
@@ -61,8 +62,9 @@ impl Engine {
     /// queues can supply a job, the registration with the highest rank wins. The search first goes
     /// through the session's registrations by rank. It looks at no more than N registrations, where
     /// N is the number of queues that have both ready jobs and workers. If none of these
-    /// registrations fits and others are left, the search goes through these N queues instead. So
-    /// the work is in proportion to N or to the number of registrations, whichever is smaller.
+    /// registrations fits and more registrations are left, the search goes through these N queues
+    /// instead. So the work is in proportion to N or to the number of registrations, whichever is
+    /// smaller.
     pub(in crate::engine) fn next_supplier(
         &self,
         session: SessionId,
