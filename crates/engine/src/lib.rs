@@ -3,7 +3,7 @@
 //! Inputs are requests and the time. Outputs are return values, [`Record`]s and [`Event`]s. A
 //! record is a change that must last. An event is a message to a session that waits. The engine has
 //! no clock, no threads, no I/O and no randomness. So the same requests at the same moments always
-//! give the same result. Simulation, replay and replication depend on this.
+//! give the same result. Simulation, replay and replication depend on this property.
 //!
 //! The engine does not depend on any protocol. A tube of beanstalkd, a function of Gearman and a
 //! queue of Kestrel are a *queue*. A job, an item and a message are a *job*.

@@ -1,5 +1,5 @@
-//! A table of values in pages. A value never changes its place. Growth copies no full page, and the
-//! table frees empty pages.
+//! A table of values in pages. If the table grows, it copies no full page. If a page becomes empty,
+//! the table frees the page.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ const PAGE_LEN: usize = 1024;
 /// The value that marks the end of a page's list of free places.
 const NO_PLACE: u16 = u16::MAX;
 
-/// Values at places that do not change. A new value gets a place in the lowest page that has room.
-/// So if a table has become smaller, new values fill the pages at the front.
+/// A table of values. A value never changes its place. A new value gets a place in the lowest page
+/// that has room. So if a table has become smaller, new values fill the pages at the front.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     pages: Vec<Option<Page<T>>>,

@@ -51,8 +51,9 @@ impl Engine {
             if walk.resolves {
                 self.resolve(id);
             }
-            // A waiter may get a job now, for one of two reasons. Reads of the queue are allowed
-            // again. Or a job that had expired by the old rules has not expired by the new rules.
+            // A waiter may get a job now, for one of two reasons. The first reason: the queue no
+            // longer refuses reads. The second reason: a job that had expired by the old rules has
+            // not expired by the new rules.
             let queue = &self.queues[id];
             let is_awaited = !queue.waiters().is_empty() || !queue.sleepers().is_empty();
             if is_awaited && !queue.is_paused() {
