@@ -1,7 +1,7 @@
 //! Tidy checks: rules of this repository that no compiler or lint can check.
 //!
-//! Each check reads texts of the tree and adds complaints. A complaint names file and line, the
-//! problem, and how to fix it. The same checks run as `cargo xtask tidy` and as a test.
+//! Each check reads texts of the repository and adds complaints. A complaint names file and line,
+//! the problem, and how to fix it. The same checks run as `cargo xtask tidy` and as a test.
 
 mod documents;
 mod manifests;

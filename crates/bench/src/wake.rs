@@ -18,8 +18,8 @@ use crate::latency::Latency;
 const JOBS: usize = 20;
 
 /// Submits jobs to functions for which all `workers` are registered. For each job, measures how
-/// soon a worker wakes. Each job uses another worker. That worker finishes the job, and all workers
-/// sleep again.
+/// soon one worker wakes: a different worker for each job. The measured worker finishes the job.
+/// Then all workers sleep again.
 pub(crate) fn measure(
     address: SocketAddr,
     workers: &mut [TcpStream],

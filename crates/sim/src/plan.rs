@@ -218,7 +218,8 @@ impl Plan {
             clients_max: 3,
             max_job_size: 65_535,
             body_bytes: 20,
-            // A small command can cause an entry that is many times longer than the command.
+            // The segments are large, because a small command can cause an entry that is many times
+            // longer than the command.
             segment_bytes: &[SEGMENT_BYTES_MAX],
             weights: Weights { commit, ..self.weights },
             ..self

@@ -48,8 +48,8 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Repeats the whole script forever. Connection `index` of `connections` begins at its share of
-    /// the script.
+    /// Repeats the whole script forever. Connection `index` begins after the fraction `index /
+    /// connections` of the script.
     pub(crate) fn cycling(script: Rc<Script>, index: usize, connections: usize) -> Self {
         assert!(script.len() > 0, "a cycling script has a unit");
         let next = index * script.len() / connections;

@@ -1,4 +1,5 @@
-//! The log's disk in the simulated world, and the number of changes that must survive a crash.
+//! The log's disk in the simulated world, and the number of changes that must survive a crash. A
+//! *part of the history* is always its beginning, given as a number of records.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -35,7 +35,7 @@ pub(crate) struct History {
     newest: Need,
     /// The number of records that the model added at the start of the process. They say that a rule
     /// makes a queue a child. The process writes such a record only if the log does not contain the
-    /// record yet. The model cannot see this.
+    /// record yet. The model cannot see which records the process wrote.
     noted_at_start: Need,
     /// True if the disk was full. Groups that were written later may lack counters of takes and
     /// timeouts.
@@ -364,7 +364,7 @@ impl History {
         text
     }
 
-    /// Notes that the process wrote all records so far at its start.
+    /// Notes that all records so far are from the start of the process.
     pub(super) fn end_start(&mut self) {
         self.noted_at_start = self.records.len();
         self.newest = 0;

@@ -60,7 +60,7 @@ pub(crate) struct StoredJob {
     pub(crate) tags: Option<Tags>,
     pub(crate) expires: Option<u64>,
     /// The job before its last [`Record::Moved`]. If the disk was full, the log may lack this
-    /// record. Then a restart recovers this older state.
+    /// record. Then a restart can recover this older state.
     pub(crate) before: Option<Rc<StoredJob>>,
 }
 
@@ -206,8 +206,8 @@ impl LogContents {
                 let is_old = self.queues.get(name).is_some_and(|facts| facts.is_items);
                 let is_fresh =
                     found.is_some_and(is_new) && !is_old && self.gets_expired(name, start.now);
-                // True if a rule makes the queue a child. The log may have this fact only from the
-                // new process, and not from the old process.
+                // True if a rule makes the queue a child. Perhaps only the new process has added
+                // this fact to the log.
                 let is_named = is_named_child(&found_rules, name)
                     && (self.queues.contains_key(name)
                         || self.jobs.values().any(|image| image.queue == *name));
@@ -249,8 +249,8 @@ impl LogContents {
 
     /// True if the job is too old to be handed out.
     fn has_expired(&self, image: &StoredJob, now: u64) -> bool {
-        // The log may not contain the moment when a job that lost a lease became ready. So the age
-        // counts from the put.
+        // After a lost lease, the log does not always contain the moment when the job became ready.
+        // So count the age from the put.
         let aged = self.policy(&image.queue).age_max_ms.map(|age| image.created + age);
         let is_ready = match image.state {
             StoredState::Ready => true,
@@ -275,10 +275,11 @@ impl LogContents {
         self.rules.resolve(name.as_bytes(), parent)
     }
 
-    /// Copies facts that only the recovered state has.
+    /// Copies the facts that this state lacks from the recovered state `found`.
     pub(super) fn meet(&mut self, found: &Self, now: u64, is_short: bool) {
         // Reclaim's copy of a leased job does not contain the moment when the job became ready. At
-        // the start, such a job may expire by its age since the put.
+        // the start, the process counts the age of such a job from the put, and may end the job
+        // because of this. So do the same for jobs that have ended.
         let is_gone = |id: &u64, image: &StoredJob| {
             !found.jobs.contains_key(id) && self.has_expired(image, now)
         };
@@ -291,8 +292,9 @@ impl LogContents {
             match found.jobs.get(id) {
                 // Keep the state: the process may have made a due job ready only after its start.
                 Some(found) if found.queue == image.queue => {
-                    // Reclaim's copy of a job that had lost a lease has no due time. The value 1
-                    // says this. With the value 0, `offer` would use the due time.
+                    // If `since` is 0, `offer` sets it to the due time. The value 1 prevents this,
+                    // because reclaim's copy of a job that had lost a lease does not contain the
+                    // due time.
                     let came_due = image.state != found.state;
                     let since = if came_due { found.since.max(1) } else { found.since };
                     *image = StoredJob { state: image.state, since, ..found.clone() };

@@ -57,7 +57,7 @@ pub(crate) type Name = Rc<str>;
 /// connection while the connection is open.
 pub(crate) type Place = u32;
 
-/// The number of a connection. Unlike a place, it is used only once in a process.
+/// The number of a connection. Unlike a place, a number is used only once in a process.
 type Serial = u64;
 
 /// A record of the history, by its number: 1 for the first record, 0 for no record. A reply that

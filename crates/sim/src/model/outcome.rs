@@ -178,7 +178,7 @@ impl Model {
         self.offer(id);
     }
 
-    /// Restarts the ttr, within the holder's own limit.
+    /// Restarts the ttr. The deadline cannot exceed the `limit` of the lease.
     pub(super) fn renew_deadline(&mut self, id: u64) {
         let now = self.now;
         let job = self.job_mut(id);

@@ -73,8 +73,8 @@ impl Model {
         self.ensure_extra(name);
         let facts = &mut self.queue_mut(name).facts;
         let was_child = std::mem::replace(&mut facts.is_child, true);
-        // The log must store that the child stays in existence. Otherwise the child could miss puts
-        // after a restart.
+        // The log must store that the child stays in existence. Without this fact, the child would
+        // not exist after a restart, and would miss puts.
         if !std::mem::replace(&mut facts.kept, true) || !was_child {
             self.unnoted.push(name.clone());
         }
@@ -188,7 +188,7 @@ impl Model {
         need
     }
 
-    /// The connections that wait for an item of this queue only, in the order in which they began
+    /// The connections that wait only for an item of this queue, in the order in which they began
     /// to wait.
     pub(super) fn readers_of(&self, name: &Name) -> Vec<Place> {
         let waits = |conn: &super::Conn| {

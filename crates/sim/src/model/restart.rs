@@ -56,8 +56,8 @@ impl Recovered {
 }
 
 impl Recovered {
-    /// The queues before any job expired. The end of expired jobs may have dropped queues and freed
-    /// their places. It may also have created other queues.
+    /// The queues before any job expired. When the process ended the expired jobs, it may have
+    /// dropped queues and freed their places. It may also have created other queues.
     fn queues_at_the_start(&self) -> Vec<(Name, Place)> {
         let LogContents { jobs, queues, .. } = &self.log_contents;
         let mut lost: BTreeSet<&Name> = jobs.values().map(|image| &image.queue).collect();
@@ -74,8 +74,9 @@ impl Recovered {
 
 impl Model {
     /// Finds the prefix of the history that explains the recovered state, and the state with which
-    /// the process began. Expired jobs have already ended in the recovered state. So the model
-    /// starts with each candidate, lets its expired jobs end, and compares the result.
+    /// the process began. Expired jobs have already ended in the recovered state. So this function
+    /// starts a trial model after each possible prefix, lets its expired jobs end, and compares the
+    /// result.
     pub(crate) fn explain(&self, now: u64, found: &Recovered) -> Result<(Need, Recovered), String> {
         self.history.find(&found.log_contents, now, found.next_id, |end, log_contents| {
             // If a job was already due, its entry in the log is the put or a later copy by reclaim.

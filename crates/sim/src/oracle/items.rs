@@ -109,7 +109,7 @@ enum State {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// When a client last waited at the queue, or requested the end of its items.
+    /// When a client last waited at the queue, or requested the end of the queue's items.
     disturbed: Option<Tick>,
     /// From this moment on, the queue certainly exists.
     exists: Option<Tick>,

@@ -141,7 +141,7 @@ impl Stream {
             items.tick += 1;
             let reply_end = ReplyEnd { conn, end: self.read };
             let Some(mut pending) = self.pending.pop_front() else {
-                // The server replied with an error to the first part of a request.
+                // The server can reply with an error before the whole request has arrived.
                 if self.input.is_empty() {
                     return Err(format!("{reply:?} answers nothing"));
                 }

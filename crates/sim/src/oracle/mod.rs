@@ -101,8 +101,8 @@ impl Oracle {
         self.jobs.settled(now);
     }
 
-    /// Notes that the server can lack the memory for another queue. Then a request for an item may
-    /// not create the queue.
+    /// Notes that the server can lack the memory for another queue. Then a request for an item can
+    /// fail to create the queue.
     pub(crate) fn memory_is_limited(&mut self) {
         self.items.memory_is_limited = true;
     }

@@ -145,9 +145,9 @@ pub(super) fn parent_of(queue: &str) -> Option<&str> {
     queue.split_once('+').map(|(parent, _)| parent).filter(|parent| !parent.is_empty())
 }
 
-/// For each setting the last matching rule wins. A child first gets its parent's settings, but not
-/// the destinations of the parent's puts. Then the rules apply that match the child's name but not
-/// the parent's name.
+/// Resolves the rules for a queue. For each setting, the last matching rule wins. A child first
+/// gets its parent's settings, but not the destinations of the parent's puts. Then the rules apply
+/// that match the child's name but not the parent's name.
 fn resolve(rules: &Rules, queue: &str, parent: Option<&str>) -> QueueRules {
     let mut resolved = QueueRules::default();
     let is_of_parent = |rule: &Rule| parent.is_some_and(|parent| matches(rule, parent));

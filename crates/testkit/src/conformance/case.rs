@@ -45,8 +45,8 @@ pub trait Playable: Sync {
     fn plays_alone(&self) -> bool;
 
     /// Plays the case on new connections, and then closes them. `tag` is for the names of its
-    /// queues, so that other cases on the same server use other queues. It has at most 50 letters,
-    /// digits and dashes.
+    /// queues, so that other cases on the same server use other queues. The tag has at most 50
+    /// letters, digits and dashes.
     fn play(&self, wire: &mut dyn Wire, tag: &str) -> Result<()>;
 }
 

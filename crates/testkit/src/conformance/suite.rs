@@ -37,11 +37,11 @@ impl Outcome {
     }
 }
 
-/// Plays the cases that `choose` selects against the server at `address`. It plays many cases at
-/// the same time.
+/// Plays cases against the server at `address`, many of them at the same time. `choose` selects the
+/// cases.
 ///
-/// The environment variable `LINESHAFT_CASE` further limits the cases: their name must contain its
-/// value.
+/// The environment variable `LINESHAFT_CASE` also limits the cases: the name of a case must contain
+/// the value of the variable.
 pub fn play<C: Playable>(cases: &[C], address: SocketAddr, choose: impl Fn(&C) -> bool) -> Outcome {
     play_over(cases, &|| SocketWire::new(address), choose)
 }

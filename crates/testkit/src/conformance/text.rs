@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use regex::bytes::{Regex, RegexBuilder};
 
-/// The variables of a running case. In its text, `{name}` stands for the variable's value.
+/// The variables of a running case. In the text of the case, `{name}` stands for the value of the
+/// variable `name`.
 #[derive(Debug, Clone, Default)]
 pub struct Variables(BTreeMap<String, String>);
 

@@ -27,8 +27,8 @@ use crate::modes::put_drivers;
 const DELAY_S: u32 = 1;
 const TTR_S: u32 = 2;
 const TIMEOUT_S: u32 = 1;
-/// All timers of a kind begin within this time. It is shorter than `TTR_S`. So no holder gets a job
-/// whose ttr has expired.
+/// All timers of a kind begin within this time. This time is shorter than `TTR_S`, so all jobs are
+/// reserved before the first ttr ends. So no holder gets the job of another holder.
 const SPREAD: Duration = Duration::from_millis(1200);
 /// A timer that has no effect within this time counts as this late.
 const NEVER: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
 //! Measures how well a server keeps its memory limit. The run puts jobs of all kinds and sizes
-//! until the server refuses one. Then it deletes half of the jobs, and puts jobs of other sizes.
+//! until the server refuses a put. Then it deletes half of the jobs, and puts jobs of other sizes.
 
 use std::fmt::Write as _;
 

@@ -8,7 +8,7 @@ use crate::compare::plan::row::{Row, Verdict};
 use crate::compare::plan::work::{Cell, Metric, Sample};
 use crate::machine::Machine;
 
-/// All samples of a cell, one per round. If a round failed, the reason.
+/// All samples of a cell, one per round. Also the reason, if a round failed.
 #[derive(Debug, Default)]
 pub(crate) struct CellResult {
     pub(crate) samples: Vec<Sample>,

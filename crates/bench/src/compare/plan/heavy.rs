@@ -91,7 +91,7 @@ impl Heavy {
         Heavy::StuckReaders,
         Heavy::LargeBodies,
         Heavy::IdleConnections,
-        // This is the last load, because the reclaim that it starts continues after it.
+        // This is the last load, because its reclaim continues after the end of the load.
         Heavy::Reclaim,
     ];
 
@@ -197,7 +197,7 @@ mod tests {
     fn every_heavy_load_is_measured_once_and_has_a_name_of_its_own() {
         let names: BTreeSet<String> = Heavy::ALL.iter().map(Heavy::to_string).collect();
         assert_eq!(names.len(), Heavy::ALL.len());
-        // `Reclaim` is the last variant, so its number shows how many there are.
+        // `Reclaim` is the last variant, so its number shows how many variants there are.
         assert_eq!(Heavy::Reclaim as usize + 1, Heavy::ALL.len());
     }
 

@@ -7,8 +7,8 @@ use super::super::terms::{Lasting, ReplyEnd};
 use super::{Arrival, Items, Put, State, Tick};
 
 impl Items {
-    /// A client requested an item of the queue. If the request waited, the queue may have been
-    /// removed before the reply.
+    /// Notes that a client requested an item of the queue. If the request waited, the queue may
+    /// have been removed before the reply.
     pub(in crate::oracle) fn was_used(&mut self, queue: &str, arrival: Arrival) {
         if arrival.waited || self.memory_is_limited {
             self.queues.entry(queue.to_owned()).or_default();

@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::HeavyLoad;
 use crate::compare::lab::wire::{self, Wire};
 
-/// The number of children of the queue that gets the puts. This is the maximum.
+/// The number of children of the queue that gets the puts: the server's maximum.
 const CHILDREN: u32 = 256;
-/// The pause after a put to many children. It limits the number of jobs, which accumulate in the
-/// children.
+/// The pause after a put to many children. The pause limits the number of jobs that accumulate in
+/// the children.
 const CHILDREN_REST: Duration = Duration::from_millis(1);
 /// The number of items that each flush ends.
 const FLUSHED_ITEMS: usize = 1000;
-/// The pause after a flush. Without it, the disk would write at full speed, and the row would
-/// measure only that.
+/// The pause after a flush. Without this pause, the disk would write all the time, and the row
+/// would measure only the disk.
 const FLUSH_REST: Duration = Duration::from_millis(10);
 
 pub(crate) fn put_to_children(address: SocketAddr) -> anyhow::Result<HeavyLoad> {

@@ -19,8 +19,8 @@ const STUCK: (usize, usize, Duration) = (20, 20_000, Duration::from_millis(500))
 const LARGE_BYTES: usize = 10 << 20;
 /// The number of jobs that are put and deleted together while reclaim runs, and the bytes of each.
 const PASSING: (usize, usize) = (20, 32 * 1024);
-/// The pause after these jobs. Without it, the disk would write at full speed, and the row would
-/// measure only that.
+/// The pause after these jobs. Without this pause, the disk would write all the time, and the row
+/// would measure only the disk.
 const PASSING_REST: Duration = Duration::from_millis(10);
 /// The time limit for reclaim to begin.
 const RECLAIM_BEGINS_MAX: Duration = Duration::from_secs(30);
