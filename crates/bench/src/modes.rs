@@ -111,7 +111,8 @@ pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<()> {
     show(&args.target, &report, &table)
 }
 
-/// Creates one driver per connection. All share the script, and each begins at another place in it.
+/// Creates one driver per connection. All drivers share the script, and each driver begins at
+/// another place of the script.
 pub(crate) fn drivers<D: Driver + 'static>(
     connections: usize,
     script: Script,
@@ -150,7 +151,7 @@ pub(crate) fn work_drivers(function: &str, connections: usize) -> Vec<Box<dyn Dr
     (0..connections).map(|_| Box::new(Gearman::take(function)) as Box<dyn Driver>).collect()
 }
 
-/// Connections that put into one queue, in this protocol.
+/// Drivers that put into one queue, in this protocol.
 pub(crate) fn queue_put_drivers(
     protocol: Protocol,
     queue: &str,
@@ -243,7 +244,8 @@ fn reach(target: &TargetArgs) -> anyhow::Result<SocketAddr> {
         }
     }
     match failure {
-        // Show only the kind of the error, because the error's own text also has a number.
+        // Show only the kind of the error, because the text of the error also contains the error's
+        // number.
         Some(error) => {
             anyhow::bail!("cannot connect to {server}: {}; is the server running?", error.kind())
         }

@@ -1,5 +1,5 @@
-//! Round trips: the time from a put until a waiting consumer has the job. In Gearman, until the
-//! client has the job's result.
+//! Round trips: the time from a put until a waiting consumer has the job. In Gearman, a trip ends
+//! when the client has the job's result.
 //!
 //! The run measures one put at a time on a quiet server. So one thread with blocking sockets is
 //! enough. There is no poll between the reply and the reading of the clock.
@@ -28,7 +28,7 @@ pub(crate) struct TripPlan<'a> {
     /// The number of pairs of a producer and a consumer at each server. The pairs have trips in
     /// turn. Each pair has a queue of its own.
     pub(crate) pairs: usize,
-    /// The trips per second at each server. `None` means one after another, without a pause.
+    /// The trips per second at each server. `None` means one trip after another, without a pause.
     pub(crate) rate: Option<f64>,
     pub(crate) duration: Duration,
     pub(crate) body_bytes: usize,

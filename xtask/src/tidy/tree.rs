@@ -1,4 +1,5 @@
-//! The repository's text files in memory. So each check is a function from texts to complaints.
+//! The repository's text files in memory. With this tree, a check only reads texts, and a test can
+//! check any texts.
 
 use std::collections::BTreeMap;
 use std::fs;

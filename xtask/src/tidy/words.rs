@@ -23,7 +23,7 @@ pub(super) fn check(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Whether an absolute path begins here. `target/work/` is not one.
+/// Whether an absolute path begins here. `target/work/` is not an absolute path.
 fn has_place(line: &str, place: &str) -> bool {
     line.match_indices(place).any(|(at, _)| {
         let before = line[..at].chars().next_back();

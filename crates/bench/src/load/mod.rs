@@ -228,7 +228,8 @@ impl<'a> LoadLoop<'a> {
             wait = wait.min(until(self.phase_end));
         }
         if self.phase == Phase::Drain {
-            // The number of operations in flight can become 0 without an event.
+            // Check often whether the phase is over: the number of operations in flight can become
+            // 0 without an event.
             wait = wait.min(Duration::from_millis(1));
         } else if let Some(schedule) = self.schedule {
             let due = self.began + Duration::from_nanos(schedule.due_ns_of(self.dealt));

@@ -58,7 +58,8 @@ impl Measurement {
             generator_cpu: Duration::ZERO,
             elapsed: Duration::ZERO,
         };
-        // This fails before the load begins if the process's numbers cannot be read.
+        // Read the numbers once now, so that an unreadable process is an error before the load
+        // begins.
         measurement.server_cpu = measurement.read_server_cpu()?;
         Ok(measurement)
     }

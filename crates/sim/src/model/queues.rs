@@ -42,7 +42,8 @@ impl Model {
     /// Drops a queue if nothing keeps it in existence (spec beanstalkd 6).
     pub(super) fn drop_queue_if_unwanted(&mut self, name: &Name) {
         if self.is_wanted(name) {
-            // The queue may be idle from now on, so the model must check its idle time later.
+            // The engine sets the queue's timer here, because the queue may be idle from now on.
+            // The model must set its timer at the same moment.
             if self.queues.get(name).is_some_and(|queue| queue.extra_since.is_some()) {
                 self.arm(name);
             }

@@ -123,7 +123,8 @@ pub(super) fn read_reply(reply: &[u8]) -> (Option<u64>, bool) {
 pub(super) fn crowd(bytes: &mut Vec<u8>, held: &mut Vec<u64>, rng: &mut Rng) {
     let count = rng.between(1, 400);
     match rng.below(6) {
-        // The delay is the longest possible, so that these jobs do not all become due at once.
+        // The delay is the longest possible delay, so that the jobs do not all become ready at one
+        // moment of the run.
         0 => bytes.extend(b"put 5 4294967295 4294967295 1\r\nx\r\n".repeat(count as usize)),
         1 => bytes.extend(b"put 5 0 4294967295 1\r\nx\r\n".repeat(count as usize)),
         2 | 3 => bytes.extend(b"reserve-with-timeout 0\r\n".repeat(count as usize)),

@@ -310,7 +310,7 @@ pub(super) fn garbage(bytes: &mut Vec<u8>, rng: &mut Rng) {
             bytes.extend(response);
         }
         2 => {
-            // Arguments that are too long or missing.
+            // The argument is too long, or further arguments are missing.
             let len = rng.between(8000, 9000) as usize;
             bytes.extend(packet(*rng.pick(&[1, 7, 15, 28]), &[&vec![b'x'; len]]));
         }

@@ -151,7 +151,7 @@ impl Client {
         }
     }
 
-    /// Some bytes to send. They are whole requests, but the world can deliver them in any pieces.
+    /// Returns bytes to send: whole requests. The world can deliver the bytes in any pieces.
     pub(crate) fn write(&mut self, plan: &Plan, known: &Known, now: u64, rng: &mut Rng) -> Vec<u8> {
         let mut bytes = Vec::new();
         let in_crowd = plan.crowd && rng.coin();
@@ -205,7 +205,7 @@ fn mostly_held(held: &mut Vec<u64>, gives_it_up: bool, known: &Known, rng: &mut 
 }
 
 fn queue(plan: &Plan, rng: &mut Rng) -> &'static str {
-    // Sometimes a name that is frequent among Kestrel's clients.
+    // Sometimes use a name that Kestrel's clients often use.
     if plan.shares[2] > 0 && rng.one_in(8) {
         return ["a+x", "b-2", "al"][rng.index(3)];
     }

@@ -34,8 +34,8 @@ impl World {
             match self.rng.below(3) {
                 0 => self.crash(CrashKind::PowerLoss)?,
                 1 => self.stop_cleanly()?,
-                // If reclaim cannot read a segment, it stops until the next start. So restart the
-                // process.
+                // If reclaim could not read a segment, it does not continue before the next start.
+                // So restart the process.
                 _ if self.storage.was_disturbed() => self.crash(CrashKind::Killed)?,
                 _ => {}
             }
@@ -87,8 +87,8 @@ impl World {
         self.check_disk_use()
     }
 
-    /// Removes all limits and routes. Then the server refuses no put, and each job stays in its
-    /// queue.
+    /// Removes all policies, and sets the status `up`. Then no policy refuses a put, and each job
+    /// stays in its queue.
     fn lift_restrictions(&mut self) -> Checked {
         self.with_turn(|world, turn| {
             let _ = turn.set_policies(Rules::default());

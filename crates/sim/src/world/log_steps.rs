@@ -40,8 +40,7 @@ impl World {
         let done = self.process.broker.prepare_step();
         self.trace.note(format_args!("prepare {done:?} disk {}", self.storage.disk.calls()));
         if done.is_ok() && !self.storage.is_full && !self.storage.was_disturbed() {
-            // The log has room again, so the broker must not refuse requests for lack of room any
-            // more.
+            // The log has room again. From now on, the broker must accept requests that need room.
             self.model.may_refuse = false;
         }
         self.look_for_failure()
@@ -50,7 +49,7 @@ impl World {
     /// Copies one slice of the oldest segment, if the log requests it. Returns whether it copied a
     /// slice.
     pub(crate) fn reclaim(&mut self) -> Result<bool, String> {
-        // The copy takes its own turn. So due work is done first, as for every turn.
+        // The copy takes its own turn. Before each turn, due work must be done.
         self.ring()?;
         if self.plan.bodies_bytes_max.is_some() {
             let has_loaded = self.process.broker.load_step(Millis(self.now));

@@ -9,9 +9,9 @@ use crate::workload::Client;
 /// The number of steps between two complete comparisons.
 const STEPS_BETWEEN_DEEP_CHECKS: u64 = 64;
 
-/// The simulated server reads this many bytes at once. As in the real server, this is far less than
-/// a segment. The log can hold clients back only between reads, so one read must not fill a
-/// segment.
+/// The simulated server reads this many bytes at once. The number is far lower than the size of a
+/// segment, as in the real server. The log can hold clients back only between reads, so one read
+/// must not fill a segment.
 const READ_BYTES_MAX: usize = 16_000;
 
 #[derive(Copy, Clone, Debug)]

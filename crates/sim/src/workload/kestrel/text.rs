@@ -84,8 +84,8 @@ impl Writer<'_> {
     fn list(&mut self, bytes: &mut Vec<u8>) {
         let most = self.plan.body_bytes.min(LISTED_BYTES_MAX);
         let len = self.rng.below(most + 1);
-        // If the items had different lengths, the model could not compute which items a full disk
-        // refuses.
+        // The items have the same length, because the model cannot compute which items of different
+        // lengths a full log refuses.
         let are_alike = has_trouble_with_room(self.plan);
         for _ in 0..self.rng.below(LISTED_ITEMS_MAX + 1) {
             let len = if are_alike { len } else { self.rng.below(most + 1) };
@@ -130,7 +130,8 @@ pub(in crate::workload) fn garbage(bytes: &mut Vec<u8>, rng: &mut Rng) {
     bytes.extend_from_slice(LINES[rng.index(LINES.len())]);
 }
 
-/// The length of the first whole reply. Items from other protocols can contain line ends.
+/// The length of the first whole reply. If an item from another protocol contains a line end, the
+/// reply counts as several replies.
 pub(in crate::workload) fn reply_len(bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1)
 }
