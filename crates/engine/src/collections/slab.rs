@@ -1,5 +1,5 @@
 //! A table of values in pages. If the table grows, it copies no full page. If a page becomes empty,
-//! the table frees the page.
+//! the table frees it, except the first page.
 
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@
 //! Numbers are little-endian. A setting consists of a tag and a value. If a setting can be `none`,
 //! its value begins with a byte: 0 for `none`, 1 for another value. Tags never change their
 //! meaning. If the bytes have an unknown tag, [`Rules::decode`] refuses all the bytes. Otherwise
-//! the engine would apply only a part of the policies.
+//! the engine would apply only a part of a policy.
 
 use super::{Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull};
 

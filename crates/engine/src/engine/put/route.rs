@@ -32,9 +32,9 @@ enum Role {
     /// The queue is a child of a requested queue. The child gets the job even if the requested
     /// queue has no room (spec kestrel 3.4).
     Child,
-    /// The queue gets a copy of a job, because the policy of another queue on the route has this
-    /// queue in `route.copy_to`. `of` is the index of the other queue in `Route::stops`. If the
-    /// other queue has no room, this queue gets no copy.
+    /// The queue gets a copy of a job, because a requested queue or a child leads to this queue
+    /// through `route.copy_to`. `of` is the index of the requested queue or child in
+    /// `Route::stops`. If the requested queue or child has no room, this queue gets no copy.
     Copy { of: usize },
 }
 
