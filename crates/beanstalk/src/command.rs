@@ -36,8 +36,8 @@ pub(crate) enum Command<'a> {
     Quit,
 }
 
-/// The line of a put. Its four numbers are valid. The session makes the other checks: first, that
-/// the body is not too big.
+/// The line of a put. Its four numbers are valid. The session makes the other checks, and first
+/// checks the size of the body.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct PutHeader {
     pub(crate) job: NewJob,
@@ -46,8 +46,8 @@ pub(crate) struct PutHeader {
     pub(crate) trailing_garbage: bool,
 }
 
-/// A pause. The name has only valid bytes, but its length and first byte are not checked yet. A
-/// command with a wrong name counts in the statistics, so the session makes that check.
+/// A pause. The name has only valid bytes. The session checks its length and its first byte,
+/// because the statistics count a command with a wrong name.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Pause<'a> {
     pub(crate) name: &'a [u8],
@@ -67,15 +67,15 @@ type Recognised<'a> = Result<Command<'a>, Malformed>;
 
 /// Recognises the command in a line. The line has no CR LF.
 ///
-/// COMPAT(beanstalkd): a verb is compared with the beginning of the line, and longer verbs come
-/// first. So `quitter` means `quit`, and the reply to `statsx` is `BAD_FORMAT`; cases
+/// COMPAT(beanstalkd): a line has a verb if it begins with the verb, and longer verbs come first.
+/// So `quitter` means `quit`, and the reply to `statsx` is `BAD_FORMAT`; cases
 /// frame-missing-separator-is-unknown, frame-missing-separator-prefix-collisions,
 /// frame-peek-dash-unknown.
 pub(crate) fn recognise(line: &[u8]) -> Recognised<'_> {
     if memchr(0, line).is_some() {
         return Err(Malformed::BadFormat);
     }
-    // The first byte leaves only a few verbs to compare.
+    // After the first byte, only a few verbs are possible.
     match line.first() {
         Some(b'p') => recognise_p(line),
         Some(b'r') => recognise_r(line),

@@ -12,11 +12,11 @@ use crate::session::{PendingPut, Reading, Session, Waiting};
 use crate::stats_text;
 use crate::tube_list::TubeList;
 
-/// Limit of watched tubes per connection. Each `reserve` checks all of them while other clients
-/// wait.
+/// Limit of watched tubes per connection. Each `reserve` checks all watched tubes, and other
+/// clients wait meanwhile.
 const WATCHED_TUBES_MAX: u32 = 10_000;
 
-/// Units of work for one `stats`. Its text is long, and the server makes a system call to get the
+/// Units of work for one `stats`. The text is long, and the server makes a system call to get the
 /// processor time.
 const STATS_UNITS: usize = 10;
 
@@ -65,8 +65,8 @@ impl Session {
         }
     }
 
-    /// Handles the line of a put. Afterwards, the bytes of the body are kept as a body, skipped, or
-    /// read as commands.
+    /// Handles the line of a put. Also decides about the bytes of the body: the session stores
+    /// them, skips them, or reads them as commands.
     ///
     /// COMPAT(beanstalkd): if a body is too big, the reply says so, even if the line has another
     /// mistake. After `BAD_FORMAT`, the bytes of the body are read as commands; cases
@@ -95,8 +95,8 @@ impl Session {
         self.reading = Reading::RefusedBody { missing, answer };
     }
 
-    /// Handles the body of a put and the two bytes after it, which should be CR LF. If the put is
-    /// refused here, it uses up a job id, as in the original.
+    /// Handles the body of a put and the two bytes after the body, which should be CR LF. If this
+    /// function refuses the put, the put uses up a job id, as in the original.
     pub(crate) fn finish_put(
         &mut self,
         job: NewJob,
@@ -240,7 +240,7 @@ impl Session {
         }
     }
 
-    /// The statistics do not count this command.
+    /// Executes `kick-job`. The statistics do not count this command.
     fn kick_job(&self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let outcome = turn.caller(self.id).kick_job(id);
         reply_outcome(outcome, reply::KICKED, reply::OUT_OF_MEMORY, outbox);
@@ -327,8 +327,8 @@ fn refused(refusal: Refusal, log_full: &'static [u8]) -> &'static [u8] {
 
 fn not_put(refusal: PutRefusal) -> &'static [u8] {
     match refusal {
-        // `DRAINING` asks the client to try another server. That advice also fits a full queue, and
-        // a status that forbids writes.
+        // `DRAINING` asks the client to try another server. This is also good advice if a queue is
+        // full, or if the status forbids writes.
         PutRefusal::QueueFull | PutRefusal::WritesBlocked | PutRefusal::Draining => reply::DRAINING,
         PutRefusal::TooBig => reply::JOB_TOO_BIG,
         PutRefusal::LogFull | PutRefusal::MemoryFull | PutRefusal::NoNewQueue => {

@@ -1,4 +1,5 @@
-//! State that sessions share, and facts about the process and the machine. This module does no I/O.
+//! State that sessions share, and facts about the process and the machine. The server passes in
+//! these facts, because this crate does no I/O.
 
 use std::sync::Arc;
 

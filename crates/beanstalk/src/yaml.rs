@@ -1,23 +1,24 @@
-//! Writes names as YAML, with quotes only if a YAML reader would not read the bare name as text.
+//! Writes names as YAML. A name has quotes only if a YAML parser would not read the bare name as
+//! text.
 //!
 //! Statistics are YAML. Release 1.12 of the original writes names without quotes, and release 1.13
 //! always with quotes. Some clients parse real YAML, and would read a bare tube name `123` as a
-//! number. Other clients split lines at `: `, and would show the quotes to their users. Quotes only
-//! where needed work for both kinds of clients.
+//! number. Other clients split lines at `: `, and would show quotes to their users. So quotes only
+//! where YAML needs them are best for both kinds of clients.
 
 /// The first line of statistics and lists.
 pub(crate) const HEAD: &[u8] = b"---\n";
 
-/// Appends a name as an item of a list, always without quotes. Every release of the original does
-/// so, and clients send the name back as they read it.
+/// Appends a name as an item of a list, always without quotes, like every release of the original.
+/// Clients use the names of a list in commands, without removing quotes.
 pub(crate) fn append_item(yaml: &mut Vec<u8>, name: &[u8]) {
     yaml.extend_from_slice(b"- ");
     yaml.extend_from_slice(name);
     yaml.push(b'\n');
 }
 
-/// Appends `text` as a value, at the end of a line. Omits the quotes if every reader reads the bare
-/// text as text.
+/// Appends `text` as the last value of a line. Omits the quotes if all YAML parsers read the bare
+/// value as text.
 pub(crate) fn append_scalar(yaml: &mut Vec<u8>, text: &[u8]) {
     if is_plain_text(text) {
         yaml.extend_from_slice(text);
@@ -26,8 +27,8 @@ pub(crate) fn append_scalar(yaml: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Appends `text` in quotes. If it is not UTF-8, each byte above 0x7f appears as the character with
-/// that number.
+/// Appends `text` in quotes. If it is not UTF-8, each byte above 0x7f becomes an escape, which
+/// means the character with the number of the byte.
 pub(crate) fn append_quoted(yaml: &mut Vec<u8>, text: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let is_utf8 = std::str::from_utf8(text).is_ok();
@@ -46,7 +47,7 @@ pub(crate) fn append_quoted(yaml: &mut Vec<u8>, text: &[u8]) {
     yaml.push(b'"');
 }
 
-/// Whether readers of YAML 1.1 and 1.2 read the text without quotes as the same string.
+/// Whether all parsers of YAML 1.1 and 1.2 read the text without quotes as this string.
 fn is_plain_text(text: &[u8]) -> bool {
     let (Some(first), Some(last)) = (text.first(), text.last()) else { return false };
     let has_indicator = b"-?:,[]{}#&*!|>'\"%@` ".contains(first) || b": ".contains(last);
@@ -60,8 +61,8 @@ fn is_plain_text(text: &[u8]) -> bool {
         && !is_date(text)
 }
 
-/// Whether the text is a word that YAML reads as a value. Upper and lower case count as equal,
-/// because readers differ in the cases that they accept.
+/// Whether the text is a word that a YAML parser reads as another value than a string. Ignores the
+/// case of letters, because not all parsers accept the same cases.
 fn is_word(text: &[u8]) -> bool {
     const WORDS: [&[u8]; 15] = [
         b"~", b"null", b"true", b"false", b"yes", b"no", b"on", b"off", b"y", b"n", b"=", b"<<",
@@ -71,10 +72,10 @@ fn is_word(text: &[u8]) -> bool {
     WORDS.iter().any(|word| unsigned.eq_ignore_ascii_case(word))
 }
 
-/// Whether some reader reads the text as a number. A number can have `_` and `,` between digits, a
-/// fraction or an exponent. It can be in base 60, such as `1:30`, or have a prefix for another
-/// base. This function returns true even for some texts that no reader reads as a number, such as
-/// `1.2.3`. Unnecessary quotes do less harm than a wrong value.
+/// Whether a YAML parser may read the text as a number. A number can have `_` and `,` between
+/// digits, a fraction or an exponent. It can be in base 60, such as `1:30`, or have a prefix for
+/// another base. This function also returns true for some texts that no parser reads as a number,
+/// such as `1.2.3`. Such a text gets unnecessary quotes, which do less harm than a wrong value.
 fn is_number(text: &[u8]) -> bool {
     let unsigned = text.strip_prefix(b"+").unwrap_or(text);
     match unsigned {
@@ -100,7 +101,7 @@ fn is_exponent(text: &[u8]) -> bool {
     consists_of(digits, |byte| byte.is_ascii_digit())
 }
 
-/// Whether the text is not empty, and each byte is `_` or of this kind.
+/// Whether the text is not empty, and each byte is `_` or satisfies `is_of_the_kind`.
 fn consists_of(text: &[u8], is_of_the_kind: impl Fn(u8) -> bool) -> bool {
     !text.is_empty() && text.iter().all(|&byte| byte == b'_' || is_of_the_kind(byte))
 }

@@ -10,35 +10,36 @@ use crate::handle::Prefix;
 /// Default of the longest packet, in bytes.
 pub const PACKET_BYTES_MAX_DEFAULT: u32 = 64 << 20;
 
-/// What a server reports about itself, and how it behaves.
+/// The facts that a server reports about itself, and its options.
 ///
-/// Two more settings belong to the engine. They limit how many sleeping workers a job wakes, and
-/// how many attempts a job has. See [`broker::Turn::set_wake_max`] and
+/// Two more options belong to the engine. They limit how many sleeping workers a job wakes, and how
+/// many attempts a job has. See [`broker::Turn::set_wake_max`] and
 /// [`broker::Turn::set_attempts_max`].
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// The id of the process.
     pub pid: u32,
-    /// Version of the server. `version` shows it.
+    /// Version of the server, for the command `version`.
     pub version: String,
-    /// Level of the server's messages. `verbose` shows it. It is one of FATAL, ALERT, CRITICAL,
-    /// ERROR, WARNING, NOTICE, INFO, DEBUG.
+    /// Level of the server's messages, for the command `verbose`. It is one of FATAL, ALERT,
+    /// CRITICAL, ERROR, WARNING, NOTICE, INFO, DEBUG.
     pub verbosity: String,
-    /// Prefix of job handles. It comes before `:` and the job's id, and should not change between
-    /// restarts. The server uses at most 46 of its characters, and only graphic ASCII.
+    /// Prefix of job handles. A handle consists of the prefix, `:` and the job's id. The prefix
+    /// should not change at a restart. The server uses only its graphic ASCII characters, and at
+    /// most 46 of them.
     pub handle_prefix: String,
-    /// If true, a worker's functions take turns. Otherwise the function that was registered last
-    /// always comes first.
+    /// If true, a worker's functions take turns. Otherwise the worker first gets jobs of the
+    /// function that it registered last.
     pub round_robin: bool,
-    /// If true, all connections get `WORK_EXCEPTION`. Otherwise only connections that asked for it
-    /// get it.
+    /// If true, all clients get `WORK_EXCEPTION`. Otherwise only clients that have requested it get
+    /// it.
     pub exceptions: bool,
-    /// Longest packet in bytes, with its header. A longer packet ends its connection.
+    /// Longest packet in bytes, including its header. A longer packet ends its connection.
     pub packet_bytes_max: u32,
 }
 
 impl ServerOptions {
-    /// The original's defaults for a server on the machine `host`.
+    /// The defaults of the original, for a server on the machine `host`.
     pub fn for_host(host: &str) -> Self {
         Self {
             pid: 0,
@@ -58,20 +59,20 @@ impl ServerOptions {
 pub struct Server {
     pub(crate) options: ServerOptions,
     pub(crate) prefix: Prefix,
-    /// This is used only during a turn of the broker, and only one thread has a turn. So no thread
-    /// ever waits for this lock.
+    /// Sessions use this only during a turn of the broker, and only one thread has a turn. So no
+    /// thread ever waits for this lock.
     peers: Mutex<Peers>,
 }
 
-/// The open connections by number. The reply to `workers` shows this number. In the original, that
-/// reply shows a descriptor.
+/// The open connections by number. The reply to `workers` shows this number. In the original, it
+/// shows a file descriptor.
 #[derive(Debug, Default)]
 struct Peers {
     last_number: u64,
     by_number: BTreeMap<u64, Peer>,
 }
 
-/// What `workers` shows about a connection.
+/// The facts about a connection that `workers` shows.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) session: SessionId,
@@ -92,7 +93,8 @@ impl Server {
         if self.options.round_robin { GrabOrder::RoundRobin } else { GrabOrder::NewestFirst }
     }
 
-    /// Adds a connection, and returns its number. Other functions take this number.
+    /// Adds a connection, and returns its number. The other functions identify the connection by
+    /// this number.
     pub(crate) fn enter(&self, session: SessionId, address: &str) -> u64 {
         let mut peers = self.peers();
         peers.last_number += 1;

@@ -17,14 +17,14 @@ use crate::http_request::{HEAD_BYTES_MAX, Method, Refusal, Request, head_end};
 use crate::packet::HEADER_BYTES;
 use crate::reply::{self, AT_ONCE, Failure, not_submitted};
 
-/// Time limit for the head of a request. It applies even while bytes arrive. A body can take
-/// longer, if its bytes keep arriving.
+/// Time limit for the head of a request. A client cannot extend it by sending single bytes. A body
+/// has no such limit while its bytes arrive.
 const HEAD_TIME_MAX_MS: u64 = 10_000;
 
-/// The reply to a client that waits for permission to send its workload.
+/// The reply to a client that waits for permission to send its workload (`Expect: 100-continue`).
 const LEAVE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// A connection of an HTTP client, without I/O. It ends after the response.
+/// A connection of an HTTP client, without I/O. The connection ends after one response.
 #[derive(Debug)]
 pub struct HttpSession {
     id: SessionId,
@@ -35,14 +35,15 @@ pub struct HttpSession {
     stage: Stage,
 }
 
-/// How far the request is.
+/// The stage of the request.
 #[derive(Debug)]
 enum Stage {
     Head,
     Body(Request, BodyBuffer),
     /// The job is submitted, and the client waits for the outcome.
     Waiting(Waiting),
-    /// The session is closed in the broker. It ignores all input, and sends no more replies.
+    /// The session is closed in the broker. The connection ignores all input, and sends no more
+    /// replies.
     Ended,
 }
 
@@ -91,8 +92,8 @@ impl HttpSession {
             let status = if request.method == Method::Head { "200 OK" } else { "404 NOT_FOUND" };
             return self.answer_plainly(status, turn, outbox);
         }
-        // Refuse the request. Otherwise the server would submit an empty job, and not the job that
-        // the client meant.
+        // Refuse the request. Without the length, the server could only submit an empty job, which
+        // the client did not mean.
         if request.has_no_length {
             return self.answer_plainly("411 Length Required", turn, outbox);
         }
@@ -107,8 +108,8 @@ impl HttpSession {
         self.read_body(&[], turn, outbox);
     }
 
-    /// The largest body that the server accepts. As a packet, the job must not be longer than the
-    /// longest packet.
+    /// The largest body that the server accepts. A packet that submits the same job must not be
+    /// longer than the longest packet.
     fn body_bytes_max(&self, request: &Request) -> u64 {
         let separators = 2;
         let others = HEADER_BYTES + request.function.len() + request.unique.len() + separators;
@@ -155,9 +156,9 @@ impl HttpSession {
         }
     }
 
-    /// Handles news of the job. The response has only the outcome. Data that arrives before the
-    /// outcome is kept, and comes before the result. The session ignores other news, because only
-    /// clients with packets can get it. If more data arrives than fits into a packet, the
+    /// Handles news of the job. The response contains only the outcome. The session stores data of
+    /// the worker, and sends it in front of the result. It ignores warnings and progress, because
+    /// an HTTP response cannot contain them. If more data arrives than fits into a packet, the
     /// connection ends.
     fn send_news(
         &mut self,
@@ -194,8 +195,8 @@ impl HttpSession {
         self.end(turn);
     }
 
-    /// Replies with an error. As in the original, an error looks like a normal response. Its handle
-    /// is the error code.
+    /// Replies with an error. As in the original, the response has the status 200, and the error
+    /// code is in place of the job handle.
     fn refuse(
         &mut self,
         method: Method,
@@ -214,7 +215,7 @@ impl HttpSession {
         head.extend_from_slice(handle);
         let line = match method {
             Method::Post | Method::Get => format!("\r\nX-Gearman-Command: {command}"),
-            // As in the original, this response does not say how the job ended.
+            // As in the original, the response to HEAD does not contain the outcome.
             Method::Head => String::new(),
         };
         let version = &self.server.options.version;
@@ -281,8 +282,8 @@ impl Dialect for HttpSession {
     }
 
     fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
-        // A client that has closed its sending side may have given up. The server cannot know, so
-        // the session ends.
+        // A client that has closed its sending side may have disconnected. The server cannot
+        // distinguish the two cases, so it ends the session.
         self.end(turn);
     }
 
@@ -300,8 +301,8 @@ impl Dialect for HttpSession {
 
     fn is_mid_request(&self) -> bool {
         match self.stage {
-            // A connection has only one request. Until it is complete, the session always waits for
-            // its client.
+            // A connection has only one request. Until the request is complete, the session always
+            // waits for more bytes of the client.
             Stage::Head | Stage::Body(..) => true,
             Stage::Waiting(_) | Stage::Ended => false,
         }

@@ -5,15 +5,15 @@ use origin::{Claims, Gate};
 
 use crate::clients::{HIGH, LOW, NORMAL};
 
-/// Length of the longest head in bytes: first line, headers, and the empty line after them. This is
-/// also the limit of a packet's arguments, so the name of a function is never longer than in a
+/// Length of the longest head in bytes: first line, headers, and the empty line after them. The
+/// limit of a packet's arguments is the same, so the name of a function is never longer than in a
 /// packet.
 pub(crate) const HEAD_BYTES_MAX: usize = 8192;
 
 /// Limit of the number of headers.
 const HEADERS_MAX: usize = 64;
 
-/// The method. PUT means the same as POST. GET means the same as POST without a workload.
+/// The HTTP method. PUT means the same as POST. GET means the same as POST without a workload.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Method {
     /// The workload comes after the head.
@@ -34,24 +34,24 @@ pub(crate) struct Request {
     pub(crate) unique: Vec<u8>,
     pub(crate) priority: u32,
     pub(crate) background: bool,
-    /// Length of the workload. If the number is too large for the type, this is the largest number
-    /// of the type.
+    /// Length of the workload. If the number in the request is too large for this type, it becomes
+    /// `u64::MAX`.
     pub(crate) body_bytes: u64,
     /// Whether the client waits for permission to send the workload (`100 Continue`).
     pub(crate) asks_leave: bool,
-    /// Whether the request does not say how long the workload is.
+    /// Whether the request has a workload of unknown length.
     pub(crate) has_no_length: bool,
 }
 
 /// Why the server refuses a head.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Refusal {
-    /// The head is not HTTP/1, or two programs could understand it differently.
+    /// The head is not HTTP/1, or it is ambiguous, so that a proxy could understand it differently.
     Malformed,
     /// The head has too many headers.
     TooManyHeaders,
-    /// The method is TRACE, which the original never answers, or a method that the original does
-    /// not know.
+    /// The original does not know the method, or the method is TRACE, to which the original never
+    /// replies.
     UnknownMethod,
     /// A page of another site may have caused the request.
     Rejected,
@@ -142,8 +142,7 @@ impl Request {
         let value = header.value.trim_ascii();
         let is = |wanted: &str| header.name.eq_ignore_ascii_case(wanted);
         if is("content-length") {
-            // Refuse a second length. Two programs could use different lengths, and so understand
-            // the request differently.
+            // Refuse a second length. A proxy could use one length and this server the other.
             let length = content_length(value).filter(|_| once.length.is_none());
             once.length = Some(length.ok_or(Refusal::Malformed)?);
         } else if is("host") {

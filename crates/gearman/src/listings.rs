@@ -1,8 +1,8 @@
 //! The lists of functions, connections and jobs, which are text replies. The last line of each list
 //! is a dot.
 //!
-//! A list can be long. So the server writes it row by row into the outbox. Between slices of work,
-//! the session keeps a cursor.
+//! A list can be long. So the session writes it row by row into the outbox. Between slices of work,
+//! the session stores a cursor.
 
 use std::io::Write as _;
 
@@ -16,21 +16,22 @@ const DEFAULT_QUEUE: &[u8] = b"default";
 
 const END: &[u8] = b".\n";
 
-/// Units of work for writing a row. Finding a row costs units of its own.
+/// Units of work for writing a row. Finding the row costs units, too, which the engine counts.
 const ROW_UNITS: usize = 1;
 
-/// A list that is being sent, and how much of it has been sent.
+/// A list that the session sends, and its progress.
 #[derive(Debug)]
 pub(crate) enum Listing {
     /// One row per function: its jobs, running jobs and workers.
     Status(QueueCursor),
     /// One row per function: its queued jobs by priority, and its workers.
     PriorityStatus(QueueCursor),
-    /// One row per connection, the oldest first: its functions, the newest registration first.
+    /// One row per connection, oldest first. A row has the functions of the connection, newest
+    /// registration first.
     Workers(Workers),
     /// One row per submitted job: handle, lost attempts, 0, and whether the job is durable. In the
-    /// original, the third value is 1 for a job that the original will drop later. This server ends
-    /// such a job at once, so here the value is always 0.
+    /// original, the third value is 1 if the server will drop the job later. This server ends such
+    /// a job at once, so the value is always 0.
     Jobs(JobCursor),
     /// One row per submitted job: its key.
     UniqueJobs(JobCursor),
@@ -38,9 +39,10 @@ pub(crate) enum Listing {
 
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
-    /// The number of the connection whose row was begun last.
+    /// The number of the last connection whose row was begun.
     number: u64,
-    /// The incomplete row: its session, and the rank of the registration that was written last.
+    /// The incomplete row: the connection's session, and the rank of the last registration in the
+    /// row.
     line: Option<(SessionId, Option<i64>)>,
 }
 
@@ -84,10 +86,10 @@ impl Listing {
             text.extend_from_slice(END);
         }
         let after = match self {
-            // This list does not depend on the log.
+            // The list of workers does not depend on the log.
             Self::Workers(_) => AT_ONCE,
-            // These lists show that some jobs exist and that other jobs have ended. So they depend
-            // on the log.
+            // These lists show which jobs exist, and so also which jobs have ended. A crash must
+            // not undo what they show. So they wait for the log.
             Self::Status(_) | Self::PriorityStatus(_) | Self::Jobs(_) | Self::UniqueJobs(_) => {
                 turn.after_all()
             }
@@ -137,8 +139,9 @@ impl Workers {
 }
 
 /// The statistics of a queue if the queue is a function, otherwise `None`. A queue is a function if
-/// a client of Gearman or Kestrel created it, or a worker registered for it. So not every tube is a
-/// function. The default queue is a function only while it has jobs or workers.
+/// a client of Gearman or Kestrel created it, or if a worker is registered for it. So a tube of a
+/// beanstalkd client alone is no function. The queue `default` is a function only while it has jobs
+/// or workers.
 fn function(queue: QueueId, turn: &Turn<'_>) -> Option<QueueStats> {
     let stats = turn.queue_stats_of(queue);
     let QueueFacts { kept, .. } = turn.queue_facts_of(queue);
@@ -158,8 +161,8 @@ fn push_number(text: &mut Vec<u8>, number: impl std::fmt::Display) {
     write!(text, "\t{number}").expect("a vector takes everything");
 }
 
-/// The function with this name. If no name matches exactly, this is the oldest function whose name
-/// differs only in case. Functions that are being dropped count, too.
+/// Finds the function with this name. If no name matches exactly, finds the oldest function whose
+/// name differs only in case. Also finds a function that is being dropped.
 pub(crate) fn find_function(name: &[u8], turn: &mut Turn<'_>) -> Option<Vec<u8>> {
     let alike = turn.queues_alike(name);
     let is_same = |queue: &QueueId| turn.queue_name(*queue) == name;

@@ -3,10 +3,11 @@
 /// Length of the header in bytes: magic, kind, and length of the body.
 pub(crate) const HEADER_BYTES: usize = 12;
 
-/// Limit of bytes for header and arguments. Data at the end does not count (spec gearman 1.1).
+/// Limit of bytes for header and arguments. The limit does not include data at the end of a packet
+/// (spec gearman 1.1).
 pub(crate) const ARGUMENT_AREA_BYTES_MAX: usize = 8192;
 
-/// The part of these bytes that arguments can use: all bytes except the header.
+/// Limit of bytes for the arguments alone.
 const ARGUMENTS_BYTES_MAX: usize = ARGUMENT_AREA_BYTES_MAX - HEADER_BYTES;
 
 const MAGIC_REQUEST: [u8; 4] = *b"\0REQ";
@@ -66,10 +67,10 @@ pub(crate) enum PacketType {
     StatusResUnique = 42,
 }
 
-/// What the last argument of a packet is.
+/// The form of a packet's last argument.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Ending {
-    /// An argument like the others.
+    /// An argument. Its length counts towards the limit of arguments.
     Plain,
     /// Data of any length.
     Data,
@@ -77,7 +78,8 @@ enum Ending {
 
 use Ending::{Data, Plain};
 
-/// All kinds, from number 1 on, with the number of their arguments (spec gearman 2).
+/// All kinds in the order of their numbers, which begin with 1. Also the number of arguments, and
+/// the form of the last one (spec gearman 2).
 const KINDS: [(PacketType, usize, Ending); 42] = [
     (PacketType::CanDo, 1, Plain),
     (PacketType::CantDo, 1, Plain),
@@ -151,8 +153,8 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads a header. Returns `None` if the header is invalid. The bytes after an invalid header
-    /// have no meaning.
+    /// Reads a header. Returns `None` if the header is invalid. Then the session must end, because
+    /// the length of the packet is unknown.
     pub(crate) fn parse(bytes: [u8; HEADER_BYTES]) -> Option<Self> {
         let [m0, m1, m2, m3, k0, k1, k2, k3, b0, b1, b2, b3] = bytes;
         let is_request = match [m0, m1, m2, m3] {
@@ -166,8 +168,8 @@ impl Header {
 
     /// The header of a packet that the server sends.
     pub(crate) fn reply(kind: PacketType, body_bytes: usize) -> [u8; HEADER_BYTES] {
-        // The conversion never fails, because listeners of all dialects limit bodies to much less
-        // than 4 GiB.
+        // The conversion never fails, because the listeners of all dialects limit bodies to much
+        // less than 4 GiB.
         let body_bytes = u32::try_from(body_bytes).unwrap_or(u32::MAX);
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&MAGIC_RESPONSE);
@@ -241,7 +243,8 @@ pub(crate) fn split(kind: PacketType, body: &[u8]) -> Option<Arguments<'_>> {
     (arguments_bytes <= ARGUMENTS_BYTES_MAX).then_some(arguments)
 }
 
-/// Whether the beginning of a body is enough to see that `split` will fail.
+/// Whether the beginning of a body already shows that `split` will fail: its arguments do not end
+/// within the limit.
 pub(crate) fn is_hopeless(kind: PacketType, beginning: &[u8]) -> bool {
     let (count, _) = kind.arguments();
     let Some(area) = beginning.get(..ARGUMENTS_BYTES_MAX) else { return false };

@@ -1,4 +1,4 @@
-//! Requests and responses, and the trait of a site, which turns a request into a response.
+//! Requests, responses, and the trait [`Site`], which turns a request into a response.
 
 use std::pin::Pin;
 
@@ -22,7 +22,7 @@ pub const HTML: &str = "text/html; charset=utf-8";
 /// Work that must end before the response is sent.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A response, to send now or after some work.
+/// A response that is sent now, or after some work.
 pub enum Reply {
     /// The response is ready.
     Now(Answer),
@@ -53,17 +53,17 @@ impl Reply {
     }
 }
 
-/// A site that is served at an address.
+/// A site: the pages of one or more listeners.
 pub trait Site: Send + Sync {
-    /// Answers one request. All connections share one thread, so this may wait only for a turn of
-    /// the broker. For longer work, return [`Reply::After`].
+    /// Answers one request. All connections of the site share one thread, so this function may wait
+    /// only for a turn of the broker. For longer work, return [`Reply::After`].
     fn reply(&self, request: &Request) -> Reply;
 
-    /// Called once a second, for timed work.
+    /// The thread of the site calls this once a second, for timed work.
     fn tick(&self) {}
 }
 
-/// Creates a response with this content type. The response forbids caching, because the next
+/// Creates a response with the content type `kind`. The response forbids caching, because a later
 /// response can differ.
 pub fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(body.into());
@@ -74,7 +74,7 @@ pub fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) ->
     answer
 }
 
-/// Whether the request only reads. HEAD is a GET whose body is not sent.
+/// Whether the request only reads. HEAD is a GET without the body of the response.
 pub fn only_looks(request: &Request) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }

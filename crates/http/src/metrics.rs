@@ -7,22 +7,23 @@ use broker::{LogStats, Memory, Millis, QueueStats, QueueUsage, Status, Totals, T
 use crate::exposition::Exposition;
 use crate::exposition::MetricType::{Counter, Gauge};
 
-/// The label of all queues without a label of their own.
+/// The label of all queues that have no own label.
 const OTHER: &str = "other";
-/// A queue with a longer name counts as `other`. A name can have 8 KiB, and each label is in many
-/// lines.
+/// A queue with a longer name counts as `other`. The limit exists because a name can have 8 KiB,
+/// and a label is repeated in many lines.
 const LABEL_NAME_BYTES_MAX: usize = 256;
 
 /// Facts about the server's process.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct ProcessFacts {
-    /// Open connections of all protocols, without those for HTTP.
+    /// Open connections of all protocols except HTTP.
     pub connections: u64,
     /// The limit of open connections.
     pub connections_max: u64,
-    /// Connections that the server closed at once because their address had too many.
+    /// Connections that the server closed at once because their address had too many connections.
     pub refused_per_address: u64,
-    /// Connections closed because the client sent HTTP or TLS to a port that does not speak it.
+    /// Connections that the server closed because the client sent HTTP or TLS to a port of another
+    /// protocol.
     pub refused_wrong_protocol: u64,
     /// Sum of the times for which I/O threads held the broker's lock, in nanoseconds.
     pub turns_ns: u64,
@@ -48,8 +49,8 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Reads only the totals and the oldest `queues_max` queues, so other queues cost no time. The
-    /// oldest queues are chosen because they seldom disappear, so the labels seldom change.
+    /// Reads only the totals and the oldest `queues_max` queues, so other queues cost no time. Old
+    /// queues seldom disappear, so the labels seldom change.
     pub(crate) fn of(turn: &Turn<'_>, queues_max: usize) -> Gathered {
         let names = turn.queue_names().take(queues_max);
         let queues = names.filter_map(|name| Some((label(name)?, turn.queue_stats(name)?)));
@@ -62,11 +63,11 @@ impl Gathered {
         }
     }
 
-    /// Statistics of all queues without a label of their own.
+    /// Statistics of all queues that have no own label.
     fn other(&self) -> QueueStats {
         let shown = |number: fn(&QueueStats) -> u64| self.queues.values().map(number).sum::<u64>();
-        // The totals include the shown queues, so this cannot underflow. Still, a request for
-        // metrics must not panic.
+        // The totals include the shown queues, so this cannot underflow. `saturating_sub` makes
+        // sure that even a wrong counter cannot cause a panic here.
         let rest = |total: u64, number| total.saturating_sub(shown(number));
         let totals = &self.totals;
         QueueStats {
@@ -100,7 +101,7 @@ pub(crate) struct Identity<'a> {
     pub(crate) started: Millis,
 }
 
-/// Facts from the broker that need no turn, and whether the server is ready.
+/// Facts from the broker that can be read without a turn, and whether the server is ready.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Health {
     pub(crate) is_ready: bool,

@@ -6,17 +6,19 @@ use broker::Millis;
 
 use crate::snapshot::{Counts, Snapshot};
 
-/// Limit of watched periods. At the limit, the period that was requested longest ago is evicted.
+/// Limit of watched periods. At the limit, a new period evicts the period that was requested
+/// longest ago.
 const PERIODS_MAX: usize = 9;
 /// A period is dropped if no client requests it for this many times its length.
 const LENGTHS_MAX: u64 = 10;
 /// The longest period.
 pub(crate) const PERIOD_S_MAX: u64 = 86_400;
-/// Limit of namespaces. Beyond the limit, the namespace whose last request was longest ago is
-/// evicted.
+/// Limit of namespaces. At the limit, a new namespace evicts the namespace whose last request was
+/// longest ago.
 const NAMESPACES_MAX: usize = 32;
 
-/// Numbers of earlier moments, per period and namespace.
+/// Recorded numbers of earlier moments, for each period and namespace. A period is a length of
+/// time: clients request the changes in the last whole period.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     periods: BTreeMap<u64, Period>,
@@ -30,12 +32,13 @@ struct Period {
     ends: Millis,
     /// The numbers at the beginning of the current period.
     base: Counts,
-    /// The changes in the period before the current one.
+    /// The changes in the previous period.
     latched: Counts,
     requested: Millis,
 }
 
-/// A namespace. Its clients request the changes since their last request.
+/// A namespace. A request with a namespace gets the changes since the previous request with this
+/// namespace.
 #[derive(Debug)]
 struct Namespace {
     seen: Counts,
@@ -43,8 +46,8 @@ struct Namespace {
 }
 
 impl Changes {
-    /// Drops periods that no client requests any more. Returns whether one of the other periods is
-    /// over. If so, the caller must call [`Changes::advance`].
+    /// Drops periods that no client requests any more. Returns whether one of the remaining periods
+    /// is over. If so, the caller must call [`Changes::advance`].
     pub(crate) fn is_due(&mut self, now: Millis) -> bool {
         let is_wanted = |seconds: &u64, period: &mut Period| {
             now.since(period.requested) <= seconds * 1_000 * LENGTHS_MAX
@@ -58,8 +61,8 @@ impl Changes {
         for (seconds, period) in self.periods.iter_mut().filter(|(_, period)| period.ends <= now) {
             period.latched = snapshot.since(&period.base).counts();
             period.base = snapshot.counts();
-            // If whole periods were missed, their changes become part of the period that is stored
-            // now.
+            // If this call is late by whole periods, their changes become part of the period that
+            // is stored now.
             let length_ms = seconds * 1_000;
             let late_ms = now.since(period.ends) % length_ms;
             period.ends = Millis(now.0 - late_ms + length_ms);
@@ -67,7 +70,7 @@ impl Changes {
     }
 
     /// The changes in the last whole period of this length. Before the end of the first period, all
-    /// changes are 0. Numbers without changes, such as gauges, are current.
+    /// changes are 0. Gauges are not changes, and have their current values.
     pub(crate) fn in_period(&mut self, now: Millis, seconds: u64, snapshot: &Snapshot) -> Snapshot {
         if !self.periods.contains_key(&seconds) {
             if self.periods.len() == PERIODS_MAX
@@ -82,8 +85,8 @@ impl Changes {
         snapshot.with_changes(&period.latched)
     }
 
-    /// The changes since the last request of this namespace. For its first request, the changes
-    /// since the start of the server.
+    /// The changes since the last request with this namespace. For the first request, these are the
+    /// changes since the start of the server.
     pub(crate) fn for_namespace(
         &mut self,
         now: Millis,
@@ -108,8 +111,8 @@ impl Changes {
         periods.chain(self.namespaces.values().map(|namespace| &namespace.seen))
     }
 
-    /// Drops the period or namespace that was requested longest ago. Returns false if there is
-    /// none.
+    /// Drops the period or namespace that was requested longest ago. Returns false if nothing is
+    /// recorded.
     pub(crate) fn forget_oldest(&mut self) -> bool {
         let (period, namespace) = (self.oldest_period(), self.oldest_namespace());
         let requested_earlier = |(requested, _): &(Millis, u64)| {
@@ -167,7 +170,7 @@ mod tests {
         snapshot
     }
 
-    /// A period that a client requested at the first moment, when the counter had this value.
+    /// A period that a client requested at `at(0)`, when the counter had this value.
     fn watching(seconds: u64, value: u64) -> Changes {
         let mut changes = Changes::default();
         changes.in_period(at(0), seconds, &counted(value));
@@ -247,7 +250,7 @@ mod tests {
         assert_eq!(changes.for_namespace(at(3), "a", &counted(8)).counters["c"], 3);
         assert_eq!(changes.for_namespace(at(3), "a", &counted(8)).counters["c"], 0);
         assert_eq!(changes.for_namespace(at(3), "b", &counted(8)).counters["c"], 2);
-        // A queue that was removed and created again starts from 0.
+        // The queue was removed and created again, so its counter has restarted from 0.
         assert_eq!(changes.for_namespace(at(4), "a", &counted(4)).counters["c"], 4);
         for number in 0..100 {
             changes.for_namespace(at(number), &number.to_string(), &counted(0));

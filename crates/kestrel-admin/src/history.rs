@@ -1,4 +1,4 @@
-//! Numbers of earlier moments, and the limit of their memory.
+//! The history: recorded numbers of earlier moments, and the limit of their memory.
 
 use broker::Millis;
 
@@ -6,21 +6,22 @@ use crate::changes::Changes;
 use crate::series::Series;
 use crate::snapshot::{Counts, Snapshot};
 
-/// Memory limit for all recorded numbers. With 10,000 queues, each moment takes a megabyte. Each
-/// period takes two, because it has the numbers of two moments.
+/// Memory limit for all recorded numbers. With 10,000 queues, the numbers of one moment take a
+/// megabyte. A period takes two megabytes, because it has the numbers of two moments.
 pub(crate) const BYTES_MAX: u64 = if cfg!(test) { 3 << 19 } else { 32 << 20 };
 
-/// The recorded numbers. Recording begins with the first request, and ends when requests stop.
+/// The recorded numbers. Recording begins with the first request. It ends some time after the last
+/// request.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pub(crate) changes: Changes,
     pub(crate) series: Option<Series>,
-    /// The memory use at the last call of `trim`.
+    /// The memory use at the last call of `trim`, in bytes.
     told_bytes: u64,
 }
 
 impl History {
-    /// The series. If there are none yet, they begin now.
+    /// Returns all series. If there are no series yet, they begin now.
     pub(crate) fn series(&mut self, now: Millis, snapshot: impl FnOnce() -> Snapshot) -> &Series {
         let series = self.series.get_or_insert_with(|| Series::new(now, &snapshot()));
         series.note_question(now);
@@ -28,7 +29,7 @@ impl History {
     }
 
     /// If recorded numbers have the same list of queue names as the snapshot, makes the snapshot
-    /// share that list.
+    /// use the recorded list.
     pub(crate) fn share_names(&self, snapshot: &mut Snapshot) {
         snapshot.share_names(self.remembered());
     }

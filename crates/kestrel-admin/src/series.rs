@@ -8,8 +8,9 @@ use crate::snapshot::{Counts, Snapshot};
 /// Number of values in a series.
 const POINTS: usize = 60;
 const MINUTE_MS: u64 = 60_000;
-/// Limit of series. Each series takes half a kilobyte. If there are more numbers, the server's
-/// numbers come first. Then come the queues' counters by name, and then the queues' gauges.
+/// Limit of series. Each series takes half a kilobyte. If there are more numbers, only the first
+/// ones get a series, in this order: the server's numbers, the queues' counters by name, the
+/// queues' gauges.
 const SERIES_MAX: usize = 10_000;
 /// Limit of the bytes of all names, because queue names can be long.
 const NAMES_BYTES_MAX: usize = 1 << 20;
@@ -19,9 +20,9 @@ const NAMES_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Series {
     /// When the last value was added.
     latest: Millis,
-    /// The numbers when the last value was added.
+    /// The numbers at the moment of the last value. Their changes give the next value.
     seen: Counts,
-    /// When numbers were last requested.
+    /// When a client last requested numbers.
     asked: Millis,
     names: NameList,
     /// The values of each series, in the order of the names.
@@ -29,7 +30,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Begins all series with one value each. All values before it are 0.
+    /// Begins all series with one value each. All earlier values are 0.
     pub(crate) fn new(now: Millis, snapshot: &Snapshot) -> Series {
         let seen = snapshot.counts();
         let unchanged = snapshot.since(&seen);
@@ -44,7 +45,7 @@ impl Series {
         self.asked = now;
     }
 
-    /// Whether the last request was so long ago that no series has a value from that time.
+    /// Whether the last request was longer ago than the series reach back.
     pub(crate) fn is_forgotten(&self, now: Millis) -> bool {
         now.since(self.asked) > POINTS as u64 * MINUTE_MS
     }
@@ -55,7 +56,7 @@ impl Series {
     }
 
     /// Adds a value to each series: the growth of a counter, the value of a gauge, the mean of a
-    /// metric. Removes a series if its number does not exist any more.
+    /// metric. Removes a series if its counter, gauge or metric does not exist any more.
     pub(crate) fn advance(&mut self, now: Millis, snapshot: &Snapshot) {
         let minutes = now.since(self.latest) / MINUTE_MS;
         self.latest = Millis(self.latest.0 + minutes * MINUTE_MS);
@@ -101,12 +102,12 @@ impl Series {
         }
     }
 
-    /// The numbers of the last minute, which are recorded in addition to the series.
+    /// The numbers of the last minute. Their memory is not part of [`Series::bytes`].
     pub(crate) fn remembered(&self) -> &Counts {
         &self.seen
     }
 
-    /// Memory of the series themselves, in bytes.
+    /// Memory of the names and values of all series, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.names.bytes() + size_of_val(&*self.values) as u64
     }

@@ -1,5 +1,5 @@
-//! The queue operations of a memcache or text connection: it puts items, fetches them, waits for
-//! them, and has open reads.
+//! The queue operations of a memcache or text connection: putting items, fetching items, waiting
+//! for items, and open reads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::latency::{Measure, Watch};
 use crate::server::{Refusals, Server};
 
-/// The position for a reply that needs nothing from the log.
+/// The position of a reply that does not wait for the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
 /// A connection, as a session of the broker.
@@ -22,18 +22,19 @@ pub(crate) struct Client {
     pub(crate) id: SessionId,
     pub(crate) server: Arc<Server>,
     refusals: Refusals,
-    /// The open reads of each queue, oldest first. The policy limits their number per queue. An
-    /// open read stays in this list after it has timed out, or after its queue was removed. The
-    /// client's next close is for this read, and must not finish the item of a later read.
+    /// The open reads of each queue, oldest first. The policy limits their number per queue. A read
+    /// stays in this list after it has timed out, or after its queue was removed. The reason is
+    /// that a close of the client means its oldest read. Without the entry, the close would finish
+    /// the item of a later read.
     open: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
     /// True if a fetch waits for an event.
     waits: bool,
-    /// Measures the time of the last fetch.
+    /// The measurement of the last fetch.
     watch: Watch,
     /// True if the connection can stop the server and set its status.
     pub(crate) may_control: bool,
-    /// True after the broker's session was closed. The connection then reads and answers nothing
-    /// more.
+    /// True after the session was closed in the broker. The connection then ignores all input, and
+    /// sends no more replies.
     ended: bool,
 }
 
@@ -169,8 +170,8 @@ impl Client {
         }
     }
 
-    /// Handles an event that arrived after the session ended. The broker has already given its item
-    /// back.
+    /// Handles an event that arrived after the session ended. If the event grants an item, the
+    /// broker has already given the item back.
     pub(crate) fn note_late(&self, event: &Event) {
         if let Event::Granted(_) = event {
             self.counters().cmd_get_open_dropped.add_one();
@@ -207,13 +208,14 @@ impl Client {
 
     /// True if the connection has reached this queue's limit of open reads.
     pub(crate) fn is_open_full(&self, queue: &[u8], turn: &Turn<'_>) -> bool {
-        // Every policy allows one open read, so most requests do not have to look up the policy.
+        // Every policy allows one open read. So look up the policy only if there is already an open
+        // read.
         let open = self.open_count(queue);
         open > 0 && open >= turn.open_max(queue) as usize
     }
 
-    /// Finishes the items of the oldest open reads, and returns the position for the reply. A read
-    /// that timed out counts, but its item is not finished.
+    /// Closes the `count` oldest open reads, and finishes their items. Returns the position for the
+    /// reply. If a read has timed out, it counts as closed, but its item is not finished.
     pub(crate) fn close_oldest(
         &mut self,
         queue: &[u8],
@@ -225,7 +227,7 @@ impl Client {
             .fold(AT_ONCE, Position::max)
     }
 
-    /// Gives back the item of the oldest open read.
+    /// Gives back the item of the oldest open read. Returns the position for the reply.
     pub(crate) fn abort_oldest(&mut self, queue: &[u8], turn: &mut Turn<'_>) -> Position {
         self.forget_oldest(queue, 1)
             .map(|lease| turn.caller(self.id).give_back_item(lease).after)

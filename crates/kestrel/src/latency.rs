@@ -1,4 +1,4 @@
-//! Latencies of memcache and text commands, and of thrift puts. Kestrel's admin service shows them.
+//! Latencies of memcache and text commands, and of thrift puts. Kestrel's admin commands show them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,17 +11,17 @@ const LONGEST: u64 = 3_600_000_000;
 /// Values have an error of at most one percent.
 const DIGITS: u8 = 2;
 
-/// Number of measured commands in a millisecond. Further commands that begin in the same
-/// millisecond are only counted.
+/// Limit of measured commands that begin in the same millisecond. The server only counts further
+/// commands.
 const MEASURED_PER_MOMENT: u64 = 16;
 
-/// Latencies since the start. A command ends when its reply is ready. The reply of a set may still
-/// have to wait for the disk.
+/// Latencies since the start. The measured time ends when the reply is in the outbox. After that,
+/// the reply of a set may wait for the disk.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     /// Microseconds to add an item.
     pub set_us: Histogram<u64>,
-    /// Microseconds until a fetch had its item, including the wait.
+    /// Microseconds until a fetch had its item. If the fetch waited, this is the time of the wait.
     pub hit_us: Histogram<u64>,
     /// Microseconds of a fetch that found no item and did not wait.
     pub miss_us: Histogram<u64>,
@@ -51,20 +51,20 @@ pub(crate) enum Measure {
 pub(crate) enum Watch {
     /// Measurements are turned off.
     Off,
-    /// The command is only counted. It is later added to the statistics with the latency of the
-    /// next measured command.
+    /// The command is only counted. The statistics use the latency of the next measured command for
+    /// it.
     Counted,
     /// The command is measured. It began at this time of the stopwatch, in microseconds.
     Since(u64),
 }
 
-/// Latencies of all sessions. They change only during a turn of the broker, so the lock is almost
-/// always free.
+/// Latencies of all sessions. Sessions change them only during a turn of the broker, and only one
+/// thread has a turn. So the lock is almost always free.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     latencies: Mutex<Latencies>,
-    /// For each measure, the number of commands that were only counted since the last measured
-    /// command.
+    /// For each measure, the number of commands that were only counted since the last command was
+    /// measured.
     counted: [AtomicU64; 4],
     /// The millisecond in which the last command began.
     moment: AtomicU64,
@@ -84,7 +84,8 @@ impl Latencies {
 
 impl Measured {
     /// True if a command that begins now is only counted. If clients send many commands at once,
-    /// two reads of the clock are a tenth of a command's cost. A sample is then enough.
+    /// two reads of the clock would be a tenth of the cost of each command. So only a sample of the
+    /// commands is measured.
     pub(crate) fn only_counts(&self, now: Millis) -> bool {
         if self.moment.swap(now.0, Ordering::Relaxed) != now.0 {
             self.in_moment.store(0, Ordering::Relaxed);

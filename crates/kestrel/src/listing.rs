@@ -1,5 +1,5 @@
-//! Replies about all queues of items, or about many named queues. They are written into the outbox
-//! row by row. The session keeps a cursor between slices of work.
+//! Replies about all queues of items, or about many named queues. The session writes them into the
+//! outbox row by row. Between slices of work, it stores a cursor.
 
 use std::collections::BTreeSet;
 
@@ -8,16 +8,17 @@ use broker::{NameCursor, Outbox, Position, SessionId, Turn};
 use crate::server::Server;
 use crate::stats::{Block, queue_rows, server_rows};
 
-/// Units of work to write the numbers of a queue. The units to find the queue are additional.
+/// Units of work for writing the numbers of a queue. Finding the queue costs units, too, which the
+/// engine counts.
 const QUEUE_UNITS: usize = 8;
 
 const END: &[u8] = b"END\r\n";
 
-/// An operation over queues, and its progress.
+/// An operation over many queues, and its progress.
 #[derive(Debug)]
 pub(crate) enum Listing {
-    /// `STATS`, first part: adds up the items and bytes of all queues. The sums are at the
-    /// beginning of the reply.
+    /// `STATS`, first part: adds up the items and bytes of all queues, because the reply begins
+    /// with the sums.
     Sums {
         /// The next queue to add.
         cursor: NameCursor,
@@ -87,7 +88,7 @@ impl Listing {
         Self::FlushExpired { cursor: NameCursor::default(), count: 0, after: Position::NONE }
     }
 
-    /// Handles the next queue. Returns `None` after the last one.
+    /// Handles the next queue. Returns `None` after the last queue.
     pub(crate) fn step(
         mut self,
         session: SessionId,
@@ -125,8 +126,9 @@ impl Listing {
                     }
                 };
                 let Some(name) = next else {
-                    // COMPAT(kestrel): the blocks are joined as if there were at least one block.
-                    // So a reply without a queue has an empty line; case mc-dump-stats-of-nothing.
+                    // COMPAT(kestrel): the original writes a line end after the blocks even if
+                    // there is no block. So a reply without a queue has an empty line; case
+                    // mc-dump-stats-of-nothing.
                     let text: &[u8] = if *is_empty { b"\r\nEND\r\n" } else { END };
                     outbox.reply(turn.after_all(), text);
                     return None;

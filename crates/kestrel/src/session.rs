@@ -1,5 +1,5 @@
-//! The part that memcache and text connections share: they wait, continue and end in the same way.
-//! The dialect interprets the bytes.
+//! The common part of memcache and text connections: how they wait, continue and end. The line
+//! dialect interprets the bytes.
 
 use std::mem;
 use std::sync::Arc;
@@ -14,12 +14,13 @@ use crate::listing::Listing;
 use crate::monitor::{Monitor, Next};
 use crate::server::Server;
 
-/// A dialect of lines. Its value is the part of the input that the connection reads next.
+/// A dialect of lines: memcache or text. A value of this type is the meaning of the connection's
+/// next bytes.
 pub trait LineDialect: std::fmt::Debug + Default + Send {
     /// The reply if there is no item.
     const NONE: &'static [u8];
 
-    /// The reply to a long operation that has not ended when the server stops.
+    /// The reply to a long operation if the server stops before the operation has ended.
     const STOPPING: &'static [u8];
 
     /// Handles one line, one piece of data, or one slice of a list.
@@ -46,32 +47,32 @@ pub struct LineSession<D> {
     pub(crate) client: Client,
     pub(crate) reading: D,
     waiting: Waiting,
-    /// The running operation over queues, if there is one. Later requests wait until it ends.
+    /// The running operation over many queues, if any. Later requests wait until it ends.
     listing: Option<Listing>,
     input_end: InputEnd,
 }
 
-/// The event that the session waits for. Meanwhile it reads no request.
+/// The event that the session waits for. During the wait, it reads no request.
 #[derive(Debug)]
 enum Waiting {
     Nothing,
-    /// An item. The reply also waits for the position `after`, because the request first closed
-    /// reads.
+    /// An item. Before the wait, the request may have closed open reads. So the reply also waits
+    /// for the position `after`.
     Item {
         queue: Box<[u8]>,
         how: FetchMode,
         after: Position,
-        /// True if the session only waits until expired items are removed. This wait ends at once,
-        /// except while the broker holds chores because the log has too many unwritten bytes.
+        /// True if the session waits only until expired items are removed. This wait is short,
+        /// except while the broker pauses chores because the log has too many unwritten bytes.
         is_brief: bool,
     },
     Monitor(Monitor),
-    /// The end of a flush, a removal or a reload, and the reply to it.
+    /// The end of a flush, a removal or a reload. The value is the reply at the end.
     Work(&'static [u8]),
 }
 
 impl<D: LineDialect> LineSession<D> {
-    /// Makes a new connection. The broker sends its events to `mailbox`.
+    /// Makes a new connection. The broker sends the events of its session to `mailbox`.
     pub fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         Self {
             client: Client::new(server, turn, mailbox),
@@ -89,7 +90,7 @@ impl<D: LineDialect> LineSession<D> {
         self
     }
 
-    /// The session's id in the broker. Events are sent to it.
+    /// The id of the session in the broker. Events have this id as their address.
     pub fn id(&self) -> SessionId {
         self.client.id
     }
@@ -100,7 +101,7 @@ impl<D: LineDialect> LineSession<D> {
             && !self.client.is_ended()
     }
 
-    /// Starts an operation over queues. The next steps continue it.
+    /// Starts an operation over many queues. The next steps continue it.
     pub(crate) fn list(&mut self, listing: Listing) {
         self.listing = Some(listing);
     }
@@ -125,7 +126,7 @@ impl<D: LineDialect> LineSession<D> {
         }
     }
 
-    /// Sends items until the monitor ends or has to wait.
+    /// Sends items until the monitor ends or must wait.
     pub(crate) fn monitor(
         &mut self,
         mut monitor: Monitor,
@@ -196,9 +197,9 @@ impl<D: LineDialect> LineSession<D> {
         }
     }
 
-    /// Ends the session if the client has closed its sending side and all earlier requests are
-    /// handled. The closed side counts as a disconnect. So a client that waits for an item gets no
-    /// reply.
+    /// Ends the session if the client has closed its sending side and the session has handled all
+    /// earlier requests. A closed sending side counts as a disconnect. So a client that waits for
+    /// an item gets no reply.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         let is_drained = match self.waiting {
             Waiting::Nothing => self.input_end.is_drained(),
@@ -224,8 +225,8 @@ impl<D: LineDialect> Dialect for LineSession<D> {
             } else {
                 return Step::Stuck;
             };
-            // The bytes are counted after each step, so that the statistics do not depend on how
-            // the bytes were split.
+            // Count the bytes after each step, so that the statistics in a reply do not depend on
+            // how the bytes were split.
             let count = if let Step::Used(count) = step { count } else { 0 };
             self.client.server.count_bytes(count, outbox.len() - unsent);
             step
@@ -272,7 +273,7 @@ impl<D: LineDialect> Dialect for LineSession<D> {
             outbox.reply(Position::NONE, D::STOPPING);
             return self.client.end(turn);
         }
-        // This ends a wait for an item.
+        // End a wait for an item.
         let waited = turn.caller(self.client.id).cancel_wait();
         if waited.value {
             self.event(waited.map(|_| Event::TimedOut), turn, outbox);

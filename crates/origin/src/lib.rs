@@ -1,17 +1,18 @@
-//! Decides whether an HTTP request may come from a page of another site that a browser shows. Such
-//! a page must not control the server of the person who looks at it.
+//! Decides whether an HTTP request may come from a web page of another site. Such a page can make
+//! the browser of its reader send requests. It must not control a server that the reader can reach.
 //!
-//! Browsers report the page in three headers, but each of them can be missing:
+//! Browsers report the page in three headers, but each header can be missing:
 //!
 //! - `Sec-Fetch-Site`: browsers send it only to secure addresses and to their own machine.
 //! - `Origin`: browsers omit it for GET and HEAD.
 //! - `Referer`: the page decides whether the browser sends it.
 //!
-//! Scripts and tools send none of these headers. An attacker can also point the name of a page to
-//! this server's address (DNS rebinding). Then the browser treats the page and the server as one
-//! site. Only the `Host` header shows that the name is not a name of this server.
+//! Scripts and tools send none of these headers. An attacker can also let the host name of a page
+//! resolve to this server's address (DNS rebinding). Then the browser treats the page and the
+//! server as one site. Only the `Host` header shows the attacker's name, which is not a name of
+//! this server.
 //!
-//! The rules are the same for every protocol over HTTP, with any HTTP parser.
+//! These rules apply to every protocol over HTTP. They do not depend on an HTTP parser.
 
 mod names;
 
@@ -19,15 +20,15 @@ use std::sync::Arc;
 
 pub use names::Names;
 
-/// The headers of a request that show where it comes from.
+/// The headers that show where a request comes from.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Claims<'a> {
     host: Option<&'a [u8]>,
     site: Option<&'a [u8]>,
     origin: Option<&'a [u8]>,
     referer: Option<&'a [u8]>,
-    /// Whether `User-Agent` is that of a browser. For historical reasons, it begins with `Mozilla/`
-    /// in all browsers.
+    /// Whether the `User-Agent` header names a browser. For historical reasons, all browsers begin
+    /// it with `Mozilla/`.
     is_browser: bool,
 }
 
@@ -66,8 +67,8 @@ impl<'a> Claims<'a> {
     }
 
     /// Returns an error if a page of another site may have sent the request. A page can make a
-    /// browser send a GET without any of the three headers. But a page cannot forge headers that
-    /// report this server as the origin.
+    /// browser send a GET without any of the three headers, so such a GET is an error. But a page
+    /// cannot forge headers that report this server as the origin.
     pub fn check_no_page(&self, is_get: bool) -> Result<(), Rejection> {
         let is_silent = self.site.is_none() && self.origin.is_none() && self.referer.is_none();
         if !self.is_unsuspicious() {
@@ -79,7 +80,7 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// True if the page's address is missing, or has the same host and port as the `Host` header.
+    /// True if `page` is missing, or its address has the same host and port as the `Host` header.
     fn is_absent_or_ours(&self, page: Option<&[u8]>) -> bool {
         let Some(page) = page else { return true };
         let authority = std::str::from_utf8(page).ok().and_then(|page| {
@@ -125,8 +126,8 @@ pub enum Rejection {
     UnknownHost,
     /// A page of another site made a browser send the request.
     CrossSite,
-    /// A browser sent a GET. A page of another site can cause such a request without any header
-    /// that shows it.
+    /// A browser sent a GET. A page of another site can cause such a GET, and no header shows the
+    /// page.
     BrowserGet,
 }
 
@@ -152,11 +153,10 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Whether the client may read. At a loopback listener, the `Host` header must be a name of the
-    /// server. At other listeners, monitoring may use any name, because the server cannot find out
-    /// all of its names. If the operator has listed names, only names of the server are allowed. A
-    /// browser must always use a name of the server. Another name can belong to a page of an
-    /// attacker.
+    /// Whether the client may read. The `Host` header must be a name of the server, with one
+    /// exception. At listeners other than loopback, programs other than browsers may use any name,
+    /// because the server cannot find out all of its names. There is no exception if the operator
+    /// has listed names.
     pub fn may_read(&self, claims: &Claims<'_>) -> Result<(), Rejection> {
         let any_name = match self.reach {
             Reach::Loopback => false,

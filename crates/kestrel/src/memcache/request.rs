@@ -5,9 +5,9 @@ use crate::line::{number, words};
 /// A parsed request. Its queue names are not checked yet.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Request<'a> {
-    /// The data of the set follows the line.
+    /// A set. Its data follows the line.
     Set(Set<'a>),
-    /// A memcached command that Kestrel does not support. Its data bytes follow the line.
+    /// A memcached command that Kestrel does not support. Its data follows the line.
     Refused {
         data_bytes: u32,
     },
@@ -44,7 +44,7 @@ pub(crate) enum Request<'a> {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Set<'a> {
     pub(crate) queue: &'a [u8],
-    /// The expiry, or the mistake in the line. The mistake is reported after the data.
+    /// The expiry, or the mistake in the line. The session reports the mistake after the data.
     pub(crate) verdict: Result<i32, Malformed>,
     pub(crate) data_bytes: u32,
 }
@@ -66,13 +66,13 @@ pub(crate) struct Get<'a> {
 pub(crate) enum Malformed {
     /// The connection stays open after the error.
     Harmless,
-    /// The error closes the connection. In some of these cases the original closes it without a
-    /// reply. The reply helps users to find the reason, and no known client depends on the missing
-    /// reply.
+    /// The error closes the connection. In some of these cases, the original closes the connection
+    /// without a reply. Here the reply helps users to find the reason, and no known client is
+    /// confused by it.
     Fatal,
 }
 
-/// The commands that have data after their line.
+/// The commands with data after the line.
 const WITH_DATA: [&[u8]; 6] = [b"set", b"add", b"replace", b"append", b"prepend", b"cas"];
 
 impl<'a> Request<'a> {
@@ -84,8 +84,8 @@ impl<'a> Request<'a> {
         if WITH_DATA.contains(&command) {
             return with_data(command, arguments);
         }
-        // COMPAT(kestrel): further words are ignored. So only the first of several keys counts, and
-        // `noreply` has no effect; cases mc-extra-keys-ignored, mc-noreply-ignored,
+        // COMPAT(kestrel): further words of the line are ignored. So only the first of several keys
+        // counts, and `noreply` has no effect; cases mc-extra-keys-ignored, mc-noreply-ignored,
         // mc-delete-extra-word.
         let name = arguments.first().copied().ok_or(Malformed::Harmless);
         Ok(match command {
@@ -117,8 +117,8 @@ fn with_data<'a>(command: &[u8], arguments: &[&'a [u8]]) -> Result<Request<'a>, 
     if command != b"set" {
         return Ok(Request::Refused { data_bytes });
     }
-    // The flags are checked first, because the connection stays open only after a mistake in the
-    // flags.
+    // Check the flags first, because a mistake in the flags does not close the connection, even if
+    // the expiry has a mistake, too.
     let verdict = number(flags)
         .ok_or(Malformed::Harmless)
         .and_then(|_| number(expiry).ok_or(Malformed::Fatal));

@@ -1,4 +1,4 @@
-//! `get`: collects items until it has enough of them, or its time is over.
+//! The call `get`: collects items until it has enough items, or its time is over.
 
 use broker::{
     Answer, Blocked, Handout, JobBody, LeaseId, Millis, Outbox, Patience, Position, ReadMode,
@@ -21,8 +21,8 @@ pub(super) struct Collect {
     items_max: usize,
     /// When the wait ends. `None` means that the call does not wait.
     deadline: Option<Millis>,
-    /// Time after which unconfirmed items are given back. `None` means that the items are finished
-    /// at once, and not read openly.
+    /// The reads of this call are open for this time, and then give back unconfirmed items. `None`
+    /// means that the call finishes its items at once, without open reads.
     auto_abort_ms: Option<u64>,
     items: Vec<Collected>,
     items_bytes: usize,
@@ -71,17 +71,17 @@ impl Collect {
         self.items.len() >= self.items_max || self.items_bytes >= ITEMS_BYTES_MAX
     }
 
-    /// Removes items whose lease has ended: a limit of the queue gave them back, or the queue was
-    /// removed.
+    /// Removes items whose lease has ended, because a limit of the queue ended it, or because the
+    /// queue was removed.
     fn drop_lost(&mut self, holder: SessionId, turn: &mut Turn<'_>) {
         let caller = turn.caller(holder);
         self.items.retain(|item| item.lease.is_none_or(|lease| caller.holds(lease)));
         self.items_bytes = self.items.iter().map(Collected::cost_bytes).sum();
     }
 
-    /// A call without a deadline can wait until expired items are removed. It waits only while it
-    /// has no items. Items of such a call are already finished, so a reply with items must not
-    /// wait.
+    /// How long the call waits for the next item. A call without a deadline waits only until
+    /// expired items are removed, and only while it has no items. If it had items, the call would
+    /// already have finished them, so it must reply without a wait.
     fn patience(&self, now: Millis) -> Patience {
         match self.deadline {
             Some(deadline) => Patience::of_millis(deadline.0.saturating_sub(now.0)),
@@ -90,8 +90,9 @@ impl Collect {
         }
     }
 
-    /// If the reply is sent in this turn, items are finished at once. Otherwise the connection
-    /// holds the items until the reply, because the client may disconnect before the reply.
+    /// How the call reads its items. If the call replies in this turn, it finishes its items at
+    /// once. Otherwise the connection's session holds the items until the reply, because the client
+    /// may disconnect before the reply.
     fn how(&self) -> ReadMode {
         let is_answered_now = self.items_max == 1 || self.deadline.is_none();
         if self.auto_abort_ms.is_none() && is_answered_now {
@@ -116,9 +117,9 @@ impl Collected {
 }
 
 impl ThriftSession {
-    /// The session that holds the open reads of all connections after the reply. Before the reply,
-    /// the connection's own session holds the items of the call. So if the connection ends, the
-    /// items are given back.
+    /// The session that holds the open reads of all thrift connections after the reply. Before the
+    /// reply, the connection's own session holds the items of the call. So if the connection ends
+    /// before the reply, the broker gives the items back.
     pub(super) fn holder(&self, turn: &mut Turn<'_>) -> SessionId {
         self.server.thrift_holder.session(turn, self.mailbox)
     }
@@ -165,8 +166,8 @@ impl ThriftSession {
         self.answer_get(collect, turn, outbox);
     }
 
-    /// True if the call can take another item. Ended reads are removed from the counts only when a
-    /// limit is reached.
+    /// True if the call can take another item. At a limit, first removes ended reads from the
+    /// counts.
     fn may_take(&mut self, collect: &mut Collect, open_max: u32, turn: &mut Turn<'_>) -> bool {
         let holder = self.holder(turn);
         if collect.is_full() || self.is_open_full(collect, open_max) {
@@ -241,8 +242,8 @@ impl ThriftSession {
         });
     }
 
-    /// Gives the open reads to the common holder. They remain open after the connection ends, for
-    /// `limit_ms` at most.
+    /// Gives the open reads to the common holder. They stay open after the connection ends, for at
+    /// most `limit_ms`.
     fn hand_over_items(&mut self, collect: &mut Collect, limit_ms: u64, turn: &mut Turn<'_>) {
         let holder = self.holder(turn);
         collect.items.retain(|item| {

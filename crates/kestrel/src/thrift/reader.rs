@@ -1,13 +1,14 @@
-//! Reads thrift's values from bytes in both protocols. A length in a message is not trusted: no
-//! memory is reserved before the bytes have arrived.
+//! Reads thrift's values from bytes in both protocols. A length in a message can be false, so the
+//! reader never reserves memory for bytes that have not arrived.
 
 use super::types::{Protocol, Type};
 
 /// Longest name of a method. All real services have shorter names.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// The first bytes of two kinds of calls: with a version in the binary protocol, and in the compact
-/// protocol. An old-style call of the binary protocol begins with the length of a name.
+/// The version at the beginning of a new-style call of the binary protocol. The next two constants
+/// are the first bytes of a new-style call, and of a call of the compact protocol. An old-style
+/// call of the binary protocol has no version, and begins with the length of a name.
 const STRICT_VERSION: u32 = 0x8001_0000;
 pub(crate) const STRICT_FIRST_BYTE: u8 = 0x80;
 pub(crate) const COMPACT_FIRST_BYTE: u8 = 0x82;
@@ -53,7 +54,7 @@ pub(crate) struct Values<'a> {
     pub(super) count: usize,
 }
 
-/// A reader at the front of some bytes.
+/// A reader of bytes. It is at the first unread byte.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Reader<'a> {
     pub(super) protocol: Protocol,
@@ -172,7 +173,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a number of bytes or values. The message may have fewer of them.
+    /// Reads the number of the following bytes or values. The message can contain fewer bytes or
+    /// values than this number.
     pub(crate) fn count(&mut self) -> Result<usize, Broken> {
         let count = match self.protocol {
             Protocol::Binary => i64::from(self.i32()?),
@@ -197,7 +199,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the head of the next field of a struct: its number and type. `last` is the number of
-    /// the field before it. Returns `None` at the end of the struct.
+    /// the previous field. Returns `None` at the end of the struct.
     pub(crate) fn field(&mut self, last: &mut i16) -> Result<Option<(i16, Type)>, Broken> {
         let [head] = self.array()?;
         if head == 0 {

@@ -10,7 +10,7 @@ use super::walker::Walker;
 /// Size of the length field that precedes each frame.
 const FRAME_HEAD_BYTES: usize = 4;
 
-/// Number of bytes that are enough to decide whether a message has a frame.
+/// Number of bytes that always show whether a message has a frame.
 const TELLTALE_BYTES: usize = FRAME_HEAD_BYTES + 1;
 
 /// The result of receiving bytes.
@@ -21,10 +21,10 @@ pub(crate) enum Received<'a> {
         message: Cow<'a, [u8]>,
         /// True if the message was in a frame. The reply then has a frame, too.
         framed: bool,
-        /// Number of bytes used.
+        /// Number of bytes that the message used.
         used: usize,
     },
-    /// This number of bytes was used. More bytes must arrive.
+    /// This number of bytes was used. The message is incomplete.
     More(usize),
     /// The bytes are invalid, so no further message can be read.
     Broken,
@@ -44,7 +44,7 @@ enum Stage {
     Start,
     /// In a frame.
     Frame(BodyBuffer),
-    /// In a message without a frame. Its buffer is at most as long as the longest message.
+    /// In a message without a frame. The buffer is at most as long as the longest message.
     Bare(Walker, BodyBuffer),
 }
 
@@ -99,10 +99,11 @@ impl Receiver {
         }
     }
 
-    /// Decides whether the message has a frame. The first byte of a message without a frame shows
-    /// its protocol, and no valid length of a frame begins with such a byte. An old-style message
-    /// without a frame begins with the length of the method's name. Then the fifth byte decides: it
-    /// is a letter of the name, or the first byte of the message in the frame.
+    /// Decides whether the message has a frame, and begins to read it. A message without a frame
+    /// usually begins with a byte that shows its protocol. No valid length of a frame begins with
+    /// such a byte. But an old-style message without a frame begins with the length of the method's
+    /// name. In this case, the fifth byte decides: it is a letter of the name, or the first byte of
+    /// the message in a frame.
     fn start<'a>(&mut self, bytes: &'a [u8]) -> Received<'a> {
         match bytes {
             [STRICT_FIRST_BYTE | COMPACT_FIRST_BYTE, ..] => self.start_bare(bytes),

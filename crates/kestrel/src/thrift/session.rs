@@ -33,8 +33,8 @@ pub struct ThriftSession {
     receiver: Receiver,
     pub(super) waiting: Waiting,
     input_end: InputEnd,
-    /// True after the broker's session was closed. The connection then reads and answers nothing
-    /// more.
+    /// True after the session was closed in the broker. The connection then ignores all input, and
+    /// sends no more replies.
     ended: bool,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Waiting {
 }
 
 impl ThriftSession {
-    /// Makes a new connection. The broker sends its events to `mailbox`.
+    /// Makes a new connection. The broker sends the events of its session to `mailbox`.
     pub fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         let refusals = server.enter();
         Self {
@@ -75,7 +75,7 @@ impl ThriftSession {
         self
     }
 
-    /// The session's id in the broker. Events are sent to it.
+    /// The id of the session in the broker. Events have this id as their address.
     pub fn id(&self) -> SessionId {
         self.id
     }
@@ -84,8 +84,8 @@ impl ThriftSession {
         !self.ended && matches!(self.waiting, Waiting::Nothing)
     }
 
-    /// Handles one message or a part of it. Returns the number of bytes used. 0 means that more
-    /// bytes must arrive first, or that the session has ended.
+    /// Handles one message or a part of it. Returns the number of bytes that it used. 0 means that
+    /// more bytes must arrive first, or that the session has ended.
     fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         match self.receiver.receive(bytes) {
             Received::Message { message, framed, used } => {
@@ -108,7 +108,8 @@ impl ThriftSession {
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        // Without a head, the number of the call is unknown, so no reply is possible.
+        // Without a valid head, the call's number is unknown. The reply must repeat this number, so
+        // no reply is possible.
         let Ok((head, arguments)) = Head::read(&message) else { return self.end(turn) };
         let Head { protocol, kind, name, sequence } = head;
         let to = ReplyTo { framed, protocol, sequence, oneway: kind == MessageKind::Oneway };
@@ -139,9 +140,9 @@ impl ThriftSession {
         }
     }
 
-    /// Ends the session if the client has closed its sending side and all earlier calls are
-    /// handled. Thrift clients never close only one side, so this client has disconnected. A `get`
-    /// that still waits is not answered, because no client would receive its items.
+    /// Ends the session if the client has closed its sending side and the session has handled all
+    /// earlier calls. Thrift clients never close only one side, so this client has disconnected. A
+    /// `get` that still waits gets no reply, because no client would receive the items.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         let is_drained = match &self.waiting {
             Waiting::Nothing => self.input_end.is_drained(),
@@ -154,8 +155,8 @@ impl ThriftSession {
     }
 
     /// Closes the session in the broker, if it is still open. The broker gives back the items of a
-    /// waiting `get`. The open reads of answered calls belong to another session, so they stay
-    /// open.
+    /// waiting `get`. The open reads of calls with a reply belong to the common holder, so they
+    /// stay open.
     fn end(&mut self, turn: &mut Turn<'_>) {
         if self.ended {
             return;
@@ -250,7 +251,7 @@ impl Dialect for ThriftSession {
             fail(to, method, Failed::Stopping, outbox);
             return self.end(turn);
         }
-        // This ends a wait for an item.
+        // End a wait for an item.
         let waited = turn.caller(self.id).cancel_wait();
         if waited.value {
             self.event(waited.map(|_| Event::TimedOut), turn, outbox);

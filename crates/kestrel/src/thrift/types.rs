@@ -41,7 +41,7 @@ pub(crate) enum Type {
 }
 
 impl Protocol {
-    /// The type that this code has in the head of a list, set or map.
+    /// The type with this code, as in the head of a list, set or map.
     pub(crate) fn type_of(self, code: u8) -> Option<Type> {
         Some(match (self, code) {
             (Self::Binary, 2) | (Self::Compact, 1 | 2) => Type::Bool,

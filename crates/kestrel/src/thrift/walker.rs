@@ -1,14 +1,14 @@
-//! Finds the end of a value or a message without recursion, at any depth up to a limit. When more
-//! bytes arrive, it continues at the place where it stopped.
+//! Finds the end of a value or a message, without recursion. Limits the depth of nested values.
+//! When more bytes arrive, the search continues where it stopped.
 
 use super::reader::{Broken, Head, Reader, Values};
 use super::types::{Protocol, Type};
 
-/// Limit of the depth. It is more than any service needs, and costs little memory.
+/// Limit of the depth. No service needs more, and the limit costs little memory.
 const DEPTH_MAX: usize = 64;
 
-/// The state of a walk. No byte is read twice. So a message that arrives byte by byte costs no more
-/// work than a message that arrives at once.
+/// The state of a walk to the end. The walk passes each byte only once. So a message that arrives
+/// byte by byte costs no more work than a message that arrives at once.
 #[derive(Debug)]
 pub(crate) struct Walker {
     protocol: Protocol,
@@ -47,8 +47,8 @@ impl Walker {
         Self { protocol, at: 0, open: vec![Open::Value(kind)] }
     }
 
-    /// Returns the offset of the end. `bytes` are all bytes from the beginning of the walk,
-    /// including those of earlier calls.
+    /// Returns the offset of the end. `bytes` are all bytes since the beginning of the walk,
+    /// including the bytes of earlier calls.
     pub(crate) fn walk(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
         while let Some(open) = self.open.pop() {
             let rest = &bytes[self.at..];
@@ -66,8 +66,8 @@ impl Walker {
         Ok(self.at)
     }
 
-    /// Passes one piece of the innermost part, and pushes the remaining pieces onto `open`. Returns
-    /// the number of bytes passed.
+    /// Passes a piece of the innermost part, and pushes the remaining pieces onto `open`. Returns
+    /// the number of bytes that it passed.
     fn step(&mut self, open: Open, rest: &[u8]) -> Result<usize, Broken> {
         let mut reader = Reader::new(self.protocol, rest);
         match open {
@@ -113,8 +113,8 @@ impl Walker {
             Type::Struct => self.open.push(Open::Fields),
             Type::List | Type::Set => {
                 let (kind, count) = reader.list_head()?;
-                // A message can claim a huge number of values. Values of a fixed size are passed in
-                // one step, so a false number costs no time.
+                // A message can claim a huge number of values. The walk passes values of a fixed
+                // size in one step, so a false number costs no time.
                 self.open.push(match self.protocol.fixed_bytes(kind) {
                     Some(bytes) => Open::Bytes(bytes * count),
                     None => Open::Values(kind, count),
@@ -124,8 +124,8 @@ impl Walker {
                 let (key, value, count) = reader.map_head()?;
                 self.open.push(Open::Pairs(key, value, count));
             }
-            // Only numbers of the compact protocol come here. A value of any other type in this
-            // list has a fixed size, which is handled above.
+            // These are numbers of the compact protocol. All other values of these types have a
+            // fixed size, which the code above handles.
             Type::I16
             | Type::I32
             | Type::I64
@@ -142,7 +142,7 @@ impl Walker {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads a complete list or set. The caller reads its values later.
+    /// Reads a complete list or set. The caller reads the values later.
     pub(crate) fn values(&mut self) -> Result<Values<'a>, Broken> {
         let mut inside = *self;
         self.skip(Type::List)?;

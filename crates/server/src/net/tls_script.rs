@@ -1,6 +1,6 @@
-//! Scripts of TLS clients that follow the rules of TLS or break them. The script also splits and
-//! changes the bytes. The dialect must always read exactly what the client wrote, up to the first
-//! broken rule. The tests and the fuzz target share this file.
+//! Scripts of TLS clients that follow the rules of TLS or break them. A script also splits and
+//! changes the bytes. Up to the first broken rule, the dialect must get exactly the bytes that the
+//! client wrote. The tests and the fuzz target share this file.
 
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,8 @@ use testkit::tls::certificates::Authority;
 
 use super::tls_stream::TlsStream;
 
-/// Limit of bytes that the server gets at once. The buffer for their plain text has the same size.
+/// Limit of bytes that the server receives at once. The buffer for decrypted bytes has the same
+/// size.
 const ROOM: usize = 16 << 10;
 /// Limit of bytes that the client of a script writes.
 const WRITTEN_BYTES_MAX: usize = 256 << 10;
@@ -34,8 +35,8 @@ pub(crate) fn check(script: &[u8]) {
     }
 }
 
-/// The server's configuration and the clients. They are created once per process, because
-/// certificates take time.
+/// The server's configuration and the clients. They are created once per process, because creating
+/// certificates takes time.
 struct Setup {
     server: Arc<ServerConfig>,
     newest: Client,
@@ -67,7 +68,8 @@ fn setup() -> &'static Setup {
     })
 }
 
-/// Plays a client without keys. However its bytes are split, the dialect must get none of them.
+/// Plays a client that sends raw bytes without TLS keys. The dialect must get none of these bytes.
+/// The result must not depend on how the bytes are split.
 fn check_raw(seed: u8, bytes: &[u8]) {
     let outcome = |lengths: Option<Lengths>| {
         let mut server = Server::new(lengths);
@@ -92,7 +94,8 @@ impl Server {
         Self { stream, lengths, received: Vec::new() }
     }
 
-    /// Reads like a connection, which reads nothing after a failure or the end.
+    /// Receives bytes like a connection of the server, which reads nothing after a failure or the
+    /// end.
     fn receive(&mut self, mut bytes: &[u8]) {
         let mut plaintext = vec![0; ROOM];
         while !bytes.is_empty() && !self.stream.has_failed() && !self.stream.has_ended() {
@@ -169,7 +172,7 @@ impl Play {
                 }
                 4 => self.edits.push(Edit::Remove(script.short(), 1 + usize::from(script.byte()))),
                 5 => self.renew_keys(),
-                // During the handshake, a close alert would mean nothing.
+                // During the handshake, a close alert would have no meaning.
                 6 if self.client.is_handshaking() => {}
                 6 => {
                     self.closed = true;
@@ -203,13 +206,14 @@ impl Play {
     fn renew_keys(&mut self) {
         if self.new_keys < NEW_KEYS_MAX {
             self.new_keys += 1;
-            // Ignore an error, because the update fails before keys exist, and with the older
+            // Ignore an error. The update fails before the keys exist, and also with the older
             // version of TLS.
             let _ = self.client.refresh_traffic_keys();
         }
     }
 
-    /// The server writes bytes, if it has finished the handshake and there is room.
+    /// Lets the server write bytes, if it has finished the handshake. It writes only as many bytes
+    /// as fit.
     fn send(&mut self, len: usize) {
         if self.server.stream.is_unusable() {
             return;
@@ -271,7 +275,7 @@ impl Edit {
     }
 }
 
-/// The part of a script that is not yet played. Bytes after its end read as 0.
+/// The part of a script that is not played yet. After the end of the script, every byte reads as 0.
 struct Script<'a>(&'a [u8]);
 
 impl<'a> Script<'a> {
