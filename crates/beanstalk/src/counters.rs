@@ -22,10 +22,10 @@ impl Count {
     }
 }
 
-/// Counts well-formed commands, even if they fail, and the connections that sent them.
+/// The numbers of well-formed commands, including commands that fail, and of connections.
 ///
-/// COMPAT(beanstalkd): `reserve-job`, `kick-job` and `quit` are not counted. A put counts as soon
-/// as its numbers are valid. A pause counts even if its name is wrong; cases
+/// COMPAT(beanstalkd): `reserve-job`, `kick-job` and `quit` have no counter. A put counts if its
+/// four numbers are valid. A pause counts even if its name is wrong; cases
 /// stats-cmd-put-counts-rejected-puts, stats-command-counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {

@@ -1,12 +1,12 @@
 //! The beanstalkd dialect: bytes become requests, and outcomes become bytes, without I/O.
 //!
-//! A [`Session`] is one connection. The owner of the socket passes it the received bytes and a turn
-//! of the broker. The session writes its replies to the connection's outbox.
+//! A [`Session`] is one connection. The owner of the socket passes the received bytes and a turn of
+//! the broker to the session. The session writes its replies to the connection's outbox.
 //!
-//! - `wire`: where a line ends. `command`, `number`, `name`: what a line means.
-//! - `session`: what the next bytes are, waiting, and the end of a connection.
+//! - `wire`: finds the end of a line. `command`, `number`, `name`: parse a line.
+//! - `session`: reads the next bytes, waits, and ends a connection.
 //! - `commands`: executes each command. `reply`, `stats_text`, `yaml`: the replies.
-//! - `environment`, `counters`: what all sessions share.
+//! - `environment`, `counters`: state that all sessions share.
 //!
 //! This crate uses no clock, socket, file or thread, and no other dialect.
 

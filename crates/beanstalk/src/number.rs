@@ -1,5 +1,5 @@
-//! Numbers in command lines. Most are parsed strictly. Two are parsed like the original does, with
-//! C's functions.
+//! Numbers in command lines. Most numbers are parsed strictly. The arguments of two commands are
+//! parsed like in the original, which uses C's functions.
 
 use broker::Patience;
 
@@ -25,7 +25,7 @@ pub(crate) fn take_u32(text: &mut &[u8]) -> Option<u32> {
     take_u64(text).and_then(|value| u32::try_from(value).ok())
 }
 
-/// Reads a number of 64 bits. It must be the whole text.
+/// Reads a number of 64 bits. The whole text must be the number.
 pub(crate) fn only_u64(mut text: &[u8]) -> Option<u64> {
     let value = take_u64(&mut text)?;
     text.is_empty().then_some(value)
@@ -33,8 +33,9 @@ pub(crate) fn only_u64(mut text: &[u8]) -> Option<u64> {
 
 /// The argument of `kick`: the maximum number of jobs to kick.
 ///
-/// COMPAT(beanstalkd): parsed like C's `strtoul`, then cut to 32 bits. So a sign is accepted, and
-/// bytes after the digits are ignored; cases int-kick-forms, int-kick-lax.
+/// COMPAT(beanstalkd): the text is parsed like with C's `strtoul`, and the result is cut to 32
+/// bits. So a sign is accepted, and bytes after the digits are ignored; cases int-kick-forms,
+/// int-kick-lax.
 pub(crate) fn kick_bound(text: &[u8]) -> Option<u32> {
     let Scanned { negative, digits } = scan_c_number(text);
     let magnitude = only_u64(digits)?;
@@ -43,10 +44,10 @@ pub(crate) fn kick_bound(text: &[u8]) -> Option<u32> {
 
 /// The argument of `reserve-with-timeout`.
 ///
-/// COMPAT(beanstalkd): parsed like C's `strtol`, then cut to 32 bits. Text without a number means
-/// zero. A negative number means that the client waits for ever. Later releases of the original are
-/// strict; cases reserve-timeout-trailing-garbage-accepted, reserve-timeout-negative-waits-forever,
-/// reserve-timeout-non-numeric-is-zero.
+/// COMPAT(beanstalkd): the text is parsed like with C's `strtol`, and the result is cut to 32 bits.
+/// Text without a number means zero. A negative number means that the client waits for ever. Later
+/// releases of the original parse strictly; cases reserve-timeout-trailing-garbage-accepted,
+/// reserve-timeout-negative-waits-forever, reserve-timeout-non-numeric-is-zero.
 pub(crate) fn timeout(text: &[u8]) -> Option<Patience> {
     let Scanned { negative, digits } = scan_c_number(text);
     let magnitude = if digits.is_empty() { 0 } else { i128::from(only_u64(digits)?) };

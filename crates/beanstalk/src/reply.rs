@@ -1,8 +1,8 @@
-//! Replies. Some never change. Replies with numbers are built on the stack.
+//! Replies: constants, and replies with numbers, which are built on the stack.
 
 use broker::{Handout, Outbox, Position};
 
-/// The position for a reply that does not depend on the log.
+/// The position of a reply that does not wait for the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
 /// Replies that never change.
@@ -54,13 +54,14 @@ impl Digits {
     }
 }
 
-/// Room for a word, then two numbers, each with a space before it, then CR LF.
+/// Length of the longest line of [`Numbers`]: a word, two numbers with a space before each, and CR
+/// LF.
 const NUMBERS_BYTES_MAX: usize = 10 + 2 * (1 + DIGITS_MAX) + 2;
 
 /// A line with a word and one or two numbers.
 ///
-/// This does not use the standard library's formatting, which would cost more than parsing the
-/// command. Nearly every command needs such a line.
+/// Nearly every command needs such a line. So this type does not use the standard library's
+/// formatting, which would cost more than parsing the command.
 pub(crate) struct Numbers {
     bytes: [u8; NUMBERS_BYTES_MAX],
     len: usize,

@@ -1,4 +1,5 @@
-//! The texts of statistics and lists. Keys, order and format of values are exactly the original's.
+//! The texts of statistics and lists. The keys, their order and the format of values are exactly as
+//! in the original.
 
 use broker::{JobStatus, Millis, QueueStats, State, Turn};
 
@@ -31,7 +32,7 @@ impl Text {
         self.0.push(b'\n');
     }
 
-    /// Adds a word of this server. It needs no quotes.
+    /// Adds a word that this server chose. It needs no quotes.
     fn word(&mut self, key: &str, value: &str) {
         self.key(key);
         self.0.extend_from_slice(value.as_bytes());
@@ -52,11 +53,11 @@ impl Text {
     }
 }
 
-/// How many whole seconds are left of `left_ms`.
+/// The remaining time in seconds, as clients see it.
 ///
-/// COMPAT(beanstalkd): the number is truncated, not rounded. In the original, the clock has always
-/// moved on since the start of the period. So if a period has 60 seconds, a client sees that at
-/// most 59 are left; cases ttr-time-left-truncates, pause-blocks-reserve.
+/// COMPAT(beanstalkd): the number is truncated, not rounded. In the original, some time has always
+/// passed since the start of the period. So a client sees at most 59 remaining seconds of a period
+/// of 60 seconds; cases ttr-time-left-truncates, pause-blocks-reserve.
 fn seconds_left(left_ms: u64) -> u64 {
     left_ms.saturating_sub(1) / 1000
 }

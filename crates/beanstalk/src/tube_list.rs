@@ -1,5 +1,5 @@
-//! The reply to `list-tubes`. The reply begins with its own length. So the whole text is built
-//! here, in slices of work, before the server sends the first byte.
+//! The reply to `list-tubes`. The reply begins with its own length. So this module builds the whole
+//! text, in slices of work, before the server sends the first byte.
 
 use broker::{Body, Outbox, QueueCursor, Turn};
 
@@ -8,10 +8,11 @@ use crate::reply;
 use crate::reply::Numbers;
 use crate::yaml;
 
-/// Size of a chunk of the text. With chunks, a long text is never copied as a whole.
+/// Size of a chunk of the text. The text consists of chunks, because a single long buffer would be
+/// copied each time it grows.
 const STRETCH_BYTES: usize = 64 * 1024;
 
-/// The part of the list that is complete, and the position in the table of queues.
+/// The part of the list that is built so far, and a cursor to the next queue.
 #[derive(Debug)]
 pub(crate) struct TubeList {
     cursor: QueueCursor,
@@ -27,8 +28,9 @@ impl TubeList {
         Self { cursor: QueueCursor::default(), full: Vec::new(), bytes: last.len(), last }
     }
 
-    /// Adds the name of the next queue. Skips a name that is no valid tube name, because this
-    /// dialect cannot use that queue. After the last queue, sends the reply and returns false.
+    /// Adds the name of the next queue. Skips a name that is no valid tube name, because clients of
+    /// this dialect cannot use such a queue. After the last queue, sends the reply and returns
+    /// false.
     pub(crate) fn step(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) -> bool {
         let Some(queue) = turn.next_queue(&mut self.cursor) else {
             self.send(turn, outbox);

@@ -1,4 +1,4 @@
-//! Framing: where a command line ends, and how to skip a line that is too long.
+//! Framing: finds the end of a command line, and skips a line that is too long.
 
 use memchr::{memchr, memmem};
 
@@ -6,7 +6,7 @@ use memchr::{memchr, memmem};
 /// with a name of 200 bytes and a pause of ten digits.
 pub(crate) const LINE_BYTES_MAX: usize = 224;
 
-/// What is at the front of the received bytes.
+/// The line at the front of the received bytes.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Line<'a> {
     /// A complete line. The text has no CR LF.
@@ -32,13 +32,13 @@ pub(crate) fn first_line(bytes: &[u8]) -> Line<'_> {
     if window.len() == LINE_BYTES_MAX { Line::TooLong } else { Line::Incomplete }
 }
 
-/// How much of `bytes` belongs to a line that is too long.
+/// The number of bytes that belong to a line that is too long.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Excess {
-    /// The line ends after this many bytes. They include CR LF.
+    /// The line ends after this many bytes, including CR LF.
     Ends(usize),
-    /// The line continues after this many bytes. If the last byte is a CR, it does not count,
-    /// because it may be half of CR LF. Then the caller must pass the CR again.
+    /// The line continues after this many bytes. If the last byte is a CR, the number does not
+    /// include it, because an LF may follow. Then the caller must pass the CR again.
     GoesOn(usize),
 }
 

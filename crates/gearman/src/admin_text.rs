@@ -20,7 +20,7 @@ const NO_NEW_FUNCTION: &[u8] = b"ERR QUEUE_ERROR There+is+no+room+for+another+fu
 const FUNCTION_NOT_FOUND: &[u8] = b"ERR function not found\r\n";
 
 impl Session {
-    /// Executes a line. The line has no line end.
+    /// Executes a line. `line` does not contain the line end.
     pub(crate) fn execute_line(&mut self, line: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let words = words(line);
         if words.len() > WORDS_MAX {
@@ -67,7 +67,7 @@ impl Session {
     }
 
     /// Drops the function and its queued jobs. The clients that wait for these jobs get a failure.
-    /// In the original, these jobs stay, but no client can find them. The reply is sent when all
+    /// In the original, such jobs stay, but no client can find them. The server replies when all
     /// these jobs have ended.
     fn drop_function(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let Some(found) = listings::find_function(name, turn) else {
@@ -82,14 +82,14 @@ impl Session {
         }
     }
 
-    /// Replies to a drop after the function is gone.
+    /// Replies to a drop after the function was removed.
     pub(crate) fn dropped(&mut self, after: Position, outbox: &mut Outbox) {
         self.is_dropping = false;
         outbox.reply(after, OK);
     }
 
-    /// Cancels the job at once, even if a worker holds it. Its clients stop waiting. The original
-    /// keeps the job until a worker takes or ends it.
+    /// Cancels the job at once, even if a worker holds it. Its clients stop waiting. In the
+    /// original, the job stays until a worker takes or ends it.
     fn cancel(&self, handle: &[u8], turn: &mut Turn<'_>) -> Answer<Vec<u8>> {
         let cancelled = match self.server.prefix.parse(handle) {
             Some(id) => turn.caller(self.id).cancel(id),

@@ -8,19 +8,20 @@ use crate::packet::{Arguments, PacketType};
 use crate::reply::{self, AT_ONCE, not_submitted};
 use crate::session::Session;
 
-/// Gearman's three priorities as priorities of the engine. [`broker::Band`] maps them back.
+/// Gearman's three priorities, as priorities of the engine. [`broker::Band`] is the opposite
+/// mapping.
 pub(crate) const HIGH: u32 = 512;
 pub(crate) const NORMAL: u32 = 1024;
 pub(crate) const LOW: u32 = 3 << 30;
 
-/// Longest key or reducer of a job (spec gearman 1.2).
+/// Longest key or reducer of a job, in bytes (spec gearman 1.2).
 pub(crate) const UNIQUE_BYTES_MAX: usize = 64;
 
-/// Longest key in a status request.
+/// Longest key in a status request, in bytes.
 const UNIQUE_ASKED_BYTES_MAX: usize = 63;
 
-/// The end of the year 9999. A later due time could look like "never". So the server uses this time
-/// instead.
+/// The end of the year 9999. The server replaces a later due time with this time, because a much
+/// later time could look like "never".
 const DUE_MAX: Millis = Millis(253_402_300_799_000);
 
 /// Whether the client waits for the outcome of the job.
@@ -133,7 +134,7 @@ impl Session {
 /// Handles `GET_STATUS_UNIQUE`. The key can belong to a job of any function.
 pub(crate) fn get_status_unique(unique: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
     // COMPAT(gearmand): the server does not reply if the key is too long. The limit is one byte
-    // less than for the key of a submit; case get-status-unique-of-a-long-key-is-not-answered.
+    // lower than the limit for a submit; case get-status-unique-of-a-long-key-is-not-answered.
     if unique.len() > UNIQUE_ASKED_BYTES_MAX {
         return;
     }
@@ -148,7 +149,7 @@ pub(crate) fn get_status_unique(unique: &[u8], turn: &mut Turn<'_>, outbox: &mut
 }
 
 /// The fields of a status packet: known, running, numerator, denominator and clients. If the job is
-/// unknown, all are zero.
+/// unknown, all fields are zero.
 fn figures(progress: Result<WorkProgress, NotFound>) -> [Vec<u8>; 5] {
     let numbers = match progress {
         Ok(WorkProgress { running, numerator, denominator, watchers }) => {

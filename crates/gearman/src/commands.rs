@@ -1,4 +1,4 @@
-//! Calls the function that handles each packet. Echo and options are handled here.
+//! Calls the function that handles a packet. This module itself handles echo and options.
 
 use broker::{Outbox, Turn};
 
@@ -68,8 +68,8 @@ impl Session {
             PacketType::EchoReq => echo(first, outbox),
             PacketType::OptionReq => self.option(first, outbox),
 
-            // SUBMIT_JOB_SCHED and ALL_YOURS were never implemented in any server. Only servers
-            // send the other packets of this list.
+            // No server has ever implemented SUBMIT_JOB_SCHED and ALL_YOURS. Only servers send the
+            // other packets of this list.
             PacketType::SubmitJobSched
             | PacketType::AllYours
             | PacketType::Unused

@@ -19,8 +19,8 @@ const PREFIX_BYTES_MAX: usize = HANDLE_BYTES_MAX - 1 - NUMBER_BYTES_MAX;
 pub(crate) struct Prefix(Vec<u8>);
 
 impl Prefix {
-    /// Builds the prefix from the setting. Drops characters that a handle cannot contain, because a
-    /// separator or a line end would end the handle.
+    /// Builds the prefix from the setting. Drops characters that a handle cannot contain, such as
+    /// separators and line ends.
     pub(crate) fn new(configured: &str) -> Self {
         let fitting = configured.bytes().filter(u8::is_ascii_graphic).take(PREFIX_BYTES_MAX);
         Self(fitting.chain([b':']).collect())

@@ -1,14 +1,14 @@
 //! The Gearman dialect: bytes become requests, and outcomes become bytes, without I/O.
 //!
-//! A [`Session`] is one connection. The owner of the socket passes it the received bytes and a turn
-//! of the broker. The session writes its replies to the connection's outbox.
+//! A [`Session`] is one connection. The owner of the socket passes the received bytes and a turn of
+//! the broker to the session. The session writes its replies to the connection's outbox.
 //!
-//! - `packet`: kinds of packets, headers, arguments. `handle`, `number`: what arguments mean.
-//! - `session`: what the next bytes are, events, and the end of a connection.
+//! - `packet`: kinds of packets, headers, arguments. `handle`, `number`: parse arguments.
+//! - `session`: reads the next bytes, handles events, and ends a connection.
 //! - `commands`, `workers`, `clients`: execute each packet. `reply`: the replies.
 //! - `admin_text`, `listings`: the text commands.
 //! - `http`, `http_request`: an [`HttpSession`] is a connection that speaks HTTP instead.
-//! - `environment`: what all sessions share.
+//! - `environment`: state that all sessions share.
 //!
 //! This crate uses no clock, socket, file or thread, and no other dialect.
 

@@ -1,8 +1,8 @@
-//! Numbers in arguments. They are parsed as in the original, which uses its C library. A number is
-//! white space, a sign, then digits. All later bytes are ignored.
+//! Numbers in arguments, parsed as in the original, which uses the C library. A number consists of
+//! white space, an optional sign, and digits. All later bytes are ignored.
 
-/// The largest result of `leading_integer`. It does not fit into any type to which callers convert
-/// the result, so callers notice an overflow.
+/// The largest result of `leading_integer`. Callers convert the result to smaller types. This
+/// number fits into none of them, so callers notice an overflow.
 const MAGNITUDE_MAX: i128 = 1 << 100;
 
 /// The integer at the front of a text. 0 if there is no integer.

@@ -1,10 +1,10 @@
-//! Packets that the server sends. Errors are such packets, too.
+//! Packets that the server sends, including errors.
 
 use broker::{JobBody, Outbox, Position, PutRefusal};
 
 use crate::packet::{Header, PacketType};
 
-/// The position for a reply that does not depend on the log.
+/// The position of a reply that does not wait for the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
 /// The reply to a long drop, if the server stops before the drop ends.
@@ -62,7 +62,7 @@ pub(crate) fn send(outbox: &mut Outbox, after: Position, kind: PacketType, argum
     }
 }
 
-/// Sends a packet with these arguments. Its last argument is `data`.
+/// Sends a packet with these arguments, and with `data` as the last argument.
 pub(crate) fn send_data(
     outbox: &mut Outbox,
     after: Position,
@@ -91,9 +91,9 @@ pub(crate) fn not_submitted(refusal: PutRefusal) -> Failure {
         | PutRefusal::MemoryFull
         | PutRefusal::NoNewQueue
         | PutRefusal::WritesBlocked => QUEUE_ERROR,
-        // The original accepts jobs while it waits for the end of the last job. Here, all dialects
-        // drain in the same way. Workers finish the existing jobs, and the server refuses new jobs.
-        // It also refuses a submit that would join an unfinished job.
+        // The original accepts jobs during a drain, until the last job has ended. Here, all
+        // dialects drain in the same way: workers finish the existing jobs, and the server refuses
+        // all submits. It also refuses a submit that would join an unfinished job.
         PutRefusal::Draining => DRAINING,
     }
 }

@@ -8,13 +8,14 @@ use crate::packet::{Arguments, PacketType};
 use crate::reply::{self, AT_ONCE, Failure};
 use crate::session::Session;
 
-/// The number of bytes of a client id that the server keeps.
+/// The server stores this many bytes of a client id, and ignores further bytes.
 const CLIENT_ID_BYTES_MAX: usize = 127;
 
-/// Length of the longest text that is accepted as a time limit, in bytes.
+/// Length of the longest accepted text of a time limit, in bytes.
 const LIMIT_BYTES_MAX: usize = 20;
 
-/// The number of bytes of a denominator that the server parses. Clients get the whole text.
+/// The server parses this many bytes of a denominator, and ignores further bytes. Clients get the
+/// whole text.
 // COMPAT(gearmand): case work-status-denominator-is-read-up-to-ten-characters.
 const DENOMINATOR_BYTES_READ: usize = 10;
 
@@ -31,8 +32,9 @@ impl Session {
         }
     }
 
-    /// Ignores the packet if the limit has more than 20 digits, or is too large for any clock. A
-    /// registration without a limit is no substitute, because the worker did not request it.
+    /// Registers a function with a time limit. Ignores the packet if the limit has more than 20
+    /// digits, or is too large for any clock. In this case, the worker must not be registered
+    /// without a limit, because it did not request that.
     pub(crate) fn can_do_timeout(
         &mut self,
         function: &[u8],
@@ -106,7 +108,7 @@ impl Session {
     }
 
     /// Reports the progress of a job. Clients get the worker's text unchanged. The server parses
-    /// its numbers for status requests.
+    /// the numbers in the text for status requests.
     pub(crate) fn work_status(
         &mut self,
         arguments: &Arguments<'_>,
@@ -158,8 +160,7 @@ impl Session {
         });
     }
 
-    /// Applies an operation to the job that a handle names. Replies only if the operation is
-    /// refused.
+    /// Applies `act` to the job with this handle. Replies only if `act` is refused.
     fn for_job<E: Into<Refusal>>(
         &self,
         handle: &[u8],
@@ -174,8 +175,8 @@ impl Session {
         match value.map_err(Into::into) {
             Ok(()) => {}
             Err(Refusal::NotFound) => reply::fail(outbox, after, denial),
-            // This happens only to a failed job that must be buried. The log has no room for that,
-            // so the worker still holds the job.
+            // This happens only if a failed job must be buried and the log has no room. Then the
+            // worker still holds the job.
             Err(Refusal::LogFull) => reply::fail(outbox, after, reply::QUEUE_ERROR),
         }
     }

@@ -17,23 +17,24 @@ use crate::answer::{Reply, Request, Site, claims, forbidden};
 use crate::stall::Stalling;
 use crate::unread::Unread;
 
-/// Longest head of a request. Also the limit of unsent bytes in addition to one response.
+/// Longest head of a request, in bytes. Also the limit of unsent bytes in addition to one response.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Limit of headers in a request.
 const HEADERS_MAX: usize = 64;
-/// Time limit for a head to arrive, and for an idle connection.
+/// Time limit for the arrival of a head, and for an idle connection.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// Time limit for the first byte of a new connection. It is shorter than the other limits, so that
-/// silent clients do not use all of the few connections.
+/// Time limit for the first byte of a new connection. It is shorter than the other limits, because
+/// a site has few connections, and silent clients must not use all of them.
 const SILENCE_TIME_MAX: Duration = Duration::from_secs(2);
-/// Time limit for a client that has a response to read and reads nothing.
+/// Time limit for a client that has an unread response and reads nothing.
 const STALL_TIME_MAX: Duration = Duration::from_secs(10);
 /// Age limit of a connection. It also ends connections of clients that read very slowly.
 const AGE_MAX: Duration = Duration::from_mins(5);
 
 /// Serves one connection to its end. An error of the client ends only this connection.
 ///
-/// `note_request` is called for each request. All connections of a site share one `unread`.
+/// This function calls `note_request` for each request. All connections of a site share one
+/// `unread`.
 pub async fn serve<S>(
     socket: S,
     site: Arc<dyn Site>,
@@ -61,8 +62,8 @@ pub async fn serve<S>(
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(socket, service);
     let mut connection = pin!(connection);
-    // All errors of the connection come from the client: garbage, silence, or a broken socket. So
-    // they are ignored.
+    // Ignore all errors of the connection, because they come from the client: garbage, silence, or
+    // a broken socket.
     let is_over = tokio::time::timeout(AGE_MAX, connection.as_mut()).await.is_ok();
     if !is_over {
         connection.as_mut().graceful_shutdown();
@@ -79,8 +80,8 @@ fn reply(site: &dyn Site, gate: &Gate, request: hyper::Request<Incoming>) -> Rep
     site.reply(&Request::from_parts(head, ()))
 }
 
-/// Adds headers for browsers. With `nosniff`, browsers use the given content type. The other
-/// headers keep pages of other sites from embedding the response.
+/// Adds headers for browsers. `nosniff` makes browsers use the given content type. The other
+/// headers prevent pages of other sites from embedding the response.
 fn mark<B>(answer: &mut Response<B>) {
     use hyper::header::{
         CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,

@@ -1,7 +1,7 @@
 //! Writes metrics in the text format of Prometheus, version 0.0.4.
 //!
-//! The format is simple, and the server already has every number. A registry of typed metrics would
-//! store each number twice.
+//! This crate uses no library with a registry of metrics, because the server already has every
+//! number, and the registry would store it twice.
 
 use std::fmt::{Display, Write as _};
 

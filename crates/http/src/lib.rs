@@ -1,8 +1,8 @@
 //! HTTP: sites, the connections that serve them, and the server's own site with health and metrics.
 //!
-//! A [`Site`] turns a request into a response. It reads the broker and the facts that the server
-//! gives it. It waits only for a turn of the broker. [`serve`] speaks HTTP/1 on one connection,
-//! with limits on sizes and time. The server owns sockets, threads and the clock. Kestrel's admin
+//! A [`Site`] turns a request into a response. It reads the broker, and facts that the server
+//! passes to it. It waits only for a turn of the broker. [`serve`] speaks HTTP/1 on one connection,
+//! with limits of sizes and times. The server owns sockets, threads and the clock. Kestrel's admin
 //! commands are another site, in `crates/kestrel-admin`.
 //!
 //! - `answer`: requests and responses. `connection`, `stall`: one connection. `unread`: the limit

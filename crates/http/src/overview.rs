@@ -17,9 +17,9 @@ const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Lineshaft</title>
 
 /// The server's own site.
 pub struct Overview {
-    /// The broker to report on.
+    /// The broker whose health and metrics this site reports.
     pub broker: Broker,
-    /// The engine's clock.
+    /// The clock of the broker.
     pub clock: Clock,
     /// Version of the server.
     pub version: &'static str,
@@ -38,8 +38,8 @@ impl std::fmt::Debug for Overview {
 }
 
 impl Overview {
-    /// Why the server is not ready; `None` if it is ready. A server with a full log is ready,
-    /// because workers must reach the server to finish jobs, which makes room.
+    /// Why the server is not ready; `None` if it is ready. A server with a full log is ready:
+    /// workers must still reach it to finish jobs, because finished jobs make room.
     fn unready(&self) -> Option<String> {
         if let Some(failure) = self.broker.failure() {
             return Some(format!("the log failed: {failure}"));
@@ -55,7 +55,7 @@ impl Overview {
             .then(|| "the status is quiescent".to_owned())
     }
 
-    /// Takes a turn, because that proves that the broker is not stuck. If it is stuck, the server
+    /// Takes a turn, which proves that the broker is not stuck. If the broker is stuck, the server
     /// does not respond, and the probe times out.
     fn live(&self) -> Answer {
         drop(self.broker.turn((self.clock)()));

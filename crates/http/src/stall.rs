@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A socket with two time limits. If the client reads nothing for some time, writes fail. Without
-/// this limit, an unread response would stay in memory until the connection is too old. If the
-/// client sends nothing for some time after it connected, reads fail. Without this limit, silent
-/// connections could use up all connections.
+/// A socket with two time limits. First, if the client reads nothing for some time, writes fail.
+/// Without this limit, an unread response would stay in memory until the connection reaches its age
+/// limit. Second, if the client sends nothing for some time after it connected, reads fail. Without
+/// this limit, silent clients could use all connections.
 pub(crate) struct Stalling<S> {
     socket: S,
     limit: Duration,
-    /// The timer of the first byte. `None` after that byte has arrived.
+    /// The timer for the first byte. `None` after the first byte has arrived.
     silence: Option<Pin<Box<Sleep>>>,
     /// The timer of a write. `None` while no write waits.
     timer: Option<Pin<Box<Sleep>>>,
@@ -23,7 +23,7 @@ pub(crate) struct Stalling<S> {
 
 impl<S> Stalling<S> {
     /// `limit` is the time limit for a client that reads nothing. `silence` is the time limit for
-    /// its first byte.
+    /// the client's first byte.
     pub(crate) fn new(socket: S, limit: Duration, silence: Duration) -> Self {
         Self { socket, limit, silence: Some(Box::pin(sleep(silence))), timer: None }
     }
@@ -41,7 +41,7 @@ impl<S> Stalling<S> {
         let limit = self.limit;
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
         ready!(timer.as_mut().poll(context));
-        // If the write is polled again after the error, it waits again.
+        // Set the timer again, because the write may be polled again after the error.
         timer.as_mut().reset(Instant::now() + limit);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }

@@ -1,4 +1,4 @@
-//! Responses that clients have not read yet. This file limits their bytes, and sends them in
+//! Responses that clients have not read yet. This module limits their bytes, and sends them in
 //! pieces.
 
 use std::convert::Infallible;
@@ -15,15 +15,15 @@ use crate::answer::{Answer, TEXT, answer};
 
 /// Memory limit for the unread long responses of one site.
 const BYTES_MAX: usize = 32 << 20;
-/// Responses are sent in pieces of this size. Shorter responses are not counted. There are few
-/// connections, so short responses need little memory.
+/// Responses are sent in pieces of this size. The memory limit does not count shorter responses:
+/// they need little memory, because a site has few connections.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Bytes of long responses that the clients of one site have not read yet.
 #[derive(Clone, Debug)]
 pub struct Unread {
     bytes: Arc<AtomicUsize>,
-    /// This broker counts the bytes as memory in use.
+    /// The memory account of this broker includes the bytes.
     broker: Broker,
 }
 
@@ -52,7 +52,7 @@ impl Unread {
     }
 }
 
-/// The body of a response. Its bytes count as unread until it is dropped.
+/// The body of a response. Its bytes count as unread until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     rest: Bytes,
@@ -73,8 +73,8 @@ impl Body for Pieces {
         }
         let piece = self.rest.len().min(PIECE_BYTES);
         let piece = self.rest.split_to(piece);
-        // Copies the piece. Otherwise a piece in a socket's queue would keep the whole response in
-        // memory.
+        // Copy the piece. The original piece shares its memory with the whole response, so it would
+        // keep the response in memory until the client has read the piece.
         let piece = if self.counted > 0 { Bytes::copy_from_slice(&piece) } else { piece };
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

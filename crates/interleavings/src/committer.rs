@@ -1,4 +1,4 @@
-//! Models of the committer: it sleeps, and other threads wake it with entries or sync requests.
+//! Models of the committer. It sleeps, and other threads wake it with entries or sync requests.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::sleeper::Sleeper;
 struct Log {
     committer: Sleeper,
     stop: AtomicBool,
-    /// The number of entries in the open batch. In the product, a lock protects the entries, which
-    /// orders accesses more strongly than this atomic does.
+    /// The number of entries in the open batch. In the product, a lock protects the entries. This
+    /// atomic orders accesses less strictly than the lock, so the model also covers the product.
     batch: AtomicU64,
     positions: Positions,
 }
 
 impl Log {
-    /// Leaks the value. Otherwise loom would free it while it reports a deadlock, and that would
-    /// abort the process.
+    /// Leaks the value. If loom reported a deadlock, it would free a value that is not leaked, and
+    /// this would abort the process.
     fn new() -> &'static Log {
         Box::leak(Box::new(Log {
             committer: Sleeper::default(),

@@ -1,5 +1,5 @@
-//! Models of an I/O thread. It sleeps until other threads send it messages, or the log releases the
-//! position that it waits for.
+//! Models of an I/O thread. The thread sleeps until other threads send it messages, or until the
+//! log releases the position that the thread waits for.
 
 use std::future::poll_fn;
 
@@ -16,16 +16,16 @@ use crate::wakeup::{ReleaseWatch, Wakeup};
 struct Port {
     wakeup: Wakeup,
     release: ReleaseWatch,
-    /// The number of events. In the product, a lock protects the events, which orders accesses more
-    /// strongly than this atomic does.
+    /// The number of events. In the product, a lock protects the events. This atomic orders
+    /// accesses less strictly than the lock, so the model also covers the product.
     events: AtomicU64,
     stop: AtomicBool,
     positions: Positions,
 }
 
 impl Port {
-    /// Leaks the value. Otherwise loom would free it while it reports a deadlock, and that would
-    /// abort the process.
+    /// Leaks the value. If loom reported a deadlock, it would free a value that is not leaked, and
+    /// this would abort the process.
     fn new() -> &'static Port {
         Box::leak(Box::new(Port {
             wakeup: Wakeup::default(),
@@ -45,7 +45,7 @@ impl Port {
         self.events.swap(0, Ordering::Relaxed)
     }
 
-    /// Sleeps like the server's `Port::sleep`. One task does all sleeping of a thread.
+    /// Sleeps like the server's `Inbox::sleep`. A thread always sleeps in the same task.
     async fn sleep(&self) {
         let has_messages = || {
             self.release.is_noted()
@@ -119,8 +119,8 @@ fn a_wake_up_before_its_message_can_be_missed() {
     });
 }
 
-/// A thread holds a reply back until position 1 is reached. `reached` checks whether it is, and
-/// `commit` makes the log reach it.
+/// Models a thread that holds a reply back until the log reaches position 1. `wish` tells the log
+/// that the thread waits. `reached` checks the position. `commit` makes the log reach it.
 fn walk_a_release(wish: fn(&Positions), reached: fn(&Positions) -> bool, commit: fn(&Port)) {
     model(move || {
         let port = Port::new();
@@ -162,8 +162,8 @@ fn without_fences_one_would_be() {
     walk_until_durable();
 }
 
-/// If the log always syncs, a write without a sync wakes only threads that requested a wake-up for
-/// this write.
+/// Models a reply that needs only a write. If the log always syncs, a write without a sync wakes
+/// only threads that requested a wake-up for this write.
 fn walk_until_written() {
     let commit = |port: &Port| {
         if port.positions.note_written(1) {

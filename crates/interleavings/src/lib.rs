@@ -1,7 +1,8 @@
-//! Explores all interleavings of the code that synchronizes the server's threads. This code lets
+//! Explores all interleavings of the code that synchronizes the server's threads. That code lets
 //! threads sleep, wakes them, and reports the positions that the log has released. The model
-//! checker is loom. It also explores all reorderings that a weakly ordered processor allows. It
-//! treats `SeqCst` accesses as weaker ones, so the code relies on fences.
+//! checker is loom. It also explores all reorderings that a weakly ordered processor allows. loom
+//! treats a `SeqCst` access like a weaker access. So the checked code uses fences for the order
+//! that it needs.
 //!
 //! This crate compiles three files of the product again, with loom's primitives. These files are
 //! `positions.rs` and `sleeper.rs` of the log, and `wakeup.rs` of the server. `committer.rs` and

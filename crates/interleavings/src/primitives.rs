@@ -1,4 +1,4 @@
-//! Loom's primitives, which replace those of the standard library.
+//! Loom's primitives. They replace the primitives of the standard library.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -13,7 +13,7 @@ pub(crate) use loom::thread::{Thread, current, park};
 
 thread_local! {
     /// True if the fences of this test have no effect. loom runs all threads of a model on the
-    /// thread of the test. So one value per thread is one value per test.
+    /// thread of the test. So each test has its own value.
     static WITHOUT_FENCES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -35,8 +35,8 @@ pub(crate) fn park_timeout(_: Duration) {
     panic!("the models sleep without a limit");
 }
 
-/// Runs a future on this thread. This replaces loom's own function, which reports a waker that
-/// outlives its task as a leak.
+/// Runs a future on this thread. loom's own function cannot be used, because it reports a waker
+/// that outlives its task as a leak.
 pub(crate) fn block_on(future: impl Future<Output = ()>) {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -52,8 +52,8 @@ pub(crate) fn block_on(future: impl Future<Output = ()>) {
     }
 }
 
-/// Explores a model of three threads. All interleavings would take minutes, so this explores only
-/// those with at most three preemptions.
+/// Explores a model of three threads. Exploring all interleavings would take minutes. So this
+/// function explores only interleavings with at most three preemptions.
 pub(crate) fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);

@@ -39,12 +39,12 @@ impl Command {
     }
 }
 
-/// The parameters of a request. If one comes twice, the first one counts.
+/// The parameters of a request. If a name occurs twice, the first parameter counts.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    /// Reads the part after the `?`.
+    /// Reads the part of the URI after the `?`.
     pub(crate) fn read(query: Option<&str>) -> Parameters {
         let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
         Parameters(pairs.into_owned().collect())

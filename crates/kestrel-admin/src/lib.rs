@@ -2,8 +2,8 @@
 //!
 //! - `admin`: the commands, and which requests can use them. `command`: parses a request.
 //! - `snapshot`: all numbers at one moment. `name_list`: many names in little memory.
-//! - `history`: numbers of earlier moments. `changes`: changes since those moments. `series`: one
-//!   value per minute.
+//! - `history`: recorded numbers of earlier moments. `changes`: changes of numbers over a time.
+//!   `series`: one value per minute.
 //! - `report`: JSON, and text for people. `date`: dates as text.
 
 mod admin;

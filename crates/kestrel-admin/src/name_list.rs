@@ -4,12 +4,12 @@
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct NameList {
     text: Box<str>,
-    /// Where each name ends in the text.
+    /// For each name, the offset of its end in the text.
     ends: Box<[u32]>,
 }
 
 impl NameList {
-    /// Builds the list. The names must be sorted, and take less than 4 GiB together.
+    /// Builds the list. The names must be sorted, and have less than 4 GiB together.
     pub(crate) fn of<'a>(sorted: impl Iterator<Item = &'a str>) -> NameList {
         let (mut text, mut ends) = (String::new(), Vec::new());
         for name in sorted {

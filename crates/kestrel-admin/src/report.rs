@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::snapshot::Snapshot;
 
-/// All numbers, to write as one JSON object.
+/// All numbers. They serialize as one JSON object.
 #[derive(Serialize)]
 pub(crate) struct Stats<'a> {
     counters: Counters<'a>,
@@ -15,8 +15,8 @@ pub(crate) struct Stats<'a> {
     metrics: Metrics<'a>,
 }
 
-/// A section of the numbers. The names of a queue's numbers are built only when they are written,
-/// to save memory.
+/// The counters of a report. To save memory, a report builds the names of a queue's numbers only
+/// when it writes them.
 struct Counters<'a>(&'a Snapshot);
 struct Gauges<'a>(&'a Snapshot);
 struct Metrics<'a>(&'a Snapshot);
@@ -95,8 +95,8 @@ impl Serialize for Metrics<'_> {
     }
 }
 
-/// A number in JSON, without decimals if it is whole. As a float, the value for "no limit" is 1 too
-/// large, and the cast corrects it.
+/// A number in JSON, without decimals if it is whole. As a float, Kestrel's value for "no limit" is
+/// too large by 1, and the cast corrects this.
 pub(crate) fn number(value: f64) -> Value {
     if value.fract() == 0.0 { json!(value as i64) } else { json!(value) }
 }

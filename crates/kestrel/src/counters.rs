@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A counter that all sessions of a server change.
 ///
-/// The counter uses relaxed ordering, because no code compares the counters with each other.
+/// Relaxed ordering is enough, because no code compares two counters.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
@@ -34,7 +34,7 @@ pub struct Counters {
     pub connections: Count,
     /// Connections since the start.
     pub connections_total: Count,
-    /// Fetches. Open reads and waits count; a close or an abort alone does not.
+    /// Fetches, including open reads and waits. A close or an abort without a fetch does not count.
     pub cmd_get: Count,
     /// Items that clients tried to add.
     pub cmd_set: Count,
@@ -48,7 +48,8 @@ pub struct Counters {
     pub get_hits: Count,
     /// How often any command found no item.
     pub get_misses: Count,
-    /// Items that came for a client after it had disconnected. They were given back.
+    /// Items that the broker granted to a client that had just disconnected. The broker gave them
+    /// back.
     pub cmd_get_open_dropped: Count,
     /// Waits that ended because the client disconnected.
     pub waiters_aborted: Count,

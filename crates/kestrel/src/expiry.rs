@@ -23,7 +23,7 @@ pub(crate) fn of_millis(millis: i32, now: Millis) -> When {
     later(i64::from(millis), now)
 }
 
-/// The time this many milliseconds after now, or before now if negative.
+/// The time that is `millis` milliseconds after `now`. A negative number gives a time before `now`.
 fn later(millis: i64, now: Millis) -> When {
     When::At(Millis(now.0.saturating_add_signed(millis)))
 }

@@ -1,12 +1,12 @@
 //! Kestrel's dialects. They turn bytes into requests and outcomes into bytes, without I/O.
 //!
 //! A session is one connection: a [`MemcacheSession`], a [`TextSession`] or a [`ThriftSession`].
-//! The socket's owner gives it the received bytes and a turn of the broker. The session writes its
-//! replies into the connection's outbox.
+//! The owner of the socket passes the received bytes and a turn of the broker to the session. The
+//! session writes its replies into the connection's outbox.
 //!
 //! - `memcache`, `text`, `thrift`: the three dialects.
 //! - `line`: lines and their words. `name`, `expiry`, `status`: parse single words.
-//! - `session`, `client`, `monitor`: the parts of memcache and text connections that are the same:
+//! - `session`, `client`, `monitor`: the common parts of memcache and text connections, which are
 //!   requests, fetches, waits and open reads.
 //! - `stats`: the output of `STATS` and similar commands.
 //! - `server`, `counters`, `latency`: state that all sessions of a process share, over all of

@@ -1,11 +1,11 @@
-//! Finds the end of a line, splits it into words, and parses numbers. Memcache and text have the
-//! same rules.
+//! Finds the end of a line, splits the line into words, and parses numbers. The memcache and the
+//! text dialect have the same rules.
 
 /// Longest line in bytes, including the line feed. The original has no limit. This limit is enough
 /// for a `get` with thousands of keys.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// The front of the received bytes.
+/// The line at the front of the received bytes.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Line<'a> {
     /// A whole line. `text` is the line without its end.
@@ -36,8 +36,8 @@ pub(crate) fn without_cr(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Splits a line at each space. An empty word counts as a word, except at the end. So a double
-/// space shifts the words after it, and a space at the end is ignored.
+/// Splits a line at each space. An empty word counts as a word, except at the end. So after a
+/// double space, each word has the next higher index. Spaces at the end are ignored.
 pub(crate) fn words(line: &[u8]) -> Vec<&[u8]> {
     let mut words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     while words.last().is_some_and(|word| word.is_empty()) {

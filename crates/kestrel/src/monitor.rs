@@ -1,6 +1,6 @@
-//! `MONITOR`: a client takes each item when it comes, until a deadline or a number of items (spec
-//! kestrel 1.7). The number and the bytes of items are limited, because all items may come in one
-//! turn of the broker, and a turn must be short.
+//! `MONITOR`: a client takes items until a deadline, or until it has a number of items (spec
+//! kestrel 1.7). All items may come in one turn of the broker, and a turn must be short. So the
+//! number of items without a wait is limited, and also the bytes of all items.
 
 use broker::{Answer, Event, JobBody, Millis, Patience, Position, Turn};
 
@@ -12,13 +12,14 @@ use crate::server::{ITEM_BYTES, ITEMS_AT_ONCE_MAX, ITEMS_BYTES_MAX};
 pub(crate) struct Monitor {
     queue: Box<[u8]>,
     deadline: Millis,
-    /// Number of items that the monitor can still take. `None` means no limit.
+    /// The request ends after this many more items. `None` means no limit.
     left: Option<u64>,
-    /// Number of items that the monitor can still take in this turn, before the next wait.
+    /// The request ends after this many more items without a wait.
     left_at_once: usize,
-    /// Number of bytes that the monitor can still take. The last item can exceed this number.
+    /// The request ends after this many more bytes. The last item can exceed this number.
     left_bytes: usize,
-    /// The position that all replies wait for, because the request first closed reads.
+    /// Before its first item, the request may have closed open reads. So all replies also wait for
+    /// this position.
     after: Position,
 }
 

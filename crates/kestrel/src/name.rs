@@ -5,10 +5,11 @@ use broker::Turn;
 /// Longest name in bytes. This is the engine's limit.
 const NAME_BYTES_MAX: usize = 8180;
 
-/// Bytes that Kestrel forbids in queue names, because it names its journal files after the queues.
+/// Bytes that Kestrel forbids in queue names, because it uses queue names in the names of its
+/// journal files.
 const FORBIDDEN: &[u8] = b"/.~";
 
-/// Bytes that no name can have in a line, because they end the line or the word.
+/// Bytes that a name in a line cannot contain, because they end the line or the word.
 const NOT_IN_LINES: &[u8] = b" \r\n";
 
 /// True if a request that can create the queue can use this name. If the queue or an alias already

@@ -8,15 +8,16 @@ use broker::{AliasStats, ItemStats, Turn};
 
 use crate::server::Server;
 
-/// If a queue has no limit of items or of bytes, the original prints these numbers.
+/// The original prints this number for a queue without a limit of items, and `NO_BYTES_MAX` for a
+/// queue without a limit of bytes.
 const NO_ITEMS_MAX: u64 = 2_147_483_647;
 const NO_BYTES_MAX: u64 = 9_223_372_036_854_775_807;
 
-/// Bytes of an item in the original's journal in addition to its body.
+/// Bytes that an item needs in the original's journal, in addition to its body.
 const JOURNAL_BYTES_PER_ITEM: u64 = 21;
 
-/// The size that the items would have in a journal of their own. Here all queues share one log, so
-/// no such file exists.
+/// The size of the journal file that the original would have for these items. Here, no such file
+/// exists, because all queues share one log.
 pub(crate) fn journal_bytes(stats: &ItemStats) -> u64 {
     stats.bytes + JOURNAL_BYTES_PER_ITEM * stats.items
 }
@@ -65,13 +66,13 @@ pub(crate) fn queue_rows(name: &[u8], turn: &Turn<'_>) -> Vec<u8> {
     text
 }
 
-/// The kind of a block about a queue.
+/// The kind of the block that describes a queue.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Block {
     /// The numbers of the queue.
     Stats,
-    /// The policy of the queue, in the format of the original's first versions. A setting that does
-    /// not exist in Lineshaft is shown as unlimited.
+    /// The policy of the queue, in the format of the original's first versions. Settings that
+    /// Lineshaft does not have appear as unlimited.
     Config,
 }
 
@@ -90,8 +91,8 @@ impl Block {
         text.extend_from_slice(name);
         text.extend_from_slice(b"' {\r\n");
         if rows.is_empty() {
-            // COMPAT(kestrel): the lines are joined as if there were at least one line; case
-            // mc-dump-stats-missing.
+            // COMPAT(kestrel): the original writes a line end after the lines even if there is no
+            // line; case mc-dump-stats-missing.
             text.extend_from_slice(b"  \r\n");
         }
         for (key, value) in rows {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-/// The first unit that fits is used, so `ms` is before `m`.
+/// The units, and their numbers of milliseconds. `parse` uses the first unit that matches the text,
+/// so `ms` is before `m`.
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Reads a time: a number and a unit, or several of them, such as `1h30m`.
+/// Reads a time: one or more pairs of a number and a unit, such as `1h30m`.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let refused = || format!("`{text}` is not a time; write a number with ms, s, m, h or d");
     let mut millis: u64 = 0;

@@ -2,7 +2,8 @@
 
 use std::num::{IntErrorKind, ParseIntError};
 
-/// The first unit that fits is used, so `KiB` is before `B`.
+/// The units, and their numbers of bytes. `parse` uses the first unit that the text ends with, so
+/// `KiB` is before `B`.
 const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -15,7 +16,8 @@ const UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// The first units of the table are binary. This module writes only these.
+/// The number of binary units. They are the first units of the table. This module formats sizes
+/// only with binary units.
 const BINARY_UNITS: usize = 4;
 
 /// Reads a size: a number of bytes, or a number and a unit.

@@ -155,8 +155,9 @@ pub struct Gate {
 impl Gate {
     /// Whether the client may read. The `Host` header must be a name of the server, with one
     /// exception. At listeners other than loopback, programs other than browsers may use any name,
-    /// because the server cannot find out all of its names. There is no exception if the operator
-    /// has listed names.
+    /// because the server cannot find out all of its names. If the operator has listed names, there
+    /// is no exception. Browsers are no exception, because another name can belong to a page of an
+    /// attacker.
     pub fn may_read(&self, claims: &Claims<'_>) -> Result<(), Rejection> {
         let any_name = match self.reach {
             Reach::Loopback => false,

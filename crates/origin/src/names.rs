@@ -1,4 +1,4 @@
-//! The host names under which clients may address the server.
+//! The host names with which clients may address the server.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// `own` are the server's own names. `listed` are the names that its operator configured.
+    /// `own` are the server's own names. `listed` are the names that the operator configured.
     pub fn new(own: impl IntoIterator<Item = String>, listed: Vec<String>) -> Names {
         Names { own: own.into_iter().collect(), listed }
     }
@@ -21,7 +21,7 @@ impl Names {
         !self.listed.is_empty()
     }
 
-    /// Whether the value of a `Host` header is an allowed name, with any port or none.
+    /// Whether the value of a `Host` header is an allowed name, with or without a port.
     pub(crate) fn contain(&self, host: &[u8]) -> bool {
         let Ok(host) = std::str::from_utf8(host) else { return false };
         if let Some((address, port)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']'))
@@ -37,7 +37,7 @@ impl Names {
     }
 }
 
-/// Whether this text after a host is empty, or a colon and a number.
+/// Whether `text`, which follows the host, is empty, or a colon and a number.
 fn is_port(text: &str) -> bool {
     text.is_empty()
         || text

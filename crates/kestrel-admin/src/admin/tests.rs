@@ -190,8 +190,8 @@ fn get_changes_something_where_it_is_allowed_and_not_for_browsers() {
     assert_eq!(world.ask("/shutdown.txt"), (200, "ok\n".to_owned()));
     assert_eq!(world.ask("/reload.txt"), (200, "ok\n".to_owned()));
     assert_eq!(world.ask_with(Request::head("/shutdown").body(()).unwrap()).0, 405);
-    // A page of another site has a picture with `referrerpolicy="no-referrer"`. The address of the
-    // picture is this server's, at a listener that other machines can reach.
+    // A browser sends this request if a page of another site has a picture with this address and
+    // `referrerpolicy="no-referrer"`. Other machines can reach the listener.
     let picture = Request::get("/shutdown").header("Host", "192.0.2.1:2223");
     let picture = picture.header("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)");
     assert_eq!(world.ask_with(picture.body(()).unwrap()).0, 403);
@@ -239,8 +239,8 @@ fn a_script_of_another_site_learns_nothing() {
         assert_eq!(status, 403);
         assert!(!text.contains("counters"), "{text}");
     }
-    // If a browser does not report the page's site, the type of the response is not a script. So
-    // the browser does not run it.
+    // If a browser does not report the page's site, the content type of the response is not a
+    // script. So the browser does not run the response.
     let (status, kind, text) = ask(None);
     assert_eq!((status, kind.as_str(), &text[..2]), (200, "application/json", "f("));
     let (status, kind, _) = ask(Some("same-origin"));

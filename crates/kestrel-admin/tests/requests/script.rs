@@ -1,6 +1,6 @@
-//! Sends any head of a request to Kestrel's admin commands, at every kind of listener. The answer
-//! must be well-formed, and a request without permission must change nothing. The test and the fuzz
-//! target share this file.
+//! Sends requests with any head to Kestrel's admin commands, at every kind of listener. The
+//! response must be well-formed, and a request without permission must change nothing. The test and
+//! the fuzz target share this file.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use origin::{Claims, Gate, Names, Reach};
 const OWN_NAME: &str = "machine";
 const NOW: Millis = Millis(1_700_000_000_000);
 
-/// Sends the request in a script, which has the lines of a request's head.
+/// Sends a request to servers with all combinations of listener and permission. `script` has the
+/// lines of the request's head.
 pub(crate) fn check(script: &[u8]) {
     for reach in [Reach::Loopback, Reach::Unix, Reach::Network] {
         for by_get in [false, true] {
@@ -42,7 +43,7 @@ fn claims(headers: &HeaderMap) -> Claims<'_> {
     Claims::of(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
 }
 
-/// Counts the changes to the server.
+/// Counts the requests that changed something.
 struct Changes(AtomicU32);
 
 struct Count(Arc<Changes>);
@@ -116,7 +117,7 @@ impl World {
         assert_eq!(self.ask(&request), status, "{request:?}");
     }
 
-    /// Sends a request, checks that the answer is well-formed, and returns its status.
+    /// Sends a request, checks that the response is well-formed, and returns its status.
     fn ask(&self, request: &Request) -> u16 {
         let (Reply::Now(answer) | Reply::After(_, answer)) = self.site.reply(request);
         let status = answer.status().as_u16();

@@ -124,8 +124,9 @@ impl MemcacheSession {
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        // COMPAT(kestrel): the original closes the connection silently, as for FLUSH_EXPIRED. The
-        // reply here is no SERVER_ERROR, because clients would retry; case
+        // COMPAT(kestrel): like the original, close the connection; the same applies to
+        // FLUSH_EXPIRED. The original sends no reply. This server sends CLIENT_ERROR, and not
+        // SERVER_ERROR, because clients retry after a SERVER_ERROR; case
         // mc-status-blocks-monitor-and-flush-expired.
         if self.client.is_refused_reads(turn) || !is_usable(queue, turn) {
             return self.fail(AT_ONCE, reply::CLIENT_ERROR, turn, outbox);

@@ -10,7 +10,8 @@ pub(crate) const FLUSHED_ALL: &[u8] = b"Flushed all queues.\r\n";
 pub(crate) const RELOADED: &[u8] = b"Reloaded config.\r\n";
 pub(crate) const ERROR: &[u8] = b"ERROR\r\n";
 pub(crate) const CLIENT_ERROR: &[u8] = b"CLIENT_ERROR\r\n";
-/// The original has no such error, so no client depends on its text.
+/// The error if clients of this listener cannot control the server. The original has no such error,
+/// so no client depends on its text.
 pub(crate) const NOT_ALLOWED: &[u8] = b"CLIENT_ERROR not allowed here; see kestrel.control\r\n";
 pub(crate) const SERVER_ERROR: &[u8] = b"SERVER_ERROR\r\n";
 

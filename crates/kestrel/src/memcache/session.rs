@@ -13,13 +13,13 @@ use crate::session::{LineDialect, LineSession};
 const BINARY_MAGIC: u8 = 0x80;
 
 /// Number of bytes after the data.
-// COMPAT(kestrel): these bytes are skipped without a check; case mc-data-trailer-not-checked.
+// COMPAT(kestrel): the session skips these bytes without a check; case mc-data-trailer-not-checked.
 const TRAILER_BYTES: usize = 2;
 
 /// One connection of the memcache dialect, without I/O.
 pub type MemcacheSession = LineSession<Memcache>;
 
-/// The part of the input that a memcache connection reads next.
+/// The meaning of a memcache connection's next bytes.
 #[derive(Debug, Default)]
 pub struct Memcache(Reading);
 
@@ -28,13 +28,13 @@ enum Reading {
     /// A line.
     #[default]
     Line,
-    /// The data of a set, with its trailer.
+    /// The data of a set, and the bytes after it.
     Data(PendingSet),
-    /// The data of an unsupported command. This number of bytes is still skipped, and the command
-    /// is then refused.
+    /// The data of an unsupported command. The session skips this number of bytes, and then refuses
+    /// the command.
     Refused(usize),
-    /// The data of a set that exceeds the memory limit. This number of bytes is still skipped. The
-    /// server then replies that the set was not stored.
+    /// The data of a set that exceeds the memory limit. The session skips this number of bytes, and
+    /// then replies that the set was not stored.
     NotStored(usize),
 }
 
@@ -59,8 +59,8 @@ impl LineDialect for Memcache {
     ) -> Step {
         Step::used_or_stuck(match &mut session.reading.0 {
             Reading::Line if bytes.first() == Some(&BINARY_MAGIC) => {
-                // A client of the binary protocol could not understand any reply, so the connection
-                // is closed. In the original, such a client waits for ever.
+                // A client of the binary protocol could not understand any reply, so close the
+                // connection. In the original, such a client waits for ever.
                 session.client.end(turn);
                 0
             }
@@ -132,9 +132,9 @@ impl MemcacheSession {
         bytes
     }
 
-    /// Handles the line of a set. If the memory limit allows the data, it is collected; otherwise
-    /// it is skipped. If the line also has a mistake, the reply is about the mistake, and not about
-    /// the memory limit.
+    /// Handles the line of a set. Then the session collects the data, or skips the data if it
+    /// exceeds the memory limit. If the line also has a mistake, the reply is about the mistake,
+    /// and not about the memory limit.
     fn begin_set(&mut self, set: &Set<'_>, turn: &mut Turn<'_>) {
         let data_bytes = set.data_bytes as usize;
         let is_usable = set.verdict.is_ok()

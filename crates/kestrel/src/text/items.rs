@@ -3,8 +3,8 @@
 
 use crate::line::without_cr;
 
-/// A list of items that has not arrived completely. Each byte is searched only once, even if an
-/// item is long.
+/// A list of items, from its first byte to its complete arrival. Each byte is searched only once
+/// for a line end, even if an item is long.
 #[derive(Debug, Default)]
 pub(crate) struct ItemList {
     /// Complete items, each with a line feed, and then the beginning of the next item.
@@ -44,8 +44,8 @@ impl ItemList {
         Progress::GoesOn
     }
 
-    /// Number of bytes of the items so far, including line feeds. A carriage return at the end does
-    /// not count, because it can be a part of a line end.
+    /// Number of bytes of the items so far, including line feeds. A carriage return as the last
+    /// byte does not count, because a line feed may follow.
     pub(crate) fn bytes(&self) -> usize {
         self.line_start + without_cr(&self.bytes[self.line_start..]).len()
     }

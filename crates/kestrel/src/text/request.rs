@@ -42,8 +42,8 @@ const TIMEOUT_REQUIRED: &str = "Queue name & timeout required.";
 const COUNT_REQUIRED: &str = "Queue name & count required.";
 const WRONG_EXPIRY: &str = "Error parsing expiration time.";
 const WRONG_TIMEOUT: &str = "Error parsing timeout.";
-/// The reply to a wrong count. The original closes the connection without a reply, as it also does
-/// for a monitor with a wrong timeout.
+/// The reply to a wrong count. In this case, and after a monitor with a wrong timeout, the original
+/// closes the connection without a reply.
 const WRONG_COUNT: &str = "Error parsing count.";
 
 /// Parses a line without its end, and without the colon that announces items.

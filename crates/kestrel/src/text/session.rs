@@ -14,7 +14,7 @@ use crate::session::{LineDialect, LineSession};
 /// One connection of the text dialect, without I/O.
 pub type TextSession = LineSession<Text>;
 
-/// The part of the input that a text connection reads next.
+/// The meaning of a text connection's next bytes.
 #[derive(Debug, Default)]
 pub struct Text(Reading);
 
@@ -25,7 +25,7 @@ enum Reading {
     Line,
     /// The items of this request.
     Items(Request, ItemList),
-    /// Nothing: the items of a put are being stored.
+    /// The session reads nothing, because it is storing the items of a put.
     Storing(Storing),
 }
 
@@ -90,7 +90,7 @@ impl TextSession {
             }
         };
         match text.strip_suffix(b":") {
-            // Any command can have items after it. All commands except put ignore them.
+            // Items can follow any command. All commands except put ignore them.
             Some(text) => self.reading.0 = Reading::Items(parse(text), ItemList::default()),
             None => self.execute(parse(text), ItemList::default(), turn, outbox),
         }
@@ -112,7 +112,7 @@ impl TextSession {
         count
     }
 
-    /// Prepares the next steps to store these items.
+    /// Makes the next steps store these items.
     pub(super) fn begin_storing(&mut self, storing: Storing) {
         self.reading.0 = Reading::Storing(storing);
     }

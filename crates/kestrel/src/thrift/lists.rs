@@ -1,5 +1,5 @@
-//! Calls with a list of items to put, or of ids of open reads. A list can be long, so it is handled
-//! in slices of work.
+//! Calls with a list: items to put, or ids of open reads. A list can be long, so the session
+//! handles it in slices of work.
 
 use broker::{Answer, Body, LeaseId, Millis, Outbox, Position, SessionId, Step, Turn, When};
 
@@ -12,7 +12,7 @@ use super::writer::ReplyTo;
 use crate::client::AT_ONCE;
 use crate::latency::Measure;
 
-/// A call with a list, and its progress. The message with the list is stored separately.
+/// A call with a list, and its progress. [`Waiting::List`] has the message with the list.
 #[derive(Debug)]
 pub(super) struct ListCall {
     pub(super) to: ReplyTo,
@@ -21,7 +21,7 @@ pub(super) struct ListCall {
     protocol: Protocol,
     /// Offset of the next value in the message.
     next: usize,
-    /// Number of values left.
+    /// Number of values that are not handled yet.
     left: usize,
     /// Number of items that were stored, confirmed or given back.
     done: i32,
@@ -56,7 +56,8 @@ impl ListCall {
 }
 
 impl ThriftSession {
-    /// Stores items until one is refused. The reply is the number of stored items.
+    /// Begins a call that stores items. It stops when an item is refused. The reply is the number
+    /// of stored items.
     pub(super) fn put(
         &self,
         to: ReplyTo,
@@ -76,8 +77,8 @@ impl ThriftSession {
         Ok(call)
     }
 
-    /// Confirms open reads, or gives their items back. Any connection may have opened them. The
-    /// reply is the number of reads that were still open.
+    /// Begins a call that confirms open reads, or gives their items back. Any connection may have
+    /// opened these reads. The reply is the number of reads that were still open.
     pub(super) fn close_reads(
         &self,
         to: ReplyTo,
@@ -115,8 +116,7 @@ impl ThriftSession {
         false
     }
 
-    /// Handles the next value. Returns `None` if the list has no valid further value, or a put was
-    /// refused.
+    /// Handles the next value. Returns `None` if the value is invalid, or if a put was refused.
     fn deal_with_next(
         &self,
         call: &mut ListCall,

@@ -23,7 +23,7 @@ pub(super) enum Failed {
 }
 
 impl ThriftSession {
-    /// Executes a call. If the call has a list, only begins it and returns it.
+    /// Executes a call. If the call has a list, only begins the call and returns it.
     pub(super) fn execute(
         &mut self,
         to: ReplyTo,
@@ -104,7 +104,7 @@ impl ThriftSession {
             Some(_) => counters.get_hits.add_one(),
             None => self.server.count_miss(queue, turn),
         }
-        // If an alias has the name of a queue, requests cannot reach the queue.
+        // If an alias has the same name as a queue, requests reach only the alias.
         let is_alias = turn.alias_stats(queue).is_some();
         let stats = turn.item_stats(queue).filter(|_| !is_alias).unwrap_or_default();
         let after = after.max(turn.after_named(queue));
@@ -197,7 +197,7 @@ fn answer(to: ReplyTo, method: Method, after: Position, outbox: &mut Outbox) {
     Reply::result(to, method.name().as_bytes()).send(after, outbox);
 }
 
-/// Replies to a call with this number.
+/// Replies with a number.
 pub(super) fn answer_i32(to: ReplyTo, method: Method, number: Answer<i32>, outbox: &mut Outbox) {
     let mut reply = Reply::result(to, method.name().as_bytes());
     reply.field(0, Written::I32);

@@ -6,8 +6,8 @@
 //! - `request`: methods and their arguments.
 //! - `session`: reads the next message, waits, and ends a connection. `methods`: executes each
 //!   method.
-//! - `collect`: a `get`, which can wait. `open_reads`: the holder of all open reads, and their
-//!   counts. `lists`: calls with long lists.
+//! - `collect`: the call `get`, which can wait. `open_reads`: the holder of all open reads, and
+//!   their numbers per queue. `lists`: calls with lists, which can be long.
 
 mod collect;
 mod lists;

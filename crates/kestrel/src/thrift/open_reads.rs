@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use broker::{LeaseId, SessionId, Turn};
 
-/// Smallest number of reads at which the lists are pruned. After each pruning, the next one begins
-/// at twice the number of reads that are left.
+/// Smallest number of reads in the lists at which they are pruned. After a pruning, the next
+/// pruning begins at twice the number of remaining reads.
 const PRUNED_FROM_MIN: usize = 64;
 
 /// The session of the broker that holds the open reads of all thrift connections. So any connection
@@ -14,7 +14,7 @@ const PRUNED_FROM_MIN: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Holder(Mutex<Option<SessionId>>);
 
-/// For each queue, the reads that a connection opened. Some of them may have ended.
+/// For each queue, the reads that a connection has opened. Some of these reads may have ended.
 #[derive(Debug, Default)]
 pub(crate) struct OpenReads {
     by_queue: BTreeMap<Box<[u8]>, Vec<LeaseId>>,
@@ -25,23 +25,23 @@ pub(crate) struct OpenReads {
 }
 
 impl Holder {
-    /// Returns the session. It is opened at the first use, and stays open until the process ends.
+    /// Returns the session. The first call opens it. It stays open until the process ends.
     pub(crate) fn session(&self, turn: &mut Turn<'_>, mailbox: usize) -> SessionId {
-        // The lock is used only during a turn of the broker. The broker's lock allows one turn at a
-        // time, so this lock never waits.
+        // Sessions take this lock only during a turn of the broker, and only one thread has a turn.
+        // So no thread ever waits for this lock.
         let mut session = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *session.get_or_insert_with(|| turn.open_reader_session(mailbox))
     }
 }
 
 impl OpenReads {
-    /// An upper bound of the open reads of this queue. Some reads may have ended since the last
-    /// pruning.
+    /// An upper bound of the number of open reads of this queue. Some reads may have ended since
+    /// the last pruning.
     pub(crate) fn count(&self, queue: &[u8]) -> usize {
         self.by_queue.get(queue).map_or(0, Vec::len)
     }
 
-    /// Removes this queue's reads that have ended: `holder` does not hold them any more.
+    /// Removes the reads of this queue that have ended. `holder` does not hold such reads any more.
     pub(crate) fn forget_ended(&mut self, queue: &[u8], holder: SessionId, turn: &mut Turn<'_>) {
         if let Some(leases) = self.by_queue.get_mut(queue) {
             let before = leases.len();
