@@ -1,5 +1,5 @@
-//! Bodies that leave the memory and come back from the log. The log writes, reclaims and loads only
-//! when a test calls it.
+//! Tests bodies that leave the memory and are loaded from the log again. Writes, reclaim and loads
+//! happen only when a test calls the function for them.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +21,8 @@ fn open(disk: &log::FaultDisk) -> Broker {
     Broker::open(options(disk), NOW).expect("the log is whole").0
 }
 
-/// Does the work of the log's threads, and lets some turns end.
+/// Does the work of the log's threads. Also ends some turns, because bodies leave the memory at the
+/// end of a turn.
 fn work(broker: &Broker) {
     loop {
         broker.commit_step(NOW).expect("the disk works");
@@ -69,7 +70,7 @@ fn take(broker: &Broker, session: SessionId) -> Handout {
     }
 }
 
-/// The bytes of a body, which may have to be loaded first.
+/// The bytes of a body. Loads the body if necessary.
 fn loaded(broker: &Broker, body: &JobBody) -> Vec<u8> {
     broker.load_step(NOW);
     body.resident().expect("it was loaded").to_vec()
@@ -131,7 +132,7 @@ fn a_reply_waits_until_its_body_is_loaded() {
     assert!(sent == expected && outbox.is_empty() && !outbox.is_broken());
 }
 
-/// Remembers the sessions whose bodies were loaded.
+/// A mailbox that stores the sessions whose bodies were loaded.
 #[derive(Debug, Default)]
 struct Loaded(Mutex<Vec<SessionId>>);
 
@@ -180,7 +181,8 @@ fn an_item_that_is_taken_for_good_is_read_after_its_end() {
         let item = read.value.expect("reads are allowed").item();
         bodies.push(item.expect("there are more").1);
     }
-    // All items ended, so the log can free all their segments. The reads that wait hold them.
+    // All items have ended, so the log could free their segments. But the reads still wait for
+    // their bodies, and hold these segments.
     for _ in 0..5 {
         put(&broker, 0..2000);
         let mut turn = broker.turn(NOW);
@@ -302,7 +304,8 @@ fn small_queues_stay_within_the_limit_while_puts_continue() {
         let put = turn.caller(session).put(NewJob::default(), body(number).into());
         put.value.expect("there is room");
         drop(turn);
-        // The newest put is never written, so there is always a job that waits for the log.
+        // When a turn ends, its put is not written yet. So there is always a job that waits for the
+        // log.
         if number % 10 == 0 {
             broker.commit_step(NOW).expect("the disk works");
             broker.prepare_step().expect("the disk works");

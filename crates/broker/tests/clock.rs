@@ -1,6 +1,6 @@
-//! Tests a wall clock that somebody set while the store was closed, or that is wrong at a start.
-//! The store's time must not stop, and must not jump. A job that is due at a wall-clock time must
-//! be ready when the wall clock shows that time.
+//! Tests a wall clock that somebody set while the store was closed, or that is wrong when the store
+//! is opened. The store's time must not stop, and must not jump. A job that is due at a wall-clock
+//! time must be ready when the wall clock shows that time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ const PAST: Millis = Millis(60_000);
 /// The time limit for an event. If the test passes, the event comes within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Creates a log in this folder whose last time is an hour from now.
+/// Creates a log in this folder. The last time in this log is an hour from now.
 fn leave_log_of_later(folder: &std::path::Path) {
     let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after the epoch");
     let later = Millis(wall.as_millis() as u64 + HOUR_MS);
@@ -37,7 +37,8 @@ fn leave_log_of_later(folder: &std::path::Path) {
     broker.close(later).expect("the disk works");
 }
 
-/// Calls `act` with a store whose clock is an hour behind its log. Fails if `act` takes too long.
+/// Calls `act` with a store. The last time in the store's log is an hour after the wall clock.
+/// Fails if `act` takes too long.
 fn in_a_store_of_later(act: impl FnOnce(&Store) + Send + 'static) {
     let folder = tempfile::tempdir().expect("there is room");
     leave_log_of_later(folder.path());
@@ -148,8 +149,8 @@ impl Server {
         self.broker.as_ref().expect("it was started")
     }
 
-    /// How long no server ran, in whole seconds. The value is rounded, because the log writes its
-    /// last mark a little later than the last entry.
+    /// How long no server ran, in whole seconds, as the broker computed it. Rounds the value,
+    /// because the log's last mark is a little later than the last entry.
     fn stopped_s(&self) -> i64 {
         (self.broker().stopped_ms() + 500) / 1000
     }
@@ -217,7 +218,7 @@ impl Server {
         while self.broker().reclaim_step(self.now).expect("the log is whole") {}
     }
 
-    /// Takes an item and gives it back, so that the log gets another entry about it.
+    /// Takes an item and gives it back, so that the log gets another entry about the item.
     fn look_at_item(&self) {
         let mut turn = self.broker().turn(self.now);
         let session = turn.open_reader_session(0);
@@ -306,7 +307,8 @@ fn a_log_that_was_begun_under_a_wrong_clock_is_right_from_the_next_start_on() {
         let id = server.put(3 * 3600);
         server.start(WALL);
         assert_eq!(server.state(id), Some(State::Delayed));
-        // With the right clock, the server computes correctly again how long no server ran.
+        // The wall clock is right again. So the server again computes correctly how long no server
+        // ran.
         server.start(Millis(WALL.0 + HOUR_MS));
         assert_eq!(server.stopped_s(), 3600);
         assert_eq!(server.state(id), Some(State::Delayed));
@@ -360,9 +362,10 @@ fn a_step_of_the_wall_clock_moves_its_times_and_nothing_else() {
         };
         let (ready, still) = (Some(State::Ready), Some(State::Delayed));
         let held = Some(State::Leased);
-        // Jobs and items that are due at a time of the wall clock.
+        // What a client finds of jobs and items whose due time or end is a time of the wall clock.
         let by_wall = |is_over| if is_over { (ready, 0) } else { (still, 1) };
-        // Jobs and items that are due after a time span.
+        // What a client finds of jobs and items whose due time or end is a time span after the
+        // request.
         let by_time = |is_over| if is_over { (ready, ready, 0) } else { (still, held, 1) };
         let mut passed_ms = 0;
         for at_ms in [left_ms.min(2 * HOUR_MS), left_ms.max(2 * HOUR_MS)] {
@@ -403,7 +406,7 @@ fn after_a_restart_times_of_the_wall_clock_mean_what_it_shows_then() {
             server.pass(2);
             assert_eq!((server.state(given), server.items(b"items")), (Some(State::Ready), 0));
             if is_set_while_it_runs {
-                // The server was stopped for a second before each start, minus the delay of the
+                // Before each start, the server was stopped for a second, minus the delay of the
                 // log's last mark.
                 let is_over = left_ms + 4000 > 2 * HOUR_MS;
                 let state = if is_over { State::Ready } else { State::Delayed };

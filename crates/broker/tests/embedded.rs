@@ -116,7 +116,7 @@ fn readers_and_lookers_wait_for_an_item_and_no_longer_than_they_said() {
                 std::thread::yield_now();
             }
         };
-        // If one consumer removed the item, the next would find none.
+        // The peek must not remove the item, because the second consumer needs it.
         let looks = scope.spawn(|| store.queue("q").peek(Wait::Forever));
         waiters_are(1);
         let removes = scope.spawn(|| store.queue("q").remove(Wait::Forever));

@@ -48,7 +48,7 @@ fn jobs_are_there_when_the_store_is_opened_again() {
     store.close().expect("the disk works");
 }
 
-/// The output of an example that creates its store below this folder.
+/// Runs an example that creates its store below this folder, and returns its output.
 fn run_example(name: &str, temporary: &Path) -> String {
     // Cargo builds the examples together with the tests, in a sibling of the tests' folder.
     let tests = std::env::current_exe().expect("the test has a path");

@@ -355,7 +355,7 @@ fn a_reply_that_need_only_be_written_does_not_wait_for_the_sync() {
     broker.commit_step(NOW).expect("the disk works");
     let weak = add(&mut broker.turn(NOW), "weak", "2");
     let strict = add(&mut broker.turn(NOW), "strict", "3");
-    // The next call of the disk writes. The call after it would sync, and fails.
+    // The next call of the disk is a write. The call after the write is a sync, which fails.
     disk.fail_at(disk.calls() + 2);
     broker.commit_step(NOW).expect_err("the sync fails");
     assert!(weak.is_reached(broker.released()) && !strict.is_reached(broker.released()));
@@ -406,7 +406,8 @@ fn a_queue_is_empty_when_the_end_of_what_left_it_is_durable() {
         try_add(&mut broker.turn(NOW), queue, "x", expires).value.expect("there is room");
     }
     broker.commit_step(NOW).expect("the disk works");
-    // Two items move to a queue for one item. The item that arrives last drops the other item.
+    // Two items move to a queue that has room for only one item. The item that arrives last
+    // replaces the other item.
     while broker.turn(later).advance() {}
     let mut turn = broker.turn(later);
     let session = turn.open_reader_session(0);

@@ -19,7 +19,8 @@ fn numbers_are_not_dealt_again_after_a_sync_that_took_long() {
         turn.caller(session).put(NewJob::default(), b"x"[..].into()).value.expect("there is room")
     };
     let broker = open();
-    // None of these changes is logged, so only the lack of ids can make the broker congested.
+    // The log gets no entry for these changes. So only the lack of ids can make the broker
+    // congested.
     let deal = |broker: &Broker| {
         for _ in 0..1 << 12 {
             let mut turn = broker.turn(NOW);

@@ -46,7 +46,7 @@ fn job(id: u64, body: &[u8]) -> ForeignJob<'_> {
 fn jobs(disk: &FaultDisk) -> (Vec<(JobFacts, Vec<u8>)>, Contents) {
     let mut jobs = Vec::new();
     let copy = disk.fork();
-    // No process has locked the copy.
+    // Remove the lock, because no process uses the copy.
     copy.restart();
     let contents = offline::read(&copy, &mut |kept| {
         assert_eq!(kept.queue, b"mail");
@@ -60,16 +60,16 @@ fn ids(disk: &FaultDisk) -> Vec<u64> {
     jobs(disk).0.iter().map(|(facts, _)| facts.id.0).collect()
 }
 
-/// Large enough for several segments.
+/// The body of a job. The bodies of all jobs together fill several segments.
 fn body(id: u64) -> Vec<u8> {
     vec![id as u8; 3000 + 500 * id as usize]
 }
 
-/// Imports all jobs that are left. The record is the number of jobs that are done.
+/// Imports all jobs that are left. The record of the import is the number of imported jobs.
 fn import(disk: &FaultDisk) -> Result<(), ImportError> {
     let disk = Arc::new(disk.clone());
     let opened = Importer::open(disk, settings(), EngineSetup::default(), WALL);
-    // A start can meet the crash, too.
+    // The disk can already crash when the folder is opened.
     let Ok((importer, _)) = opened else { return Err(ImportError::Full) };
     let records = importer.records();
     let done = records.first().map_or(0, |(name, value)| {
@@ -155,7 +155,7 @@ fn facts_come_as_they_were() {
     assert!(first.0.buried_order < second.0.buried_order);
     assert_eq!((plain.0.created, plain.0.order), (Millis(WALL.0 - 5000), 9));
 
-    // The server begins behind all imported numbers.
+    // The server assigns only numbers above all imported numbers.
     disk.restart();
     let options = Options::without_threads(Arc::new(disk.clone()), settings());
     let broker = Broker::open(options, WALL).expect("it opens").0;

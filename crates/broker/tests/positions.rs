@@ -31,7 +31,7 @@ fn a_denial_waits_for_the_end_of_a_queue_that_came_again() {
     let denied = turn.caller(session).pause(b"q", 9);
     denied.value.expect_err("nothing is there");
     assert!(finished.is_reached(denied.after), "a crash could bring the job back");
-    // Another queue takes the removed queue's place in the tables.
+    // Another queue gets the removed queue's number.
     turn.caller(session).watch(b"other");
     turn.caller(session).use_queue(b"q");
     let kicked = turn.caller(session).kick(9);

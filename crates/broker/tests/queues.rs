@@ -1,5 +1,4 @@
-//! Tests the facts about queues that the log keeps. The log writes only when a test calls
-//! `commit_step`.
+//! Tests the facts of queues in the log. The log writes only when a test calls `commit_step`.
 
 use std::sync::Arc;
 
@@ -176,8 +175,8 @@ fn a_removal_of_many_jobs_is_reported_when_all_of_it_is_durable() {
     assert!(open(&disk).turn(NOW).queue_stats(b"many").is_none());
 }
 
-/// Puts one job into a child's parent, restarts the broker, and puts another one. Returns the
-/// number of jobs in the child and its parent after each put.
+/// Puts a job into the child's parent, restarts the broker, and puts another job. Returns the
+/// number of ready jobs in the child after each put.
 fn child_feeds(disk: &log::FaultDisk, broker: Broker, child: &[u8]) -> [u64; 2] {
     let fed = |broker: &Broker| {
         let mut turn = broker.turn(NOW);

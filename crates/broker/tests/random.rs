@@ -10,7 +10,7 @@ use lineshaft_broker::{
 };
 use proptest::prelude::*;
 
-/// The jobs of the last queue are only in memory if a rule says so.
+/// If a rule says so, the jobs of the last queue are only in memory.
 const QUEUES: [&str; 8] = ["default", "p", "p+a", "p+b", "old", "alias", "copy", "m"];
 const KEPT_QUEUES: usize = 7;
 
@@ -38,8 +38,8 @@ fn rules(number: u64) -> Rules {
             ["p*", "old", "copy"],
             [Setting::JobsMax(Some(1 + number % 3)), Setting::WhenFull(full)],
         ),
-        // No rule for "m" lets jobs expire. A crash loses the queue's jobs in memory. Then another
-        // job is the head, and could expire.
+        // No rule lets jobs of "m" expire. A crash loses the jobs of "m" that are only in memory.
+        // Another job would then be the head of the queue, and could expire.
         Rule::new(
             ["p", "default"],
             [Setting::AgeMax(Some(number)), Setting::ExpireTo(Some(name("old")))],
@@ -184,12 +184,13 @@ impl Play {
     }
 }
 
-/// The ready jobs of the queues in the log, in order, and the number of the other jobs.
+/// For each queue in the log: its ready jobs, in order, and the numbers of its delayed and buried
+/// jobs.
 fn contents(broker: &Broker, now: Millis) -> Vec<(Vec<Vec<u8>>, u64, u64)> {
     while broker.turn(now).advance() {}
     let mut turn: Turn<'_> = broker.turn(now);
     turn.check_invariants();
-    // A queue with the name of an alias cannot be read, so this removes the aliases. It also
+    // Remove the aliases, because a queue with the name of an alias cannot be read. This also
     // removes the limits, which do not matter here.
     let _ = turn.set_policies(Rules::default());
     let session = turn.open_reader_session(0);
@@ -220,7 +221,7 @@ proptest! {
             play.leave();
             now = play.now;
             play.broker.commit_step(now).expect("the disk works");
-            // A read here is not recorded, because the crash undoes it.
+            // Do not record this read, because the crash undoes it.
             let before = contents(&play.broker, now);
             drop(play);
             disk.crash();

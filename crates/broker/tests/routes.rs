@@ -1,4 +1,4 @@
-//! Tests moves and copies of jobs. Requests that cause them are refused if the log has no room.
+//! Tests requests that move or copy jobs. The broker refuses such a request if the log has no room.
 //! Replies wait for the entries of moves and copies.
 
 use std::sync::Arc;

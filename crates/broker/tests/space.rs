@@ -136,7 +136,8 @@ fn jobs_expire_while_the_disk_is_full_and_the_log_does_not_fail() {
         turn.item_stats(b"old").map(|stats| stats.items)
     };
     assert_eq!(moved(&broker), Some(adds));
-    // The log had no room for some of the moves. After a restart, these jobs expire again.
+    // The log had no room for the entries of some moves. So after a restart, these jobs expire and
+    // move again.
     broker.close(later).expect("the disk works");
     drop(broker);
     disk.restart();
@@ -174,7 +175,8 @@ fn puts_in_memory_only_work_when_the_log_is_full() {
     let mut turn = broker.turn(NOW);
     let memory = Setting::Sync(Some(QueueSync::Memory));
     let _ = turn.set_policies(Rules(vec![Rule::new(["m*"], [memory])]));
-    // Creates the queue, because the broker cannot rule out that a missing queue has children.
+    // Create the queue. If it were missing, the broker would assume that it may have children, and
+    // require room for their jobs.
     let _ = turn.caller(session).create_queue(b"f");
     let body = || vec![b'x'; 60_000].into();
     turn.caller(session).use_queue(b"m");
@@ -271,7 +273,7 @@ fn policies_and_a_status_for_which_there_was_no_room_are_written_later() {
     let broker = open();
     let mut turn = broker.turn(NOW);
     let session = turn.open_session(0);
-    // Within one turn, no further segment becomes ready.
+    // This test prepares no segments while the turn lasts, so the log stays full.
     while turn.caller(session).put(NewJob::default(), vec![b'x'; 60_000].into()).value.is_ok() {}
     let mut limit = 0;
     while turn.caller(session).limit_queue(b"default", [limit + 1, 0, 0]).value.is_ok() {

@@ -461,7 +461,8 @@ mod tests {
         for subcommand in command.get_subcommands() {
             let name = subcommand.get_name();
             assert!(subcommand.get_about().is_some(), "{name} has no description");
-            // These two take the original's flags. Their own `-h` explains the flags.
+            // The subcommands `beanstalkd` and `gearmand` take the originals' flags. Their own `-h`
+            // explains these flags.
             if ["beanstalkd", "gearmand"].contains(&name) {
                 continue;
             }

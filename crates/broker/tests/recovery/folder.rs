@@ -1,11 +1,12 @@
-//! Makes a log folder from a script, with correct checksums. Random bytes rarely have correct
-//! checksums, so they do not reach the code after the checks. This file implements the format from
-//! `docs/log-format.md`, without code of the log.
+//! Makes a log folder from a script: bytes that describe the folder. The folder has correct
+//! checksums. Files of random bytes would rarely have correct checksums, so a test with such files
+//! would not reach the code after the checks. This file implements the format of
+//! `docs/log-format.md` without code of the log.
 
 use crc32fast::Hasher;
 use log::FaultDisk;
 
-/// The segments are small, so that a log of several segments is cheap.
+/// The size of a segment. It is small, so that a log of several segments is cheap.
 const SEGMENT_BYTES: usize = 64 << 10;
 const SEGMENT_HEADER_BYTES: usize = 4096;
 const GROUP_HEADER_BYTES: usize = 56;
@@ -17,7 +18,8 @@ const SEGMENTS_MAX: u32 = 8;
 /// arguments.
 const END_GROUP: u8 = 0;
 const END_SEGMENT: u8 = 1;
-/// Toggles the durable position that groups name: the beginning of the group, or an older position.
+/// Switches the durable position in the headers of groups: between the beginning of the group and
+/// an older position.
 const TURN_DURABLE: u8 = 2;
 /// Flips bits of the finished segment. The arguments are two bytes of offset and one byte of bits.
 const FLIP: u8 = 3;
@@ -25,7 +27,7 @@ const LATER: u8 = 4;
 const EARLIER: u8 = 5;
 /// Skips this many numbers before the next segment.
 const SKIP_NUMBERS: u8 = 6;
-/// Cuts the finished segment to a length. The argument is two bytes.
+/// Cuts the finished segment to a length. The argument is the length, in two bytes.
 const CUT: u8 = 7;
 const BREAK_CHAIN: u8 = 8;
 /// Changes a byte of the segment's header. The header's checksum covers the changed byte. The
@@ -36,8 +38,8 @@ const PATCH_HEADER: u8 = 9;
 const PATCH_GROUP: u8 = 10;
 /// Copies the finished segment to a spare file.
 const SPARE: u8 = 11;
-/// A byte from here on begins an entry. Its low half is the kind. Then come the count, two bytes of
-/// length, and the contents.
+/// A byte of at least this value begins an entry. The low half of the byte is the kind. The count,
+/// two bytes of length, and the contents follow.
 const ENTRY: u8 = 16;
 
 /// Writes the folder that a script describes. The first byte of the script is the seed of the
@@ -81,7 +83,7 @@ pub(crate) fn write(script: &[u8]) -> FaultDisk {
     forge.disk
 }
 
-/// The unused bytes of a script. After its end, a script returns bytes of 0.
+/// The unused bytes of a script. After the end of the script, all further bytes are 0.
 struct Script<'a>(&'a [u8]);
 
 impl<'a> Script<'a> {

@@ -1,7 +1,7 @@
-//! Checks the start with any log folder. A start opens the folder, or refuses it and names a file.
-//! A second start finds the same contents. If the start refused the folder, a repair saves all jobs
-//! that it reports. A start then opens the repaired folder. The tests and the fuzz target share
-//! this file.
+//! Checks what happens when the log opens any folder. It either opens the folder, or refuses it and
+//! names a file. If the log opened the folder, it finds the same contents when it opens the folder
+//! again. If the log refused the folder, a repair saves all jobs that the repair reports, and then
+//! the log opens the repaired folder. The tests and the fuzz target share this file.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ struct Job {
     body: Vec<u8>,
 }
 
-/// Plays a script in the form that `folder` describes.
+/// Makes the folder that a script describes (see `folder`), and checks it.
 pub(crate) fn check(script: &[u8]) {
     let disk = folder::write(script);
     let untouched = disk.fork();
@@ -41,7 +41,8 @@ pub(crate) fn check(script: &[u8]) {
     }
 }
 
-/// Any bytes decode as rules, or are refused. Decoded rules encode to the same rules.
+/// Checks that `decode` accepts or refuses any bytes without a panic. Accepted rules must be the
+/// same after they are encoded and decoded again.
 pub(crate) fn check_rules(bytes: &[u8]) {
     let Some(rules) = Rules::decode(bytes) else { return };
     let encoded = rules.encode();
@@ -72,14 +73,14 @@ fn open_broker(disk: &FaultDisk) -> Result<(Broker, RecoveryReport), BrokerError
 fn check_opened(untouched: &FaultDisk, opened: &FaultDisk, found: &Found, report: &RecoveryReport) {
     assert_eq!(report.jobs, found.jobs.len() as u64);
     assert_eq!(report.facts, found.facts.len() as u64);
-    // Salvage, which reads without a start, finds the same contents.
+    // `log::salvage`, which reads a folder without changing it, finds the same contents.
     let mut salvaged = Found::default();
     let salvage = log::salvage(&untouched.fork(), &mut |one| salvaged.add(&one));
     let salvage = salvage.expect("what a start opens can be read");
     assert!(salvage.refusal.is_none() && salvage.losses.is_empty(), "{salvage:?}");
     assert_eq!(&salvaged, found);
-    // Opens the log again after a crash. It has the same contents, because all writes that a start
-    // needs are durable before the start returns.
+    // Open the log again after a crash. It must have the same contents, because `open` returns only
+    // when all its writes are durable.
     opened.crash();
     let (again, report_again) = open(opened).expect("what a start opened opens again");
     assert_eq!(&again, found);

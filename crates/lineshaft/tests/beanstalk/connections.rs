@@ -23,8 +23,7 @@ const DESCRIPTORS_SPARE: u64 = 500;
 /// connection.
 const RESIDENT_BYTES_SLACK: u64 = 1 << 20;
 
-/// The maximum of further rounds. The test ends earlier if a round needs no more memory than the
-/// one before.
+/// Limit of further rounds. The test ends earlier if the memory does not grow in a round.
 const FURTHER_STORMS_MAX: usize = 4;
 
 /// The number of threads that open connections. With a log, several threads are faster, because
@@ -68,8 +67,8 @@ fn open_and_tear_down(program: &Program) -> Result<()> {
     bail!("memory grows with every {count} connections: {resident_bytes:?}")
 }
 
-/// Opens the connections. Each one does some work and then waits for a job. Then resets all of
-/// them, and waits until the server has noticed.
+/// Opens the connections. Each connection does some work and then waits for a job. Then resets all
+/// connections, and waits until the server has noticed.
 fn storm(server: &Server, observer: &mut Client, count: u64) -> Result<()> {
     let address = server.address();
     let connections: Vec<Vec<TcpStream>> = std::thread::scope(|scope| {
@@ -93,8 +92,8 @@ fn storm(server: &Server, observer: &mut Client, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// Opens a connection, which puts and deletes a job in one of a hundred tubes, and then waits in
-/// its own tube.
+/// Opens a connection. It puts and deletes a job in one of a hundred tubes, and then waits for a
+/// job in its own tube.
 fn open(server: SocketAddr, number: u64) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(server).with_context(|| format!("connection {number}"))?;
     // With this option, a close resets the connection. So no port stays in the state TIME_WAIT.

@@ -1,9 +1,10 @@
-//! Load with a ledger. For each reply, a client records the change that the server acknowledged.
-//! The test compares these records with the jobs of a restarted server.
+//! Clients that send commands, each with a ledger. For each reply, a client records in its ledger
+//! the change that the server acknowledged. The test compares these records with the jobs of a
+//! restarted server.
 //!
 //! Every client has a tube of its own, so it can record the exact state of every job in its tube.
-//! Clients send commands in batches. A command without a reply may or may not have taken effect
-//! when the server died. All other jobs must be exactly as recorded.
+//! Clients send commands in batches. If a command got no reply before the server ended, it may or
+//! may not have taken effect. All jobs without such a command must be exactly as recorded.
 
 mod check;
 mod model;
@@ -80,9 +81,8 @@ impl Load {
     }
 }
 
-/// Works until the server ends. If the server ends before `ending` is set, that is an error. After
-/// it is set, the server can refuse changes that it can no longer store; a refusal acknowledges
-/// nothing.
+/// Works until the server ends. The server must not end before `ending` is set. After `ending` is
+/// set, the server can refuse changes that it can no longer store. A refusal acknowledges nothing.
 fn run_worker(worker: &mut Worker, server: SocketAddr, ending: &AtomicBool) -> Result<u64> {
     let mut acknowledged = 0;
     let outcome = worker.run(server, &mut acknowledged);

@@ -1,4 +1,4 @@
-//! Plays the conformance cases through TLS. The replies are the same as without it.
+//! Plays the conformance cases through TLS. The replies must be the same as without TLS.
 
 use anyhow::Result;
 use testkit::conformance::lines::{Case, read_cases};
