@@ -332,8 +332,8 @@ impl Broker {
         self.shared.draining()
     }
 
-    /// Holds the log's files for a backup, until the result is dropped. Returns `None` without a
-    /// log. Does not take the broker's lock.
+    /// Holds the log's files for a backup, until the returned value is dropped. Returns `None` if
+    /// the broker has no log. Does not take the broker's lock.
     pub fn begin_backup(&self) -> Option<BackupHold> {
         self.shared.log.as_ref().map(Log::begin_backup)
     }
@@ -385,8 +385,9 @@ impl Broker {
         self.shared.lock_core().bodies.set_limit(bytes_max);
     }
 
-    /// The error of the first body that could not be loaded, if any. The broker has buried the job.
-    /// If the job had already ended, for example by a read for good, it is lost.
+    /// The error of the first body that could not be loaded, if any. If a session waited for the
+    /// body, the broker has buried the job. If this job had already ended, for example by a read
+    /// for good, it is lost.
     pub fn body_error(&self) -> Option<Arc<log::BodyError>> {
         lock(&self.shared.body_error).clone()
     }

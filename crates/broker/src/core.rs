@@ -1,4 +1,4 @@
-//! The data under the broker's lock: the engine, the ledger, and the list of bodies.
+//! Everything under the broker's lock, mainly the engine and the ledger.
 
 use std::sync::Arc;
 
@@ -209,8 +209,8 @@ impl Owner for Mover<'_> {
     fn moved(&mut self, old: Slot, new: Slot, id: u64, entry: log::Position, body: &[u8]) {
         let slot = self.slot(old, id).expect("the log moves what was just asked for");
         let location = self.locations.get_mut(slot).expect("its location was just found");
-        // Do not change `after`. Replies about the job wait for its older entry, which has the same
-        // content as this copy.
+        // Do not change `after`: replies wait for the job's last change, and a copy changes
+        // nothing.
         (location.log_slot, location.entry_at) = (new, entry.offset() as u32);
         if location.is_stored() {
             // The file does not have the copy yet.

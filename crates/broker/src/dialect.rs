@@ -59,9 +59,9 @@ pub fn take_steps(
     Progress { used, more: true }
 }
 
-/// Stores whether the client has closed its sending side, and whether input is left. When the
-/// session has used all input after that, it ends. While the session waits, the owner can still
-/// have unused input.
+/// Stores whether the client has closed its sending side, and whether unused input is left. After
+/// the close, the session ends as soon as it has used all input. It cannot use input while it waits
+/// for an event.
 #[derive(Debug, Default)]
 pub struct InputEnd {
     has_come: bool,
@@ -112,9 +112,9 @@ pub trait Dialect: Send {
     /// - The last command is incomplete. The bytes of such a command are fewer than those of the
     ///   dialect's longest line.
     /// - The session waits for an event: see `wants_input`.
-    /// - [`Progress::more`] is true: the replies are long, or the slice of work is spent. Then the
-    ///   owner does not wait for new bytes. It sends some replies or serves other sessions. Then it
-    ///   calls `input` again with the bytes that it keeps, even if it keeps none.
+    /// - [`Progress::more`] is true: the replies are long, or the slice of work is used up. Then
+    ///   the owner does not wait for new bytes. It sends some replies or serves other sessions.
+    ///   Then it calls `input` again with the bytes that it keeps, even if it keeps none.
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress;
 
     /// Handles an event that this session waited for. After this, the owner can pass the kept bytes

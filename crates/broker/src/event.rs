@@ -9,7 +9,7 @@ use crate::Answer;
 /// at most one outcome at a time. News of jobs and wake-ups can come in addition.
 ///
 /// The engine has its own type for events. Such an event also has the slot of its job. The broker
-/// needs the slot to find the position for the event's [`Answer`]. Dialects do not need it.
+/// needs the slot to find the position for the event's [`Answer`]. Dialects do not need the slot.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A job for a waiting take, or an item for a waiting read. Even if the read takes its item for

@@ -50,7 +50,7 @@ pub(crate) struct Ledger {
     /// Jobs that left a queue and then ended in the same request, each with this queue and its sync
     /// policy. A job is removed from this list when the entry about its end is written.
     left: Vec<(JobSlot, QueueId, Option<QueueSync>)>,
-    /// Facts that are not in the log yet, because it had no room.
+    /// Facts that are not in the log yet, because the log had no room.
     unwritten_facts: UnwrittenFacts,
     /// Whether the committer must be woken at the end of the turn.
     pub(crate) appended: bool,
@@ -69,8 +69,8 @@ struct UnwrittenFacts {
 }
 
 /// Sync requests for queues whose policy differs from the log's setting. The ledger passes the
-/// requests to the log at the end of the turn. Earlier, they would wake the committer too soon: it
-/// could write a group with only the turn's first entries, and the turn's other entries would wait
+/// requests to the log at the end of the turn. If the ledger passed them earlier, the committer
+/// could write a group with only the turn's first entries. The turn's other entries would then wait
 /// for a second group.
 #[derive(Debug, Default)]
 struct SyncRequests {

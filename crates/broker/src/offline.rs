@@ -23,8 +23,8 @@ const RECORD_KEY: &[u8] = b"import/";
 /// would remain for new jobs.
 const KEPT_ID_MAX: u64 = 1 << 52;
 
-/// A job needs at most this many bytes of the log, plus its body and twice its queue's name. They
-/// contain the entry's head, the meta, all options, and the fact of the queue.
+/// A job needs at most this many bytes of the log, plus its body and twice its queue's name. These
+/// bytes are for the entry's head, the meta, all options, and the fact of the queue.
 const JOB_OVERHEAD_BYTES: u64 = 1024;
 
 /// A record needs at most this many bytes of the log, plus its key and value.

@@ -47,8 +47,8 @@ impl Caller<'_> {
     /// Takes this ready, delayed or buried job from any queue, even a paused one.
     pub fn take_job(&mut self, id: JobId) -> Answer<Result<Handout, Refusal>> {
         let core = &mut *self.core;
-        // If the job is buried or delayed, the log must store that it is no longer so. This needs
-        // room.
+        // If the job is buried or delayed, the take ends this state. The log must store this
+        // change, which needs room.
         if core.lacks_room(1, |engine| is_set_aside(engine, id)) {
             return Answer::at_once(Err(Refusal::LogFull));
         }

@@ -90,7 +90,7 @@ impl Locations {
         self.stored += u64::from(location.is_stored);
     }
 
-    /// Notes whether the body of a job is only in the log.
+    /// Stores whether the body of a job is only in the log.
     pub(crate) fn set_stored(&mut self, slot: JobSlot, is_stored: bool) {
         let (page, inside) = split(slot);
         let Some(Some(page)) = self.pages.get_mut(page) else { return };

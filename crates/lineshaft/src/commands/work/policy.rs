@@ -1,7 +1,7 @@
 //! Decides when a failed job is retried, and when it is buried.
 //!
-//! The decision uses the server's counts, so it includes the attempts of all workers, even before
-//! restarts.
+//! The decision uses the server's counts. They include the attempts of all workers, and attempts
+//! before a restart.
 
 use crate::client::Stats;
 
