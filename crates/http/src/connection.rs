@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::answer::{TEXT, answer};
 
-    /// Always gives the same response.
+    /// A site that always sends a response of this length.
     struct Echo(usize);
 
     impl Site for Echo {
@@ -116,8 +116,7 @@ mod tests {
         }
     }
 
-    /// Runs a client against a connection, in simulated time. Returns how long the connection
-    /// lasted.
+    /// Runs a client on a connection, in simulated time. Returns how long the connection was open.
     fn run<F: Future<Output = ()>>(
         bytes: usize,
         client: impl FnOnce(DuplexStream) -> F,
@@ -203,7 +202,7 @@ mod tests {
             String::from_utf8(answer).unwrap()
         };
         let browser = "Mozilla/5.0 (X11; Linux x86_64)";
-        // The page's own name now resolves to this address (DNS rebinding).
+        // The host name of the page now resolves to this address (DNS rebinding).
         let rebound = ask("evil.example", browser);
         assert!(
             rebound.starts_with("HTTP/1.1 403 ") && rebound.contains("http.hosts"),

@@ -128,8 +128,7 @@ enum Outcome {
 #[derive(Debug, Eq, PartialEq)]
 enum CommandError {
     NoSuchCommand,
-    /// The gate rejected the request, for example because a page of another site may have caused
-    /// it.
+    /// The gate rejected the request, for example because a page of another site may have sent it.
     Rejected(Rejection),
     /// The request uses an HTTP method that cannot change anything.
     MethodNotAllowed,

@@ -158,7 +158,7 @@ impl Period {
 mod tests {
     use super::*;
 
-    /// A moment, in seconds.
+    /// The moment `seconds` seconds after the beginning of the test.
     fn at(seconds: u64) -> Millis {
         Millis(1_000_000 + seconds * 1_000)
     }

@@ -271,7 +271,7 @@ mod tests {
                 );
             }
         }
-        // A page can make a browser fetch a picture with `User-Agent` as the only header of a
+        // A page can make a browser fetch a picture so that only the `User-Agent` header shows the
         // browser.
         let picture = claims(&[HOST, BROWSER]);
         assert_eq!(picture.check_no_page(true), Err(Rejection::BrowserGet));
@@ -300,7 +300,7 @@ mod tests {
             let gate = gate(reach, &[]);
             assert_eq!(gate.may_control(&plain, false), Err(Rejection::UnknownHost));
             assert_eq!(gate.may_submit(&rebound, false), Err(Rejection::UnknownHost));
-            // One header of a browser is enough.
+            // One header of a browser is enough for the rejection.
             let same_origin = ("Sec-Fetch-Site", "same-origin");
             for mark in [BROWSER, origin, ("Referer", "http://evil.example:2223/"), same_origin] {
                 let marked = claims(&[("Host", "evil.example:2223"), mark]);

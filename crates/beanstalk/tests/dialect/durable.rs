@@ -1,4 +1,5 @@
-//! Tests what replies wait for. The log is on a simulated disk. It writes only when a test says so.
+//! Tests which replies wait for the log. The log is on a simulated disk. It writes only when a test
+//! calls `commit`.
 
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ fn a_reply_waits_for_the_facts_it_reports_and_for_nothing_else() {
         "",
         "replies keep their order"
     );
-    // The job is already in the queue, but a crash could still undo the put. So these replies wait.
+    // The job is already in the queue, but a crash could still undo the put. So replies that show
+    // the job wait.
     assert_eq!(world.say(worker, "watch q\r\n"), "WATCHING 2\r\n");
     assert_eq!(world.say(worker, "reserve\r\n"), "");
     assert_eq!(world.say(other, "use q\r\nwatch q\r\n"), "USING q\r\nWATCHING 2\r\n");
@@ -35,8 +37,8 @@ fn a_reply_waits_for_the_facts_it_reports_and_for_nothing_else() {
     assert_eq!(world.take_text(worker), "RESERVED 1 1\r\nx\r\n");
     assert_eq!(world.take_text(other), "FOUND 1 1\r\nx\r\n");
 
-    // A crash could also undo the end of the job. So replies that show the end wait until it is
-    // durable.
+    // A crash could also undo the end of the job. So replies that show the end wait until the end
+    // is durable.
     assert_eq!(world.say(worker, "touch 1\r\n"), "TOUCHED\r\n");
     assert_eq!(world.say(worker, "delete 1\r\n"), "");
     assert_eq!(world.say(other, "list-tube-used\r\n"), "USING q\r\n");

@@ -109,7 +109,8 @@ fn a_drained_server_refuses_puts_only() {
     assert!(stats.contains("\ndraining: true\n") && stats.contains("\ncmd-put: 4\n"), "{stats}");
 }
 
-/// A kick of many jobs runs in slices. Its reply comes at the end. All later replies wait for it.
+/// A kick of many jobs runs in slices. The server replies at the end. All later commands wait until
+/// then.
 #[test]
 fn a_long_kick_holds_back_what_is_behind_it() {
     let mut world = World::new();

@@ -1,5 +1,5 @@
-//! The beanstalkd part of a check that sends a conversation in whole pieces and in fragments. The
-//! property test and the fuzz target share this file.
+//! The beanstalkd part of a check that sends a conversation in whole pieces and then again in
+//! fragments. The property test and the fuzz target share this file.
 
 use testkit::dialect::fragments::Stage;
 
@@ -34,7 +34,8 @@ impl Stage for World {
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
         let body_bytes_max = JOB_BYTES_MAX as usize + 2;
         let held_bytes_max = LINE_BYTES_MAX - 1 + 2 * sent_bytes.min(body_bytes_max);
-        // If a command waits, all bytes after it stay with the owner of the connection.
+        // While a command waits, the session uses no bytes. So the number of unused bytes has no
+        // limit here.
         (!self.waits(connection)).then_some(held_bytes_max)
     }
 }

@@ -1,5 +1,5 @@
-//! Tests that lists of tubes are complete and in order. The server builds them in slices, and
-//! serves other clients in between.
+//! Tests that lists of tubes are complete and in order, although the server builds them in slices
+//! and serves other clients between the slices.
 
 use crate::world::World;
 
@@ -26,8 +26,8 @@ fn tubes_are_listed_whole_while_others_come_and_go() {
     let mut slices = 1;
     while more {
         assert!(text.is_empty() || slices > 10, "it begins with its length");
-        // Delete the only job of a tube, so that the tube vanishes. Only tubes whose job has an
-        // even id vanish.
+        // Delete the only job of a tube, so that the tube vanishes. The id of the job is even, so
+        // all tubes whose job has an odd id stay.
         let lines = format!(
             "delete {}\r\nuse new{slices}\r\nput 0 0 60 1\r\nx\r\nuse default\r\n",
             60 - slices % 30 * 2

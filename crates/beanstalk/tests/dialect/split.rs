@@ -1,4 +1,4 @@
-//! Tests that recorded sessions get the same replies, however the network splits the bytes.
+//! Tests that the replies of recorded sessions do not depend on how the network splits the bytes.
 
 use crate::world::World;
 
@@ -12,8 +12,7 @@ fn recorded(sent: impl AsRef<[u8]>, received: impl AsRef<[u8]>) -> Recorded {
     Recorded { sent: sent.as_ref().to_vec(), received: received.as_ref().to_vec() }
 }
 
-/// The recorded sessions. Each plays on a server of its own, which accepts bodies of up to 20
-/// bytes.
+/// The recorded sessions. Each session has a new server, which accepts bodies of up to 20 bytes.
 fn sessions() -> Vec<Recorded> {
     let long_line = |text_len: usize| format!("{}\r\nlist-tube-used\r\n", "x".repeat(text_len));
     let refused = "BAD_FORMAT\r\nUSING default\r\n";
@@ -58,7 +57,7 @@ fn sessions() -> Vec<Recorded> {
     ]
 }
 
-/// Plays a session whose bytes are split into these pieces.
+/// Plays a session, with its bytes split into these pieces.
 #[track_caller]
 fn check<'a>(session: &Recorded, pieces: impl IntoIterator<Item = &'a [u8]>, how: &str) {
     let mut world = World::with_max_job_size(20);

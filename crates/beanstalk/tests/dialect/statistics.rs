@@ -107,8 +107,8 @@ fn names_are_quoted_in_statistics_where_yaml_needs_it_and_never_in_lists() {
     check_text(&mut world, a, "list-tubes\r\n", "- default\n- 123\n");
 }
 
-/// Tests which command changes which counter. Each row is `(sent, key, difference)`, as observed on
-/// beanstalkd 1.12.
+/// Tests which counters a command changes. A row has the sent bytes, the key of a counter, and its
+/// growth, as observed on beanstalkd 1.12.
 #[test]
 fn counters_count_what_the_original_counts() {
     let too_big = format!("put 0 0 60 65536\r\n{}\r\n", "z".repeat(65536));

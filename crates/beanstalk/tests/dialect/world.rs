@@ -25,7 +25,7 @@ impl World {
         Self { world: world::World::memory(), listener: listener(max_job_size) }
     }
 
-    /// A server with short slices, so that a long reply takes many of them.
+    /// A server with short slices, so that a long reply takes many slices.
     pub(crate) fn with_slices(units: u32) -> Self {
         Self { world: world::World::with_slices(units), listener: listener(MAX_JOB_SIZE_DEFAULT) }
     }
@@ -36,7 +36,8 @@ impl World {
         Self { world, listener: listener(MAX_JOB_SIZE_DEFAULT) }
     }
 
-    /// Opens a connection, and returns its number. Other functions take this number.
+    /// Opens a connection, and returns its number. The other functions identify the connection by
+    /// this number.
     pub(crate) fn connect(&mut self) -> usize {
         connect(&self.listener, &mut self.world)
     }

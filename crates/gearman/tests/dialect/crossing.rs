@@ -1,4 +1,5 @@
-//! Tests jobs that one dialect puts and another takes. Sessions of both dialects share one broker.
+//! Tests jobs that one dialect puts and another dialect takes. Sessions of both dialects share one
+//! broker.
 
 use std::sync::Arc;
 
@@ -33,7 +34,8 @@ fn connect_beanstalk(world: &mut World) -> usize {
     })
 }
 
-/// Connects a worker that can do `mail`, and a client that uses and watches the tube `mail`.
+/// Connects a Gearman worker for the function `mail`, and a beanstalkd client that uses and watches
+/// the tube `mail`.
 fn worker_and_tube(world: &mut World) -> (usize, usize) {
     let (worker, tube) = (world.connect(), connect_beanstalk(world));
     check(world, worker, (CAN_DO, "mail"), &[]);
@@ -42,7 +44,7 @@ fn worker_and_tube(world: &mut World) -> (usize, usize) {
     (worker, tube)
 }
 
-/// The number at a key in the reply to `stats-job` or `stats-tube`.
+/// The number with this key in the reply to `stats-job` or `stats-tube`.
 #[track_caller]
 fn number(world: &mut World, tube: usize, command: &str, key: &str) -> u64 {
     let stats = world.ask(tube, format!("{command}\r\n").as_bytes());

@@ -1,5 +1,5 @@
-//! Tests what replies wait for, and what a crash leaves. The log is on a simulated disk. It writes
-//! only when a test says so.
+//! Tests which replies wait for the log, and the state after a crash. The log is on a simulated
+//! disk. It writes only when a test calls `commit`.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn a_background_submit_is_confirmed_when_it_is_durable_and_survives_a_crash() {
     assert_eq!(ask(&mut world, worker, GRAB_JOB, ""), "11 H:vm:2|f|background");
     world.commit();
 
-    // The news of the job's end waits until the end is durable.
+    // The news that the job has ended waits until the end is durable.
     ask(&mut world, client, SUBMIT_JOB, "f|u|");
     assert_eq!(ask(&mut world, worker, WORK_COMPLETE, "H:vm:2|done"), "");
     assert_eq!(ask(&mut world, worker, GET_STATUS_UNIQUE, "u"), "", "nor is it denied before");

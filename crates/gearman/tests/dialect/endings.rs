@@ -109,7 +109,7 @@ fn a_packet_that_is_too_long_ends_the_connection_before_it_comes() {
         world.send(b, header);
         assert!(world.has_ended(b));
     }
-    // Names of functions have a smaller limit than data.
+    // The limit of a function's name is lower than the limit of data.
     let c = world.connect();
     world.send(c, &request(CAN_DO, &"f".repeat(8_181))[..12]);
     assert!(world.has_ended(c));
@@ -130,7 +130,8 @@ fn a_submit_is_refused_before_it_is_gathered_if_there_is_no_memory_for_it() {
     let packets = received(&mut world, a);
     assert!(matches!(&packets[..], [(ERROR, text)] if text.starts_with("QUEUE_ERROR|")));
     assert_eq!(world.broker.memory_usage().refused, 1);
-    // The server parses the next packets, and accepts those that are not submits.
+    // The server parses the next packets. It accepts packets other than submits, and submits that
+    // fit.
     let echo = "x".repeat(600_000);
     check(&mut world, a, (ECHO_REQ, &echo), &[(ECHO_RES, &echo)]);
     check(&mut world, a, (SUBMIT_JOB_BG, "f||x"), &[(JOB_CREATED, "H:vm:1")]);
@@ -169,7 +170,7 @@ fn memory_follows_what_came_of_a_long_packet() {
     world.send(a, &packet[900_000..]);
     expect(&mut world, a, &[(JOB_CREATED, "H:vm:1")]);
     assert_eq!(world.held_bytes(a), 0);
-    // If a kind of packet has no arguments, the server does not keep the body.
+    // If a kind of packet has no arguments, the server does not store the body.
     world.send(a, &request(GRAB_JOB, &"x".repeat(1_000_000))[..900_000]);
     assert_eq!(world.held_bytes(a), 0);
     // The server notices missing arguments before the whole packet has arrived.

@@ -1,5 +1,5 @@
-//! The Gearman part of a check that sends a conversation in whole pieces and in fragments. The
-//! property test and the fuzz target share this file.
+//! The Gearman part of a check that sends a conversation in whole pieces and then again in
+//! fragments. The property test and the fuzz target share this file.
 
 use testkit::dialect::fragments::Stage;
 
@@ -8,8 +8,8 @@ use crate::world::{World, options};
 /// The number of the client that speaks HTTP.
 pub(crate) const HTTP_CLIENT: usize = 3;
 
-/// The longest packet. It is small, so that a test can send packets that are too long. It is larger
-/// than the incomplete packets that stay with the owner of a connection.
+/// The longest packet. It is short, so that a test can send packets that are too long. It is longer
+/// than 8192 bytes, so that a packet can also be too long for the connection's input buffer.
 const PACKET_BYTES_MAX: u32 = 10_000;
 
 pub(crate) fn check(script: &[u8]) {
@@ -44,8 +44,7 @@ impl Stage for World {
     }
 }
 
-/// A world in which all clients speak HTTP. Only the last client does not, because it is the
-/// worker.
+/// A world in which all clients except the last one speak HTTP. The last client is the worker.
 struct HttpWorld(World);
 
 impl Stage for HttpWorld {

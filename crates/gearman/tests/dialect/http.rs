@@ -1,5 +1,5 @@
-//! Tests jobs over HTTP, one job per request: the request, the response, and when the response is
-//! sent.
+//! Tests jobs over HTTP, with one job per request: the request, the response, and the time of the
+//! response.
 
 use lineshaft_gearman::ServerOptions;
 
@@ -46,7 +46,7 @@ fn expect_nothing(world: &mut World, client: usize) {
     assert!(!world.has_ended(client));
 }
 
-/// Sends a request on a connection of its own.
+/// Sends a request on a new connection.
 fn send(world: &mut World, sent: &str) -> usize {
     let client = world.connect_http();
     world.send(client, sent.as_bytes());
@@ -59,7 +59,7 @@ fn check_answer(world: &mut World, sent: &str, wanted: &str) {
     expect_answer(world, client, wanted);
 }
 
-/// Connects a worker that can do `f`.
+/// Connects a worker for the function `f`.
 fn worker(world: &mut World) -> usize {
     let worker = world.connect();
     check(world, worker, (CAN_DO, "f"), &[]);
@@ -299,7 +299,8 @@ fn bodies_and_results_are_bounded() {
     let mut world = World::with(ServerOptions { packet_bytes_max: 10_000, ..options() });
     let worker = worker(&mut world);
     let too_large = plain("413 Request Entity Too Large");
-    // As a packet, the job also needs a header, the function, the key and two separators.
+    // A packet that submits the same job also needs a header, the function, the key and two
+    // separators.
     check_answer(&mut world, &post("f", "", &"x".repeat(10_000 - 15)), &too_large);
     check_answer(
         &mut world,
@@ -340,7 +341,7 @@ fn memory_follows_what_came_of_a_workload() {
     expect_answer(&mut world, client, "");
 }
 
-/// Sends a request in pieces, and does the job that it submits. Returns the complete response.
+/// Sends a request in pieces, and completes the submitted job. Returns the complete response.
 fn play<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut world = World::new();
     let worker = worker(&mut world);

@@ -1,5 +1,5 @@
-//! Tests that lists are complete and in order. The server builds them in slices, and serves other
-//! clients in between.
+//! Tests that lists are complete and in order, although the server builds them in slices and serves
+//! other clients between the slices.
 
 use testkit::conformance::gearman::packet::Packet;
 
@@ -172,8 +172,8 @@ fn a_list_goes_on_only_as_its_rows_are_sent() {
     for number in 0..3000 {
         world.ask(client, &request(SUBMIT_JOB_BG, &format!("f|{unique}{number:04}|")));
     }
-    // This client requests lists and does not read. For such a client, the server must keep only a
-    // part of one list.
+    // This client requests lists and does not read them. For such a client, the server must store
+    // only a part of one list.
     let text = world.ask(admin, "show unique jobs\n".repeat(5).as_bytes());
     assert_eq!(text.split(|byte| *byte == b'\n').count(), 5 * 3001 + 1);
     let longest = world.longest_answer(admin);

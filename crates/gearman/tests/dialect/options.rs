@@ -1,4 +1,4 @@
-//! Tests what the options of the server change (spec gearman 14).
+//! Tests the effects of the server's options (spec gearman 14).
 
 use lineshaft_gearman::ServerOptions;
 

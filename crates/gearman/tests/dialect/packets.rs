@@ -1,4 +1,4 @@
-//! Packets by name. Tests write and read them in a short form.
+//! Numbers of packets by name, and a short form in which tests write and read packets.
 
 use testkit::conformance::gearman::packet::Packet;
 
@@ -49,8 +49,8 @@ pub(crate) fn received(world: &mut World, connection: usize) -> Vec<(u32, String
     packets
 }
 
-/// Sends a packet, and compares all packets that come back. Each packet is a kind and its
-/// arguments.
+/// Sends a packet, and compares all packets that the server sends back. In the short form, a packet
+/// is its kind and its arguments.
 #[track_caller]
 pub(crate) fn check(
     world: &mut World,

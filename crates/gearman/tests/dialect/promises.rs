@@ -1,5 +1,5 @@
-//! Tests random workers and clients. Each client that waits for an outcome must get exactly one.
-//! The server must send all wake-ups that are needed, and no more (spec gearman 13).
+//! Tests random workers and clients. Each client that waits for an outcome must get exactly one
+//! outcome. The server must send all necessary wake-ups, and no others (spec gearman 13).
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ enum Action {
     Sleep {
         worker: usize,
     },
-    /// Reports the end of the job that the worker took first.
+    /// The worker reports the end of its oldest job.
     End {
         worker: usize,
         kind: u32,
@@ -94,8 +94,8 @@ fn action() -> impl Strategy<Value = Action> {
 #[derive(Default)]
 struct Worker {
     connection: usize,
-    /// Handles of the worker's jobs, in the order in which it took them. The server may already
-    /// have given some of these jobs back.
+    /// Handles of the worker's jobs, in the order in which it took them. The leases of some of
+    /// these jobs may already have ended.
     taken: Vec<String>,
     functions: Vec<&'static str>,
     asleep: bool,
@@ -184,7 +184,7 @@ impl Play {
         *client.waits_for.entry(handle.clone()).or_default() += usize::from(is_foreground);
     }
 
-    /// Takes a job. Returns whether there was one.
+    /// Lets a worker request a job. Returns whether it got a job.
     fn grab(&mut self, worker: usize) -> bool {
         let worker = &mut self.workers[worker];
         worker.asleep = false;
@@ -245,7 +245,7 @@ impl Play {
         self.world.broker.turn(self.world.now).check_invariants();
     }
 
-    /// Does all remaining jobs. After that, no client waits any more.
+    /// Completes all remaining jobs. After that, no client waits any more.
     fn finish(mut self) {
         for worker in 0..WORKERS {
             self.act(&Action::LoseWorker { worker });

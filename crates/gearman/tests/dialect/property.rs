@@ -1,5 +1,5 @@
-//! Tests that random conversations and the corpus of the fuzz target get the same replies, however
-//! the bytes are split.
+//! Tests that the replies do not depend on how the bytes are split, for random conversations and
+//! for the corpus of the fuzz target.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Tests that a recorded session gets the same replies, however the network splits the bytes.
+//! Tests that the replies of a recorded session do not depend on how the network splits the bytes.
 
 use crate::packets::request;
 use crate::world::World;
@@ -37,7 +37,8 @@ fn play<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let client = world.connect();
     let mut received = Vec::new();
     for piece in pieces {
-        // Events for the session come at the end of a piece. So deliver them only after all pieces.
+        // Events for the session arrive at the end of a piece. Their time would depend on the
+        // pieces, so deliver them only after all pieces.
         world.send_first(client, piece);
         received.extend(world.take_received(client));
     }

@@ -28,7 +28,7 @@ impl World {
         Self { world: world::World::memory(), server: Server::new(options) }
     }
 
-    /// A server with short slices, so that a long reply takes many of them.
+    /// A server with short slices, so that a long reply takes many slices.
     pub(crate) fn with_slices(units: u32) -> Self {
         Self { world: world::World::with_slices(units), server: Server::new(options()) }
     }
@@ -38,7 +38,8 @@ impl World {
         Self { world: world::World::over_unwritten(broker), server: Server::new(options()) }
     }
 
-    /// Opens a connection, and returns its number. Other functions take this number.
+    /// Opens a connection, and returns its number. The other functions identify the connection by
+    /// this number.
     pub(crate) fn connect(&mut self) -> usize {
         connect(&self.server, &mut self.world)
     }

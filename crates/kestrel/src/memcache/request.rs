@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(set("set q -1 -7 5 noreply "), (queue(), Ok(-7), 5));
         assert_eq!(set("set q 4294967295 abc 3"), (queue(), Err(Malformed::Harmless), 3));
         assert_eq!(set("set q 0 4102444800 3"), (queue(), Err(Malformed::Fatal), 3));
-        // A double space shifts all words after it.
+        // After a double space, each word has the next higher index.
         assert_eq!(set("set  q 0 0 5"), (Vec::new(), Err(Malformed::Harmless), 0));
         assert_eq!(parse("cas q 0 0 5 1"), Ok(Request::Refused { data_bytes: 5 }));
     }

@@ -53,7 +53,8 @@ impl Clients {
         assert_eq!(self.world.say(self.tube, sent), wanted);
     }
 
-    /// Sends a packet, and compares the reply. Bars separate the arguments in both.
+    /// Sends a packet, and compares the reply. In `arguments` and `wanted`, bars separate the
+    /// arguments.
     #[track_caller]
     fn gearman(&mut self, kind: u32, arguments: &str, wanted: &str) {
         let arguments: Vec<&[u8]> = arguments.split('|').map(str::as_bytes).collect();
@@ -62,7 +63,7 @@ impl Clients {
         self.hears(wanted);
     }
 
-    /// Compares the packets that the Gearman client has received meanwhile.
+    /// Compares the packets that the Gearman client has received since the last call.
     #[track_caller]
     fn hears(&mut self, wanted: &str) {
         let mut unread = self.world.take_received(self.worker);
@@ -317,7 +318,8 @@ fn a_removed_queue_ends_jobs_of_all_dialects() {
     clients.hears("14 H:vm:2");
     clients.beanstalk("delete 1\r\n", "NOT_FOUND\r\n");
     clients.beanstalk("delete 3\r\n", "NOT_FOUND\r\n");
-    // The tube still exists, because a client uses it. Gearman's registrations also keep a queue.
+    // The tube still exists, because a client uses it. A registration of a Gearman worker would
+    // have the same effect.
     clients.beanstalk("put 5 0 60 1\r\nd\r\n", "INSERTED 4\r\n");
     clients.kestrel("get q\r\n", "VALUE q 0 1\r\nd\r\nEND\r\n");
 }

@@ -1,4 +1,4 @@
-//! Tests connections that end during a long command, or whose server stops during it.
+//! Tests long commands during which the connection ends or the server stops.
 
 use crate::world::World;
 
@@ -37,8 +37,8 @@ fn a_long_flush_is_answered_after_the_last_byte_with_what_is_behind_it() {
     let client = world.connect_text();
     world.send_first(client, b"flush q\nversion\nget q 1000\nversion\n");
     world.half_close(client);
-    // The session does not run the commands that follow a wait for an item. The client has closed
-    // its side, so it would not get their results.
+    // The session does not execute the command after `get q 1000`. That request waits for an item,
+    // and the client has closed its sending side, which counts as a disconnect.
     assert_eq!(world.take_received(client), b"+0\n:2.4.1\n");
     assert!(world.has_ended(client));
 }
@@ -105,7 +105,7 @@ fn data_is_refused_before_it_is_gathered_if_there_is_no_memory_for_it() {
     }
     assert_eq!(world.say(client, "\nset q 0 0 1\r\nx\r\n"), "NOT_STORED\r\nSTORED\r\n");
     assert_eq!(world.broker.memory_usage().refused, 1);
-    // All other errors are reported as without the memory limit.
+    // All other errors have the same reply as without the memory limit.
     let broken = format!("set q x 0 1000000\r\n{}\r\n", "x".repeat(1_000_000));
     assert_eq!(world.say(client, &broken), "CLIENT_ERROR\r\n");
 }

@@ -1,14 +1,14 @@
-//! Plays Kestrel's conversations in whole pieces and in fragments. The property test and the fuzz
-//! targets share this file.
+//! The Kestrel part of a check that sends a conversation in whole pieces and then again in
+//! fragments. The property test and the fuzz targets share this file.
 
 use testkit::dialect::fragments::{Stage, check};
 
 use crate::world::{World, options};
 
-/// The longest line. If a client does not wait, the session keeps at most the bytes of one line.
+/// The longest line. If a client does not wait, at most the bytes of one line stay unused.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// This limit is small, so that a test can exceed it.
+/// The largest item. It is small, so that a test can send larger items.
 const ITEM_BYTES_MAX: u32 = 300;
 
 pub(crate) fn check_memcache(script: &[u8]) {
@@ -42,7 +42,7 @@ impl<const SPEAKS_TEXT: bool> Stage for Small<SPEAKS_TEXT> {
         if SPEAKS_TEXT { self.0.connect_text() } else { self.0.connect_memcache() }
     }
 
-    /// The line, and the bytes of data or items that were collected before.
+    /// An incomplete line, and the bytes of data or items that the session has collected before.
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
         let collected_max = 2 * (ITEM_BYTES_MAX as usize + LINE_BYTES_MAX);
         let waits = self.0.waits(connection);

@@ -5,7 +5,7 @@ use testkit::dialect::world::World as Inner;
 
 use crate::world::{World, options};
 
-/// A slice with this little work handles only one queue.
+/// A small number of units, so that a slice handles only one queue.
 const SLICE_UNITS: u32 = 3;
 
 fn world() -> World {
@@ -32,7 +32,7 @@ fn ask(
     (String::from_utf8(text).expect("tests list text"), slices)
 }
 
-/// Creates queues that stay, and queues that tests remove. In the list, their names alternate.
+/// Creates queues that stay, and queues that a test removes. In lists, the two kinds alternate.
 fn fill(world: &mut World, client: usize) {
     for number in (0..30).rev() {
         for queue in ["stays", "goes"] {
@@ -146,7 +146,7 @@ fn a_list_that_the_servers_end_cuts_short_ends_in_an_error() {
     assert!(world.has_ended(client));
 }
 
-/// A turn of the broker may end between the two commands, or may not.
+/// The two commands can be in one turn of the broker or in two turns. The result must be the same.
 #[test]
 fn numbers_count_no_item_that_expired_behind_one_just_taken() {
     let mut world = World::new();

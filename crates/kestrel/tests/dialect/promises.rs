@@ -1,5 +1,4 @@
-//! Tests the positions that replies wait for, the state after a crash, and events for the owner of
-//! a server.
+//! Tests the positions that replies wait for, the state after a crash, and limits.
 
 use std::sync::{Arc, Mutex};
 
@@ -27,7 +26,7 @@ impl Mailbox for Events {
     fn alarm(&self, _at: Millis) {}
 }
 
-/// A broker with a log. The log is written only when the test requests it.
+/// A broker with a log. The log writes only when a test calls `commit`.
 struct Process {
     broker: Broker,
     server: Arc<Server>,
@@ -70,7 +69,7 @@ impl Process {
         self.sent(client)
     }
 
-    /// Handles all events. Returns the output that can then be sent.
+    /// Handles all events of the client. Returns the output that can then be sent.
     fn sent(&self, client: &mut Client) -> String {
         let id = client.session.id();
         let mut events = self.events.0.lock().expect("no holder panics");
@@ -199,7 +198,7 @@ fn an_open_read_that_runs_out_while_its_holder_waits_goes_back() {
     assert_eq!(world.say(other, "get q/open\r\n"), value("x"));
     world.advance(1_499);
     assert_eq!(world.say(holder, ""), "END\r\n");
-    // The first close is for the read that the server gave back. So it does not finish an item.
+    // The first close means the read that has timed out. So it does not finish an item.
     assert_eq!(world.say(holder, "get q/open\r\nget q/close\r\n"), value("y") + "END\r\n");
     assert_eq!(world.say(holder, "get q/close\r\nget q/close\r\n"), "END\r\nEND\r\n");
     world.close(other);

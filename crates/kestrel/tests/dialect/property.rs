@@ -1,4 +1,5 @@
-//! Random conversations, and the fuzzer's corpus, must get the same replies for any fragments.
+//! Tests that the replies do not depend on how the bytes are split, for random conversations and
+//! for the corpora of the fuzz targets.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -17,8 +18,8 @@ fn options() -> impl Strategy<Value = String> {
         .prop_map(|options| options.iter().fold(String::new(), |all, option| all + "/" + option))
 }
 
-/// Valid and nearly valid lines. There are only a few names and numbers, so that the lines refer to
-/// each other's items.
+/// Valid and nearly valid lines. There are only a few names and numbers, so that many lines are
+/// about the same items.
 fn memcache_command() -> impl Strategy<Value = Vec<u8>> {
     let verb = select(vec!["delete", "flush", "flush_expired", "dump_stats", "dump_config"]);
     let line = prop_oneof![

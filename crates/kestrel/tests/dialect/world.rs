@@ -17,7 +17,8 @@ pub(crate) struct World {
     shutdowns: Arc<AtomicU32>,
 }
 
-/// The actions of the process's owner. A reload sets the tests' policies.
+/// The actions that only the program around the sessions can execute. Here, a reload sets the
+/// policies of the tests.
 #[derive(Debug)]
 struct TestControls {
     shutdowns: Arc<AtomicU32>,
@@ -50,7 +51,8 @@ impl World {
         Self { inner, server: Server::new(options, Box::new(controls)), shutdowns }
     }
 
-    /// Opens a connection that speaks memcache. Returns its number for the other functions.
+    /// Opens a connection that speaks memcache, and returns its number. The other functions
+    /// identify the connection by this number.
     pub(crate) fn connect_memcache(&mut self) -> usize {
         connect_memcache(&self.server, &mut self.inner)
     }

@@ -1,5 +1,5 @@
-//! Plays the same conversation in whole pieces and in fragments. The replies must be the same. The
-//! property test and the fuzz target share this file.
+//! The thrift part of a check that sends a conversation in whole pieces and then again in
+//! fragments. The replies must be the same. The property test and the fuzz target share this file.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use testkit::dialect::world::World;
 use crate::world::{connect, server};
 use testkit::conformance::policies::rules;
 
-/// This limit is small, so that a test can exceed it.
+/// The longest call. It is short, so that a test can send longer calls.
 const CALL_BYTES_MAX: u32 = 10_000;
 
 /// This time is longer than any time that a client can request: 31 bits of milliseconds are less
@@ -46,8 +46,8 @@ impl Stage for Thrift {
     }
 
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
-        // If a call waits, the owner of the connection keeps the bytes that arrive meanwhile. Their
-        // number has no limit here.
+        // While a call waits, the session uses no bytes. So the number of unused bytes has no limit
+        // here.
         let waits = self.world.waits(connection);
         (!waits).then_some((CALL_BYTES_MAX as usize).min(2 * sent_bytes))
     }

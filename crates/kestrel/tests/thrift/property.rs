@@ -1,4 +1,5 @@
-//! Random conversations must get the same replies for any fragments.
+//! Tests that the replies do not depend on how the bytes are split, for random conversations and
+//! for the corpus of the fuzz target.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,8 +10,8 @@ use testkit::dialect::scripts::{noise, script};
 use crate::fragments::check_script;
 use testkit::conformance::thrift::codec::{CALL, ONEWAY, STYLES, Style, Value, message};
 
-/// Valid and nearly valid calls. There are only a few names, so that the calls refer to each
-/// other's items.
+/// Valid and nearly valid calls. There are only a few names, so that many calls are about the same
+/// items.
 fn calls() -> impl Strategy<Value = Vec<u8>> {
     let queue = || {
         let names = ["q", "r", "r+c", "kt_max1", "kt_open2", "kt_alias", "kt_dest1", "a/b", ""];

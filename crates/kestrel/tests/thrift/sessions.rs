@@ -35,8 +35,8 @@ fn an_item_that_came_for_a_client_that_is_gone_goes_back_at_once() {
         let clients = [(); 3].map(|()| connect(&server, &mut world));
         assert_eq!(ask(&mut world, clients[0], &get("q", 2, 60_000, auto_abort_ms)), "");
         assert_eq!(ask(&mut world, clients[1], &put("q", &[b"1"])), "put 1");
-        // There are two grants. The session has got the event of the first grant, but not of the
-        // second one.
+        // The session was granted two items. It has got the event of the first grant, but not yet
+        // the event of the second grant.
         world.send_first(clients[1], &put("q", &[b"2"]));
         world.close(clients[0]);
         assert_eq!(shown(world.take_received(clients[1])), "put 1");
@@ -94,7 +94,7 @@ fn a_get_that_does_not_wait_gets_what_stands_behind_many_expired_items() {
     }
 }
 
-/// Adds so many items that one request cannot remove all of them when they have expired.
+/// Adds many items. When they have expired, one slice of work is not enough to remove all of them.
 fn add_many(world: &World, expires: Option<When>) {
     let mut turn = world.broker.turn(world.now);
     let session = turn.open_reader_session(0);
@@ -190,7 +190,8 @@ fn an_item_that_a_limit_took_back_is_not_in_the_reply() {
         ask(&mut world, clients[1], &put("q", &[b"1"]));
         assert_eq!(ask(&mut world, clients[0], &get("q", 2, 1_000, auto_abort_ms)), "");
         world.advance(600);
-        // The item was given back to the session that waits. Its call still gets one item.
+        // The time limit gave the item back, and the waiting session got it again. So its call
+        // still has one item.
         assert_eq!(shown(world.take_received(clients[0])), "");
         assert_eq!(ask(&mut world, clients[1], &about("delete_queue", "q")), "delete_queue");
         assert_eq!(shown(world.take_received(clients[0])), "get");
@@ -212,8 +213,8 @@ fn an_ended_read_does_not_count_as_open_after_a_limit_took_an_item_back() {
     let rule = Rule::new(["q"], [timeout, Setting::OpenMax(2)]);
     let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
     world.advance(600);
-    // The item was given back to the session that waits, so the session holds one item, and no
-    // other item is open. The limit of two lets the call wait for its second item.
+    // The time limit gave the item back, and the waiting session got it again. So the session holds
+    // only this item. The limit is two items, so the call can wait for its second item.
     assert_eq!(shown(world.take_received(clients[0])), "");
     ask(&mut world, clients[1], &put("q", &[b"3"]));
     assert_eq!(shown(world.take_received(clients[0])), "get 2 3");
@@ -232,8 +233,8 @@ fn all_of_kestrels_dialects_see_the_same_items() {
     assert_eq!(ask(&mut world, thrift, &get("q", 1, 60_000, 0)), "");
     assert_eq!(world.ask(memcache, b"set q 0 0 1\r\n2\r\n"), b"STORED\r\n");
     assert_eq!(shown(world.take_received(thrift)), "get 2");
-    // A session cannot get the item of another session's open read. After the read is confirmed, no
-    // session can get the item any more.
+    // While a read is open, other sessions cannot get its item. After the read is confirmed, the
+    // item no longer exists.
     world.send(memcache, b"set q 0 0 1\r\n3\r\n");
     let open = ids(world.ask(thrift, &get("q", 1, 0, 60_000)));
     world.take_received(memcache);

@@ -6,7 +6,7 @@ use broker::{SessionId, Turn};
 use lineshaft_kestrel::{Controls, Server, ServerOptions, ThriftSession};
 use testkit::dialect::world::World;
 
-/// A test's server is never reloaded or stopped.
+/// In these tests, clients do not reload or stop the server.
 #[derive(Debug)]
 struct NoControls;
 
