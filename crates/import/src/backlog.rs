@@ -34,7 +34,7 @@ pub struct Backlog {
     pub fingerprint: u64,
     /// The files of the source.
     pub sources: Vec<PathBuf>,
-    /// How many files were read so far. [`Place::file`] is the number of a file, from 0.
+    /// How many files were read so far. The next file gets this number ([`Place::file`]).
     pub(crate) files: u32,
     /// The contents of each file, by the number of the file.
     pub(crate) bytes: Vec<Bytes>,
@@ -54,12 +54,12 @@ pub struct Queue {
 /// The state of a job in its source.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum State {
-    /// It can be taken. A job that a client held in the source is ready, too.
+    /// The job can be taken. A job that a client held in the source is ready, too.
     #[default]
     Ready,
-    /// It waits for its due time.
+    /// The job waits for its due time.
     Delayed,
-    /// It is set aside.
+    /// The job is set aside.
     Buried,
 }
 
@@ -84,8 +84,8 @@ pub struct Job {
     pub due_ms: u64,
     /// When it expires. `None`: never.
     pub expires_ms: Option<u64>,
-    /// Whether a client gave `expires_ms` or `due_ms` as a time of the wall clock. Then the broker
-    /// keeps this time even if somebody sets the clock.
+    /// Whether a client gave `expires_ms` or `due_ms` as a time of the wall clock. Then the job
+    /// expires or becomes ready at this time of the wall clock, even if somebody sets the clock.
     pub by_clock: bool,
     /// The order of buried jobs: of two jobs, the job with the lower number was buried earlier.
     pub buried: u64,
@@ -126,13 +126,13 @@ pub struct Tags {
 /// The body of a job.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Body {
-    /// These bytes.
+    /// The bytes of the body.
     Here(Vec<u8>),
-    /// The bytes at this place.
+    /// The body is the bytes at this place.
     At(Place),
-    /// The body in the JSON line at this place.
+    /// The body is in a JSON line.
     InLine {
-        /// The line.
+        /// The place of the line.
         line: Place,
         /// The length of the body.
         bytes: u64,
@@ -199,7 +199,7 @@ impl Backlog {
         let changed = || io::Error::other("the source changed while it was read");
         let len = usize::try_from(place.bytes).map_err(|_| changed())?;
         match self.bytes.get(place.file as usize).ok_or_else(changed)? {
-            // The length was read from this file before, so the file had this many bytes.
+            // This allocation is safe: when the source was read, the file had this many bytes.
             Bytes::File(file) => {
                 let mut bytes = vec![0; len];
                 file.read_exact_at(&mut bytes, place.offset).map_err(|error| {

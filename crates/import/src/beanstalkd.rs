@@ -37,7 +37,7 @@ enum Version {
     Seven,
 }
 
-/// The state while the files of a log are read, oldest first.
+/// The state of reading a log. The files are read one by one, oldest first.
 #[derive(Debug)]
 struct Binlog {
     /// The jobs that the records so far have not deleted, by id.
@@ -54,7 +54,8 @@ struct Record {
     /// 0 to 4, as in the file.
     state: u8,
     fields: Job,
-    /// For a full record: the job's tube, and the place of its body.
+    /// The job's tube, and the place of its body. `None`: the record is short, and has only the
+    /// fields.
     full: Option<(Vec<u8>, Place)>,
 }
 

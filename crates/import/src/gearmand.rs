@@ -21,7 +21,7 @@ const HOT_JOURNAL: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 pub enum Refused {
     /// The file could not be read.
     Io(io::Error),
-    /// The file is not what this module reads. The text says what to do.
+    /// This module cannot read the contents of the file. The text says why.
     Content(String),
 }
 
@@ -39,7 +39,7 @@ pub fn open(file: &Path, table: &str) -> Result<Backlog, Refused> {
     Ok(backlog)
 }
 
-/// Refuses a database if a write of sqlite to it was interrupted. The write is in a file beside the
+/// Refuses a database if a write of sqlite was interrupted. Such a write leaves a file beside the
 /// database.
 fn refuse_unfinished(file: &Path) -> Result<(), String> {
     let beside = |suffix: &str| {

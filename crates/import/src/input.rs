@@ -12,7 +12,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// The hash of a source that has no bytes yet. It includes the kind of the source.
+    /// Begins the hash of a source. The hash includes the kind of the source.
     pub(crate) fn new(kind: &str) -> Self {
         let mut hash = Self(0xcbf2_9ce4_8422_2325);
         hash.add(kind.as_bytes());
@@ -48,8 +48,8 @@ impl<'a, R: Read> Input<'a, R> {
         self.offset
     }
 
-    /// Reads up to `most` bytes, and passes them to `see` in pieces. Returns their number. It is
-    /// less than `most` only if the file ends.
+    /// Reads up to `most` bytes, and passes them to `see` in pieces. Returns the number of bytes
+    /// that were read. It is less than `most` only if the file ends first.
     fn pieces(&mut self, most: u64, mut see: impl FnMut(&[u8])) -> io::Result<u64> {
         let mut done = 0;
         while done < most {

@@ -1,6 +1,6 @@
 //! Jobs as JSON lines: one object for each job, as `lineshaft export` writes them.
 //!
-//! A body, a name or a key that is not UTF-8 text is in a field of its own, in base64.
+//! A body, a name or a key that is not UTF-8 text is in base64, in a separate field.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -116,7 +116,7 @@ fn join(
     }
 }
 
-/// Writes a job as one line. `items` means that the jobs of its queue are items.
+/// Writes a job as one line. `items`: whether the jobs of its queue are items.
 pub fn write(
     out: &mut impl Write,
     queue: &[u8],
@@ -259,7 +259,8 @@ fn add(backlog: &mut Backlog, text: &[u8], place: Place) -> Result<(), String> {
     Ok(())
 }
 
-/// The body in a line. Fails if the line is invalid: it was valid when the source was first read.
+/// The body in a line. Fails if the line is invalid, because then the file has changed since the
+/// source was read.
 pub(crate) fn body_of(text: &[u8]) -> io::Result<Vec<u8>> {
     let changed = || io::Error::other("the source changed while it was read");
     let line: Line = serde_json::from_slice(text).map_err(|_| changed())?;

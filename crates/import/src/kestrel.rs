@@ -111,8 +111,8 @@ pub fn open(folder: &Path) -> io::Result<Backlog> {
     Ok(backlog)
 }
 
-/// Finds a journal with items that were not removed. An item of an open read counts, because the
-/// original gives it back at its next start.
+/// Finds a journal with items that were not removed. An item of an open read also counts: the
+/// original gives this item back at its next start.
 pub fn file_with_items(folder: &Path) -> io::Result<Option<PathBuf>> {
     let backlog = open(folder)?;
     let Some(Job { body: Body::At(place), .. }) = backlog.jobs.first() else { return Ok(None) };
@@ -147,7 +147,7 @@ fn sort_in(queues: &mut BTreeMap<Vec<u8>, Files>, name: &[u8], path: PathBuf) {
     } else if let Some(time) = millis(&rest) {
         files.archived.insert(time, path);
     }
-    // The original reads no other file, but its name makes a queue.
+    // The original does not read files with other names, but each of them makes a queue.
 }
 
 impl Files {

@@ -5,7 +5,8 @@
 //! are in memory. Long bodies stay in the files until [`Backlog::body`] reads them.
 //!
 //! The parsers accept any bytes, never panic, and reserve no memory for a length that they have not
-//! checked. They do not use the broker: the command `lineshaft import` puts the jobs into it.
+//! checked. They do not use the broker: the command `lineshaft import` puts the jobs into the
+//! broker.
 //!
 //! - [`beanstalkd`]: a folder with the original's binlog
 //! - [`gearmand`]: the original's sqlite table, or a table of another database as CSV

@@ -133,8 +133,9 @@ impl<'a> Database<'a> {
     /// Reads all rows of the tree with this root.
     fn read_tree(&self, root: u32, into: &mut Table) {
         let mut seen = BTreeSet::new();
-        // In an intact file, no byte belongs to two rows. So all rows together must not be longer
-        // than the file. This limits the memory that a damaged file can use.
+        // The number of bytes that more rows can have. In an intact file, no byte belongs to two
+        // rows. So all rows together must not be longer than the file. This limits the memory that
+        // a damaged file can use.
         let mut left = self.file.len();
         // A stack of pages. The children of a page are pushed in reverse order, so the first child
         // is read first.
@@ -186,7 +187,7 @@ impl<'a> Database<'a> {
         }
     }
 
-    /// The row of a cell. `pointer` is where the page stores the offset of the cell.
+    /// Reads the row of a cell. `pointer` is the place in the page that stores the cell's offset.
     fn row(&self, page: &'a [u8], pointer: usize, left: &mut usize) -> Option<(i64, Vec<Value>)> {
         let cell = self.cell(page, offset_at(page, pointer)?, left)?;
         Some((cell.row_id, values_of(&cell.payload)?))

@@ -49,7 +49,8 @@ impl BackupPoint {
         self.end.segment()
     }
 
-    /// The end of the backup. Everything before this position was durable when the backup began.
+    /// The end of the backup. The log was durable up to this position when [`BackupHold::point`]
+    /// returned this point.
     pub fn end(&self) -> Position {
         self.end
     }
@@ -102,7 +103,7 @@ pub struct BackupHold {
 
 impl Log {
     /// Begins a backup: holds all segments of the log, and requests that everything written so far
-    /// becomes durable. Clients can use the log as usual, but it frees no segment until the hold is
+    /// becomes durable. The log works as usual, except that it frees no segment until the hold is
     /// dropped.
     pub fn begin_backup(self: &Arc<Self>) -> BackupHold {
         let hold = self.segments.hold_oldest();
@@ -115,9 +116,8 @@ impl Log {
 }
 
 impl BackupHold {
-    /// The contents of the backup: everything that was written before [`Log::begin_backup`], and
-    /// everything that has become durable since. `None`: the part that was written before
-    /// [`Log::begin_backup`] is not durable yet.
+    /// The contents of the backup: everything that is durable now. `None`: some entries that were
+    /// written before [`Log::begin_backup`] are not durable yet.
     pub fn point(&self) -> Option<BackupPoint> {
         let end = self.log.durable();
         if end < self.begun_at {
@@ -133,7 +133,7 @@ impl BackupHold {
         self.log.is_held_back() && self.log.usage().short
     }
 
-    /// Whether the log has failed. A failed log never becomes durable any further.
+    /// Whether the log has failed. After a failure, nothing more becomes durable.
     pub fn has_failed(&self) -> bool {
         self.log.failure().is_some()
     }

@@ -91,8 +91,7 @@ impl BodyReader {
         Ok(&self.open[0])
     }
 
-    /// Closes the files of segments below `first`. The caller calls this function because the log
-    /// has given up these segments.
+    /// Closes the files of segments below `first`, because the log has given up these segments.
     pub fn close_below(&mut self, first: u32) {
         self.open.retain(|open| open.number >= first);
     }

@@ -23,7 +23,7 @@ pub struct Space {
     pub free: u64,
 }
 
-/// One folder that holds one log.
+/// One folder that contains one log.
 pub trait Disk: Send + Sync + Debug {
     /// The folder's path, for messages.
     fn folder(&self) -> String;

@@ -9,12 +9,12 @@
 //!
 //! - The **owner** (the broker), under its own lock: [`Log::put`], [`Log::update`], [`Log::count`],
 //!   [`Log::finish`], [`Log::fact`]. The owner must call **[`Log::wake`] once after each batch of
-//!   appends**. An append does not wake the committer, so that the committer does not write the
-//!   first entry of a batch alone. In that case, the other entries would wait for two syncs.
+//!   appends**. An append does not wake the committer. Otherwise the committer could write the
+//!   first entry of a batch alone, and the other entries would wait for two syncs.
 //! - The threads of a [`Committer`]: [`Log::commit_step`] and [`Log::prepare_step`]. A simulator
 //!   calls these functions itself.
 //! - Reclaim: [`Log::reclaim_wanted`] and [`Log::reclaim_read`] without the owner's lock, then
-//!   [`Log::reclaim_copy`] under it.
+//!   [`Log::reclaim_copy`] under this lock.
 //! - Tools, while no other process uses the folder: [`salvage`] and [`repair`].
 //! - A backup of a running log: [`Log::begin_backup`] in the process that owns the log, then
 //!   [`BackupSource`] and [`BackupCheck`] in the process that copies.

@@ -181,7 +181,7 @@ impl Log {
         position
     }
 
-    /// Appends a job's new meta. It replaces the old meta.
+    /// Appends a job's new meta, which replaces the old meta.
     pub fn update(
         &self,
         now_ms: u64,
@@ -451,14 +451,14 @@ impl Log {
 
     /// Holds a segment, so that its file can be read without the owner's lock. Until the hold is
     /// dropped, the log does not free, reuse or cut the files of this segment and of later
-    /// segments. It only writes bytes after the durable position. A segment with a live slot can
-    /// always be held. Returns `None` if the segment is already being freed. Cheap: makes no call
-    /// to the disk.
+    /// segments. In these files, it writes only after the durable position. A segment with a live
+    /// slot can always be held. Returns `None` if the segment is already being freed. Cheap: makes
+    /// no call to the disk.
     pub fn hold(&self, segment: u32) -> Option<SegmentHold> {
         self.segments.hold(segment)
     }
 
-    /// Whether the log cannot free a segment only because somebody holds it.
+    /// Whether a hold is the only reason why the log cannot free a segment now.
     pub fn is_held_back(&self) -> bool {
         self.segments.is_held_back(self.durable())
     }

@@ -2,9 +2,10 @@
 //! segment up.
 //!
 //! Reclaim reads a slice of the segment without the owner's lock, and then copies the slice under
-//! this lock. Only the oldest segment can be given up, because a later segment can contain entries
-//! that end jobs in older segments. The TRIM entry is appended after all copies. When the TRIM is
-//! durable, the copies are durable, too. Then the file can be used again.
+//! this lock. Only the oldest segment can be given up: a later segment can contain entries that end
+//! jobs in older segments, and without these entries the jobs would come back. The TRIM entry is
+//! appended after all copies. So when the TRIM is durable, the copies are durable, too. Then the
+//! file can be used again.
 
 use std::sync::Arc;
 use std::sync::PoisonError;
@@ -98,12 +99,12 @@ pub(crate) struct Cursor {
     /// True if reclaim has stopped because it found damage. Then the log keeps this segment and all
     /// later segments.
     stopped: bool,
-    /// The segment whose read failed, if reclaim stopped for that reason. The owner may still have
-    /// the bodies of the live jobs in it.
+    /// The segment whose read failed, if reclaim stopped because of this failure. The owner may
+    /// still have the bodies of the segment's live jobs.
     unreadable: Option<u32>,
     /// The number of bytes that reclaim may scan. This credit grows by 2.2 for each byte that
-    /// clients append. While the log is small enough, the credit does not grow above 0. It becomes
-    /// negative if a slice is larger than the credit.
+    /// clients append. While the log is small enough, the credit does not grow above 0. The credit
+    /// becomes negative if a slice is larger than it.
     credit_bytes: i64,
     client_bytes_before: u64,
     /// Set during an unpaced pass: a pass over the log that does not wait for clients. Contains the

@@ -45,7 +45,7 @@ struct End {
 }
 
 impl Log {
-    /// Like [`Log::open_at`], but with the time itself in place of the function `begin`.
+    /// Like [`Log::open_at`], but gets the time as a value, not from a function.
     pub fn open(
         disk: Arc<dyn Disk>,
         settings: Settings,

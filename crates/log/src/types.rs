@@ -1,6 +1,6 @@
 //! Types of the log's public interface: positions, slots, metas, and restored entries.
 
-/// A place in the log: `segment << 32 | offset`. Usually the end of an entry or group.
+/// A place in the log: `segment << 32 | offset`. It is usually the end of an entry or group.
 /// `Position(0)` means that there is nothing to wait for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash, Default)]
 pub struct Position(pub u64);

@@ -28,7 +28,7 @@ pub struct BackupDamage {
 #[derive(Debug)]
 pub struct BackupCheck {
     point: BackupPoint,
-    /// The segment that is being checked. 0 before the first one.
+    /// The segment that is being checked. 0: the check has not begun.
     segment: u32,
     /// The offset of the structure that is being read.
     offset: u64,

@@ -15,7 +15,7 @@ pub const MANIFEST_NAME: &str = "manifest";
 /// The first line of a manifest, without the version.
 const TITLE: &str = "lineshaft backup ";
 const VERSION: u32 = 1;
-/// A longer file is not a manifest.
+/// The number of bytes that are read of a manifest. A longer file is not a manifest.
 const BYTES_MAX: u64 = 4096;
 
 impl BackupPoint {

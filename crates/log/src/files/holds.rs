@@ -26,7 +26,8 @@ impl SegmentHold {
 
 impl Drop for SegmentHold {
     fn drop(&mut self) {
-        // The helper frees the segment later: the committer wakes it at least once a second.
+        // This function does not wake the helper: the committer wakes the helper at least once a
+        // second, and then the helper frees the segment.
         let mut state = self.freeing.state();
         if let Some(count) = state.held.get_mut(&self.segment) {
             *count -= 1;
@@ -46,7 +47,7 @@ struct State {
     /// Segments that reclaim gave up, from the oldest on, each with the position of its TRIM entry.
     /// A segment can be freed when the log is durable up to this position.
     given_up: VecDeque<(u32, Position)>,
-    /// The number of holds of each segment that has any.
+    /// The number of holds of each held segment.
     held: BTreeMap<u32, u32>,
     /// The oldest segment that can be held. The files of lower segments are already freed, or are
     /// being freed now.

@@ -70,7 +70,7 @@ pub(super) fn remove_in_pieces(
     pace: &dyn Fn(u64) -> Pace,
 ) -> io::Result<()> {
     // A file that cannot be opened or cut is removed in one piece. A file with a second name is
-    // part of a backup, so it must keep its bytes.
+    // part of a backup, so it must not be cut.
     if let Ok(file) = disk.open(name)
         && file.links().is_ok_and(|links| links == 1)
     {

@@ -63,8 +63,8 @@ struct State {
     /// The next segment, if it is ready.
     prepared: Option<SegmentFile>,
     spares: Vec<Spare>,
-    /// The name of the spare that holds the first segment of a new log, until `name_first` renames
-    /// it. `None`: no such file waits for its number.
+    /// The name of the spare that contains the first segment of a new log, until `name_first`
+    /// renames this spare. `None`: there is no such spare.
     unnamed: Option<String>,
     spare_counter: u64,
     /// The segment that the committer writes.
@@ -81,7 +81,7 @@ pub(crate) struct Segments {
     pub(crate) segment_bytes: u64,
     bytes_max: Option<u64>,
     state: Mutex<State>,
-    /// Segments that reclaim gave up, and those that somebody holds.
+    /// Segments that reclaim gave up, and segments that somebody holds.
     freeing: Arc<Freeing>,
     /// Bytes of the prepared segment and of the spares.
     ahead_bytes: AtomicU64,
@@ -104,8 +104,8 @@ pub(crate) struct Segments {
 /// Why a file could not be created.
 #[derive(Debug)]
 enum MakeError {
-    /// The new file failed. The log does not need this file yet, so the file was removed. The
-    /// caller can try another file.
+    /// A call for the new file failed. The log does not need this file yet, so the file was
+    /// removed. The caller can try another file.
     Spoiled(Failure),
     /// The sync of the folder failed.
     Fatal(Failure),
@@ -119,12 +119,12 @@ impl From<MakeError> for Failure {
     }
 }
 
-/// What `Segments::prepare` must reach, and what it can free.
+/// The input of `Segments::prepare`: how much it must allocate, and which segments it can free.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Wanted {
     /// The number of bytes that must be allocated for segments after the head.
     pub(crate) ahead_bytes: u64,
-    /// The log is durable up to here.
+    /// The log is durable up to this position. A segment can be freed if its TRIM entry is durable.
     pub(crate) durable: Position,
 }
 
@@ -365,7 +365,7 @@ impl Segments {
             return self.free_one(&mut state, wanted, &pace);
         }
         if !state.spares.iter().any(|spare| !spare.blank) {
-            // Prefer the file of a freed segment to a blank file, because it needs no zeros.
+            // Prefer the file of a freed segment to a blank file: only a blank file needs zeros.
             self.free_one(&mut state, wanted, &pace)?;
         }
         let next = state.head + 1;
@@ -536,8 +536,8 @@ impl Segments {
     }
 
     /// Discards the numbered files that are not part of the log, from the highest number down.
-    /// Above the head, each removal must be durable before the next removal. Otherwise a power
-    /// failure could leave a gap between the numbers, and a gap looks like a lost segment.
+    /// For numbers above the head, each removal must be durable before the next removal. Otherwise
+    /// a power failure could leave a gap between the numbers, and a gap looks like a lost segment.
     pub(crate) fn discard_void(&self, numbers: &[u32]) -> Result<(), Failure> {
         let mut state = self.state();
         let head = state.head;

@@ -192,7 +192,7 @@ impl<'a> Entry<'a> {
 /// One slot of a PUT or COPY.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct StoredSlot<'a> {
-    /// The slot that the job had before, which a COPY ends. `None` in a PUT.
+    /// In a COPY: the slot that the job had before. The COPY ends this slot. `None` in a PUT.
     pub(crate) replaces: Option<Slot>,
     /// The queue's number in this segment.
     pub(crate) queue: u32,

@@ -14,7 +14,7 @@ const SECTOR_BYTES: u64 = 512;
 const LENGTH_AT: usize = 4;
 /// The offset of the kind in an entry's head. Flags and count follow.
 const KIND_AT: usize = 8;
-/// The offset of the flags in an entry's head. The flags are 0.
+/// The offset of the flags in an entry's head. In this format, all flags are 0.
 const FLAGS_AT: usize = 9;
 
 /// The bytes of one segment.

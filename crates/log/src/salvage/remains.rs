@@ -26,8 +26,8 @@ use crate::types::{Meta, Position, Restored, Slot};
 
 /// If the disk cannot read a file in one read, this module reads pieces of this many bytes.
 const PIECE_BYTES: usize = 4096;
-/// The maximum number of bytes to read from a file whose header, with the file's size, is lost. A
-/// position cannot have a higher offset, so no group can be after these bytes.
+/// The maximum number of bytes to read from a file whose header is lost, because the header has the
+/// segment's size. A position cannot have a higher offset, so no group can be after these bytes.
 const FILE_BYTES_MAX: u64 = u32::MAX as u64;
 /// Bytes of the fields of a segment's header, and of their checksum.
 const HEADER_FIELDS_BYTES: usize = 52;
@@ -117,8 +117,8 @@ fn bytes_of(file: &dyn DiskFile, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// Repairs a segment header. This works if only one byte of its fields is wrong, or only bytes
-/// after the fields.
+/// Repairs a segment header. This works if only one byte of the header's fields is wrong, or if
+/// only bytes after the fields are wrong.
 fn repaired_header(page: &[u8]) -> Option<SegmentHeader> {
     let mut tried = vec![0; HEADER_BYTES as usize];
     tried[..HEADER_FIELDS_BYTES].copy_from_slice(page.get(..HEADER_FIELDS_BYTES)?);
@@ -135,9 +135,9 @@ fn repaired_header(page: &[u8]) -> Option<SegmentHeader> {
     None
 }
 
-/// The end of a segment, according to the first group of the next segment. The group's header has
-/// two fields about the end: the position and the checksum. If the group is broken, one of them may
-/// still be correct.
+/// The end of a segment, according to the first group of the next segment. The header of this group
+/// has the end and the checksum of the group before it. If the header is damaged, one of these two
+/// fields may still be correct.
 fn end_by_next(next: &Outline, number: u32, outline: Outline) -> Option<u64> {
     let first = next.first?;
     let stated = Some(first.previous_end).filter(|end| end.segment() == number);
@@ -184,7 +184,7 @@ impl Remains {
                     return Err(OpenError::ForeignLog { file, other });
                 }
             }
-            // If the header is damaged, this function takes the salt from it without a check. If
+            // If the header is damaged, this function uses the header's salt without a check. If
             // the salt is wrong, no group passes its checksum.
             let salt = || page.get(SALT_AT..SALT_AT + 8).map_or(0, |salt| get_u64(salt, 0));
             let header = header.filter(|header| header.number == number);
@@ -269,8 +269,8 @@ impl Remains {
     /// First pass: reads a segment, and collects the entries that end or change slots.
     fn gather(&mut self, number: u32) {
         let (pages, end) = self.pages(number);
-        // The offset of a broken group's header, while all entries after the header are intact.
-        // Then only the header is lost.
+        // The offset of the header of a broken group, while all entries of the group so far are
+        // intact. If all its entries are intact, only the header is lost.
         let mut broken = None;
         pages.walk(end, |piece| match piece {
             Piece::BrokenGroup(at) => self.lose_header(number, broken.replace(at)),
@@ -466,8 +466,8 @@ impl Remains {
 
     fn restore_facts(&mut self, restore: &mut dyn FnMut(Restored<'_>)) {
         let mut facts: Vec<_> = self.facts.iter().collect();
-        // Leave out removed facts, and facts in void segments: these were removed or written again
-        // later.
+        // Leave out removed facts, and facts in void segments. A fact in a void segment was removed
+        // or written again later.
         facts.retain(|(_, (at, value))| !value.is_empty() && at.segment() >= self.first);
         // Restore the facts in the same order in every process. A hash map has no fixed order, so
         // sort the facts.

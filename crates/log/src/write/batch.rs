@@ -73,7 +73,7 @@ pub(crate) struct Open {
     part: Part,
     segment_bytes: u64,
     /// The index is the owner's number of a queue. The value is the last segment with a NAME entry
-    /// for the queue, and the queue's number there.
+    /// for the queue, and the queue's number in this segment.
     names: Vec<(u32, u32)>,
     names_in_segment: u32,
     /// An empty buffer for the next part. The log uses two buffers in turn.
@@ -89,8 +89,8 @@ pub(crate) struct Open {
     fact_bytes: u64,
     /// The lowest segment that is not void. The newest TRIM contains this number.
     pub(crate) first: u32,
-    /// The newest limit of ids in the log. When its entry is durable, recovery treats all ids below
-    /// the limit as used.
+    /// The newest limit of ids in the log. When the entry with this limit is durable, recovery
+    /// treats all ids below the limit as used.
     pub(crate) id_limit: u64,
     /// The newest time that an append got, in milliseconds of the log's time. This time never goes
     /// back.

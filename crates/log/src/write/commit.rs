@@ -30,7 +30,8 @@ pub(crate) struct Commit {
     pub(crate) retry_ms: u64,
     /// The end of the newest group. The next group's header repeats this position for the chain.
     pub(crate) previous_end: Position,
-    /// The checksum of the newest group. The next group's header repeats it for the chain.
+    /// The checksum of the newest group. The next group's header repeats this checksum for the
+    /// chain.
     pub(crate) previous_crc: u32,
     pub(crate) time_ms: u64,
     /// The time when the oldest entries that are not synced were written. `None`: all are synced.
@@ -44,7 +45,7 @@ pub(crate) struct Commit {
 }
 
 impl Commit {
-    /// The time when the committer must write a mark, if it writes nothing else before.
+    /// The time when the committer must write a mark, if it writes nothing else before this time.
     fn mark_due(&self) -> Option<u64> {
         let needed = !self.marked && self.unsynced_since_ms.is_none();
         needed.then_some(self.synced_ms + MARK_AFTER_MS)
@@ -274,9 +275,9 @@ impl Log {
         prepared.map_err(|failure| self.fail(failure))
     }
 
-    /// The part of the head segment that clients can still fill before they are held back
-    /// ([`Log::lags`]). The unit is a thousandth. The next segment must be ready before clients
-    /// have filled this part.
+    /// The part of the head segment, in thousandths, that clients can still fill before they are
+    /// held back ([`Log::lags`]). The next segment must be ready before clients have filled this
+    /// part.
     fn head_left(&self) -> u64 {
         let open = self.open_batch();
         if open.claimed_bytes + open.claimed_big_bytes > 0 {
