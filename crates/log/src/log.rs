@@ -468,7 +468,8 @@ impl Log {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes the first failure, and calls `on_progress`. Returns the first failure.
+    /// Stores the failure if it is the first one, and calls `on_progress`. Returns the first
+    /// failure.
     pub(crate) fn fail(&self, failure: Failure) -> Failure {
         let first = {
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);

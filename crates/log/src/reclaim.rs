@@ -39,7 +39,7 @@ pub trait Owner {
     /// stops.
     fn current(&mut self, slot: Slot, id: u64) -> Option<Current<'_>>;
 
-    /// Notes that reclaim has copied the job from the slot `old` to the slot `new`. The copy's
+    /// Called after reclaim has copied the job from the slot `old` to the slot `new`. The copy's
     /// entry begins at `entry`, and is not written to the file yet.
     fn moved(&mut self, old: Slot, new: Slot, id: u64, entry: Position, body: &[u8]);
 }

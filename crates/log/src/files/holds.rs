@@ -66,7 +66,7 @@ impl Freeing {
         self.state().kept_from = segment;
     }
 
-    /// Notes that reclaim gave up a segment. The TRIM entry of this segment ends at `trim`.
+    /// Adds a segment that reclaim gave up. The TRIM entry of this segment ends at `trim`.
     pub(crate) fn give_up(&self, segment: u32, trim: Position) {
         self.state().given_up.push_back((segment, trim));
     }
@@ -122,7 +122,7 @@ impl Freeing {
         Some(segment)
     }
 
-    /// Notes that the segment that `begin` returned is freed.
+    /// Removes the segment that `begin` returned, because it is freed now.
     pub(crate) fn end(&self) {
         self.state().given_up.pop_front();
     }

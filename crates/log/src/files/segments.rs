@@ -174,7 +174,7 @@ impl Segments {
         self.waiters.load(Ordering::Relaxed) > 0 || self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Notes whether the background work of this log is about to be stopped. If so, the work does
+    /// Sets whether the background work of this log is about to be stopped. If so, the work does
     /// not rest.
     pub(crate) fn set_stopping(&self, stopping: bool) {
         self.stopping.store(stopping, Ordering::Relaxed);
@@ -419,7 +419,7 @@ impl Segments {
         self.short.store(short, Ordering::Release);
     }
 
-    /// Notes that reclaim gave up a segment. The TRIM entry of this segment ends at `trim`.
+    /// Adds a segment that reclaim gave up. The TRIM entry of this segment ends at `trim`.
     pub(crate) fn trimmed(&self, number: u32, trim: Position) {
         self.freeing.give_up(number, trim);
     }

@@ -19,7 +19,7 @@ use crate::write::lazy::SlotMap;
 struct Killed(Vec<u64>);
 
 impl Killed {
-    /// Notes that a slot has ended. Returns false if this was already noted.
+    /// Adds an ended slot. Returns false if the set already contains this slot.
     fn insert(&mut self, index: u32) -> bool {
         let (word, bit) = (index as usize / 64, 1 << (index % 64));
         if self.0.len() <= word {
@@ -186,7 +186,7 @@ impl<'a> Replay<'a> {
             let segment = &mut self.segments[(number - tail.first) as usize];
             segment.end = end;
             if keeps {
-                // The last segment is always kept, because `tail` has its bytes in memory anyway.
+                // Always keep the bytes of the last segment: `tail` has them in memory anyway.
                 self.kept_bytes_left = self.kept_bytes_left.saturating_sub(bytes.len() as u64);
                 segment.bytes = Some(bytes);
             }
@@ -346,8 +346,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Notes that an entry ends a slot. The slot's segment may not be read yet. So `read_segment`
-    /// checks later that the slot exists.
+    /// Adds a slot to the ended slots of its segment. The entry at `position` ends the slot. The
+    /// slot's segment may not be read yet, so `read_segment` checks later that the slot exists.
     fn kill(&mut self, slot: Slot, position: Position) -> Result<(), &'static str> {
         if slot.segment < self.tail.first {
             return Ok(());
@@ -365,7 +365,7 @@ impl<'a> Replay<'a> {
         older.then_some(()).ok_or("a job is named before it was written")
     }
 
-    /// Notes an UPDATE or COUNT entry of a slot, if no newer entry of this kind is noted.
+    /// Stores an UPDATE or COUNT entry of a slot, if it is the newest entry of this kind so far.
     fn change(
         &mut self,
         slot: Slot,

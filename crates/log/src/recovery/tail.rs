@@ -122,7 +122,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Notes an intact group after the end of the log. Returns the group's end, or `None` if the
+    /// Counts an intact group after the end of the log. Returns the group's end, or `None` if the
     /// group was left over from an earlier torn write.
     fn note(&mut self, group: &GroupHeader) -> Option<u64> {
         self.durable = self.durable.max(group.durable);
@@ -133,8 +133,9 @@ impl Tail {
         Some(group.end().offset())
     }
 
-    /// Notes every intact group from `start` on. Returns the end of the last of these groups, or
-    /// `start`. For this result, ignores groups that were left over from an earlier torn write.
+    /// Calls `note` for every intact group from `start` on. Returns the end of the last of these
+    /// groups, or `start`. The result ignores groups that were left over from an earlier torn
+    /// write.
     fn search(&mut self, bytes: &[u8], salt: u64, number: u32, start: u64) -> u64 {
         let mut end = start;
         let places = (bytes.len() as u64).saturating_sub(GROUP_HEADER_BYTES as u64 - 1);

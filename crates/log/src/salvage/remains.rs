@@ -363,8 +363,8 @@ impl Remains {
         Some(())
     }
 
-    /// Notes a limit of ids: ids below it may have been used. Returns `None` if the limit is
-    /// impossible.
+    /// Raises `next_id` to a limit of ids, because ids below the limit may have been used. Returns
+    /// `None` if the limit is impossible.
     fn limit(&mut self, limit: u64) -> Option<()> {
         self.next_id = self.next_id.max(Some(limit).filter(|limit| *limit <= ID_LIMIT_MAX)?);
         Some(())

@@ -283,7 +283,7 @@ impl Open {
         }
     }
 
-    /// Appends a FACT entry, and notes it with `remember_fact`. The caller must make `room` for the
+    /// Appends a FACT entry, and calls `remember_fact` for it. The caller must make `room` for the
     /// entry first.
     pub(crate) fn append_fact(&mut self, key: &[u8], value: &[u8]) -> Position {
         let position = self.append(EntryKind::Fact, 0, |buffer| {
@@ -295,7 +295,8 @@ impl Open {
         position
     }
 
-    /// Notes that the newest entry of a key is in this segment. An empty value removes the key.
+    /// Stores the newest value of a key, and the segment of its entry. An empty value removes the
+    /// key.
     pub(crate) fn remember_fact(&mut self, segment: u32, key: &[u8], value: &[u8]) {
         let known = self.facts.remove_entry(key).map(|(key, old)| {
             self.fact_bytes -= fact_entry_bytes(&key, &old.value);

@@ -41,8 +41,8 @@ impl Positions {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Notes that the log is written up to `end`. Returns true if this call may have reached a
-    /// position for which a notification was requested.
+    /// Sets the written position. Returns true if the log may have reached a position for which a
+    /// notification was requested.
     pub(crate) fn note_written(&self, end: u64) -> bool {
         let before = self.written.load(Ordering::Relaxed);
         self.written.store(end, Ordering::Release);
@@ -53,7 +53,7 @@ impl Positions {
         self.wanted_written.load(Ordering::Relaxed) > before
     }
 
-    /// Notes that the log is written and durable up to `end`.
+    /// Sets the written position and the durable position.
     pub(crate) fn note_durable(&self, end: u64) {
         self.written.store(end, Ordering::Release);
         self.durable.store(end, Ordering::Release);
