@@ -36,7 +36,8 @@ pub(crate) struct Ledger {
     /// the entries that removed its jobs are durable. A reply that the new queue is empty must wait
     /// for these entries. So denials about every queue wait for this position.
     gone: Position,
-    /// The end of the last entry that ended a job. Denials about missing jobs wait for it.
+    /// The end of the last entry that ended a job. Denials about missing jobs wait for this
+    /// position.
     ended: Position,
     /// The end of the last entry of the current request.
     pub(crate) last: Position,

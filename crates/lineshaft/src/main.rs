@@ -15,8 +15,8 @@ use clap::Parser;
 
 use cli::{Cli, Command, ServeArguments};
 
-/// jemalloc has a background thread that returns freed memory to the system, such as the memory of
-/// a backlog that was worked off.
+/// jemalloc has a background thread that returns freed memory to the system, for example after
+/// workers have finished a large backlog.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

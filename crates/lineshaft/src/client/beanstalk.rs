@@ -70,8 +70,8 @@ pub(crate) struct Survey {
     pub server: Stats,
     /// The statistics of each queue whose name is a valid tube name, sorted by name.
     pub queues: Vec<Stats>,
-    /// The number of all other queues. Their names are invalid in this protocol: clients of
-    /// Lineshaft's other protocols created them.
+    /// The number of queues that are missing in `queues`. Their names are invalid in this protocol,
+    /// because clients of Lineshaft's other protocols created them.
     pub unnamed_count: u64,
 }
 
@@ -80,7 +80,8 @@ pub(crate) struct Survey {
 pub(crate) struct Client {
     requests: Requests,
     replies: Replies,
-    /// Time limit for a reply. After it, the connection counts as broken. `None` means no limit.
+    /// Time limit for a reply. If a reply takes longer, the connection counts as broken. `None`
+    /// means no limit.
     patience: Option<Duration>,
 }
 
@@ -105,7 +106,8 @@ impl Client {
         Ok(Client { requests, replies, patience: timeout.map(|_| PATIENCE) })
     }
 
-    /// Returns the two halves, for a caller that sends requests before it has the earlier replies.
+    /// Returns the two halves, so that the caller can send requests before it has read the earlier
+    /// replies.
     pub(crate) fn into_halves(self) -> (Requests, Replies) {
         (self.requests, self.replies)
     }
@@ -373,8 +375,8 @@ fn stats_reply(command: &str, reply: Reply) -> Result<Option<Stats>, ClientError
     }
 }
 
-/// Refuses a name with a space or a control character, because it would break the command line. The
-/// server checks all other rules.
+/// Refuses a name with a space or a control character, because the server would not read it as one
+/// word of the command line. The server checks all other rules.
 fn sendable_name(name: &str) -> Result<&str, ClientError> {
     let breaks_the_line = |byte: u8| byte == b' ' || byte.is_ascii_control();
     if name.is_empty() || name.bytes().any(breaks_the_line) {

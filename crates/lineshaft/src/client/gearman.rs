@@ -37,7 +37,8 @@ impl Client {
         Ok(client)
     }
 
-    /// Returns the two halves, for a caller that sends requests before it has the earlier replies.
+    /// Returns the two halves, so that the caller can send requests before it has read the earlier
+    /// replies.
     pub(crate) fn into_halves(self) -> (Requests, Replies) {
         (self.requests, self.replies)
     }

@@ -16,8 +16,8 @@ fn the_original_passes_every_case() -> Result<()> {
     Ok(())
 }
 
-/// Checks that the original still fails these cases. If Debian's package fixes a defect, the case
-/// must move to `cases.jsonl`. There it becomes a part of the comparison with the original.
+/// Checks that the original still fails these cases. If a new Debian package fixes a defect, move
+/// its case to `cases.jsonl`, whose cases the original must pass.
 #[test]
 fn the_original_still_has_its_defects() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };

@@ -1,5 +1,6 @@
-//! Kills a server under load, starts it again, and compares its jobs with its replies. All
-//! acknowledged changes must still exist. A job with an acknowledged delete must not come back.
+//! Kills a server under load, starts it again, and compares its jobs with the replies before the
+//! kill. All acknowledged changes must still exist. A job with an acknowledged delete must not come
+//! back.
 //!
 //! `LINESHAFT_ROUNDS` sets the number of rounds. `LINESHAFT_SEED` repeats the choices of a run.
 
@@ -22,8 +23,8 @@ fn jobs_that_lineshaft_acknowledged_survive_kill() -> Result<()> {
     kill_and_check(&program, settings::rounds(ROUNDS_DEFAULT), Promises::All)
 }
 
-/// Without syncs, data that the server wrote is in the kernel, which a killed program does not
-/// affect. The server writes the data before it sends the reply.
+/// The server writes a change before it sends the reply. Even without a sync, written data is in
+/// the kernel, so it survives when the server is killed.
 #[test]
 fn jobs_that_lineshaft_acknowledged_without_syncs_survive_kill() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -32,10 +33,10 @@ fn jobs_that_lineshaft_acknowledged_without_syncs_survive_kill() -> Result<()> {
     kill_and_check(&program, settings::rounds(5), Promises::All)
 }
 
-/// Proves that the ledger is right: the original with a log keeps its promises, except for plain
-/// releases. Sometimes it breaks another promise: its log has no checksums, so a record that the
-/// kill cut off can come back as a job with an incomplete body. So the test has three attempts. A
-/// wrong ledger would fail all of them.
+/// Proves that the ledger is right, with the original and its log. The original keeps its promises,
+/// except for plain releases. Rarely it breaks another promise, because its log has no checksums:
+/// if the kill cuts off a record, a job with an incomplete body can come back. So the test has
+/// three attempts. With a wrong ledger, all attempts would fail.
 #[test]
 fn jobs_that_the_original_acknowledged_survive_kill() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };

@@ -17,8 +17,8 @@ use crate::programs;
 /// Exit code of a server whose disk failed.
 const EXIT_DISK: i32 = 74;
 
-/// The test runs once for each number up to this one: the flush with this number fails. Some
-/// flushes happen during the start. Most of the others are for single changes.
+/// The number of runs. In the first run, the first flush fails, in the second run the second flush,
+/// and so on. Some flushes happen during the start. Most other flushes are for single changes.
 const FLUSHES: usize = 12;
 
 /// The failing flush happens within this many changes, although several changes can share a flush.

@@ -1,6 +1,6 @@
 //! Tests the whole program from the side of a beanstalkd client and of an operator.
 //!
-//! All tests share one binary, because after every change each binary is linked again.
+//! All tests share one binary, because every binary must be linked again after every change.
 
 mod clients;
 mod clock;

@@ -1,6 +1,6 @@
 //! Tests the whole program from the side of Gearman clients, workers and operators.
 //!
-//! All tests share one binary, because after every change each binary is linked again.
+//! All tests share one binary, because every binary must be linked again after every change.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 

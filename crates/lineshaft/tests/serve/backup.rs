@@ -159,8 +159,9 @@ fn step(stream: &TcpStream, known: &Mutex<Known>, rng: &mut Rng) -> Option<()> {
     Some(())
 }
 
-/// Starts a server on a backup. Checks that it has every job that was acknowledged before the
-/// backup began, and no job that was deleted before.
+/// Starts a server on a backup. `before` and `after` are the client's records before the backup
+/// began and after it ended. The server must have every job that was put before, unless its delete
+/// was sent. It must have no job whose delete was acknowledged before.
 fn check_backup(folder: &Path, backup: &str, before: &Known, after: &Known) {
     let (code, said) = run(folder, &["log", "check", backup]);
     assert!(code == 0 && said.contains("intact"), "{code} {said}");

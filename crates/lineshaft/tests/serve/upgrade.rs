@@ -1,4 +1,4 @@
-//! Starts on data folders that earlier versions wrote. The folders are in `corpus/data`.
+//! Starts servers on data folders that earlier versions wrote. The folders are in `corpus/data`.
 //!
 //! Each folder has the configuration of the server that wrote it, the log's segments without the
 //! zeros at their ends, and that server's listing of its jobs. To add the folders of another

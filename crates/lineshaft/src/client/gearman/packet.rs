@@ -11,7 +11,8 @@ const HEADER_BYTES: usize = 12;
 const REQUEST_MAGIC: [u8; 4] = *b"\0REQ";
 /// The first bytes of each packet from a server.
 const REPLY_MAGIC: [u8; 4] = *b"\0RES";
-/// If the received bytes are not a packet, an error message shows at most this number of them.
+/// If the received bytes are not a packet, the error message shows at most this many of these
+/// bytes.
 const SHOWN_BYTES_MAX: usize = 80;
 
 /// The kinds of requests, with their numbers on the wire.

@@ -63,8 +63,8 @@ struct Drain<'a> {
     request: &'a Request,
     target: Client,
     moved: BTreeMap<String, Moved>,
-    /// Jobs that both servers may have done: a worker of the source took the job while the drain
-    /// copied it.
+    /// Jobs that may have been done twice: while the drain copied the job, a worker of the source
+    /// took it, and a worker of the target took the copy.
     doubled: u64,
     interrupts: Interrupts,
     bar: ProgressBar,

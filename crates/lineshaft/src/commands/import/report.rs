@@ -52,7 +52,7 @@ impl Tally {
 pub(super) struct Ids {
     /// The lowest and the highest number.
     pub(super) range: Option<(u64, u64)>,
-    /// Each job has a number, and each number is higher than the one before.
+    /// Whether each job has a number, and these numbers increase.
     pub(super) ascend: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Opens the source of an import, and moves its files aside afterwards.
+//! Opens the source of an import. After the import, moves the source's files into another folder.
 
 use std::fs::{self, File};
 use std::io;
@@ -31,7 +31,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Reads the source. Fails if it does not exist or has no files of this kind.
+    /// Reads the source. Fails if the source does not exist, or has no files of its kind.
     pub(super) fn open(named: &ImportSource) -> Result<Source> {
         match named {
             ImportSource::Beanstalkd { folder, .. } => {

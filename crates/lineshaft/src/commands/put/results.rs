@@ -18,7 +18,7 @@ use super::{Pending, Shared};
 use crate::client::ClientError;
 use crate::client::gearman::{Handle, News, Packet, Replies};
 
-/// Limit of unfinished jobs. News of them is kept in memory until it can be printed.
+/// Limit of unfinished jobs. Their news stays in memory until it can be printed.
 pub(super) const WAITING_MAX: usize = 100;
 
 /// Creates a bar for the progress of the first job. It becomes visible when the job's worker

@@ -188,7 +188,8 @@ impl BeanstalkSide {
     ) {
         let retry = shared.plan.retry;
         let attempt = lease.attempt();
-        // The attempt can be past the limit, because of a kick or of attempts by other workers.
+        // The number of the attempt can be above the limit, after a kick or after attempts by other
+        // workers.
         let of = match retry.attempts_max {
             0 => String::new(),
             max if attempt > u64::from(max) => format!(", past the limit of {max}"),

@@ -30,8 +30,7 @@ pub(super) trait Side: Default + Send {
     /// Connects, and prepares the connection for takes.
     fn connect(&mut self, plan: &Plan) -> Result<(), ClientError>;
 
-    /// True if there is a connection. The connection may be broken, because this only shows errors
-    /// that have already occurred.
+    /// True if there is a connection. It may be broken, if the slot has not noticed it yet.
     fn is_connected(&self) -> bool;
 
     /// Closes the connection. The server then makes the jobs of this connection ready again.

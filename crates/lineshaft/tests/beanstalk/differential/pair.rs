@@ -101,8 +101,8 @@ impl Pair {
     fn learn_from_line(&mut self, connection: usize, text: &str, order_number: Option<usize>) {
         let watched = self.watched.entry(connection).or_default();
         match text.split(' ').collect::<Vec<_>>().as_slice() {
-            // An `ignore` does not change this record, so a tube can be listed although it is not
-            // watched. That is safe: the test then only avoids more steps.
+            // An `ignore` does not change this record. So the record can contain a tube that the
+            // connection no longer watches. The only effect is that the test leaves out more steps.
             ["watch", tube] => drop(watched.insert((*tube).to_owned())),
             ["release" | "bury" | "delete", ..] => {
                 if let Some(order_number) = order_number {
@@ -129,8 +129,8 @@ impl Pair {
         self.original.jobs_put().checked_sub(back + 1)
     }
 
-    /// True if another connection waits on a tube that this connection watches. If a tube has
-    /// several waiters, the original serves them in no particular order.
+    /// True if another connection waits on a tube that this connection watches. Such a step is left
+    /// out, because the original serves several waiters of a tube in no particular order.
     fn would_share_a_tube(&self, connection: usize) -> bool {
         let tubes = |connection: &usize| {
             let mut tubes = self.watched.get(connection).cloned().unwrap_or_default();

@@ -37,8 +37,8 @@ const NOT_COMPARED: [&str; 18] = [
     "cmd-list-tube-used",
 ];
 
-/// Statistics in seconds. They are shown in tens of seconds, so that a difference of a second does
-/// not matter. During a sequence, no value comes near a multiple of ten.
+/// Statistics in seconds. The comparison rounds them down to tens of seconds, so that a difference
+/// of a second does not matter. During a sequence, no value comes near a multiple of ten.
 const SECONDS: [&str; 3] = ["time-left", "pause-time-left", "age"];
 
 /// A server, and the state that the harness keeps about it.
