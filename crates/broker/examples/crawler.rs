@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             scope.spawn(move || crawl(number, &mut store.queue("pages"), seen));
         }
     });
-    // If reader 1 ended last, its page is still in the queue. This reads it.
+    // If reader 1 ended last, its page is still in the queue. Read this page, too.
     crawl(4, &mut store.queue("pages"), &seen)?;
     println!("{} pages were read", seen.lock().expect("no reader panics").len());
 

@@ -8,7 +8,7 @@ use crate::Position;
 /// The answer to a request, or an event for a session, with the position that it depends on.
 ///
 /// A reply that is made from the value must not be sent before [`crate::Broker::released`] has
-/// reached `after`. [`crate::Outbox::reply`] ensures that. Negative replies wait, too. For example,
+/// reached `after`. [`crate::Outbox::reply`] ensures this. Negative replies wait, too. For example,
 /// a client can act on the reply "not found". So the end of the job must be durable before the
 /// client gets this reply.
 ///

@@ -48,7 +48,7 @@ pub(crate) struct Bodies {
     fresh_bytes: u64,
     /// The page of locations where the search for old bodies (the *sweep*) continues.
     page: usize,
-    /// For each queue that is loaded ahead: when this job is handed out, the loader loads the next
+    /// For each queue that is loaded ahead: the job whose hand-out makes the loader load the next
     /// piece.
     ahead: BTreeMap<QueueId, JobId>,
 }

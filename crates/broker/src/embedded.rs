@@ -298,7 +298,7 @@ impl Store {
         self.broker.set_memory_limit(limit_bytes);
     }
 
-    /// Removes a queue with all its jobs, and ends all waits for it.
+    /// Removes a queue with all its jobs, and ends all waits for its items.
     pub fn remove_queue(&self, name: &str) -> Result<(), Error> {
         let session = self.turn().open_reader_session(self.mailbox);
         let removal = self.turn().caller(session).remove_queue(name.as_bytes());
@@ -379,8 +379,8 @@ impl Store {
         turn
     }
 
-    /// Waits until the log is no longer behind. While it is behind, it could refuse the next put,
-    /// because it temporarily lacks room.
+    /// Waits until the log is no longer behind. A log that is behind can temporarily lack room, and
+    /// could then refuse the next put.
     fn wait_while_congested(&self) {
         let mut guard = self.inbox.lock();
         while self.broker.congested() && self.broker.failure().is_none() {

@@ -43,8 +43,8 @@ pub enum Event {
 /// The mailbox for the events of one owner's sessions. The owner is, for example, an I/O thread or
 /// a test.
 ///
-/// The broker can call these functions while it is locked. So they should only store the event and
-/// wake the owner.
+/// The broker can call these functions while it is locked. So a function should only store the
+/// event and wake the owner.
 pub trait Mailbox: Send + Sync {
     /// Delivers an event for a session that was opened with this mailbox.
     fn deliver(&self, session: SessionId, event: Answer<Event>);

@@ -45,8 +45,8 @@ pub(crate) struct Ledger {
     latest: Position,
     /// The end of the last entry about policies or the status.
     facts: Position,
-    /// Jobs that were put and have ended in the same request, and whose `Finish` record has not
-    /// come yet. The log gets no entry for such a job. `write_finish` subtracts it.
+    /// The number of jobs that were put and have ended in the same request. The log gets no entry
+    /// for such a job. Its `Put` record adds 1, and its `Finish` record subtracts 1.
     unwritten: usize,
     /// Jobs that left a queue and then ended in the same request, each with this queue and its sync
     /// policy. A job is removed from this list when the entry about its end is written.
@@ -104,7 +104,7 @@ impl Ledger {
     }
 
     /// The position for a reply that depends on the entry that ends at `at`. `asked` is the sync
-    /// policy of the queue that the reply is about; `None` means the log's setting.
+    /// policy of the reply's queue. `None` means the log's setting.
     fn rests_on(&self, at: log::Position, asked: Option<QueueSync>) -> Position {
         let Some(log) = self.log.as_ref().filter(|_| at.0 > 0) else { return Position::NONE };
         let log_is_strict = log.sync() == Sync::Always;
@@ -204,8 +204,9 @@ impl Ledger {
             // The queue was removed in the same request.
             Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
             // A put or a registration can cause this record, because it can set the queue's `kept`.
-            // Such a request must not fail because the log has no room, so the fact is written
-            // later. A request that sets limits was already refused if the log has no room.
+            // Such a request must not fail only because the log has no room for the fact. So the
+            // fact is written later. A request that sets limits does not come here, because it is
+            // refused if the log has no room.
             Record::QueueFacts(queue) if !log.admits_update() => {
                 self.unwritten_facts.queues.insert(queue);
             }

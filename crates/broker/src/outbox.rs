@@ -37,7 +37,7 @@ pub struct Outbox {
 enum Chunk {
     Own(Vec<u8>),
     Shared(Body),
-    /// A body that is being loaded. The bytes behind it wait for it.
+    /// A body that is being loaded. All bytes behind it wait until it is loaded.
     Loading(Arc<Loading>),
 }
 
@@ -142,8 +142,8 @@ impl Outbox {
         }
     }
 
-    /// The next bytes that can be sent, in one piece; empty if none can be sent now. The caller
-    /// sends them, and passes the number of sent bytes to `advance`.
+    /// The next bytes that can be sent, in one piece. Empty if no bytes can be sent now. The caller
+    /// sends these bytes, and passes the number of sent bytes to `advance`.
     pub fn sendable(&mut self, released: Position) -> &[u8] {
         self.drop_reached(released);
         let free = match self.holds.front() {

@@ -20,20 +20,22 @@ impl Position {
     /// The largest position.
     pub const ALL: Self = Self { written: u64::MAX, durable: u64::MAX };
 
-    /// The entry that ends here, and all before it, must be in the kernel.
+    /// The position of a reply that waits until the entry that ends at `at`, and all earlier
+    /// entries, are in the kernel.
     pub(crate) fn written(at: log::Position) -> Self {
         Self { written: at.0, durable: 0 }
     }
 
-    /// The entry that ends here, and all before it, must be on stable storage.
+    /// The position of a reply that waits until the entry that ends at `at`, and all earlier
+    /// entries, are on stable storage.
     pub(crate) fn durable(at: log::Position) -> Self {
         Self { written: at.0, durable: at.0 }
     }
 
     /// How far the log is written now.
     pub(crate) fn released(log: &log::Log) -> Self {
-        // `durable` is read first, so that it cannot exceed `written`: everything durable is
-        // written.
+        // Everything durable is written. Read `durable` first: it can only grow, so it cannot
+        // exceed the `written` that is read later.
         let durable = log.durable().0;
         Self { written: log.written().0.max(durable), durable }
     }

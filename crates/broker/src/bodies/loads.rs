@@ -36,7 +36,7 @@ pub(crate) struct Load {
     pub(crate) id: JobId,
 }
 
-/// The line of work for the loader.
+/// The bodies that the loader must load, and the queues that it must load ahead.
 #[derive(Debug, Default)]
 pub(crate) struct Loads {
     state: Mutex<State>,
@@ -141,8 +141,8 @@ impl Shared {
         has_loaded || !queues.is_empty()
     }
 
-    /// Loads bodies that sessions wait for. Returns whether there were any. `with_core` must take
-    /// the broker's lock and call its argument. It is used only if a body cannot be read.
+    /// Loads bodies that sessions wait for. Returns whether there were any. If a body cannot be
+    /// read, calls `with_core`, which must take the broker's lock and call its argument.
     pub(crate) fn load_for_sessions(
         &self,
         mut with_core: impl FnMut(&mut dyn FnMut(&mut Core)),

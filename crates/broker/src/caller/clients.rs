@@ -43,7 +43,7 @@ impl Caller<'_> {
         }
     }
 
-    /// Cancels a job for an operator. The job's watchers get the news that it failed.
+    /// Cancels a job for an operator. The job's watchers get the news that the job failed.
     pub fn cancel(&mut self, id: JobId) -> Answer<Result<(), NotFound>> {
         let core = &mut *self.core;
         let cancelled = core.engine.cancel(id, &mut core.effects);

@@ -8,9 +8,9 @@ use crate::{Answer, Blocked, Caller, Position, PutRefusal};
 /// # Items of a queue that is read in order
 impl Caller<'_> {
     /// Adds an item to all queues of the name's route. The item expires unread at `expires`. If the
-    /// queue does not exist, it is created and kept. A queue that cannot be created counts as full:
-    /// see [`crate::Turn::admits_child`]. If the name is an alias, all queues of the alias are
-    /// tried. The item counts as added if all of them accepted it.
+    /// queue does not exist, it is created, and stays when it is empty. A queue that cannot be
+    /// created counts as full: see [`crate::Turn::admits_child`]. If the name is an alias, the item
+    /// goes to all queues of the alias. The item counts as added if all these queues accepted it.
     pub fn add(
         &mut self,
         queue: &[u8],
@@ -38,8 +38,8 @@ impl Caller<'_> {
     }
 
     /// Reads the next item of a queue. [`Take::item`] returns that item. If the queue does not
-    /// exist, it is created and kept. Nothing is created if the name is an alias, or if the limit
-    /// of queues is reached. Then the queue counts as empty. A wait ends with
+    /// exist, it is created, and stays when it is empty. If the name is an alias, or the limit of
+    /// queues is reached, no queue is created, and the read finds no item. A wait ends with
     /// [`crate::Event::Granted`], with [`crate::Event::Peeked`] for a peek, or with
     /// [`crate::Event::TimedOut`].
     pub fn read(

@@ -7,7 +7,8 @@ use crate::{Answer, Caller, Refusal};
 
 /// # Whole queues
 impl Caller<'_> {
-    /// Creates a queue if it does not exist, and keeps it even while it is empty and unused.
+    /// Creates a queue if it does not exist. The queue then stays, even while it is empty and
+    /// unused.
     pub fn create_queue(&mut self, name: &[u8]) -> Answer<()> {
         let core = &mut *self.core;
         core.engine.create_queue(name, &mut core.effects);
@@ -52,9 +53,9 @@ impl Caller<'_> {
     }
 
     /// Removes a queue with all of its jobs, even leased ones, and ends all waits for its items. If
-    /// sessions of other dialects use or watch the queue, the queue itself stays, without its jobs.
-    /// A job that is put there during a long removal also stays. Does nothing if the queue does not
-    /// exist.
+    /// sessions of other dialects use or watch the queue, the queue itself stays and only loses its
+    /// jobs. A job that is put there during a long removal also stays. Does nothing if the queue
+    /// does not exist.
     pub fn remove_queue(&mut self, queue: &[u8]) -> Answer<Clearing> {
         let core = &mut *self.core;
         let removal = core.engine.remove_queue(self.session, queue, &mut core.effects);

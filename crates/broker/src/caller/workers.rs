@@ -26,7 +26,8 @@ impl Caller<'_> {
         core.apply_effects();
     }
 
-    /// Removes the session's registration for this queue, and gives back its jobs of the queue.
+    /// Removes the session's registration for this queue, and gives back the jobs of this queue
+    /// that the session holds.
     pub fn unregister(&mut self, queue: &[u8]) {
         let core = &mut *self.core;
         core.engine.unregister(self.session, queue, &mut core.effects);
@@ -57,8 +58,8 @@ impl Caller<'_> {
         Answer::new(Some(Assignment { handout, queue, tags }), after)
     }
 
-    /// Puts a worker to sleep, if there is no job for it. Returns whether the worker sleeps now. If
-    /// it does, [`crate::Event::WorkToDo`] will come.
+    /// Puts a worker to sleep, if there is no job for it. Returns whether the worker sleeps now.
+    /// [`crate::Event::WorkToDo`] will wake a sleeping worker.
     pub fn sleep(&mut self) -> bool {
         self.core.engine.sleep(self.session)
     }

@@ -37,7 +37,7 @@ pub struct Queue<'a> {
     name: Box<[u8]>,
 }
 
-/// An open item. No other consumer gets it until it is confirmed or put back.
+/// An open item. Until it is confirmed or put back, no other consumer gets it.
 #[derive(Clone, Debug)]
 pub struct Item {
     lease: LeaseId,

@@ -58,7 +58,7 @@ impl Turn<'_> {
         self.core.engine.item_queues()
     }
 
-    /// Moves the cursor to the next queue of items or alias, and returns its name.
+    /// Moves the cursor to the next queue of items or the next alias, and returns the name.
     pub fn next_item_queue<'c>(&mut self, cursor: &'c mut NameCursor) -> Option<&'c [u8]> {
         self.core.engine.next_item_queue(cursor)
     }

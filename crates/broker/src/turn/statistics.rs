@@ -70,8 +70,8 @@ impl Turn<'_> {
         self.core.engine.queue_stats(queue)
     }
 
-    /// The facts of the queue of this name, if it exists: whether the queue is kept, its limits,
-    /// and whether it is a queue of items or a child.
+    /// The facts of the queue of this name, if it exists: whether the queue stays when it is empty
+    /// and unused, its limits, and whether it is a queue of items or a child.
     pub fn queue_facts(&self, name: &[u8]) -> Option<QueueFacts> {
         let engine = &self.core.engine;
         engine.queue_id(name).map(|queue| engine.queue_facts(queue))

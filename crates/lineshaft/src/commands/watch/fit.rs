@@ -65,7 +65,7 @@ impl Columns {
     }
 }
 
-/// Returns the text. If it is wider than `width`, it is cut and ends with a mark.
+/// Returns the text. If the text is wider than `width`, cuts it and adds a mark at the end.
 pub(super) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
