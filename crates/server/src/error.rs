@@ -35,7 +35,7 @@ pub enum ServeError {
         /// The name of the listener's protocol.
         protocol: &'static str,
     },
-    /// The path of the socket is the path of another file, which is not a socket.
+    /// There is already a file with the path of the socket, and it is not a socket.
     #[error("cannot listen on {0}: another file is there; move it away, or choose another path")]
     NotASocket(ListenAddress),
     /// The server has no permission to listen on the address.

@@ -203,8 +203,8 @@ pub struct Limits {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Http {
     /// Further names of the server. Its addresses, `localhost` and the machine's name are always
-    /// valid. If the list is empty, programs other than browsers can use any name for reading, at
-    /// listeners that other machines can reach.
+    /// valid. If the list is empty, a listener that other machines can reach also accepts other
+    /// names. But it accepts them only for reading, and not from browsers.
     pub hosts: Vec<String>,
 }
 
@@ -257,7 +257,7 @@ pub struct Kestrel {
     pub refuse_reads_above: Option<u32>,
     /// A connection can never write if more connections than this are open when it arrives.
     pub refuse_writes_above: Option<u32>,
-    /// Delay before a status that refuses more requests applies.
+    /// If a new status refuses more requests than the old status, it applies after this delay.
     pub status_change_grace: Duration,
     /// The server closes a connection that sends nothing for this time. `None` means never.
     pub client_timeout: Option<Duration>,
@@ -384,9 +384,9 @@ fn local(port: u16) -> ListenAddress {
 }
 
 /// The default number of I/O threads. Machines with at most two cores get one thread, because the
-/// committer also needs a core. The function computes the number only once, because the number of
-/// available processors can change while the server runs. Then a reload of an unchanged file would
-/// report a change.
+/// committer also needs a core. The function computes the number only once. The number of available
+/// processors can change while the server runs. If a reload computed the default again, an
+/// unchanged file could cause a change.
 fn default_io_threads() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
     *THREADS.get_or_init(|| match std::thread::available_parallelism().map_or(1, usize::from) {

@@ -1,5 +1,6 @@
-//! Loads a configuration: first `lineshaft.toml`, then the environment, then flags. Reports all
-//! mistakes together. Each mistake has its place and, for a misspelt key, the probable key.
+//! Loads a configuration: first `lineshaft.toml`, then the environment, then flags. Later sources
+//! override earlier sources. Reports all mistakes together. Each mistake has its place. For a
+//! misspelt key, it suggests a correct key.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,8 +25,8 @@ pub const DEFAULT_FILE: &str = "lineshaft.toml";
 pub const FILE_VARIABLE: &str = "LINESHAFT_CONFIG";
 
 const VARIABLE_PREFIX: &str = "LINESHAFT_";
-/// Keys whose value can be any text. The value of such a key needs quotes, so that a number or
-/// boolean is a mistake. For all other keys, quotes are optional.
+/// Keys whose value can be any text. Such a value needs quotes: a number or boolean without quotes
+/// is a mistake. For all other keys, quotes are optional.
 const FREE_TEXTS: [&str; 6] = [
     "data.dir",
     "tls.certificate",
@@ -501,10 +502,10 @@ fn is_of_a_section(name: &str) -> bool {
 
 /// Whether Kubernetes set this variable. In each container, Kubernetes sets variables for every
 /// service of the namespace. If a service is named `lineshaft-gearman`, its variables look like
-/// settings. But their names have parts that no setting has, such as `_SERVICE_HOST`. There is one
-/// exception: a user may set a variable that ends with `_PORT`, and expect that the server uses the
-/// port. So such a variable counts as Kubernetes' only if its value looks like
-/// `tcp://10.0.0.1:4730`.
+/// settings. But the names of such variables have parts that no setting has, such as
+/// `_SERVICE_HOST`. Only a name that ends with `_PORT` is ambiguous, because a user may set such a
+/// variable, and expect that the server uses the port. So it counts as a variable of Kubernetes
+/// only if its value looks like `tcp://10.0.0.1:4730`.
 fn is_of_kubernetes(name: &str, value: &str) -> bool {
     let has_port = |suffix: &str| {
         let digits = suffix.split('_').next().unwrap_or_default();

@@ -19,8 +19,8 @@ use crate::net::pending::Pending;
 use crate::net::tls_stream::TlsStream;
 use crate::threads::mailbox::{ConnectionInfo, OpenSession, Peer};
 
-/// While a connection has more unsent bytes than this, its commands wait. Otherwise a pipeline of
-/// cheap requests for large replies could fill the memory.
+/// While a connection has more unsent bytes than this, its commands wait. Otherwise many short
+/// requests with large replies could fill the memory.
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
 
 /// The dialect gets its input in pieces of this size. Between two pieces, the connection checks its
@@ -32,9 +32,9 @@ pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 /// long as this limit. So a turn can last about twice this time.
 const TURN_TIME_MAX: Duration = Duration::from_micros(500);
 
-/// The time limit of a turn that continues held-back requests. Clients with small requests wait for
-/// the end of each such turn. This limit is shorter than [`TURN_TIME_MAX`], because a held-back
-/// request has already had a slice of work, and these clients have not.
+/// The time limit of a turn that continues held-back requests. It is shorter than
+/// [`TURN_TIME_MAX`]: a held-back request has already had a slice of work, so clients with small
+/// requests should not wait for it as long.
 const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
 
 /// Limit of pending bytes if the session waits and the client has closed its sending side. In this
@@ -163,8 +163,8 @@ pub(crate) struct Connection {
     /// The later of two times, in milliseconds of the clock: when bytes were last sent, and when
     /// replies began to wait.
     pub(crate) progress_at: u64,
-    /// The number of unsent bytes at the last housekeeping. `None` if the client read fast enough
-    /// until then.
+    /// The number of unsent bytes at the last housekeeping, if the client was too far behind.
+    /// Otherwise `None`.
     pub(crate) was_behind_by: Option<u64>,
     /// When bytes last arrived, in milliseconds of the clock.
     pub(crate) heard_at: u64,
@@ -190,8 +190,8 @@ pub(crate) struct Connection {
     /// The dialect stopped in the middle of its work. So the dialect has work even if no bytes are
     /// pending.
     unfinished: bool,
-    // Each of these flags says whether one list of the I/O thread has the connection. The flag has
-    // the name of that list.
+    // Each flag from here to `in_opening` says whether a list of the I/O thread contains the
+    // connection. The flag is named after the list.
     pub(crate) in_reads: bool,
     pub(crate) in_touched: bool,
     pub(crate) in_bulky: bool,
@@ -232,7 +232,7 @@ impl Connection {
             heard_at: 0,
             waited_until: 0,
             silence_max_ms: None,
-            // Often the first bytes have already arrived.
+            // Read at once, because often the first bytes have already arrived.
             readable: true,
             writable: true,
             peer_ended: false,
@@ -261,8 +261,8 @@ impl Connection {
             match self.socket.poll_read_ready(&mut context) {
                 Poll::Ready(Ok(mut guard)) => {
                     self.readable = true;
-                    // After the end of input, the socket is ready for ever. So `peer_ended` ends
-                    // the loop.
+                    // After the end of input, the socket is always ready to read. So no pass would
+                    // find it unready, and `peer_ended` must end the loop.
                     self.peer_ended = guard.ready().is_read_closed();
                     guard.clear_ready();
                 }
@@ -467,9 +467,9 @@ impl Connection {
         self.pending = pending;
     }
 
-    /// Called after an event ended the session's wait. Pending commands become held-back commands,
-    /// and continue in a later turn. Before each turn for held-back commands, the thread checks
-    /// whether the log is too slow.
+    /// Called after an event ended the session's wait. Pending commands become held-back commands.
+    /// They continue in a later turn, because the thread must first check whether the log is too
+    /// slow.
     pub(crate) fn go_on_after_event(&mut self, now_ms: u64) {
         if self.phase == Phase::Open {
             self.waited_until = now_ms;
@@ -513,7 +513,7 @@ impl Connection {
             used += count;
             self.unfinished = more;
             if more {
-                // Other connections come before the next slice of this one.
+                // Other connections come before the next slice of this connection.
                 self.held_back = true;
                 break;
             }
@@ -594,7 +594,7 @@ impl Connection {
         self.writable && !self.is_without_tls_yet() && !self.outbox.sendable(released).is_empty()
     }
 
-    /// Sends encrypted bytes. Returns true if all were sent.
+    /// Sends encrypted bytes. Returns true if it has sent all of them.
     fn send_ciphertext(&mut self, progress: &mut bool) -> io::Result<bool> {
         while let Some(tls) = self.tls.as_mut().filter(|tls| tls.has_ciphertext()) {
             if !self.writable {
@@ -609,7 +609,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Whether TLS has bytes to send, or has failed. Called after a read without plain text.
+    /// Whether TLS has bytes to send, or has failed. Called after a read without decrypted bytes.
     pub(crate) fn has_tls_to_send(&self) -> bool {
         self.has_ciphertext() || self.phase == Phase::Flushing
     }
@@ -714,7 +714,7 @@ impl Connection {
         !self.input_ended && rustix::net::shutdown(&self.socket, Shutdown::Write).is_ok()
     }
 
-    /// Frees buffers that are kept for the next request.
+    /// Frees empty buffers, which the connection keeps for its next request.
     pub(crate) fn shrink(&mut self) {
         self.pending.shrink();
         self.outbox.shrink();

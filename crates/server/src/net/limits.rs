@@ -153,8 +153,8 @@ impl Drop for Slot {
 }
 
 impl LiveLimits {
-    /// The process has `descriptors` file descriptors. It needs `own` of them for other purposes
-    /// than connections.
+    /// Creates the limits. The process can have `descriptors` file descriptors. It needs `own` of
+    /// them for other purposes than connections.
     pub(crate) fn new(limits: &Limits, descriptors: u64, own: usize) -> LiveLimits {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         // `own` is a generous estimate. So connections get some descriptors even if `own` leaves
@@ -208,8 +208,8 @@ impl LiveLimits {
         self.bodies_bytes.store(bodies_bytes, Ordering::Relaxed);
         self.queues.store(limits.queues.unwrap_or(usize::MAX), Ordering::Relaxed);
         // At the memory limit, the server refuses puts, so jobs use no more memory. But incomplete
-        // commands and unsent replies still grow. To stop them, the server must disconnect clients.
-        // So their own limits are a small share of the memory limit.
+        // commands and unsent replies still grow. To limit these bytes, the server must disconnect
+        // clients. So the limits of these bytes are only a small share of the memory limit.
         let share = memory_bytes / BUFFERS_SHARE;
         let one_body = broker::allocated_bytes(one_reply as usize);
         let total = |wanted: u64| wanted.min(share).saturating_add(one_body);

@@ -40,8 +40,8 @@ const TLS_SUFFIX: &str = "-tls";
 pub struct Bound {
     /// The file of a unix socket that this server created. This field comes before `socket`,
     /// because fields are dropped in order. So the file is removed while the socket still listens.
-    /// Otherwise the next server could find a dead socket, and replace the file. Then this server
-    /// would remove the new file.
+    /// In the opposite order, the next server could find a dead socket between the two drops, and
+    /// replace its file.
     pub(crate) file: Option<SocketFile>,
     /// The socket, non-blocking.
     pub(crate) socket: OwnedFd,
@@ -86,7 +86,7 @@ impl Drop for SocketFile {
 /// An address at which the server listens.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Listening {
-    /// The protocol that clients speak there.
+    /// The protocol that clients speak at this address.
     pub protocol: Protocol,
     /// The address. If port 0 was requested, it has the port that the system chose.
     pub address: ListenAddress,
@@ -193,8 +193,8 @@ pub fn bind_all_addresses(
     sockets.into_iter().map(|socket| bound(protocol, socket).map_err(explain)).collect()
 }
 
-/// Binds those of the addresses that this machine has. For example, `localhost` can resolve to an
-/// IPv6 address on a machine without IPv6.
+/// Binds the addresses in the list that this machine has, and ignores all other addresses. For
+/// example, `localhost` can resolve to an IPv6 address on a machine without IPv6.
 fn bind_all(addresses: &[SocketAddr], options: &SocketOptions) -> io::Result<Vec<Socket>> {
     let mut bound = Vec::new();
     let mut missing = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -334,9 +334,9 @@ fn address_of(socket: &Socket) -> io::Result<ListenAddress> {
     Ok(address.into())
 }
 
-/// Takes over the sockets of a service manager (`LISTEN_PID`, `LISTEN_FDS`). Must be called once,
-/// before the process opens other files. The name of a socket (`LISTEN_FDNAMES`) is the name of its
-/// protocol. The suffix `-tls` means TLS. Sockets without a name speak `usual`.
+/// Takes over the sockets of a service manager (`LISTEN_PID`, `LISTEN_FDS`). The caller must call
+/// this only once, before the process opens other files. The name of a socket (`LISTEN_FDNAMES`) is
+/// the name of its protocol. The suffix `-tls` means TLS. Sockets without a name speak `usual`.
 pub fn inherited(usual: Protocol) -> Result<Vec<Bound>, ServeError> {
     let names = std::env::var(NAMES_VARIABLE).unwrap_or_default();
     take_all(usual, &names)

@@ -120,8 +120,8 @@ fn read(settings: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
     Ok(Arc::new(config))
 }
 
-/// Describes an error in the server's own certificate. This uses only the reason, because the
-/// library's whole message says that a peer sent the certificate.
+/// Describes an error in the server's own certificate. Uses only the reason, because the library's
+/// whole message says that a peer sent the certificate.
 fn explain(reason: &CertificateError) -> String {
     let reason = reason.to_string();
     if reason.contains(OLD_VERSION) {

@@ -19,9 +19,9 @@ const JUMP_MS: u64 = 100;
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Clock {
     start: Millis,
-    /// The time of the system clock that runs while the machine sleeps, when this clock started.
+    /// The start of this clock, as a time of the system clock that runs while the machine sleeps.
     started: Duration,
-    /// The time of the system clock of tokio's timers, when this clock started. That system clock
+    /// The start of this clock, as a time of the system clock of tokio's timers. That system clock
     /// stops while the machine sleeps.
     timers_started: Instant,
     /// In tests: how long the machine has slept, in milliseconds.
@@ -107,8 +107,8 @@ pub(crate) struct ClockWatch {
 }
 
 impl ClockWatch {
-    /// Checks the clocks. The caller must call this once a second. It takes a turn of the broker
-    /// only after a change.
+    /// Checks the clocks. The caller must call this once a second. This function takes a turn of
+    /// the broker only after a change.
     pub(crate) fn look(&mut self, clock: &Clock, broker: &Broker, inboxes: &[Arc<Inbox>]) {
         self.look_for_sleep(clock, inboxes);
         let (now, wall) = (clock.now(), wall());

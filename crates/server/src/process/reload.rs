@@ -126,9 +126,9 @@ impl Reloader {
     }
 
     /// Reads the configuration, and applies all changes except policies. Returns whether the
-    /// policies changed. If there is a mistake, reports the mistake and changes nothing. If it
-    /// applied some of the changes, the server would run with a configuration that no operator
-    /// wrote.
+    /// policies changed. If there is a mistake, reports the mistake and changes nothing. If this
+    /// function applied only some changes, the server would run with a configuration that no
+    /// operator wrote.
     fn take_over(&self) -> bool {
         let loaded = match self.sources.as_ref().map(|sources| lock(sources).load_and_keep()) {
             None => {
@@ -192,7 +192,7 @@ fn lock<T>(content: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Runs `work` on a new thread, and returns its result. Returns false if the thread cannot start.
-/// Tokio's threads for blocking work would not do, because the process could not end before they
+/// Tokio's threads for blocking work cannot be used, because the process could not end before they
 /// finish.
 async fn on_a_thread(work: impl FnOnce() -> bool + Send + 'static) -> bool {
     let (said, result) = oneshot::channel();

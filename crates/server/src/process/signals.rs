@@ -47,7 +47,7 @@ pub enum Drain {
 /// Time between checks of the log's room, the log's errors, and the clocks.
 const HEALTH_PERIOD: Duration = Duration::from_secs(1);
 
-/// Time between checks whether all jobs are done, in a server that stops when they are done.
+/// Time between two checks whether all jobs are done: see [`Drain::StopWhenDone`].
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
 /// Delay of a stop that a client requested. During this time, the server sends its last replies to
@@ -68,8 +68,8 @@ pub(crate) struct Control {
     pub(crate) has_log: bool,
 }
 
-/// Handlers of signals that must not end the server if they arrive during recovery. The server
-/// handles such signals after recovery.
+/// Handlers of signals that must not end the server during recovery. If such a signal arrives
+/// during recovery, the server handles it after recovery.
 pub(crate) struct EarlySignals {
     /// `None` means that SIGHUP ends the server, even during recovery.
     hangup: Option<Signal>,
@@ -232,8 +232,8 @@ impl Control {
     fn hang_up(&mut self, had_terminal: bool) {
         match self.hangup {
             Hangup::Stop => self.stop("SIGHUP"),
-            // The terminal no longer exists. In its original meaning, SIGHUP reports this. So the
-            // server stops.
+            // The original meaning of SIGHUP is that the terminal no longer exists. This is the
+            // case here, so the server stops.
             Hangup::Reload if had_terminal && !is_in_terminal() => self.stop("SIGHUP"),
             Hangup::Reload | Hangup::ReopenMessages => {
                 self.reloader.request(ReloadRequester::Signal);

@@ -41,8 +41,8 @@ use crate::threads::table::Table;
 const ROUND_BYTES: usize = 64 * 1024;
 /// Minimum room for a read. With less room, a large body would arrive in tiny pieces.
 const READ_BYTES_MIN: usize = 8 * 1024;
-/// The timer fires after this time if the thread waits for no certain moment. It is shorter in
-/// tests.
+/// If the thread has no alarm and no housekeeping, its timer fires after this time. The time is
+/// shorter in tests.
 const LONG: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_hours(24) };
 
@@ -88,10 +88,11 @@ pub(crate) struct IoThread {
     /// wait for a later turn.
     congested: bool,
     /// Held-back commands have filled the open batch of the log. So further held-back commands wait
-    /// until the batch is written. Otherwise the requests of other clients would wait behind a
-    /// larger batch.
+    /// until the batch is written. If the batch became larger, the requests of other clients would
+    /// wait longer for its write.
     backlogged: bool,
-    /// The inbox knows that this thread waits for the log. So the committer wakes the thread.
+    /// The value of the last call of `Inbox::await_release`. If true, the committer wakes this
+    /// thread after each release.
     awaits_release: bool,
     /// The log failed.
     log_failed: bool,
@@ -224,8 +225,8 @@ impl IoThread {
     fn round(&mut self) {
         self.now_ms = self.shared.clock.now().0;
         self.inbox.show_life_sign();
-        // Another thread may have asked this thread to check the limits of memory. The round does
-        // so at its end in any case. So only clear the flag here.
+        // Another thread may have asked this thread to check the limits of memory. Each round
+        // checks them at its end in any case. So only clear the request here.
         self.inbox.take_excess();
         if self.inbox.take_released() {
             (self.congested, self.backlogged) = (false, false);
@@ -251,16 +252,16 @@ impl IoThread {
         self.await_release();
     }
 
-    /// Whether the held-back commands of `held_back` connections can continue, or sessions can
-    /// close.
+    /// Whether there is work for `continue_work`: held-back commands of `held_back` connections, or
+    /// sessions to close.
     fn can_continue(&self, held_back: usize) -> bool {
         let has_work = held_back > 0 && !self.congested || !self.leaving.is_empty();
         has_work && !self.backlogged
     }
 
     /// Continues the held-back commands of this many connections, and closes sessions. Before this
-    /// call, the thread has executed newly arrived requests, and sent their replies. So these
-    /// clients do not wait for this turn.
+    /// call, the thread has executed newly arrived requests, and sent their replies. So the clients
+    /// of those requests do not wait for this turn.
     fn continue_work(&mut self, connections: usize) {
         self.await_release();
         self.let_committer_work();
@@ -278,8 +279,8 @@ impl IoThread {
         }
     }
 
-    /// Updates the inbox: whether this thread waits for the log. A commit wakes only threads that
-    /// wait.
+    /// Updates `awaits_release`, here and in the inbox. A commit wakes only threads that wait for
+    /// the log.
     fn await_release(&mut self) {
         let has_held = !self.held_until_written.is_empty() || !self.held_until_durable.is_empty();
         let awaits = has_held || self.congested || self.backlogged;
@@ -288,9 +289,8 @@ impl IoThread {
         }
         self.inbox.await_release(awaits);
         if awaits {
-            // The log may have released positions just before the inbox was updated. Then the
-            // committer did not wake this thread. So check the positions here. The next round sends
-            // the replies.
+            // The log may have released positions just before this update. Then the committer did
+            // not wake this thread. So check the positions here. The next round sends the replies.
             self.collect_released();
             self.congested = self.congested && self.shared.broker.congested();
             self.backlogged = self.backlogged && self.shared.broker.has_backlog();

@@ -186,13 +186,13 @@ impl Inbox {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Moves the places of ready connections into an empty list.
+    /// Moves the places of ready connections into `into`, which must be empty.
     pub(crate) fn take_ready(&self, into: &mut Vec<u32>) {
         debug_assert!(into.is_empty());
         mem::swap(&mut *lock(&self.ready), into);
     }
 
-    /// Moves the new events to the end of the list.
+    /// Moves the new events to the end of `into`.
     pub(crate) fn take_events(&self, into: &mut VecDeque<(SessionId, Answer<Event>)>) {
         into.extend(lock(&self.events).drain(..));
     }

@@ -56,7 +56,7 @@ impl Wakeup {
     }
 }
 
-/// Whether a thread waits for the log to release positions, and whether the log has done so.
+/// Whether a thread waits for the log to release positions, and whether the log has released any.
 #[derive(Debug)]
 pub(crate) struct ReleaseWatch {
     awaits: AtomicBool,

@@ -33,7 +33,7 @@ use crate::web::connections::{SiteConnections, Ticket};
 /// server.
 pub const WEB_THREAD: &str = "http";
 
-/// Pause after a failed accept. The likely cause is a lack of descriptors.
+/// Pause after a failed accept. The likely cause is that the process has no free file descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Time limit of a TLS handshake.
@@ -49,7 +49,7 @@ pub(crate) struct Endpoint {
     pub(crate) certificates: Option<Arc<Certificates>>,
 }
 
-/// The running thread. It ends when this handle is dropped.
+/// A handle on the running thread. The thread ends when the handle is dropped.
 pub(crate) struct WebThread {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,

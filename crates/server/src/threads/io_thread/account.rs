@@ -20,8 +20,8 @@ pub(super) struct Account {
     /// The sum over all connections of the thread.
     held: Held,
     connections: u64,
-    /// The memory and the number of connections that the sums of the process contain for this
-    /// thread.
+    /// The part of the process's sums that this thread has added: memory, and number of
+    /// connections.
     reported: (Held, u64),
 }
 

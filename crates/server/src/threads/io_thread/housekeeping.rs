@@ -1,6 +1,6 @@
 //! Housekeeping of an I/O thread. It frees memory of idle connections, disconnects slow readers,
-//! and closes connections whose clients do not close. This file also has the code that ends the
-//! thread.
+//! and closes connections that their clients do not close. This file also has the code that ends
+//! the thread.
 
 use std::io;
 use std::mem;
@@ -95,8 +95,8 @@ impl IoThread {
         loop {
             self.now_ms = self.shared.clock.now().0;
             self.collect_released();
-            // Even now, a reply can wait for its stored body. The reply must be sent: if it takes
-            // an item for good, the item is lost without the reply.
+            // Even now, a reply can wait for its stored body. If a request has taken an item for
+            // good, and this reply is not sent, the item is lost.
             self.collect_loaded();
             self.take_ready();
             self.send();

@@ -1,4 +1,4 @@
-//! Sends the replies that the log has released, in each round. Sends long replies in pieces, so
+//! In each round, sends the replies that the log has released. Sends long replies in pieces, so
 //! that no client waits while the kernel copies large bodies for other clients.
 
 use std::cmp::Reverse;
@@ -82,7 +82,8 @@ impl IoThread {
         }
     }
 
-    /// Sends replies to one connection once. Returns the number of reply bytes that were sent.
+    /// Sends released replies to one connection, up to the size of a piece. Returns the number of
+    /// reply bytes that were sent.
     fn send_to(&mut self, place: u32, released: Position) -> usize {
         let Some(connection) = self.connections.get(place) else { return 0 };
         if connection.phase == Phase::Lingering {

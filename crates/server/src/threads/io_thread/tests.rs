@@ -152,8 +152,8 @@ fn a_client_that_reads_no_replies_has_few_bytes_waiting() {
     assert_eq!(lines, 100 * 20_001);
 }
 
-/// Lets the client watch 10,000 tubes. From then on, each of its `reserve` commands checks all of
-/// them.
+/// Lets the client watch 10,000 tubes. From then on, each of its `reserve` commands checks all
+/// these tubes.
 fn watch_many(rounds: &mut Rounds, client: &mut UnixStream) {
     let mut tubes = 1;
     while tubes < 10_000 {
