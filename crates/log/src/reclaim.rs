@@ -238,7 +238,8 @@ impl Log {
     }
 
     /// Writes a live job of the unreadable segment to the end of the log, with the owner's body.
-    /// The caller must hold the owner's lock. Returns false if there is no room now.
+    /// Does nothing if the job has ended. The caller must hold the owner's lock. Returns false if
+    /// there is no room now.
     pub fn rescue(
         &self,
         now_ms: u64,

@@ -97,8 +97,9 @@ fn appended_jobs_come_back() {
     assert_eq!(open(folder.path()).3, 77);
 }
 
-/// A new limit of ids applies only after a sync, which can take seconds. If the next id comes near
-/// the limit before that, the server must stop reading from clients. So the limit must rise early.
+/// A new limit of ids applies only after a sync, which can take seconds. If ids come near the old
+/// limit during the sync, the server must stop reading from clients. So the log must raise the
+/// limit early.
 #[test]
 fn ids_are_reserved_long_before_they_are_dealt() {
     let settings = Settings { sync: Sync::Never, ..settings() };

@@ -128,8 +128,9 @@ fn every_flipped_bit_is_seen() {
                 match result {
                     Ok(false) => assert!(byte >= small.durable, "{what}: was not seen"),
                     Ok(true) => {
-                        // Nothing proves that the last group was durable, or the mark before it. So
-                        // damage to the mark can also cut off the group.
+                        // Nothing proves that the last two groups were durable: a mark, and then
+                        // the last group with entries. So damage to the mark can also cut off the
+                        // group with entries.
                         let in_last = (small.durable..small.end).contains(&byte);
                         assert!(in_last && !closed, "{what}: more than a torn write was cut");
                     }
@@ -143,9 +144,9 @@ fn every_flipped_bit_is_seen() {
     }
 }
 
-/// Makes a log of at least three segments, in which reclaim has worked. It has copies, jobs that
-/// share a body, and a TRIM. Returns its disk, its live contents, the numbers of its segments, and
-/// the end of the last segment.
+/// Makes a log of at least three segments, and runs reclaim. The log has copies, jobs that share a
+/// body, and a TRIM. Returns its disk, its live contents, the numbers of its segments, and the end
+/// of the last segment.
 fn reclaimed() -> (FaultDisk, State, std::ops::RangeInclusive<u32>, usize) {
     let disk = FaultDisk::new(8, 64 << 20);
     let settings = Settings { segment_bytes: 64 << 10, ..settings(Sync::Always) };
@@ -217,9 +218,9 @@ fn damage_to_any_segment_is_seen() {
 fn a_tail_lost_at_any_byte_is_cut_or_refused() {
     let small = small(false);
     for at in HEADER_BYTES..=small.end {
-        // Zeros from `durable` on are like a write that did not reach the disk. Zeros before
-        // `durable` end before the last group. The header of this group proves that the bytes
-        // before `durable` were durable.
+        // If the zeros begin at `durable` or later, fill the rest of the file with zeros, as if the
+        // last write had not reached the disk. If they begin earlier, keep the last group: its
+        // header proves that the bytes before `durable` were durable.
         let end = if at < small.durable { small.last_group } else { usize::MAX };
         let what = format!("zeros from {at}");
         let result = small.with_bytes(&what, |bytes| {
@@ -245,7 +246,7 @@ fn a_tail_lost_at_any_byte_is_cut_or_refused() {
 #[test]
 fn misplaced_bytes_are_seen() {
     let small = small(true);
-    // Copy every piece to a place 8, 64 or 512 bytes away, over other bytes.
+    // Copy 64 bytes from every place to a place 8, 64 or 512 bytes away.
     for from in (HEADER_BYTES..small.end).step_by(8) {
         for distance in [8_usize, 64, 512] {
             for to in [from + distance, from.saturating_sub(distance)] {

@@ -272,7 +272,7 @@ fn a_file_for_a_large_job_alone_does_not_set_it_either() {
     let settings = Settings { segment_bytes: segment, ..settings(Sync::Always) };
     let disk = FaultDisk::new(1, 64 * segment);
     drop(open(&disk, 1, settings.clone()));
-    // The power failed before the log created the reserve.
+    // Keep only the first segment, as if the power had failed before the log created the reserve.
     for name in disk.names().iter().filter(|name| *name != "0000000001.seg") {
         disk.remove_file(name);
     }

@@ -216,8 +216,8 @@ fn lost_sectors_and_tails_cost_what_they_held() {
             });
             assert!(missing <= 3, "{what}: {missing} lost");
             for loss in &salvage.losses {
-                // The first group's header is in the first sector. It also says where the previous
-                // segment ends.
+                // The first sector has the header of the first group. This header also says where
+                // the previous segment ends.
                 let is_end = at as u64 == HEADER_BYTES && loss.bytes == 0;
                 assert!(loss.jobs_max.is_some_and(|max| max < 40) || is_end, "{what}: {loss:?}");
             }

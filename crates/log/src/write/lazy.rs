@@ -1,6 +1,6 @@
 //! Lazy counters are counters of jobs. A reply can be sent before these counters are in the log.
-//! They stay in memory until the next group is written. If the job is finished before that, the log
-//! drops them.
+//! They stay in memory until the next group is written. If the job is finished before this write,
+//! the log drops them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -11,7 +11,7 @@ use super::primitives::{AtomicU64, Ordering, fence};
 pub(crate) struct Positions {
     written: AtomicU64,
     durable: AtomicU64,
-    /// The highest position for which a thread requested that it becomes durable. This request
+    /// The highest position up to which a thread requested the log to become durable. This request
     /// applies with every sync setting of the log.
     wanted_durable: AtomicU64,
     /// The highest position for which a thread requested a notification. The notification is sent
