@@ -1,4 +1,5 @@
-//! The load generator as a program of its own: `cargo run --release -p lineshaft-bench --example bench -- put`.
+//! The load generator as a program of its own: `cargo run --release -p lineshaft-bench --example
+//! bench -- put`.
 
 use clap::Parser;
 

@@ -167,8 +167,8 @@ impl Plan {
     }
 
     /// Limits the memory for bodies in some runs. `rng` is separate, so that the other choices of a
-    /// seed stay the same. Runs with failing reads have no such limit: the server closes a
-    /// connection after a failed read of a body, and the model does not compute this.
+    /// seed stay the same. Runs with failing reads have no such limit, because the server closes a
+    /// connection after a failed read of a body. The model does not expect this.
     pub(crate) fn choose_bodies(&mut self, rng: &mut Rng) {
         let can_read = self.weights.plan_read_failure == 0;
         if self.storage != StorageKind::Memory && can_read && rng.coin() {

@@ -189,8 +189,8 @@ impl<'a> LoadLoop<'a> {
             }
             Phase::WarmUp | Phase::Drain => {}
         }
-        // Some requests have no reply, and are not counted as in flight: the completions of jobs.
-        // So a connection with unsent requests is not idle.
+        // Requests that complete jobs have no reply, and are not counted as in flight. So a
+        // connection with unsent requests is not idle.
         let is_idle =
             |connection: &Connection| connection.in_flight() == 0 && !connection.has_output();
         let idle = || self.connections.iter().all(is_idle);
@@ -228,8 +228,8 @@ impl<'a> LoadLoop<'a> {
             wait = wait.min(until(self.phase_end));
         }
         if self.phase == Phase::Drain {
-            // Check often whether the phase is over: the number of operations in flight can become
-            // 0 without an event.
+            // Check often whether the phase is over, because the number of operations in flight can
+            // become 0 without an event.
             wait = wait.min(Duration::from_millis(1));
         } else if let Some(schedule) = self.schedule {
             let due = self.began + Duration::from_nanos(schedule.due_ns_of(self.dealt));

@@ -205,8 +205,9 @@ impl History {
         base.chain(self.records.iter().flat_map(Record::ids)).collect()
     }
 
-    /// Records that the changes up to `required` must survive: they are durable, or a client got a
-    /// reply that depends on them. The counters of takes and timeouts must survive up to `counted`.
+    /// Records that the changes up to `required` must survive, because they are durable, or because
+    /// a client got a reply that depends on them. The counters of takes and timeouts must survive
+    /// up to `counted`.
     pub(crate) fn require(&mut self, required: Need, counted: Need) {
         assert!(required.max(counted) <= self.records.len(), "it happened");
         self.required = self.required.max(required);

@@ -290,7 +290,8 @@ impl LogContents {
         }
         for (id, image) in &mut self.jobs {
             match found.jobs.get(id) {
-                // Keep the state: the process may have made a due job ready only after its start.
+                // Keep the state, because the process may have made a due job ready only after its
+                // start.
                 Some(found) if found.queue == image.queue => {
                     // If `since` is 0, `offer` sets it to the due time. The value 1 prevents this,
                     // because reclaim's copy of a job that had lost a lease does not contain the

@@ -120,8 +120,8 @@ impl Model {
         let has_aliases = self.has_aliases();
         for child in self.children_of(&queue) {
             let role = if is_copy { role } else { Role::Child };
-            // The engine looks up children by name only if an alias exists. Only this look-up makes
-            // the child of a queue of items a queue of items, too.
+            // The engine looks up children by name only if an alias exists. Only this look-up turns
+            // a child into a queue of items.
             if has_aliases {
                 self.follow(&child, role, route);
             } else {

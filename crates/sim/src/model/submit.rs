@@ -37,8 +37,8 @@ fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 impl Model {
-    /// The oldest unfinished job that this submission can join. There can be several such jobs: a
-    /// submit does not join a buried job, but a kick can make this job ready again.
+    /// The oldest unfinished job that this submission can join. There can be several such jobs,
+    /// because a submit does not join a buried job, but a kick can make the buried job ready again.
     pub(super) fn joinable(&self, queue: &Name, submission: &Submission) -> Option<u64> {
         let wanted = key(&submission.unique, &submission.body)?;
         let same = |id: u64, job: &super::Job| {

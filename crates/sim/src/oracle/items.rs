@@ -129,8 +129,8 @@ pub(super) struct Delivery<'a> {
     pub(super) now: u64,
 }
 
-/// When a request arrived, and whether the client waited: the session did not reply in the call in
-/// which it got the request.
+/// When a request arrived, and whether the client waited. The client waited if the session did not
+/// reply in the call in which it got the request.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Arrival {
     pub(super) tick: Tick,

@@ -30,7 +30,7 @@ impl World {
         self.trace.note(format_args!("{kind:?}"));
         let kind = self.end_disk(kind);
         self.sabotage_tail();
-        // Drop the connections, but do not close their sessions: a crash does not close them.
+        // Drop the connections without closing their sessions, because a crash closes no session.
         self.links.clear();
         self.start_again(kind)
     }
@@ -104,8 +104,8 @@ impl World {
         }
     }
 
-    /// Starts another process. The first attempts can crash. `worst` is the worst crash so far:
-    /// after a power loss, only synced data is certain.
+    /// Starts another process. The first attempts can crash. `worst` is the worst crash so far.
+    /// After a power loss, only synced data is certain.
     fn start_again(&mut self, mut worst: CrashKind) -> Checked {
         self.summary.restarts += 1;
         self.storage.undisturb();
@@ -144,10 +144,11 @@ impl World {
             }
             let options = self.storage.options(sync);
             // In two cases, the process starts with an unknown wall clock (0), and gets the real
-            // time after the comparison with the model. First, in runs with items: with the real
-            // time, expired jobs would end before the comparison. Second, if the wall clock was set
-            // back before the log's last mark: simulated clients use the server's clock for
-            // absolute times, so the two clocks must agree.
+            // time after the comparison with the model:
+            // - In runs with items. With the real time, expired jobs would end before the
+            //   comparison.
+            // - If the wall clock was set back before the log's last mark. Simulated clients use the
+            //   server's clock for absolute times, so the two clocks must agree.
             let is_back = wall < self.now + MARK_MS_MAX;
             let start = if self.plan.shares[2] > 0 || is_back { 0 } else { wall };
             let opened = Broker::open(options, Millis(start));
@@ -156,7 +157,8 @@ impl World {
                     self.trace.note(format_args!("recovered {report:?}"));
                     self.storage.disk.plan_nothing();
                     if self.storage.disk.has_crashed() {
-                        // The power failed during a disk call, but the start ignores errors of this call.
+                        // The power failed during a disk call, but the start ignores errors of this
+                        // call.
                         drop(broker);
                         worst = self.end_disk(CrashKind::PowerLoss);
                         self.summary.crashed_recoveries += 1;

@@ -21,7 +21,8 @@ pub(crate) fn submit(lab: &Lab, shape: Shape, server: &Server) -> anyhow::Result
 pub(crate) fn grab(lab: &Lab, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
     let submits = submit_drivers(FUNCTION, 50, BODY_BYTES);
     lab.load(server, submits, 32, Bounds::exactly(lab.sizes.backlog_jobs))?;
-    // There is no warm-up: a fast server would empty the queue before the measurement begins.
+    // There is no warm-up, because a fast server would empty the queue before the measurement
+    // begins.
     let workers = work_drivers(FUNCTION, shape.connections as usize);
     lab.throughput(server, workers, shape, Span { warm_up: Duration::ZERO, ..lab.sizes.span() })
 }

@@ -46,7 +46,8 @@ impl Items {
         self.mark_uncertain_by_rules();
     }
 
-    /// True if only the end of the process can have changed this item: no client took or flushed it.
+    /// True if no client can have taken or flushed this item, so that only the end of the process
+    /// can have changed it.
     fn is_surely_kept(&self, key: &(usize, String), place: &Place) -> bool {
         match place.state {
             State::Held { .. } => true,

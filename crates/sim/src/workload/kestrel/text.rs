@@ -84,8 +84,8 @@ impl Writer<'_> {
     fn list(&mut self, bytes: &mut Vec<u8>) {
         let most = self.plan.body_bytes.min(LISTED_BYTES_MAX);
         let len = self.rng.below(most + 1);
-        // The items have the same length, because the model cannot compute which items of different
-        // lengths a full log refuses.
+        // If the log can be full, all items have the same length. The model cannot compute which
+        // items of different lengths a full log refuses.
         let are_alike = has_trouble_with_room(self.plan);
         for _ in 0..self.rng.below(LISTED_ITEMS_MAX + 1) {
             let len = if are_alike { len } else { self.rng.below(most + 1) };
