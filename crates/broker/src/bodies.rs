@@ -27,7 +27,7 @@ use crate::core::Core;
 /// If a queue has more ready jobs than this, its new jobs are not taken soon.
 const READY_SOON: u32 = 1024;
 /// The limit of work for one call of `evict_bodies`, in steps. A new job is one step. A page of
-/// locations is [`PAGE_STEPS`] steps.
+/// locations is [`PAGE_STEPS`] steps, or one step if all its bodies are already stored.
 const STEPS_MAX: usize = 1024;
 const PAGE_STEPS: usize = 256;
 /// A queue is loaded ahead in pieces. These are the limits of one piece: bytes of its bodies, its
@@ -184,7 +184,7 @@ impl Core {
 
     /// If the body of a job is only in the log, begins to load it for a session. `queue` is the
     /// queue to load ahead afterwards. Must be called before the log gets the entry for the job's
-    /// end, because the location of the job is then removed.
+    /// end, because the ledger removes the location of an ended job.
     pub(crate) fn fetch(
         &self,
         (slot, id): (JobSlot, JobId),
@@ -218,8 +218,8 @@ impl Core {
         }
     }
 
-    /// The next stored bodies of a queue, in the order in which its jobs will be taken. The holds
-    /// keep the files of their segments.
+    /// The next stored bodies of a queue, in the order in which its jobs will be taken. Also
+    /// returns holds, which keep the files of these bodies' segments.
     pub(crate) fn next_stored(&self, queue: QueueId, log: &Log) -> (Vec<Ahead>, Vec<SegmentHold>) {
         let (mut found, mut holds) = (Vec::new(), BTreeMap::new());
         // Bodies beyond the limit would leave the memory again at once. So load at most half of the

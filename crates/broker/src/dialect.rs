@@ -83,7 +83,7 @@ impl InputEnd {
     /// Must be called in [`Dialect::end_of_input`].
     pub fn come(&mut self, is_reading: bool) {
         self.has_come = true;
-        // These bytes are an incomplete command, as in `note`.
+        // If the session does not wait, the leftover bytes are an incomplete command, as in `note`.
         self.has_leftover &= !is_reading;
     }
 
