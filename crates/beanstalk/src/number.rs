@@ -1,5 +1,5 @@
 //! Numbers in command lines. Most numbers are parsed strictly. The arguments of two commands are
-//! parsed like in the original, which uses C's functions.
+//! parsed as in the original, which uses C's functions.
 
 use broker::Patience;
 
@@ -33,9 +33,8 @@ pub(crate) fn only_u64(mut text: &[u8]) -> Option<u64> {
 
 /// The argument of `kick`: the maximum number of jobs to kick.
 ///
-/// COMPAT(beanstalkd): the text is parsed like with C's `strtoul`, and the result is cut to 32
-/// bits. So a sign is accepted, and bytes after the digits are ignored; cases int-kick-forms,
-/// int-kick-lax.
+/// COMPAT(beanstalkd): the text is parsed as by C's `strtoul`, and the result is cut to 32 bits. So
+/// a sign is accepted, and bytes after the digits are ignored; cases int-kick-forms, int-kick-lax.
 pub(crate) fn kick_bound(text: &[u8]) -> Option<u32> {
     let Scanned { negative, digits } = scan_c_number(text);
     let magnitude = only_u64(digits)?;
@@ -44,7 +43,7 @@ pub(crate) fn kick_bound(text: &[u8]) -> Option<u32> {
 
 /// The argument of `reserve-with-timeout`.
 ///
-/// COMPAT(beanstalkd): the text is parsed like with C's `strtol`, and the result is cut to 32 bits.
+/// COMPAT(beanstalkd): the text is parsed as by C's `strtol`, and the result is cut to 32 bits.
 /// Text without a number means zero. A negative number means that the client waits for ever. Later
 /// releases of the original parse strictly; cases reserve-timeout-trailing-garbage-accepted,
 /// reserve-timeout-negative-waits-forever, reserve-timeout-non-numeric-is-zero.

@@ -64,8 +64,8 @@ pub struct Server {
     peers: Mutex<Peers>,
 }
 
-/// The open connections by number. The reply to `workers` shows this number. In the original, it
-/// shows a file descriptor.
+/// The open connections by number. The reply to `workers` shows this number. In the original, the
+/// reply shows a file descriptor.
 #[derive(Debug, Default)]
 struct Peers {
     last_number: u64,

@@ -17,8 +17,8 @@ use crate::http_request::{HEAD_BYTES_MAX, Method, Refusal, Request, head_end};
 use crate::packet::HEADER_BYTES;
 use crate::reply::{self, AT_ONCE, Failure, not_submitted};
 
-/// Time limit for the head of a request. A client cannot extend it by sending single bytes. A body
-/// has no such limit while its bytes arrive.
+/// Time limit for the head of a request. A client cannot extend this limit by sending single bytes.
+/// A body has no such limit while its bytes arrive.
 const HEAD_TIME_MAX_MS: u64 = 10_000;
 
 /// The reply to a client that waits for permission to send its workload (`Expect: 100-continue`).

@@ -139,9 +139,9 @@ impl Workers {
 }
 
 /// The statistics of a queue if the queue is a function, otherwise `None`. A queue is a function if
-/// a client of Gearman or Kestrel created it, or if a worker is registered for it. So a tube of a
-/// beanstalkd client alone is no function. The queue `default` is a function only while it has jobs
-/// or workers.
+/// a client of Gearman or Kestrel created it, or if a worker is registered for it. So a tube that
+/// only beanstalkd clients use is no function. The queue `default` is a function only while it has
+/// jobs or workers.
 fn function(queue: QueueId, turn: &Turn<'_>) -> Option<QueueStats> {
     let stats = turn.queue_stats_of(queue);
     let QueueFacts { kept, .. } = turn.queue_facts_of(queue);

@@ -79,7 +79,7 @@ enum Ending {
 use Ending::{Data, Plain};
 
 /// All kinds in the order of their numbers, which begin with 1. Also the number of arguments, and
-/// the form of the last one (spec gearman 2).
+/// the form of the last argument (spec gearman 2).
 const KINDS: [(PacketType, usize, Ending); 42] = [
     (PacketType::CanDo, 1, Plain),
     (PacketType::CantDo, 1, Plain),

@@ -116,7 +116,7 @@ impl Session {
         self.listing = Some(listing);
     }
 
-    /// Continues the list. After the list, handles events that arrived during it.
+    /// Continues the list. After the list, handles events that arrived during the list.
     fn step_of_listing(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if let Some(listing) = &mut self.listing {
             if !listing.step(&self.server, turn, outbox) {
@@ -235,8 +235,8 @@ impl Session {
                 self.is_telling = header.is_news() && turn.has_pending_news();
             }
             Some(_) => reply::fail(outbox, AT_ONCE, reply::INVALID_MAGIC),
-            // Arguments are missing, so end the session. The original would read them from the next
-            // packet.
+            // Arguments are missing, so end the session. The original would read the missing
+            // arguments from the next packet.
             None => self.end(turn),
         }
     }

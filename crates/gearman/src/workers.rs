@@ -33,8 +33,8 @@ impl Session {
     }
 
     /// Registers a function with a time limit. Ignores the packet if the limit has more than 20
-    /// digits, or is too large for any clock. In this case, the worker must not be registered
-    /// without a limit, because it did not request that.
+    /// digits, or is too large for any clock. In this case, the server does not register the
+    /// function without a limit, because the worker has requested a limit.
     pub(crate) fn can_do_timeout(
         &mut self,
         function: &[u8],

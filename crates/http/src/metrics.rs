@@ -7,7 +7,7 @@ use broker::{LogStats, Memory, Millis, QueueStats, QueueUsage, Status, Totals, T
 use crate::exposition::Exposition;
 use crate::exposition::MetricType::{Counter, Gauge};
 
-/// The label of all queues that have no own label.
+/// The label under which all other queues are summed up.
 const OTHER: &str = "other";
 /// A queue with a longer name counts as `other`. The limit exists because a name can have 8 KiB,
 /// and a label is repeated in many lines.
@@ -63,7 +63,7 @@ impl Gathered {
         }
     }
 
-    /// Statistics of all queues that have no own label.
+    /// The sums over all queues that count as `other`.
     fn other(&self) -> QueueStats {
         let shown = |number: fn(&QueueStats) -> u64| self.queues.values().map(number).sum::<u64>();
         // The totals include the shown queues, so this cannot underflow. `saturating_sub` makes

@@ -39,7 +39,7 @@ impl std::fmt::Debug for Overview {
 
 impl Overview {
     /// Why the server is not ready; `None` if it is ready. A server with a full log is ready:
-    /// workers must still reach it to finish jobs, because finished jobs make room.
+    /// workers must still reach the server to finish jobs, because finished jobs make room.
     fn unready(&self) -> Option<String> {
         if let Some(failure) = self.broker.failure() {
             return Some(format!("the log failed: {failure}"));

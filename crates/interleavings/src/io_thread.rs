@@ -119,8 +119,8 @@ fn a_wake_up_before_its_message_can_be_missed() {
     });
 }
 
-/// Models a thread that holds a reply back until the log reaches position 1. `wish` tells the log
-/// that the thread waits. `reached` checks the position. `commit` makes the log reach it.
+/// Models a thread that holds a reply back until the log reaches position 1. `wish` registers the
+/// thread's wait at the log. `reached` checks the position. `commit` makes the log reach it.
 fn walk_a_release(wish: fn(&Positions), reached: fn(&Positions) -> bool, commit: fn(&Port)) {
     model(move || {
         let port = Port::new();

@@ -16,16 +16,16 @@ use crate::server::{Refusals, Server};
 /// The position of a reply that does not wait for the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
-/// A connection, as a session of the broker.
+/// A memcache or text connection: its session in the broker, and its open reads.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: SessionId,
     pub(crate) server: Arc<Server>,
     refusals: Refusals,
     /// The open reads of each queue, oldest first. The policy limits their number per queue. A read
-    /// stays in this list after it has timed out, or after its queue was removed. The reason is
-    /// that a close of the client means its oldest read. Without the entry, the close would finish
-    /// the item of a later read.
+    /// stays in this list after it has timed out, or after its queue was removed. A close means the
+    /// oldest read of the list. If a timed-out read were missing, the client's close of this read
+    /// would finish the item of a later read.
     open: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
     /// True if a fetch waits for an event.
     waits: bool,

@@ -1,5 +1,5 @@
 //! Replies about all queues of items, or about many named queues. The session writes them into the
-//! outbox row by row. Between slices of work, it stores a cursor.
+//! outbox row by row. Between slices of work, the session stores a cursor.
 
 use std::collections::BTreeSet;
 

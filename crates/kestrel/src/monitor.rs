@@ -1,6 +1,7 @@
 //! `MONITOR`: a client takes items until a deadline, or until it has a number of items (spec
 //! kestrel 1.7). All items may come in one turn of the broker, and a turn must be short. So the
-//! number of items without a wait is limited, and also the bytes of all items.
+//! monitor ends after a limited number of items without a wait, and after a limited number of
+//! bytes.
 
 use broker::{Answer, Event, JobBody, Millis, Patience, Position, Turn};
 

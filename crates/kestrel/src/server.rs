@@ -35,8 +35,8 @@ pub struct ServerOptions {
     pub item_bytes_max: u32,
     /// The default durability of a put. `DUMP_CONFIG` shows it.
     pub sync: QueueSync,
-    /// If a new status refuses more requests than the old status, it applies after this delay, in
-    /// milliseconds (`statusChangeGracePeriod`).
+    /// If a new status refuses more requests than the old status, the server applies the new status
+    /// after this delay, in milliseconds (`statusChangeGracePeriod`).
     pub status_grace_ms: u64,
     /// If a new connection arrives while more than this number are open, the new connection can
     /// never write.

@@ -52,7 +52,7 @@ pub struct LineSession<D> {
     input_end: InputEnd,
 }
 
-/// The event that the session waits for. During the wait, it reads no request.
+/// The event that the session waits for. During the wait, the session reads no request.
 #[derive(Debug)]
 enum Waiting {
     Nothing,

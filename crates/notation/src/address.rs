@@ -54,13 +54,13 @@ pub enum ServerName {
 /// Why a text is not an address.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AddressError {
-    /// Not the address of a listener.
+    /// The text is not the address of a listener.
     #[error("`{0}` is not an address; write HOST:PORT, unix:PATH or off")]
     Listener(String),
-    /// Not the name of a server.
+    /// The text is not the name of a server.
     #[error("`{0}` is not an address; write HOST, HOST:PORT or unix:PATH")]
     Server(String),
-    /// Not a number of 0 to 65535.
+    /// The port is not a number from 0 to 65535.
     #[error("`{0}` is not a port; a port is a number from 0 to 65535")]
     Port(String),
     /// An IPv6 address with a port is not in brackets.
@@ -72,10 +72,10 @@ pub enum AddressError {
     /// The path after `unix:` is missing.
     #[error("`unix:` needs the path of a socket")]
     UnixPathMissing,
-    /// `off` together with an address.
+    /// A listener has `off` together with an address.
     #[error("`off` cannot be combined with an address")]
     OffAndMore,
-    /// `tls:` in the name of a server.
+    /// The name of a server has the prefix `tls:`.
     #[error("the tools connect without TLS; name a plain address")]
     TlsServer,
 }

@@ -9,7 +9,8 @@
 //! - [`port`]: the default port of each protocol.
 //!
 //! If the server replaces one of the original daemons, it accepts the flags of that daemon. The
-//! formats of those flags are not in this crate.
+//! formats of those flags are not in this crate. Each error names the wrong text, and says what to
+//! write instead.
 
 pub mod address;
 pub mod duration;

@@ -21,8 +21,8 @@ pub(super) struct Collect {
     items_max: usize,
     /// When the wait ends. `None` means that the call does not wait.
     deadline: Option<Millis>,
-    /// The reads of this call are open for this time, and then give back unconfirmed items. `None`
-    /// means that the call finishes its items at once, without open reads.
+    /// The time limit of the open reads of this call. After this time, the broker gives unconfirmed
+    /// items back. `None` means that the call finishes its items at once, without open reads.
     auto_abort_ms: Option<u64>,
     items: Vec<Collected>,
     items_bytes: usize,
@@ -79,9 +79,9 @@ impl Collect {
         self.items_bytes = self.items.iter().map(Collected::cost_bytes).sum();
     }
 
-    /// How long the call waits for the next item. A call without a deadline waits only until
-    /// expired items are removed, and only while it has no items. If it had items, the call would
-    /// already have finished them, so it must reply without a wait.
+    /// How long the call waits for the next item. Before its first item, a call without a deadline
+    /// waits until expired items are removed. Such a call finishes each item at once. So after its
+    /// first item, it must reply without a wait.
     fn patience(&self, now: Millis) -> Patience {
         match self.deadline {
             Some(deadline) => Patience::of_millis(deadline.0.saturating_sub(now.0)),

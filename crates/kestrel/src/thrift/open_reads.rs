@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use broker::{LeaseId, SessionId, Turn};
 
-/// Smallest number of reads in the lists at which they are pruned. After a pruning, the next
-/// pruning begins at twice the number of remaining reads.
+/// To prune the lists means to remove reads that have ended. The next pruning begins at twice the
+/// number of reads that remained after the last pruning, but not below this number.
 const PRUNED_FROM_MIN: usize = 64;
 
 /// The session of the broker that holds the open reads of all thrift connections. So any connection

@@ -38,7 +38,7 @@ pub struct ThriftSession {
     ended: bool,
 }
 
-/// The event that the session waits for. Meanwhile it reads no call.
+/// The event that the session waits for. During the wait, the session reads no call.
 #[derive(Debug)]
 pub(super) enum Waiting {
     Nothing,

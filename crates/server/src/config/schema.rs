@@ -257,7 +257,8 @@ pub struct Kestrel {
     pub refuse_reads_above: Option<u32>,
     /// A connection can never write if more connections than this are open when it arrives.
     pub refuse_writes_above: Option<u32>,
-    /// If a new status refuses more requests than the old status, it applies after this delay.
+    /// If a new status refuses more requests than the old status, the server applies the new status
+    /// after this delay.
     pub status_change_grace: Duration,
     /// The server closes a connection that sends nothing for this time. `None` means never.
     pub client_timeout: Option<Duration>,
