@@ -430,7 +430,7 @@ fn a_reader_that_takes_nothing_is_cut_off_and_delays_no_other_client() {
 fn a_reader_that_is_too_far_behind_is_cut_off_sooner() {
     let serving = limits(|limits| {
         limits.unsent_bytes = 100_000;
-        // Besides the limit, the server allows one body of the largest size.
+        // In addition to the limit, the server allows one body of the largest size.
         limits.gearman_packet_bytes = 8192;
         limits.kestrel_item_bytes = 8192;
     })

@@ -1,5 +1,5 @@
-//! Tests which replies wait for the log. The log is on a simulated disk. It writes only when a test
-//! calls `commit`.
+//! Tests which replies wait for the log. The log is on a simulated disk, and writes only when a
+//! test calls `commit`.
 
 use std::sync::Arc;
 

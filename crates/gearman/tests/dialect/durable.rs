@@ -1,5 +1,5 @@
 //! Tests which replies wait for the log, and the state after a crash. The log is on a simulated
-//! disk. It writes only when a test calls `commit`.
+//! disk, and writes only when a test calls `commit`.
 
 use std::sync::Arc;
 

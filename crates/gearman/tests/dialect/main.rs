@@ -1,6 +1,6 @@
 //! Tests of the whole dialect: sessions, a broker in memory, and simulated time.
 //!
-//! All tests share one binary, because every change links each binary again.
+//! All tests share one binary, because cargo links each binary again after every change.
 
 mod conformance;
 mod crossing;

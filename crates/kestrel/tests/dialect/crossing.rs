@@ -238,7 +238,8 @@ fn each_dialect_says_that_a_queue_is_full_in_its_own_words() {
     clients.kestrel("set q 0 0 1\r\na\r\n", "NOT_STORED\r\n");
     clients.beanstalk("put 0 0 60 1\r\na\r\n", "DRAINING\r\n");
     clients.gearman(SUBMIT_JOB_BG, "q||a", "19 QUEUE_ERROR|Job queue is full");
-    // An item that is given back counts for the limit, but the queue never refuses it.
+    // An item that is given back counts towards the limit, but the queue never refuses such an
+    // item.
     clients
         .kestrel("get q/open\r\nset q 0 0 1\r\na\r\n", "VALUE q 0 5\r\nabcde\r\nEND\r\nSTORED\r\n");
     clients.kestrel("get q/abort\r\n", "END\r\n");

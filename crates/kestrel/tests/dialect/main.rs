@@ -1,6 +1,6 @@
 //! Tests of the memcache and text dialects: sessions, a broker, and simulated time.
 //!
-//! All tests share one binary, because after every change each binary is linked again.
+//! All tests share one binary, because cargo links each binary again after every change.
 
 mod conformance;
 mod crossing;

@@ -1,4 +1,4 @@
-//! Tests `RELOAD`. Its reply must wait until the owner of the process has reloaded the policies.
+//! Tests `RELOAD`. The reply must wait until the policies are reloaded.
 
 use crate::world::World;
 

@@ -1,5 +1,5 @@
 //! Tests the positions that replies wait for, and the state after a crash. The log is on a
-//! simulated disk. It writes only when a test calls `commit`.
+//! simulated disk, and writes only when a test calls `commit`.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Tests of the thrift dialect: sessions, a broker, and simulated time.
 //!
-//! All tests share one binary, because after every change each binary is linked again.
+//! All tests share one binary, because cargo links each binary again after every change.
 
 mod calls;
 mod conformance;

@@ -1,5 +1,5 @@
-//! The memory limit, and the memory that the process can use. This is the memory of the machine, or
-//! the limit of the process's control group if it is lower.
+//! The memory limit, and the memory that the process can use. The process can use the memory of the
+//! machine, or the limit of its control group if that limit is lower.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,8 +79,8 @@ impl MemoryLimit {
     }
 }
 
-/// The memory that the process can use. This is the memory of the machine, or the lowest limit of
-/// the process's control groups if that is lower. `root` is the root folder of the machine.
+/// The memory that the process can use: the memory of the machine, or the lowest limit of the
+/// process's control groups if that limit is lower. `root` is the root folder of the machine.
 fn available_bytes(root: &Path) -> Option<u64> {
     let machine = machine_bytes(&fs::read_to_string(root.join("proc/meminfo")).ok()?);
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();

@@ -16,7 +16,7 @@ pub(crate) const SECTION: &str = "policy";
 /// The value that removes a setting of a more general policy.
 const NONE: &str = "none";
 /// The largest allowed limit of open reads per session and queue. No session needs more open reads,
-/// and each one uses memory.
+/// and each open read uses memory.
 const OPEN_MAX: u32 = 1_000_000;
 
 /// Planned keys. The server refuses them, so that an operator does not believe that they work.

@@ -21,8 +21,8 @@ use crate::net::tls::Certificates;
 use crate::process::message_limit::MessageLimit;
 use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
 
-/// How long the listener pauses when the server cannot accept a connection. During the pause, a
-/// connection may end and make room.
+/// How long the acceptor pauses if it cannot accept a connection. During the pause, a connection
+/// may end and make room.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Time between two messages about pauses.
 const WARNING_PERIOD: Duration = Duration::from_mins(1);

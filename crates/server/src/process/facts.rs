@@ -86,7 +86,7 @@ pub(crate) fn process_facts(limits: &LiveLimits, is_stopping: bool) -> ProcessFa
     }
 }
 
-/// The memory of the process. `None` if the system does not report it in this file.
+/// The memory of the process. `None` if the system does not report it in `/proc`.
 fn resident_bytes() -> Option<u64> {
     let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = sizes.split(' ').nth(1)?.parse().ok()?;
