@@ -47,8 +47,8 @@ impl FirstLine {
             match (first.next(), first.next()) {
                 (Some(&TLS_HANDSHAKE), None) => {}
                 (Some(&TLS_HANDSHAKE), Some(&TLS_VERSION)) => return Verdict::WrongProtocol,
-                // An HTTP method begins with a letter, and a binary protocol begins with another
-                // byte.
+                // An HTTP method begins with a letter. Binary protocols begin with another byte, so
+                // they end the check here.
                 (Some(first), _) if !first.is_ascii_alphabetic() => return Verdict::Other,
                 _ => {}
             }

@@ -39,8 +39,9 @@ pub enum Hangup {
 pub enum Drain {
     /// The server refuses new jobs. Everything else continues.
     RefuseJobs,
-    /// The server refuses new connections. It stops when no worker holds a job and no client waits
-    /// for a job. Without a log, it stops when no job is left.
+    /// The server refuses new connections. It stops when no worker holds a job, and all ready and
+    /// delayed jobs are in the log. Without a log, it stops when no ready, delayed or leased job is
+    /// left.
     StopWhenDone,
 }
 

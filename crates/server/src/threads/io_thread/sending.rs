@@ -48,7 +48,7 @@ impl IoThread {
         }
     }
 
-    /// Whether connections wait in a list of [`IoThread::send`].
+    /// Whether the lists of [`IoThread::send`] contain connections.
     pub(super) fn has_more_to_send(&self) -> bool {
         !self.touched.is_empty() || !self.bulky.is_empty()
     }
