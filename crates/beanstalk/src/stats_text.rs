@@ -57,7 +57,7 @@ impl Text {
 ///
 /// COMPAT(beanstalkd): the number is truncated, not rounded. In the original, some time has always
 /// passed since the start of the period. So a client sees at most 59 remaining seconds of a period
-/// of 60 seconds; cases ttr-time-left-truncates, pause-blocks-reserve.
+/// of 60 seconds. The conformance cases ttr-time-left-truncates and pause-blocks-reserve test this.
 fn seconds_left(left_ms: u64) -> u64 {
     left_ms.saturating_sub(1) / 1000
 }

@@ -34,8 +34,8 @@ impl Position {
 
     /// How far the log is written now.
     pub(crate) fn released(log: &log::Log) -> Self {
-        // Everything durable is written. Read `durable` first: it can only grow, so it cannot
-        // exceed the `written` that is read later.
+        // Everything durable is written, and `written` only grows. So read `durable` first: then
+        // the value of `written` is at least as large. `max` makes sure that it is.
         let durable = log.durable().0;
         Self { written: log.written().0.max(durable), durable }
     }
@@ -71,7 +71,8 @@ impl Position {
         }
     }
 
-    /// The number of the segment that the log wrote last.
+    /// The number of the segment up to which the log must be written. For a position of
+    /// `Position::released`, this is the segment that the log wrote last.
     pub fn written_segment(self) -> u32 {
         (self.written >> 32) as u32
     }

@@ -1,8 +1,8 @@
-//! News of jobs that some watchers do not have yet. All jobs share one line, so that each watcher
-//! gets all its news in the right order.
+//! News that some watchers do not have yet. The news of all jobs is in one line, so that each
+//! watcher gets all its news in the right order.
 //!
-//! The line is nearly always empty. Most jobs have only a few watchers, and a few watchers get the
-//! news at once.
+//! The line is nearly always empty. Most jobs have only a few watchers. Then the engine sends the
+//! news to all of them immediately, and adds nothing to the line.
 
 use std::collections::VecDeque;
 

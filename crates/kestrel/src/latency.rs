@@ -11,8 +11,8 @@ const LONGEST: u64 = 3_600_000_000;
 /// Values have an error of at most one percent.
 const DIGITS: u8 = 2;
 
-/// Limit of measured commands that begin in the same millisecond. The server only counts further
-/// commands.
+/// The number of commands that are measured of all commands that begin in the same millisecond. The
+/// server counts the other commands, but does not measure them.
 const MEASURED_PER_MOMENT: u64 = 16;
 
 /// Latencies since the start. The measured time ends when the reply is in the outbox. After that,

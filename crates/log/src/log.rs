@@ -116,9 +116,9 @@ impl Log {
         self.put_as(EntryKind::Put, now_ms, queue, meta, body)
     }
 
-    /// Like [`Log::put`], for a job of another server that keeps its id. A new job has a higher id
-    /// than all earlier jobs, but an imported job can have a lower id. So the log writes a COPY
-    /// entry that replaces no slot, instead of a PUT entry.
+    /// Like [`Log::put`], for a job of another server that keeps its id. The ids in PUT entries
+    /// always increase, but an imported job can have a lower id than an earlier job. So the log
+    /// writes a COPY entry that replaces no slot, instead of a PUT entry.
     pub fn import(
         &self,
         now_ms: u64,
@@ -295,8 +295,9 @@ impl Log {
             return has_room_for(with_names);
         }
         // A smaller body can also make a big entry, together with the names of many queues. This
-        // function does not get the names, so it assumes the longest ones. A body of at most a
-        // quarter of a segment always fits with these names, except in simulations.
+        // function does not get the names, so it assumes the longest names. A body of at most a
+        // quarter of a segment always fits with these names into a segment of 128 KiB or more. Only
+        // simulations have smaller segments.
         let may_be_big = body_len as u64 > segment / 4 && with_names > segment;
         if may_be_big && !has_room_for(with_names) {
             return false;
@@ -409,7 +410,7 @@ impl Log {
         Position(self.positions.durable())
     }
 
-    /// Requests that the log becomes durable up to this position, with every setting of `sync`.
+    /// Requests that the log becomes durable up to this position, whatever the setting of `sync`.
     pub fn want_durable(&self, position: Position) {
         self.positions.want_durable(position.0);
         self.wake();
@@ -421,7 +422,7 @@ impl Log {
         self.positions.want_written(position.0);
     }
 
-    /// Requests that everything appended so far is synced at this time or earlier, with every
+    /// Requests that everything appended so far is synced at this time or earlier, whatever the
     /// setting of `sync`. The time is in milliseconds of the log's time. The caller must call
     /// [`Log::wake`] afterwards.
     pub fn want_sync_by(&self, at_ms: u64) {
@@ -512,8 +513,8 @@ pub struct Usage {
     pub entries: u64,
     /// How many of `entries` are copies by reclaim.
     pub copies: u64,
-    /// Bytes of live entries, plus 24 bytes for each of them: the size of an entry of an index. The
-    /// log has no index, but the documented limit of disk use includes one.
+    /// Bytes of live entries, plus 24 bytes for each of them. The 24 bytes are for an entry of an
+    /// index: this log has no index, but the documented limit of disk use includes one.
     pub live_bytes: u64,
     /// Bytes of the segments that contain the log, including the last segment.
     pub data_bytes: u64,

@@ -123,8 +123,8 @@ fn a_mark_without_room_is_not_waited_for() {
     let (log, ..) = open(folder.path());
     log.put(1000, QUEUE, &meta(1), b"");
     log.commit_step(1000).unwrap();
-    // The next put is so large that 24 bytes of the segment are left after it and after 13 starts,
-    // which write a group each. A mark needs 56 bytes, so it does not fit.
+    // After the next put, the log is started 13 times, and each start writes a group. The put is so
+    // large that 24 bytes of the segment are left then. A mark needs 56 bytes, so it does not fit.
     let starts = 13;
     let entry_len = (256 << 10) - log.durable().offset() as usize - 56 - 24 - starts * 80;
     log.put(1000, QUEUE, &meta(2), &vec![0; entry_len - 12 - 40 - 3]);

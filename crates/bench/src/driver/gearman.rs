@@ -68,8 +68,9 @@ impl Driver for Gearman {
             kind::JOB_CREATED => progress.finished += 1,
             kind::JOB_ASSIGN => {
                 append_request(kind::WORK_COMPLETE, &[first_argument(body), b""], output);
-                // A WORK_COMPLETE has no reply. But the server reads it before all later grabs, so
-                // a closed loop measures its cost, too.
+                // A WORK_COMPLETE has no reply. But the server reads it before all later grabs. In
+                // a closed loop, the driver waits for the replies to these grabs. So the
+                // measurement includes the cost of the WORK_COMPLETE.
                 progress.finished += 1;
             }
             kind::NO_JOB => progress.missed += 1,

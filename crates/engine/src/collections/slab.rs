@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-/// The number of values per page. A page of jobs takes 64 to 72 KiB. With this size, pages are
-/// cheap, and the table frees memory early when the number of jobs shrinks.
+/// The number of values per page. A page of jobs takes 64 to 72 KiB. Smaller pages would need more
+/// allocations. Larger pages would become empty, and be freed, later when the number of jobs
+/// shrinks.
 const PAGE_LEN: usize = 1024;
 
 /// The value that marks the end of a page's list of free places.

@@ -25,7 +25,8 @@ pub(crate) struct Job {
     priority: u32,
     ttr_s: u32,
     state: State,
-    /// How long the job exists. A watched job can later become a job that exists longer.
+    /// What keeps the job in existence: its watchers, the process or the log. A watched job can
+    /// later become a job of another kind.
     kind: JobKind,
     /// The memory of the job's optional parts, in units of [`super::bytes`].
     pub(super) extra_units: u16,
@@ -322,8 +323,9 @@ impl Job {
     }
 }
 
-/// Changes to fields that no table depends on. The lists of a queue are sorted by some of these
-/// fields, so the job must be in no list.
+/// Changes to fields that no table of [`super::Jobs`] depends on. But a queue's lists are sorted by
+/// the due time, the priority and the order number. If one of these three changes, the job must be
+/// in no list.
 impl Job {
     fn extension(&mut self) -> &mut JobExtension {
         self.extension.get_or_insert_default()

@@ -69,7 +69,7 @@ pub(crate) enum ImportSource {
         #[command(flatten)]
         options: ImportOptions,
     },
-    /// Jobs that `lineshaft export` wrote, or your own program
+    /// Jobs that `lineshaft export` or your own program wrote
     Jsonl {
         /// The file; - is standard input
         #[arg(value_name = "FILE")]

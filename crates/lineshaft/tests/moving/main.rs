@@ -1,6 +1,6 @@
-//! Tests `lineshaft import` and `lineshaft export`. Debian's beanstalkd and gearmand write the
-//! sources of these kinds. The tests write Kestrel's journals themselves, as the specification
-//! describes them.
+//! Tests `lineshaft import` and `lineshaft export`. For imports from beanstalkd and gearmand,
+//! Debian's packages of these servers write the files. The tests write Kestrel's journals
+//! themselves, as the specification describes them.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 

@@ -9,7 +9,7 @@ const KEPT_BUFFER_BYTES_MAX: usize = 4 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     bytes: Vec<u8>,
-    /// The bytes before this index are used.
+    /// The dialect has used the bytes before this index.
     start: usize,
 }
 

@@ -37,8 +37,9 @@ fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 impl Model {
-    /// The oldest unfinished job that this submission can join. There can be several such jobs,
-    /// because a submit does not join a buried job, but a kick can make the buried job ready again.
+    /// The oldest unfinished job that this submission can join. There can be several such jobs: a
+    /// submit does not join a buried job, so it makes a second job. Then a kick can make the buried
+    /// job ready again.
     pub(super) fn joinable(&self, queue: &Name, submission: &Submission) -> Option<u64> {
         let wanted = key(&submission.unique, &submission.body)?;
         let same = |id: u64, job: &super::Job| {
@@ -71,7 +72,8 @@ impl Model {
         }
     }
 
-    /// True if the queue has reached its limit of unfinished jobs in this priority's band.
+    /// True if the queue has so many unfinished jobs, of all priorities, that it refuses a job of
+    /// this priority's band.
     pub(super) fn is_queue_full(&self, queue: &Name, pri: u32) -> bool {
         let limit = self.queues[queue].facts.limits[band(pri)];
         let jobs = self.jobs.values().filter(|job| job.queue == *queue).count();
@@ -80,8 +82,8 @@ impl Model {
 
     /// Submits a new job. Returns its number, and the record that the reply depends on. Returns
     /// `None` if a requested queue refuses the job. Also returns `None` for a foreground job that
-    /// no queue stores, because its client would never get an outcome. If no queue stores the job,
-    /// no job has the returned number.
+    /// no queue stores, because its client would never get an outcome. For a background job that no
+    /// queue stores, returns a number that no job has.
     pub(super) fn submit_new(
         &mut self,
         place: Place,

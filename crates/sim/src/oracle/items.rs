@@ -27,8 +27,8 @@ const BODY_BYTES_MIN: usize = 8;
 /// seconds from the put.
 const MOMENT_MIN: i64 = 1_000_000;
 
-/// If there are more places than this, the oracle does not check orders, because each check would
-/// take long.
+/// If there are more places than this, the oracle does not check the order of items, because each
+/// check would take long.
 const ORDERED_PLACES_MAX: usize = 300;
 
 /// A count of requests and replies, which shows the order of events.
@@ -113,7 +113,7 @@ struct Queue {
     disturbed: Option<Tick>,
     /// From this moment on, the queue certainly exists.
     exists: Option<Tick>,
-    /// True if a client of the current process requested the removal of the queue.
+    /// True if a client requested the removal of the queue since the last start of the server.
     may_have_vanished: bool,
 }
 

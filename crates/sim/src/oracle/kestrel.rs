@@ -82,8 +82,8 @@ impl Connections {
         Ok(())
     }
 
-    /// Notes the queues at which clients wait, or that clients empty. The server can give an item
-    /// to a waiting client, or end items, long before the reply.
+    /// Notes the queues at which clients wait, and the queues that clients empty. The server can
+    /// give an item to a waiting client, or end items, long before the reply.
     fn note_waits(&self, items: &mut Items) {
         items.note_no_waits();
         let pending = self.streams.values().flat_map(|stream| &stream.pending);
@@ -99,8 +99,8 @@ impl Connections {
 }
 
 impl Stream {
-    /// Closes the connection. The server gives back its open items. If a request has no reply yet,
-    /// it may have ended some of these items.
+    /// Notes that the connection has closed. The server gives back the connection's open items. But
+    /// a request without a reply may have ended some of these items.
     fn end_opens(&self, conn: Conn, items: &mut Items, now: u64) {
         let gives_up = |queue: &str| {
             self.pending.iter().any(|pending| match &pending.request {
@@ -249,8 +249,8 @@ impl Stream {
     fn note_open(&mut self, queue: &str, id: Option<usize>) {
         let opens = self.opens.entry(queue.to_owned()).or_default();
         if id.is_some() && opens.contains(&id) {
-            // The item was given back automatically, and opened again. So there were two reads, and
-            // the oracle cannot decide which read the next close ends.
+            // The server gave the item back, and the client opened it again. So there were two
+            // reads, and the oracle cannot decide which of them the next close ends.
             self.blurred.insert(queue.to_owned());
         }
         opens.push_back(id);
@@ -272,8 +272,9 @@ impl Stream {
         end: impl FnOnce(&mut Items, usize),
     ) {
         let Some(opens) = self.opens.get_mut(queue) else { return };
-        // The removal of a queue ends open reads, and so does a timeout. The oracle cannot decide
-        // whether an unknown read is still open.
+        // The removal of a queue ends open reads, and so does a timeout. If the oracle does not
+        // know the item of a read (`None`), the read is certainly open only if this queue never had
+        // a removal or a timeout.
         let is_held = |id: &Option<usize>| match id {
             Some(id) => items.is_held(*id, queue, conn, now),
             None => items.are_holds_kept(queue),

@@ -323,7 +323,8 @@ impl Connection {
 pub struct InProcess<C> {
     /// The world.
     pub world: World,
-    /// Opens a connection, in the dialect that the cases use at the port of this name.
+    /// A function that opens a connection. Its second argument is the name of the port to connect
+    /// to, as in [`Wire::connect`]. The port decides the dialect.
     pub connect: C,
 }
 

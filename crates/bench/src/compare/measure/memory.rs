@@ -1,5 +1,5 @@
-//! Measures memory: the size of a job, the memory that deleted jobs free, the size of an idle
-//! connection.
+//! Measures memory: the size of a job, the memory that the server frees after deletes, and the size
+//! of an idle connection.
 
 use std::net::TcpStream;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::{interrupt, process, wake};
 
 const CONNECTIONS: usize = 50;
 const BODY_BYTES: usize = 100;
-/// The time that a server has to return memory to the system after the last job was deleted.
+/// The time limit for a server to return memory to the system after the last job was deleted.
 const GIVE_BACK: Duration = Duration::from_secs(3);
 
 /// Puts jobs and deletes them in random order. Reads the server's memory before, between and after.

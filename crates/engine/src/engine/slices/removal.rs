@@ -32,8 +32,8 @@ impl Engine {
     }
 
     /// Removes a queue. All its jobs end, including leased jobs. All waits for an item of the queue
-    /// end, too. If sessions of other dialects use or watch the queue, the empty queue stays. Does
-    /// nothing if the name is an alias or the queue does not exist.
+    /// end, too. If sessions still use or watch the queue, the empty queue stays. Does nothing if
+    /// the name is an alias or the queue does not exist.
     pub fn remove_queue(
         &mut self,
         session: SessionId,
@@ -64,9 +64,9 @@ impl Engine {
         Clearing::Waiting
     }
 
-    /// Begins a removal, and removes the queue's marks as a queue of items and as a child. The
-    /// engine pushes the record for the log at the end of the removal. So if the process crashes
-    /// during the removal, the restart restores the queue with its marks and its remaining jobs.
+    /// Begins a removal. From now on, the queue is no longer a queue of items, and no longer a
+    /// child. The engine pushes the record for the log only at the end of the removal. So if the
+    /// process crashes before, the restart restores the queue as it was, with its remaining jobs.
     fn begin_removal(&mut self, id: QueueId) -> RemovalWork {
         if self.queues[id].extension().is_some_and(Extension::items) {
             self.tally.item_queue_deletes += 1;

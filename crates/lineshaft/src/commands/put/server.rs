@@ -174,7 +174,7 @@ impl Submission {
 }
 
 impl Receiver {
-    /// Waits for the reply to the oldest job without a reply.
+    /// Waits for the next reply. It is for the oldest job that has no reply yet.
     pub(super) fn next_answer(&mut self) -> Result<Answer, ClientError> {
         match self {
             Receiver::Beanstalk(replies) => {

@@ -15,7 +15,8 @@ use crate::text;
 /// A slot checks this often for Ctrl-C and for a broken connection.
 pub(super) const TICK: Duration = Duration::from_millis(200);
 
-/// Wait before the second attempt to connect. It doubles up to [`RECONNECT_MAX`].
+/// The wait before the second attempt to connect. Each further wait is twice as long, up to
+/// [`RECONNECT_MAX`].
 pub(super) const RECONNECT_MIN: Duration = Duration::from_millis(250);
 
 /// The longest wait between two attempts to connect.
@@ -45,8 +46,8 @@ pub(super) trait Side: Default + Send {
 
 /// Takes and runs jobs until the work stops or, with `--drain`, no job is left.
 pub(super) fn serve<S: Side>(mut side: S, shared: &Shared) {
-    // Wait before the next attempt to connect. A new connection does not reset the wait, because
-    // the server may fail again when it should accept the end of a job.
+    // The wait before the next attempt to connect. A new connection does not reset it, because the
+    // server may accept connections, but fail again when the slot reports the end of a job.
     let mut pause = RECONNECT_MIN;
     while !shared.is_stopping() {
         let requested_at = Instant::now();

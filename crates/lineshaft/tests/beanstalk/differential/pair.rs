@@ -96,8 +96,8 @@ impl Pair {
         self.compare_waiters()
     }
 
-    /// Updates the harness's record of the state after an accepted line. An error in this record
-    /// only reduces the variety of the test.
+    /// Updates the harness's record of the state after a line to which both servers gave the same
+    /// reply. An error in this record only reduces the variety of the test.
     fn learn_from_line(&mut self, connection: usize, text: &str, order_number: Option<usize>) {
         let watched = self.watched.entry(connection).or_default();
         match text.split(' ').collect::<Vec<_>>().as_slice() {
@@ -129,8 +129,9 @@ impl Pair {
         self.original.jobs_put().checked_sub(back + 1)
     }
 
-    /// True if another connection waits on a tube that this connection watches. Such a step is left
-    /// out, because the original serves several waiters of a tube in no particular order.
+    /// True if another connection waits on a tube that this connection watches. Then the test
+    /// leaves out a reserve that waits, because the original serves several waiters of a tube in no
+    /// particular order.
     fn would_share_a_tube(&self, connection: usize) -> bool {
         let tubes = |connection: &usize| {
             let mut tubes = self.watched.get(connection).cloned().unwrap_or_default();

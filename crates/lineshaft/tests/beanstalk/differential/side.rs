@@ -38,7 +38,8 @@ const NOT_COMPARED: [&str; 18] = [
 ];
 
 /// Statistics in seconds. The comparison rounds them down to tens of seconds, so that a difference
-/// of a second does not matter. During a sequence, no value comes near a multiple of ten.
+/// of a second does not matter. A sequence is short: an age stays below 10 seconds, and a remaining
+/// time does not fall below the next multiple of ten.
 const SECONDS: [&str; 3] = ["time-left", "pause-time-left", "age"];
 
 /// A server, and the state that the harness keeps about it.

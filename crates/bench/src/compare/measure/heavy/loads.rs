@@ -1,4 +1,4 @@
-//! Loads without heavy requests: stuck readers, large bodies, many connections, reclaim.
+//! The loads that are not heavy requests: stuck readers, large bodies, many connections, reclaim.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -19,8 +19,8 @@ const STUCK: (usize, usize, Duration) = (20, 20_000, Duration::from_millis(500))
 const LARGE_BYTES: usize = 10 << 20;
 /// The number of jobs that are put and deleted together while reclaim runs, and the bytes of each.
 const PASSING: (usize, usize) = (20, 32 * 1024);
-/// The pause after these jobs. Without this pause, the disk would write all the time, and the row
-/// would measure only the disk.
+/// The pause before each group of these jobs. Without this pause, the disk would write all the
+/// time, and the measurement would show only the disk.
 const PASSING_REST: Duration = Duration::from_millis(10);
 /// The time limit for reclaim to begin.
 const RECLAIM_BEGINS_MAX: Duration = Duration::from_secs(30);
@@ -69,14 +69,15 @@ pub(crate) fn idle_connections(lab: &Lab, address: SocketAddr) -> anyhow::Result
     Ok(HeavyLoad { held, ..HeavyLoad::default() })
 }
 
-/// Puts and deletes groups of jobs, with a pause after each group.
+/// Puts and deletes groups of jobs, with a pause before each group.
 pub(crate) fn passing_jobs(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut passing = Passing::connect(address)?;
     let disconnects = vec![passing.wire.disconnect()?];
     Ok(HeavyLoad::of(move || passing.pass_and_rest(), disconnects))
 }
 
-/// Puts and deletes groups of jobs until the log must copy older jobs. Then continues with pauses.
+/// Puts and deletes groups of jobs until the log must copy older jobs. Then continues with a pause
+/// before each group.
 pub(crate) fn reclaim(server: &Server) -> anyhow::Result<HeavyLoad> {
     let mut passing = Passing::connect(server.address)?;
     let disconnects = vec![passing.wire.disconnect()?];
