@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::disk::DiskFile;
 use crate::error::BodyError;
@@ -25,6 +26,14 @@ const GAP_BYTES_MAX: u64 = 16 * 1024;
 /// A read assumes that its last entry has at most this many bytes. If the entry is longer, a second
 /// read gets its other bytes.
 const ENTRY_BYTES_GUESS: u64 = 4 * 1024;
+/// If a read fails, each of its entries is read alone, and again after each of these pauses. Many
+/// errors of a disk or its connection last only a moment.
+const PAUSES: [Duration; 4] = [
+    Duration::ZERO,
+    Duration::from_millis(10),
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+];
 
 /// The size in bytes of the entry that [`Log::put`] or [`Log::put_many`] appends: for this many
 /// jobs, with this many bytes of options in all, and one body. These functions return the end of
@@ -55,7 +64,8 @@ impl BodyReader {
     /// Reads the bodies of entries of one segment. `entries` has the offsets at which the entries
     /// begin, in ascending order. Calls `each` once for every entry, with the index in `entries`.
     /// The caller must hold the segment ([`Log::hold`]), and must not hold the appenders' lock,
-    /// because the reads can take long.
+    /// because the reads can take long. If the disk reports an error, the reads are repeated a few
+    /// times, with pauses. Wrong bytes are an error at once.
     pub fn read(
         &mut self,
         log: &Log,
@@ -63,22 +73,63 @@ impl BodyReader {
         entries: &[u32],
         mut each: impl FnMut(usize, Result<&[u8], BodyError>),
     ) {
-        let open = match self.open(log, segment) {
-            Ok(open) => open,
-            Err(error) => {
-                let error = Arc::new(error);
-                for index in 0..entries.len() {
-                    each(index, Err(BodyError::clone(&error)));
-                }
+        let mut failed = self.read_once(log, segment, entries, &mut each);
+        for pause in PAUSES {
+            if failed.is_empty() {
                 return;
             }
+            log.segments.rest(pause);
+            failed.retain_mut(|(index, error)| {
+                match self.read_alone(log, segment, entries[*index]) {
+                    Err(again @ BodyError::Read { .. }) => {
+                        *error = again;
+                        true
+                    }
+                    body => {
+                        each(*index, body.as_deref().map_err(BodyError::clone));
+                        false
+                    }
+                }
+            });
+        }
+        for (index, error) in failed {
+            each(index, Err(error));
+        }
+    }
+
+    /// Reads the bodies with as few reads as possible. Calls `each` for every entry, except those
+    /// for which the disk reported an error. Returns these with the error.
+    fn read_once(
+        &mut self,
+        log: &Log,
+        segment: u32,
+        entries: &[u32],
+        mut each: impl FnMut(usize, Result<&[u8], BodyError>),
+    ) -> Vec<(usize, BodyError)> {
+        let open = match self.open(log, segment) {
+            Ok(open) => open,
+            Err(error) => return (0..entries.len()).map(|index| (index, error.clone())).collect(),
         };
+        let mut failed = Vec::new();
         let mut done = 0;
         while done < entries.len() {
             let end = stretch(&entries[done..]) + done;
-            open.read_stretch(&entries[done..end], |index, body| each(done + index, body));
+            open.read_stretch(&entries[done..end], ENTRY_BYTES_GUESS, |index, body| match body {
+                Err(error @ BodyError::Read { .. }) => failed.push((done + index, error)),
+                body => each(done + index, body),
+            });
             done = end;
         }
+        failed
+    }
+
+    /// Reads the body of one entry, and as few other bytes as possible.
+    fn read_alone(&mut self, log: &Log, segment: u32, entry: u32) -> Result<Vec<u8>, BodyError> {
+        let mut read = Ok(Vec::new());
+        self.open(log, segment)?.read_stretch(&[entry], ENTRY_HEAD_BYTES as u64, |_, body| {
+            read = body.map(<[u8]>::to_vec);
+        });
+        read
     }
 
     fn open(&mut self, log: &Log, number: u32) -> Result<&OpenSegment, BodyError> {
@@ -125,23 +176,29 @@ impl OpenSegment {
         Ok(OpenSegment { number, file, header })
     }
 
-    /// Reads the entries of one stretch.
-    fn read_stretch(&self, entries: &[u32], mut each: impl FnMut(usize, Result<&[u8], BodyError>)) {
+    /// Reads the entries of one stretch. The first read assumes that the last entry has
+    /// `last_bytes` bytes.
+    fn read_stretch(
+        &self,
+        entries: &[u32],
+        last_bytes: u64,
+        mut each: impl FnMut(usize, Result<&[u8], BodyError>),
+    ) {
         let name = segment_name(self.number);
         let start = u64::from(entries[0]);
         let last = u64::from(entries[entries.len() - 1]);
         let mut bytes = Vec::new();
-        let wanted = last - start + ENTRY_BYTES_GUESS;
-        let mut failed = self.fill(&mut bytes, start, wanted).err();
+        let wanted = last - start + last_bytes;
+        let mut failed = self.fill(&mut bytes, start, wanted).err().map(Arc::new);
         for (index, &entry) in entries.iter().enumerate() {
             let at = u64::from(entry) - start;
             if failed.is_none() && (bytes.len() as u64) >= at + ENTRY_HEAD_BYTES as u64 {
                 let len = padded(get_u32(&bytes, at as usize + 4) as usize) as u64;
-                failed = self.fill(&mut bytes, start, at + len).err();
+                failed = self.fill(&mut bytes, start, at + len).err().map(Arc::new);
             }
             if let Some(source) = &failed {
-                let source = std::io::Error::new(source.kind(), source.to_string());
-                each(index, Err(BodyError::read(&name, start, source)));
+                let (file, source) = (name.clone(), source.clone());
+                each(index, Err(BodyError::Read { file, offset: start, source }));
                 continue;
             }
             let rest = bytes.get(at as usize..).unwrap_or_default();

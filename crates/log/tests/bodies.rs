@@ -80,9 +80,50 @@ fn what_is_not_the_entry_is_never_taken_for_it() {
         assert!(matches!(damaged, Err(BodyError::Damaged { .. })), "byte {byte}: {damaged:?}");
         disk.flip_bit(name, bit);
     }
-    disk.fail_read_at(disk.reads() + 1);
-    assert!(matches!(read(&mut reader, entry_at), Err(BodyError::Read { .. })));
-    assert_eq!(read(&mut reader, entry_at).unwrap(), all[1].2);
+}
+
+#[test]
+fn a_read_that_fails_for_a_moment_is_repeated() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    let log = log(&disk);
+    let all = put_all(&log, &[100, 100, 100]);
+    let entries: Vec<u32> = all.iter().map(|(_, entry_at, _)| *entry_at).collect();
+    let read = |reader: &mut BodyReader| {
+        let mut results = Vec::new();
+        reader.read(&log, all[0].0, &entries, |index, body| {
+            results.push(match body {
+                Ok(body) => Some(body == all[index].2),
+                Err(error) => {
+                    assert!(matches!(error, BodyError::Read { .. }), "{error}");
+                    None
+                }
+            });
+        });
+        results
+    };
+    for failing in [1, 2, 3, 5] {
+        disk.fail_reads(disk.reads() + 1..disk.reads() + 1 + failing);
+        assert_eq!(read(&mut BodyReader::default()), [Some(true); 3], "{failing} failing reads");
+    }
+    disk.fail_reads(0..u64::MAX);
+    assert_eq!(read(&mut BodyReader::default()), [None; 3]);
+    disk.plan_nothing();
+    assert_eq!(read(&mut BodyReader::default()), [Some(true); 3]);
+}
+
+#[test]
+fn a_bad_sector_fails_only_the_entries_in_it() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    let log = log(&disk);
+    let all = put_all(&log, &[1000; 100]);
+    let entries: Vec<u32> = all.iter().map(|(_, entry_at, _)| *entry_at).collect();
+    disk.fail_sector("0000000001.seg", u64::from(entries[50]) + 500);
+    let mut failed = Vec::new();
+    BodyReader::default().read(&log, all[0].0, &entries, |index, body| match body {
+        Ok(body) => assert!(body == all[index].2, "the body of {index}"),
+        Err(_) => failed.push(index),
+    });
+    assert!(failed.contains(&50) && failed.len() <= 2, "{failed:?}");
 }
 
 #[test]

@@ -204,9 +204,12 @@ impl Shared {
         for wanted in wanted.chunk_by(|one, next| one.segment == next.segment) {
             let entries: Vec<u32> = wanted.iter().map(|ahead| ahead.entry_at).collect();
             let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-            reader.read(log, wanted[0].segment, &entries, |index, body| match body {
-                Ok(body) => loaded.push((&wanted[index], body.into())),
-                Err(error) => self.note_body_error(error),
+            reader.read(log, wanted[0].segment, &entries, |index, body| {
+                // An error affects nobody yet. The take of the job reads the body again, and
+                // reports the error.
+                if let Ok(body) = body {
+                    loaded.push((&wanted[index], body.into()));
+                }
             });
         }
         let mut loaded = loaded.into_iter().peekable();

@@ -66,6 +66,8 @@ struct State {
     reads: u64,
     planned: Option<(u64, Planned)>,
     planned_reads: Range<u64>,
+    /// The sectors that cannot be read, as pairs of an inode and a sector.
+    bad_sectors: BTreeSet<(usize, usize)>,
     capacity: u64,
     random: u64,
 }
@@ -101,6 +103,7 @@ impl FaultDisk {
             reads: 0,
             planned: None,
             planned_reads: 0..0,
+            bad_sectors: BTreeSet::new(),
             capacity,
             random: seed,
         })))
@@ -147,10 +150,19 @@ impl FaultDisk {
         self.state().planned_reads = reads;
     }
 
-    /// Removes all planned faults.
+    /// From now on, all reads of the sector at this offset of a file fail.
+    pub fn fail_sector(&self, name: &str, offset: u64) {
+        let mut state = self.state();
+        if let Some(&inode) = state.names.get(name) {
+            state.bad_sectors.insert((inode, offset as usize / SECTOR_BYTES));
+        }
+    }
+
+    /// Removes all planned faults, and mends all sectors.
     pub fn plan_nothing(&self) {
         let mut state = self.state();
         state.planned = None;
+        state.bad_sectors.clear();
         state.planned_reads = 0..0;
     }
 
@@ -515,6 +527,12 @@ impl DiskFile for FaultFile {
         let live = &state.inodes[self.inode].live;
         let start = (offset as usize).min(live.len());
         let n = buffer.len().min(live.len() - start);
+        let sectors = start / SECTOR_BYTES..(start + n).div_ceil(SECTOR_BYTES);
+        let is_bad =
+            |&(inode, sector): &(usize, usize)| inode == self.inode && sectors.contains(&sector);
+        if state.bad_sectors.iter().any(is_bad) {
+            return Err(eio());
+        }
         buffer[..n].copy_from_slice(&live[start..start + n]);
         Ok(n)
     }

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::Failure;
@@ -422,6 +423,11 @@ impl Segments {
     /// Adds a segment that reclaim gave up. The TRIM entry of this segment ends at `trim`.
     pub(crate) fn trimmed(&self, number: u32, trim: Position) {
         self.freeing.give_up(number, trim);
+    }
+
+    /// Waits, so that other threads can use the disk.
+    pub(crate) fn rest(&self, time: Duration) {
+        self.disk.rest(time);
     }
 
     /// Holds a segment: until the hold is dropped, the log does not free, reuse or cut the files of
