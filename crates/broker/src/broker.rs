@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use engine::policy::Rules;
 use engine::{Engine, EngineSetup, JobBody, Millis, Status};
 use log::{
-    BackupHold, Begin, BodyReader, Committer, Disk, Failure, Log, OpenError, RecoveryReport,
-    Restored, Settings,
+    BackupHold, Begin, BodyReader, Committer, Disk, Failure, Log, OpenError, ReclaimError,
+    RecoveryReport, Restored, Settings,
 };
 
 use crate::admission::memory::{Memory, MemoryLimit};
@@ -114,8 +114,10 @@ pub(crate) struct Shared {
     stopped_ms: i64,
     has_threads: AtomicBool,
     threads: Mutex<Threads>,
-    /// The first error of reclaim, if any.
-    reclaim_error: Mutex<Option<Arc<log::ReclaimError>>>,
+    /// The value of [`Broker::reclaim_error`].
+    reclaim_error: Mutex<Option<Arc<ReclaimError>>>,
+    /// When the rescue begins again, if it has left jobs.
+    pub(crate) rescue_again_at: Mutex<Option<Millis>>,
 }
 
 #[derive(Debug, Default)]
@@ -134,7 +136,7 @@ impl std::fmt::Debug for Shared {
 
 /// Locks a mutex, even if a thread panicked while it held the lock. This is safe, because no panic
 /// can leave the data of these mutexes half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -208,6 +210,7 @@ impl Broker {
                 has_threads: AtomicBool::new(false),
                 threads: Mutex::default(),
                 reclaim_error: Mutex::default(),
+                rescue_again_at: Mutex::default(),
             }),
         };
         broker.shared.memory.note_inside(inside_bytes);
@@ -287,10 +290,11 @@ impl Broker {
     }
 
     /// The first error of reclaim, if any. If reclaim cannot read the oldest segment, the broker
-    /// writes the segment's jobs again from memory. After any other error, reclaim may no longer
-    /// free space, and then the log only grows. The broker continues in both cases, but an operator
-    /// should check the disk.
-    pub fn reclaim_error(&self) -> Option<Arc<log::ReclaimError>> {
+    /// writes the segment's jobs again. If it cannot write some of them, the error says this
+    /// instead ([`ReclaimError::Left`]), and the log grows until these jobs have ended. After any
+    /// other error, reclaim may no longer free space, and then the log only grows. The broker
+    /// continues in all these cases, but an operator should check the disk.
+    pub fn reclaim_error(&self) -> Option<Arc<ReclaimError>> {
         lock(&self.shared.reclaim_error).clone()
     }
 
@@ -401,7 +405,7 @@ impl Broker {
     /// If the log needs reclaim, copies a slice of the oldest segment to the end of the log.
     /// Returns whether it copied a slice. Only for a broker without threads: see
     /// [`Options::clock`].
-    pub fn reclaim_step(&self, now: Millis) -> Result<bool, log::ReclaimError> {
+    pub fn reclaim_step(&self, now: Millis) -> Result<bool, ReclaimError> {
         self.shared.reclaim_step(now)
     }
 
@@ -507,7 +511,7 @@ impl Shared {
 
     /// One step of the reclaim thread.
     fn reclaim_if_wanted(&self, now: Millis) -> Step {
-        if !self.reclaim_wanted() {
+        if !self.reclaim_wanted(now) {
             return Step::Idle;
         }
         match self.reclaim_step(now) {
@@ -516,16 +520,31 @@ impl Shared {
             Ok(false) => Step::Idle,
             // The broker continues, and `Broker::reclaim_error` reports the error.
             Err(error) => {
-                lock(&self.reclaim_error).get_or_insert_with(|| Arc::new(error));
+                self.note_reclaim_error(error);
                 Step::Idle
             }
         }
     }
 
-    fn reclaim_wanted(&self) -> bool {
-        self.log
-            .as_ref()
-            .is_some_and(|log| log.unreadable_segment().is_some() || log.reclaim_wanted())
+    /// Stores the first error of reclaim. An error about jobs that a rescue has left replaces it.
+    fn note_reclaim_error(&self, error: ReclaimError) {
+        let mut known = lock(&self.reclaim_error);
+        let is_news = match (known.as_deref(), &error) {
+            (Some(ReclaimError::Left { jobs: before, .. }), ReclaimError::Left { jobs, .. }) => {
+                jobs != before
+            }
+            (None, _) | (Some(_), ReclaimError::Left { .. }) => true,
+            (Some(_), _) => false,
+        };
+        if is_news {
+            *known = Some(Arc::new(error));
+        }
+    }
+
+    fn reclaim_wanted(&self, now: Millis) -> bool {
+        let Some(log) = &self.log else { return false };
+        self.rescue_again_if_due(log, now);
+        log.unreadable_segment().is_some() || log.reclaim_wanted()
     }
 
     /// Whether the log lacks space, so that it refuses puts now or soon.
@@ -533,10 +552,11 @@ impl Shared {
         self.log.as_ref().is_some_and(|log| log.usage().short)
     }
 
-    pub(crate) fn reclaim_step(&self, now: Millis) -> Result<bool, log::ReclaimError> {
+    pub(crate) fn reclaim_step(&self, now: Millis) -> Result<bool, ReclaimError> {
         let Some(log) = &self.log else { return Ok(false) };
+        self.rescue_again_if_due(log, now);
         if let Some(segment) = log.unreadable_segment() {
-            let done = self.turn(now).core.rescue_step(log, segment);
+            let done = self.rescue_step(log, segment, now);
             if done.is_err() {
                 log.end_rescue();
             }

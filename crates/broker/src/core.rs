@@ -11,6 +11,7 @@ use crate::bodies::loads::Loads;
 use crate::ledger::locations::Locations;
 use crate::ledger::meta::OptionalFields;
 use crate::ledger::{Ledger, queue_ref};
+use crate::rescue::Rescue;
 use crate::wall::is_news;
 use crate::{Answer, Event, Position};
 
@@ -19,14 +20,6 @@ const CHECK_TURNS: u32 = 64;
 /// If there are more jobs, queues and sessions than this, `check_sample` does not call
 /// `check_invariants`.
 const CHECK_PARTS_MAX: u64 = 1000;
-
-/// The progress of a rescue: see `rescue.rs`.
-#[derive(Debug, Default)]
-pub(crate) struct Rescue {
-    pub(crate) segment: u32,
-    /// The page of the table of locations that the next step reads.
-    pub(crate) page: usize,
-}
 
 /// Everything that a [`crate::Turn`] works on.
 #[derive(Debug)]

@@ -1,49 +1,141 @@
-//! If a segment cannot be read, a *rescue* writes its live jobs to the log again, from memory. So a
-//! bad sector loses no job whose body is in memory. After the rescue, reclaim can free the segment,
-//! so the log does not grow forever.
+//! If a segment cannot be read as a whole, a *rescue* writes its live jobs to the log again. Their
+//! bodies come from memory, or from the parts of the segment that can still be read. So a bad sector
+//! loses only the jobs whose bodies are in it. If there are no such jobs, reclaim can free the
+//! segment after the rescue. Otherwise the rescue reports these jobs, and begins again later.
 
-use log::{Log, ReclaimError};
+use std::mem::take;
 
-use crate::core::{Core, Mover, Rescue};
+use engine::{Body, JobId, JobSlot, Millis};
+use log::{BodyReader, Log, ReclaimError, Slot};
 
-/// A step ends after it has written more than this many bytes of bodies.
+use crate::broker::{Shared, lock};
+use crate::core::{Core, Mover};
+
+/// One step writes jobs until their bodies have at least this many bytes in all.
 const STEP_BYTES_MAX: usize = 1 << 20;
+/// The time before a rescue that has left jobs begins again. By then, the jobs may have ended, and
+/// the disk may work again.
+const AGAIN_MS: u64 = 60_000;
+
+/// The progress of a rescue.
+#[derive(Debug, Default)]
+pub(crate) struct Rescue {
+    segment: u32,
+    /// The page of the table of locations that the next step reads.
+    page: usize,
+    /// The next step skips the jobs of this page up to this slot.
+    done: Option<JobSlot>,
+    /// The number of jobs whose body cannot be read, and the first of them.
+    left: u64,
+    first_left: Option<JobId>,
+}
+
+/// A job to write again.
+#[derive(Debug)]
+struct Endangered {
+    slot: JobSlot,
+    id: JobId,
+    log_slot: Slot,
+    entry_at: u32,
+    body: Option<Body>,
+}
+
+impl Shared {
+    /// Writes some jobs of this segment again. Returns false if the log has no room now. Does not
+    /// hold the broker's lock while it reads.
+    pub(crate) fn rescue_step(
+        &self,
+        log: &Log,
+        segment: u32,
+        now: Millis,
+    ) -> Result<bool, ReclaimError> {
+        let Some(mut jobs) = self.turn(now).core.endangered(segment) else {
+            log.end_rescue();
+            let Rescue { left, first_left, .. } = take(&mut self.turn(now).core.rescue);
+            let Some(JobId(id)) = first_left else { return Ok(true) };
+            *lock(&self.rescue_again_at) = Some(Millis(now.0 + AGAIN_MS));
+            return Err(ReclaimError::left(segment, left, id));
+        };
+        let mut stored: Vec<_> = jobs.iter_mut().filter(|job| job.body.is_none()).collect();
+        stored.sort_unstable_by_key(|job| job.entry_at);
+        let entries: Vec<u32> = stored.iter().map(|job| job.entry_at).collect();
+        let _hold = log.hold(segment);
+        // A failing disk can take long for each read, so do not use the loader's reader.
+        BodyReader::default().read(log, segment, &entries, |index, body| {
+            stored[index].body = body.ok().map(Body::from);
+        });
+        self.turn(now).core.rescue(log, &jobs)
+    }
+
+    /// Begins the rescue again, if it has left jobs and the time has come.
+    pub(crate) fn rescue_again_if_due(&self, log: &Log, now: Millis) {
+        if lock(&self.rescue_again_at).take_if(|at| *at <= now).is_some() {
+            log.rescue_again();
+        }
+    }
+}
 
 impl Core {
-    /// Writes some jobs of this segment again. Returns false if the log has no room now.
-    pub(crate) fn rescue_step(&mut self, log: &Log, segment: u32) -> Result<bool, ReclaimError> {
+    /// Moves the progress of the rescue, and returns the next jobs of this segment. Returns `None`
+    /// at the end.
+    fn endangered(&mut self, segment: u32) -> Option<Vec<Endangered>> {
         if self.rescue.segment != segment {
-            self.rescue = Rescue { segment, page: 0 };
+            self.rescue = Rescue { segment, ..Rescue::default() };
         }
         if self.rescue.page >= self.ledger.locations.pages() {
-            log.end_rescue();
-            return Ok(true);
+            return None;
         }
-        self.ledger.appended = true;
-        let now_ms = self.engine.now().0;
-        let mut written = 0;
+        let mut jobs = Vec::new();
+        let mut bytes = 0;
         for slot in self.ledger.locations.of_segment(self.rescue.page, segment) {
             let (Some(id), Some(location)) =
                 (self.engine.id_at(slot), self.ledger.locations.get(slot))
             else {
                 continue;
             };
-            // A body that is only in this segment cannot be written again.
-            let body = self.engine.body(slot);
-            let (log_slot, Some(body)) = (location.log_slot, body.resident().cloned()) else {
+            if self.rescue.done.is_some_and(|done| slot <= done) {
                 continue;
-            };
-            if !log.rescue(now_ms, (log_slot, id.0), &body, &mut Mover::new(self))? {
-                return Ok(false);
             }
-            written += body.len();
-            if written > STEP_BYTES_MAX {
-                // The next step reads this page again, and finds only the jobs that are still in
-                // the segment.
-                return Ok(true);
+            let body = self.engine.body(slot);
+            bytes += body.len();
+            let (log_slot, entry_at) = (location.log_slot, location.entry_at);
+            let body = body.resident().cloned();
+            jobs.push(Endangered { slot, id, log_slot, entry_at, body });
+            if bytes >= STEP_BYTES_MAX {
+                break;
             }
         }
-        self.rescue.page += 1;
+        if jobs.is_empty() {
+            (self.rescue.page, self.rescue.done) = (self.rescue.page + 1, None);
+        }
+        Some(jobs)
+    }
+
+    /// Writes these jobs again. Returns false if the log has no room now. Then the next step begins
+    /// with the first job that was not written.
+    fn rescue(&mut self, log: &Log, jobs: &[Endangered]) -> Result<bool, ReclaimError> {
+        let now_ms = self.engine.now().0;
+        self.ledger.appended = true;
+        for job in jobs {
+            // The job can have ended since its body was read.
+            let location = self.ledger.locations.get(job.slot);
+            let is_there = self.engine.id_at(job.slot) == Some(job.id)
+                && location.is_some_and(|location| location.log_slot == job.log_slot);
+            match &job.body {
+                Some(body) if is_there => {
+                    let slot = (job.log_slot, job.id.0);
+                    if !log.rescue(now_ms, slot, body, &mut Mover::new(self))? {
+                        return Ok(false);
+                    }
+                }
+                None if is_there => {
+                    self.rescue.left += 1;
+                    self.rescue.first_left.get_or_insert(job.id);
+                }
+                Some(_) | None => {}
+            }
+            self.rescue.done = Some(job.slot);
+        }
         Ok(true)
     }
 }

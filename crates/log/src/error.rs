@@ -4,6 +4,8 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::files::segments::segment_name;
+
 /// Why a log could not be opened. The log's files were changed only in the case of `Failed`.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -179,6 +181,18 @@ pub enum ReclaimError {
         /// The damaged structure.
         what: String,
     },
+    /// The owner has written the other jobs of this segment again. It has no body for these jobs.
+    #[error(
+        "cannot read {jobs} jobs in {file}, such as job {id}. The log's files grow until these jobs are deleted"
+    )]
+    Left {
+        /// The number of jobs.
+        jobs: u64,
+        /// The first of these jobs.
+        id: u64,
+        /// The file.
+        file: String,
+    },
     /// The owner does not have the job of a live slot. This is a bug.
     #[error(
         "job {id} is live in {file} but has no owner; reclaim stops before it, so that no job is lost"
@@ -189,6 +203,14 @@ pub enum ReclaimError {
         /// The file.
         file: String,
     },
+}
+
+impl ReclaimError {
+    /// Makes the error for a rescue that left `jobs` jobs in this segment. `id` is the first of
+    /// them.
+    pub fn left(segment: u32, jobs: u64, id: u64) -> ReclaimError {
+        ReclaimError::Left { jobs, id, file: segment_name(segment) }
+    }
 }
 
 /// Why a body could not be read from the log. Other jobs are not affected.

@@ -102,6 +102,9 @@ pub(crate) struct Cursor {
     /// The segment whose read failed, if reclaim stopped because of this failure. The owner may
     /// still have the bodies of the segment's live jobs.
     unreadable: Option<u32>,
+    /// The segment with live jobs that the owner could not write again, if reclaim stopped for that
+    /// reason.
+    left: Option<u32>,
     /// The number of bytes that reclaim may scan. This credit grows by 2.2 for each byte that
     /// clients append. While the log is small enough, the credit does not grow above 0. The credit
     /// becomes negative if a slice is larger than it.
@@ -259,7 +262,7 @@ impl Log {
     }
 
     /// Ends the rescue of the unreadable segment. If the segment has no live jobs now, reclaim
-    /// continues. Otherwise reclaim has stopped for good.
+    /// continues. Otherwise reclaim stops, until [`Log::rescue_again`].
     pub fn end_rescue(&self) {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let open = self.open_batch();
@@ -267,7 +270,16 @@ impl Log {
             && segment == open.first
         {
             cursor.stopped = open.live.live_in(segment) > 0;
+            cursor.left = cursor.stopped.then_some(segment);
         }
+    }
+
+    /// Begins the rescue again, if the last one left jobs in its segment. Jobs may have ended since
+    /// then, and the disk may work again.
+    pub fn rescue_again(&self) {
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = cursor.left.take();
+        cursor.unreadable = cursor.unreadable.or(left);
     }
 
     fn read_slice(&self, cursor: &mut Cursor, segment: u32) -> Result<Slice, ReclaimError> {

@@ -253,7 +253,7 @@ async fn clients_stop(wished: Arc<Notify>) {
 #[derive(Debug, Default)]
 struct LogHealth {
     is_full: bool,
-    is_stuck: bool,
+    reclaim_error: Option<Arc<ReclaimError>>,
     has_lost_body: bool,
 }
 
@@ -277,13 +277,21 @@ impl LogHealth {
                  is lost. The metric lineshaft_body_errors_total counts such jobs. The disk may be failing"
             );
         }
-        if let Some(error) = broker.reclaim_error().filter(|_| !self.is_stuck) {
-            self.is_stuck = true;
+        let is_known = |error: &Arc<_>| {
+            self.reclaim_error.as_ref().is_some_and(|known| Arc::ptr_eq(known, error))
+        };
+        if let Some(error) = broker.reclaim_error().filter(|error| !is_known(error)) {
+            self.reclaim_error = Some(error.clone());
             match *error {
                 ReclaimError::Read { .. } | ReclaimError::Damaged { .. } => tracing::error!(
                     %error,
-                    "the log's oldest file cannot be read. The server writes its jobs again from memory; a restart \
-                     before that is done may lose them. The disk may be failing"
+                    "the log's oldest file cannot be read. The server writes its jobs again, as far as it has or can \
+                     read their bodies; a restart before that is done may lose them. The disk may be failing"
+                ),
+                ReclaimError::Left { .. } => tracing::error!(
+                    %error,
+                    "some jobs of the log's oldest file cannot be read. All its other jobs were written again. The server \
+                     tries to read these jobs again every minute. The disk may be failing"
                 ),
                 ReclaimError::NoOwner { .. } => {
                     tracing::error!(%error, "cannot free the log's files; they will grow until the disk is full");
