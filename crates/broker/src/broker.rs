@@ -8,7 +8,7 @@ use engine::policy::Rules;
 use engine::{Engine, EngineSetup, JobBody, Millis, Status};
 use log::{
     BackupHold, Begin, BodyReader, Committer, Disk, Failure, Log, OpenError, ReclaimError,
-    RecoveryReport, Restored, Settings,
+    RecoveryProgress, RecoveryReport, Restored, Settings,
 };
 
 use crate::admission::memory::{Memory, MemoryLimit};
@@ -33,6 +33,9 @@ const NUMBERS_MARGIN: u64 = 1 << 18;
 /// A clock. It returns milliseconds that never decrease.
 pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
 
+/// A function that a start calls with its progress.
+pub type OnProgress = Arc<dyn Fn(RecoveryProgress) + Send + Sync>;
+
 /// Options of a durable broker.
 #[derive(Clone)]
 pub struct Options {
@@ -49,12 +52,21 @@ pub struct Options {
     pub clock: Option<Clock>,
     /// The limit of memory for the bodies of jobs in the log: see [`Broker::set_bodies_limit`].
     pub bodies_bytes_max: Option<u64>,
+    /// Called whenever the start has read a segment of the log.
+    pub on_progress: Option<OnProgress>,
 }
 
 impl Options {
     /// Options for tests: without threads, and with the engine's default setup.
     pub fn without_threads(disk: Arc<dyn Disk>, log: Settings) -> Self {
-        Self { disk, log, engine: EngineSetup::default(), clock: None, bodies_bytes_max: None }
+        Self {
+            disk,
+            log,
+            engine: EngineSetup::default(),
+            clock: None,
+            bodies_bytes_max: None,
+            on_progress: None,
+        }
     }
 }
 
@@ -170,7 +182,14 @@ impl Broker {
                 broken = core.borrow_mut().restore(restored).err();
             }
         };
-        let (log, report) = Log::open_at(options.disk, options.log, &mut begin, &mut restore)?;
+        let on_progress = options.on_progress;
+        let mut progress = |progress: RecoveryProgress| {
+            if let Some(on_progress) = &on_progress {
+                on_progress(progress);
+            }
+        };
+        let (log, report) =
+            Log::open_at(options.disk, options.log, &mut begin, &mut restore, &mut progress)?;
         if let Some(error) = broken {
             return Err(error);
         }

@@ -244,6 +244,7 @@ impl Store {
             engine: setup(),
             clock: Some(clock.0.clone()),
             bodies_bytes_max: None,
+            on_progress: None,
         };
         let (broker, _) = Broker::open(options, (clock.0)())?;
         let clock = clock.moved(broker.clock_step_ms());

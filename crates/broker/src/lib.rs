@@ -33,7 +33,7 @@ pub use admission::memory::Memory;
 pub use admission::queue_limit::QueueUsage;
 pub use answer::{Answer, Blocked, NotFound, Refusal};
 pub use body_buffer::BodyBuffer;
-pub use broker::{Broker, BrokerError, Clock, Options};
+pub use broker::{Broker, BrokerError, Clock, OnProgress, Options};
 pub use caller::{Assignment, Caller, Peeked};
 pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Progress, Step, take_steps};
 pub use engine::allocated_bytes;

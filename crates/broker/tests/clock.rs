@@ -85,6 +85,7 @@ fn a_sync_that_a_policy_asks_for_is_not_late_although_the_clock_was_set_back() {
         engine: EngineSetup::default(),
         clock,
         bodies_bytes_max: None,
+        on_progress: None,
     };
     let last = Millis(1_000_000 + HOUR_MS);
     let broker = Broker::open(options(None), last).expect("the disk is empty").0;

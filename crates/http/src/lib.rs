@@ -7,8 +7,8 @@
 //!
 //! - `answer`: requests and responses. `connection`, `stall`: one connection. `unread`: the limit
 //!   of responses that clients have not read yet.
-//! - `overview`: health and metrics. `metrics`, `exposition`: the numbers, and their text format
-//!   for Prometheus.
+//! - `starting`: health during the start. `overview`: health and metrics. `metrics`, `exposition`:
+//!   the numbers, and their text format for Prometheus.
 
 mod answer;
 mod connection;
@@ -16,6 +16,7 @@ mod exposition;
 mod metrics;
 mod overview;
 mod stall;
+mod starting;
 mod unread;
 
 pub use answer::{
@@ -25,4 +26,5 @@ pub use answer::{
 pub use connection::serve;
 pub use metrics::ProcessFacts;
 pub use overview::Overview;
+pub use starting::Starting;
 pub use unread::Unread;

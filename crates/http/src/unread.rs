@@ -3,8 +3,8 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use broker::Broker;
@@ -23,14 +23,31 @@ const PIECE_BYTES: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct Unread {
     bytes: Arc<AtomicUsize>,
-    /// The memory account of this broker includes the bytes.
-    broker: Broker,
+    /// This broker counts the bytes as memory in use. It is unset during the start, when there are no
+    /// long responses.
+    broker: Arc<OnceLock<Broker>>,
 }
 
 impl Unread {
     /// Starts with no unread bytes.
     pub fn new(broker: Broker) -> Unread {
-        Unread { bytes: Arc::default(), broker }
+        Unread { bytes: Arc::default(), broker: Arc::new(OnceLock::from(broker)) }
+    }
+
+    /// Starts without a broker, for a site whose responses are short until `set_broker` is called.
+    pub fn without_broker() -> Unread {
+        Unread { bytes: Arc::default(), broker: Arc::default() }
+    }
+
+    /// Sets the broker. A second call does nothing.
+    pub fn set_broker(&self, broker: Broker) {
+        let _ = self.broker.set(broker);
+    }
+
+    fn count(&self, bytes: i64) {
+        if let Some(broker) = self.broker.get() {
+            broker.add_outside_bytes(bytes);
+        }
     }
 
     /// Returns the response. If the response would exceed the limit, returns an error response
@@ -47,7 +64,7 @@ impl Unread {
     fn pieces(&self, answer: Bytes) -> Pieces {
         let counted = if answer.len() > PIECE_BYTES { answer.len() } else { 0 };
         self.bytes.fetch_add(counted, Ordering::Relaxed);
-        self.broker.add_outside_bytes(counted as i64);
+        self.count(counted as i64);
         Pieces { rest: answer, counted, unread: self.clone() }
     }
 }
@@ -91,7 +108,7 @@ impl Body for Pieces {
 impl Drop for Pieces {
     fn drop(&mut self) {
         self.unread.bytes.fetch_sub(self.counted, Ordering::Relaxed);
-        self.unread.broker.add_outside_bytes(-(self.counted as i64));
+        self.unread.count(-(self.counted as i64));
     }
 }
 
@@ -121,7 +138,7 @@ mod tests {
         let mut kept: Vec<Response<Pieces>> = (0..4).map(|_| unread.admit(long())).collect();
         assert!(kept.iter().all(|answer| answer.status() == StatusCode::OK));
         assert_eq!(unread.admit(long()).status(), StatusCode::SERVICE_UNAVAILABLE);
-        let used_bytes = || unread.broker.memory_usage().used_bytes;
+        let used_bytes = || unread.broker.get().unwrap().memory_usage().used_bytes;
         let full_bytes = used_bytes();
         assert!(full_bytes >= BYTES_MAX as u64, "they are in the account");
         let short = Response::new(Bytes::from(vec![0; PIECE_BYTES]));

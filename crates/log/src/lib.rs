@@ -57,5 +57,7 @@ pub use crate::reclaim::{Current, Owner, Slice};
 pub use crate::recovery::replay::Begin;
 pub use crate::salvage::{Loss, Salvage, repair, salvage};
 pub use crate::settings::{Settings, Sync};
-pub use crate::types::{Committed, Meta, Position, QueueRef, RecoveryReport, Restored, Slot};
+pub use crate::types::{
+    Committed, Meta, Position, QueueRef, RecoveryProgress, RecoveryReport, Restored, Slot,
+};
 pub use crate::write::committer::{Clock, Committer};

@@ -27,7 +27,7 @@ use crate::log::Log;
 use crate::recovery::replay::{Begin, Replay};
 use crate::recovery::tail::Tail;
 use crate::settings::{ID_BLOCK, ID_LIMIT_MAX, SEGMENT_BYTES_MIN, Settings};
-use crate::types::{Position, RecoveryReport, Restored};
+use crate::types::{Position, RecoveryProgress, RecoveryReport, Restored};
 use crate::write::batch::{Head, ID_LIMIT_BYTES, Open};
 use crate::write::commit::Commit;
 
@@ -52,17 +52,19 @@ impl Log {
         now_ms: u64,
         restore: &mut dyn FnMut(Restored<'_>),
     ) -> Result<(Log, RecoveryReport), OpenError> {
-        Self::open_at(disk, settings, &mut |_| now_ms, restore)
+        Self::open_at(disk, settings, &mut |_| now_ms, restore, &mut |_| ())
     }
 
     /// Locks the folder, and recovers the log in it. If the folder has no log, creates an empty
     /// one. Calls `begin` once to get the time. Then calls `restore` once per live job, in log
-    /// order, and once per fact. The returned log is ready for appends.
+    /// order, and once per fact. Calls `on_progress` whenever it has read a segment. The returned log
+    /// is ready for appends.
     pub fn open_at(
         disk: Arc<dyn Disk>,
         settings: Settings,
         begin: &mut dyn FnMut(Begin<'_>) -> u64,
         restore: &mut dyn FnMut(Restored<'_>),
+        on_progress: &mut dyn FnMut(RecoveryProgress),
     ) -> Result<(Log, RecoveryReport), OpenError> {
         lock(disk.as_ref())?;
         let space = disk
@@ -74,9 +76,9 @@ impl Log {
             return create(disk, &settings, segment_bytes, begin, &folder);
         };
         let mut replay = Replay::new(&folder, &tail, KEPT_BYTES_MAX);
-        replay.read()?;
+        replay.read(on_progress)?;
         let now_ms = begin(replay.begin());
-        let live = replay.restore(restore)?;
+        let live = replay.restore(restore, on_progress)?;
         let mut report = replay.report();
         report.cut_bytes = tail.cut_bytes;
         report.cut_groups = tail.cut_groups;

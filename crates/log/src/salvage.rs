@@ -123,8 +123,8 @@ fn read_whole(
         return Ok(RecoveryReport { next_id: 1, ..RecoveryReport::default() });
     };
     let mut replay = Replay::new(&folder, &tail, KEPT_BYTES_MAX);
-    replay.read()?;
-    replay.restore(restore)?;
+    replay.read(&mut |_| ())?;
+    replay.restore(restore, &mut |_| ())?;
     Ok(RecoveryReport { cut_bytes: tail.cut_bytes, cut_groups: tail.cut_groups, ..replay.report() })
 }
 

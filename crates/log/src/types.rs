@@ -22,6 +22,15 @@ impl Position {
     }
 }
 
+/// How much of the log a start has read. It reads most segments twice.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct RecoveryProgress {
+    /// Bytes of the segments that were read. A segment that was read twice counts twice.
+    pub read_bytes: u64,
+    /// The value of `read_bytes` when everything is read.
+    pub total_bytes: u64,
+}
+
 /// The place of a job in the log. Later entries about the job contain its slot. When reclaim copies
 /// the job, the job gets another slot.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]

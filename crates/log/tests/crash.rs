@@ -7,10 +7,11 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Random, World, recover, settings};
-use lineshaft_log::{Disk, FaultDisk, OpenError, Position, Sync};
+use lineshaft_log::{Disk, FaultDisk, Log, OpenError, Position, Sync};
 
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -218,6 +219,24 @@ fn every_call_may_be_the_last() {
             }
         }
     });
+}
+
+#[test]
+fn a_start_reports_how_much_it_has_read() {
+    let disk = FaultDisk::new(1, DISK_BYTES);
+    let mut world = World::new(1, disk, settings(Sync::Always)).unwrap();
+    world.work_up_to(4);
+    world.disk.crash();
+    let mut reports = Vec::new();
+    let disk = Arc::new(world.disk.clone());
+    let settings = settings(Sync::Always);
+    let mut note = |progress| reports.push(progress);
+    let (_, report) = Log::open_at(disk, settings, &mut |_| 1, &mut |_| (), &mut note).unwrap();
+    assert_eq!(reports.len() as u64, 2 * report.segments, "each segment is read twice");
+    assert!(reports.is_sorted_by_key(|progress| progress.read_bytes));
+    let last = reports.last().unwrap();
+    assert_eq!(last.read_bytes, last.total_bytes);
+    assert_eq!(last.total_bytes, 2 * report.segments * (256 << 10));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! - `clock`: the server's clock, and changes of the wall clock.
 //! - `signals`, `controls`: stop and reload, by signals and by clients.
 //! - `control_socket`: serves the operator's tools.
+//! - `startup`: the progress of a long start.
 //! - `reload`: reloads the configuration. `systemd`: notifies the service manager.
 //! - `messages`, `message_limit`: the server's messages.
 //! - `facts`: facts about the process and the machine, for dialects and metrics.
@@ -15,4 +16,5 @@ pub(crate) mod message_limit;
 pub(crate) mod messages;
 pub(crate) mod reload;
 pub(crate) mod signals;
+pub(crate) mod startup;
 pub(crate) mod systemd;

@@ -84,8 +84,9 @@ impl Plan {
         } else {
             Address::Tcp { host: "127.0.0.1".into(), port: 0 }
         };
-        let bound =
+        let mut bound =
             bind(self.protocol, &wanted.into(), &SocketOptions::default()).unwrap().remove(0);
+        bound.listen().unwrap();
         let address = bound.address.clone();
         let config = Config { limits: self.limits, ..Config::default() };
         let reloader = Reloader::new(config.clone(), None, limits.clone(), None, None);

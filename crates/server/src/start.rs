@@ -31,10 +31,11 @@ use crate::process::controls::Controls;
 use crate::process::messages::Messages;
 use crate::process::reload::Reloader;
 use crate::process::signals::{Control, Drain, EarlySignals, Hangup};
+use crate::process::startup::Startup;
 use crate::process::systemd;
 use crate::threads::io_thread::{Ended, IoThread, Shared};
 use crate::threads::mailbox::Inbox;
-use crate::web::sites::{kestrel_admin, names, overview};
+use crate::web::sites::{kestrel_admin, names, overview, starting};
 use crate::web::thread::{Endpoint, WebThread};
 
 /// Everything that [`run`] needs.
@@ -146,7 +147,24 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let descriptors = raise_descriptors();
     let own = own_descriptors(config.io_threads, listeners.len());
     let limits = Arc::new(LiveLimits::new(&config.limits, descriptors, own));
-    let (broker, clock, recovery) = open_broker(&config.data, limits.bodies_bytes())?;
+    // The two sites share the limit: health and metrics, and Kestrel's admin commands.
+    let web_connections_max = (limits.web_connections() / 2).max(1);
+    let names = Arc::new(names(&config));
+    listeners.sort_by_key(|bound| bound.protocol);
+    let listening: Vec<Listening> = listeners.iter().map(Listening::of).collect();
+    // Health is served during the start. All others must wait until the log is read.
+    let startup = Startup::new(config.messages.format);
+    let starting = starting(startup.clone());
+    let (mut health, mut listeners): (Vec<Bound>, Vec<Bound>) =
+        listeners.into_iter().partition(|bound| bound.protocol == Protocol::Http);
+    listen(&mut health)?;
+    let health = endpoints(health, certificates.as_ref());
+    let unread = Unread::without_broker();
+    let health = spawn_web(Some(starting.clone()), health, &names, web_connections_max, &unread)?;
+    let opened = open_broker(&config.data, limits.bodies_bytes(), startup.clone());
+    startup.end();
+    let (broker, clock, recovery) = opened?;
+    unread.set_broker(broker.clone());
     prepare_engine(&config, &mut broker.turn(clock.now()));
     broker.set_memory_limit(limits.memory_bytes());
     broker.set_queue_limit(limits.queues());
@@ -165,26 +183,22 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let first = IoThread::new(shared.clone(), inboxes[0].clone());
     let others = spawn_others(&shared, &inboxes[1..])?;
 
-    listeners.sort_by_key(|bound| bound.protocol);
-    let listening: Vec<Listening> = listeners.iter().map(Listening::of).collect();
-    let overview = overview(&config, &shared, &inboxes[0]);
+    starting.become_site(overview(&config, &shared, &inboxes[0]));
     let clients_stop = Arc::new(Notify::new());
     let controls = controls(&reloader, &clients_stop, &listening);
     let kestrel = controls.clone().kestrel_server(&config, clock.now());
     let has_admin = is_served(Protocol::KestrelAdmin, &listening);
     let admin = has_admin.then(|| kestrel_admin(&config, &shared, &kestrel, controls));
-    let names = Arc::new(names(&config));
     let opens = Protocol::ALL.map(|protocol| opener(protocol, &config, clock.now(), &kestrel));
     let mut acceptors = Vec::new();
-    let (mut overview_places, mut admin_places) = (Vec::new(), Vec::new());
+    let mut admin_listeners = Vec::new();
+    listen(&mut listeners)?;
     for bound in listeners {
-        let certificates = certificates.clone().filter(|_| bound.address.is_tls);
         let Some(open) = opens[bound.protocol as usize].clone() else {
-            let is_admin = bound.protocol == Protocol::KestrelAdmin;
-            let endpoints = if is_admin { &mut admin_places } else { &mut overview_places };
-            endpoints.push(Endpoint { bound, certificates });
+            admin_listeners.push(bound);
             continue;
         };
+        let certificates = certificates.clone().filter(|_| bound.address.is_tls);
         let silence_max_ms = config.silence_max_ms(bound.protocol);
         let mut acceptor =
             Acceptor::new(bound, open, certificates, limits.clone(), inboxes.clone())
@@ -192,12 +206,9 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         acceptor.silence_max_ms = silence_max_ms;
         acceptors.push(runtime.spawn(acceptor.run()).abort_handle());
     }
-    // The two sites share the limit: health and metrics, and Kestrel's admin commands.
-    let connections_max = (limits.web_connections() / 2).max(1);
-    let web = [
-        spawn_web(Some(overview), overview_places, &names, connections_max, &broker)?,
-        spawn_web(admin, admin_places, &names, connections_max, &broker)?,
-    ];
+    let admin_places = endpoints(admin_listeners, certificates.as_ref());
+    let unread = Unread::new(broker.clone());
+    let web = [health, spawn_web(admin, admin_places, &names, web_connections_max, &unread)?];
     // Do this before `announce`, because a program that waits for the announcement may then send a
     // signal to stop the server.
     let signals = signals.complete().map_err(failed("watch for signals"))?;
@@ -249,15 +260,30 @@ fn load_certificates(
     Ok(Some(Arc::new(Certificates::load(&config.tls)?)))
 }
 
+fn listen(listeners: &mut [Bound]) -> Result<(), ServeError> {
+    let mut listeners = listeners.iter_mut();
+    listeners
+        .try_for_each(|bound| bound.listen().map_err(|error| name_listener(bound.protocol, error)))
+}
+
+/// The listeners of a site, each with its certificates.
+fn endpoints(listeners: Vec<Bound>, certificates: Option<&Arc<Certificates>>) -> Vec<Endpoint> {
+    let endpoint = |bound: Bound| {
+        let certificates = certificates.cloned().filter(|_| bound.address.is_tls);
+        Endpoint { bound, certificates }
+    };
+    listeners.into_iter().map(endpoint).collect()
+}
+
 fn spawn_web(
     site: Option<Arc<dyn Site>>,
     endpoints: Vec<Endpoint>,
     names: &Arc<Names>,
     connections_max: usize,
-    broker: &Broker,
+    unread: &Unread,
 ) -> Result<Option<WebThread>, ServeError> {
     let Some(site) = site.filter(|_| !endpoints.is_empty()) else { return Ok(None) };
-    let unread = Unread::new(broker.clone());
+    let unread = unread.clone();
     let web = WebThread::spawn(runtime()?, site, endpoints, names, connections_max, unread);
     web.map(Some).map_err(failed("serve HTTP"))
 }
@@ -291,6 +317,7 @@ fn end(
 fn open_broker(
     data: &Data,
     bodies_bytes_max: Option<u64>,
+    startup: Arc<Startup>,
 ) -> Result<(Broker, Clock, Option<RecoveryReport>), ServeError> {
     let sync = match data.sync {
         Durability::Memory => {
@@ -316,6 +343,7 @@ fn open_broker(
         engine: engine_setup(),
         clock: Some(Arc::new(move || early.now())),
         bodies_bytes_max,
+        on_progress: Some(Arc::new(move |progress| startup.note(progress))),
     };
     let (broker, report) = Broker::open(options, early.now())?;
     let clock = early.moved(broker.clock_step_ms());

@@ -16,6 +16,7 @@ mod packet;
 mod policies;
 mod repair;
 mod running;
+mod startup;
 mod tls;
 mod upgrade;
 

@@ -11,7 +11,7 @@ use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES};
 use crate::liveness::Liveness;
 use crate::recovery::tail::{Tail, group_at};
 use crate::settings::ID_LIMIT_MAX;
-use crate::types::{Position, RecoveryReport, Restored, Slot};
+use crate::types::{Position, RecoveryProgress, RecoveryReport, Restored, Slot};
 use crate::write::lazy::SlotMap;
 
 /// The ended slots of a segment: a bit set that grows when needed.
@@ -100,6 +100,7 @@ pub(crate) struct Replay<'a> {
     id_max: u64,
     time_ms: u64,
     report: RecoveryReport,
+    progress: RecoveryProgress,
 }
 
 impl<'a> Replay<'a> {
@@ -116,6 +117,7 @@ impl<'a> Replay<'a> {
             id_max: 0,
             time_ms: 0,
             report: RecoveryReport::default(),
+            progress: RecoveryProgress::default(),
         }
     }
 
@@ -160,8 +162,15 @@ impl<'a> Replay<'a> {
     }
 
     /// First pass: reads and verifies all segments. Collects the entries that end or change slots.
-    pub(crate) fn read(&mut self) -> Result<(), OpenError> {
+    /// Calls `on_progress` after each segment.
+    pub(crate) fn read(
+        &mut self,
+        on_progress: &mut dyn FnMut(RecoveryProgress),
+    ) -> Result<(), OpenError> {
         let tail = self.tail;
+        let sizes =
+            self.folder.segments.range(tail.first..=tail.last).map(|(_, found)| found.size());
+        self.progress.total_bytes = 2 * sizes.sum::<u64>();
         self.segments.resize_with((tail.last - tail.first + 1) as usize, Segment::default);
         // The first group of the next segment. Its header says where this segment ends.
         let mut sealed: Option<GroupHeader> = None;
@@ -190,6 +199,7 @@ impl<'a> Replay<'a> {
                 self.kept_bytes_left = self.kept_bytes_left.saturating_sub(bytes.len() as u64);
                 segment.bytes = Some(bytes);
             }
+            self.note_read(found, on_progress);
         }
         self.check_changes()
     }
@@ -403,10 +413,17 @@ impl<'a> Replay<'a> {
         Err(found.damaged(position.offset(), "a job was changed that was never written"))
     }
 
-    /// Second pass: restores the live jobs in log order, then the live facts.
+    fn note_read(&mut self, found: &Found, on_progress: &mut dyn FnMut(RecoveryProgress)) {
+        self.progress.read_bytes += found.size();
+        on_progress(self.progress);
+    }
+
+    /// Second pass: restores the live jobs in log order, then the live facts. Calls `on_progress`
+    /// after each segment.
     pub(crate) fn restore(
         &mut self,
         restore: &mut dyn FnMut(Restored<'_>),
+        on_progress: &mut dyn FnMut(RecoveryProgress),
     ) -> Result<Liveness, OpenError> {
         let first = self.tail.first;
         let mut live = Liveness::new(first);
@@ -420,6 +437,7 @@ impl<'a> Replay<'a> {
                 None => Cow::Owned(self.folder.segments[&number].bytes(self.segments[index].end)?),
             };
             self.restore_segment(number, &bytes, proven, &mut live, restore)?;
+            self.note_read(&self.folder.segments[&number], on_progress);
         }
         self.report.jobs = live.live();
         let mut facts: Vec<_> =

@@ -57,7 +57,7 @@ impl Acceptor {
         limits: Arc<LiveLimits>,
         inboxes: Vec<Arc<Inbox>>,
     ) -> io::Result<Acceptor> {
-        let Bound { socket, address, file, protocol } = bound;
+        let Bound { socket, address, file, protocol, .. } = bound;
         let socket = watch(socket)?;
         Ok(Acceptor {
             _file: file,
@@ -165,8 +165,13 @@ mod tests {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
         socket.set_nonblocking(true).unwrap();
         let address = Address::Unix("socket".into()).into();
-        let bound =
-            Bound { socket: socket.into(), protocol: Protocol::Beanstalk, address, file: None };
+        let bound = Bound {
+            socket: socket.into(),
+            protocol: Protocol::Beanstalk,
+            address,
+            file: None,
+            backlog: None,
+        };
         let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
         let open: Arc<OpenSession> = Arc::new(|_, _, _| unreachable!("no client connects"));
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();

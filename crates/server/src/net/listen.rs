@@ -35,7 +35,8 @@ const NO_NAME: &str = "unknown";
 /// The suffix in the name of a socket that speaks TLS.
 const TLS_SUFFIX: &str = "-tls";
 
-/// A listening socket.
+/// A socket with an address. A TCP socket of this server listens only after [`Bound::listen`], so
+/// that nobody connects before the server can serve. All other sockets listen already.
 #[derive(Debug)]
 pub struct Bound {
     /// The file of a unix socket that this server created. This field comes before `socket`,
@@ -49,6 +50,8 @@ pub struct Bound {
     pub protocol: Protocol,
     /// The actual address. If port 0 was requested, it has the port that the system chose.
     pub address: ListenAddress,
+    /// The length of the accept queue, if the socket does not listen yet.
+    pub(crate) backlog: Option<i32>,
 }
 
 /// The file of a unix socket. Drop removes the file if no other process has replaced it.
@@ -104,6 +107,14 @@ impl Bound {
     pub fn with_tls(self) -> Bound {
         Bound { address: ListenAddress { is_tls: true, ..self.address }, ..self }
     }
+
+    /// Accepts connections from now on. Fails if another process has begun to listen on the address
+    /// since it was bound.
+    pub fn listen(&mut self) -> Result<(), ServeError> {
+        let Some(backlog) = self.backlog.take() else { return Ok(()) };
+        rustix::net::listen(&self.socket, backlog)
+            .map_err(|error| explain(&self.address, error.into()))
+    }
 }
 
 /// Options of a listening socket and its connections.
@@ -135,13 +146,18 @@ impl Default for SocketOptions {
     }
 }
 
-/// Listens on an address, or on all addresses of its host name.
+/// Binds an address, or all addresses of its host name.
 pub fn bind(
     protocol: Protocol,
     address: &ListenAddress,
     options: &SocketOptions,
 ) -> Result<Vec<Bound>, ServeError> {
     let explain = |error| explain(address, error);
+    // Another server takes a unix socket that does not listen for one that is left over.
+    let backlog = match &address.address {
+        Address::Unix(_) => None,
+        Address::Tcp { .. } => Some(options.backlog),
+    };
     let (sockets, file) = match &address.address {
         Address::Unix(path) => {
             let socket = bind_unix(path, address, options)?;
@@ -155,7 +171,7 @@ pub fn bind(
     };
     let mut all = Vec::with_capacity(sockets.len());
     for socket in sockets {
-        let bound = bound(protocol, socket).map_err(explain)?;
+        let bound = bound(protocol, socket, backlog).map_err(explain)?;
         all.push(if address.is_tls { bound.with_tls() } else { bound });
     }
     // Only a unix address has a file, and it has only one socket.
@@ -177,7 +193,7 @@ pub(crate) fn reach_of(address: &ListenAddress) -> Reach {
     }
 }
 
-/// Listens on a port of all addresses of this machine, IPv4 and IPv6.
+/// Binds a port of all addresses of this machine, IPv4 and IPv6.
 pub fn bind_all_addresses(
     protocol: Protocol,
     port: u16,
@@ -190,7 +206,8 @@ pub fn bind_all_addresses(
     let address = Address::Tcp { host: Ipv4Addr::UNSPECIFIED.to_string(), port }.into();
     let explain = |error| explain(&address, error);
     let sockets = bind_all(&addresses, options).map_err(explain)?;
-    sockets.into_iter().map(|socket| bound(protocol, socket).map_err(explain)).collect()
+    let backlog = Some(options.backlog);
+    sockets.into_iter().map(|socket| bound(protocol, socket, backlog).map_err(explain)).collect()
 }
 
 /// Binds the addresses in the list that this machine has, and ignores all other addresses. For
@@ -227,7 +244,6 @@ fn bind_tcp(
     }
     prepare_tcp(&socket, &options.keepalive)?;
     socket.bind(&address.into())?;
-    socket.listen(options.backlog)?;
     Ok(socket)
 }
 
@@ -319,10 +335,10 @@ fn explain(address: &ListenAddress, source: io::Error) -> ServeError {
     }
 }
 
-fn bound(protocol: Protocol, socket: Socket) -> io::Result<Bound> {
+fn bound(protocol: Protocol, socket: Socket, backlog: Option<i32>) -> io::Result<Bound> {
     socket.set_nonblocking(true)?;
     let address = address_of(&socket)?;
-    Ok(Bound { socket: socket.into(), protocol, address, file: None })
+    Ok(Bound { socket: socket.into(), protocol, address, file: None, backlog })
 }
 
 fn address_of(socket: &Socket) -> io::Result<ListenAddress> {
@@ -383,11 +399,12 @@ fn take(passed: &mut ListenFd, index: usize, protocol: Protocol) -> io::Result<B
         }
         Err(_) => passed.take_unix_listener(index)?.ok_or_else(missing)?.into(),
     };
-    bound(protocol, Socket::from(socket))
+    bound(protocol, Socket::from(socket), None)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
     use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
     use std::sync::Barrier;
 
@@ -419,13 +436,18 @@ mod tests {
     }
 
     #[test]
-    fn port_zero_asks_the_system_and_a_taken_port_is_named() {
-        let first = bind(&tcp("127.0.0.1", 0)).unwrap().remove(0);
+    fn port_zero_asks_the_system_and_a_port_that_listens_is_taken() {
+        let mut first = bind(&tcp("127.0.0.1", 0)).unwrap().remove(0);
         let Address::Tcp { host, port } = &first.address.address else {
             panic!("not a tcp socket")
         };
         assert_eq!(host, "127.0.0.1");
         assert_ne!(*port, 0);
+        let place = (host.clone(), *port);
+        let connect = || TcpStream::connect((place.0.as_str(), place.1));
+        assert_eq!(connect().unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        first.listen().unwrap();
+        connect().unwrap();
         match bind(&first.address).unwrap_err() {
             ServeError::AddressInUse(address) => assert_eq!(address, first.address),
             other => panic!("{other}"),

@@ -11,6 +11,18 @@ fn notify(state: NotifyState<'_>) {
     }
 }
 
+/// Reports how far a start is, and that it can take this much longer.
+pub(crate) fn starting(state: &str, patience: Duration) {
+    let patience_us = u32::try_from(patience.as_micros()).unwrap_or(u32::MAX);
+    notify(NotifyState::Status(state));
+    notify(NotifyState::ExtendTimeoutUsec(patience_us));
+}
+
+/// Reports the end of what `starting` reported.
+pub(crate) fn started() {
+    notify(NotifyState::Status("the log is read"));
+}
+
 /// Reports that the server is ready.
 pub(crate) fn ready() {
     notify(NotifyState::Ready);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_api::{Overview, Site, Work};
+use http_api::{Overview, Site, Starting, Work};
 use kestrel_admin::{AdminSetup, KestrelAdmin, Permissions, Served, ServerInfo};
 use origin::{Names, Reach};
 use tokio::sync::oneshot;
@@ -14,8 +14,14 @@ use crate::config::protocol::Protocol;
 use crate::process::controls::Controls;
 use crate::process::facts;
 use crate::process::reload::ReloadRequester;
+use crate::process::startup::Startup;
 use crate::threads::io_thread::Shared;
 use crate::threads::mailbox::Inbox;
+
+/// The site for health and metrics while the server starts.
+pub(crate) fn starting(startup: Arc<Startup>) -> Arc<Starting> {
+    Arc::new(Starting::new(move || startup.state()))
+}
 
 /// Health and metrics of this server.
 pub(crate) fn overview(config: &Config, shared: &Shared, inbox: &Arc<Inbox>) -> Arc<dyn Site> {

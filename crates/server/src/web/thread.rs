@@ -120,7 +120,8 @@ impl Drop for WebThread {
 impl Listener {
     /// Creates the listener. The caller must be inside the runtime that watches the socket.
     fn of(place: Endpoint, served: Served, names: Arc<Names>) -> io::Result<Listener> {
-        let Endpoint { bound, certificates } = place;
+        let Endpoint { mut bound, certificates } = place;
+        bound.listen().map_err(io::Error::other)?;
         let gate = Gate { names, reach: reach_of(&bound.address) };
         let socket = if matches!(bound.address.address, Address::Unix(_)) {
             Socket::Unix(UnixListener::from_std(StdUnixListener::from(bound.socket))?)

@@ -194,13 +194,13 @@ impl Play {
     }
 
     fn step(&mut self, step: &Value) -> Result<(), String> {
-        // Sleep, because the case requires that time passes.
+        // Sleeps: the case requires that time passes.
         thread::sleep(Duration::from_millis(step["sleep_ms"].as_u64().unwrap_or_default()));
         if let Some(name) = step["close"].as_str() {
             let connection = self.connections.remove(name).expect("it was opened");
             // This also ends a call that waits in its thread.
             connection.stream.shutdown(Shutdown::Both).map_err(|error| error.to_string())?;
-            // Sleep, because the server sends no reply when it has noticed the close.
+            // Sleeps: the server sends no reply when it has noticed the close.
             thread::sleep(CLOSE_GRACE);
         }
         let Some(name) = step["on"].as_str() else { return Ok(()) };
