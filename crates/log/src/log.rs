@@ -346,8 +346,8 @@ impl Log {
     /// have made enough garbage.
     ///
     /// A finish can use more bytes than it turns into garbage, for example if the finish is alone
-    /// in its group and the job is small. A job also grows by 8 bytes at its first copy.
-    /// `FINISH_RESERVE_BYTES` for each job covers both.
+    /// in its group and the job is small. A job also grows by 8 bytes at its first copy. For each
+    /// job, `FINISH_RESERVE_BYTES` covers these additional bytes of its finish and of its copy.
     pub(crate) fn put_reserve(&self, open: &Open) -> u64 {
         let segment = self.segments.segment_bytes;
         let finishes = open.live.live() * FINISH_RESERVE_BYTES + open.entry_bytes() / 64;
@@ -452,9 +452,9 @@ impl Log {
 
     /// Holds a segment, so that its file can be read without the owner's lock. Until the hold is
     /// dropped, the log does not free, reuse or cut the files of this segment and of later
-    /// segments. In these files, it writes only after the durable position. A segment with a live
-    /// slot can always be held. Returns `None` if the segment is already being freed. Cheap: makes
-    /// no call to the disk.
+    /// segments. In these files, the log writes only after the durable position. A segment with a
+    /// live slot can always be held. Returns `None` if the log is already freeing the segment. The
+    /// call is cheap, because it does not use the disk.
     pub fn hold(&self, segment: u32) -> Option<SegmentHold> {
         self.segments.hold(segment)
     }

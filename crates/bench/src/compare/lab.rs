@@ -30,7 +30,7 @@ pub(crate) struct Lab {
     pub(crate) sizes: Sizes,
     scratch: TempDir,
     meter: Meter,
-    /// Folders with full logs. The restarts of all rounds use them.
+    /// Folders whose logs have many jobs. The restarts of all rounds use these folders.
     pub(crate) logs: BTreeMap<Peer, TempDir>,
 }
 

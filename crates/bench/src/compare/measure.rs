@@ -181,7 +181,8 @@ impl Lab {
 
     /// Measures the round trips of these cells, one trip of each cell in turn. All cells have the
     /// same kind of work. The speed of a machine changes more from second to second than servers
-    /// differ. During the tenth of a millisecond that a trip takes, the speed hardly changes.
+    /// differ. But a trip takes only a tenth of a millisecond, so the trips of one turn have nearly
+    /// the same speed of the machine.
     fn measure_trips(&self, cells: &[Cell]) -> anyhow::Result<Vec<Sample>> {
         let mut servers = Vec::new();
         for cell in cells {
@@ -192,8 +193,8 @@ impl Lab {
         let addresses: Vec<_> = servers.iter().map(|(server, _)| server.address).collect();
         let (protocol, rate, duration) = match cells[0].work {
             Work::Foreground => (Protocol::Gearman, None, self.sizes.trip),
-            // At this rate, the p99 would depend on only a few slow trips, and other work on the
-            // machine could slow them down. So measure for longer.
+            // At this rate, the p99 would depend on only a few slow trips. Other work on the
+            // machine could slow down exactly these trips. So measure for longer.
             _ => (Protocol::Beanstalk, Some(500.0), self.sizes.trip * 4),
         };
         let reports = trip::run(&TripPlan {

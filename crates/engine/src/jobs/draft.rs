@@ -15,8 +15,8 @@ pub(crate) struct Draft {
     pub(crate) expires: Option<When>,
     /// The reducer of a job from a submit. `None`: the job is from a put.
     pub(crate) reducer: Option<Box<[u8]>>,
-    /// The job in the requested queue is a foreground job: it ends when its last watcher leaves.
-    /// The copies in other queues are not foreground jobs.
+    /// If true, the job in the requested queue is a foreground job: it ends when its last watcher
+    /// leaves. The copies in other queues are not foreground jobs.
     pub(crate) foreground: bool,
     pub(crate) body: Body,
 }

@@ -129,7 +129,7 @@ fn serve(options: &Options) -> Result<(), Failure> {
     let listeners = listen(options)?;
     // Write the process id file after the listeners are open. A second server on the same address
     // fails before this line, so it does not remove the first server's file. In the original, a
-    // second server removes it.
+    // second server removes the first server's file.
     let _pid_file = PidFile::write(options.pid_file.as_deref())?;
     let (hangup, drain) = (Hangup::ReopenMessages, Drain::StopWhenDone);
     let setup = Setup { config, listeners, messages, sources: None, hangup, drain };

@@ -43,8 +43,8 @@ fn kick_queue(client: &mut Client, arguments: &KickArguments, queue: &str) -> Re
         eprintln!("lineshaft: no job in {queue} is buried or delayed");
         return Ok(ExitCode::FAILURE);
     };
-    // Kick at most as many jobs as the state had at the beginning. When no buried job is left, the
-    // server would kick delayed jobs.
+    // Kick at most as many jobs as the state had at the beginning. Without this limit, the server
+    // would kick delayed jobs when no buried job is left.
     let wanted = if arguments.all { present } else { present.min(u64::from(arguments.count)) };
     let mut kicked = 0;
     while kicked < wanted {

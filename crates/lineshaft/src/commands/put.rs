@@ -113,8 +113,8 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
         };
         if let Err(error) = outcome {
             // End the process here, because the sending thread may wait for input for ever. Do not
-            // return the error to `main`, which treats a closed output as success. Here it is a
-            // failure, because jobs are left.
+            // return the error to `main`, which treats a closed output as success. Here, a closed
+            // output is a failure, because some jobs were not put.
             for_collector.show(quiet, started);
             eprintln!("lineshaft: {error:#}");
             std::process::exit(1);

@@ -98,8 +98,8 @@ pub(crate) struct Open {
     /// The bytes that clients have used in the files: group headers, unused ends of segments, and
     /// all entries except copies. Reclaim may scan a number of bytes in proportion to this number.
     pub(crate) client_bytes: u64,
-    /// Bytes of segments that the open batch has begun, but that the committer has not taken yet.
-    /// Counts only segments of the usual size.
+    /// Bytes of the segments that the open batch has begun, but whose files the committer has not
+    /// taken yet. Counts only segments of the usual size.
     pub(crate) claimed_bytes: u64,
     /// Like `claimed_bytes`, for larger segments. Each larger segment is made for one big entry.
     pub(crate) claimed_big_bytes: u64,

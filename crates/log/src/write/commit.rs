@@ -36,7 +36,7 @@ pub(crate) struct Commit {
     pub(crate) time_ms: u64,
     /// The time when the oldest entries that are not synced were written. `None`: all are synced.
     pub(crate) unsynced_since_ms: Option<u64>,
-    /// The latest time for a requested sync. A request applies with every sync setting of the log.
+    /// The latest time for a requested sync. A request applies whatever the log's sync setting is.
     pub(crate) sync_by_ms: Option<u64>,
     pub(crate) synced_ms: u64,
     /// True if no mark is needed. Either a group written after the newest sync contains the durable

@@ -12,7 +12,7 @@ pub(crate) struct Positions {
     written: AtomicU64,
     durable: AtomicU64,
     /// The highest position up to which a thread requested the log to become durable. This request
-    /// applies with every sync setting of the log.
+    /// applies whatever the log's sync setting is.
     wanted_durable: AtomicU64,
     /// The highest position for which a thread requested a notification. The notification is sent
     /// when the position is written.

@@ -286,8 +286,8 @@ impl History {
     /// value at the end of the group in which the prefix ends.
     fn check_counts(&self, found: &StoredJobs, end: Need) -> Result<(), String> {
         // Counters are the last part of a group. They can be in a later segment than the other
-        // entries of the group. A crash can lose only this later segment. So the last group of the
-        // prefix can lack its counters.
+        // entries of the group. A crash can lose the later segment, and keep the earlier one. So
+        // the last group of the prefix can lack its counters.
         let before = self.groups.iter().copied().take_while(|group| *group < end).last();
         let after = self.groups.iter().copied().find(|group| *group >= end);
         let low = self.images_at(before.unwrap_or(0).max(self.counted));

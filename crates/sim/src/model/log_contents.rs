@@ -21,7 +21,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The counters, with 0 for each counter in `lazy`.
+    /// The counters, with 0 for each counter that `lazy` returns.
     pub(super) fn strict(self) -> Self {
         Self { reserves: 0, timeouts: 0, failures: 0, ..self }
     }
@@ -198,7 +198,8 @@ impl LogContents {
                         || (is_fresh && self.has_expired(image, start.now))
                 }
             },
-            // On a full disk, a client can use a queue whose facts the log does not contain.
+            // If the disk was full (`is_short`), the log may lack the facts of a queue that a
+            // client used. So then accept every difference.
             Subject::Queue(name) => {
                 let (found, found_rules) = (found.queues.get(name), found.rules.clone());
                 let is_new = |facts: &Facts| facts.is_items && facts.created == start.now;
@@ -277,9 +278,10 @@ impl LogContents {
 
     /// Copies the facts that this state lacks from the recovered state `found`.
     pub(super) fn meet(&mut self, found: &Self, now: u64, is_short: bool) {
-        // Reclaim's copy of a leased job does not contain the moment when the job became ready. At
-        // the start, the process counts the age of such a job from the put, and may end the job
-        // because of this. So do the same for jobs that have ended.
+        // Reclaim's copy of a leased job does not contain the moment when the job became ready
+        // (`since`). So at the start, the process counts the age of such a job from the put, and
+        // may end the job because of its age. If the process has ended a job that is too old by
+        // this count, use the same count here: remove the moment.
         let is_gone = |id: &u64, image: &StoredJob| {
             !found.jobs.contains_key(id) && self.has_expired(image, now)
         };

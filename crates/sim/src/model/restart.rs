@@ -12,8 +12,8 @@ use crate::Checked;
 /// tries every combination.
 const DUE_JOBS_MAX: usize = 6;
 
-/// This many calls of `advance` do all work of a start. No client is connected yet, so an expiry
-/// causes no more work for clients.
+/// This many calls of `advance` do all work of a start. No client is connected yet, so an expired
+/// job causes no further work for clients.
 const TRIAL_ADVANCES: usize = 3;
 
 /// The state that a new process has found.

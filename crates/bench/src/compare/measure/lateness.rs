@@ -28,7 +28,7 @@ const DELAY_S: u32 = 1;
 const TTR_S: u32 = 2;
 const TIMEOUT_S: u32 = 1;
 /// All timers of a kind begin within this time. This time is shorter than `TTR_S`, so all jobs are
-/// reserved before the first ttr ends. So no holder gets the job of another holder.
+/// reserved before the first ttr ends, and no holder gets the job of another holder.
 const SPREAD: Duration = Duration::from_millis(1200);
 /// A timer that has no effect within this time counts as this late.
 const NEVER: Duration = Duration::from_secs(5);
@@ -88,7 +88,7 @@ fn record_missing(latency: &mut Latency, missing: usize) {
     latency.record(NEVER.as_nanos() as u64, missing as u64);
 }
 
-/// Puts delayed jobs. A waiting consumer notes when each of them arrives.
+/// Puts delayed jobs. A waiting consumer notes when each job arrives.
 fn delays(address: SocketAddr, timers: usize) -> anyhow::Result<Latency> {
     let mut consumer = Client::connect(address)?;
     consumer.enter("bench-delay")?;

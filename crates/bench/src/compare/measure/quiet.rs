@@ -52,8 +52,8 @@ fn beside_each(lab: &Lab, server: &Server, loads: &[Heavy]) -> anyhow::Result<Sa
         sample.insert(Metric::QuietP99Micros(heavy), beside.summary().p99_us);
         sample.insert(Metric::QuietLongestMicros(heavy), beside.summary().max_us);
     }
-    // After the end of a load, the server may continue to work for it. This can slow down the next
-    // measurement without load, so use the median of these measurements.
+    // After the end of a load, the server may still have work because of the load. This can slow
+    // down the next measurement without load, so use the median of all measurements without load.
     alone.sort_by(f64::total_cmp);
     let alone = median(&alone).context("there is no load")?;
     sample.insert(Metric::P99Micros, alone);

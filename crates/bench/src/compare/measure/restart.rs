@@ -1,5 +1,5 @@
-//! Measures a restart. Kills a server with a full log, starts the next one, and measures the time
-//! until it replies and has every job.
+//! Measures a restart. Kills a server whose log has many jobs, starts a new server on this log, and
+//! measures the time until the new server replies and has every job.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

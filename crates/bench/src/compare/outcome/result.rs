@@ -114,8 +114,9 @@ fn judge_row(row: &Row, results: &Results) -> Outcome {
     }
 }
 
-/// Compares the servers in each round, and returns the median of all rounds. Other programs disturb
-/// servers that take turns in the same round equally, but they disturb each round differently.
+/// Compares the servers in each round, and returns the median of all rounds. The servers take turns
+/// in each round, so other programs disturb all servers of a round equally. But they disturb each
+/// round differently.
 fn in_turn_figure(row: &Row, theirs: Cell, results: &Results) -> Option<f64> {
     let (ours, theirs) = (results.get(&row.ours)?, results.get(&theirs)?);
     if ours.error.is_some() || theirs.error.is_some() {

@@ -97,7 +97,7 @@ impl Heavy {
 
     /// These loads are judged only on a server without a log. With a log, the quiet client also
     /// waits until the disk has written the large bodies before its own job. The run also measures
-    /// these loads with a log, but no server can improve the result.
+    /// these loads with a log, but this result depends on the disk and not on the server.
     pub(crate) const IN_MEMORY: [Heavy; 1] = [Heavy::LargeBodies];
 
     /// Ordinary loads without heavy requests, measured in the same way. They show how much the

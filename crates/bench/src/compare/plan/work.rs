@@ -215,8 +215,8 @@ impl fmt::Display for Work {
 }
 
 impl Work {
-    /// True if both are measured together: they are the same work, or differ only in the number of
-    /// queues.
+    /// True if these two kinds of work are measured together: they are equal, or differ only in the
+    /// number of queues.
     pub(crate) fn goes_with(self, other: Self) -> bool {
         match (self, other) {
             (Work::PutAmong(one, _), Work::PutAmong(two, _))

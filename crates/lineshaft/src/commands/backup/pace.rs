@@ -13,8 +13,8 @@ use crate::interrupt::Interrupts;
 
 /// A backup reads and writes pieces of at most this size, and waits after each piece.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
-/// A file is synced each time this many bytes were written. The kernel would write a larger amount
-/// later at once, and the server's syncs would wait for this write.
+/// A file is synced each time this many bytes were written. Without these syncs, the kernel would
+/// later write a large amount at once, and the server's syncs would wait for this write.
 const UNSYNCED_BYTES_MAX: usize = 8 << 20;
 
 /// The speed limit of one backup.
@@ -47,7 +47,7 @@ impl Pace {
     }
 }
 
-/// A reader that keeps the speed limit, shows the progress, and stops after a signal.
+/// A reader that does not exceed the speed limit, shows the progress, and stops after a signal.
 #[derive(Debug)]
 pub(super) struct Paced<'a, R> {
     pub(super) reader: R,

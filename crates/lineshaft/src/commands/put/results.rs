@@ -41,8 +41,8 @@ pub(super) fn collect(
     let mut printer = Printer { output, shared, with_bar };
     let mut jobs = Jobs::default();
     // Each step takes the next job from the channel, so that the sending thread can send another
-    // job. Then it prints the news of this job until the job has ended. It is the first job in
-    // `jobs`, because the channel and `jobs` have the same order.
+    // job. Then the step prints the news of the taken job until this job has ended. The taken job
+    // is the first job in `jobs`, because the channel and `jobs` have the same order.
     for next in pending {
         let number = match next {
             Pending::TooBig { number, bytes } => {
@@ -125,8 +125,8 @@ impl Jobs {
     }
 
     /// Adds a piece of news to the right submit. Several submits with the same key can be one job
-    /// of the server. Then the server sends each piece once for each submit. So this piece belongs
-    /// to the submit with the lowest count.
+    /// of the server. Then the server sends each piece of news once for each submit, before it
+    /// sends the next piece. So this piece is for the submit that has got the fewest pieces.
     fn add_news(&mut self, handle: &Handle, news: News) {
         let called = |job: &&mut Job| !job.has_ended && job.handle.as_ref() == Some(handle);
         if let Some(job) = self.jobs.iter_mut().filter(called).min_by_key(|job| job.news_count) {

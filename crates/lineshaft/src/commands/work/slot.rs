@@ -110,8 +110,8 @@ pub(super) enum Ending {
 
 /// Waits until the command has ended, and stops it if necessary.
 ///
-/// `attend` gets the command's output, and keeps the job's lease. It returns the time until it must
-/// be called again, or `None` if the job is no longer ours.
+/// `attend` gets the command's output, and renews the job's lease. It returns the time until it
+/// must be called again, or `None` if the job is no longer ours.
 pub(super) fn supervise(
     running: &mut Running,
     shared: &Shared,

@@ -13,8 +13,8 @@ const WATCHED_TUBES: u32 = 5_000;
 const BATCH_JOBS: usize = 1000;
 /// The number of jobs that expire together.
 const EXPIRED_JOBS: usize = 2000;
-/// The pause after a batch of kicks. Without this pause, the disk would write all the time, and the
-/// row would measure only the disk.
+/// The pause before a batch of kicks. Without this pause, the disk would write all the time, and
+/// the measurement would show only the disk.
 const KICK_REST: Duration = Duration::from_millis(10);
 
 pub(crate) fn reserve_over_tubes(address: SocketAddr) -> anyhow::Result<HeavyLoad> {

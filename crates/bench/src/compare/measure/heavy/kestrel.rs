@@ -13,8 +13,8 @@ const CHILDREN: u32 = 256;
 const CHILDREN_REST: Duration = Duration::from_millis(1);
 /// The number of items that each flush ends.
 const FLUSHED_ITEMS: usize = 1000;
-/// The pause after a flush. Without this pause, the disk would write all the time, and the row
-/// would measure only the disk.
+/// The pause before the puts and their flush. Without this pause, the disk would write all the
+/// time, and the measurement would show only the disk.
 const FLUSH_REST: Duration = Duration::from_millis(10);
 
 pub(crate) fn put_to_children(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
