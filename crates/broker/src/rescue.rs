@@ -1,7 +1,8 @@
 //! If a segment cannot be read as a whole, a *rescue* writes its live jobs to the log again. Their
-//! bodies come from memory, or from the parts of the segment that can still be read. So a bad sector
-//! loses only the jobs whose bodies are in it. If there are no such jobs, reclaim can free the
-//! segment after the rescue. Otherwise the rescue reports these jobs, and begins again later.
+//! bodies come from memory, or from the parts of the segment that can still be read. So a bad
+//! sector affects only the jobs whose bodies are in this sector: the rescue *leaves* these jobs. If
+//! it leaves no job, reclaim can free the segment after the rescue. Otherwise the rescue reports
+//! the jobs that it left, and begins again later.
 
 use std::mem::take;
 
@@ -13,8 +14,8 @@ use crate::core::{Core, Mover};
 
 /// One step writes jobs until their bodies have at least this many bytes in all.
 const STEP_BYTES_MAX: usize = 1 << 20;
-/// The time before a rescue that has left jobs begins again. By then, the jobs may have ended, and
-/// the disk may work again.
+/// The time from the end of a rescue that left jobs to its next attempt. Meanwhile, these jobs may
+/// end, or the disk may work again.
 const AGAIN_MS: u64 = 60_000;
 
 /// The progress of a rescue.
@@ -25,7 +26,8 @@ pub(crate) struct Rescue {
     page: usize,
     /// The next step skips the jobs of this page up to this slot.
     done: Option<JobSlot>,
-    /// The number of jobs whose body cannot be read, and the first of them.
+    /// The number of jobs that the rescue left, because their bodies cannot be read. `first_left`
+    /// is the first of these jobs.
     left: u64,
     first_left: Option<JobId>,
 }
@@ -60,7 +62,8 @@ impl Shared {
         stored.sort_unstable_by_key(|job| job.entry_at);
         let entries: Vec<u32> = stored.iter().map(|job| job.entry_at).collect();
         let _hold = log.hold(segment);
-        // A failing disk can take long for each read, so do not use the loader's reader.
+        // A failing disk can take long for each read. So do not lock the loader's reader, because
+        // other threads need it.
         BodyReader::default().read(log, segment, &entries, |index, body| {
             stored[index].body = body.ok().map(Body::from);
         });

@@ -1,4 +1,5 @@
-//! The site of a server that still reads its log: it lives, but is not ready.
+//! The site of a server that still reads its log. It reports that the server is live, but not
+//! ready.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,9 +7,11 @@ use hyper::StatusCode;
 
 use crate::answer::{Answer, Reply, Request, Site, TEXT, answer, method_not_allowed, only_looks};
 
-/// A site that reports the start, and then becomes another site.
+/// A site that reports the progress of the start. After the start, another site answers all
+/// requests.
 pub struct Starting {
-    /// Says how far the start is, as in `starting: the server has read 45 % of its log`.
+    /// Returns the progress of the start as a text, such as
+    /// `starting: 45 % of a log of 2 GiB is read`.
     state: Box<dyn Fn() -> String + Send + Sync>,
     site: OnceLock<Arc<dyn Site>>,
 }
@@ -24,12 +27,12 @@ impl std::fmt::Debug for Starting {
 }
 
 impl Starting {
-    /// The site of a start. `state` says how far it is.
+    /// The site of a start. `state` returns the progress of the start as a text.
     pub fn new(state: impl Fn() -> String + Send + Sync + 'static) -> Starting {
         Starting { state: Box::new(state), site: OnceLock::new() }
     }
 
-    /// Ends the start: from now on, this is that site. A second call does nothing.
+    /// Ends the start: from now on, `site` answers all requests. A second call does nothing.
     pub fn become_site(&self, site: Arc<dyn Site>) {
         let _ = self.site.set(site);
     }
@@ -37,7 +40,8 @@ impl Starting {
     fn page(&self, path: &str) -> Answer {
         let state = (self.state)();
         match path {
-            // A restart would only begin the start again.
+            // Reply with 200. After another status, a supervisor could restart the server, and a
+            // restart would only begin the start again.
             "/health/live" => answer(StatusCode::OK, TEXT, format!("live, {state}\n")),
             "/health/ready" => {
                 answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not ready: {state}\n"))

@@ -23,8 +23,8 @@ const PIECE_BYTES: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct Unread {
     bytes: Arc<AtomicUsize>,
-    /// This broker counts the bytes as memory in use. It is unset during the start, when there are no
-    /// long responses.
+    /// The broker that counts the bytes as memory in use. It is not set during the start. But then
+    /// all responses are short, and short responses are not counted.
     broker: Arc<OnceLock<Broker>>,
 }
 

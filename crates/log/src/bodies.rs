@@ -26,8 +26,8 @@ const GAP_BYTES_MAX: u64 = 16 * 1024;
 /// A read assumes that its last entry has at most this many bytes. If the entry is longer, a second
 /// read gets its other bytes.
 const ENTRY_BYTES_GUESS: u64 = 4 * 1024;
-/// If a read fails, each of its entries is read alone, and again after each of these pauses. Many
-/// errors of a disk or its connection last only a moment.
+/// If a read fails, each of its entries is read alone. There is one attempt after each of these
+/// pauses, because many errors of a disk or its connection last only a moment.
 const PAUSES: [Duration; 4] = [
     Duration::ZERO,
     Duration::from_millis(10),
@@ -64,8 +64,8 @@ impl BodyReader {
     /// Reads the bodies of entries of one segment. `entries` has the offsets at which the entries
     /// begin, in ascending order. Calls `each` once for every entry, with the index in `entries`.
     /// The caller must hold the segment ([`Log::hold`]), and must not hold the appenders' lock,
-    /// because the reads can take long. If the disk reports an error, the reads are repeated a few
-    /// times, with pauses. Wrong bytes are an error at once.
+    /// because the reads can take long. If the disk reports an error, this function repeats the
+    /// reads a few times, with pauses. It does not repeat a read that returned wrong bytes.
     pub fn read(
         &mut self,
         log: &Log,
@@ -97,8 +97,8 @@ impl BodyReader {
         }
     }
 
-    /// Reads the bodies with as few reads as possible. Calls `each` for every entry, except those
-    /// for which the disk reported an error. Returns these with the error.
+    /// Reads the bodies with as few reads as possible. Calls `each` for every entry, except entries
+    /// for which the disk reported an error. Returns the indices of these entries, and the errors.
     fn read_once(
         &mut self,
         log: &Log,

@@ -181,16 +181,17 @@ pub enum ReclaimError {
         /// The damaged structure.
         what: String,
     },
-    /// The owner has written the other jobs of this segment again. It has no body for these jobs.
+    /// The owner could not read the bodies of some jobs of this segment. It has written all other
+    /// jobs of the segment again.
     #[error(
         "cannot read {jobs} jobs in {file}, such as job {id}. The log's files grow until these jobs are deleted"
     )]
     Left {
-        /// The number of jobs.
+        /// The number of jobs whose bodies could not be read.
         jobs: u64,
         /// The first of these jobs.
         id: u64,
-        /// The file.
+        /// The segment's file.
         file: String,
     },
     /// The owner does not have the job of a live slot. This is a bug.
@@ -206,8 +207,8 @@ pub enum ReclaimError {
 }
 
 impl ReclaimError {
-    /// Makes the error for a rescue that left `jobs` jobs in this segment. `id` is the first of
-    /// them.
+    /// Makes the error for a rescue that could not write `jobs` jobs of this segment again. `id` is
+    /// the first of these jobs.
     pub fn left(segment: u32, jobs: u64, id: u64) -> ReclaimError {
         ReclaimError::Left { jobs, id, file: segment_name(segment) }
     }

@@ -102,8 +102,8 @@ pub(crate) struct Cursor {
     /// The segment whose read failed, if reclaim stopped because of this failure. The owner may
     /// still have the bodies of the segment's live jobs.
     unreadable: Option<u32>,
-    /// The segment with live jobs that the owner could not write again, if reclaim stopped for that
-    /// reason.
+    /// If reclaim stopped because the owner could not write all live jobs of a segment again: this
+    /// segment.
     left: Option<u32>,
     /// The number of bytes that reclaim may scan. This credit grows by 2.2 for each byte that
     /// clients append. While the log is small enough, the credit does not grow above 0. The credit
@@ -274,8 +274,8 @@ impl Log {
         }
     }
 
-    /// Begins the rescue again, if the last one left jobs in its segment. Jobs may have ended since
-    /// then, and the disk may work again.
+    /// Begins the rescue again, if the last rescue could not write all jobs of its segment again.
+    /// The remaining jobs may have ended since then, and the disk may work again.
     pub fn rescue_again(&self) {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let left = cursor.left.take();

@@ -147,12 +147,13 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let descriptors = raise_descriptors();
     let own = own_descriptors(config.io_threads, listeners.len());
     let limits = Arc::new(LiveLimits::new(&config.limits, descriptors, own));
-    // The two sites share the limit: health and metrics, and Kestrel's admin commands.
+    // Each of the two sites gets half of the connections. One site is for health and metrics, the
+    // other is for Kestrel's admin commands.
     let web_connections_max = (limits.web_connections() / 2).max(1);
     let names = Arc::new(names(&config));
     listeners.sort_by_key(|bound| bound.protocol);
     let listening: Vec<Listening> = listeners.iter().map(Listening::of).collect();
-    // Health is served during the start. All others must wait until the log is read.
+    // Serve health during the start. Listen on the other addresses only when the log is read.
     let startup = Startup::new(config.messages.format);
     let starting = starting(startup.clone());
     let (mut health, mut listeners): (Vec<Bound>, Vec<Bound>) =

@@ -205,8 +205,8 @@ impl Shared {
             let entries: Vec<u32> = wanted.iter().map(|ahead| ahead.entry_at).collect();
             let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
             reader.read(log, wanted[0].segment, &entries, |index, body| {
-                // An error affects nobody yet. The take of the job reads the body again, and
-                // reports the error.
+                // Ignore an error, because no client waits for this body yet. When a client needs
+                // the body, the loader reads it again, and reports the error.
                 if let Ok(body) = body {
                     loaded.push((&wanted[index], body.into()));
                 }

@@ -12,11 +12,13 @@ use testkit::wait;
 use super::ask;
 use crate::running::{Running, command};
 
-/// The jobs of the log, and the size of their bodies: a start reads this for a second or two.
+/// The number of jobs in the log, and the size of their bodies. A start needs a second or two to
+/// read this log.
 const JOBS: usize = 4_000;
 const BODY_BYTES: usize = 60_000;
 
-/// The answer of the server's own site at a path. `None`: nobody listens.
+/// The server's response to a request for this path on its unix socket for health. `None`: the
+/// socket does not listen.
 fn health(socket: &Path, path: &str) -> Option<String> {
     let mut stream = UnixStream::connect(socket).ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -51,7 +53,8 @@ fn a_long_start_listens_when_it_can_serve_and_tells_health_and_the_service_manag
     let socket = folder.join("http.sock");
     let mut starting = Vec::new();
     wait::until("the server is ready", || {
-        // If the start is not over after this attempt, it was not over before.
+        // Try to connect before the request for health. So if the response says that the server
+        // is starting, it was also starting during the attempt to connect.
         let is_refused = TcpStream::connect(&address).is_err();
         match health(&socket, "/health/ready") {
             Some(answer) if answer.contains("not ready: starting") => {

@@ -35,8 +35,9 @@ const NO_NAME: &str = "unknown";
 /// The suffix in the name of a socket that speaks TLS.
 const TLS_SUFFIX: &str = "-tls";
 
-/// A socket with an address. A TCP socket of this server listens only after [`Bound::listen`], so
-/// that nobody connects before the server can serve. All other sockets listen already.
+/// A socket with an address. A TCP socket that this server bound listens only after
+/// [`Bound::listen`], so that nobody connects before the server can serve. Unix sockets and
+/// inherited sockets already listen.
 #[derive(Debug)]
 pub struct Bound {
     /// The file of a unix socket that this server created. This field comes before `socket`,
@@ -153,7 +154,8 @@ pub fn bind(
     options: &SocketOptions,
 ) -> Result<Vec<Bound>, ServeError> {
     let explain = |error| explain(address, error);
-    // Another server takes a unix socket that does not listen for one that is left over.
+    // A unix socket listens at once. If it did not, another server could assume that its file is
+    // left over from a server that ended.
     let backlog = match &address.address {
         Address::Unix(_) => None,
         Address::Tcp { .. } => Some(options.backlog),

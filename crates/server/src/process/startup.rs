@@ -1,5 +1,5 @@
-//! The progress of a start: how much of the log the server has read. A long start reports it to
-//! health checks, to the service manager, and to the operator.
+//! The progress of a start: how much of the log the server has read. A long start reports its
+//! progress to health checks, to the service manager, and to the operator.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +12,14 @@ use notation::size;
 use crate::config::MessageFormat;
 use crate::process::systemd;
 
-/// A shorter start reports nothing to the operator.
+/// A start that is shorter than this reports nothing to the operator.
 const SHORT: Duration = Duration::from_secs(1);
 /// Time between two reports to the service manager, and on a terminal.
 const PERIOD: Duration = Duration::from_millis(500);
 /// Time between two messages, if there is no terminal.
 const MESSAGE_PERIOD: Duration = Duration::from_secs(10);
-/// The service manager waits at least this long for the next report. A slow disk needs some of it
-/// for the largest segment.
+/// The service manager waits at least this long for the next report. A start reports after each
+/// segment, and a slow disk needs some time for the largest segment.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The progress of the start of this process.
@@ -51,7 +51,7 @@ impl Startup {
         })
     }
 
-    /// Notes and reports progress.
+    /// Stores the progress, and reports it if it is time for a report.
     pub(crate) fn note(&self, progress: RecoveryProgress) {
         self.total_bytes.store(progress.total_bytes, Ordering::Relaxed);
         self.read_bytes.store(progress.read_bytes, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Startup {
         }
     }
 
-    /// How far the start is.
+    /// The progress of the start, as a text.
     pub(crate) fn state(&self) -> String {
         let total = self.total_bytes.load(Ordering::Relaxed);
         let read = self.read_bytes.load(Ordering::Relaxed);
@@ -89,7 +89,7 @@ impl Startup {
         }
     }
 
-    /// Ends the reports: removes what is drawn.
+    /// Ends the reports, and removes the progress from the terminal.
     pub(crate) fn end(&self) {
         let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
         if reports.reported_at.take().is_some() {
@@ -101,9 +101,9 @@ impl Startup {
     }
 }
 
-/// Replaces the line of the terminal.
+/// Replaces the terminal's current line by this text.
 fn draw(text: &str) {
-    // The terminal may be gone. The server does not need it.
+    // Ignore an error: the terminal may be gone, and the server does not need it.
     let _ = write!(io::stderr().lock(), "\r{text}\x1b[K");
 }
 

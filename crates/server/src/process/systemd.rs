@@ -11,14 +11,15 @@ fn notify(state: NotifyState<'_>) {
     }
 }
 
-/// Reports how far a start is, and that it can take this much longer.
+/// Reports the progress of a start. Requests that the service manager waits at least the time
+/// `patience` for the next report.
 pub(crate) fn starting(state: &str, patience: Duration) {
     let patience_us = u32::try_from(patience.as_micros()).unwrap_or(u32::MAX);
     notify(NotifyState::Status(state));
     notify(NotifyState::ExtendTimeoutUsec(patience_us));
 }
 
-/// Reports the end of what `starting` reported.
+/// Reports that the log is read. This replaces the last progress that `starting` reported.
 pub(crate) fn started() {
     notify(NotifyState::Status("the log is read"));
 }
