@@ -151,8 +151,8 @@ impl Core {
                 self.store_body(slot);
             }
         }
-        // The fresh bodies will leave as soon as they are written. So other bodies of the same
-        // number of bytes can stay.
+        // The fresh bodies will leave as soon as they are written. So other bodies with this number
+        // of bytes in all can stay.
         let pages = self.ledger.locations.pages();
         for _ in 0..pages {
             if steps == 0 || self.engine.resident_bytes() <= max + self.bodies.fresh_bytes {
@@ -251,8 +251,8 @@ impl Core {
         self.bodies.ahead.insert(queue, job);
     }
 
-    /// Stores a body that was loaded ahead. Drops it if its job has ended or the job's entry has
-    /// moved.
+    /// Stores a body that was loaded ahead. Drops the body if its job has ended, or if the job's
+    /// entry has moved.
     pub(crate) fn take_loaded(&mut self, ahead: &Ahead, body: engine::Body) {
         if self.engine.id_at(ahead.slot) != Some(ahead.id) {
             return;
@@ -267,8 +267,8 @@ impl Core {
         }
     }
 
-    /// Buries a job whose body cannot be read, if this session holds the job. Without this, the
-    /// server would hand out the job again and again.
+    /// Buries a job whose body cannot be read, if this session holds the job. If the job was not
+    /// buried, the server would hand it out again and again.
     pub(crate) fn bury_unreadable(&mut self, session: SessionId, id: JobId) {
         let Ok(slot) = self.engine.slot(id) else { return };
         let priority = self.engine.facts(slot).priority;

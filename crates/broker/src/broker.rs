@@ -128,7 +128,7 @@ pub(crate) struct Shared {
     threads: Mutex<Threads>,
     /// The value of [`Broker::reclaim_error`].
     reclaim_error: Mutex<Option<Arc<ReclaimError>>>,
-    /// When the rescue begins again, if it has left jobs.
+    /// When the rescue begins again, if the last rescue has left jobs (see `rescue`).
     pub(crate) rescue_again_at: Mutex<Option<Millis>>,
 }
 
@@ -309,10 +309,10 @@ impl Broker {
     }
 
     /// The first error of reclaim, if any. If reclaim cannot read the oldest segment, the broker
-    /// writes the segment's jobs again. If it cannot write some of them, the error says this
-    /// instead ([`ReclaimError::Left`]), and the log grows until these jobs have ended. After any
-    /// other error, reclaim may no longer free space, and then the log only grows. The broker
-    /// continues in all these cases, but an operator should check the disk.
+    /// writes the segment's jobs again. If it cannot write some of these jobs, this function
+    /// returns [`ReclaimError::Left`] instead of the first error, and the log grows until the jobs
+    /// have ended. After any other error, reclaim may no longer free space, and then the log only
+    /// grows. The broker continues in all these cases, but an operator should check the disk.
     pub fn reclaim_error(&self) -> Option<Arc<ReclaimError>> {
         lock(&self.shared.reclaim_error).clone()
     }
@@ -545,7 +545,8 @@ impl Shared {
         }
     }
 
-    /// Stores the first error of reclaim. An error about jobs that a rescue has left replaces it.
+    /// Stores the first error of reclaim. Later, an error about jobs that a rescue has left
+    /// replaces the stored error.
     fn note_reclaim_error(&self, error: ReclaimError) {
         let mut known = lock(&self.reclaim_error);
         let is_news = match (known.as_deref(), &error) {

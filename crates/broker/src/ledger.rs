@@ -20,7 +20,7 @@ use crate::ledger::locations::{Location, Locations};
 use crate::ledger::meta::OptionalFields;
 
 /// Limit of jobs in one entry. A put creates one job in each queue of its route. If the route has
-/// more queues than this, the put needs several entries. Only if the process crashes can the log
+/// more queues than this, the put needs several entries. After a crash of the process, the log can
 /// have some of these entries and lack the others.
 const PUT_MANY_MAX: usize = 4096;
 
@@ -103,8 +103,8 @@ impl Ledger {
         }
     }
 
-    /// The position for a reply that depends on the entry that ends at `at`. `asked` is the sync
-    /// policy of the reply's queue. `None` means the log's setting.
+    /// The position for a reply that depends on an entry. `at` is the end of this entry. `asked` is
+    /// the sync policy of the reply's queue. If it is `None`, the log's setting applies.
     fn rests_on(&self, at: log::Position, asked: Option<QueueSync>) -> Position {
         let Some(log) = self.log.as_ref().filter(|_| at.0 > 0) else { return Position::NONE };
         let log_is_strict = log.sync() == Sync::Always;
@@ -129,7 +129,7 @@ impl Ledger {
     }
 
     /// Must be called after an entry was appended. Requests a sync if the queue's policy `asked`
-    /// needs the sync earlier than the log's setting does.
+    /// requires an earlier sync than the log's setting.
     fn want_sync(&self, now_ms: u64, asked: Option<QueueSync>) {
         let Some(QueueSync::Every(millis)) = asked else { return };
         let is_later = match self.log.as_ref().map(|log| log.sync()) {
@@ -376,8 +376,8 @@ impl Ledger {
         assert!(self.unwritten == 0 && self.left.is_empty(), "what a request writes is written");
     }
 
-    /// Like `check_counts`. Also panics if a logged job has no location, or a location has no
-    /// logged job.
+    /// Makes the same checks as `check_counts`. Also panics if a logged job has no location, or if
+    /// a location has no logged job.
     pub(crate) fn check_invariants(&self, engine: &Engine) {
         if self.log.is_none() {
             return;

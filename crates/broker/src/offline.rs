@@ -119,7 +119,7 @@ pub struct ForeignJob<'a> {
     pub counters: Counters,
     /// When it expires.
     pub expires: Option<Millis>,
-    /// If somebody sets the wall clock: whether `due` and `expires` follow the clock.
+    /// Whether `due` and `expires` follow the wall clock if somebody sets it.
     pub by_clock: bool,
     /// Key and reducer, at most 255 bytes each.
     pub tags: Option<Tags<'a>>,

@@ -9,7 +9,7 @@ use engine::{Body, JobBody, Loading};
 
 use crate::Position;
 
-/// The outbox shares bodies of at least this size with the job, and copies smaller ones.
+/// The outbox shares bodies of at least this size with the job, and copies smaller bodies.
 const SHARED_BODY_BYTES_MIN: usize = 16 * 1024;
 
 /// If an empty buffer is larger than this, the outbox frees it at once.
@@ -94,7 +94,7 @@ impl Outbox {
     }
 
     fn append(&mut self, bytes: &[u8]) {
-        // Never add an empty chunk: in front, it would hide the chunks behind it.
+        // Never add an empty chunk. At the front, it would hide the chunks behind it.
         if bytes.is_empty() {
             return;
         }

@@ -20,14 +20,14 @@ impl Position {
     /// The largest position.
     pub const ALL: Self = Self { written: u64::MAX, durable: u64::MAX };
 
-    /// The position of a reply that waits until the entry that ends at `at`, and all earlier
-    /// entries, are in the kernel.
+    /// The position of a reply that waits until an entry and all earlier entries are in the kernel.
+    /// `at` is the end of this entry.
     pub(crate) fn written(at: log::Position) -> Self {
         Self { written: at.0, durable: 0 }
     }
 
-    /// The position of a reply that waits until the entry that ends at `at`, and all earlier
-    /// entries, are on stable storage.
+    /// The position of a reply that waits until an entry and all earlier entries are on stable
+    /// storage. `at` is the end of this entry.
     pub(crate) fn durable(at: log::Position) -> Self {
         Self { written: at.0, durable: at.0 }
     }

@@ -1,5 +1,5 @@
-//! The reclaim thread. It copies live entries out of the oldest segment, so that the log can use
-//! this segment again. So the log's size has a bound.
+//! The reclaim thread. It copies live entries from the oldest segment to the end of the log. Then
+//! the log can use the oldest segment again, so its size has a bound.
 
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;

@@ -63,8 +63,8 @@ impl Shared {
         admits
     }
 
-    /// Whether a session that refers to `count` queues can refer to one more. Above the limit of
-    /// memory, only a session with few queues can.
+    /// Whether a session that refers to `count` queues can also refer to this queue. Above the
+    /// limit of memory, only a session that refers to few queues can refer to another queue.
     fn admits_one_more(&self, core: &Core, count: usize, queue: &[u8]) -> bool {
         if count < QUEUES_AT_LIMIT_MAX || self.has_memory_for(core, 0) {
             return self.admits_queue(core, queue);
@@ -83,7 +83,8 @@ impl Caller<'_> {
         is_known || (count < REGISTRATIONS_MAX && self.admits_one_more(count, queue))
     }
 
-    /// Whether a session that watches this many queues can also watch this one.
+    /// Whether this session can also watch this queue. `watched` is the number of queues that it
+    /// watches now.
     pub fn admits_watch(&self, watched: usize, queue: &[u8]) -> bool {
         self.admits_one_more(watched, queue) || self.watches(queue)
     }

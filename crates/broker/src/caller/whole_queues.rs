@@ -52,10 +52,10 @@ impl Caller<'_> {
         }
     }
 
-    /// Removes a queue with all of its jobs, even leased ones, and ends all waits for its items. If
-    /// sessions of other dialects use or watch the queue, the queue itself stays and only loses its
-    /// jobs. A job that is put there during a long removal also stays. Does nothing if the queue
-    /// does not exist.
+    /// Removes a queue with all of its jobs, even leased jobs, and ends all waits for its items. If
+    /// sessions still use or watch the queue, the queue itself stays and only loses its jobs. A job
+    /// that is put into the queue during a long removal also stays. Does nothing if the queue does
+    /// not exist.
     pub fn remove_queue(&mut self, queue: &[u8]) -> Answer<Clearing> {
         let core = &mut *self.core;
         let removal = core.engine.remove_queue(self.session, queue, &mut core.effects);

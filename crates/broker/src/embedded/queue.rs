@@ -41,7 +41,7 @@ pub struct Queue<'a> {
 #[derive(Clone, Debug)]
 pub struct Item {
     lease: LeaseId,
-    /// Its bytes.
+    /// The bytes of the item.
     pub body: Body,
 }
 
