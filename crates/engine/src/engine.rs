@@ -150,8 +150,9 @@ impl Engine {
         self.meter.begin_slice();
     }
 
-    /// Whether the slice of work is spent. If so, the caller should serve other connections before
-    /// it begins the next request. Long requests continue in a later slice.
+    /// Whether the slice of work is spent: all its units are used. If so, the caller should serve
+    /// other connections before it begins the next request. Long requests continue in a later
+    /// slice.
     pub fn slice_is_spent(&self) -> bool {
         self.meter.is_spent()
     }

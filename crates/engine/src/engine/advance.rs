@@ -58,7 +58,7 @@ impl Engine {
         self.next_deadline().is_some_and(|at| at <= self.now)
     }
 
-    /// Makes the changes of a queue that are due, as many as the slice of work allows.
+    /// Makes as many due changes of a queue as the slice of work allows.
     fn look_at_queue(&mut self, place: u32, effects: &mut Effects) {
         let id = QueueId(place);
         let now = self.now;
@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// Makes the changes of a session that are due, as many as the slice of work allows.
+    /// Makes as many due changes of a session as the slice of work allows.
     fn look_at_session(&mut self, place: u32, effects: &mut Effects) {
         let id = self.sessions.at(place);
         let now = self.now;

@@ -98,8 +98,8 @@ impl Engine {
         count
     }
 
-    /// Ends the hold of a queue after a sweep. Before that, serves the queue's waiters if the queue
-    /// is not paused.
+    /// Ends a sweep of a queue: from now on, the sweep no longer keeps the queue in existence.
+    /// Before that, serves the queue's waiters if the queue is not paused.
     fn release_swept(&mut self, id: QueueId, effects: &mut Effects) {
         if !self.queues[id].is_paused() {
             // A session may wait for a job that was behind the expired jobs.
@@ -199,9 +199,9 @@ impl Engine {
         let job = &self.jobs[slot];
         let (from, is_logged, share) = (job.queue(), job.is_logged(), job.counted());
         let body_bytes = job.body_len();
-        // The move does not change whether the log has the job. If the job is only in memory, the
-        // log may have no room for the job, because no request has checked the room. If the log has
-        // the job, the job's body may be only in the log.
+        // The move does not change whether the log has the job, for two reasons. A job that is only
+        // in memory stays there, because no request has checked that the log has room for it. A job
+        // in the log stays in the log, because its body may be only in the log.
         self.jobs.set_queue(slot, to, self.now);
         self.queues[from].count_out(share);
         let target = &mut self.queues[to];

@@ -38,9 +38,9 @@ impl Engine {
         self.sessions.join(watcher, id);
     }
 
-    /// Removes a closed session from the watchers of these jobs, as many as one slice of work
-    /// allows. Returns true if jobs are left. Until the next slice, the engine can still send the
-    /// news of these jobs to the closed session.
+    /// Removes a closed session from the watchers of as many of these jobs as one slice of work
+    /// allows. Returns true if jobs are left. Until the next slice, the engine can still send news
+    /// of the remaining jobs to the closed session.
     pub(super) fn detach_slice(
         &mut self,
         watcher: SessionId,

@@ -66,7 +66,7 @@ impl Engine {
         false
     }
 
-    /// Removes a closed session from the watchers of its queues, as many as one slice of work
+    /// Removes a closed session from the watchers of as many of its queues as one slice of work
     /// allows. Begins with the last queue of the list. Returns true if queues are left.
     pub(super) fn leave_slice(
         &mut self,

@@ -144,11 +144,11 @@ pub struct Tls {
     /// The certificate of the authority that signs client certificates. `None` means that the
     /// server never requests a client certificate.
     pub client_ca: Option<PathBuf>,
-    /// Which certificate clients need.
+    /// Whether clients need a certificate.
     pub client_auth: ClientAuth,
 }
 
-/// Which certificate clients of a TLS listener need.
+/// Whether clients of a TLS listener need a certificate.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum ClientAuth {
     /// Clients need a certificate if `client_ca` is set.

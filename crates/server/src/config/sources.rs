@@ -504,8 +504,8 @@ fn is_of_a_section(name: &str) -> bool {
 /// service of the namespace. If a service is named `lineshaft-gearman`, its variables look like
 /// settings. But the names of such variables have parts that no setting has, such as
 /// `_SERVICE_HOST`. Only a name that ends with `_PORT` is ambiguous, because a user may set such a
-/// variable, and expect that the server uses the port. So it counts as a variable of Kubernetes
-/// only if its value looks like `tcp://10.0.0.1:4730`.
+/// variable, and expect that the server uses the port. So such a variable counts as a variable of
+/// Kubernetes only if its value looks like `tcp://10.0.0.1:4730`.
 fn is_of_kubernetes(name: &str, value: &str) -> bool {
     let has_port = |suffix: &str| {
         let digits = suffix.split('_').next().unwrap_or_default();

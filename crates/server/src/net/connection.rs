@@ -33,8 +33,8 @@ pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 const TURN_TIME_MAX: Duration = Duration::from_micros(500);
 
 /// The time limit of a turn that continues held-back requests. It is shorter than
-/// [`TURN_TIME_MAX`]: a held-back request has already had a slice of work, so clients with small
-/// requests should not wait for it as long.
+/// [`TURN_TIME_MAX`], because a held-back request has already had a slice of work. So this turn
+/// should delay clients with small requests less than other turns.
 const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
 
 /// Limit of pending bytes if the session waits and the client has closed its sending side. In this
