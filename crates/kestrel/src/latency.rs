@@ -51,8 +51,8 @@ pub(crate) enum Measure {
 pub(crate) enum Watch {
     /// Measurements are turned off.
     Off,
-    /// The command is only counted. The statistics use the latency of the next measured command for
-    /// it.
+    /// The command is only counted. The statistics count it with the latency of the next command
+    /// that is measured.
     Counted,
     /// The command is measured. It began at this time of the stopwatch, in microseconds.
     Since(u64),

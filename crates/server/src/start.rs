@@ -97,7 +97,7 @@ fn name_listener(protocol: Protocol, error: ServeError) -> ServeError {
     }
 }
 
-/// Returns an error if the configuration asks for TLS but the inherited sockets speak plain text.
+/// Returns an error if the configuration requires TLS, but the inherited sockets speak plain text.
 fn refuse_plain_instead_of_tls(
     protocol: Protocol,
     config: &Config,

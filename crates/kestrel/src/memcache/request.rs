@@ -33,7 +33,7 @@ pub(crate) enum Request<'a> {
     DumpStats(Vec<&'a [u8]>),
     DumpConfig(Vec<&'a [u8]>),
     Version,
-    /// `None` asks for the status; `Some` sets it.
+    /// `None` requests the status; `Some` sets it.
     Status(Option<&'a [u8]>),
     Reload,
     Shutdown,

@@ -13,7 +13,8 @@ use testkit::{tools, wait};
 
 use crate::programs;
 
-/// There are about 28,000 local ports for connections to one address.
+/// The maximum number of connections. A machine has about 28,000 local ports for connections to one
+/// address.
 const CONNECTIONS_MAX: u64 = 19_000;
 
 /// The number of descriptors that client and server need besides the connections.

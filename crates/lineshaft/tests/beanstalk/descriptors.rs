@@ -11,7 +11,8 @@ use testkit::wait;
 
 use crate::programs;
 
-/// There are more connections than this. The system queues those that the server cannot accept.
+/// The limit of the server's file descriptors. The test opens more connections than this. The
+/// system queues the connections that the server cannot accept.
 const DESCRIPTORS: usize = 100;
 
 /// The limit of processor time in an idle second, in ticks of 10 milliseconds.

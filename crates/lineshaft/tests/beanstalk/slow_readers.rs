@@ -19,7 +19,8 @@ const QUESTIONS: usize = 200;
 
 const BODY_BYTES: usize = 60_000;
 
-/// This is far less than the size of the replies, and far more than a server needs.
+/// The limit of the server's memory. It is far less than the size of the replies, and far more than
+/// a server needs.
 const RESIDENT_BYTES_MAX: u64 = 150 << 20;
 
 #[test]

@@ -219,7 +219,8 @@ fn a_backlog_can_be_larger_than_the_memory() {
     assert!(metric(&site, "lineshaft_stored_bodies") < 0.5);
 }
 
-/// Makes the server use more memory. Returns the connections that must stay open to keep it in use.
+/// Makes the server use more memory. Returns the connections that must stay open, so that the
+/// memory stays in use.
 type Enlarge = fn(&mut Site) -> Box<dyn Any>;
 
 fn create_functions(site: &mut Site) -> Box<dyn Any> {

@@ -19,7 +19,8 @@ const GEARMAN: &str = "/usr/bin/gearman";
 /// file.
 const LOG: &str = "/var/log/dpkg.log";
 const LINES: usize = 300;
-/// The limit is generous: each line starts a process, and the machine can be busy.
+/// The time limit of the test. It is generous, because each line starts a process, and the machine
+/// can be busy.
 const LIMIT: Duration = Duration::from_mins(2);
 
 #[test]

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::running::{Running, command};
 
-/// Only a few more than the I/O threads of this server need.
+/// The limit of the server's file descriptors: only a few more than its I/O threads need.
 const DESCRIPTORS: usize = 340;
 
 #[test]

@@ -82,7 +82,7 @@ impl Certificates {
         Ok(Certificates { current: RwLock::new(read(settings)?) })
     }
 
-    /// Reads the files again. If that fails, nothing changes.
+    /// Reads the files again. If the server cannot use one of the files, nothing changes.
     pub(crate) fn reload(&self, settings: &Tls) -> Result<(), TlsError> {
         let read = read(settings)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = read;

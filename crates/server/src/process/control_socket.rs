@@ -1,4 +1,4 @@
-//! The control socket: a tool of the operator sends requests to the running server that the queue
+//! The control socket. Over this socket, a tool of the operator sends requests that the queue
 //! protocols do not have. Today the only such request is a backup.
 //!
 //! The socket is a file in the data folder, and only its owner can use it. The owner can also read
@@ -41,8 +41,8 @@ use tokio::sync::Semaphore;
 const NAME: &str = "control";
 /// Only the user that runs the server can connect.
 const MODE: u32 = 0o600;
-/// Limit of connections. The server reserves enough file descriptors for its own use to serve this
-/// many.
+/// Limit of connections. The server reserves file descriptors for its own use, and they are enough
+/// for this many connections.
 const CONNECTIONS_MAX: usize = 4;
 /// The longest line that a tool can send.
 const LINE_BYTES_MAX: u64 = 256;

@@ -18,7 +18,7 @@ use crate::net::tls::Certificates;
 use crate::process::messages::Messages;
 use crate::threads::io_thread::Shared;
 
-/// Reloads the configuration when a signal or a client asks for it.
+/// Reloads the configuration when a signal or a client requests a reload.
 #[derive(Debug)]
 pub(crate) struct Reloader {
     /// `None` if a reload reads only certificates.
@@ -29,8 +29,8 @@ pub(crate) struct Reloader {
     certificates: Option<Arc<Certificates>>,
     /// The current configuration.
     config: Mutex<Config>,
-    /// Everybody who has requested a reload since the last reload began. Each connection has at
-    /// most one request here.
+    /// The sources of all requests since the last reload began. Each connection has at most one
+    /// request in this list.
     requesters: Mutex<Vec<ReloadRequester>>,
     asked: Notify,
 }

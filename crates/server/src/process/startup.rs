@@ -82,7 +82,7 @@ impl Startup {
         let read = self.read_bytes.load(Ordering::Relaxed);
         match (read * 100).checked_div(total) {
             None => "starting".to_owned(),
-            // The log is read twice.
+            // A start reads the log twice, so `total` is twice the size of the log.
             Some(percent) => {
                 format!("starting: {percent} % of a log of {} is read", size::rounded(total / 2))
             }
