@@ -68,9 +68,9 @@ type Recognised<'a> = Result<Command<'a>, Malformed>;
 /// Recognises the command in a line. The line has no CR LF.
 ///
 /// COMPAT(beanstalkd): a line has a verb if it begins with the verb, and longer verbs come first.
-/// So `quitter` means `quit`, and the reply to `statsx` is `BAD_FORMAT`; cases
-/// frame-missing-separator-is-unknown, frame-missing-separator-prefix-collisions,
-/// frame-peek-dash-unknown.
+/// So `quitter` means `quit`. `statsx` means `stats` with an argument, which `stats` must not have,
+/// so the reply is `BAD_FORMAT`; cases frame-missing-separator-is-unknown,
+/// frame-missing-separator-prefix-collisions, frame-peek-dash-unknown.
 pub(crate) fn recognise(line: &[u8]) -> Recognised<'_> {
     if memchr(0, line).is_some() {
         return Err(Malformed::BadFormat);

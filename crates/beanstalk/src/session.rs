@@ -45,8 +45,8 @@ pub(crate) enum Reading {
     /// The body of a put, then CR LF.
     Body(PendingPut),
     /// The rest of a refused body. The session skips these bytes, and then sends `answer`.
-    /// `missing` is the number of bytes to skip. It is a u64, because a client can announce 4 GiB
-    /// minus one byte, and CR LF follows.
+    /// `missing` is the number of bytes to skip. It is a u64, because a client can announce a body
+    /// of `u32::MAX` bytes, and the session also skips the CR LF after the body.
     RefusedBody { missing: u64, answer: &'static [u8] },
 }
 

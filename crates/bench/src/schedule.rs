@@ -13,7 +13,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule of `rate` operations per second, which the `connections` get in turn.
+    /// A schedule of `rate` operations per second. The connections get the operations in turn.
     pub(crate) fn new(rate: f64, connections: usize) -> Self {
         assert!(rate > 0.0, "a schedule needs a positive rate");
         assert!(connections > 0, "a schedule needs a connection");

@@ -108,8 +108,8 @@ impl HttpSession {
         self.read_body(&[], turn, outbox);
     }
 
-    /// The largest body that the server accepts. A packet that submits the same job must not be
-    /// longer than the longest packet.
+    /// The largest body that the server accepts with this head. With such a body, a packet with the
+    /// same function, key and workload would just reach the size limit of packets.
     fn body_bytes_max(&self, request: &Request) -> u64 {
         let separators = 2;
         let others = HEADER_BYTES + request.function.len() + request.unique.len() + separators;

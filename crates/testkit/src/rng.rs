@@ -27,7 +27,7 @@ impl Rng {
         self.next_u64() % bound
     }
 
-    /// True once in `times` on average.
+    /// True in one of `times` calls, on average.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

@@ -10,8 +10,8 @@ use super::{Driver, Progress};
 /// Collects the ids of the jobs that were put.
 pub(crate) type IdSink = Rc<RefCell<Vec<u64>>>;
 
-/// The number of copies of a small request in the script's buffer. With these copies, one copy of
-/// bytes to the output sends many requests.
+/// How often the script's buffer contains the same small request. A driver then appends many
+/// requests to its output with one copy operation.
 const COPIES: usize = 256;
 
 /// One connection that speaks beanstalkd's protocol.

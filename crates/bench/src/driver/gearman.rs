@@ -5,7 +5,7 @@ use super::packets::{PacketScanner, append_request, first_argument, kind};
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// The number of copies of a request in the script's buffer.
+/// How often the script's buffer contains the same request.
 const COPIES: usize = 256;
 
 /// One connection that speaks Gearman's protocol.

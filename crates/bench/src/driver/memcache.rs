@@ -4,7 +4,7 @@ use super::scanner::{LineScanner, last_number};
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// The number of copies of a request in the script's buffer.
+/// How often the script's buffer contains the same request.
 const COPIES: usize = 256;
 
 /// One connection that speaks the memcache protocol.

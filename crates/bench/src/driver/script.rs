@@ -11,7 +11,8 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// The same unit `repeats` times, so that one copy of bytes can send many units.
+    /// The same unit `repeats` times, so that a cursor can append many units with one copy
+    /// operation.
     pub(crate) fn repeated(unit: &[u8], repeats: usize) -> Self {
         let mut script = Self::default();
         for _ in 0..repeats {

@@ -4,7 +4,7 @@
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// The number of copies of a request in the script's buffer.
+/// How often the script's buffer contains the same request.
 const COPIES: usize = 256;
 /// Limit of a reply's frame.
 const FRAME_BYTES_MAX: usize = 64 << 20;

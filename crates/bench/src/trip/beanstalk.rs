@@ -23,8 +23,8 @@ impl Pair {
         let tube = format!("bench-trip-{index}");
         let mut producer = Client::connect(address)?;
         producer.enter(&tube)?;
-        // Check that there is no old job, because the measurement could not distinguish it from a
-        // job that it puts.
+        // Check that there is no old job. The consumer could not distinguish an old job from a job
+        // of a trip.
         for state in ["ready", "delayed", "reserved"] {
             let count = producer.tube_figure(&tube, &format!("current-jobs-{state}"))?;
             anyhow::ensure!(

@@ -37,9 +37,9 @@ impl Pair {
         let client = Connection::open(address)?;
         let mut worker = Connection::open(address)?;
         worker.send(kind::CAN_DO, &[function.as_bytes()])?;
-        // Check that there is no old job, because the measurement could not distinguish it from a
-        // job that it submits. If the worker grabs an old job here, the server gets the job back
-        // when the connection ends.
+        // Check that there is no old job. The worker could not distinguish an old job from a job of
+        // a trip. If the worker grabs an old job here, the server gets the job back when the
+        // connection ends.
         worker.send(kind::GRAB_JOB, &[])?;
         let reply = worker.receive()?;
         anyhow::ensure!(
@@ -58,7 +58,7 @@ impl Pair {
             self.worker.send(kind::GRAB_JOB, &[])?;
             match self.worker.receive()? {
                 kind::JOB_ASSIGN => return Ok(()),
-                // A server can wake a worker although it has no job for it.
+                // A server can wake a worker although there is no job for this worker.
                 kind::NO_JOB => self.worker.send(kind::PRE_SLEEP, &[])?,
                 other => anyhow::bail!("a grab was answered by a packet of type {other}"),
             }

@@ -80,8 +80,9 @@ impl Collect {
     }
 
     /// How long the call waits for the next item. Before its first item, a call without a deadline
-    /// waits until expired items are removed. Such a call finishes each item at once. So after its
-    /// first item, it must reply without a wait.
+    /// waits until expired items are removed. Such a call finishes each item at once. If it waited
+    /// after its first item, and the client disconnected during the wait, the item would be lost.
+    /// So after its first item, it must reply without a wait.
     fn patience(&self, now: Millis) -> Patience {
         match self.deadline {
             Some(deadline) => Patience::of_millis(deadline.0.saturating_sub(now.0)),

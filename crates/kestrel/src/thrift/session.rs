@@ -155,8 +155,8 @@ impl ThriftSession {
     }
 
     /// Closes the session in the broker, if it is still open. The broker gives back the items of a
-    /// waiting `get`. The open reads of calls with a reply belong to the common holder, so they
-    /// stay open.
+    /// waiting `get`. The open reads of earlier calls, which have their replies, belong to the
+    /// common holder, so they stay open.
     fn end(&mut self, turn: &mut Turn<'_>) {
         if self.ended {
             return;

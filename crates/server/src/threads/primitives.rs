@@ -1,5 +1,5 @@
-//! Primitives that threads share. The files that `crates/interleavings` checks use only these
-//! primitives. It compiles the same files with the primitives of a model checker.
+//! The primitives with which `wakeup` synchronizes threads. `crates/interleavings` compiles that
+//! file with the primitives of a model checker instead.
 
 pub(crate) use std::sync::OnceLock;
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};

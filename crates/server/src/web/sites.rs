@@ -118,7 +118,7 @@ fn served(kestrel: &kestrel::Server) -> Served {
     let mut shown: Vec<(&str, u64)> =
         named.iter().map(|(name, count)| (*name, count.get())).collect();
     // In Kestrel, this counts items that it took for a waiting client whose wait was already over.
-    // This server never does so, so the number is always 0.
+    // This server never takes an item for such a client. So the number is always 0.
     shown.push(("cmd_get_timeout_dropped", 0));
     let latencies = kestrel.latencies();
     let metrics = [
