@@ -84,8 +84,8 @@ impl Script {
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            // Standard error is a file and not a pipe. A child process of a failed script could keep
-            // a pipe open, and then reading the pipe would not end.
+            // Standard error is a file and not a pipe. A child process of a failed script could
+            // keep a pipe open, and then reading the pipe would not end.
             .stderr(File::create(&complaints)?)
             // The script and its child processes are in one process group, so that the test can end
             // all of them.
