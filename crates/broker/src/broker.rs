@@ -598,20 +598,42 @@ impl Shared {
 impl Core {
     fn restore(&mut self, restored: Restored<'_>) -> Result<(), BrokerError> {
         match restored {
-            Restored::Job { slot: log_slot, entry_at, position, queue, meta, counters, body } => {
-                let (facts, tags) = meta::facts(&meta, counters)?;
-                let is_stored = self.restores_stored() && !Engine::needs_body(tags);
-                let body = if is_stored {
-                    JobBody::Stored(body.len() as u32)
-                } else {
-                    JobBody::Resident(body.into())
-                };
-                let slot = self.engine.restore(queue, &facts, tags, body)?;
-                let location = Location::new(log_slot, entry_at, position, is_stored);
-                self.ledger.locations.set(slot, location);
+            Restored::Job { slot, entry_at, position, queue, meta, counters, body } => {
+                let stored = self.restores_stored();
+                let place = (slot, entry_at, position);
+                self.restore_job(place, queue, &meta, counters, (&body, stored))?;
+            }
+            Restored::Block { queue, rows, .. } => {
+                for row in rows.read()?.iter() {
+                    let place = (row.slot, row.entry_at, row.position);
+                    self.restore_job(place, queue, &row.meta(), None, (&rows.body(row), true))?;
+                }
             }
             Restored::Fact { key, value, .. } => self.restore_fact(key, value)?,
         }
+        Ok(())
+    }
+
+    /// Restores one job. Its body stays only in the log if the caller allows this, and if the engine
+    /// does not need it.
+    fn restore_job(
+        &mut self,
+        (log_slot, entry_at, log_position): (log::Slot, u32, log::Position),
+        queue: &[u8],
+        meta: &log::Meta<'_>,
+        counters: Option<&[u8]>,
+        (body, stored): (&log::RestoredBody<'_>, bool),
+    ) -> Result<(), BrokerError> {
+        let (facts, tags) = meta::facts(meta, counters)?;
+        let is_stored = stored && !Engine::needs_body(tags);
+        let body = if is_stored {
+            JobBody::Stored(body.len() as u32)
+        } else {
+            JobBody::Resident(body.read()?.as_ref().into())
+        };
+        let slot = self.engine.restore(queue, &facts, tags, body)?;
+        let location = Location::new(log_slot, entry_at, log_position, is_stored);
+        self.ledger.locations.set(slot, location);
         Ok(())
     }
 

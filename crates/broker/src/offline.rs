@@ -66,9 +66,13 @@ pub fn read(disk: &dyn Disk, visit: &mut dyn FnMut(KeptJob<'_>)) -> Result<Conte
     let mut broken = None;
     let salvage = log::salvage(disk, &mut |restored| match restored {
         Restored::Job { queue, meta, counters, body, .. } => match meta::facts(&meta, counters) {
-            Ok((facts, tags)) => visit(KeptJob { queue, facts, tags, body }),
+            Ok((facts, tags)) => {
+                let body = &body.read().expect("a salvage reads the bodies with the jobs");
+                visit(KeptJob { queue, facts, tags, body });
+            }
             Err(error) => broken = Some(error),
         },
+        Restored::Block { .. } => unreachable!("a salvage uses no index files"),
         Restored::Fact { key, value, .. } => contents.note_fact(key, value),
     })?;
     if let Some(error) = broken {

@@ -15,13 +15,14 @@
 //!   calls these functions itself.
 //! - Reclaim: [`Log::reclaim_wanted`] and [`Log::reclaim_read`] without the owner's lock, then
 //!   [`Log::reclaim_copy`] under this lock.
+//! - Index files: [`Log::index_step`] without the owner's lock, when there is nothing more urgent.
 //! - Tools, while no other process uses the folder: [`salvage`] and [`repair`].
 //! - A backup of a running log: [`Log::begin_backup`] in the process that owns the log, then
 //!   [`BackupSource`] and [`BackupCheck`] in the process that copies.
 //!
 //! Modules: `log` (the interface), `write` (from an append to the disk), `files`, `format` (every
-//! byte), `recovery` (reads the log when the server starts), `reclaim` and `liveness` (freeing
-//! space), `salvage`, `backup`, `disk` (the two disks).
+//! byte), `index` (index files of segments), `recovery` (reads the log when the server starts),
+//! `reclaim` and `liveness` (freeing space), `salvage`, `backup`, `disk` (the two disks).
 //!
 //! A [`Position`] is the end of an entry. The entry is written when [`Log::written`] has reached
 //! this position. It is durable when [`Log::durable`] has reached the position.
@@ -32,6 +33,7 @@ mod disk;
 mod error;
 mod files;
 mod format;
+mod index;
 mod liveness;
 mod log;
 mod reclaim;
@@ -52,12 +54,15 @@ pub use crate::disk::posix::PosixDisk;
 pub use crate::disk::{Disk, DiskFile, Space};
 pub use crate::error::{BodyError, Failure, OpenError, ReclaimError};
 pub use crate::files::holds::SegmentHold;
+pub use crate::index::reader::SegmentIndex;
+pub use crate::index::{BlockId, BlockSummary, Class, Classify, IndexError, OwnedRow};
 pub use crate::log::{Log, OnProgress, Usage};
 pub use crate::reclaim::{Current, Owner, Slice};
 pub use crate::recovery::replay::Begin;
 pub use crate::salvage::{Loss, Salvage, repair, salvage};
 pub use crate::settings::{Settings, Sync};
 pub use crate::types::{
-    Committed, Meta, Position, QueueRef, RecoveryProgress, RecoveryReport, Restored, Slot,
+    Committed, Meta, Position, QueueRef, RecoveryProgress, RecoveryReport, Restored, RestoredBody,
+    RestoredRows, Slot,
 };
 pub use crate::write::committer::{Clock, Committer};

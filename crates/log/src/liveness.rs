@@ -11,7 +11,7 @@ pub(crate) const INDEX_BYTES: u64 = 24;
 
 /// Returns the *class* of a size: the size, rounded so that it fits into one byte. There are eight
 /// classes from one power of two to the next. This is exact enough for the limit of disk use.
-fn class_of(size: u64) -> u8 {
+pub(crate) fn class_of(size: u64) -> u8 {
     if size < 8 {
         return size as u8;
     }
@@ -101,6 +101,27 @@ impl Liveness {
         index as u32
     }
 
+    /// Adds live slots of one class to the last segment.
+    pub(crate) fn push_run(&mut self, run: u32, class: u8) {
+        let slots = self.segments.back_mut().expect("there is a segment to append to");
+        let start = slots.classes.len();
+        let end = start + run as usize;
+        slots.classes.resize(end, class);
+        slots.bits.resize(end.div_ceil(64), 0);
+        let mut at = start;
+        while at < end {
+            let (word, bit) = (at / 64, at % 64);
+            let bits = (64 - bit).min(end - at);
+            slots.bits[word] |= u64::MAX >> (64 - bits) << bit;
+            at += bits;
+        }
+        let bytes = u64::from(run) * class_bytes(class);
+        slots.live += run;
+        slots.live_bytes += bytes;
+        self.live_bytes += bytes;
+        self.live += u64::from(run);
+    }
+
     /// Ends a slot. Returns false if it was not live.
     pub(crate) fn kill(&mut self, slot: Slot) -> bool {
         if !self.is_live(slot) {
@@ -129,10 +150,16 @@ impl Liveness {
 
     /// The number of live slots in one segment.
     pub(crate) fn live_in(&self, segment: u32) -> u32 {
-        segment
-            .checked_sub(self.first)
-            .and_then(|index| self.segments.get(index as usize))
-            .map_or(0, |slots| slots.live)
+        self.slots_of(segment).map_or(0, |slots| slots.live)
+    }
+
+    /// The number of all slots in one segment.
+    pub(crate) fn slots_in(&self, segment: u32) -> usize {
+        self.slots_of(segment).map_or(0, |slots| slots.classes.len())
+    }
+
+    fn slots_of(&self, segment: u32) -> Option<&SegmentSlots> {
+        self.segments.get(segment.checked_sub(self.first)? as usize)
     }
 }
 
@@ -145,6 +172,18 @@ mod tests {
         for size in (1..5000).chain([1 << 20, (1 << 20) - 1, u64::from(u32::MAX)]) {
             let near = class_bytes(class_of(size));
             assert!(near <= size && near * 8 >= size * 7, "{size} became {near}");
+        }
+    }
+
+    #[test]
+    fn a_run_equals_single_slots() {
+        let (mut one, mut runs) = (Liveness::new(1), Liveness::new(1));
+        one.push_segment();
+        runs.push_segment();
+        for (run, bytes) in [(3, 100), (61, 48), (64, 9000), (1, 100), (0, 3), (200, 56)] {
+            (0..run).for_each(|_| _ = one.push(bytes));
+            runs.push_run(run, class_of(bytes));
+            assert_eq!(format!("{one:?}"), format!("{runs:?}"));
         }
     }
 

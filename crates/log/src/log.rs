@@ -8,6 +8,8 @@ use crate::files::holds::SegmentHold;
 use crate::files::segments::Segments;
 use crate::format::entry::{ENTRY_HEAD_BYTES, EntryKind, META_BYTES, write_meta};
 use crate::format::padded;
+use crate::index::Classify;
+use crate::index::step::Indexes;
 use crate::reclaim::Cursor;
 use crate::settings::{
     BACKLOG_BYTES, ID_BLOCK, ID_LIMIT_MAX, IDS_AHEAD, LAG_MARGIN_BYTES, LAZY_BYTES_MAX,
@@ -43,6 +45,8 @@ pub struct Log {
     pub(crate) commit: Mutex<Commit>,
     pub(crate) segments: Segments,
     pub(crate) cursor: Mutex<Cursor>,
+    pub(crate) classify: Option<Classify>,
+    pub(crate) indexes: Indexes,
     pub(crate) positions: Positions,
     /// If the owner's next id is above this id, the log appends a higher limit of ids.
     ids_asked_from: AtomicU64,
@@ -68,10 +72,10 @@ impl std::fmt::Debug for Log {
 
 impl Log {
     pub(crate) fn new(
-        sync: Sync,
+        (sync, classify): (Sync, Option<Classify>),
         open: Open,
         commit: Commit,
-        segments: Segments,
+        (segments, indexes): (Segments, Indexes),
         next_id: u64,
     ) -> Log {
         let end = commit.previous_end.0;
@@ -82,6 +86,8 @@ impl Log {
             commit: Mutex::new(commit),
             segments,
             cursor: Mutex::new(Cursor::default()),
+            classify,
+            indexes,
             positions: Positions::new(end),
             ids_asked_from: AtomicU64::new(ids_asked_from),
             id_limit: AtomicU64::new(next_id),
@@ -497,6 +503,7 @@ impl Log {
             copies: open.copies,
             data_bytes: self.segments.data_bytes(),
             ahead_bytes: self.segments.ahead_bytes(),
+            index_bytes: self.segments.index_bytes(),
             short: self.segments.is_short(),
         }
     }
@@ -520,6 +527,8 @@ pub struct Usage {
     pub data_bytes: u64,
     /// Bytes of the files that are allocated for later segments.
     pub ahead_bytes: u64,
+    /// Bytes of the index files.
+    pub index_bytes: u64,
     /// True if the last attempt to fill the reserve found no room.
     pub short: bool,
 }

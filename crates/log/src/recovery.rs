@@ -9,6 +9,7 @@
 //! `tail` finds the end of the log. `replay` reads the live entries.
 
 pub(crate) mod replay;
+pub(crate) mod restored;
 pub(crate) mod tail;
 
 use std::cmp::Reverse;
@@ -22,8 +23,12 @@ use crate::files::folder::{Folder, Found, lock};
 use crate::files::segments::{SegmentFile, Segments, segment_name};
 use crate::format::HEADER_BYTES;
 use crate::format::entry::EntryKind;
+use crate::index::index_number;
+use crate::index::reader::SegmentIndex;
+use crate::index::step::Indexes;
 use crate::liveness::Liveness;
 use crate::log::Log;
+use crate::recovery::replay::indexed::UsedIndexes;
 use crate::recovery::replay::{Begin, Replay};
 use crate::recovery::tail::Tail;
 use crate::settings::{ID_BLOCK, ID_LIMIT_MAX, SEGMENT_BYTES_MIN, Settings};
@@ -56,9 +61,10 @@ impl Log {
     }
 
     /// Locks the folder, and recovers the log in it. If the folder has no log, creates an empty
-    /// one. Calls `begin` once to get the time. Then calls `restore` once per live job, in log
-    /// order, and once per fact. Calls `on_progress` whenever it has read a segment. The returned log
-    /// is ready for appends.
+    /// one. Calls `begin` once to get the time. Then calls `restore` once per live job, and once per
+    /// fact. With [`Settings::classify`], it can also be called for blocks of jobs. The jobs come in
+    /// the order of their segments. Calls `on_progress` whenever it has read a segment. The returned
+    /// log is ready for appends.
     pub fn open_at(
         disk: Arc<dyn Disk>,
         settings: Settings,
@@ -75,7 +81,9 @@ impl Log {
         let Some(tail) = find_tail(disk.as_ref(), &folder)? else {
             return create(disk, &settings, segment_bytes, begin, &folder);
         };
-        let mut replay = Replay::new(&folder, &tail, KEPT_BYTES_MAX);
+        let used_indexes =
+            settings.classify.map(|classify| UsedIndexes { disk: Arc::clone(&disk), classify });
+        let mut replay = Replay::new(&folder, &tail, KEPT_BYTES_MAX, used_indexes);
         replay.read(on_progress)?;
         let now_ms = begin(replay.begin());
         let live = replay.restore(restore, on_progress)?;
@@ -99,6 +107,7 @@ impl Log {
         let segments = Segments::new(disk, header.log_id, segment_bytes, settings.bytes_max);
         segments.adopt(kept.iter().map(|found| (found.number, found.size())).collect());
         segments.adopt_spares(&folder.spares)?;
+        adopt_indexes(&segments, &folder, &replay.indexes(), settings.classify.is_some());
         segments.discard_void(&void.iter().map(|found| found.number).collect::<Vec<_>>())?;
 
         let end = End {
@@ -170,6 +179,30 @@ fn secure_tail(last: &Found, tail: &Tail) -> Result<(), Failure> {
     last.file.sync_data().map_err(|error| Failure::new("sync", &name, error))
 }
 
+/// Counts the index files that are used, and removes the others. If this log uses no index files, it
+/// removes them later, with their segments.
+fn adopt_indexes(
+    segments: &Segments,
+    folder: &Folder,
+    used: &[(Arc<SegmentIndex>, u64)],
+    uses_indexes: bool,
+) {
+    let used: BTreeMap<u32, u64> =
+        used.iter().map(|(index, len)| (index.segment(), *len)).collect();
+    for name in &folder.indexes {
+        let Some((number, is_new)) = index_number(name) else { continue };
+        if let Some(&len) = used.get(&number).filter(|_| !is_new) {
+            segments.add_index(number, len);
+        } else if uses_indexes {
+            // If this fails, a later start removes the file.
+            let _ = segments.disk().remove(name);
+        } else if !is_new && folder.segments.contains_key(&number) {
+            let len = segments.disk().look_at(name).map_or(0, |(len, _)| len);
+            segments.add_index(number, len);
+        }
+    }
+}
+
 /// Creates a log in a folder without a log.
 fn create(
     disk: Arc<dyn Disk>,
@@ -186,6 +219,7 @@ fn create(
     log_id[8..].copy_from_slice(&random()?.to_le_bytes());
     let segments = Segments::new(Arc::clone(&disk), log_id, segment_bytes, settings.bytes_max);
     segments.adopt_spares(&folder.spares)?;
+    adopt_indexes(&segments, folder, &[], settings.classify.is_some());
     let head = segments.take_first().map_err(|failure| {
         if failure.is_no_room() {
             let doing = format!("{} {}", failure.doing, failure.file);
@@ -198,7 +232,7 @@ fn create(
     let mut live = Liveness::new(1);
     live.push_segment();
     let tail = Tail::empty();
-    let replay = Replay::new(folder, &tail, 0);
+    let replay = Replay::new(folder, &tail, 0, None);
     let now_ms = begin(replay.begin());
     let log = start(settings, segments, end, live, &replay, now_ms)?;
     Ok((log, RecoveryReport { next_id: 1, ..RecoveryReport::default() }))
@@ -246,7 +280,14 @@ fn start(
         synced_ms: now_ms,
         marked: false,
     };
-    let log = Log::new(settings.sync, open, commit, segments, next_id);
+    let indexes = replay.indexes().into_iter().map(|(index, _)| index).collect();
+    let log = Log::new(
+        (settings.sync, settings.classify),
+        open,
+        commit,
+        (segments, Indexes::new(indexes)),
+        next_id,
+    );
     log.positions.note_durable(end.chain.0.0);
     log.commit_and_sync(now_ms)?;
     log.segments.name_first()?;

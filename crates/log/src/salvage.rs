@@ -78,7 +78,7 @@ pub fn salvage(
 pub fn repair(from: &dyn Disk, to: Arc<dyn Disk>) -> Result<Salvage, OpenError> {
     lock(from)?;
     let settings =
-        Settings { segment_bytes: usual_size(from)?, bytes_max: None, sync: Sync::Never };
+        Settings { segment_bytes: usual_size(from)?, sync: Sync::Never, ..Settings::default() };
     let (log, _) = Log::open(to, settings, START_MS, &mut |_| ())?;
     let mut writer = Writer { log, queues: HashMap::new(), failure: None };
     let salvage = read(from, &mut |restored| writer.write(&restored))?;
@@ -122,7 +122,7 @@ fn read_whole(
     let Some(tail) = find_tail(disk, &folder)? else {
         return Ok(RecoveryReport { next_id: 1, ..RecoveryReport::default() });
     };
-    let mut replay = Replay::new(&folder, &tail, KEPT_BYTES_MAX);
+    let mut replay = Replay::new(&folder, &tail, KEPT_BYTES_MAX, None);
     replay.read(&mut |_| ())?;
     replay.restore(restore, &mut |_| ())?;
     Ok(RecoveryReport { cut_bytes: tail.cut_bytes, cut_groups: tail.cut_groups, ..replay.report() })
@@ -161,11 +161,13 @@ impl Writer {
                 let next = self.queues.len() as u32;
                 let number = *self.queues.entry((*queue).into()).or_insert(next);
                 let queue = QueueRef { number, name: queue };
-                let (slot, _) = self.log.put(START_MS, queue, meta, body);
+                let body = body.read().expect("a salvage reads the bodies with the jobs");
+                let (slot, _) = self.log.put(START_MS, queue, meta, &body);
                 if let Some(counters) = counters {
                     self.log.count(START_MS, slot, counters);
                 }
             }
+            Restored::Block { .. } => unreachable!("a salvage uses no index files"),
             Restored::Fact { key, value, .. } => {
                 self.log.fact(START_MS, key, value);
             }

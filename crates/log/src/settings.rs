@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::index::Classify;
+
 /// When the log syncs. This setting decides when a reply can be sent, but does not change the order
 /// of entries.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -25,11 +27,14 @@ pub struct Settings {
     pub bytes_max: Option<u64>,
     /// When the log syncs. Default: `Always`.
     pub sync: Sync,
+    /// How the blocks of index files are made. `None`, the default: the log writes and reads no
+    /// index files.
+    pub classify: Option<Classify>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { segment_bytes: 64 << 20, bytes_max: None, sync: Sync::Always }
+        Settings { segment_bytes: 64 << 20, bytes_max: None, sync: Sync::Always, classify: None }
     }
 }
 

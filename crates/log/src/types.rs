@@ -1,5 +1,8 @@
 //! Types of the log's public interface: positions, slots, metas, and restored entries.
 
+use crate::index::{BlockId, BlockSummary};
+pub use crate::recovery::restored::{RestoredBody, RestoredRows};
+
 /// A place in the log: `segment << 32 | offset`. It is usually the end of an entry or group.
 /// `Position(0)` means that there is nothing to wait for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash, Default)]
@@ -100,7 +103,20 @@ pub enum Restored<'a> {
         /// The counters of the newest COUNT entry, if this entry is newer than `meta`.
         counters: Option<&'a [u8]>,
         /// The body.
-        body: &'a [u8],
+        body: RestoredBody<'a>,
+    },
+    /// A block of jobs, from the index of a segment ([`crate::Settings::classify`]). Each of them is
+    /// live, and has not changed since its entry.
+    Block {
+        /// The block.
+        block: BlockId,
+        /// The summary of these jobs. If some jobs of the block have ended or changed, it differs
+        /// from the summary in the index.
+        summary: BlockSummary,
+        /// The queue's name.
+        queue: &'a [u8],
+        /// The jobs. The owner can read them now, or later with [`crate::Log::read_block`].
+        rows: RestoredRows<'a>,
     },
     /// A fact: the newest value of a key.
     Fact {
@@ -120,11 +136,13 @@ pub struct RecoveryReport {
     pub next_id: u64,
     /// The time of the newest group. 0 for a new log.
     pub last_time_ms: u64,
-    /// The number of segments read.
+    /// The number of segments.
     pub segments: u64,
-    /// The bytes of the groups read.
+    /// How many of these segments were read by their index files.
+    pub indexed: u64,
+    /// The bytes of the groups, also of those that an index file stands for.
     pub bytes: u64,
-    /// The number of groups read.
+    /// The number of these groups.
     pub groups: u64,
     /// The number of live jobs.
     pub jobs: u64,

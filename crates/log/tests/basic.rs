@@ -25,7 +25,7 @@ fn meta(id: u64) -> Meta<'static> {
 const QUEUE: QueueRef<'static> = QueueRef { number: 3, name: b"mails" };
 
 fn settings() -> Settings {
-    Settings { segment_bytes: 256 << 10, bytes_max: None, sync: Sync::Always }
+    Settings { segment_bytes: 256 << 10, sync: Sync::Always, ..Settings::default() }
 }
 
 type Facts = Vec<(Vec<u8>, Vec<u8>)>;
@@ -42,8 +42,9 @@ fn open(folder: &std::path::Path) -> (Log, Vec<Job>, Facts, u64) {
             priority: meta.priority,
             options: meta.options.to_vec(),
             counters: counters.map(<[u8]>::to_vec),
-            body: body.to_vec(),
+            body: body.read().unwrap().to_vec(),
         }),
+        Restored::Block { .. } => panic!("there are no index files"),
         Restored::Fact { key, value, .. } => facts.push((key.to_vec(), value.to_vec())),
     })
     .unwrap();

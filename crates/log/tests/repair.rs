@@ -21,7 +21,7 @@ const QUEUES: [QueueRef<'static>; 2] =
     [QueueRef { number: 0, name: b"mails" }, QueueRef { number: 1, name: b"other" }];
 
 fn settings() -> Settings {
-    Settings { segment_bytes: 64 << 10, bytes_max: None, sync: Sync::Always }
+    Settings { segment_bytes: 64 << 10, ..common::settings(Sync::Always) }
 }
 
 fn meta(id: u64) -> Meta<'static> {

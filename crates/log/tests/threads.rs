@@ -27,7 +27,7 @@ fn run(folder: &std::path::Path, sync: Sync) -> Running {
 }
 
 fn run_on(disk: Arc<dyn Disk>, sync: Sync) -> Running {
-    let settings = Settings { segment_bytes: 256 << 10, bytes_max: None, sync };
+    let settings = Settings { segment_bytes: 256 << 10, sync, ..Settings::default() };
     let log = Arc::new(Log::open(disk, settings, 1, &mut |_| ()).unwrap().0);
     let (tell, progress) = mpsc::channel();
     let tell = Mutex::new(tell);

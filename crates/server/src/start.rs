@@ -331,8 +331,12 @@ fn open_broker(
     };
     let disk = log::PosixDisk::new(&data.dir)
         .map_err(|source| ServeError::Folder { dir: data.dir.clone(), source })?;
-    let settings =
-        log::Settings { segment_bytes: data.segment_bytes, bytes_max: data.bytes_max, sync };
+    let settings = log::Settings {
+        segment_bytes: data.segment_bytes,
+        bytes_max: data.bytes_max,
+        sync,
+        classify: None,
+    };
     // The log's threads need a clock before `Broker::open` returns. But the time at which the clock
     // must start is in the log. So the threads start with the clock `early`. After recovery, the
     // threads and this function move their clocks by the same step, so that all clocks agree. If

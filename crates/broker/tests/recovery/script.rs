@@ -151,8 +151,9 @@ impl Found {
                 ],
                 options: meta.options.to_vec(),
                 counters: counters.map(<[u8]>::to_vec),
-                body: body.to_vec(),
+                body: body.read().expect("the body is at hand").to_vec(),
             }),
+            Restored::Block { .. } => panic!("there are no index files"),
             Restored::Fact { key, value, .. } => self.facts.push((key.to_vec(), value.to_vec())),
         }
     }

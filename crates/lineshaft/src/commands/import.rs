@@ -293,7 +293,12 @@ fn open(config: &Config, wall: Millis) -> Result<Importer> {
     // Sync each chunk, even if the server's setting does not require it. Otherwise a power failure
     // could lose jobs that were reported as imported.
     let sync = ::log::Sync::Always;
-    let settings = Settings { segment_bytes: data.segment_bytes, bytes_max: data.bytes_max, sync };
+    let settings = Settings {
+        segment_bytes: data.segment_bytes,
+        bytes_max: data.bytes_max,
+        sync,
+        ..Settings::default()
+    };
     let engine =
         EngineSetup { hash_seed: RandomState::new().hash_one(0), ..EngineSetup::default() };
     let (importer, _) = Importer::open(Arc::new(disk), settings, engine, wall).map_err(refusal)?;

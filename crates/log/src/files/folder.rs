@@ -1,12 +1,13 @@
 //! Reads the log's folder: which segments and spares it has, and the headers of the segments.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
 use crate::files::segments::{segment_name, segment_number};
 use crate::format::{FORMAT, HEADER_BYTES, HeaderFault, SegmentHeader};
+use crate::index::index_number;
 
 /// A segment's file, as found in the folder.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Folder {
     pub(crate) segments: BTreeMap<u32, Found>,
     /// The names of the spares.
     pub(crate) spares: Vec<String>,
+    /// The names of the index files, also of those that were being written.
+    pub(crate) indexes: BTreeSet<String>,
 }
 
 /// Locks the folder for this process.
@@ -43,16 +46,19 @@ impl Folder {
         let fail = |doing: String, error| OpenError::from_io(&name, doing, error);
         let mut segments = BTreeMap::new();
         let mut spares = Vec::new();
+        let mut indexes = BTreeSet::new();
         for file in disk.list().map_err(|error| fail("list the files".into(), error))? {
             if is_spare(&file) {
                 spares.push(file);
+            } else if index_number(&file).is_some() {
+                indexes.insert(file);
             } else if let Some(number) = segment_number(&file) {
                 let found = Found::read(disk, &name, number)
                     .map_err(|error| fail(format!("read {file}"), error))?;
                 segments.insert(number, found);
             }
         }
-        Ok(Folder { name, segments, spares })
+        Ok(Folder { name, segments, spares, indexes })
     }
 
     pub(crate) fn segment(&self, number: u32) -> Option<&Found> {

@@ -23,6 +23,7 @@ use crate::error::Failure;
 use crate::files::holds::{Freeing, SegmentHold};
 use crate::files::pieces::{Pace, fill, remove_in_pieces};
 use crate::format::{HEADER_BYTES, SegmentHeader};
+use crate::index::index_name;
 use crate::types::Position;
 
 /// The free part of the head is counted in thousandths.
@@ -84,6 +85,8 @@ pub(crate) struct Segments {
     state: Mutex<State>,
     /// Segments that reclaim gave up, and segments that somebody holds.
     freeing: Arc<Freeing>,
+    /// The bytes of each segment's index file.
+    indexes: Mutex<BTreeMap<u32, u64>>,
     /// Bytes of the prepared segment and of the spares.
     ahead_bytes: AtomicU64,
     /// Bytes of the numbered files up to the head.
@@ -151,6 +154,7 @@ impl Segments {
             bytes_max,
             state: Mutex::new(state),
             freeing: Arc::default(),
+            indexes: Mutex::default(),
             ahead_bytes: AtomicU64::new(0),
             data_bytes: AtomicU64::new(0),
             short: AtomicBool::new(false),
@@ -223,6 +227,34 @@ impl Segments {
         self.data_bytes.load(Ordering::Acquire)
     }
 
+    /// Bytes of the index files.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.index_sizes().values().sum()
+    }
+
+    /// No thread holds this lock during a call to the disk.
+    fn index_sizes(&self) -> MutexGuard<'_, BTreeMap<u32, u64>> {
+        self.indexes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a segment has an index file of this size.
+    pub(crate) fn add_index(&self, number: u32, bytes: u64) {
+        self.index_sizes().insert(number, bytes);
+    }
+
+    /// Removes the index file of a segment, if it has one. If this fails, the file is left over
+    /// until a later start removes it.
+    fn remove_index(&self, number: u32) {
+        let size = self.index_sizes().remove(&number);
+        if size.is_some() {
+            let _ = self.disk.remove(&index_name(number));
+        }
+    }
+
+    pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
     /// Like `data_bytes`, but without the segments that reclaim gave up and that are not freed yet.
     pub(crate) fn kept_bytes(&self) -> u64 {
         let waiting = self.freeing.waiting() as u64 * self.segment_bytes;
@@ -231,7 +263,7 @@ impl Segments {
 
     /// Whether the file system and the setting `bytes_max` leave room for this many more bytes.
     pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
-        let taken = self.ahead_bytes() + self.data_bytes();
+        let taken = self.ahead_bytes() + self.data_bytes() + self.index_bytes();
         self.bytes_max.is_none_or(|max| taken + bytes <= max)
             && self.disk.space().is_ok_and(|space| space.free >= bytes)
     }
@@ -482,6 +514,7 @@ impl Segments {
     ) -> Result<bool, Failure> {
         self.stuck.store(false, Ordering::Release);
         let Some(number) = self.freeing.begin(wanted.durable) else { return Ok(false) };
+        self.remove_index(number);
         let name = segment_name(number);
         let enough = ahead_of(state) >= wanted.ahead_bytes;
         match self.disk.look_at(&name) {
@@ -551,6 +584,7 @@ impl Segments {
             if number >= head {
                 self.sync_folder()?;
             }
+            self.remove_index(number);
             let enough = ahead_of(&state) >= 3 * self.segment_bytes;
             let name = segment_name(number);
             let looks = self.disk.look_at(&name);
@@ -613,7 +647,7 @@ impl Segments {
 
     /// Creates a blank spare: a file that is allocated but not written.
     fn allocate(&self, state: &mut State, size: u64) -> Result<Spare, Failure> {
-        let taken = ahead_of(state) + state.sizes.values().sum::<u64>();
+        let taken = ahead_of(state) + state.sizes.values().sum::<u64>() + self.index_bytes();
         if self.bytes_max.is_some_and(|max| taken + size > max) {
             return Err(Failure::new("allocate", "a segment", io::ErrorKind::StorageFull.into()));
         }

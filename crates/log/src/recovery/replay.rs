@@ -1,7 +1,9 @@
 //! Reads the log's segments, and restores the live entries.
 
+pub(crate) mod indexed;
+
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use crate::error::OpenError;
@@ -9,9 +11,12 @@ use crate::files::folder::{Folder, Found};
 use crate::format::entry::{Entry, EntryKind, StoredSlot, read_meta};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES};
 use crate::liveness::Liveness;
+use crate::recovery::replay::indexed::{Indexed, UsedIndexes};
 use crate::recovery::tail::{Tail, group_at};
 use crate::settings::ID_LIMIT_MAX;
-use crate::types::{Position, RecoveryProgress, RecoveryReport, Restored, Slot};
+use crate::types::{
+    Meta, Position, RecoveryProgress, RecoveryReport, Restored, RestoredBody, Slot,
+};
 use crate::write::lazy::SlotMap;
 
 /// The ended slots of a segment: a bit set that grows when needed.
@@ -50,6 +55,20 @@ struct Segment<'a> {
     names: Vec<Box<[u8]>>,
     slots: u32,
     killed: Killed,
+    /// The segment's index, if the segment was read by it.
+    index: Option<Indexed>,
+}
+
+/// The end and the checksum of the group before a segment's first group.
+type Seam = (Position, u32);
+
+/// A slot as its entry says it.
+struct StoredJob<'a> {
+    slot: Slot,
+    entry_at: u32,
+    position: Position,
+    queue: u32,
+    meta: Meta<'a>,
 }
 
 /// The newest UPDATE and the newest COUNT of a slot. For each of them: the entry's position, and
@@ -90,6 +109,7 @@ pub(crate) struct Replay<'a> {
     folder: &'a Folder,
     tail: &'a Tail,
     kept_bytes_left: u64,
+    used_indexes: Option<UsedIndexes>,
     /// The segments from `tail.first` on.
     segments: Vec<Segment<'a>>,
     changes: SlotMap<Change>,
@@ -104,11 +124,18 @@ pub(crate) struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    pub(crate) fn new(folder: &'a Folder, tail: &'a Tail, kept_bytes_max: u64) -> Replay<'a> {
+    /// With `used_indexes`, reads sealed segments by their index files.
+    pub(crate) fn new(
+        folder: &'a Folder,
+        tail: &'a Tail,
+        kept_bytes_max: u64,
+        used_indexes: Option<UsedIndexes>,
+    ) -> Replay<'a> {
         Replay {
             folder,
             tail,
             kept_bytes_left: kept_bytes_max,
+            used_indexes,
             segments: Vec::new(),
             changes: SlotMap::default(),
             arena: Vec::new(),
@@ -172,19 +199,24 @@ impl<'a> Replay<'a> {
             self.folder.segments.range(tail.first..=tail.last).map(|(_, found)| found.size());
         self.progress.total_bytes = 2 * sizes.sum::<u64>();
         self.segments.resize_with((tail.last - tail.first + 1) as usize, Segment::default);
-        // The first group of the next segment. Its header says where this segment ends.
-        let mut sealed: Option<GroupHeader> = None;
+        // The seam to the next segment. It says where this segment ends.
+        let mut sealed: Option<Seam> = None;
         for number in (tail.first..=tail.last).rev() {
             let found = &self.folder.segments[&number];
             let end = match sealed {
-                Some(group) if group.previous_end.segment() == number => {
-                    group.previous_end.offset()
-                }
+                Some((end, _)) if end.segment() == number => end.offset(),
                 Some(_) => {
                     return Err(found.damaged(HEADER_BYTES, "the next segment does not follow it"));
                 }
                 None => tail.end.offset(),
             };
+            if let Some(next) = sealed
+                && let Some(seam) = self.read_index(found, next)?
+            {
+                sealed = Some(seam);
+                self.note_read(found, on_progress);
+                continue;
+            }
             let bytes = if number == tail.last {
                 Cow::Borrowed(&tail.bytes[..end as usize])
             } else {
@@ -204,15 +236,15 @@ impl<'a> Replay<'a> {
         self.check_changes()
     }
 
-    /// Reads one segment, and returns its first group. Fails if a group before `end` is damaged.
-    /// `next` is the first group of the next segment.
+    /// Reads one segment, and returns the seam to the segment before it. Fails if a group before
+    /// `end` is damaged. `next` is the seam to the next segment.
     fn read_segment(
         &mut self,
         found: &Found,
         bytes: &[u8],
         end: u64,
-        next: Option<GroupHeader>,
-    ) -> Result<Option<GroupHeader>, OpenError> {
+        next: Option<Seam>,
+    ) -> Result<Option<Seam>, OpenError> {
         let salt = found.header()?.salt;
         let mut offset = HEADER_BYTES;
         let mut first = None;
@@ -228,12 +260,12 @@ impl<'a> Replay<'a> {
             let start = offset as usize + GROUP_HEADER_BYTES;
             let group_end = group.end().offset();
             self.read_group(found, &bytes[start..group_end as usize], start as u64, salt, &group)?;
-            first.get_or_insert(group);
+            first.get_or_insert((group.previous_end, group.previous_crc));
             previous = Some(group);
             offset = group_end;
         }
         let seam_holds = match (next, previous) {
-            (Some(next), Some(last)) => last.crc == next.previous_crc && offset == end,
+            (Some((_, crc)), Some(last)) => last.crc == crc && offset == end,
             (Some(_), None) => false,
             (None, _) => offset == end,
         };
@@ -318,12 +350,17 @@ impl<'a> Replay<'a> {
             }
             EntryKind::Fact => {
                 let (key, value) = entry.fact().ok_or(CONTENTS)?;
-                if self.facts.get(key).is_none_or(|fact| fact.position < position) {
-                    self.facts.insert(key.into(), Fact { position, value: value.into() });
-                }
+                self.fact(key, value, position);
             }
         }
         Ok(())
+    }
+
+    /// Notes a fact, if no newer value of its key is noted.
+    fn fact(&mut self, key: &[u8], value: &[u8], position: Position) {
+        if self.facts.get(key).is_none_or(|fact| fact.position < position) {
+            self.facts.insert(key.into(), Fact { position, value: value.into() });
+        }
     }
 
     fn limit(&mut self, position: Position, limit: u64) -> Result<(), &'static str> {
@@ -418,8 +455,8 @@ impl<'a> Replay<'a> {
         on_progress(self.progress);
     }
 
-    /// Second pass: restores the live jobs in log order, then the live facts. Calls `on_progress`
-    /// after each segment.
+    /// Second pass: restores the live jobs in the order of their segments, then the live facts.
+    /// Calls `on_progress` after each segment.
     pub(crate) fn restore(
         &mut self,
         restore: &mut dyn FnMut(Restored<'_>),
@@ -427,9 +464,17 @@ impl<'a> Replay<'a> {
     ) -> Result<Liveness, OpenError> {
         let first = self.tail.first;
         let mut live = Liveness::new(first);
+        let changed = self.changed_slots();
+        let unchanged = BTreeSet::new();
         for index in 0..self.segments.len() {
             live.push_segment();
             let number = first + index as u32;
+            if let Some(indexed) = &self.segments[index].index {
+                let changed = changed.get(&number).unwrap_or(&unchanged);
+                self.restore_indexed(number, indexed, changed, &mut live, restore)?;
+                self.note_read(&self.folder.segments[&number], on_progress);
+                continue;
+            }
             let kept = self.segments[index].bytes.take();
             let proven = kept.is_some();
             let bytes = match kept {
@@ -495,7 +540,9 @@ impl<'a> Replay<'a> {
                         live.kill(slot);
                     } else {
                         let position = Position::new(number, offset as u64);
-                        self.restore_job(slot, (entry_at, position), stored, body, restore);
+                        let StoredSlot { queue, meta, .. } = *stored;
+                        let job = StoredJob { slot, entry_at, position, queue, meta };
+                        self.restore_job(&job, RestoredBody::here(body), restore);
                     }
                     index += 1;
                 }
@@ -506,12 +553,11 @@ impl<'a> Replay<'a> {
 
     fn restore_job(
         &self,
-        slot: Slot,
-        (entry_at, position): (u32, Position),
-        stored: &StoredSlot<'_>,
-        body: &[u8],
+        stored: &StoredJob<'_>,
+        body: RestoredBody<'_>,
         restore: &mut dyn FnMut(Restored<'_>),
     ) {
+        let StoredJob { slot, entry_at, position, .. } = *stored;
         let change = if self.changes.is_empty() { None } else { self.changes.get(&slot) };
         let update = change.and_then(|change| change.update.as_ref());
         let count = change.and_then(|change| change.count.as_ref());

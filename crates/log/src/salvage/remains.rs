@@ -22,7 +22,7 @@ use crate::format::{
     GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, HeaderFault, SegmentHeader, get_u64,
 };
 use crate::settings::{ID_BLOCK, ID_LIMIT_MAX};
-use crate::types::{Meta, Position, Restored, Slot};
+use crate::types::{Meta, Position, Restored, RestoredBody, Slot};
 
 /// If the disk cannot read a file in one read, this module reads pieces of this many bytes.
 const PIECE_BYTES: usize = 4096;
@@ -461,7 +461,15 @@ impl Remains {
         let queue = name.map_or_else(|| Cow::Owned(substitute()), |name| Cow::Borrowed(&name[..]));
         self.salvage.report.jobs += 1;
         let counters = count.map(|(_, counters)| &counters[..]);
-        restore(Restored::Job { slot, entry_at, position, queue: &queue, meta, counters, body });
+        restore(Restored::Job {
+            slot,
+            entry_at,
+            position,
+            queue: &queue,
+            meta,
+            counters,
+            body: RestoredBody::here(body),
+        });
     }
 
     fn restore_facts(&mut self, restore: &mut dyn FnMut(Restored<'_>)) {

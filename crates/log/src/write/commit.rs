@@ -321,7 +321,7 @@ impl Log {
     /// finishes and reclaim, and the segments that the open batch has begun. When the head segment
     /// is half full, the number includes one more segment. So the reserve is still complete after
     /// the log begins the next segment.
-    fn ahead_wanted(&self) -> u64 {
+    pub(crate) fn ahead_wanted(&self) -> u64 {
         let open = self.open_batch();
         let segment = self.segments.segment_bytes;
         let reserve = self.put_reserve(&open).next_multiple_of(segment);

@@ -98,7 +98,7 @@ impl Storage {
             Sabotage::LyingSync => Arc::new(crate::sabotage::LyingDisk(self.disk.clone())),
             _ => Arc::new(self.disk.clone()),
         };
-        let log = Settings { segment_bytes: self.segment_bytes, bytes_max: None, sync };
+        let log = Settings { segment_bytes: self.segment_bytes, sync, ..Settings::default() };
         broker::Options {
             engine: self.engine,
             bodies_bytes_max: self.bodies_bytes_max,

@@ -1,0 +1,365 @@
+//! Builds the index of a sealed segment from the segment's file. The result depends only on the
+//! bytes of the segment and on the owner's function [`Classify`].
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::disk::DiskFile;
+use crate::files::segments::segment_name;
+use crate::format::entry::{Entry, EntryKind, StoredSlot, read_meta};
+use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader};
+use crate::index::codec::{RowWriter, put_difference, put_number};
+use crate::index::file::{Changed, Fence, IndexFact, Outline, Tables, encode, sum};
+use crate::index::{
+    BLOCK_ROWS, BlockSummary, Classify, IndexError, LIST_ROWS_MIN, OwnedRow, Place,
+};
+use crate::liveness::class_of;
+use crate::settings::ID_LIMIT_MAX;
+use crate::types::{Position, Slot};
+use crate::write::lazy::SlotMap;
+
+/// The segment is read in pieces of this many bytes, or of a whole group.
+const READ_BYTES: usize = 1 << 20;
+/// The number of ids in a list.
+const LIST_IDS: usize = 256;
+
+/// A sealed segment.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Sealed<'a> {
+    pub(crate) file: &'a dyn DiskFile,
+    pub(crate) header: SegmentHeader,
+    /// The offset where the last group ends, and the checksum of this group.
+    pub(crate) end: (u64, u32),
+}
+
+/// A finished index.
+#[derive(Debug)]
+pub(crate) struct Built {
+    outline: Outline,
+    tables: Tables,
+    pieces: Vec<u8>,
+    /// All rows, in the order of their slots.
+    rows: Vec<OwnedRow>,
+    /// The slot indexes of the rows of all blocks, one block after the other.
+    order: Vec<u32>,
+}
+
+impl Built {
+    /// The segment's number.
+    pub(crate) fn segment(&self) -> u32 {
+        self.outline.segment.number
+    }
+
+    /// The bytes of the index file.
+    pub(crate) fn file(&self) -> Vec<u8> {
+        encode(&self.outline, &self.tables, &self.pieces)
+    }
+
+    /// The rows of a block. `None`: there is no such block.
+    pub(crate) fn block(&self, number: u32) -> Option<Vec<OwnedRow>> {
+        let before = self.tables.blocks.get(..number as usize)?;
+        let start = before.iter().map(|block| block.rows as usize).sum::<usize>();
+        let len = self.tables.blocks.get(number as usize)?.rows as usize;
+        let order = &self.order[start..start + len];
+        Some(order.iter().map(|&index| self.rows[index as usize].clone()).collect())
+    }
+}
+
+/// Reads a sealed segment.
+pub(crate) fn build(sealed: Sealed<'_>, classify: Classify) -> Result<Built, IndexError> {
+    let name = segment_name(sealed.header.number);
+    let mut walk = Walk::new(sealed);
+    walk.groups(sealed, &name)?;
+    walk.finish(classify).map_err(|what| IndexError::damaged(&name, what))
+}
+
+/// The position and the value of a fact.
+type FactValue = (Position, Box<[u8]>);
+
+/// The key and the slot index of a job.
+type Keyed = ((u64, u64), u32);
+
+/// What is known of the segment after some of its groups.
+struct Walk {
+    outline: Outline,
+    tables: Tables,
+    rows: Vec<OwnedRow>,
+    /// The queue of each row.
+    queues: Vec<u32>,
+    changes: SlotMap<Changed>,
+    facts: HashMap<Box<[u8]>, FactValue>,
+}
+
+impl Walk {
+    fn new(sealed: Sealed<'_>) -> Walk {
+        let outline = Outline {
+            segment: sealed.header,
+            end: sealed.end.0,
+            end_crc: sealed.end.1,
+            previous_end: Position(0),
+            previous_crc: 0,
+            groups: 0,
+            bytes: 0,
+            time_ms: 0,
+            slots: 0,
+            id_max: 0,
+            id_limit: (Position(0), 0),
+        };
+        Walk {
+            outline,
+            tables: Tables::default(),
+            rows: Vec::new(),
+            queues: Vec::new(),
+            changes: SlotMap::default(),
+            facts: HashMap::new(),
+        }
+    }
+
+    fn groups(&mut self, sealed: Sealed<'_>, name: &str) -> Result<(), IndexError> {
+        let SegmentHeader { number, salt, size, .. } = sealed.header;
+        let damaged = |what| IndexError::damaged(name, what);
+        let mut bytes = Vec::new();
+        let mut start = HEADER_BYTES;
+        let mut at = 0;
+        let mut previous: Option<GroupHeader> = None;
+        while start + (at as u64) < sealed.end.0 {
+            let known = GroupHeader::peek(&bytes[at..]);
+            let len = known.map_or(0, |group| group.len as usize) + GROUP_HEADER_BYTES;
+            if bytes.len() - at < len {
+                start += at as u64;
+                let left = size.min(sealed.end.0).saturating_sub(start) as usize;
+                if len > left {
+                    return Err(damaged("a group"));
+                }
+                // Keep the bytes that are known.
+                bytes.drain(..at);
+                at = 0;
+                let filled = bytes.len();
+                bytes.resize(len.max(READ_BYTES).min(left), 0);
+                let read = sealed.file.read_at(&mut bytes[filled..], start + filled as u64);
+                let read = read.map_err(|source| IndexError::read(name, source))?;
+                if filled + read < bytes.len() {
+                    return Err(damaged("the file is too short"));
+                }
+                continue;
+            }
+            let position = Position::new(number, start + at as u64);
+            let group = GroupHeader::check(&bytes[at..], salt, position)
+                .ok_or_else(|| damaged("a group's checksum"))?;
+            if previous.is_some_and(|previous| !group.follows(&previous)) {
+                return Err(damaged("a group does not follow the one before it"));
+            }
+            if previous.is_none() {
+                self.outline.previous_end = group.previous_end;
+                self.outline.previous_crc = group.previous_crc;
+            }
+            let entries = &bytes[at + GROUP_HEADER_BYTES..at + len];
+            self.group(&group, entries).map_err(damaged)?;
+            previous = Some(group);
+            at += len;
+        }
+        let end = previous.map(|group| (group.end().offset(), group.crc));
+        (end == Some(sealed.end)).then_some(()).ok_or_else(|| damaged("the end"))
+    }
+
+    fn group(&mut self, group: &GroupHeader, entries: &[u8]) -> Result<(), &'static str> {
+        self.outline.time_ms = self.outline.time_ms.max(group.time_ms);
+        self.outline.groups += 1;
+        self.outline.bytes += (entries.len() + GROUP_HEADER_BYTES) as u64;
+        let mut at = 0;
+        let mut count = 0;
+        while at < entries.len() {
+            let position = Position(group.position.0 + (GROUP_HEADER_BYTES + at) as u64);
+            // The checksum of the group covers the entries, too.
+            let entry = Entry::parse(&entries[at..])?;
+            self.entry(&entry, position)?;
+            at += entry.bytes;
+            count += 1;
+        }
+        (count == group.count).then_some(()).ok_or("the number of entries")
+    }
+
+    /// Notes an entry. Refuses what a start refuses.
+    fn entry(&mut self, entry: &Entry<'_>, position: Position) -> Result<(), &'static str> {
+        const CONTENTS: &str = "an entry's contents";
+        match entry.kind {
+            EntryKind::Open => self.limit(position, entry.open().ok_or(CONTENTS)?.1)?,
+            EntryKind::Ids => self.limit(position, entry.ids().ok_or(CONTENTS)?)?,
+            EntryKind::Trim => {
+                entry.trim().ok_or(CONTENTS)?;
+            }
+            EntryKind::Name => {
+                let (number, name) = entry.name().ok_or(CONTENTS)?;
+                if number as usize != self.tables.names.len() {
+                    return Err("a queue's number");
+                }
+                self.tables.names.push(name.into());
+            }
+            EntryKind::Put | EntryKind::Copy => {
+                let mut fault = None;
+                let from = self.rows.len();
+                let body = entry.for_each_slot(|stored| {
+                    fault = fault.or(self.slot(position, entry, &stored).err());
+                });
+                let body_len = body.ok_or(CONTENTS)?.len() as u32;
+                self.rows[from..].iter_mut().for_each(|row| row.body_len = body_len);
+                fault.map_or(Ok(()), Err)?;
+            }
+            EntryKind::Finish => {
+                for slot in entry.finished_slots().ok_or(CONTENTS)? {
+                    self.kill(slot)?;
+                }
+            }
+            EntryKind::Update => {
+                let (slot, meta) = entry.split_slot().ok_or(CONTENTS)?;
+                let (_, queue, rest) = read_meta(meta).ok_or(CONTENTS)?;
+                if !rest.is_empty() || queue as usize >= self.tables.names.len() {
+                    return Err(CONTENTS);
+                }
+                self.check_age(slot)?;
+                self.changes.entry(slot).or_default().update = Some((position, meta.into()));
+            }
+            EntryKind::Count => {
+                let (slot, counters) = entry.split_slot().ok_or(CONTENTS)?;
+                self.check_age(slot)?;
+                self.changes.entry(slot).or_default().count = Some((position, counters.into()));
+            }
+            EntryKind::Fact => {
+                let (key, value) = entry.fact().ok_or(CONTENTS)?;
+                self.facts.insert(key.into(), (position, value.into()));
+            }
+        }
+        Ok(())
+    }
+
+    fn limit(&mut self, position: Position, limit: u64) -> Result<(), &'static str> {
+        self.outline.id_limit = (position, limit);
+        (limit <= ID_LIMIT_MAX).then_some(()).ok_or("a limit of ids that is too high")
+    }
+
+    fn slot(
+        &mut self,
+        position: Position,
+        entry: &Entry<'_>,
+        stored: &StoredSlot<'_>,
+    ) -> Result<(), &'static str> {
+        if stored.queue as usize >= self.tables.names.len() {
+            return Err("a queue's number");
+        }
+        let meta = &stored.meta;
+        if meta.id >= ID_LIMIT_MAX {
+            return Err("a job's id that is too high");
+        }
+        self.outline.id_max = self.outline.id_max.max(meta.id);
+        if let Some(slot) = stored.replaces.filter(|slot| slot.segment != 0) {
+            self.kill(slot)?;
+        }
+        let class = class_of((entry.bytes / usize::from(entry.n.max(1))) as u64);
+        match self.tables.classes.last_mut() {
+            Some((run, last)) if *last == class => *run += 1,
+            _ => self.tables.classes.push((1, class)),
+        }
+        self.queues.push(stored.queue);
+        self.rows.push(OwnedRow {
+            slot: Slot { segment: position.segment(), index: self.outline.slots },
+            entry_at: position.offset() as u32,
+            position: Position(position.0 + entry.bytes as u64),
+            // The caller sets it for all slots of the entry.
+            body_len: 0,
+            id: meta.id,
+            priority: meta.priority,
+            ttr: meta.ttr,
+            created_ms: meta.created_ms,
+            due_ms: meta.due_ms,
+            state: meta.state,
+            options: meta.options.into(),
+        });
+        self.outline.slots += 1;
+        Ok(())
+    }
+
+    fn kill(&mut self, slot: Slot) -> Result<(), &'static str> {
+        self.check_age(slot)?;
+        self.tables.kills.push(slot);
+        Ok(())
+    }
+
+    fn check_age(&self, slot: Slot) -> Result<(), &'static str> {
+        let here = self.outline.segment.number;
+        let older = slot.segment < here || slot.segment == here && slot.index < self.outline.slots;
+        older.then_some(()).ok_or("a job is named before it was written")
+    }
+
+    fn finish(mut self, classify: Classify) -> Result<Built, &'static str> {
+        self.tables.kills.sort_unstable();
+        if self.tables.kills.is_sorted_by(|a, b| a < b) {
+            self.tables.changes = self.changes.drain().collect();
+            self.tables.changes.sort_unstable_by_key(|(slot, _)| *slot);
+            let facts = self.facts.drain();
+            let facts = facts.map(|(key, (position, value))| IndexFact { position, key, value });
+            self.tables.facts = facts.collect();
+            self.tables.facts.sort_unstable_by_key(|fact| fact.position);
+            Ok(self.blocks(classify))
+        } else {
+            Err("a job was ended twice")
+        }
+    }
+
+    /// Cuts the rows into blocks.
+    fn blocks(mut self, classify: Classify) -> Built {
+        let salt = self.outline.segment.salt;
+        let segment = self.outline.segment.number;
+        let mut lists: BTreeMap<(u32, u8), Vec<Keyed>> = BTreeMap::new();
+        for (index, (row, &queue)) in self.rows.iter().zip(&self.queues).enumerate() {
+            if let Some(class) = classify(&row.meta()) {
+                lists.entry((queue, class.list)).or_default().push((class.key, index as u32));
+            }
+        }
+        lists.retain(|_, list| list.len() >= LIST_ROWS_MIN);
+        let rows = self.rows;
+        let mut is_in_block = vec![false; rows.len()];
+        let mut order = Vec::new();
+        let mut pieces = Vec::new();
+        let mut ids: Vec<(u64, u32)> = Vec::new();
+        for (list, mut keys) in lists {
+            keys.sort_unstable();
+            for keys in keys.chunks(BLOCK_ROWS) {
+                let block = || keys.iter().map(|&(_, index)| &rows[index as usize]);
+                let start = pieces.len();
+                let mut writer = RowWriter::new(segment);
+                block().for_each(|row| writer.write(&mut pieces, row));
+                let place = place_of(salt, &pieces, start);
+                let number = self.tables.blocks.len() as u32;
+                self.tables.blocks.extend(BlockSummary::of(list, block(), classify, place));
+                ids.extend(block().map(|row| (row.id, number)));
+                for &(_, index) in keys {
+                    is_in_block[index as usize] = true;
+                }
+                order.extend(keys.iter().map(|&(_, index)| index));
+            }
+        }
+        let others = self.queues.iter().zip(&rows).zip(is_in_block);
+        let others = others.filter(|(_, is_in_block)| !is_in_block);
+        self.tables.others = others.map(|((&queue, row), _)| (queue, row.clone())).collect();
+        ids.sort_unstable();
+        for list in ids.chunks(LIST_IDS) {
+            let start = pieces.len();
+            let (mut at, mut block) = (0, 0);
+            for &(id, number) in list {
+                put_number(&mut pieces, id - at);
+                put_difference(&mut pieces, u64::from(number).wrapping_sub(block));
+                (at, block) = (id, number.into());
+            }
+            let place = place_of(salt, &pieces, start);
+            let (first, last) = (list[0].0, list[list.len() - 1].0);
+            self.tables.fences.push(Fence { first, last, place });
+        }
+        Built { outline: self.outline, tables: self.tables, pieces, rows, order }
+    }
+}
+
+/// The place of the piece that begins at `start` and ends with the bytes.
+fn place_of(salt: u64, pieces: &[u8], start: usize) -> Place {
+    let bytes = &pieces[start..];
+    let at = start as u64;
+    Place { at, len: bytes.len() as u32, crc: sum(salt, at, bytes) }
+}

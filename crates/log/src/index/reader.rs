@@ -1,0 +1,116 @@
+//! Reads the blocks of an index file, and finds the block of a job.
+
+use std::sync::Arc;
+
+use crate::disk::Disk;
+use crate::index::codec::{Reader, RowReader};
+use crate::index::file::{Fence, IndexFile, sum};
+use crate::index::{BlockSummary, IndexError, OwnedRow, Place, index_name};
+
+/// The index of one segment. In memory are the summaries of its blocks and the names of its queues.
+/// The other functions read the file, and must not be called with the owner's lock.
+///
+/// The file exists while the log has the segment. A reader that must be sure of this holds the
+/// segment ([`Log::hold`](crate::Log::hold)).
+#[derive(Debug)]
+pub struct SegmentIndex {
+    disk: Arc<dyn Disk>,
+    segment: u32,
+    salt: u64,
+    pieces_at: u64,
+    pub(crate) names: Vec<Box<[u8]>>,
+    blocks: Vec<BlockSummary>,
+    fences: Vec<Fence>,
+}
+
+impl SegmentIndex {
+    pub(crate) fn new(disk: Arc<dyn Disk>, file: IndexFile) -> SegmentIndex {
+        let IndexFile { outline, tables, pieces_at, .. } = file;
+        SegmentIndex {
+            disk,
+            segment: outline.segment.number,
+            salt: outline.segment.salt,
+            pieces_at,
+            names: tables.names,
+            blocks: tables.blocks,
+            fences: tables.fences,
+        }
+    }
+
+    /// The segment's number.
+    pub fn segment(&self) -> u32 {
+        self.segment
+    }
+
+    /// The summaries of the blocks, by their numbers.
+    pub fn blocks(&self) -> &[BlockSummary] {
+        &self.blocks
+    }
+
+    /// The name of a queue with this number in the segment. Panics if there is none.
+    pub fn queue_name(&self, queue: u32) -> &[u8] {
+        &self.names[queue as usize]
+    }
+
+    /// Reads all rows of a block in the order of their keys, also those of jobs that have ended
+    /// since.
+    pub fn read_block(&self, number: u32) -> Result<Vec<OwnedRow>, IndexError> {
+        let damaged = || self.damaged("a block");
+        let block = self.blocks.get(number as usize).ok_or_else(damaged)?;
+        let bytes = self.piece(block.place)?;
+        let mut reader = Reader(&bytes);
+        let mut rows_reader = RowReader::new(self.segment);
+        let mut rows = Vec::with_capacity(block.rows as usize);
+        for _ in 0..block.rows {
+            let row = rows_reader.read(&mut reader).ok_or_else(damaged)?;
+            if !(block.slot_min..=block.slot_max).contains(&row.slot.index) {
+                return Err(damaged());
+            }
+            rows.push(row);
+        }
+        reader.is_empty().then_some(rows).ok_or_else(damaged)
+    }
+
+    /// The number of the block that has the job with this id. `None`: no block has it.
+    pub fn find(&self, id: u64) -> Result<Option<u32>, IndexError> {
+        let after = self.fences.partition_point(|fence| fence.last < id);
+        let Some(fence) = self.fences.get(after).filter(|fence| fence.first <= id) else {
+            return Ok(None);
+        };
+        let bytes = self.piece(fence.place)?;
+        let mut reader = Reader(&bytes);
+        let (mut at, mut block) = (0u64, 0u64);
+        while !reader.is_empty() {
+            let (step, step_block) = reader
+                .number()
+                .zip(reader.difference())
+                .ok_or_else(|| self.damaged("a list of ids"))?;
+            at = at.wrapping_add(step);
+            block = block.wrapping_add(step_block);
+            if at == id {
+                let number = u32::try_from(block).ok();
+                let known = number.filter(|number| (*number as usize) < self.blocks.len());
+                return known.map(Some).ok_or_else(|| self.damaged("a list of ids"));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads a piece of the file, and checks it.
+    fn piece(&self, place: Place) -> Result<Vec<u8>, IndexError> {
+        let name = index_name(self.segment);
+        let failed = |source| IndexError::read(&name, source);
+        let file = self.disk.open(&name).map_err(failed)?;
+        // The place was checked against the length of the file when the index was opened.
+        let mut bytes = vec![0; place.len as usize];
+        let read = file.read_at(&mut bytes, self.pieces_at + place.at).map_err(failed)?;
+        if read < bytes.len() || sum(self.salt, place.at, &bytes) != place.crc {
+            return Err(self.damaged("a piece"));
+        }
+        Ok(bytes)
+    }
+
+    fn damaged(&self, what: &'static str) -> IndexError {
+        IndexError::damaged(&index_name(self.segment), what)
+    }
+}

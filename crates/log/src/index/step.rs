@@ -1,0 +1,196 @@
+//! Writes the index files of sealed segments, and gives them to the owner.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::disk::Disk;
+use crate::files::holds::SegmentHold;
+use crate::files::segments::segment_name;
+use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader};
+use crate::index::build::{Built, Sealed, build};
+use crate::index::file::IndexFile;
+use crate::index::reader::SegmentIndex;
+use crate::index::{BlockId, Classify, IndexError, OwnedRow, index_name, new_index_name};
+use crate::log::Log;
+use crate::types::Slot;
+
+/// The indexes of a log.
+#[derive(Debug, Default)]
+pub(crate) struct Indexes {
+    shelf: Mutex<Shelf>,
+    /// Locked while an index is built, so that only one thread builds.
+    work: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    indexes: BTreeMap<u32, Arc<SegmentIndex>>,
+    /// Segments whose index could not be built or written.
+    refused: BTreeSet<u32>,
+}
+
+impl Indexes {
+    pub(crate) fn new(indexes: Vec<Arc<SegmentIndex>>) -> Indexes {
+        let indexes = indexes.into_iter().map(|index| (index.segment(), index)).collect();
+        let shelf = Mutex::new(Shelf { indexes, refused: BTreeSet::new() });
+        Indexes { shelf, work: Mutex::default() }
+    }
+
+    /// The shelf, without the segments before `first`: the log has given them up.
+    fn shelf_from(&self, first: u32) -> MutexGuard<'_, Shelf> {
+        let mut shelf = self.shelf();
+        shelf.indexes = shelf.indexes.split_off(&first);
+        shelf.refused = shelf.refused.split_off(&first);
+        shelf
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Log {
+    /// Whether a slot is live: no entry has ended it.
+    pub fn is_live(&self, slot: Slot) -> bool {
+        self.open_batch().live.is_live(slot)
+    }
+
+    /// The segments that have an index, from the oldest on.
+    pub fn indexed(&self) -> Vec<u32> {
+        self.indexes.shelf_from(self.first_segment()).indexes.keys().copied().collect()
+    }
+
+    /// The index of a segment, if it has one.
+    pub fn index(&self, segment: u32) -> Option<Arc<SegmentIndex>> {
+        self.indexes.shelf().indexes.get(&segment).cloned()
+    }
+
+    /// Writes the index of one segment: the newest sealed segment without an index, of whose slots
+    /// at least an eighth is live. Returns its number, or `None` if there is nothing to do now.
+    ///
+    /// This call reads a whole segment, so it takes a while. It holds no lock meanwhile. The caller
+    /// decides when to call it. An error is no failure of the log. The log does not try this
+    /// segment again in this process.
+    pub fn index_step(&self) -> Result<Option<u32>, IndexError> {
+        let Some(classify) = self.classify else { return Ok(None) };
+        let _work = self.indexes.work.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.failure().is_some() || !self.has_room_for_index(self.segments.segment_bytes / 8) {
+            return Ok(None);
+        }
+        let Some(segment) = self.next_to_index() else { return Ok(None) };
+        // Reclaim gave the segment up in the meantime.
+        let Some(_hold) = self.hold(segment) else { return Ok(None) };
+        let written = self.build(segment, classify).and_then(|built| self.write_index(&built));
+        if let Err(error) = written {
+            self.indexes.shelf().refused.insert(segment);
+            return Err(error);
+        }
+        Ok(Some(segment))
+    }
+
+    /// Reads the rows of a block in the order of their keys, also those of jobs that have ended
+    /// since. If the index file is damaged, reads the segment, and writes the index file again.
+    /// The caller must not hold the owner's lock.
+    pub fn read_block(&self, block: BlockId) -> Result<Vec<OwnedRow>, IndexError> {
+        let gone = || IndexError::Gone { file: segment_name(block.segment) };
+        let _hold: SegmentHold = self.hold(block.segment).ok_or_else(gone)?;
+        let index = self.index(block.segment).ok_or_else(gone)?;
+        let classify = self.classify.ok_or_else(gone)?;
+        let damage = match index.read_block(block.number) {
+            Ok(rows) => return Ok(rows),
+            Err(damage) => damage,
+        };
+        let _work = self.indexes.work.lock().unwrap_or_else(PoisonError::into_inner);
+        let built = self.build(block.segment, classify)?;
+        // The rows are at hand, even if the file cannot be written.
+        let _ = self.write_index(&built);
+        built.block(block.number).ok_or(damage)
+    }
+
+    /// Whether an index file of this size leaves enough room for the segments of the log.
+    fn has_room_for_index(&self, bytes: u64) -> bool {
+        let missing = self.ahead_wanted().saturating_sub(self.segments.ahead_bytes());
+        let needed = missing + self.segments.segment_bytes + bytes;
+        !self.segments.is_short() && self.segments.has_room_for(needed)
+    }
+
+    fn next_to_index(&self) -> Option<u32> {
+        let first = self.first_segment();
+        let sealed = first..self.durable().segment();
+        let shelf = self.indexes.shelf_from(first);
+        let is_known =
+            |segment: &u32| shelf.indexes.contains_key(segment) || shelf.refused.contains(segment);
+        let is_worth_it = |segment: &u32| {
+            let open = self.open_batch();
+            let live = open.live.live_in(*segment) as usize;
+            live > 0 && live * 8 >= open.live.slots_in(*segment)
+        };
+        // No thread waits for the shelf while it has the lock of the open batch.
+        sealed.rev().find(|segment| !is_known(segment) && is_worth_it(segment))
+    }
+
+    /// Reads a sealed segment. The caller holds it.
+    fn build(&self, number: u32, classify: Classify) -> Result<Built, IndexError> {
+        let name = segment_name(number);
+        let open = |number: u32| {
+            let name = segment_name(number);
+            let failed = |source| IndexError::read(&name, source);
+            let file = self.segments.open(number).map_err(failed)?;
+            let mut bytes = vec![0; HEADER_BYTES as usize + GROUP_HEADER_BYTES];
+            let read = file.read_at(&mut bytes, 0).map_err(failed)?;
+            bytes.truncate(read);
+            let header = SegmentHeader::decode(&bytes).ok();
+            let header = header.filter(|header| header.number == number);
+            let header = header.ok_or_else(|| IndexError::damaged(&name, "the header"))?;
+            Ok::<_, IndexError>((file, header, bytes))
+        };
+        let (file, header, _) = open(number)?;
+        // The first group of the next segment says where this segment ends. The chain of groups
+        // must end there, so the group needs no check.
+        let (_, _, next) = open(number + 1)?;
+        let next = next.get(HEADER_BYTES as usize..).and_then(GroupHeader::peek);
+        let next = next.filter(|next| next.previous_end.segment() == number);
+        let next = next.ok_or_else(|| IndexError::damaged(&name, "the next segment"))?;
+        let end = (next.previous_end.offset(), next.previous_crc);
+        build(Sealed { file: &*file, header, end }, classify)
+    }
+
+    /// Writes an index file, and puts the index on the shelf. The caller holds the segment.
+    fn write_index(&self, built: &Built) -> Result<(), IndexError> {
+        let segment = built.segment();
+        let bytes = built.file();
+        let name = index_name(segment);
+        let disk = self.segments.disk();
+        if !self.has_room_for_index(bytes.len() as u64) {
+            return Err(IndexError::write(&name, io::ErrorKind::StorageFull.into()));
+        }
+        // The file counts as used before it exists, so that it is removed with its segment.
+        self.segments.add_index(segment, bytes.len() as u64);
+        if let Err(source) = write_file(&**disk, segment, &bytes) {
+            let _ = disk.remove(&new_index_name(segment));
+            return Err(IndexError::write(&name, source));
+        }
+        let file = disk.open(&name).map_err(|source| IndexError::read(&name, source))?;
+        let index = SegmentIndex::new(Arc::clone(disk), IndexFile::read(&*file, segment)?);
+        self.indexes.shelf().indexes.insert(segment, Arc::new(index));
+        Ok(())
+    }
+}
+
+/// Writes the file under another name, and renames it. The folder is not synced: if the rename is
+/// lost, the index is built again.
+fn write_file(disk: &dyn Disk, segment: u32, bytes: &[u8]) -> io::Result<()> {
+    let name = new_index_name(segment);
+    let file = match disk.create(&name) {
+        // An earlier write failed.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            disk.remove(&name)?;
+            disk.create(&name)?
+        }
+        other => other?,
+    };
+    file.write_at(bytes, 0)?;
+    file.sync_all()?;
+    disk.rename(&name, &index_name(segment))
+}

@@ -1,0 +1,136 @@
+//! The bodies and blocks of restored jobs, which are read only if the owner needs them.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use crate::error::OpenError;
+use crate::files::folder::Found;
+use crate::format::SegmentHeader;
+use crate::format::entry::{Entry, EntryKind};
+use crate::index::build::{Built, Sealed, build};
+use crate::index::reader::SegmentIndex;
+use crate::index::{Classify, IndexError, OwnedRow};
+use crate::types::Position;
+
+/// The body of a restored job. If the start did not read the job's segment, `read` reads the body.
+#[derive(Copy, Clone, Debug)]
+pub struct RestoredBody<'a>(Source<'a>);
+
+#[derive(Copy, Clone, Debug)]
+enum Source<'a> {
+    Here(&'a [u8]),
+    File { found: &'a Found, header: SegmentHeader, entry_at: u32, end: Position, len: u32 },
+}
+
+impl<'a> RestoredBody<'a> {
+    pub(crate) fn here(body: &'a [u8]) -> RestoredBody<'a> {
+        RestoredBody(Source::Here(body))
+    }
+
+    pub(crate) fn stored(
+        found: &'a Found,
+        header: SegmentHeader,
+        row: &OwnedRow,
+    ) -> RestoredBody<'a> {
+        let OwnedRow { entry_at, position: end, body_len: len, .. } = *row;
+        RestoredBody(Source::File { found, header, entry_at, end, len })
+    }
+
+    /// The bytes of the body.
+    pub fn len(&self) -> usize {
+        match self.0 {
+            Source::Here(body) => body.len(),
+            Source::File { len, .. } => len as usize,
+        }
+    }
+
+    /// Whether the body is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The body.
+    pub fn read(&self) -> Result<Cow<'a, [u8]>, OpenError> {
+        let (found, header, entry_at, end, len) = match self.0 {
+            Source::Here(body) => return Ok(Cow::Borrowed(body)),
+            Source::File { found, header, entry_at, end, len } => {
+                (found, header, entry_at, end, len)
+            }
+        };
+        let start = u64::from(entry_at);
+        let bytes = found.bytes_at(start, end.offset().min(header.size).saturating_sub(start))?;
+        let position = Position::new(header.number, start);
+        let entry = Entry::read(&bytes, header.salt, position.0)
+            .map_err(|what| found.damaged(start, what))?;
+        let body = match entry.kind {
+            EntryKind::Put | EntryKind::Copy => entry.for_each_slot(|_| {}),
+            _ => None,
+        };
+        let body = body.filter(|body| body.len() == len as usize);
+        let body = body.ok_or_else(|| found.damaged(start, "an entry's contents"))?;
+        Ok(Cow::Owned(body.to_vec()))
+    }
+}
+
+/// The blocks of a segment at a start. If the index file is damaged, reads the segment.
+#[derive(Debug)]
+pub(crate) struct BlockSource<'a> {
+    pub(crate) index: &'a SegmentIndex,
+    pub(crate) found: &'a Found,
+    pub(crate) header: SegmentHeader,
+    pub(crate) end: (u64, u32),
+    pub(crate) classify: Classify,
+    /// The index that was built because the file is damaged.
+    pub(crate) built: OnceCell<Built>,
+}
+
+impl BlockSource<'_> {
+    /// All rows of a block.
+    pub(crate) fn rows(&self, number: u32) -> Result<Vec<OwnedRow>, OpenError> {
+        if self.built.get().is_none() {
+            if let Ok(rows) = self.index.read_block(number) {
+                return Ok(rows);
+            }
+            let sealed = Sealed { file: &*self.found.file, header: self.header, end: self.end };
+            let built = build(sealed, self.classify).map_err(|error| match error {
+                IndexError::Damaged { what, .. } => self.found.damaged(0, what),
+                other => self.found.damaged(0, other.to_string()),
+            })?;
+            let _ = self.built.set(built);
+        }
+        let rows = self.built.get().and_then(|built| built.block(number));
+        rows.ok_or_else(|| self.found.damaged(0, "the index of the segment is wrong"))
+    }
+}
+
+/// The rows of a restored block: its live jobs that have not changed since their entries.
+#[derive(Copy, Clone, Debug)]
+pub struct RestoredRows<'a> {
+    source: &'a BlockSource<'a>,
+    number: u32,
+    /// The rows, if they were read.
+    rows: Option<&'a [OwnedRow]>,
+}
+
+impl<'a> RestoredRows<'a> {
+    pub(crate) fn new(
+        source: &'a BlockSource<'a>,
+        number: u32,
+        rows: Option<&'a [OwnedRow]>,
+    ) -> RestoredRows<'a> {
+        RestoredRows { source, number, rows }
+    }
+
+    /// Reads the rows, in the order of their keys.
+    pub fn read(&self) -> Result<Cow<'a, [OwnedRow]>, OpenError> {
+        match self.rows {
+            Some(rows) => Ok(Cow::Borrowed(rows)),
+            None => self.source.rows(self.number).map(Cow::Owned),
+        }
+    }
+
+    /// The body of one of these rows.
+    pub fn body(&self, row: &OwnedRow) -> RestoredBody<'a> {
+        RestoredBody::stored(self.source.found, self.source.header, row)
+    }
+}
