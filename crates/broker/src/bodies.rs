@@ -12,10 +12,11 @@
 
 pub(crate) mod loads;
 
-use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use engine::policy::{Rules, parent_name};
 use engine::{
     Engine, JobBody, JobId, JobSlot, Loading, QueueId, Record, SessionId, State, allocated_bytes,
 };
@@ -48,9 +49,22 @@ pub(crate) struct Bodies {
     fresh_bytes: u64,
     /// The page of locations where the search for old bodies (the *sweep*) continues.
     page: usize,
+    /// The number of pages that must be swept because a limit has changed.
+    pages_left: usize,
+    /// The limits of queues during a start.
+    at_start: StartLimits,
     /// For each queue that is loaded ahead: the job whose hand-out makes the loader load the next
     /// piece.
     ahead: BTreeMap<QueueId, JobId>,
+}
+
+/// The limits of queues during a start. The engine gets the policies only after the jobs.
+#[derive(Debug, Default)]
+struct StartLimits {
+    /// The policies, if any of them limits the memory of a queue.
+    rules: Option<Rules>,
+    /// For each queue: its limit, and the bytes of its bodies in memory. `None`: it has no limit.
+    queues: HashMap<Box<[u8]>, Option<(u64, u64)>>,
 }
 
 /// A job with a new entry in the log: see [`Bodies::fresh`].
@@ -76,6 +90,12 @@ impl Bodies {
         self.bytes_max = bytes_max;
     }
 
+    /// Sets the policies for the start. `None`: the start has ended.
+    pub(crate) fn set_start_rules(&mut self, rules: Option<Rules>) {
+        let rules = rules.filter(Rules::limit_memory);
+        self.at_start = StartLimits { rules, queues: HashMap::new() };
+    }
+
     /// Adds a job to `fresh`. Its body can leave the memory as soon as its new entry is written.
     pub(crate) fn note_fresh(&mut self, slot: JobSlot, id: JobId, bytes: usize) {
         let body_bytes = bytes as u64;
@@ -88,48 +108,89 @@ impl Bodies {
     }
 }
 
+impl StartLimits {
+    /// Counts a body of a queue. Returns whether it should not be in memory.
+    fn is_exceeded_by(&mut self, name: &[u8], state: State, bytes: u64) -> bool {
+        let Some(rules) = &self.rules else { return false };
+        if !self.queues.contains_key(name) {
+            let max = rules.resolve(name, parent_name(name)).memory_max;
+            self.queues.insert(name.into(), max.map(|max| (max, 0)));
+        }
+        let Some(Some((max, used))) = self.queues.get_mut(name) else { return false };
+        let is_exceeded = state != State::Ready || *used + bytes > *max;
+        *used += if is_exceeded { 0 } else { bytes };
+        is_exceeded
+    }
+}
+
 impl Core {
     /// Whether a job that recovery restores should have its body only in the log.
-    pub(crate) fn restores_stored(&self) -> bool {
+    pub(crate) fn restores_stored(&mut self, queue: &[u8], state: State, bytes: usize) -> bool {
         self.bodies.is_full(&self.engine)
+            || self.bodies.at_start.is_exceeded_by(queue, state, bytes as u64)
     }
 
-    /// If the limit is reached, adds the jobs that a request has put to `Bodies::fresh`.
+    /// Adds jobs of a record to `Bodies::fresh`. If the limit of memory is reached, these are the
+    /// jobs that a request has put. Jobs whose queue has exceeded its own limit are added also if
+    /// they have changed in another way.
     pub(crate) fn note_fresh(&mut self, record: &Record) {
-        if !self.bodies.is_full(&self.engine) {
+        let is_full = self.bodies.is_full(&self.engine);
+        let limits_queues = self.limits_queues();
+        if !is_full && !limits_queues {
             return;
         }
         match record {
-            Record::Put(slot, id) => self.note_fresh_job(*slot, *id),
+            Record::Put(slot, id) => self.note_fresh_job(*slot, *id, is_full),
             Record::PutMany(jobs) => {
                 for (slot, id) in jobs {
-                    self.note_fresh_job(*slot, *id);
+                    self.note_fresh_job(*slot, *id, is_full);
                 }
             }
-            Record::Update(..)
-            | Record::Moved(..)
-            | Record::Rerouted(..)
-            | Record::Count(..)
-            | Record::QueueFacts(..)
+            Record::Update(slot, id)
+            | Record::Moved(slot, id)
+            | Record::Rerouted(slot, id, ..)
+            | Record::Count(slot, id) => self.note_fresh_job(*slot, *id, false),
+            Record::Policies => self.trim_bodies(),
+            Record::QueueFacts(..)
             | Record::QueueDropped(..)
             | Record::Finish(..)
             | Record::QueueGone(..)
-            | Record::Policies
             | Record::Status => {}
         }
     }
 
-    fn note_fresh_job(&mut self, slot: JobSlot, id: JobId) {
-        if self.engine.id_at(slot) == Some(id) {
+    /// Adds a job to `Bodies::fresh` if its queue has exceeded its own limit, or if `is_full`.
+    fn note_fresh_job(&mut self, slot: JobSlot, id: JobId, is_full: bool) {
+        if self.engine.id_at(slot) == Some(id)
+            && self.engine.is_resident(slot)
+            && (is_full || self.engine.exceeds_memory(slot))
+        {
             let bytes = self.engine.body(slot).len();
             self.bodies.note_fresh(slot, id, bytes);
         }
     }
 
+    /// Whether a queue has its own limit of memory. Without a log, all bodies must stay in memory.
+    fn limits_queues(&self) -> bool {
+        self.engine.limits_memory() && self.ledger.log.is_some()
+    }
+
+    /// Sweeps all pages soon, because a limit has changed.
+    pub(crate) fn trim_bodies(&mut self) {
+        // The first sweep of a page spares its recent bodies.
+        self.bodies.pages_left = 2 * self.ledger.locations.pages();
+        self.loads.wish_trim();
+    }
+
+    /// Whether pages must be swept because a limit has changed.
+    pub(crate) fn is_trimming(&self) -> bool {
+        self.bodies.pages_left > 0
+    }
+
     /// Removes bodies from memory until they are within the limit, in at most `STEPS_MAX` steps.
     pub(crate) fn evict_bodies(&mut self) {
-        let Some(max) = self.bodies.bytes_max else { return };
-        if self.engine.resident_bytes() <= max && self.bodies.fresh.is_empty() {
+        let is_full = self.bodies.is_full(&self.engine);
+        if !is_full && self.bodies.fresh.is_empty() && self.bodies.pages_left == 0 {
             return;
         }
         let Some(log) = &self.ledger.log else { return };
@@ -147,23 +208,31 @@ impl Core {
             self.bodies.fresh_bytes -= body_bytes;
             steps -= 1;
             let is_full = self.bodies.is_full(&self.engine);
-            if location.is_some() && is_full && !self.is_taken_soon(slot) {
+            let is_there = location.is_some();
+            if is_there
+                && (is_full && !self.is_taken_soon(slot) || self.engine.exceeds_memory(slot))
+            {
                 self.store_body(slot);
             }
         }
         // The fresh bodies will leave as soon as they are written. So other bodies with this number
         // of bytes in all can stay.
+        let max = self.bodies.bytes_max.map_or(u64::MAX, |max| max + self.bodies.fresh_bytes);
         let pages = self.ledger.locations.pages();
         for _ in 0..pages {
-            if steps == 0 || self.engine.resident_bytes() <= max + self.bodies.fresh_bytes {
+            let is_full = self.engine.resident_bytes() > max;
+            if steps == 0 || !is_full && self.bodies.pages_left == 0 {
                 break;
             }
+            self.bodies.pages_left = self.bodies.pages_left.saturating_sub(1);
             let page = self.bodies.page % pages;
             self.bodies.page = page + 1;
             let is_stored = self.ledger.locations.is_stored_page(page);
             steps = steps.saturating_sub(if is_stored { 1 } else { PAGE_STEPS });
             for slot in self.ledger.locations.sweep(page, written) {
-                self.store_body(slot);
+                if is_full || self.engine.exceeds_memory(slot) {
+                    self.store_body(slot);
+                }
             }
         }
     }

@@ -175,6 +175,7 @@ impl Broker {
             core.engine.set_wall_ahead(start.ahead_ms);
             core.logged_ahead_ms = start.logged_ms;
             stopped_ms = start.stopped_ms;
+            core.bodies.set_start_rules(begin.fact(meta::POLICIES_KEY).and_then(Rules::decode));
             start.now.0
         };
         let mut restore = |restored: Restored<'_>| {
@@ -195,6 +196,7 @@ impl Broker {
         }
         let mut core = core.into_inner();
         core.engine.raise_numbers(report.next_id)?;
+        core.bodies.set_start_rules(None);
         let log = Arc::new(log);
         core.ledger.log = Some(log.clone());
         core.log_wall_clock();
@@ -405,7 +407,9 @@ impl Broker {
     pub fn set_bodies_limit(&self, bytes_max: Option<u64>) {
         // Without a log, all bodies must stay in memory.
         let bytes_max = bytes_max.filter(|_| self.shared.log.is_some());
-        self.shared.lock_core().bodies.set_limit(bytes_max);
+        let mut core = self.shared.lock_core();
+        core.bodies.set_limit(bytes_max);
+        core.trim_bodies();
     }
 
     /// The error of the first body that could not be loaded, if any. If a session waited for the
@@ -599,9 +603,8 @@ impl Core {
     fn restore(&mut self, restored: Restored<'_>) -> Result<(), BrokerError> {
         match restored {
             Restored::Job { slot, entry_at, position, queue, meta, counters, body } => {
-                let stored = self.restores_stored();
                 let place = (slot, entry_at, position);
-                self.restore_job(place, queue, &meta, counters, (&body, stored))?;
+                self.restore_job(place, queue, &meta, counters, (&body, false))?;
             }
             Restored::Block { queue, rows, .. } => {
                 for row in rows.read()?.iter() {
@@ -614,18 +617,19 @@ impl Core {
         Ok(())
     }
 
-    /// Restores one job. Its body stays only in the log if the caller allows this, and if the engine
-    /// does not need it.
+    /// Restores one job. Its body stays only in the log if `stays_stored`, or if a limit of memory is
+    /// reached. But the body is in memory if the engine needs it.
     fn restore_job(
         &mut self,
         (log_slot, entry_at, log_position): (log::Slot, u32, log::Position),
         queue: &[u8],
         meta: &log::Meta<'_>,
         counters: Option<&[u8]>,
-        (body, stored): (&log::RestoredBody<'_>, bool),
+        (body, stays_stored): (&log::RestoredBody<'_>, bool),
     ) -> Result<(), BrokerError> {
         let (facts, tags) = meta::facts(meta, counters)?;
-        let is_stored = stored && !Engine::needs_body(tags);
+        let is_stored = !Engine::needs_body(tags)
+            && (stays_stored || self.restores_stored(queue, facts.state, body.len()));
         let body = if is_stored {
             JobBody::Stored(body.len() as u32)
         } else {

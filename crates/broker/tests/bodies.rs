@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use lineshaft_broker::policy::{Rule, Rules, Setting};
 use lineshaft_broker::{
     Answer, Broker, Event, Handout, JobBody, JobId, Mailbox, Millis, NewJob, Options, Outbox,
     Patience, Position, ReadMode, SessionId, State, Submit, Take,
@@ -264,6 +265,108 @@ fn reclaim_moves_stored_bodies() {
         assert_eq!(handout.id, id);
         assert_eq!(loaded(&broker, &handout.body), body(number as u64));
     }
+    broker.turn(NOW).check_invariants();
+}
+
+const QUEUE_LIMIT: u64 = 2_000;
+
+/// Limits the memory of the queues whose name begins with `small`.
+fn limit_small(broker: &Broker) {
+    let limit = Setting::MemoryMax(Some(QUEUE_LIMIT));
+    let _ = broker.turn(NOW).set_policies(Rules(vec![Rule::new(["small*"], [limit])]));
+    work(broker);
+}
+
+fn open_without_limit(disk: &log::FaultDisk) -> Broker {
+    Broker::open(Options { bodies_bytes_max: None, ..options(disk) }, NOW).expect("it is whole").0
+}
+
+/// Puts 200 jobs, each of this delay, into a queue.
+fn put_into(broker: &Broker, queue: &str, delay_s: u32) {
+    let session = broker.turn(NOW).open_session(0);
+    broker.turn(NOW).caller(session).use_queue(queue.as_bytes());
+    for number in 0..200 {
+        let job = NewJob { delay_s, ..NewJob::default() };
+        let put = broker.turn(NOW).caller(session).put(job, body(number).into());
+        put.value.expect("there is room");
+        work(broker);
+    }
+}
+
+fn take_all(broker: &Broker, queue: &str) {
+    let session = broker.turn(NOW).open_session(0);
+    let _ = broker.turn(NOW).caller(session).watch(queue.as_bytes());
+    for number in 0..200 {
+        let handout = take(broker, session);
+        assert_eq!(loaded(broker, &handout.body), body(number));
+        broker.turn(NOW).caller(session).finish(handout.id).value.expect("it is held");
+    }
+}
+
+/// Bodies of 120 bytes that the limit of one queue allows in memory.
+const KEPT: u64 = QUEUE_LIMIT / 120;
+
+#[test]
+fn a_queue_with_its_own_limit_keeps_only_its_first_bodies_in_memory() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open_without_limit(&disk);
+    limit_small(&broker);
+    put_into(&broker, "large", 0);
+    assert_eq!(stored(&broker), 0);
+    put_into(&broker, "small", 0);
+    assert_eq!(stored(&broker), 200 - KEPT);
+    put_into(&broker, "small-delayed", 1000);
+    assert_eq!(stored(&broker), 400 - KEPT, "delayed jobs do not need their bodies soon");
+    broker.turn(NOW).check_invariants();
+    drop(broker);
+    disk.crash();
+    let broker = open_without_limit(&disk);
+    assert_eq!(stored(&broker), 400 - KEPT, "the same after a start");
+    take_all(&broker, "small");
+    take_all(&broker, "large");
+    put_into(&broker, "small", 0);
+    assert_eq!(stored(&broker), 400 - KEPT);
+    take_all(&broker, "small");
+    broker.turn(NOW).check_invariants();
+}
+
+#[test]
+fn released_jobs_stay_within_the_limit_of_their_queue() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open_without_limit(&disk);
+    limit_small(&broker);
+    let session = broker.turn(NOW).open_session(0);
+    let worker = broker.turn(NOW).open_session(0);
+    let _ = broker.turn(NOW).caller(worker).watch(b"small");
+    broker.turn(NOW).caller(session).use_queue(b"small");
+    for number in 0..200 {
+        let put = broker.turn(NOW).caller(session).put(NewJob::default(), body(number).into());
+        put.value.expect("there is room");
+        take(&broker, worker);
+        work(&broker);
+    }
+    assert_eq!(stored(&broker), 0, "leased jobs probably end soon");
+    broker.turn(NOW).close_session(worker);
+    while broker.turn(NOW).totals().ready < 200 {}
+    work(&broker);
+    assert_eq!(stored(&broker), 200 - KEPT);
+    take_all(&broker, "small");
+}
+
+#[test]
+fn a_lower_limit_applies_to_an_idle_server() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open_without_limit(&disk);
+    put_into(&broker, "small", 0);
+    put_into(&broker, "large", 0);
+    limit_small(&broker);
+    broker.load_step(NOW);
+    assert_eq!(stored(&broker), 200 - KEPT);
+    broker.set_bodies_limit(Some(0));
+    broker.load_step(NOW);
+    assert_eq!(resident_bytes(&broker), 0);
+    take_all(&broker, "small");
+    take_all(&broker, "large");
     broker.turn(NOW).check_invariants();
 }
 

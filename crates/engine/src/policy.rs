@@ -53,6 +53,10 @@ pub struct Policy {
     /// How durable a put is when the server acknowledges it. `None`: the setting of the whole
     /// server applies.
     pub sync: Option<QueueSync>,
+    /// The memory for the bodies of this queue, in bytes. If the bodies of the ready jobs take more,
+    /// some of them leave the memory, and are then only in the log. The bodies of delayed and buried
+    /// jobs leave the memory at once.
+    pub memory_max: Option<u64>,
     /// If this is not empty, the name is an alias and not a queue. A put under this name goes to
     /// each of these queues.
     pub alias: Box<[Name]>,
@@ -114,6 +118,8 @@ pub enum Setting {
     FanoutOnly(bool),
     /// See [`Policy::sync`].
     Sync(Option<QueueSync>),
+    /// See [`Policy::memory_max`].
+    MemoryMax(Option<u64>),
     /// See [`Policy::alias`].
     Alias(Box<[Name]>),
     /// See [`Policy::copy_to`].
@@ -168,6 +174,7 @@ impl Default for Policy {
             open_timeout_ms: None,
             fanout_only: false,
             sync: None,
+            memory_max: None,
             alias: Box::default(),
             copy_to: Box::default(),
         }
@@ -176,7 +183,7 @@ impl Default for Policy {
 
 impl Policy {
     /// All settings with their values, in the order of the documentation.
-    pub fn settings(&self) -> [Setting; 14] {
+    pub fn settings(&self) -> [Setting; 15] {
         [
             Setting::JobsMax(self.jobs_max),
             Setting::BytesMax(self.bytes_max),
@@ -190,6 +197,7 @@ impl Policy {
             Setting::OpenTimeout(self.open_timeout_ms),
             Setting::FanoutOnly(self.fanout_only),
             Setting::Sync(self.sync),
+            Setting::MemoryMax(self.memory_max),
             Setting::Alias(self.alias.clone()),
             Setting::CopyTo(self.copy_to.clone()),
         ]
@@ -209,6 +217,7 @@ impl Policy {
             Setting::OpenTimeout(millis) => self.open_timeout_ms = *millis,
             Setting::FanoutOnly(fanout_only) => self.fanout_only = *fanout_only,
             Setting::Sync(sync) => self.sync = *sync,
+            Setting::MemoryMax(bytes) => self.memory_max = *bytes,
             Setting::Alias(names) => self.alias.clone_from(names),
             Setting::CopyTo(names) => self.copy_to.clone_from(names),
         }
@@ -231,6 +240,7 @@ impl Setting {
             Setting::OpenTimeout(_) => "open.timeout",
             Setting::FanoutOnly(_) => "fanout_only",
             Setting::Sync(_) => "sync",
+            Setting::MemoryMax(_) => "memory.bytes",
             Setting::Alias(_) => "alias",
             Setting::CopyTo(_) => "route.copy_to",
         }
@@ -283,13 +293,19 @@ impl Rules {
         &self,
         name: &[u8],
         child_of: Option<&[u8]>,
-    ) -> [(Setting, Option<u32>); 14] {
+    ) -> [(Setting, Option<u32>); 15] {
         self.resolve(name, child_of).settings().map(|setting| {
             let same =
                 |asked: &&RuleSetting| discriminant(&asked.setting) == discriminant(&setting);
             let line = self.asked(name, child_of).filter(same).last().map(|asked| asked.line);
             (setting, line)
         })
+    }
+
+    /// Whether any rule limits the memory of a queue.
+    pub fn limit_memory(&self) -> bool {
+        let mut all = self.0.iter().flat_map(|rule| &rule.settings);
+        all.any(|asked| matches!(asked.setting, Setting::MemoryMax(Some(_))))
     }
 
     /// All patterns without wildcards: each is the name of one queue. The operator chose these

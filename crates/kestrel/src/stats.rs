@@ -196,7 +196,7 @@ fn of_policy(policy: &Policy, server_sync: QueueSync) -> Vec<Row> {
         // In seconds; 0 means no limit.
         ("max_age", policy.age_max_ms.map_or(0, |millis| millis.div_ceil(1_000))),
         ("max_journal_size", NO_BYTES_MAX),
-        ("max_memory_size", NO_BYTES_MAX),
+        ("max_memory_size", policy.memory_max.unwrap_or(NO_BYTES_MAX)),
         ("max_journal_overflow", 0),
         ("max_journal_size_absolute", NO_BYTES_MAX),
     ];

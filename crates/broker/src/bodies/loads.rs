@@ -47,6 +47,8 @@ pub(crate) struct Loads {
 struct State {
     bodies: Vec<Load>,
     queues: BTreeSet<QueueId>,
+    /// A limit has changed, so bodies may have to leave the memory.
+    trims: bool,
     /// There may be work that the thread has not seen yet.
     changed: bool,
     stopping: bool,
@@ -70,6 +72,19 @@ impl Loads {
         state.changed |= state.queues.insert(queue);
         drop(state);
         self.changed.notify_one();
+    }
+
+    /// Lets the loader end turns until all pages are swept. Otherwise an idle server would keep its
+    /// bodies above a new limit.
+    pub(crate) fn wish_trim(&self) {
+        let mut state = self.state();
+        (state.trims, state.changed) = (true, true);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    fn take_trim(&self) -> bool {
+        std::mem::take(&mut self.state().trims)
     }
 
     fn take_bodies(&self) -> Vec<Load> {
@@ -138,7 +153,10 @@ impl Shared {
         for queue in &queues {
             self.load_ahead(*queue, log, now);
         }
-        has_loaded || !queues.is_empty()
+        let trims = self.loads.take_trim();
+        // The end of each turn sweeps some pages.
+        while trims && self.turn(now).core.is_trimming() {}
+        has_loaded || trims || !queues.is_empty()
     }
 
     /// Loads bodies that sessions wait for. Returns whether there were any. If a body cannot be

@@ -50,6 +50,28 @@ impl Engine {
         changed
     }
 
+    /// Whether a policy limits the memory of any queue.
+    pub fn limits_memory(&self) -> bool {
+        self.rules.limit_memory()
+    }
+
+    /// The limit of memory of a queue ([`Policy::memory_max`](crate::policy::Policy::memory_max)).
+    pub fn memory_max(&self, queue: QueueId) -> Option<u64> {
+        self.policy_of(queue)?.memory_max
+    }
+
+    /// Whether the body of a job should leave the memory because of the limit of its queue. If the
+    /// job is leased, it probably ends soon, so its body stays.
+    pub fn exceeds_memory(&self, slot: JobSlot) -> bool {
+        let job = &self.jobs[slot];
+        let Some(max) = self.memory_max(job.queue()) else { return false };
+        match job.state() {
+            State::Ready => self.queues[job.queue()].resident_bytes() > max,
+            State::Leased => false,
+            State::Delayed | State::Buried => true,
+        }
+    }
+
     /// Whether the body of a job with these tags must stay in memory. This is so if the body is the
     /// job's key.
     pub fn needs_body(tags: Option<Tags<'_>>) -> bool {

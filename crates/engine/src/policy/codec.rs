@@ -69,7 +69,8 @@ fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
         | Setting::ItemBytesMax(number)
         | Setting::AgeMax(number)
         | Setting::Idle(number)
-        | Setting::OpenTimeout(number) => put_number(bytes, *number),
+        | Setting::OpenTimeout(number)
+        | Setting::MemoryMax(number) => put_number(bytes, *number),
         Setting::ExpireSweep(number) => {
             bytes.push(number.is_some().into());
             bytes.extend(number.iter().flat_map(|number| number.to_le_bytes()));
@@ -114,6 +115,7 @@ fn tag(setting: &Setting) -> u8 {
         Setting::Sync(_) => 12,
         Setting::Alias(_) => 13,
         Setting::CopyTo(_) => 14,
+        Setting::MemoryMax(_) => 15,
     }
 }
 
@@ -207,6 +209,7 @@ impl Reader<'_> {
             12 => Setting::Sync(self.sync()?),
             13 => Setting::Alias(self.list(Reader::name)?.into()),
             14 => Setting::CopyTo(self.list(Reader::name)?.into()),
+            15 => Setting::MemoryMax(self.number()?),
             _ => return Err(Malformed),
         })
     }

@@ -14,6 +14,8 @@ pub(crate) struct InForce {
     named: BTreeSet<Name>,
     /// Whether any rule makes an alias.
     has_aliases: bool,
+    /// Whether any rule limits the memory of a queue.
+    limits_memory: bool,
     /// Counts of the aliases in `named`. An alias that matches only a pattern with wildcards has no
     /// counts, because clients could use any number of such names.
     aliases: BTreeMap<Name, AliasCounts>,
@@ -46,10 +48,16 @@ impl InForce {
         self.has_aliases
     }
 
+    /// Whether any rule limits the memory of a queue.
+    pub(crate) fn limit_memory(&self) -> bool {
+        self.limits_memory
+    }
+
     /// Replaces the rules. The caller must call [`InForce::set_aliases`] next.
     pub(crate) fn replace(&mut self, rules: Rules) {
         let mut all = rules.0.iter().flat_map(|rule| &rule.settings);
         self.has_aliases = all.any(|asked| matches!(asked.setting, Setting::Alias(_)));
+        self.limits_memory = rules.limit_memory();
         self.named = rules.literal_names().map(Into::into).collect();
         self.rules = rules;
     }

@@ -219,6 +219,7 @@ fn some_setting() -> impl Strategy<Value = Setting> {
         any::<Option<u64>>().prop_map(Setting::OpenTimeout),
         any::<bool>().prop_map(Setting::FanoutOnly),
         some_sync().prop_map(Setting::Sync),
+        any::<Option<u64>>().prop_map(Setting::MemoryMax),
         some_names().prop_map(Setting::Alias),
         some_names().prop_map(Setting::CopyTo),
     ]

@@ -353,6 +353,11 @@ impl Queue {
         self.stored
     }
 
+    /// The bytes of the bodies of ready jobs that are in memory.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.counts.bytes - self.stored.1
+    }
+
     pub(crate) fn count_in(&mut self, job: CountedJob) {
         self.counts.add(job);
         if let Some(bytes) = job.stored_bytes() {

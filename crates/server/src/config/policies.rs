@@ -48,7 +48,7 @@ enum Read {
     List(fn(&[&str]) -> Setting),
 }
 
-static KEYS: [(&str, Read); 14] = [
+static KEYS: [(&str, Read); 15] = [
     ("limits.jobs", Read::One(|text| number(text).map(Setting::JobsMax))),
     ("limits.bytes", Read::One(|text| bytes(text).map(Setting::BytesMax))),
     ("limits.item_bytes", Read::One(|text| bytes(text).map(Setting::ItemBytesMax))),
@@ -61,6 +61,7 @@ static KEYS: [(&str, Read); 14] = [
     ("open.timeout", Read::One(|text| millis(text).map(Setting::OpenTimeout))),
     ("fanout_only", Read::One(|text| truth(text).map(Setting::FanoutOnly))),
     ("sync", Read::One(|text| sync(text).map(Setting::Sync))),
+    ("memory.bytes", Read::One(|text| bytes(text).map(Setting::MemoryMax))),
     ("alias", Read::List(|texts| Setting::Alias(names(texts)))),
     ("route.copy_to", Read::List(|texts| Setting::CopyTo(names(texts)))),
 ];
@@ -214,7 +215,7 @@ fn suggest(path: &str) -> Option<String> {
     // for a key with the same last word.
     let name = last_word(path);
     let keys = KEYS.iter().map(|(key, _)| (*key).to_owned());
-    let others = ["match", "limits", "open", "route"].map(str::to_owned);
+    let others = ["match", "limits", "open", "memory", "route"].map(str::to_owned);
     let elsewhere = keys.clone().find(|key| last_word(key) == name);
     elsewhere.or_else(|| suggestion(path, keys.chain(others)))
 }
@@ -319,7 +320,7 @@ pub(crate) fn show_value(setting: &Setting) -> String {
     match setting {
         Setting::JobsMax(jobs) => jobs.map_or_else(none, |jobs| jobs.to_string()),
         Setting::ExpireSweep(jobs) => jobs.map_or_else(none, |jobs| jobs.to_string()),
-        Setting::BytesMax(bytes) | Setting::ItemBytesMax(bytes) => {
+        Setting::BytesMax(bytes) | Setting::ItemBytesMax(bytes) | Setting::MemoryMax(bytes) => {
             bytes.map_or_else(none, |bytes| quote(&size::format(bytes)))
         }
         Setting::AgeMax(time) | Setting::Idle(time) | Setting::OpenTimeout(time) => {

@@ -43,6 +43,7 @@ impl QueueRules {
             | Setting::ExpireSweep(_)
             | Setting::Idle(_)
             | Setting::OpenMax(_)
+            | Setting::MemoryMax(_)
             | Setting::CopyTo(_) => {}
         }
     }

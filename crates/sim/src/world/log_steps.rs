@@ -51,16 +51,18 @@ impl World {
     pub(crate) fn reclaim(&mut self) -> Result<bool, String> {
         // The copy takes its own turn. Before each turn, due work must be done.
         self.ring()?;
-        if self.plan.bodies_bytes_max.is_some() {
-            let has_loaded = self.process.broker.load_step(Millis(self.now));
-            self.summary.loads += u64::from(has_loaded);
-        }
+        let has_loaded = self.process.broker.load_step(Millis(self.now));
+        self.summary.loads += u64::from(has_loaded);
         let done = self.process.broker.reclaim_step(Millis(self.now));
         self.trace.note(format_args!("reclaim {done:?}"));
         let copied = match done {
             Ok(copied) => copied,
             // The log keeps a segment that it cannot read, and the service continues.
-            Err(ReclaimError::Read { .. }) if self.storage.was_disturbed() => false,
+            Err(ReclaimError::Read { .. } | ReclaimError::Left { .. })
+                if self.storage.was_disturbed() =>
+            {
+                false
+            }
             Err(error) => return Err(format!("reclaim: {error}")),
         };
         self.summary.reclaimed += u64::from(copied);

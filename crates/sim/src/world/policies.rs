@@ -22,7 +22,10 @@ fn mild(rng: &mut Rng) -> Rule {
         3 => Rule::new(["a"], [Setting::AgeMax(Some(500)), expiring_to("b-2")]),
         4 => Rule::new(["a+x", "b-2"], [expiring_to("old")]),
         5 => Rule::new(["a"], [Setting::FanoutOnly(true)]),
-        10 => Rule::new(["a*"], [Setting::Sync(Some(QueueSync::Always))]),
+        10 => {
+            let sync = Setting::Sync(Some(QueueSync::Always));
+            Rule::new(["a*"], [sync, Setting::MemoryMax(Some(300))])
+        }
         11 => Rule::new(["*"], [Setting::Sync(Some(*rng.pick(&LAX)))]),
         6 => Rule::new(["b-2*"], [Setting::Sync(Some(QueueSync::Memory))]),
         7 => Rule::new(["al"], [Setting::Alias(names(&["a", "b-2"]))]),

@@ -27,6 +27,7 @@ fn every_key_is_read() {
         open = { max = 3, timeout = "30s" }
         fanout_only = true
         sync = "50ms"
+        memory = { bytes = "8MiB" }
         alias = ["a", "b"]
         route = { copy_to = "audit" }
     "#;
@@ -43,6 +44,7 @@ fn every_key_is_read() {
         open_timeout_ms: Some(30_000),
         fanout_only: true,
         sync: Some(QueueSync::Every(50)),
+        memory_max: Some(8 << 20),
         alias: names(&["a", "b"]),
         copy_to: names(&["audit"]),
     };
@@ -208,7 +210,7 @@ fn shown_policies_name_their_lines_and_can_be_read_again() {
 
     let own = effective.show_policy(b"a+b").replace(&format!("{}/", folder.path().display()), "");
     let lines: Vec<&str> = own.lines().collect();
-    assert_eq!(lines.len(), 14);
+    assert_eq!(lines.len(), 15);
     assert_eq!(lines[0], "limits.jobs = 3                          # lineshaft.toml:3");
     assert_eq!(lines[5], "expire_to = \"x\"                          # lineshaft.toml:8");
     assert_eq!(lines[8], "open.max = 100                           # default");
@@ -255,7 +257,8 @@ fn a_translated_kestrel_configuration_means_the_same() {
     let (_folder, sources) = Folder::with(blocks(translation)[0]);
     let effective = sources.load().unwrap();
     assert_eq!(effective.config.kestrel.refuse_reads_above, Some(9500));
-    let general = Policy { item_bytes_max: Some(1 << 20), ..Policy::default() };
+    let general =
+        Policy { item_bytes_max: Some(1 << 20), memory_max: Some(128 << 20), ..Policy::default() };
     let of = |queue: &str| {
         let parent = broker::policy::parent_name(queue.as_bytes());
         effective.config.policies.resolve(queue.as_bytes(), parent)
@@ -274,7 +277,7 @@ fn a_translated_kestrel_configuration_means_the_same() {
     assert_eq!(of("mail"), mail);
     let clicks = Policy { bytes_max: Some(4 << 30), ..general.clone() };
     assert_eq!(of("clicks"), Policy { fanout_only: true, ..clicks.clone() });
-    assert_eq!(of("clicks+archive"), clicks);
+    assert_eq!(of("clicks+archive"), Policy { memory_max: Some(32 << 20), ..clicks.clone() });
     let live = Policy {
         jobs_max: Some(20_000),
         age_max_ms: Some(30_000),
