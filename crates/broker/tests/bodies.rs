@@ -492,3 +492,60 @@ fn small_queues_stay_within_the_limit_while_puts_continue() {
         assert!(resident_bytes(&broker) < 2 * LIMIT, "{number}: {}", resident_bytes(&broker));
     }
 }
+
+/// All jobs of a queue are in one list, in the order in which they are taken.
+fn classify(meta: &log::Meta<'_>) -> Option<log::Class> {
+    let is_ready = meta.state == State::Ready as u8;
+    is_ready.then_some(log::Class { list: 0, key: (meta.priority.into(), meta.id), band: 0 })
+}
+
+#[test]
+fn a_start_by_index_files_hands_out_the_same_jobs() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let ids = put(&broker, 0..4000);
+    let session = broker.turn(NOW).open_session(0);
+    for &id in ids.iter().step_by(7) {
+        let mut turn = broker.turn(NOW);
+        let mut caller = turn.caller(session);
+        caller.take_job(id).value.expect("it is ready");
+        match id.0 % 3 {
+            0 => caller.finish(id).value.expect("it is held"),
+            1 => caller.bury(id, 9).value.expect("it is held"),
+            _ => caller.give_back(id, 5, 0).value.expect("it is held"),
+        }
+    }
+    work(&broker);
+    broker.close(NOW).expect("the disk works");
+    drop(broker);
+
+    disk.restart();
+    let plain = disk.fork();
+    let settings = log::Settings { classify: Some(classify), ..options(&disk).log };
+    let disk_again = Arc::new(disk.clone());
+    let (log, _) = log::Log::open(disk_again, settings.clone(), NOW.0, &mut |_| ()).expect("whole");
+    while log.index_step().expect("the disk works").is_some() {}
+    assert!(log.indexed().len() > 1, "there are several index files");
+    drop(log);
+    disk.restart();
+    let (by_index, report) =
+        Broker::open(Options { log: settings, ..options(&disk) }, NOW).expect("whole");
+    assert!(report.indexed > 1, "{report:?}");
+    by_index.turn(NOW).check_invariants();
+    let broker = open(&plain);
+    assert_eq!(by_index.turn(NOW).totals(), broker.turn(NOW).totals());
+    let all = |broker: &Broker| {
+        let session = broker.turn(NOW).open_session(0);
+        let mut jobs = Vec::new();
+        loop {
+            let take = broker.turn(NOW).caller(session).take(Patience::None).value;
+            let Take::Granted(handout) = take else { return jobs };
+            jobs.push((handout.id, loaded(broker, &handout.body)));
+            broker.turn(NOW).caller(session).finish(handout.id).value.expect("it is held");
+            work(broker);
+        }
+    };
+    let jobs = all(&broker);
+    assert!(jobs.len() > 3000, "{}", jobs.len());
+    assert_eq!(all(&by_index), jobs);
+}

@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Random, Recovered, World, classify, recover, settings};
-use lineshaft_log::{BlockId, Disk, FaultDisk, Log, Meta, QueueRef, Settings, Slot, Sync};
+use lineshaft_log::{BlockId, Disk, FaultDisk, Log, Meta, QueueRef, Settings, Slot, Sync, repair};
 
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -22,13 +22,15 @@ fn world(seed: u64, disk: FaultDisk) -> World {
     world
 }
 
-/// Makes random actions, with more puts than usual.
+/// Makes random actions, with more puts than usual. Stops if the log fails.
 fn work(world: &mut World, steps: u32) {
     for _ in 0..steps {
         if world.state.jobs.len() < world.jobs_aim {
             world.put();
         }
-        world.step().unwrap();
+        if world.step().is_err() || world.disk.has_crashed() {
+            return;
+        }
     }
 }
 
@@ -112,18 +114,22 @@ fn a_start_finds_the_same_with_any_indexes() {
 #[test]
 fn work_goes_on_after_starts_with_indexes() {
     let mut used = 0;
-    for seed in 0..5 {
+    for seed in 0..15 {
         let mut random = Random(seed ^ 0xABCD);
         let mut world = world(seed, FaultDisk::new(seed, DISK_BYTES));
         for _ in 0..6 {
+            if random.one_in(2) {
+                world.disk.crash_at(world.disk.calls() + 1 + random.below(1500));
+            }
             work(&mut world, 1500);
-            let acknowledged = if random.one_in(2) {
+            let acknowledged = if !world.disk.has_crashed() && random.one_in(2) {
                 world.disk.restart();
                 world.log.written()
             } else {
                 world.disk.crash();
                 world.log.durable()
             };
+            world.disk.plan_nothing();
             world.reopen(acknowledged).unwrap();
             used += world.log.indexed().len();
         }
@@ -363,4 +369,20 @@ fn no_index_is_written_when_room_is_short() {
         assert_eq!(indexes(&disk), [""; 0]);
         assert!(log.failure().is_none());
     }
+}
+
+#[test]
+fn a_repair_uses_only_the_segments() {
+    let disk = busy(5, 3_000);
+    let (_, plain, wanted) = open(&disk, settings(Sync::Always));
+    for name in indexes(&disk) {
+        disk.set_bytes(&name, vec![7; 5000]);
+    }
+    let repaired = FaultDisk::new(9, DISK_BYTES);
+    let salvage = repair(&disk.fork(), Arc::new(repaired.clone())).unwrap();
+    assert!(salvage.refusal.is_none());
+    repaired.restart();
+    let (_, log, found) = open(&repaired, indexed());
+    assert_eq!((indexes(&repaired).len(), &found.state), (0, &wanted.state));
+    drop((plain, log));
 }

@@ -1,26 +1,28 @@
 //! Checks what happens when the log opens any folder. It either opens the folder, or refuses it and
 //! names a file. If the log opened the folder, it finds the same contents when it opens the folder
-//! again. If the log refused the folder, a repair saves all jobs that the repair reports, and then
+//! again, also by index files. If the log refused the folder, a repair saves all jobs that the repair reports, and then
 //! the log opens the repaired folder. The tests and the fuzz target share this file.
 
 use std::sync::Arc;
 
 use lineshaft_broker::policy::Rules;
 use lineshaft_broker::{Broker, BrokerError, Millis, Options};
-use log::{FaultDisk, Log, OpenError, RecoveryReport, Restored, Settings};
+use log::{
+    Class, FaultDisk, Log, Meta, OpenError, RecoveryReport, Restored, RestoredBody, Settings,
+};
 
 use crate::folder;
 
 const NOW: Millis = Millis(1_700_000_100_000);
 
 /// Jobs and facts, in the order of the log.
-#[derive(Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Found {
     jobs: Vec<Job>,
     facts: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-#[derive(Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Job {
     id: u64,
     queue: Vec<u8>,
@@ -59,6 +61,15 @@ fn settings() -> Settings {
     Settings { segment_bytes: 64 << 10, ..Settings::default() }
 }
 
+fn indexed_settings() -> Settings {
+    Settings { classify: Some(classify), ..settings() }
+}
+
+fn classify(meta: &Meta<'_>) -> Option<Class> {
+    let is_listed = meta.ttr != 7;
+    is_listed.then_some(Class { list: meta.state, key: (meta.priority.into(), meta.id), band: 0 })
+}
+
 /// Opens the log and drops it at once, as if the process had ended.
 fn open(disk: &FaultDisk) -> Result<(Found, RecoveryReport), OpenError> {
     let mut found = Found::default();
@@ -87,6 +98,8 @@ fn check_opened(untouched: &FaultDisk, opened: &FaultDisk, found: &Found, report
     assert!(report_again.next_id >= report.next_id, "ids go on");
     assert_eq!((report_again.cut_bytes, report_again.cut_groups), (0, 0), "told of once");
 
+    check_indexed(untouched, found);
+
     let disk = untouched.fork();
     let (broker, _) = match open_broker(&disk) {
         Ok(opened) => opened,
@@ -110,6 +123,40 @@ fn check_opened(untouched: &FaultDisk, opened: &FaultDisk, found: &Found, report
         jobs.ready + jobs.delayed + jobs.buried,
         jobs_again.ready + jobs_again.delayed + jobs_again.buried
     );
+}
+
+/// Checks that a start by index files finds the same contents, in the log and in the broker.
+fn check_indexed(untouched: &FaultDisk, found: &Found) {
+    let disk = untouched.fork();
+    let open = |add: &mut dyn FnMut(Restored<'_>)| {
+        let opened = Log::open(Arc::new(disk.clone()), indexed_settings(), NOW.0, add);
+        opened.expect("what a start opens can be opened by index files").0
+    };
+    let log = open(&mut |_| ());
+    // A segment that has no index is read as usual.
+    let written = (0..9).filter(|_| matches!(log.index_step(), Ok(Some(_)))).count();
+    drop(log);
+    disk.restart();
+    let plain = disk.fork();
+    let mut again = Found::default();
+    let log = open(&mut |one| again.add(&one));
+    assert_eq!(log.indexed().len(), written, "each index file is used");
+    let mut sorted = found.clone();
+    sorted.jobs.sort();
+    again.jobs.sort();
+    assert_eq!(again, sorted);
+    drop(log);
+
+    disk.restart();
+    let options = Options::without_threads(Arc::new(disk.clone()), indexed_settings());
+    match (Broker::open(options, NOW), open_broker(&plain)) {
+        (Ok((by_index, _)), Ok((broker, _))) => {
+            let turn = by_index.turn(by_index.last_time());
+            turn.check_invariants();
+            assert_eq!(turn.totals(), broker.turn(broker.last_time()).totals());
+        }
+        (by_index, broker) => assert!(by_index.is_err() && broker.is_err()),
+    }
 }
 
 fn check_refused(untouched: &FaultDisk, refused: &FaultDisk, error: &OpenError) {
@@ -139,22 +186,40 @@ fn files(disk: &FaultDisk) -> Vec<(String, Option<Vec<u8>>)> {
 impl Found {
     fn add(&mut self, restored: &Restored<'_>) {
         match *restored {
-            Restored::Job { queue, meta, counters, body, .. } => self.jobs.push(Job {
-                id: meta.id,
-                queue: queue.to_vec(),
-                numbers: [
-                    meta.priority.into(),
-                    meta.ttr.into(),
-                    meta.created_ms,
-                    meta.due_ms,
-                    meta.state.into(),
-                ],
-                options: meta.options.to_vec(),
-                counters: counters.map(<[u8]>::to_vec),
-                body: body.read().expect("the body is at hand").to_vec(),
-            }),
-            Restored::Block { .. } => panic!("there are no index files"),
+            Restored::Job { queue, meta, counters, body, .. } => {
+                self.jobs.push(Job::new(queue, &meta, counters, &body));
+            }
+            Restored::Block { queue, ref rows, .. } => {
+                for row in rows.read().expect("the rows can be read").iter() {
+                    let (meta, body) = (row.meta(), rows.body(row));
+                    self.jobs.push(Job::new(queue, &meta, None, &body));
+                }
+            }
             Restored::Fact { key, value, .. } => self.facts.push((key.to_vec(), value.to_vec())),
+        }
+    }
+}
+
+impl Job {
+    fn new(
+        queue: &[u8],
+        meta: &Meta<'_>,
+        counters: Option<&[u8]>,
+        body: &RestoredBody<'_>,
+    ) -> Self {
+        Self {
+            id: meta.id,
+            queue: queue.to_vec(),
+            numbers: [
+                meta.priority.into(),
+                meta.ttr.into(),
+                meta.created_ms,
+                meta.due_ms,
+                meta.state.into(),
+            ],
+            options: meta.options.to_vec(),
+            counters: counters.map(<[u8]>::to_vec),
+            body: body.read().expect("the body can be read").to_vec(),
         }
     }
 }

@@ -129,6 +129,8 @@ fn seal(bytes: &mut [u8]) {
 fn an_index_file_comes_back() {
     let (outline, tables, pieces) = sample();
     let bytes = encode(&outline, &tables, &pieces);
+    // If this changes, the version of index files must change, too.
+    assert_eq!((bytes.len(), crc32fast::hash(&bytes)), (1115, 2_906_960_666));
     assert_eq!(read_all(bytes), Some(tables));
 }
 
