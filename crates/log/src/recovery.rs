@@ -192,13 +192,13 @@ fn adopt_indexes(
     for name in &folder.indexes {
         let Some((number, is_new)) = index_number(name) else { continue };
         if let Some(&len) = used.get(&number).filter(|_| !is_new) {
-            segments.add_index(number, len);
+            segments.set_index(number, Some(len));
         } else if uses_indexes {
             // If this fails, a later start removes the file.
             let _ = segments.disk().remove(name);
         } else if !is_new && folder.segments.contains_key(&number) {
             let len = segments.disk().look_at(name).map_or(0, |(len, _)| len);
-            segments.add_index(number, len);
+            segments.set_index(number, Some(len));
         }
     }
 }

@@ -247,6 +247,8 @@ fn a_crash_while_an_index_is_written_costs_only_the_index() {
                 let failed = results.iter().filter(|result| result.is_err()).count();
                 assert_eq!(failed, 1, "one step reports the failure");
                 assert!(log.failure().is_none(), "the log goes on");
+                let sizes = indexes(&disk).into_iter().map(|name| disk.bytes(&name).unwrap().len());
+                assert_eq!(log.usage().index_bytes, sizes.sum::<usize>() as u64);
                 put(&log, 1 << 19, 100);
                 log.commit_step(1_000_001).unwrap();
                 disk.restart();
@@ -308,6 +310,26 @@ impl lineshaft_log::Owner for NoJobs {
     }
 
     fn moved(&mut self, _: Slot, _: Slot, _: u64, _: lineshaft_log::Position, _: &[u8]) {}
+}
+
+#[test]
+fn a_damaged_index_is_built_again_on_request() {
+    let disk = FaultDisk::new(1, DISK_BYTES);
+    let (log, _) = filled(&disk, indexed(), 2);
+    while log.index_step().unwrap().is_some() {}
+    let index = log.index(1).unwrap();
+    let name = &indexes(&disk)[0];
+    let whole = disk.bytes(name).unwrap();
+    // The last byte belongs to a list of ids.
+    disk.flip_bit(name, whole.len() as u64 * 8 - 1);
+    let ids = (1..3000).map(|id| (id, index.find(id)));
+    let damaged: Vec<u64> = ids.filter(|(_, found)| found.is_err()).map(|(id, _)| id).collect();
+    assert!(!damaged.is_empty());
+    log.rebuild_index(1).unwrap();
+    assert_eq!(disk.bytes(name).unwrap(), whole);
+    for id in damaged {
+        assert!(index.find(id).unwrap().is_some());
+    }
 }
 
 #[test]

@@ -237,9 +237,13 @@ impl Segments {
         self.indexes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a segment has an index file of this size.
-    pub(crate) fn add_index(&self, number: u32, bytes: u64) {
-        self.index_sizes().insert(number, bytes);
+    /// Notes the size of a segment's index file. Returns the size that was noted before.
+    pub(crate) fn set_index(&self, number: u32, bytes: Option<u64>) -> Option<u64> {
+        let mut sizes = self.index_sizes();
+        match bytes {
+            Some(bytes) => sizes.insert(number, bytes),
+            None => sizes.remove(&number),
+        }
     }
 
     /// Removes the index file of a segment, if it has one. If this fails, the file is left over

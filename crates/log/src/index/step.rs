@@ -96,16 +96,31 @@ impl Log {
         let gone = || IndexError::Gone { file: segment_name(block.segment) };
         let _hold: SegmentHold = self.hold(block.segment).ok_or_else(gone)?;
         let index = self.index(block.segment).ok_or_else(gone)?;
-        let classify = self.classify.ok_or_else(gone)?;
         let damage = match index.read_block(block.number) {
             Ok(rows) => return Ok(rows),
             Err(damage) => damage,
         };
-        let _work = self.indexes.work.lock().unwrap_or_else(PoisonError::into_inner);
-        let built = self.build(block.segment, classify)?;
-        // The rows are at hand, even if the file cannot be written.
-        let _ = self.write_index(&built);
+        let (built, _) = self.build_again(block.segment)?;
         built.block(block.number).ok_or(damage)
+    }
+
+    /// Writes the index of a segment again, for example because a list of ids is damaged
+    /// ([`SegmentIndex::find`]). The caller must not hold the owner's lock.
+    pub fn rebuild_index(&self, segment: u32) -> Result<(), IndexError> {
+        let gone = || IndexError::Gone { file: segment_name(segment) };
+        let _hold: SegmentHold = self.hold(segment).ok_or_else(gone)?;
+        self.build_again(segment)?.1
+    }
+
+    /// Builds the index of a segment. Also returns whether the file could be written. The caller
+    /// holds the segment.
+    fn build_again(&self, segment: u32) -> Result<(Built, Result<(), IndexError>), IndexError> {
+        let gone = || IndexError::Gone { file: segment_name(segment) };
+        let classify = self.classify.ok_or_else(gone)?;
+        let _work = self.indexes.work.lock().unwrap_or_else(PoisonError::into_inner);
+        let built = self.build(segment, classify)?;
+        let written = self.write_index(&built);
+        Ok((built, written))
     }
 
     /// Whether an index file of this size leaves enough room for the segments of the log.
@@ -166,9 +181,10 @@ impl Log {
             return Err(IndexError::write(&name, io::ErrorKind::StorageFull.into()));
         }
         // The file counts as used before it exists, so that it is removed with its segment.
-        self.segments.add_index(segment, bytes.len() as u64);
+        let before = self.segments.set_index(segment, Some(bytes.len() as u64));
         if let Err(source) = write_file(&**disk, segment, &bytes) {
             let _ = disk.remove(&new_index_name(segment));
+            self.segments.set_index(segment, before);
             return Err(IndexError::write(&name, source));
         }
         let file = disk.open(&name).map_err(|source| IndexError::read(&name, source))?;
