@@ -2,10 +2,10 @@
 //!
 //! - `folder`: reads the folder at a start, and locks it.
 //! - `holds`: which segments can be freed, and who holds them.
-//! - `pieces`: fills and removes large files without delaying commits.
+//! - `pieces`: fills, writes and removes large files without delaying commits.
 //! - `segments`: prepares files, gives them to the committer, and reuses the files of old segments.
 
 pub(crate) mod folder;
 pub(crate) mod holds;
-mod pieces;
+pub(crate) mod pieces;
 pub(crate) mod segments;

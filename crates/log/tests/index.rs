@@ -3,10 +3,14 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::{Random, Recovered, World, classify, recover, settings};
-use lineshaft_log::{BlockId, Disk, FaultDisk, Log, Meta, QueueRef, Settings, Slot, Sync, repair};
+use lineshaft_log::{
+    BlockId, Current, Disk, FaultDisk, Log, Meta, Owner, Position, QueueRef, Settings, Slot, Sync,
+    repair,
+};
 
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -183,17 +187,12 @@ fn filled(disk: &FaultDisk, settings: Settings, segments: u32) -> (Log, Vec<Slot
     (log, slots)
 }
 
+fn plain_meta(id: u64, priority: u32) -> Meta<'static> {
+    Meta { id, priority, ttr: id as u32 ^ 7, created_ms: id * 3, due_ms: 0, state: 1, options: b"" }
+}
+
 fn put(log: &Log, id: u64, body: usize) -> Slot {
-    let meta = Meta {
-        id,
-        priority: 7,
-        ttr: id as u32 ^ 7,
-        created_ms: id * 3,
-        due_ms: 0,
-        state: 1,
-        options: b"",
-    };
-    log.put(1_000_000, QUEUE, &meta, &vec![id as u8; body]).0
+    log.put(1_000_000, QUEUE, &plain_meta(id, 7), &vec![id as u8; body]).0
 }
 
 #[test]
@@ -304,12 +303,12 @@ fn a_segment_takes_its_index_along() {
 /// The owner of no jobs.
 struct NoJobs;
 
-impl lineshaft_log::Owner for NoJobs {
-    fn current(&mut self, _: Slot, id: u64) -> Option<lineshaft_log::Current<'_>> {
+impl Owner for NoJobs {
+    fn current(&mut self, _: Slot, id: u64) -> Option<Current<'_>> {
         panic!("job {id} is finished");
     }
 
-    fn moved(&mut self, _: Slot, _: Slot, _: u64, _: lineshaft_log::Position, _: &[u8]) {}
+    fn moved(&mut self, _: Slot, _: Slot, _: u64, _: Position, _: &[u8]) {}
 }
 
 #[test]
@@ -407,4 +406,70 @@ fn a_repair_uses_only_the_segments() {
     let (_, log, found) = open(&repaired, indexed());
     assert_eq!((indexes(&repaired).len(), &found.state), (0, &wanted.state));
     drop((plain, log));
+}
+
+/// The owner of many plain jobs: the slot and the priority of each live job.
+#[derive(Default)]
+struct Plain(BTreeMap<u64, (Slot, u32)>);
+
+impl Owner for Plain {
+    fn current(&mut self, slot: Slot, id: u64) -> Option<Current<'_>> {
+        let &(known, priority) = self.0.get(&id)?;
+        assert_eq!(known, slot);
+        Some(Current { queue: QUEUE, meta: plain_meta(id, priority) })
+    }
+
+    fn moved(&mut self, _: Slot, new: Slot, id: u64, _: Position, _: &[u8]) {
+        self.0.get_mut(&id).unwrap().0 = new;
+    }
+}
+
+#[test]
+fn a_hundred_thousand_jobs_come_back() {
+    let big = |settings| Settings { segment_bytes: 1 << 20, ..settings };
+    let disk = FaultDisk::new(1, 256 << 20);
+    let (log, _) = recover(&disk, big(indexed()), 1_000_000).unwrap();
+    let mut owner = Plain::default();
+    for id in 1..=100_000 {
+        owner.0.insert(id, (put(&log, id, id as usize % 40), 7));
+        // Three quarters of the jobs stay. Older jobs end and change, far from the end of the log.
+        if id % 4 == 0
+            && let Some((slot, _)) = owner.0.remove(&(id / 2))
+        {
+            log.finish(1_000_000, slot);
+        }
+        if id % 9 == 0
+            && let Some((slot, priority)) = owner.0.get_mut(&(id / 3))
+        {
+            *priority = id as u32;
+            log.update(1_000_000, *slot, QUEUE, &plain_meta(id / 3, *priority));
+        }
+        if id % 11 == 0
+            && let Some((slot, _)) = owner.0.get(&(id - id / 5))
+        {
+            log.count(1_000_000, *slot, &id.to_le_bytes());
+        }
+        if id % 500 == 0 {
+            log.commit_step(1_000_000).unwrap();
+            log.prepare_step().unwrap();
+            if let Some(slice) = log.reclaim_read().unwrap().filter(|_| id % 1500 == 0) {
+                log.reclaim_copy(1_000_000, &slice, &mut owner).unwrap();
+            }
+        }
+        if id % 3000 == 0 {
+            log.index_step().unwrap();
+        }
+    }
+    log.commit_step(1_000_000).unwrap();
+    assert!(log.usage().copies > 5000, "{:?}", log.usage());
+    drop(log);
+    disk.restart();
+    let (_, plain, wanted) = open(&disk, big(settings(Sync::Always)));
+    assert_eq!(wanted.state.jobs.len(), owner.0.len());
+    let (_, log, found) = open(&disk, big(indexed()));
+    assert!(found.report.indexed > 2 && found.blocks.len() > 50, "{:?}", found.report);
+    same((&log, &found), (&plain, &wanted));
+    for (id, job) in &found.state.jobs {
+        assert_eq!((found.places[id], job.priority), owner.0[id]);
+    }
 }

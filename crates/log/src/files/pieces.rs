@@ -1,4 +1,4 @@
-//! Fills and removes large files in pieces, without delaying commits.
+//! Fills, writes and removes large files in pieces, without delaying commits.
 //!
 //! A disk completes earlier writes before it completes a sync. If 64 MiB of zeros are written
 //! without a pause, a commit takes 25 ms at the 99th percentile instead of 0.7 ms. The removal of a
@@ -33,6 +33,20 @@ pub(super) enum Pace {
     Steady,
     /// Somebody waits for the result now, or will wait soon.
     Urgent,
+}
+
+/// Writes a file that nobody waits for, and syncs it. Rests after each piece.
+pub(crate) fn write_gently(disk: &dyn Disk, file: &dyn DiskFile, bytes: &[u8]) -> io::Result<()> {
+    let mut offset = 0;
+    for piece in bytes.chunks(SMALL_BYTES as usize) {
+        file.write_at(piece, offset)?;
+        offset += piece.len() as u64;
+        if offset < bytes.len() as u64 {
+            file.sync_data()?;
+            disk.rest(REST);
+        }
+    }
+    file.sync_all()
 }
 
 /// Writes zeros from the offset `start` to the offset `size`. Calls `pace` before each piece, with

@@ -64,11 +64,15 @@ impl Built {
     }
 }
 
-/// Reads a sealed segment.
-pub(crate) fn build(sealed: Sealed<'_>, classify: Classify) -> Result<Built, IndexError> {
+/// Reads a sealed segment. Calls `rest` after each piece of it.
+pub(crate) fn build(
+    sealed: Sealed<'_>,
+    classify: Classify,
+    rest: &dyn Fn(),
+) -> Result<Built, IndexError> {
     let name = segment_name(sealed.header.number);
     let mut walk = Walk::new(sealed);
-    walk.groups(sealed, &name)?;
+    walk.groups(sealed, &name, rest)?;
     walk.finish(classify).map_err(|what| IndexError::damaged(&name, what))
 }
 
@@ -114,7 +118,12 @@ impl Walk {
         }
     }
 
-    fn groups(&mut self, sealed: Sealed<'_>, name: &str) -> Result<(), IndexError> {
+    fn groups(
+        &mut self,
+        sealed: Sealed<'_>,
+        name: &str,
+        rest: &dyn Fn(),
+    ) -> Result<(), IndexError> {
         let SegmentHeader { number, salt, size, .. } = sealed.header;
         let damaged = |what| IndexError::damaged(name, what);
         let mut bytes = Vec::new();
@@ -140,6 +149,7 @@ impl Walk {
                 if filled + read < bytes.len() {
                     return Err(damaged("the file is too short"));
                 }
+                rest();
                 continue;
             }
             let position = Position::new(number, start + at as u64);

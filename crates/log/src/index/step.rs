@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::disk::Disk;
 use crate::files::holds::SegmentHold;
+use crate::files::pieces::write_gently;
 use crate::files::segments::segment_name;
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader};
 use crate::index::build::{Built, Sealed, build};
@@ -14,6 +16,10 @@ use crate::index::reader::SegmentIndex;
 use crate::index::{BlockId, Classify, IndexError, OwnedRow, index_name, new_index_name};
 use crate::log::Log;
 use crate::types::Slot;
+
+/// The rest after each piece of a segment that is read. Commits need the processor and the disk more
+/// than an index does.
+const REST: Duration = Duration::from_millis(1);
 
 /// The indexes of a log.
 #[derive(Debug, Default)]
@@ -168,7 +174,8 @@ impl Log {
         let next = next.filter(|next| next.previous_end.segment() == number);
         let next = next.ok_or_else(|| IndexError::damaged(&name, "the next segment"))?;
         let end = (next.previous_end.offset(), next.previous_crc);
-        build(Sealed { file: &*file, header, end }, classify)
+        let rest = || self.segments.rest(REST);
+        build(Sealed { file: &*file, header, end }, classify, &rest)
     }
 
     /// Writes an index file, and puts the index on the shelf. The caller holds the segment.
@@ -206,7 +213,6 @@ fn write_file(disk: &dyn Disk, segment: u32, bytes: &[u8]) -> io::Result<()> {
         }
         other => other?,
     };
-    file.write_at(bytes, 0)?;
-    file.sync_all()?;
+    write_gently(disk, &*file, bytes)?;
     disk.rename(&name, &index_name(segment))
 }

@@ -92,7 +92,7 @@ impl BlockSource<'_> {
                 return Ok(rows);
             }
             let sealed = Sealed { file: &*self.found.file, header: self.header, end: self.end };
-            let built = build(sealed, self.classify).map_err(|error| match error {
+            let built = build(sealed, self.classify, &|| ()).map_err(|error| match error {
                 IndexError::Damaged { what, .. } => self.found.damaged(0, what),
                 other => self.found.damaged(0, other.to_string()),
             })?;
