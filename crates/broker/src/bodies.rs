@@ -33,7 +33,8 @@ const STEPS_MAX: usize = 1024;
 const PAGE_STEPS: usize = 256;
 /// A queue is loaded ahead in pieces. These are the limits of one piece: bytes of its bodies, its
 /// jobs, and jobs to examine.
-const AHEAD_BYTES: u64 = 512 * 1024;
+const AHEAD_BYTES_MIN: u64 = 32 * 1024;
+const AHEAD_BYTES_MAX: u64 = 512 * 1024;
 const AHEAD_JOBS: usize = 4096;
 const AHEAD_LOOKS: usize = 8192;
 
@@ -53,9 +54,8 @@ pub(crate) struct Bodies {
     pages_left: usize,
     /// The limits of queues during a start.
     at_start: StartLimits,
-    /// For each queue that is loaded ahead: the job whose hand-out makes the loader load the next
-    /// piece.
-    ahead: BTreeMap<QueueId, JobId>,
+    /// The queues that are loaded ahead.
+    ahead: BTreeMap<QueueId, Window>,
 }
 
 /// The limits of queues during a start. The engine gets the policies only after the jobs.
@@ -75,13 +75,23 @@ struct Fresh {
     body_bytes: u64,
 }
 
-/// A stored body of a job that will be taken soon.
-#[derive(Debug)]
-pub(crate) struct Ahead {
+/// A stored body of a job, and its place in the log.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct StoredBody {
     pub(crate) slot: JobSlot,
     pub(crate) id: JobId,
     pub(crate) segment: u32,
     pub(crate) entry_at: u32,
+}
+
+/// How a queue is loaded ahead.
+#[derive(Debug)]
+struct Window {
+    /// When this job is handed out, the loader loads the next piece.
+    next: Option<JobId>,
+    /// The size of the last piece in bytes. Each piece is twice as large as the piece before it. So
+    /// a client that takes only a few jobs causes only small reads.
+    bytes: u64,
 }
 
 impl Bodies {
@@ -268,12 +278,10 @@ impl Core {
         let segment = location.log_slot.segment;
         self.loads.add(Load {
             loading: loading.clone(),
-            segment,
-            entry_at: location.entry_at,
+            stored: StoredBody { slot, id, segment, entry_at: location.entry_at },
             _hold: log.hold(segment),
             queue,
             session: self.engine.mailbox(session).map(|mailbox| (mailbox, session)),
-            id,
         });
         *body = JobBody::Loading(loading);
     }
@@ -281,58 +289,72 @@ impl Core {
     /// Must be called when a job was handed out. If `Bodies::ahead` has this job, the loader loads
     /// the next piece of the queue.
     pub(crate) fn note_handout(&mut self, queue: QueueId, id: JobId) {
-        if !self.bodies.ahead.is_empty() && self.bodies.ahead.get(&queue) == Some(&id) {
-            self.bodies.ahead.remove(&queue);
+        if let Some(window) = self.bodies.ahead.get_mut(&queue)
+            && window.next == Some(id)
+        {
+            window.next = None;
             self.loads.add_queue(queue);
         }
     }
 
-    /// The next stored bodies of a queue, in the order in which its jobs will be taken. Also
-    /// returns holds, which keep the files of these bodies' segments.
-    pub(crate) fn next_stored(&self, queue: QueueId, log: &Log) -> (Vec<Ahead>, Vec<SegmentHold>) {
+    /// The stored bodies of the next piece of a queue, in the order in which its jobs will be taken.
+    /// Also returns holds, which keep the files of these bodies' segments.
+    pub(crate) fn next_stored(
+        &mut self,
+        queue: QueueId,
+        log: &Log,
+    ) -> (Vec<StoredBody>, Vec<SegmentHold>) {
+        let first = Window { next: None, bytes: AHEAD_BYTES_MIN / 2 };
+        let window = self.bodies.ahead.entry(queue).or_insert(first);
+        window.bytes = (window.bytes * 2).min(AHEAD_BYTES_MAX);
+        // Bodies beyond a limit would leave the memory again at once. So load at most half of the
+        // limit. Bodies that are in memory already count, too.
+        let limits = [self.bodies.bytes_max, self.engine.memory_max(queue)];
+        let halves = limits.into_iter().flatten().map(|max| max / 2);
+        let bytes_max = halves.fold(window.bytes, u64::min);
+        let (mut bytes, mut ids) = (0, Vec::new());
         let (mut found, mut holds) = (Vec::new(), BTreeMap::new());
-        // Bodies beyond the limit would leave the memory again at once. So load at most half of the
-        // limit.
-        let half = self.bodies.bytes_max.map_or(u64::MAX, |max| max / 2);
-        let (mut bytes, bytes_max) = (0, half.min(AHEAD_BYTES));
         for slot in self.engine.ready_jobs(queue).take(AHEAD_LOOKS) {
-            let Some(location) = self.ledger.locations.get(slot) else { continue };
-            if !location.is_stored() {
-                continue;
-            }
-            let segment = location.log_slot.segment;
-            if let Entry::Vacant(held) = holds.entry(segment) {
-                let Some(hold) = log.hold(segment) else { continue };
-                held.insert(hold);
-            }
-            let (id, entry_at) = (self.engine.id_of(slot), location.entry_at);
-            found.push(Ahead { slot, id, segment, entry_at });
+            let id = self.engine.id_of(slot);
+            ids.push(id);
             bytes += allocated_bytes(self.engine.body(slot).len() + size_of::<usize>());
+            if let Some(location) = self.ledger.locations.get(slot)
+                && location.is_stored()
+            {
+                let segment = location.log_slot.segment;
+                if let Entry::Vacant(held) = holds.entry(segment) {
+                    let Some(hold) = log.hold(segment) else { continue };
+                    held.insert(hold);
+                }
+                found.push(StoredBody { slot, id, segment, entry_at: location.entry_at });
+            }
             if found.len() >= AHEAD_JOBS || bytes >= bytes_max {
                 break;
             }
         }
+        // A consumer that takes the middle job of this piece needs the next piece soon.
+        if self.engine.has_stored(queue) {
+            window.next = ids.get(ids.len() / 2).copied();
+        } else {
+            self.bodies.ahead.remove(&queue);
+        }
         (found, holds.into_values().collect())
     }
 
-    /// When this job is handed out, the loader must load the next piece of the queue.
-    pub(crate) fn set_ahead(&mut self, queue: QueueId, job: JobId) {
-        self.bodies.ahead.insert(queue, job);
-    }
-
-    /// Stores a body that was loaded ahead. Drops the body if its job has ended, or if the job's
-    /// entry has moved.
-    pub(crate) fn take_loaded(&mut self, ahead: &Ahead, body: engine::Body) {
-        if self.engine.id_at(ahead.slot) != Some(ahead.id) {
+    /// Keeps a loaded body in memory. Drops the body if its job has ended, or if the job's entry has
+    /// moved.
+    pub(crate) fn take_loaded(&mut self, stored: StoredBody, body: engine::Body) {
+        let StoredBody { slot, id, segment, entry_at } = stored;
+        if self.engine.id_at(slot) != Some(id) {
             return;
         }
-        let is_there = self.ledger.locations.get(ahead.slot).is_some_and(|location| {
+        let is_there = self.ledger.locations.get(slot).is_some_and(|location| {
             location.is_stored()
-                && (location.log_slot.segment, location.entry_at) == (ahead.segment, ahead.entry_at)
+                && (location.log_slot.segment, location.entry_at) == (segment, entry_at)
         });
-        if is_there && self.engine.body(ahead.slot).len() == body.len() {
-            self.engine.load_body(ahead.slot, body);
-            self.ledger.locations.set_stored(ahead.slot, false);
+        if is_there && self.engine.body(slot).len() == body.len() {
+            self.engine.load_body(slot, body);
+            self.ledger.locations.set_stored(slot, false);
         }
     }
 

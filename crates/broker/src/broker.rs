@@ -108,7 +108,7 @@ pub struct Broker {
 pub(crate) struct Shared {
     core: Mutex<Core>,
     pub(crate) log: Option<Arc<Log>>,
-    /// The bodies to load. The core and the loader's thread share this list.
+    /// The bodies to load. The core and the loader's threads share this list.
     pub(crate) loads: Arc<Loads>,
     pub(crate) reader: Mutex<BodyReader>,
     /// The first error of a load, if any. `body_errors` is the number of such errors.
@@ -248,7 +248,7 @@ impl Broker {
             }
         });
         let weak = Arc::downgrade(&self.shared);
-        threads.loader = Some(Loader::spawn(self.shared.loads.clone(), weak, clock.clone())?);
+        threads.loader = Some(Loader::spawn(&self.shared.loads, &weak, &clock)?);
         let millis = clock.clone();
         let now_ms = Arc::new(move || millis().0);
         self.shared.has_threads.store(true, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Effects, Engine, EngineSetup, JobSlot, Millis, SessionId, Totals};
+use engine::{Body, Effects, Engine, EngineSetup, JobSlot, Millis, SessionId, Totals};
 use log::{Current, Owner, Slot};
 
 use crate::admission::memory::MemoryLimit;
@@ -172,13 +172,16 @@ pub(crate) struct Mover<'a> {
     locations: &'a mut Locations,
     bodies: &'a mut Bodies,
     options: OptionalFields,
+    /// The body of the last entry that was moved, if the body had to be loaded. Jobs of the same
+    /// entry share this body.
+    last: Option<(log::Position, Body)>,
 }
 
 impl<'a> Mover<'a> {
     pub(crate) fn new(core: &'a mut Core) -> Self {
         let Core { engine, ledger, bodies, .. } = core;
         let (locations, options) = (&mut ledger.locations, OptionalFields::none());
-        Self { engine, locations, bodies, options }
+        Self { engine, locations, bodies, options, last: None }
     }
 
     fn slot(&self, log_slot: Slot, id: u64) -> Option<JobSlot> {
@@ -207,7 +210,11 @@ impl Owner for Mover<'_> {
         (location.log_slot, location.entry_at) = (new, entry.offset() as u32);
         if location.is_stored() {
             // The file does not have the copy yet.
-            self.engine.load_body(slot, body.into());
+            if self.last.as_ref().is_none_or(|(last, _)| *last != entry) {
+                self.last = Some((entry, body.into()));
+            }
+            let shared = self.last.as_ref().map(|(_, shared)| shared.clone());
+            self.engine.load_body(slot, shared.expect("it was just stored"));
             self.locations.set_stored(slot, false);
             self.bodies.note_fresh(slot, engine::JobId(id), body.len());
         }

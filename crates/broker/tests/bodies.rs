@@ -157,10 +157,14 @@ fn a_session_learns_that_its_bodies_are_loaded() {
     broker.add_mailbox(mailbox.clone());
     put(&broker, 0..1000);
     let [first, second] = [0, 0].map(|mailbox| broker.turn(NOW).open_session(mailbox));
-    while !matches!(take(&broker, first).body, JobBody::Loading(_)) {}
-    take(&broker, first);
+    let mut waiting = Vec::new();
+    while waiting.len() < 2 {
+        let body = take(&broker, first).body;
+        waiting.extend(matches!(body, JobBody::Loading(_)).then_some(body));
+    }
     let peeked = broker.turn(NOW).caller(second).peek_used(State::Ready).value;
-    assert!(matches!(peeked.expect("there are more").body, JobBody::Loading(_)));
+    let peeked = peeked.expect("there are more");
+    assert!(matches!(peeked.body, JobBody::Loading(_)));
     broker.load_step(NOW);
     assert_eq!(*mailbox.0.lock().expect("no test panics here"), [first, second], "each once");
 }
@@ -202,6 +206,138 @@ fn an_item_that_is_taken_for_good_is_read_after_its_end() {
     work(&broker);
     let is_freed = |segment: u32| !disk.names().contains(&format!("{segment:010}.seg"));
     assert!(first > 1 && (1..first).all(is_freed), "then they are freed: {:?}", disk.names());
+}
+
+#[test]
+fn a_loaded_body_stays_in_memory_if_its_job_stays() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    put(&broker, 0..1000);
+    broker.set_bodies_limit(Some(0));
+    broker.load_step(NOW);
+    assert_eq!(stored(&broker), 1000);
+    broker.set_bodies_limit(Some(LIMIT));
+    let session = broker.turn(NOW).open_session(0);
+    let peek = || {
+        let peeked = broker.turn(NOW).caller(session).peek_used(State::Ready).value;
+        peeked.expect("there are more").body
+    };
+    assert_eq!(loaded(&broker, &peek()), body(0));
+    assert!(matches!(peek(), JobBody::Resident(_)));
+    let reads = disk.reads();
+    let one = peek();
+    drop(broker.turn(NOW).caller(session).peek_used(State::Delayed));
+    assert_eq!(loaded(&broker, &one), body(0));
+    assert_eq!(disk.reads(), reads);
+    broker.turn(NOW).check_invariants();
+}
+
+#[test]
+fn a_body_that_nobody_waits_for_any_more_is_not_read() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    put(&broker, 0..1000);
+    broker.set_bodies_limit(Some(0));
+    broker.load_step(NOW);
+    let session = broker.turn(NOW).open_session(0);
+    let reads = disk.reads();
+    drop(broker.turn(NOW).caller(session).peek_used(State::Ready));
+    broker.load_step(NOW);
+    assert_eq!(disk.reads(), reads);
+}
+
+#[test]
+fn jobs_that_share_an_entry_share_its_body_in_memory() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = Broker::open(Options { bodies_bytes_max: Some(0), ..options(&disk) }, NOW);
+    let broker = broker.expect("the disk is empty").0;
+    let all = ["a", "b", "c"].map(|name| name.as_bytes().into());
+    let alias = Rule::new(["all"], [Setting::Alias(all.into())]);
+    let _ = broker.turn(NOW).set_policies(Rules(vec![alias]));
+    let session = broker.turn(NOW).open_session(0);
+    broker.turn(NOW).caller(session).use_queue(b"all");
+    let mut put_one = |number| {
+        let put = broker.turn(NOW).caller(session).put(NewJob::default(), body(number).into());
+        work(&broker);
+        put.value.expect("there is room")
+    };
+    let firsts: Vec<JobId> = (0..2000).map(&mut put_one).collect();
+    broker.set_bodies_limit(Some(0));
+    broker.load_step(NOW);
+    assert_eq!(stored(&broker), 6000);
+    let peek = |queue: &str| {
+        broker.turn(NOW).caller(session).use_queue(queue.as_bytes());
+        let peeked = broker.turn(NOW).caller(session).peek_used(State::Ready).value;
+        peeked.expect("there are more")
+    };
+    let peeked = ["a", "b", "c"].map(|queue| peek(queue).body);
+    broker.load_step(NOW);
+    let loaded = peeked.each_ref().map(|body| body.resident().expect("it was loaded"));
+    assert!(loaded.iter().all(|body| std::ptr::eq(body.as_ptr(), loaded[0].as_ptr())));
+    broker.set_bodies_limit(Some(0));
+    broker.load_step(NOW);
+    // Now reclaim moves entries.
+    let jobs = |first: &JobId| [0, 1, 2].map(|next| JobId(first.0 + next));
+    let (kept, ended): (Vec<_>, Vec<_>) = firsts.iter().partition(|first| first.0 % 10 == 1);
+    for id in ended.into_iter().flat_map(jobs) {
+        broker.turn(NOW).caller(session).finish(id).value.expect("nobody holds it");
+    }
+    let is_shared = |first: &&JobId| {
+        let turn = broker.turn(NOW);
+        let bodies = jobs(first).map(|id| turn.body(id).expect("it is kept"));
+        bodies.iter().all(|body| std::ptr::eq(body.as_ptr(), bodies[0].as_ptr()))
+    };
+    assert!(kept.len() > 100 && !kept.iter().any(is_shared), "each is read from the log");
+    while broker.turn(NOW).log_stats().records_copied == 0 {
+        broker.reclaim_step(NOW).expect("the disk works");
+    }
+    assert!(kept.iter().any(is_shared), "until the copies are written, they are in memory");
+    broker.turn(NOW).check_invariants();
+}
+
+#[test]
+fn a_queue_can_end_before_it_is_loaded_ahead() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    put_into(&broker, "short", 0);
+    broker.set_bodies_limit(Some(0));
+    broker.load_step(NOW);
+    let session = broker.turn(NOW).open_session(0);
+    let _ = broker.turn(NOW).caller(session).watch(b"short");
+    let handouts: Vec<_> = (0..200).map(|_| take(&broker, session)).collect();
+    for handout in &handouts {
+        broker.turn(NOW).caller(session).finish(handout.id).value.expect("it is held");
+    }
+    let _ = broker.turn(NOW).caller(session).ignore(b"short");
+    for handout in handouts {
+        loaded(&broker, &handout.body);
+    }
+    broker.turn(NOW).check_invariants();
+}
+
+#[test]
+fn the_first_piece_that_is_loaded_ahead_is_small() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    put(&broker, 0..12_000);
+    broker.set_bodies_limit(Some(0));
+    broker.load_step(NOW);
+    assert_eq!(stored(&broker), 12_000);
+    broker.set_bodies_limit(Some(4 << 20));
+    let session = broker.turn(NOW).open_session(0);
+    let handout = take(&broker, session);
+    assert_eq!(loaded(&broker, &handout.body), body(0));
+    let first = resident_bytes(&broker);
+    assert!((30_000..40_000).contains(&first), "{first}");
+    let mut waited = 0;
+    for number in 1..12_000 {
+        let handout = take(&broker, session);
+        waited += u32::from(matches!(handout.body, JobBody::Loading(_)));
+        assert_eq!(loaded(&broker, &handout.body), body(number));
+        broker.turn(NOW).caller(session).finish(handout.id).value.expect("it is held");
+    }
+    assert!(waited == 0, "{waited} takes waited, although pieces are loaded ahead");
+    broker.turn(NOW).check_invariants();
 }
 
 #[test]
@@ -291,6 +427,7 @@ fn put_into(broker: &Broker, queue: &str, delay_s: u32) {
         put.value.expect("there is room");
         work(broker);
     }
+    broker.turn(NOW).close_session(session);
 }
 
 fn take_all(broker: &Broker, queue: &str) {

@@ -1,40 +1,47 @@
-//! The loader: a thread that reads stored bodies from the log. It loads bodies that sessions wait
-//! for, and bodies of jobs that will be taken soon. It does not hold the broker's lock while it
-//! reads.
+//! The loader: threads that read stored bodies from the log. They load bodies that sessions wait
+//! for, and bodies of jobs that will be taken soon. They do not hold the broker's lock while they
+//! read.
+//!
+//! At any time, at most one thread works for each queue, and at most one thread loads ahead. So if
+//! the disk is slow for one queue, another thread serves the sessions of other queues.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::BTreeMap;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use engine::{Body, JobId, Loading, Millis, QueueId, SessionId};
-use log::{BodyError, Log, SegmentHold};
+use engine::{Body, Loading, Millis, QueueId, SessionId};
+use log::{BodyError, BodyReader, SegmentHold};
 
 use crate::Clock;
-use crate::bodies::Ahead;
+use crate::bodies::StoredBody;
 use crate::broker::Shared;
 use crate::core::Core;
 use crate::ledger::locations::Location;
 
-/// One step loads at most this many bodies for sessions.
-const STEP_BODIES_MAX: usize = 1024;
-/// The loader stores at most this many bodies in one turn. Then other threads can get the broker's
-/// lock.
+/// Number of threads.
+const THREADS: usize = 2;
+/// One step loads bodies of at most this many bytes in all, and at least one body.
+const STEP_BYTES_MAX: usize = 1 << 20;
+/// Sessions learn about their bodies after at most this many. The loader also stores at most this
+/// many bodies in one turn. Then other threads can get the broker's lock.
 const SLICE_BODIES: usize = 256;
 
 /// A body that a session waits for.
 #[derive(Debug)]
 pub(crate) struct Load {
     pub(crate) loading: Arc<Loading>,
-    pub(crate) segment: u32,
-    pub(crate) entry_at: u32,
+    pub(crate) stored: StoredBody,
     /// Keeps the segment's file until this load ends, even if the job ends before.
     pub(crate) _hold: Option<SegmentHold>,
-    /// The queue to load ahead afterwards.
+    /// The queue to load ahead afterwards. `None` for a peek.
     pub(crate) queue: Option<QueueId>,
     /// The mailbox of the session that waits, and this session.
     pub(crate) session: Option<(u32, SessionId)>,
-    pub(crate) id: JobId,
 }
+
+/// Takes the broker's lock, and calls its argument.
+type WithCore<'a> = dyn FnMut(&mut dyn FnMut(&mut Core)) + 'a;
 
 /// The bodies that the loader must load, and the queues that it must load ahead.
 #[derive(Debug, Default)]
@@ -45,13 +52,77 @@ pub(crate) struct Loads {
 
 #[derive(Debug, Default)]
 struct State {
-    bodies: Vec<Load>,
+    /// The bodies that sessions wait for, by queue. Peeks of all queues are in the line `None`.
+    lines: BTreeMap<Option<QueueId>, VecDeque<Load>>,
+    /// The lines that no thread works for now. The next thread takes the first of them.
+    next: VecDeque<Option<QueueId>>,
+    /// The lines that a thread works for now.
+    busy: BTreeSet<Option<QueueId>>,
+    /// The queues to load ahead.
     queues: BTreeSet<QueueId>,
+    /// A thread loads a queue ahead now.
+    loads_ahead: bool,
     /// A limit has changed, so bodies may have to leave the memory.
     trims: bool,
-    /// There may be work that the thread has not seen yet.
-    changed: bool,
     stopping: bool,
+}
+
+/// What a thread does next.
+#[derive(Debug)]
+enum Work {
+    /// Load bodies of one line.
+    Line(Option<QueueId>, Vec<Load>),
+    /// Load the next piece of a queue ahead.
+    Ahead(QueueId),
+    /// End turns until all pages are swept.
+    Trim,
+}
+
+impl State {
+    fn take(&mut self) -> Option<Work> {
+        if let Some(line) = self.next.pop_front() {
+            self.busy.insert(line);
+            return Some(Work::Line(line, self.take_line(line)));
+        }
+        if self.stopping {
+            return None;
+        }
+        if std::mem::take(&mut self.trims) {
+            return Some(Work::Trim);
+        }
+        if self.loads_ahead {
+            return None;
+        }
+        let queue = *self.queues.iter().find(|queue| !self.busy.contains(&Some(**queue)))?;
+        self.queues.remove(&queue);
+        self.busy.insert(Some(queue));
+        self.loads_ahead = true;
+        Some(Work::Ahead(queue))
+    }
+
+    /// The first bodies of a line.
+    fn take_line(&mut self, line: Option<QueueId>) -> Vec<Load> {
+        let Some(loads) = self.lines.get_mut(&line) else { return Vec::new() };
+        let (mut count, mut bytes) = (0, 0);
+        while count < loads.len() && bytes < STEP_BYTES_MAX {
+            // Each load costs at least a part of a read.
+            bytes += loads[count].loading.len().max(1024);
+            count += 1;
+        }
+        let taken = loads.drain(..count).collect();
+        if loads.is_empty() {
+            self.lines.remove(&line);
+        }
+        taken
+    }
+
+    /// The thread that worked for this line has finished.
+    fn end(&mut self, line: Option<QueueId>) {
+        self.busy.remove(&line);
+        if self.lines.contains_key(&line) {
+            self.next.push_back(line);
+        }
+    }
 }
 
 impl Loads {
@@ -59,52 +130,50 @@ impl Loads {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, load: Load) {
-        let mut state = self.state();
-        state.bodies.push(load);
-        state.changed = true;
-        drop(state);
+    /// Changes the state, and wakes a thread.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
         self.changed.notify_one();
     }
 
+    pub(crate) fn add(&self, load: Load) {
+        self.change(|state| {
+            let queue = load.queue;
+            let line = state.lines.entry(queue).or_default();
+            line.push_back(load);
+            if line.len() == 1 && !state.busy.contains(&queue) {
+                state.next.push_back(queue);
+            }
+        });
+    }
+
     pub(crate) fn add_queue(&self, queue: QueueId) {
-        let mut state = self.state();
-        state.changed |= state.queues.insert(queue);
-        drop(state);
-        self.changed.notify_one();
+        self.change(|state| {
+            state.queues.insert(queue);
+        });
     }
 
     /// Lets the loader end turns until all pages are swept. Otherwise an idle server would keep its
     /// bodies above a new limit.
     pub(crate) fn wish_trim(&self) {
+        self.change(|state| state.trims = true);
+    }
+
+    /// The next work, if there is any now.
+    fn take(&self) -> Option<Work> {
+        self.state().take()
+    }
+
+    /// Waits for the next work. Returns `None` if the thread must end.
+    fn wait(&self) -> Option<Work> {
         let mut state = self.state();
-        (state.trims, state.changed) = (true, true);
-        drop(state);
-        self.changed.notify_one();
-    }
-
-    fn take_trim(&self) -> bool {
-        std::mem::take(&mut self.state().trims)
-    }
-
-    fn take_bodies(&self) -> Vec<Load> {
-        let mut state = self.state();
-        let count = state.bodies.len().min(STEP_BODIES_MAX);
-        state.bodies.drain(..count).collect()
-    }
-
-    fn take_queues(&self) -> BTreeSet<QueueId> {
-        std::mem::take(&mut self.state().queues)
-    }
-
-    /// Waits until there is work. Returns false if the thread must end.
-    fn wait(&self) -> bool {
-        let mut state = self.state();
-        while !state.changed && !state.stopping {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match state.take() {
+                None if state.stopping => return None,
+                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                work => return work,
+            }
         }
-        state.changed = false;
-        !state.stopping
     }
 
     fn stop(&self) {
@@ -113,95 +182,152 @@ impl Loads {
     }
 }
 
-/// The thread that loads bodies.
+/// The threads that load bodies.
 #[derive(Debug)]
 pub(crate) struct Loader {
     loads: Arc<Loads>,
-    thread: JoinHandle<()>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Loader {
     pub(crate) fn spawn(
-        loads: Arc<Loads>,
-        shared: Weak<Shared>,
-        clock: Clock,
+        loads: &Arc<Loads>,
+        shared: &Weak<Shared>,
+        clock: &Clock,
     ) -> std::io::Result<Self> {
-        let waiting = loads.clone();
-        let thread = std::thread::Builder::new().name("load".into()).spawn(move || {
-            while waiting.wait() {
-                let Some(shared) = shared.upgrade() else { return };
-                while shared.load_step(clock()) {}
+        let mut loader = Self { loads: loads.clone(), threads: Vec::new() };
+        for _ in 0..THREADS {
+            let (loads, shared, clock) = (loads.clone(), shared.clone(), clock.clone());
+            let run = move || {
+                let mut reader = BodyReader::default();
+                while let Some(work) = loads.wait() {
+                    let Some(shared) = shared.upgrade() else { return };
+                    shared.work(work, &mut reader, clock());
+                }
+            };
+            match std::thread::Builder::new().name("load".into()).spawn(run) {
+                Ok(thread) => loader.threads.push(thread),
+                Err(error) => {
+                    loader.stop();
+                    return Err(error);
+                }
             }
-        })?;
-        Ok(Self { loads, thread })
+        }
+        Ok(loader)
     }
 
     pub(crate) fn stop(self) {
         self.loads.stop();
-        // A panic of the thread was already reported.
-        let _ = self.thread.join();
+        for thread in self.threads {
+            // A panic of the thread was already reported.
+            let _ = thread.join();
+        }
     }
 }
 
 impl Shared {
-    /// Loads bodies that sessions wait for, then the next bodies of their queues. Returns whether
-    /// there was work.
+    /// Loads bodies that sessions wait for, and the next bodies of their queues, until there is no
+    /// more work. Returns whether there was work.
     pub(crate) fn load_step(&self, now: Millis) -> bool {
-        let Some(log) = &self.log else { return false };
-        let has_loaded = self.load_for_sessions(|act| act(&mut self.turn(now).core));
-        let queues = self.loads.take_queues();
-        for queue in &queues {
-            self.load_ahead(*queue, log, now);
+        let mut has_worked = false;
+        while let Some(work) = self.loads.take() {
+            self.work(work, &mut self.reader(), now);
+            has_worked = true;
         }
-        let trims = self.loads.take_trim();
-        // The end of each turn sweeps some pages.
-        while trims && self.turn(now).core.is_trimming() {}
-        has_loaded || trims || !queues.is_empty()
+        has_worked
     }
 
-    /// Loads bodies that sessions wait for. Returns whether there were any. If a body cannot be
-    /// read, calls `with_core`, which must take the broker's lock and call its argument.
+    /// Loads bodies that sessions wait for. Returns whether there were any.
     pub(crate) fn load_for_sessions(
         &self,
         mut with_core: impl FnMut(&mut dyn FnMut(&mut Core)),
     ) -> bool {
-        let Some(log) = &self.log else { return false };
-        let mut loads = self.loads.take_bodies();
-        if loads.is_empty() {
-            return false;
-        }
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = {
+            let mut state = self.loads.state();
+            let Some(line) = state.next.pop_front() else { return false };
+            state.busy.insert(line);
+            line
+        };
+        self.load_line(line, &mut self.reader(), &mut with_core);
+        self.loads.change(|state| state.end(line));
+        true
+    }
+
+    fn reader(&self) -> MutexGuard<'_, BodyReader> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self, work: Work, reader: &mut BodyReader, now: Millis) {
+        let Some(log) = &self.log else { return };
         reader.close_below(log.first_segment());
-        let mut failed = Vec::new();
-        loads.sort_unstable_by_key(|load| (load.segment, load.entry_at));
-        for loads in loads.chunk_by(|one, next| one.segment == next.segment) {
-            let entries: Vec<u32> = loads.iter().map(|load| load.entry_at).collect();
-            reader.read(log, loads[0].segment, &entries, |index, body| {
-                let load = &loads[index];
-                match body {
-                    Ok(body) if body.len() == load.loading.len() => {
-                        load.loading.finish(Some(body.into()));
-                    }
-                    Ok(_) => failed.push(load),
-                    Err(error) => {
-                        failed.push(load);
-                        self.note_body_error(error);
-                    }
-                }
-            });
+        match work {
+            Work::Line(line, loads) => {
+                self.load(loads, reader, &mut |act| act(&mut self.turn(now).core));
+                self.loads.change(|state| state.end(line));
+            }
+            Work::Ahead(queue) => {
+                self.load_ahead(queue, reader, now);
+                self.loads.change(|state| {
+                    state.loads_ahead = false;
+                    state.end(Some(queue));
+                });
+            }
+            // The end of each turn sweeps some pages.
+            Work::Trim => while self.turn(now).core.is_trimming() {},
         }
-        drop(reader);
+    }
+
+    /// Loads the first bodies of a line.
+    fn load_line(
+        &self,
+        line: Option<QueueId>,
+        reader: &mut BodyReader,
+        with_core: &mut WithCore<'_>,
+    ) {
+        let loads = self.loads.state().take_line(line);
+        self.load(loads, reader, with_core);
+    }
+
+    /// Loads bodies that sessions wait for.
+    fn load(&self, mut loads: Vec<Load>, reader: &mut BodyReader, with_core: &mut WithCore<'_>) {
+        // If only the loader has the body, the session has ended.
+        loads.retain(|load| Arc::strong_count(&load.loading) > 1);
+        loads.sort_unstable_by_key(|load| (load.stored.segment, load.stored.entry_at));
+        for loads in loads.chunk_by(|one, next| one.stored.segment == next.stored.segment) {
+            for loads in loads.chunks(SLICE_BODIES) {
+                self.load_slice(loads, reader, with_core);
+            }
+        }
+        for queue in loads.iter().filter_map(|load| load.queue).collect::<BTreeSet<_>>() {
+            self.loads.add_queue(queue);
+        }
+    }
+
+    /// Loads bodies of one segment, in the order of their entries.
+    fn load_slice(&self, loads: &[Load], reader: &mut BodyReader, with_core: &mut WithCore<'_>) {
+        let stored: Vec<_> = loads.iter().map(|load| load.stored).collect();
+        let bodies = self.read_bodies(&stored, reader);
+        let mut failed = Vec::new();
+        for (load, body) in loads.iter().zip(&bodies) {
+            match body {
+                Ok(body) if body.len() == load.loading.len() => {
+                    load.loading.finish(Some(body.clone()));
+                }
+                Ok(_) => failed.push(load),
+                Err(error) => {
+                    failed.push(load);
+                    self.note_body_error(error);
+                }
+            }
+        }
         // Bury the job before the failure becomes visible. An I/O thread that sees the failure
         // closes the connection, and the session would give the job back. Then another client would
         // get this job.
         for load in failed {
             if let Some((_, session)) = load.session {
-                with_core(&mut |core| core.bury_unreadable(session, load.id));
+                with_core(&mut |core| core.bury_unreadable(session, load.stored.id));
             }
             load.loading.finish(None);
-        }
-        for queue in loads.iter().filter_map(|load| load.queue) {
-            self.loads.add_queue(queue);
         }
         let sessions: BTreeSet<_> = loads.iter().filter_map(|load| load.session).collect();
         let mailboxes = self.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
@@ -210,50 +336,71 @@ impl Shared {
                 mailbox.loaded(session);
             }
         }
-        true
+        drop(mailboxes);
+        // A job that was peeked, or that comes back, is probably needed again.
+        with_core(&mut |core| {
+            for (load, body) in loads.iter().zip(&bodies) {
+                if let Ok(body) = body {
+                    core.take_loaded(load.stored, body.clone());
+                }
+            }
+        });
     }
 
     /// Loads the next stored bodies of a queue, with one read or a few large reads.
-    fn load_ahead(&self, queue: QueueId, log: &Log, now: Millis) {
+    fn load_ahead(&self, queue: QueueId, reader: &mut BodyReader, now: Millis) {
+        let Some(log) = &self.log else { return };
         let (mut wanted, _holds) = self.turn(now).core.next_stored(queue, log);
-        let Some(middle) = wanted.get(wanted.len() / 2).map(|ahead| ahead.id) else { return };
-        wanted.sort_unstable_by_key(|ahead| (ahead.segment, ahead.entry_at));
-        let mut loaded: Vec<(&Ahead, Body)> = Vec::with_capacity(wanted.len());
+        wanted.sort_unstable_by_key(|stored| (stored.segment, stored.entry_at));
         for wanted in wanted.chunk_by(|one, next| one.segment == next.segment) {
-            let entries: Vec<u32> = wanted.iter().map(|ahead| ahead.entry_at).collect();
-            let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-            reader.read(log, wanted[0].segment, &entries, |index, body| {
-                // Ignore an error, because no client waits for this body yet. When a client needs
-                // the body, the loader reads it again, and reports the error.
-                if let Ok(body) = body {
-                    loaded.push((&wanted[index], body.into()));
+            for wanted in wanted.chunks(SLICE_BODIES) {
+                let bodies = self.read_bodies(wanted, reader);
+                let mut turn = self.turn(now);
+                for (stored, body) in wanted.iter().zip(bodies) {
+                    // Ignore an error, because no client waits for this body yet. When a client
+                    // needs the body, the loader reads it again, and reports the error.
+                    if let Ok(body) = body {
+                        turn.core.take_loaded(*stored, body);
+                    }
                 }
-            });
-        }
-        let mut loaded = loaded.into_iter().peekable();
-        while loaded.peek().is_some() {
-            let mut turn = self.turn(now);
-            for (ahead, body) in loaded.by_ref().take(SLICE_BODIES) {
-                turn.core.take_loaded(ahead, body);
+                drop(turn);
+                // Sessions come first.
+                let with_core = &mut |act: &mut dyn FnMut(&mut Core)| act(&mut self.turn(now).core);
+                self.load_line(Some(queue), reader, with_core);
             }
-            turn.core.set_ahead(queue, middle);
         }
+    }
+
+    /// Reads bodies of one segment, in the order of their entries. Jobs that were put together share
+    /// an entry, and then also a body.
+    fn read_bodies(
+        &self,
+        stored: &[StoredBody],
+        reader: &mut BodyReader,
+    ) -> Vec<Result<Body, Arc<BodyError>>> {
+        let (Some(log), Some(first)) = (&self.log, stored.first()) else { return Vec::new() };
+        let mut entries: Vec<u32> = stored.iter().map(|stored| stored.entry_at).collect();
+        entries.dedup();
+        let mut read = BTreeMap::new();
+        reader.read(log, first.segment, &entries, |index, body| {
+            read.insert(entries[index], body.map(Body::from).map_err(Arc::new));
+        });
+        stored.iter().map(|stored| read[&stored.entry_at].clone()).collect()
     }
 
     /// Reads one body in the calling thread.
     pub(crate) fn read_body(&self, location: &Location) -> Option<Body> {
         let log = self.log.as_ref()?;
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = None;
-        reader.read(log, location.log_slot.segment, &[location.entry_at], |_, body| {
+        self.reader().read(log, location.log_slot.segment, &[location.entry_at], |_, body| {
             found = body.ok().map(Body::from);
         });
         found
     }
 
-    fn note_body_error(&self, error: BodyError) {
+    fn note_body_error(&self, error: &Arc<BodyError>) {
         self.body_errors.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let mut first = self.body_error.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert_with(|| Arc::new(error));
+        first.get_or_insert_with(|| error.clone());
     }
 }

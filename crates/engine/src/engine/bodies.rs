@@ -55,9 +55,10 @@ impl Engine {
         self.rules.limit_memory()
     }
 
-    /// The limit of memory of a queue ([`Policy::memory_max`](crate::policy::Policy::memory_max)).
+    /// The limit of memory of a queue ([`Policy::memory_max`](crate::policy::Policy::memory_max)),
+    /// if the queue exists and has a limit.
     pub fn memory_max(&self, queue: QueueId) -> Option<u64> {
-        self.policy_of(queue)?.memory_max
+        self.queues.get(queue)?.extension()?.policy().memory_max
     }
 
     /// Whether the body of a job should leave the memory because of the limit of its queue. If the
@@ -83,6 +84,11 @@ impl Engine {
     pub fn ready_jobs(&self, queue: QueueId) -> impl Iterator<Item = JobSlot> {
         let ready = self.queues.get(queue).map(|queue| queue.ready().iter());
         ready.into_iter().flatten().map(|(_, slot)| JobSlot(slot))
+    }
+
+    /// Whether a queue has ready jobs whose body is only in the log.
+    pub fn has_stored(&self, queue: QueueId) -> bool {
+        self.queues.get(queue).is_some_and(|queue| queue.stored().0 > 0)
     }
 
     /// The number of ready jobs of a queue.
