@@ -299,6 +299,13 @@ impl Store {
         self.broker.set_memory_limit(limit_bytes);
     }
 
+    /// Sets the limit of memory for the bodies of jobs in the log. `None`, the default, means no
+    /// limit. Above the limit, some bodies leave the memory, and are then only in the log. A call
+    /// that needs such a body waits until it was read.
+    pub fn set_bodies_limit(&self, bytes_max: Option<u64>) {
+        self.broker.set_bodies_limit(bytes_max);
+    }
+
     /// Removes a queue with all its jobs, and ends all waits for its items.
     pub fn remove_queue(&self, name: &str) -> Result<(), Error> {
         let session = self.turn().open_reader_session(self.mailbox);

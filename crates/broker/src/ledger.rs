@@ -12,7 +12,9 @@ use std::mem::take;
 use std::sync::Arc;
 
 use engine::policy::QueueSync;
-use engine::{Body, Engine, JobFacts, JobId, JobSlot, QueueFacts, QueueId, Record, Totals};
+use engine::{
+    Body, Engine, JobBody, JobFacts, JobId, JobSlot, QueueFacts, QueueId, Record, Totals,
+};
 use log::{Log, Meta, QueueRef, Sync};
 
 use crate::Position;
@@ -466,8 +468,12 @@ fn is_live(engine: &Engine, slot: JobSlot, id: JobId) -> bool {
 
 /// The body of a job that was just put.
 fn resident_body(engine: &Engine, slot: JobSlot) -> Body {
-    let body = engine.body(slot);
-    body.resident().cloned().expect("a job that is not in the log yet has its body in memory")
+    match engine.body(slot) {
+        JobBody::Resident(body) => body,
+        JobBody::Stored(_) | JobBody::Loading(_) => {
+            unreachable!("a job that is not in the log yet has its body in memory")
+        }
+    }
 }
 
 /// The offset where an entry of this many bytes begins.

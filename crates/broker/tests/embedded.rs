@@ -48,6 +48,29 @@ fn a_taker_waits_for_a_put_and_no_longer_than_it_said() {
 }
 
 #[test]
+fn bodies_beyond_their_limit_are_read_from_the_folder() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let settings = log::Settings { sync: log::Sync::Never, ..log::Settings::default() };
+    let store = Store::open_with(folder.path(), settings).expect("the folder is empty");
+    store.set_bodies_limit(Some(0));
+    let mut queue = store.queue("q");
+    let body = |number: u32| number.to_le_bytes().repeat(1000);
+    for number in 0..300 {
+        queue.add(&body(number), None).expect("there is room");
+    }
+    let begun = Instant::now();
+    while store.item_stats("q").expect("it exists").stored_items < 300 {
+        // Bodies leave when the log has written them. A new limit starts the search for them again.
+        store.set_bodies_limit(Some(0));
+        assert!(begun.elapsed() < Duration::from_secs(30), "bodies stay in memory");
+    }
+    for number in 0..300 {
+        let item = queue.remove(SOON).expect("no failure").expect("there are more");
+        assert_eq!(item[..], body(number));
+    }
+}
+
+#[test]
 fn at_the_limit_of_memory_jobs_and_items_are_refused_until_there_is_room() {
     let store = Store::in_memory();
     let (mut session, mut queue) = (store.session(), store.queue("items"));
