@@ -1,8 +1,8 @@
 //! The commands. Each command has a small function, which calls the broker and replies.
 
 use broker::{
-    Answer, Body, BodyBuffer, JobId, Kick, NewJob, NotFound, Outbox, Patience, Peeked, Position,
-    PutRefusal, Refusal, State, Take, Turn,
+    Answer, Body, BodyBuffer, JobId, Kick, Need, NewJob, NotFound, Outbox, Patience, Peeked,
+    Position, PutRefusal, Refusal, State, Take, Turn,
 };
 
 use crate::command::{Command, Pause, PutHeader};
@@ -21,6 +21,39 @@ const WATCHED_TUBES_MAX: u32 = 10_000;
 const STATS_UNITS: usize = 10;
 
 impl Session {
+    /// Whether the command can run now. If not, it needs a job that is only in the log, and
+    /// [`broker::Event::Loaded`] follows.
+    pub(crate) fn is_at_hand(&self, command: &Command<'_>, turn: &mut Turn<'_>) -> bool {
+        let mut caller = turn.caller(self.id);
+        match *command {
+            Command::Reserve | Command::ReserveWithTimeout(_) => caller.is_at_hand(Need::Watched),
+            Command::PeekReady => caller.is_at_hand(Need::Used),
+            Command::ReserveJob(id)
+            | Command::Delete(id)
+            | Command::Peek(id)
+            | Command::KickJob(id)
+            | Command::StatsJob(id) => caller.is_job_at_hand(id),
+            // These commands need no job, or only a job that a session holds.
+            Command::Put(_)
+            | Command::Use(_)
+            | Command::Watch(_)
+            | Command::Ignore(_)
+            | Command::Release { .. }
+            | Command::Bury { .. }
+            | Command::Touch(_)
+            | Command::PeekDelayed
+            | Command::PeekBuried
+            | Command::Kick { .. }
+            | Command::Stats
+            | Command::StatsTube(_)
+            | Command::ListTubes
+            | Command::ListTubeUsed
+            | Command::ListTubesWatched
+            | Command::PauseTube(_)
+            | Command::Quit => true,
+        }
+    }
+
     /// Executes a command, and counts it.
     pub(crate) fn execute(
         &mut self,

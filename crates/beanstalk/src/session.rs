@@ -64,6 +64,8 @@ pub(crate) enum Waiting {
     Nothing,
     Job,
     Kick,
+    /// The next command needs a job that is only in the log. The broker loads the job.
+    Load,
 }
 
 impl Session {
@@ -128,6 +130,10 @@ impl Session {
         match first_line(bytes) {
             Line::Complete(line) => {
                 match recognise(line) {
+                    Ok(command) if !self.is_at_hand(&command, turn) => {
+                        self.waiting = Waiting::Load;
+                        return 0;
+                    }
                     Ok(command) => self.execute(command, turn, outbox),
                     Err(Malformed::BadFormat) => outbox.reply(AT_ONCE, reply::BAD_FORMAT),
                     Err(Malformed::UnknownCommand) => {
@@ -234,6 +240,8 @@ impl Dialect for Session {
             Event::TimedOut => outbox.reply(after, reply::TIMED_OUT),
             Event::DeadlineSoon => outbox.reply(after, reply::DEADLINE_SOON),
             Event::Kicked(count) => reply::kicked(count, after, outbox),
+            // The owner passes the command's bytes again.
+            Event::Loaded => {}
             Event::WorkToDo
             | Event::News { .. }
             | Event::Peeked(_)
@@ -248,7 +256,7 @@ impl Dialect for Session {
     fn end_of_input(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.input_end.come(self.is_reading());
         match self.waiting {
-            Waiting::Nothing | Waiting::Kick => {}
+            Waiting::Nothing | Waiting::Kick | Waiting::Load => {}
             Waiting::Job => {
                 // COMPAT(beanstalkd): a half-closed connection does not wait; cases
                 // half-close-while-waiting, half-close-then-empty-reserve-times-out. If the session

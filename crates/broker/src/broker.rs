@@ -14,6 +14,9 @@ use log::{
 use crate::admission::memory::{Memory, MemoryLimit};
 use crate::admission::queue_limit::{QueueLimit, QueueUsage};
 use crate::bodies::loads::{Loader, Loads};
+use crate::cold::loads::ColdLoad;
+use crate::cold::upkeep::{CoolPass, Upkeep};
+use crate::cold::{Cold, classify};
 use crate::core::{Core, Mover};
 use crate::ledger::locations::Location;
 use crate::ledger::meta;
@@ -54,7 +57,17 @@ pub struct Options {
     pub bodies_bytes_max: Option<u64>,
     /// Called whenever the start has read a segment of the log.
     pub on_progress: Option<OnProgress>,
+    /// The limit of memory for the records of jobs: see [`Broker::set_jobs_limit`]. `None`: every
+    /// job has its record in memory, and the log has no index files.
+    pub jobs_bytes_max: Option<u64>,
+    /// At least this many jobs at the head of each queue stay in memory. Simulations set a small
+    /// number.
+    pub head_jobs: usize,
 }
+
+/// The default of [`Options::head_jobs`]. Loads ahead read as many jobs, so consumers find jobs in
+/// memory.
+pub const HEAD_JOBS: usize = 4096;
 
 impl Options {
     /// Options for tests: without threads, and with the engine's default setup.
@@ -65,7 +78,9 @@ impl Options {
             engine: EngineSetup::default(),
             clock: None,
             bodies_bytes_max: None,
+            jobs_bytes_max: None,
             on_progress: None,
+            head_jobs: HEAD_JOBS,
         }
     }
 }
@@ -78,6 +93,7 @@ impl std::fmt::Debug for Options {
             .field("engine", &self.engine)
             .field("threads", &self.clock.is_some())
             .field("bodies_bytes_max", &self.bodies_bytes_max)
+            .field("jobs_bytes_max", &self.jobs_bytes_max)
             .finish_non_exhaustive()
     }
 }
@@ -114,6 +130,10 @@ pub(crate) struct Shared {
     /// The first error of a load, if any. `body_errors` is the number of such errors.
     pub(crate) body_error: Mutex<Option<Arc<log::BodyError>>>,
     pub(crate) body_errors: AtomicU64,
+    /// The first error of an index file, if any.
+    pub(crate) index_error: Mutex<Option<Arc<log::IndexError>>>,
+    /// The progress of [`Broker::cool_step`].
+    pub(crate) cooling: Mutex<CoolPass>,
     pub(crate) mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
     draining: AtomicBool,
     pub(crate) memory: MemoryLimit,
@@ -137,6 +157,8 @@ struct Threads {
     committer: Option<Committer>,
     reclaimer: Option<Reclaimer>,
     loader: Option<Loader>,
+    /// Builds index files, and makes jobs cold.
+    upkeep: Option<Reclaimer>,
     closed: bool,
 }
 
@@ -164,6 +186,10 @@ impl Broker {
     pub fn open(options: Options, wall: Millis) -> Result<(Self, RecoveryReport), BrokerError> {
         let mut core = Core::new(options.engine, Millis(0));
         core.bodies.set_limit(options.bodies_bytes_max);
+        core.cold = Cold::new(options.jobs_bytes_max, options.head_jobs);
+        let own = options.jobs_bytes_max.map(|_| classify as log::Classify);
+        let classify = own.or(options.log.classify);
+        let log = Settings { classify, ..options.log };
         let core = RefCell::new(core);
         let mut stopped_ms = 0;
         let mut broken = None;
@@ -190,7 +216,7 @@ impl Broker {
             }
         };
         let (log, report) =
-            Log::open_at(options.disk, options.log, &mut begin, &mut restore, &mut progress)?;
+            Log::open_at(options.disk, log, &mut begin, &mut restore, &mut progress)?;
         if let Some(error) = broken {
             return Err(error);
         }
@@ -221,6 +247,8 @@ impl Broker {
                 reader: Mutex::default(),
                 body_error: Mutex::default(),
                 body_errors: AtomicU64::new(0),
+                index_error: Mutex::default(),
+                cooling: Mutex::default(),
                 mailboxes: RwLock::default(),
                 draining: AtomicBool::new(false),
                 memory: MemoryLimit::default(),
@@ -254,8 +282,15 @@ impl Broker {
         self.shared.has_threads.store(true, Ordering::Relaxed);
         threads.committer = Some(Committer::spawn(log.clone(), now_ms, on_progress)?);
         let shared = Arc::downgrade(&self.shared);
+        let upkeep_clock = clock.clone();
         let step = move || shared.upgrade().map(|shared| shared.reclaim_if_wanted(clock()));
-        threads.reclaimer = Some(Reclaimer::spawn(step)?);
+        threads.reclaimer = Some(Reclaimer::spawn("reclaim", step)?);
+        if log.has_indexes() {
+            let shared = Arc::downgrade(&self.shared);
+            let mut upkeep = Upkeep::default();
+            let step = move || Some(shared.upgrade()?.upkeep_step(&mut upkeep, upkeep_clock()));
+            threads.upkeep = Some(Reclaimer::spawn("upkeep", step)?);
+        }
         Ok(())
     }
 
@@ -412,6 +447,39 @@ impl Broker {
         core.trim_bodies();
     }
 
+    /// Sets the limit of memory for the records of jobs: everything about a job except its body.
+    /// Above the limit, ready jobs far from the head of their queue leave the memory and are then
+    /// only in the log: they are *cold*. The broker loads them before clients need them. Does
+    /// nothing if the broker was opened without [`Options::jobs_bytes_max`].
+    pub fn set_jobs_limit(&self, bytes_max: Option<u64>) {
+        let bytes_max = bytes_max.filter(|_| self.shared.has_indexes());
+        self.shared.lock_core().cold.set_limit(bytes_max);
+    }
+
+    /// The first error of an index file, if any. If the file cannot be written, all jobs of its
+    /// segment stay in memory. If cold jobs cannot be read, clients do not get these jobs before
+    /// the next start.
+    pub fn index_error(&self) -> Option<Arc<log::IndexError>> {
+        lock(&self.shared.index_error).clone()
+    }
+
+    /// Builds one missing index file of the log. Returns whether it built one. Only for a broker
+    /// without threads: see [`Options::clock`].
+    pub fn index_step(&self) -> Result<bool, log::IndexError> {
+        self.shared.log.as_ref().map_or(Ok(false), |log| Ok(log.index_step()?.is_some()))
+    }
+
+    /// Makes some blocks cold if the records of jobs take too much memory. Returns false if no
+    /// block is left to look at. Only for a broker without threads: see [`Options::clock`].
+    pub fn cool_step(&self, now: Millis) -> bool {
+        self.shared.cool_step(&mut lock(&self.shared.cooling), now)
+    }
+
+    /// The number of cold jobs: see [`Broker::set_jobs_limit`].
+    pub fn cold_jobs(&self) -> u64 {
+        self.shared.lock_core().engine.cold_jobs()
+    }
+
     /// The error of the first body that could not be loaded, if any. If a session waited for the
     /// body, the broker has buried the job. If this job had already ended, for example by a read
     /// for good, it is lost.
@@ -443,8 +511,8 @@ impl Broker {
         if let Some(loader) = threads.loader {
             loader.stop();
         }
-        if let Some(reclaimer) = threads.reclaimer {
-            reclaimer.stop();
+        for thread in [threads.reclaimer, threads.upkeep].into_iter().flatten() {
+            thread.stop();
         }
         if let Some(committer) = threads.committer {
             committer.stop();
@@ -491,6 +559,9 @@ impl Shared {
     /// Ends a turn: passes the batch to the committer, and events to their mailboxes.
     pub(crate) fn end_turn(&self, core: &mut Core) {
         core.evict_bodies();
+        for queue in core.engine.take_wanted() {
+            core.loads.add_cold(ColdLoad::Queue(queue));
+        }
         core.check_sample();
         self.memory.note_inside(core.memory_bytes());
         if let Some(log) = &self.log {
@@ -589,6 +660,9 @@ impl Shared {
         if !log.reclaim_wanted() {
             return Ok(false);
         }
+        if self.load_for_reclaim(log.first_segment(), now) {
+            return Ok(true);
+        }
         let Some(slice) = log.reclaim_read()? else { return Ok(false) };
         let mut turn = self.turn(now);
         let core = &mut *turn.core;
@@ -605,6 +679,9 @@ impl Core {
             Restored::Job { slot, entry_at, position, queue, meta, counters, body } => {
                 let place = (slot, entry_at, position);
                 self.restore_job(place, queue, &meta, counters, (&body, false))?;
+            }
+            Restored::Block { block, summary, queue, .. } if self.cold.is_on() => {
+                self.restore_block(block, queue, &summary)?;
             }
             Restored::Block { queue, rows, .. } => {
                 for row in rows.read()?.iter() {

@@ -8,6 +8,7 @@ use log::{Current, Owner, Slot};
 use crate::admission::memory::MemoryLimit;
 use crate::bodies::Bodies;
 use crate::bodies::loads::Loads;
+use crate::cold::Cold;
 use crate::ledger::locations::Locations;
 use crate::ledger::meta::OptionalFields;
 use crate::ledger::{Ledger, queue_ref};
@@ -33,6 +34,7 @@ pub(crate) struct Core {
     pub(crate) logged_ahead_ms: i64,
     pub(crate) rescue: Rescue,
     pub(crate) bodies: Bodies,
+    pub(crate) cold: Cold,
     /// The bodies that the loader must load.
     pub(crate) loads: Arc<Loads>,
     /// The moment of the last alarm that was sent to the first mailbox. `None`: an alarm must be
@@ -52,6 +54,7 @@ impl Core {
             logged_ahead_ms: 0,
             rescue: Rescue::default(),
             bodies: Bodies::default(),
+            cold: Cold::default(),
             loads: Arc::default(),
             alarm: None,
             unchecked_turns: 0,
@@ -99,6 +102,7 @@ impl Core {
     pub(crate) fn check_invariants(&self) {
         self.engine.check_invariants();
         self.ledger.check_invariants(&self.engine);
+        self.check_cold();
     }
 
     /// Writes the records of the last request to the log, and turns the engine's events into events

@@ -37,8 +37,8 @@ use engine::{
 use log::{Failure, PosixDisk, Settings};
 
 use crate::{
-    Answer, Body, Broker, BrokerError, Clearing, Clock, Event, Mailbox, NotFound, Options, Peeked,
-    PutRefusal, Refusal, Turn,
+    Answer, Body, Broker, BrokerError, Clearing, Clock, Event, HEAD_JOBS, Mailbox, NotFound,
+    Options, Peeked, PutRefusal, Refusal, Turn,
 };
 
 mod queue;
@@ -245,6 +245,8 @@ impl Store {
             clock: Some(clock.0.clone()),
             bodies_bytes_max: None,
             on_progress: None,
+            jobs_bytes_max: None,
+            head_jobs: HEAD_JOBS,
         };
         let (broker, _) = Broker::open(options, (clock.0)())?;
         let clock = clock.moved(broker.clock_step_ms());

@@ -34,6 +34,9 @@ pub enum Event {
     Kicked(u64),
     /// The item for a waiting peek.
     Peeked(JobBody),
+    /// The job that the session needs is in memory now, or does not exist: see
+    /// [`crate::Caller::is_at_hand`].
+    Loaded,
     /// A long flush, or the removal of a queue, is done.
     Cleared,
     /// The reload that the session requested is done.

@@ -371,7 +371,8 @@ impl Ledger {
         }
         let Totals { ready, leased, delayed, buried, unlogged, .. } = engine.totals();
         // The engine does not count how many of the buried jobs are in the log.
-        let logged_max = ready + leased + delayed + buried - unlogged;
+        // Cold jobs are in the log, but have no location.
+        let logged_max = ready + leased + delayed + buried - unlogged - engine.cold_jobs();
         let logged = logged_max.saturating_sub(buried)..=logged_max;
         let locations = self.locations.count();
         assert!(logged.contains(&locations), "{locations} locations for {logged:?} jobs");

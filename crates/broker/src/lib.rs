@@ -15,6 +15,7 @@ mod bodies;
 mod body_buffer;
 mod broker;
 mod caller;
+mod cold;
 mod core;
 mod dialect;
 pub mod embedded;
@@ -33,7 +34,7 @@ pub use admission::memory::Memory;
 pub use admission::queue_limit::QueueUsage;
 pub use answer::{Answer, Blocked, NotFound, Refusal};
 pub use body_buffer::BodyBuffer;
-pub use broker::{Broker, BrokerError, Clock, OnProgress, Options};
+pub use broker::{Broker, BrokerError, Clock, HEAD_JOBS, OnProgress, Options};
 pub use caller::{Assignment, Caller, Peeked};
 pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Progress, Step, take_steps};
 pub use engine::allocated_bytes;
@@ -41,9 +42,9 @@ pub use engine::limits::{self, Limits};
 pub use engine::policy;
 pub use engine::{
     AliasStats, Band, Body, Clearing, Counters, EngineSetup, GrabOrder, Handout, ItemStats,
-    JobBody, JobCursor, JobFacts, JobId, JobStatus, Kick, LeaseId, Millis, NameCursor, NewJob,
-    News, Patience, QueueCursor, QueueFacts, QueueId, QueueStats, ReadMode, SessionId, State,
-    Status, Submit, Tags, Take, Totals, When, WorkProgress,
+    JobBody, JobCursor, JobFacts, JobId, JobStatus, Kick, LeaseId, Millis, NameCursor, Need,
+    NewJob, News, Patience, QueueCursor, QueueFacts, QueueId, QueueStats, ReadMode, SessionId,
+    State, Status, Submit, Tags, Take, Totals, When, WorkProgress,
 };
 pub use event::{Event, Mailbox};
 pub use ledger::meta::UnknownMeta;

@@ -32,10 +32,11 @@ impl Reclaimer {
     /// Starts the thread. It calls `step` until there is nothing to do, and again after a pause. It
     /// ends if `step` returns `None`. Each step takes the broker's lock for one slice only.
     pub(crate) fn spawn(
+        name: &str,
         mut step: impl FnMut() -> Option<Step> + Send + 'static,
     ) -> std::io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
-        let thread = std::thread::Builder::new().name("reclaim".into()).spawn(move || {
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
             while stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
                 while stopped.try_recv() == Err(TryRecvError::Empty) {
                     let began = Instant::now();

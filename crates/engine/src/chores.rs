@@ -15,6 +15,8 @@ pub(crate) struct ChoreLine {
     line: VecDeque<Chore>,
     /// No chore continues while this is true: see [`crate::Engine::hold_chores`].
     is_held: bool,
+    /// No chore continues before this moment, because a chore needs a job that the owner loads.
+    rests_until: Millis,
     /// The last slice was spent on timers, so the next slice begins with a chore.
     pub(crate) comes_first: bool,
 }
@@ -44,6 +46,20 @@ impl ChoreLine {
 
     pub(crate) fn is_held(&self) -> bool {
         self.is_held
+    }
+
+    /// Makes all chores rest until this moment.
+    pub(crate) fn rest_until(&mut self, moment: Millis) {
+        self.rests_until = moment;
+    }
+
+    pub(crate) fn rests_until(&self) -> Millis {
+        self.rests_until
+    }
+
+    /// Whether chores can continue at this moment.
+    pub(crate) fn may_continue(&self, now: Millis) -> bool {
+        !self.is_held && self.rests_until <= now
     }
 }
 
@@ -132,6 +148,14 @@ pub(crate) enum Next {
     Ready(ReadyKey),
 }
 
+/// The next job of a removal.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum NextJob {
+    Resident(JobSlot),
+    /// The job is cold. The owner must load it first.
+    Cold,
+}
+
 impl Chore {
     /// Makes the chore that gives back the jobs of a closed session.
     pub(crate) fn return_of(leases: Ordered<(Millis, u64)>, return_order: ReturnOrder) -> Self {
@@ -173,29 +197,35 @@ impl RemovalWork {
         ticket < self.tickets_end
     }
 
-    /// The next job in the lists of the queue. Moves `next` behind this job.
-    pub(crate) fn next_of_lists(&mut self, queue: &Queue) -> Option<JobSlot> {
+    /// The next job in the lists of the queue. Moves `next` behind this job, unless it is cold.
+    pub(crate) fn next_of_lists(&mut self, queue: &Queue) -> Option<NextJob> {
         loop {
             match &mut self.next {
                 Next::Waiting(_) | Next::Leased(_) => self.next = Next::Buried(0),
                 Next::Buried(from) => {
                     if let Some((order, slot)) = queue.buried().first_from(*from) {
                         *from = order + 1;
-                        return Some(JobSlot(slot));
+                        return Some(NextJob::Resident(JobSlot(slot)));
                     }
                     self.next = Next::Delayed((Millis(0), 0));
                 }
                 Next::Delayed(from) => {
                     if let Some(((due, id), slot)) = queue.delayed().first_from(*from) {
                         *from = (due, id + 1);
-                        return Some(JobSlot(slot));
+                        return Some(NextJob::Resident(JobSlot(slot)));
                     }
                     self.next = Next::Ready((0, 0));
                 }
                 Next::Ready(from) => {
-                    let ((rank, order), slot) = queue.ready().first_from(*from)?;
+                    let next = queue.ready().first_from(*from);
+                    if let Some((cold, _)) = queue.first_cold()
+                        && next.is_none_or(|(key, _)| cold < key)
+                    {
+                        return Some(NextJob::Cold);
+                    }
+                    let ((rank, order), slot) = next?;
                     *from = (rank, order + 1);
-                    return Some(JobSlot(slot));
+                    return Some(NextJob::Resident(JobSlot(slot)));
                 }
             }
         }

@@ -7,6 +7,7 @@
 mod advance;
 mod bodies;
 mod check;
+mod cold;
 mod expiry;
 mod finish;
 mod give_back;
@@ -22,6 +23,7 @@ mod stats;
 mod status;
 mod take;
 
+pub use cold::Need;
 pub use listing::{JobCursor, NameCursor, QueueCursor};
 pub use put::{Refused, Submit};
 pub use replay::RestoreError;
@@ -195,8 +197,12 @@ impl Engine {
     /// Removes a job from the list of its queue for the job's state: ready, delayed or buried.
     fn remove_from_list(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
+        let queue = job.queue();
         if self.queues.remove_from_list(slot, job) {
-            self.arm_queue(job.queue());
+            if job.state() == State::Ready {
+                self.note_left(queue, job.ready_key());
+            }
+            self.arm_queue(queue);
         }
     }
 

@@ -37,6 +37,11 @@ number! {
     JobSlot(u32)
 }
 number! {
+    /// The place of a block of cold jobs in the engine's table. It is valid until the block is loaded.
+    /// Then another block can get the place.
+    BlockSlot(u32)
+}
+number! {
     /// The number of one lease: one hand-out of a job to one holder. No two leases get the same
     /// number.
     LeaseId(u64)

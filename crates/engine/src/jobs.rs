@@ -3,6 +3,7 @@
 //! [`Jobs`] owns every job. Only `Jobs` changes a job's state, kind, key and queue, because indexes
 //! and counts depend on these fields. The lists of jobs are in [`crate::queues`].
 
+mod blocks;
 mod body;
 mod bytes;
 mod counts;
@@ -16,10 +17,12 @@ use std::ops::{Bound, Index, IndexMut};
 
 use crate::collections::{IdIndex, Slab};
 use crate::hash::NameHash;
-use crate::ids::{JobId, JobSlot, Millis, QueueId};
+use crate::ids::{BlockSlot, JobId, JobSlot, Millis, QueueId};
 use crate::limits::JOB_ID_MAX;
 use keys::Keys;
 
+pub use blocks::BlockFacts;
+pub(crate) use blocks::{Block, Blocks};
 pub use body::{JobBody, Loading};
 pub use bytes::job_bytes;
 pub use counts::Band;
@@ -34,6 +37,8 @@ pub(crate) use keys::is_body_key;
 #[derive(Debug)]
 pub(crate) struct Jobs {
     slab: Slab<Job>,
+    /// The jobs that are not in `slab`, because they are only in the log.
+    blocks: Blocks,
     ids: IdIndex,
     next_id: u64,
     next_buried: u64,
@@ -72,6 +77,7 @@ impl Jobs {
     pub(crate) fn new(hash: NameHash, first_id: u64) -> Self {
         Self {
             slab: Slab::default(),
+            blocks: Blocks::default(),
             ids: IdIndex::default(),
             next_id: first_id,
             next_buried: 1,
@@ -127,7 +133,7 @@ impl Jobs {
 
     /// The memory of all jobs, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes + self.wall_times.len() as u64 * bytes::WALL_TIME_BYTES
+        self.bytes + self.blocks.bytes() + self.wall_times.len() as u64 * bytes::WALL_TIME_BYTES
     }
 
     // --- The table ---
@@ -296,6 +302,26 @@ impl Jobs {
         self.resident += bytes;
     }
 
+    // --- Cold jobs ---
+
+    /// The blocks of cold jobs.
+    pub(crate) fn blocks(&self) -> &Blocks {
+        &self.blocks
+    }
+
+    /// Adds a block, and counts its jobs.
+    pub(crate) fn insert_block(&mut self, block: Block) -> BlockSlot {
+        self.counts.add_block(&block.facts);
+        self.blocks.insert(block)
+    }
+
+    /// Removes a block. Its jobs do not count any more.
+    pub(crate) fn remove_block(&mut self, id: BlockSlot) -> Option<Block> {
+        let block = self.blocks.remove(id)?;
+        self.counts.remove_block(&block.facts);
+        Some(block)
+    }
+
     // --- Keys ---
 
     /// The jobs of a queue that may have this key, oldest first. The index compares only hashes, so
@@ -375,6 +401,9 @@ impl Jobs {
             assert_eq!(job.extra_units, bytes::extra_units(job), "what is counted for job {id}");
             bytes += bytes::bytes_of(job);
             resident += bytes::evictable(job);
+        }
+        for (_, block) in self.blocks.iter() {
+            counts.add_block(&block.facts);
         }
         for slot in self.wall_times.keys() {
             let job = &self[*slot];

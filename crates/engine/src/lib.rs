@@ -39,12 +39,13 @@ pub use bytes::allocated_bytes;
 pub use effects::{Effects, Event, Handout, News, Record};
 pub use engine::{
     AliasStats, Choice, Clearing, Engine, EngineSetup, GrabOrder, ItemStats, JobCursor, Kick,
-    NameCursor, NotFound, Patience, QueueCursor, QueueStats, Refused, RestoreError, Submit, Take,
-    Totals, WorkProgress,
+    NameCursor, Need, NotFound, Patience, QueueCursor, QueueStats, Refused, RestoreError, Submit,
+    Take, Totals, WorkProgress,
 };
-pub use ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
+pub use ids::{BlockSlot, JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 pub use jobs::{
-    Band, Body, Counters, JobBody, JobFacts, JobStatus, Loading, NewJob, State, Tags, job_bytes,
+    Band, BlockFacts, Body, Counters, JobBody, JobFacts, JobStatus, Loading, NewJob, State, Tags,
+    job_bytes,
 };
 pub use queues::{DEFAULT_QUEUE, QueueFacts};
 pub use sessions::{ReadMode, ReturnOrder};

@@ -4,6 +4,7 @@
 //! on the lists. After each call, the lists and the indexes agree.
 
 mod bytes;
+mod cold;
 mod extension;
 mod names;
 mod queue;
@@ -14,8 +15,8 @@ use std::ops::{Bound, Index, IndexMut};
 
 use crate::collections::Slab;
 use crate::hash::NameHash;
-use crate::ids::{JobSlot, Millis, QueueId};
-use crate::jobs::{Job, State};
+use crate::ids::{BlockSlot, JobSlot, Millis, QueueId};
+use crate::jobs::{BlockFacts, Job, State};
 use crate::limits::ALIKE_MAX;
 use crate::policy::{Name, Policy};
 use names::NameTable;
@@ -51,6 +52,9 @@ pub(crate) struct Queues {
     /// Queues that became children, or that stay in existence from now on, as a side effect of a
     /// request or a rule. The log does not have these facts yet.
     unlogged_children: Vec<QueueId>,
+    /// Queues whose next blocks of cold jobs are wanted, and that [`Queues::take_wanted`] has not
+    /// returned yet.
+    wanted: Vec<QueueId>,
     bytes: u64,
 }
 
@@ -84,6 +88,7 @@ impl Queues {
             of_items: BTreeMap::new(),
             families: BTreeMap::new(),
             unlogged_children: Vec::new(),
+            wanted: Vec::new(),
             bytes: 0,
         }
     }
@@ -209,11 +214,47 @@ impl Queues {
     pub(crate) fn remove_from_list(&mut self, slot: JobSlot, job: &Job) -> bool {
         let queue = self.slab.get_mut(job.queue().0).expect("a job's queue exists");
         queue.remove_from_list(slot, job);
-        if queue.workers() > 0 && queue.ready().is_empty() {
+        if queue.workers() > 0 && !queue.has_ready() {
             self.supplying.remove(&job.queue());
         }
         // The job that is the new head may expire sooner than the old head.
         queue.extension().is_some()
+    }
+
+    // --- Cold jobs ---
+
+    /// Adds a block of cold jobs to its queue, which must have an extension.
+    pub(crate) fn add_block(&mut self, id: QueueId, facts: &BlockFacts, block: BlockSlot) {
+        let queue = &mut self[id];
+        queue.add_block(facts.first_key(), block);
+        queue.count_block_in(facts);
+        if queue.workers() > 0 {
+            self.supplying.insert(id);
+        }
+    }
+
+    /// Removes a block of cold jobs from its queue.
+    pub(crate) fn remove_block(&mut self, id: QueueId, facts: &BlockFacts) {
+        let queue = &mut self[id];
+        queue.remove_block(facts.first_key());
+        queue.count_block_out(facts);
+        if queue.workers() > 0 && !queue.has_ready() {
+            self.supplying.remove(&id);
+        }
+    }
+
+    /// Notes that the next blocks of a queue are wanted, if it has any.
+    pub(crate) fn want_blocks(&mut self, id: QueueId) {
+        if let Some(cold) = self[id].cold_mut()
+            && !std::mem::replace(&mut cold.is_wanted, true)
+        {
+            self.wanted.push(id);
+        }
+    }
+
+    /// Returns and clears the queues whose next blocks are wanted.
+    pub(crate) fn take_wanted(&mut self) -> Vec<QueueId> {
+        std::mem::take(&mut self.wanted)
     }
 
     // --- Workers ---
@@ -223,7 +264,7 @@ impl Queues {
     pub(crate) fn add_worker(&mut self, id: QueueId, is_new: bool) {
         let queue = &mut self[id];
         queue.add_workers(u32::from(is_new));
-        if !queue.ready().is_empty() {
+        if queue.has_ready() {
             self.supplying.insert(id);
         }
     }
@@ -360,7 +401,7 @@ impl Queues {
                 assert_eq!(self.cased.get(&place), Some(&id));
                 cased += 1;
             }
-            let supplies = queue.workers() > 0 && !queue.ready().is_empty();
+            let supplies = queue.workers() > 0 && queue.has_ready();
             assert_eq!(self.supplying.contains(&id), supplies);
             bytes += bytes::of_queue(queue);
             let Some(extension) = queue.extension() else { continue };

@@ -6,7 +6,7 @@ use broker::{Answer, Clearing, JobCursor, NotFound, Outbox, Position, QueueCurso
 use crate::listings::{self, Listing, Workers};
 use crate::number::leading_integer;
 use crate::reply::visible;
-use crate::session::Session;
+use crate::session::{Postponed, Session};
 
 /// Limit of words in a line. A line with more words ends the connection.
 const WORDS_MAX: usize = 5;
@@ -31,6 +31,12 @@ impl Session {
             && is(what, "function")
         {
             return self.drop_function(name, turn, outbox);
+        }
+        if let [command, what, handle] = words[..]
+            && is(command, "cancel")
+            && is(what, "job")
+        {
+            return self.cancel(handle, turn, outbox);
         }
         if let Some(listing) = listing(&words) {
             return self.list(listing);
@@ -59,7 +65,6 @@ impl Session {
                 return turn.caller(self.id).create_queue(name).map(|()| OK.to_vec());
             }
             (b"maxqueue" | b"create" | b"drop", _) => incomplete(command),
-            (b"cancel", [what, handle]) if is(what, "job") => return self.cancel(handle, turn),
             (b"cancel", [_, _, ..]) => UNKNOWN_ERROR.to_vec(),
             _ => unknown_command(command),
         };
@@ -90,12 +95,16 @@ impl Session {
 
     /// Cancels the job at once, even if a worker holds it. Its clients stop waiting. In the
     /// original, the job stays until a worker takes or ends it.
-    fn cancel(&self, handle: &[u8], turn: &mut Turn<'_>) -> Answer<Vec<u8>> {
+    pub(crate) fn cancel(&mut self, handle: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let cancelled = match self.server.prefix.parse(handle) {
+            Some(id) if !turn.caller(self.id).is_job_at_hand(id) => {
+                self.postponed = Some(Postponed::Cancel(handle.into()));
+                return;
+            }
             Some(id) => turn.caller(self.id).cancel(id),
             None => Answer::at_once(Err(NotFound)),
         };
-        cancelled.map(|cancelled| cancelled.map_or(UNKNOWN_JOB, |()| OK).to_vec())
+        outbox.reply(cancelled.after, cancelled.value.map_or(UNKNOWN_JOB, |()| OK));
     }
 
     /// Sets the limits of a function. A single number limits all priorities. If there are two

@@ -6,7 +6,7 @@ use crate::handle::HANDLE_BYTES_MAX;
 use crate::number::leading_integer;
 use crate::packet::{Arguments, PacketType};
 use crate::reply::{self, AT_ONCE, not_submitted};
-use crate::session::Session;
+use crate::session::{Postponed, Session};
 
 /// Gearman's three priorities, as priorities of the engine. [`broker::Band`] is the opposite
 /// mapping.
@@ -122,6 +122,10 @@ impl Session {
             return;
         }
         let progress = match self.server.prefix.parse(handle) {
+            Some(id) if !turn.caller(self.id).is_job_at_hand(id) => {
+                self.postponed = Some(Postponed::Status(handle.into()));
+                return;
+            }
             Some(id) => turn.work_progress(id),
             None => Answer::at_once(Err(NotFound)),
         };

@@ -276,6 +276,7 @@ impl Dialect for HttpSession {
             | Event::DeadlineSoon
             | Event::Kicked(_)
             | Event::Peeked(_)
+            | Event::Loaded
             | Event::Cleared
             | Event::Reloaded => unreachable!("this dialect only submits jobs"),
         }

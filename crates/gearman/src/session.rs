@@ -33,6 +33,8 @@ pub struct Session {
     /// Whether the session is dropping a function with many jobs. Later commands wait for the end
     /// of the drop.
     pub(crate) is_dropping: bool,
+    /// The request that the session executes when its job is in memory. Later commands wait.
+    pub(crate) postponed: Option<Postponed>,
     /// The list that the session sends. Later commands wait for the end of the list.
     listing: Option<Listing>,
     /// Events that arrived while the session was sending a list. They wait, because they must not
@@ -66,6 +68,20 @@ enum Reading {
     Refused(usize),
 }
 
+/// A request that needs a job that is only in the log. The broker loads the job, and the session
+/// then executes the request.
+#[derive(Debug)]
+pub(crate) enum Postponed {
+    /// The worker requested a job.
+    Grab(PacketType),
+    /// The worker wants to sleep if there is no job for it.
+    Sleep,
+    /// A client requested the status of the job with this handle.
+    Status(Box<[u8]>),
+    /// An administrator cancels the job with this handle.
+    Cancel(Box<[u8]>),
+}
+
 /// A packet that is too long for the connection's input buffer.
 #[derive(Debug)]
 struct LongPacket {
@@ -88,6 +104,7 @@ impl Session {
             wants_exceptions,
             reading: Reading::Message,
             is_dropping: false,
+            postponed: None,
             listing: None,
             late: VecDeque::new(),
             late_bytes: 0,
@@ -104,7 +121,7 @@ impl Session {
     }
 
     fn is_reading(&self) -> bool {
-        !self.ended && !self.is_dropping && !self.is_listing()
+        !self.ended && !self.is_dropping && !self.is_listing() && self.postponed.is_none()
     }
 
     fn is_listing(&self) -> bool {
@@ -263,6 +280,13 @@ impl Session {
         match value {
             Event::WorkToDo => reply::send(outbox, after, PacketType::Noop, &[]),
             Event::News { id, news } => self.send_news(id, news, after, outbox),
+            Event::Loaded => match self.postponed.take() {
+                Some(Postponed::Grab(kind)) => self.grab(kind, turn, outbox),
+                Some(Postponed::Sleep) => self.pre_sleep(turn, outbox),
+                Some(Postponed::Status(handle)) => self.get_status(&handle, turn, outbox),
+                Some(Postponed::Cancel(handle)) => self.cancel(&handle, turn, outbox),
+                None => {}
+            },
             Event::Cleared => {
                 self.dropped(after, outbox);
                 self.end_if_drained(turn);

@@ -1,12 +1,12 @@
 //! Requests of workers: register functions, take a job, report its outcome.
 
-use broker::{Answer, Assignment, Body, JobId, News, Outbox, Refusal, Turn};
+use broker::{Answer, Assignment, Body, JobId, Need, News, Outbox, Refusal, Turn};
 
 use crate::handle::HANDLE_BYTES_MAX;
 use crate::number::{leading_integer, wrapped};
 use crate::packet::{Arguments, PacketType};
 use crate::reply::{self, AT_ONCE, Failure};
-use crate::session::Session;
+use crate::session::{Postponed, Session};
 
 /// The server stores this many bytes of a client id, and ignores further bytes.
 const CLIENT_ID_BYTES_MAX: usize = 127;
@@ -55,7 +55,12 @@ impl Session {
     }
 
     pub(crate) fn pre_sleep(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        let sleeps = turn.caller(self.id).sleep();
+        let mut caller = turn.caller(self.id);
+        if !caller.is_at_hand(Need::Registered) {
+            self.postponed = Some(Postponed::Sleep);
+            return;
+        }
+        let sleeps = caller.sleep();
         if !sleeps {
             reply::send(outbox, AT_ONCE, PacketType::Noop, &[]);
         }
@@ -64,6 +69,10 @@ impl Session {
     pub(crate) fn grab(&mut self, kind: PacketType, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let order = self.server.grab_order();
         let mut caller = turn.caller(self.id);
+        if !caller.is_at_hand(Need::Registered) {
+            self.postponed = Some(Postponed::Grab(kind));
+            return;
+        }
         let Answer { value, after } = caller.take_registered(order);
         let Some(Assignment { handout, queue, tags }) = value else {
             return reply::send(outbox, after, PacketType::NoJob, &[]);

@@ -165,6 +165,7 @@ impl Client {
             | Event::WorkToDo
             | Event::News { .. }
             | Event::Kicked(_)
+            | Event::Loaded
             | Event::Cleared
             | Event::Reloaded => unreachable!("this session waits for an item of one queue"),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use broker::{Broker, EngineSetup, Options, Turn};
+use broker::{Broker, EngineSetup, HEAD_JOBS, Options, Turn};
 use http_api::{Site, Unread};
 use log::RecoveryReport;
 use notation::address::ListenAddress;
@@ -162,7 +162,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let health = endpoints(health, certificates.as_ref());
     let unread = Unread::without_broker();
     let health = spawn_web(Some(starting.clone()), health, &names, web_connections_max, &unread)?;
-    let opened = open_broker(&config.data, limits.bodies_bytes(), startup.clone());
+    let opened = open_broker(&config.data, &limits, startup.clone());
     startup.end();
     let (broker, clock, recovery) = opened?;
     unread.set_broker(broker.clone());
@@ -317,7 +317,7 @@ fn end(
 
 fn open_broker(
     data: &Data,
-    bodies_bytes_max: Option<u64>,
+    limits: &LiveLimits,
     startup: Arc<Startup>,
 ) -> Result<(Broker, Clock, Option<RecoveryReport>), ServeError> {
     let sync = match data.sync {
@@ -335,7 +335,7 @@ fn open_broker(
         segment_bytes: data.segment_bytes,
         bytes_max: data.bytes_max,
         sync,
-        classify: None,
+        ..log::Settings::default()
     };
     // The log's threads need a clock before `Broker::open` returns. But the time at which the clock
     // must start is in the log. So the threads start with the clock `early`. After recovery, the
@@ -347,8 +347,10 @@ fn open_broker(
         log: settings,
         engine: engine_setup(),
         clock: Some(Arc::new(move || early.now())),
-        bodies_bytes_max,
         on_progress: Some(Arc::new(move |progress| startup.note(progress))),
+        bodies_bytes_max: limits.bodies_bytes(),
+        jobs_bytes_max: limits.jobs_bytes(),
+        head_jobs: HEAD_JOBS,
     };
     let (broker, report) = Broker::open(options, early.now())?;
     let clock = early.moved(broker.clock_step_ms());

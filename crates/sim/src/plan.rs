@@ -99,6 +99,8 @@ pub(crate) struct Plan {
     pub(crate) crowd: bool,
     /// The limit of memory for bodies of jobs that are in the log.
     pub(crate) bodies_bytes_max: Option<u64>,
+    /// The limit of memory for records of jobs.
+    pub(crate) jobs_bytes_max: Option<u64>,
     /// The possible sizes of segments. Each process uses one of them.
     pub(crate) segment_bytes: &'static [u64],
     pub(crate) weights: Weights,
@@ -152,6 +154,7 @@ impl Plan {
             scarce: rng.one_in(3),
             crowd: false,
             bodies_bytes_max: None,
+            jobs_bytes_max: None,
             segment_bytes: &[64 << 10, 64 << 10, 100 << 10, SEGMENT_BYTES_MAX],
             weights: Weights::new(storage, rng),
         };
@@ -166,13 +169,22 @@ impl Plan {
         if is_alone && is_seen && !plan.crowd && rng.coin() { plan.unmodelled(rng) } else { plan }
     }
 
-    /// Limits the memory for bodies in some runs. `rng` is separate, so that the other choices of a
+    /// Limits the memory for bodies and records in some runs. `rng` is separate, so that the other choices of a
     /// seed stay the same. Runs with failing reads have no such limit, because the server closes a
     /// connection after a failed read of a body. The model does not expect this.
     pub(crate) fn choose_bodies(&mut self, rng: &mut Rng) {
         let can_read = self.weights.plan_read_failure == 0;
         if self.storage != StorageKind::Memory && can_read && rng.coin() {
             self.bodies_bytes_max = Some(*rng.pick(&[0, 500, 5_000, 50_000]));
+            // A read of a cold item needs a lease, and other reads do not. Thrift shows the numbers of
+            // leases, and the model does not compute which items are cold. Nor does it compute when
+            // items expire that a policy brings back into memory.
+            let shows_leases = self.shares[2] > 0 && self.dialects[2] > 0;
+            let has_policies = self.shares[2] > 0 && self.weights.policies > 0;
+            let is_computed = !shows_leases && !has_policies || self.unmodelled.is_some();
+            if is_computed && rng.coin() {
+                self.jobs_bytes_max = Some(*rng.pick(&[0, 1_000, 10_000]));
+            }
         }
     }
 

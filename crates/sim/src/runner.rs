@@ -130,6 +130,8 @@ impl Summary {
             crashed_recoveries,
             failures,
             loads,
+            indexes,
+            cooled,
             reclaimed,
             refusals,
             recovered_jobs,
@@ -155,6 +157,8 @@ impl Summary {
         self.crashed_recoveries += crashed_recoveries;
         self.failures += failures;
         self.loads += loads;
+        self.indexes += indexes;
+        self.cooled += cooled;
         self.reclaimed += reclaimed;
         self.refusals += refusals;
         self.recovered_jobs += recovered_jobs;

@@ -69,6 +69,10 @@ pub struct Summary {
     pub failures: u64,
     /// Steps in which the server loaded stored bodies.
     pub loads: u64,
+    /// Index files built.
+    pub indexes: u64,
+    /// Jobs that became cold.
+    pub cooled: u64,
     /// Slices copied by reclaim.
     pub reclaimed: u64,
     /// Requests that a full disk refused.
@@ -186,6 +190,13 @@ impl World {
         }
         turn.begin_slice();
         let done = act(self, &mut turn)?;
+        if self.plan.jobs_bytes_max.is_some() {
+            turn.load_now();
+        }
+        // As in `call`: a timer, too, can move a job when no segment is ready for the entry.
+        if broker.congested() && !self.plan.must_not_be_short() {
+            self.model.may_refuse = true;
+        }
         self.sabotage_copies(&mut turn);
         self.sabotage_jobs(&mut turn);
         let order = |id| turn.job_status(JobId(id)).value.map(|status| status.facts.order).ok();
@@ -313,6 +324,13 @@ impl World {
 
     /// Compares the complete state of engine and model.
     pub(crate) fn check_deeply(&mut self) -> Checked {
+        if self.plan.jobs_bytes_max.is_some() {
+            self.with_turn(|_, turn| {
+                turn.check_invariants();
+                turn.load_all_now();
+                Ok(())
+            })?;
+        }
         if !self.is_modelled() {
             return self.with_turn(|_, turn| {
                 turn.check_invariants();

@@ -1,5 +1,5 @@
-//! The loader: threads that read stored bodies from the log. They load bodies that sessions wait
-//! for, and bodies of jobs that will be taken soon. They do not hold the broker's lock while they
+//! The loader: threads that read stored bodies and cold jobs from the log. They load what sessions
+//! wait for, and jobs that will be taken soon. They do not hold the broker's lock while they
 //! read.
 //!
 //! At any time, at most one thread works for each queue, and at most one thread loads ahead. So if
@@ -16,6 +16,7 @@ use log::{BodyError, BodyReader, SegmentHold};
 use crate::Clock;
 use crate::bodies::StoredBody;
 use crate::broker::Shared;
+use crate::cold::loads::ColdLoad;
 use crate::core::Core;
 use crate::ledger::locations::Location;
 
@@ -62,6 +63,8 @@ struct State {
     queues: BTreeSet<QueueId>,
     /// A thread loads a queue ahead now.
     loads_ahead: bool,
+    /// The cold jobs to load.
+    cold: VecDeque<ColdLoad>,
     /// A limit has changed, so bodies may have to leave the memory.
     trims: bool,
     stopping: bool,
@@ -72,6 +75,8 @@ struct State {
 enum Work {
     /// Load bodies of one line.
     Line(Option<QueueId>, Vec<Load>),
+    /// Load cold jobs.
+    Cold(ColdLoad),
     /// Load the next piece of a queue ahead.
     Ahead(QueueId),
     /// End turns until all pages are swept.
@@ -86,6 +91,9 @@ impl State {
         }
         if self.stopping {
             return None;
+        }
+        if let Some(load) = self.cold.pop_front() {
+            return Some(Work::Cold(load));
         }
         if std::mem::take(&mut self.trims) {
             return Some(Work::Trim);
@@ -151,6 +159,15 @@ impl Loads {
         self.change(|state| {
             state.queues.insert(queue);
         });
+    }
+
+    pub(crate) fn add_cold(&self, load: ColdLoad) {
+        self.change(|state| state.cold.push_back(load));
+    }
+
+    /// The next cold jobs to load.
+    pub(crate) fn take_cold(&self) -> Option<ColdLoad> {
+        self.state().cold.pop_front()
     }
 
     /// Lets the loader end turns until all pages are swept. Otherwise an idle server would keep its
@@ -271,6 +288,9 @@ impl Shared {
                     state.loads_ahead = false;
                     state.end(Some(queue));
                 });
+            }
+            Work::Cold(load) => {
+                self.load_cold(load, log, &mut |act| act(&mut self.turn(now).core));
             }
             // The end of each turn sweeps some pages.
             Work::Trim => while self.turn(now).core.is_trimming() {},

@@ -5,7 +5,8 @@ use engine::{
     Tags,
 };
 
-use crate::Turn;
+use crate::cold::loads::ColdLoad;
+use crate::{Answer, Event, Turn};
 
 /// A row in the listing of submitted jobs.
 #[derive(Debug)]
@@ -81,11 +82,57 @@ impl Turn<'_> {
         }
     }
 
-    /// Loads the bodies that sessions wait for, while this turn holds the lock. Only for the
-    /// simulator. In a server, a thread loads them without the lock.
-    pub fn load_now(&mut self) {
+    /// Loads the jobs and bodies that sessions and queues wait for, while this turn holds the lock.
+    /// Returns whether it loaded jobs. Only for the simulator. In a server, a thread loads them
+    /// without the lock.
+    pub fn load_now(&mut self) -> bool {
         let core = &mut *self.core;
+        let mut has_loaded = false;
+        if let Some(log) = &self.shared.log {
+            loop {
+                for queue in core.engine.take_wanted() {
+                    core.loads.add_cold(ColdLoad::Queue(queue));
+                }
+                let Some(load) = core.loads.take_cold() else { break };
+                self.shared.load_cold(load, log, &mut |act| act(core));
+                has_loaded = true;
+            }
+        }
         while self.shared.load_for_sessions(|with_core| with_core(core)) {}
+        has_loaded
+    }
+
+    /// Loads all cold jobs. Only for the simulator, which compares all jobs.
+    pub fn load_all_now(&mut self) {
+        let core = &mut *self.core;
+        let Some(log) = &self.shared.log else { return };
+        let queues: Vec<QueueId> = core.engine.queue_ids().collect();
+        for queue in queues {
+            while core.engine.blocks_of(queue).next().is_some() {
+                self.shared.load_cold(ColdLoad::Queue(queue), log, &mut |act| act(core));
+            }
+        }
+    }
+
+    /// Takes the event of this turn that a session waits for, if it has come. Only for the
+    /// simulator: a load that a request waits for ends within the request.
+    pub fn take_outcome(&mut self, session: SessionId) -> Option<Answer<Event>> {
+        let is_outcome = |event: &Event| match event {
+            Event::News { .. } | Event::WorkToDo => false,
+            Event::Granted(_)
+            | Event::TimedOut
+            | Event::DeadlineSoon
+            | Event::Kicked(_)
+            | Event::Peeked(_)
+            | Event::Loaded
+            | Event::Cleared
+            | Event::Reloaded => true,
+        };
+        let outgoing = &mut self.core.outgoing;
+        let found = outgoing
+            .iter()
+            .position(|(_, of, event)| *of == session && is_outcome(&event.value))?;
+        Some(outgoing.remove(found).2)
     }
 
     /// All submitted jobs, for tests and the simulator.

@@ -30,6 +30,8 @@ pub struct LogStats {
     pub resident_body_bytes: u64,
     /// Jobs whose body is only in the log.
     pub stored_jobs: u64,
+    /// Ready jobs that are only in the log.
+    pub cold_jobs: u64,
     /// Bodies that could not be read from the log since the process started.
     pub body_errors: u64,
 }
@@ -54,9 +56,17 @@ impl Turn<'_> {
             data_bytes: usage.data_bytes,
             ahead_bytes: usage.ahead_bytes,
             resident_body_bytes: self.core.engine.resident_bytes(),
-            stored_jobs: self.core.ledger.locations.stored(),
+            stored_jobs: self.core.ledger.locations.stored() + self.core.engine.cold_jobs(),
+            cold_jobs: self.core.engine.cold_jobs(),
             body_errors: self.shared.body_errors.load(Ordering::Relaxed),
         }
+    }
+
+    /// Whether some ready jobs of this queue are only in the log, so that a read can wait for a
+    /// load.
+    pub fn has_cold_jobs(&self, queue: &[u8]) -> bool {
+        let engine = &self.core.engine;
+        engine.queue_id(queue).is_some_and(|queue| engine.blocks_of(queue).next().is_some())
     }
 
     /// Statistics of the queue of this name, if it exists.

@@ -2,6 +2,7 @@
 //! of pauses.
 
 use super::Engine;
+use super::cold::LOAD_REST_MS;
 use crate::effects::{Effects, Event};
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::State;
@@ -19,7 +20,7 @@ impl Engine {
             return timer;
         }
         let rest = if self.chores.is_held() { HELD_CHORES_REST_MS } else { 0 };
-        let chore = Millis(self.now.0.saturating_add(rest));
+        let chore = Millis(self.now.0.saturating_add(rest)).max(self.chores.rests_until());
         Some(timer.map_or(chore, |timer| timer.min(chore)))
     }
 
@@ -27,7 +28,7 @@ impl Engine {
     /// can serve other connections before the next call.
     pub fn advance(&mut self, effects: &mut Effects) -> bool {
         self.meter.begin_slice();
-        if self.chores.comes_first && !self.chores.is_held() {
+        if self.chores.comes_first && self.chores.may_continue(self.now) {
             self.do_a_chore(effects);
             self.meter.begin_request();
         }
@@ -52,7 +53,7 @@ impl Engine {
             // Timers have spent the slice. The next slice begins with a chore, so that timers
             // cannot stop all chores.
             self.chores.comes_first = true;
-        } else if !self.chores.is_held() {
+        } else if self.chores.may_continue(self.now) {
             self.do_a_chore(effects);
         }
         self.next_deadline().is_some_and(|at| at <= self.now)
@@ -136,6 +137,12 @@ impl Engine {
         if self.head_is_expired(&self.queues[queue]) {
             let rest_ends = self.sweep_rest_ends(&self.queues[queue]);
             self.sessions[id].wait_until(rest_ends.unwrap_or(now));
+            return;
+        }
+        if self.may_serve_loaded(&self.queues[queue]) {
+            // The end of the load serves the session.
+            self.want_blocks(queue);
+            self.sessions[id].wait_until(Millis(now.0.saturating_add(LOAD_REST_MS)));
             return;
         }
         self.count_miss(queue);

@@ -75,13 +75,17 @@ impl Engine {
             total.leased += counts.leased;
             total.buried += counts.buried;
             total.bytes += counts.bytes;
+            let cold = self.check_blocks(id);
+            let ready = queue.ready().len() as u64 + cold.0;
+            assert_eq!(ready, u64::from(counts.ready), "queue {id} counts its ready jobs");
             let bytes =
                 queue.ready().iter().map(|(_, slot)| self.jobs[JobSlot(slot)].body_len() as u64);
-            assert_eq!(bytes.sum::<u64>(), counts.bytes, "queue {id} counts its ready bytes");
+            let bytes = bytes.sum::<u64>() + cold.1;
+            assert_eq!(bytes, counts.bytes, "queue {id} counts its ready bytes");
             let jobs = queue.ready().iter().map(|(_, slot)| &self.jobs[JobSlot(slot)]);
             let stored = jobs.filter(|job| job.resident_body().is_none());
-            let stored = stored
-                .fold((0, 0), |(count, bytes), job| (count + 1, bytes + job.body_len() as u64));
+            let stored =
+                stored.fold(cold, |(count, bytes), job| (count + 1, bytes + job.body_len() as u64));
             assert_eq!(stored, queue.stored(), "queue {id} counts its stored bodies");
             for (sum, band) in total.bands.iter_mut().zip(counts.bands) {
                 *sum += band;
@@ -93,7 +97,13 @@ impl Engine {
                     "a queue is looked at in time"
                 );
             }
+            let is_awaited = !queue.waiters().is_empty();
+            assert!(
+                !is_awaited || !self.may_serve_loaded(queue) || self.wants_blocks(id),
+                "a session waits for a cold job of queue {id}, and nobody loads it"
+            );
             let idle = queue.ready().is_empty()
+                || queue.head_is_cold()
                 || queue.pause().is_some()
                 || queue.removals() > 0
                 || self.is_blocked(queue)
@@ -102,6 +112,19 @@ impl Engine {
             assert!(queue.waiters().is_empty() || idle, "a session waits although a job is ready");
         }
         assert_eq!(total, *self.jobs.counts());
+    }
+
+    /// Checks the blocks of a queue. Returns the number of their jobs, and the bytes of the bodies.
+    fn check_blocks(&self, queue: QueueId) -> (u64, u64) {
+        let mut sum = (0, 0);
+        for id in self.queues[queue].blocks() {
+            let block = self.jobs.blocks().get(id).expect("a block in a list exists");
+            assert_eq!(block.queue, queue);
+            assert!(block.facts.jobs() > 0, "a block has jobs");
+            sum.0 += u64::from(block.facts.jobs());
+            sum.1 += block.facts.body_bytes;
+        }
+        sum
     }
 
     fn check_list(&self, queue: QueueId, state: State, places: impl Iterator<Item = u32>) {

@@ -38,8 +38,7 @@ impl Engine {
     /// which the head expires, and the end of the sweep's rest. The later moment counts.
     pub(super) fn next_expiry(&self, queue: &Queue) -> Option<Millis> {
         let extension = queue.extension()?;
-        let (_, slot) = queue.ready().first()?;
-        let last = self.ends_after(JobSlot(slot))?;
+        let last = self.ends_after(queue.first_ready()?)?;
         Some(Millis(last.0.saturating_add(1)).max(extension.sweep_rests_until))
     }
 
@@ -58,7 +57,7 @@ impl Engine {
             !queue.waiters().is_empty() || self.wake_max == 0 && !queue.sleepers().is_empty();
         is_awaited
             && queue.extension().is_some()
-            && !queue.ready().is_empty()
+            && queue.first_ready().is_some()
             && self.may_serve_line(queue)
             && !self.head_is_expired(queue)
     }
@@ -88,10 +87,10 @@ impl Engine {
         let mut count = 0;
         while count < max
             && (count < PUT_ENDS_MAX || !self.meter.request_is_spent())
-            && let Some((_, slot)) = self.queues[id].ready().first()
-            && self.is_expired(JobSlot(slot))
+            && let Some(slot) = self.queues[id].first_ready()
+            && self.is_expired(slot)
         {
-            self.expire(JobSlot(slot), effects);
+            self.expire(slot, effects);
             count += 1;
         }
         self.release_swept(id, effects);

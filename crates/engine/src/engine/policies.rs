@@ -30,6 +30,7 @@ impl Engine {
         let policy = self.rules.resolve(name, parent.filter(|_| is_child));
         if queue.extension().is_some() || policy != Policy::default() {
             self.queues.set_policy(id, policy, self.now);
+            self.load_if_needed(id);
             self.arm_queue(id);
         }
     }

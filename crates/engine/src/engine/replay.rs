@@ -32,17 +32,31 @@ pub enum RestoreError {
     Name(usize),
 }
 
-fn check_number(number: u64) -> Result<(), RestoreError> {
+pub(super) fn check_number(number: u64) -> Result<(), RestoreError> {
     if number > JOB_ID_MAX { Err(RestoreError::Number(number)) } else { Ok(()) }
 }
 
-fn check_name(name: &[u8]) -> Result<(), RestoreError> {
+pub(super) fn check_name(name: &[u8]) -> Result<(), RestoreError> {
     if name.len() > QUEUE_NAME_BYTES_MAX { Err(RestoreError::Name(name.len())) } else { Ok(()) }
 }
 
 impl Engine {
-    /// Restores a job from the log. A delayed job whose due time has passed becomes ready.
+    /// Restores a job from the log, at a start. A delayed job whose due time has passed becomes
+    /// ready.
     pub fn restore(
+        &mut self,
+        queue: &[u8],
+        facts: &JobFacts,
+        tags: Option<Tags<'_>>,
+        body: JobBody,
+    ) -> Result<JobSlot, RestoreError> {
+        let slot = self.load(queue, facts, tags, body)?;
+        self.sessions.raise_lease(self.jobs.next_id());
+        Ok(slot)
+    }
+
+    /// Restores a job from the log: at a start, or as a part of [`Engine::begin_load`].
+    pub fn load(
         &mut self,
         queue: &[u8],
         facts: &JobFacts,
@@ -73,11 +87,11 @@ impl Engine {
         let state = if is_ready { State::Ready } else { facts.state };
         let job = Job::restored(queue, facts, state, (due, expires), tags, body);
         self.jobs.use_numbers(&job);
-        let slot = self.add_job(job);
+        self.queues[job.queue()].count_in(job.counted());
+        let slot = self.jobs.insert(job);
         if let Some(wall) = facts.wall {
             self.jobs.set_wall_time(slot, wall);
         }
-        self.sessions.raise_lease(self.jobs.next_id());
         self.add_to_list(slot);
         Ok(slot)
     }

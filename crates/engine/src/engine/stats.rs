@@ -1,10 +1,10 @@
 //! Requests that only read: facts of jobs and queues, and statistics.
 
 use super::{Engine, NotFound};
-use crate::ids::{JobId, JobSlot, QueueId, SessionId};
+use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::{Job, JobBody, JobFacts, JobStatus, State, Tags};
 use crate::policy::QueueSync;
-use crate::queues::{Extension, PauseReason, QueueFacts};
+use crate::queues::{Extension, PauseReason, Queue, QueueFacts};
 use crate::sessions::NEVER;
 
 /// Statistics of one queue.
@@ -183,6 +183,14 @@ impl Engine {
         first.map(JobSlot).ok_or(NotFound)
     }
 
+    /// When the next ready job of a queue was put.
+    pub(super) fn head_created(&self, queue: &Queue) -> Option<Millis> {
+        let cold = queue.first_cold().filter(|_| queue.head_is_cold());
+        let cold = cold.and_then(|(_, id)| self.jobs.blocks().get(id));
+        let resident = || queue.first_ready().map(|slot| self.jobs[slot].created());
+        cold.map(|block| block.facts.created).or_else(resident)
+    }
+
     /// The name of a queue.
     pub fn queue_name(&self, queue: QueueId) -> &[u8] {
         self.queues[queue].name()
@@ -202,7 +210,7 @@ impl Engine {
             PauseReason::Requested { seconds } => Some((seconds, pause.until)),
             PauseReason::Serving => None,
         });
-        let head = queue.ready().first().map(|(_, slot)| self.jobs[JobSlot(slot)].created());
+        let head = self.head_created(queue);
         QueueStats {
             urgent: u64::from(queue.counts().urgent),
             ready: u64::from(queue.counts().ready),

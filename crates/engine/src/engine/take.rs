@@ -23,8 +23,9 @@ use crate::sessions::{NEVER, ReadMode, Sessions, Waiting, Worker};
 pub enum Patience {
     /// The take does not wait.
     None,
-    /// The take waits only until the engine has removed the expired jobs at the head of the queue.
-    /// This works only with [`Choice::Queue`]. With another choice, the take does not wait.
+    /// The take waits only until the engine has removed the expired jobs at the head of the queue,
+    /// and until the head is in memory. This works only with [`Choice::Queue`]. With another
+    /// choice, the take does not wait.
     UntilSwept,
     /// The take waits for this many milliseconds.
     Millis(u64),
@@ -228,10 +229,14 @@ impl Engine {
                 ReadMode::Finish => self.read_out(slot, effects),
             };
         }
-        // More jobs have expired at the head than one request can remove. The take waits until a
-        // timer has removed these jobs.
-        let waits_for_sweep =
-            patience == Patience::UntilSwept && self.head_is_expired(&self.queues[queue]);
+        // More jobs have expired at the head than one request can end, or the head is cold. The
+        // take waits until a timer has ended these jobs, or until the head is loaded.
+        let is_cold = self.may_serve_loaded(&self.queues[queue]);
+        if is_cold {
+            self.want_blocks(queue);
+        }
+        let is_held_up = is_cold || self.head_is_expired(&self.queues[queue]);
+        let waits_for_sweep = patience == Patience::UntilSwept && is_held_up;
         let until = if waits_for_sweep { Some(self.now) } else { self.patience_ends(patience) };
         let Some(until) = until else {
             self.count_miss(queue);

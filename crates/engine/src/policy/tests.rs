@@ -100,7 +100,7 @@ fn each_value_knows_its_line() {
     assert_eq!(all[1], (Setting::BytesMax(None), None));
     assert_eq!(all[8], (Setting::OpenMax(7), Some(4)));
     let keys = all.map(|(setting, _)| setting.key());
-    assert_eq!((keys[0], keys[13]), ("limits.jobs", "route.copy_to"));
+    assert_eq!((keys[0], keys[14]), ("limits.jobs", "route.copy_to"));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! as the queue. A plain queue has no extension, so a request only checks whether the queue has
 //! one.
 
+use super::cold::Cold;
 use crate::ids::Millis;
 use crate::policy::{Policy, parent_name};
 
@@ -17,6 +18,8 @@ pub(crate) struct Extension {
     child: bool,
     /// The queue has fan-out children, or had children before.
     parent: bool,
+    /// The cold jobs. `None`: the queue has none.
+    pub(super) cold: Option<Box<Cold>>,
     pub(crate) created: Millis,
     /// The queue's timer does not sweep expired jobs before this moment.
     pub(crate) sweep_rests_until: Millis,
@@ -45,6 +48,7 @@ impl Extension {
             items: false,
             child: false,
             parent: false,
+            cold: None,
             created,
             sweep_rests_until: Millis(0),
             last_read: None,

@@ -7,7 +7,7 @@ use super::extension::Extension;
 use crate::collections::Ordered;
 use crate::collections::prefetch;
 use crate::ids::{JobSlot, Millis};
-use crate::jobs::{CountedJob, Counts, Job, State};
+use crate::jobs::{BlockFacts, CountedJob, Counts, Job, State};
 
 /// The order of ready jobs: first the rank, then the order number. The rank is the priority as a
 /// `u64`. The wider type leaves room for policies that refine the priority.
@@ -298,11 +298,6 @@ impl Queue {
         &self.buried
     }
 
-    /// The first ready job, even if no take can get it now.
-    pub(crate) fn first_ready(&self) -> Option<JobSlot> {
-        self.ready.first().map(|(_, slot)| JobSlot(slot))
-    }
-
     /// Removes the delayed job with the earliest due time from the list, if it is due by now.
     pub(crate) fn pop_due(&mut self, now: Millis) -> Option<JobSlot> {
         let ((due, _), slot) = self.delayed.first()?;
@@ -364,6 +359,18 @@ impl Queue {
             self.stored.0 += 1;
             self.stored.1 += bytes;
         }
+    }
+
+    pub(super) fn count_block_in(&mut self, block: &BlockFacts) {
+        self.counts.add_block(block);
+        self.stored.0 += u64::from(block.jobs());
+        self.stored.1 += block.body_bytes;
+    }
+
+    pub(super) fn count_block_out(&mut self, block: &BlockFacts) {
+        self.counts.remove_block(block);
+        self.stored.0 -= u64::from(block.jobs());
+        self.stored.1 -= block.body_bytes;
     }
 
     pub(crate) fn count_out(&mut self, job: CountedJob) {
@@ -458,6 +465,7 @@ impl Queue {
     /// not cleared yet.
     pub(crate) fn can_serve(&self, now: Millis) -> bool {
         !self.ready.is_empty()
+            && !self.head_is_cold()
             && self.removals == 0
             && self.pause.is_none_or(|pause| {
                 let is_held = match pause.reason {
@@ -502,9 +510,9 @@ impl Queue {
     /// Panics if the lists and the counts disagree.
     pub(super) fn check_invariants(&self) {
         let counts = &self.counts;
-        let lists = [self.ready.len(), self.delayed.len(), self.buried.len()];
-        let counted = [counts.ready, counts.delayed, counts.buried].map(|count| count as usize);
-        assert_eq!(lists, counted, "a queue counts its ready, delayed and buried jobs");
+        let lists = [self.delayed.len(), self.buried.len()];
+        let counted = [counts.delayed, counts.buried].map(|count| count as usize);
+        assert_eq!(lists, counted, "a queue counts its delayed and buried jobs");
         assert!(self.is_wanted(), "a queue has no reason to exist");
     }
 }

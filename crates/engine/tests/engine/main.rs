@@ -1,5 +1,6 @@
 //! Tests of the engine through its public interface.
 
+mod cold;
 mod expiry;
 mod items;
 mod meter;

@@ -24,6 +24,9 @@ pub(super) struct Collect {
     /// The time limit of the open reads of this call. After this time, the broker gives unconfirmed
     /// items back. `None` means that the call finishes its items at once, without open reads.
     auto_abort_ms: Option<u64>,
+    /// Some items of the queue are only in the log. So the call can wait for a load, even if it has
+    /// items and no deadline.
+    has_cold: bool,
     items: Vec<Collected>,
     items_bytes: usize,
     /// The position that the reply waits for.
@@ -50,6 +53,7 @@ impl Collect {
                 .map_or(ITEMS_AT_ONCE_MAX, |max| max.min(ITEMS_AT_ONCE_MAX)),
             deadline: wait_ms.map(|millis| Millis(turn.now().0 + millis)),
             auto_abort_ms: auto_abort_ms.filter(|millis| *millis > 0),
+            has_cold: turn.has_cold_jobs(arguments.queue),
             items: Vec::new(),
             items_bytes: 0,
             after: AT_ONCE,
@@ -86,7 +90,7 @@ impl Collect {
     fn patience(&self, now: Millis) -> Patience {
         match self.deadline {
             Some(deadline) => Patience::of_millis(deadline.0.saturating_sub(now.0)),
-            None if self.items.is_empty() => Patience::UntilSwept,
+            None if self.items.is_empty() || self.has_cold => Patience::UntilSwept,
             None => Patience::None,
         }
     }
@@ -95,7 +99,7 @@ impl Collect {
     /// once. Otherwise the connection's session holds the items until the reply, because the client
     /// may disconnect before the reply.
     fn how(&self) -> ReadMode {
-        let is_answered_now = self.items_max == 1 || self.deadline.is_none();
+        let is_answered_now = self.items_max == 1 || self.deadline.is_none() && !self.has_cold;
         if self.auto_abort_ms.is_none() && is_answered_now {
             ReadMode::Finish
         } else {

@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 
 use broker::{
-    Answer, Dialect, Event, InputEnd, Outbox, Progress, SessionId, Step, Turn, take_steps,
+    Answer, Dialect, Event, InputEnd, Need, Outbox, Progress, SessionId, Step, Turn, take_steps,
 };
 
 use super::collect::Collect;
@@ -46,6 +46,9 @@ pub(super) enum Waiting {
     Item(Collect),
     /// The end of a flush or a removal.
     Clearing(ReplyTo, Method),
+    /// The item for the `peek` of this message, which is only in the log. The value is the message,
+    /// and whether it came in a frame.
+    Load(Vec<u8>, bool),
     /// No event: the session continues the list in this message.
     List(ListCall, Vec<u8>),
 }
@@ -129,6 +132,9 @@ impl ThriftSession {
                 let text = format!("Malformed arguments of {shown_name}");
                 fail(Failure::ProtocolError, &text, outbox);
             }
+            (_, Some(Method::Peek), Ok(arguments)) if !self.is_head_at_hand(&arguments, turn) => {
+                self.waiting = Waiting::Load(message.into_owned(), framed);
+            }
             (MessageKind::Call | MessageKind::Oneway, Some(method), Ok(arguments)) => {
                 let call = self.execute(to, method, &arguments, message.len(), turn, outbox);
                 if let Some(mut call) = call
@@ -140,6 +146,13 @@ impl ThriftSession {
         }
     }
 
+    /// Whether the item that a `peek` returns is in memory. If not, the broker loads it, and
+    /// [`Event::Loaded`] follows.
+    fn is_head_at_hand(&self, arguments: &Arguments<'_>, turn: &mut Turn<'_>) -> bool {
+        self.check_reads(turn).is_err()
+            || turn.caller(self.id).is_at_hand(Need::Queue(arguments.queue))
+    }
+
     /// Ends the session if the client has closed its sending side and the session has handled all
     /// earlier calls. Thrift clients never close only one side, so this client has disconnected. A
     /// `get` that still waits gets no reply, because no client would receive the items.
@@ -147,7 +160,7 @@ impl ThriftSession {
         let is_drained = match &self.waiting {
             Waiting::Nothing => self.input_end.is_drained(),
             Waiting::Item(collect) => collect.is_patient(),
-            Waiting::Clearing(..) | Waiting::List(..) => false,
+            Waiting::Clearing(..) | Waiting::Load(..) | Waiting::List(..) => false,
         };
         if self.input_end.has_come() && is_drained {
             self.end(turn);
@@ -208,6 +221,9 @@ impl Dialect for ThriftSession {
             (Event::Cleared, Waiting::Clearing(to, method)) => {
                 Reply::result(to, method.name().as_bytes()).send(after, outbox);
             }
+            (Event::Loaded, Waiting::Load(message, framed)) => {
+                self.take_message(message.into(), framed, turn, outbox);
+            }
             (event, waiting) => {
                 unreachable!("{event:?} came to a session that waits for {waiting:?}")
             }
@@ -227,7 +243,7 @@ impl Dialect for ThriftSession {
 
     fn buffered_bytes(&self) -> usize {
         let list_bytes = match &self.waiting {
-            Waiting::List(_, message) => message.capacity(),
+            Waiting::List(_, message) | Waiting::Load(message, _) => message.capacity(),
             Waiting::Nothing | Waiting::Item(_) | Waiting::Clearing(..) => 0,
         };
         self.receiver.buffered_bytes() + list_bytes
@@ -245,7 +261,7 @@ impl Dialect for ThriftSession {
         let unfinished = match &self.waiting {
             Waiting::Clearing(to, method) => Some((*to, *method)),
             Waiting::List(call, _) => Some((call.to, call.method)),
-            Waiting::Nothing | Waiting::Item(_) => None,
+            Waiting::Nothing | Waiting::Item(_) | Waiting::Load(..) => None,
         };
         if let Some((to, method)) = unfinished {
             fail(to, method, Failed::Stopping, outbox);

@@ -62,6 +62,11 @@ impl Log {
         self.open_batch().live.is_live(slot)
     }
 
+    /// Whether the log writes and reads index files.
+    pub fn has_indexes(&self) -> bool {
+        self.classify.is_some()
+    }
+
     /// The segments that have an index, from the oldest on.
     pub fn indexed(&self) -> Vec<u32> {
         self.indexes.shelf_from(self.first_segment()).indexes.keys().copied().collect()

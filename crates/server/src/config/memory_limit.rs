@@ -8,13 +8,14 @@ use notation::size;
 
 /// The smallest limit of all memory. With less memory, the server would accept hardly any job.
 const BYTES_MIN: u64 = 1 << 20;
-/// The smallest limit of bodies in memory. With a smaller limit, each take would read the log.
-const BODIES_BYTES_MIN: u64 = 64 << 10;
+/// The smallest limit of bodies or records in memory. With a smaller limit, each take would read
+/// the log.
+const PART_BYTES_MIN: u64 = 64 << 10;
 
-/// The value of `limits.memory` or `memory.bodies`.
+/// The value of `limits.memory`, `memory.bodies` or `memory.jobs`.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum MemoryLimit {
-    /// A percentage of the memory that the process can use. For bodies: a percentage of
+    /// A percentage of the memory that the process can use. For bodies and jobs: a percentage of
     /// `limits.memory`.
     Percent(u8),
     /// A number of bytes.
@@ -29,9 +30,9 @@ impl MemoryLimit {
         Self::parse_from(BYTES_MIN, text)
     }
 
-    /// Reads the same values, as a limit for bodies.
-    pub(crate) fn parse_bodies(text: &str) -> Result<Self, String> {
-        Self::parse_from(BODIES_BYTES_MIN, text)
+    /// Reads the same values, as a limit for a part of the memory.
+    pub(crate) fn parse_part(text: &str) -> Result<Self, String> {
+        Self::parse_from(PART_BYTES_MIN, text)
     }
 
     fn parse_from(least: u64, text: &str) -> Result<Self, String> {

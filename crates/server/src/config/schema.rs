@@ -169,6 +169,8 @@ pub struct Limits {
     pub memory: MemoryLimit,
     /// Limit of the memory for bodies of durable jobs. The log has these bodies, too.
     pub bodies: MemoryLimit,
+    /// Limit of the memory for records of durable jobs. The log has these records, too.
+    pub jobs: MemoryLimit,
     /// Limit of open connections. `None` means that only the number of file descriptors limits
     /// them.
     pub connections: Option<usize>,
@@ -355,6 +357,7 @@ impl Default for Config {
                 unsent_time: Duration::from_mins(5),
                 memory: MemoryLimit::Percent(70),
                 bodies: MemoryLimit::Percent(25),
+                jobs: MemoryLimit::Off,
                 queues: Some(1_000_000),
                 unsent_total_bytes: 1 << 30,
                 connections_per_address: None,

@@ -46,7 +46,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in display order.
-pub(crate) static SETTINGS: [Setting; 47] = [
+pub(crate) static SETTINGS: [Setting; 48] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -283,8 +283,15 @@ pub(crate) static SETTINGS: [Setting; 47] = [
         key: "memory.bodies",
         many: false,
         live: true,
-        set: |config, value| assign(&mut config.limits.bodies, MemoryLimit::parse_bodies(value[0])),
+        set: |config, value| assign(&mut config.limits.bodies, MemoryLimit::parse_part(value[0])),
         show: |config| quote(&config.limits.bodies.show()),
+    },
+    Setting {
+        key: "memory.jobs",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.jobs, MemoryLimit::parse_part(value[0])),
+        show: |config| quote(&config.limits.jobs.show()),
     },
     Setting {
         key: "http.hosts",

@@ -44,6 +44,7 @@ pub(crate) struct LiveLimits {
     memory_bytes: AtomicU64,
     /// `u64::MAX` means no limit.
     bodies_bytes: AtomicU64,
+    jobs_bytes: AtomicU64,
     queues: AtomicUsize,
     /// Limit of connections that the number of file descriptors allows.
     descriptors: usize,
@@ -171,6 +172,7 @@ impl LiveLimits {
             unfinished_bytes: AtomicU64::default(),
             memory_bytes: AtomicU64::default(),
             bodies_bytes: AtomicU64::default(),
+            jobs_bytes: AtomicU64::default(),
             queues: AtomicUsize::default(),
             descriptors: free - web_connections,
             web_connections,
@@ -206,6 +208,8 @@ impl LiveLimits {
         self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
         let bodies_bytes = limits.bodies.bytes_of(memory_limit).unwrap_or(u64::MAX);
         self.bodies_bytes.store(bodies_bytes, Ordering::Relaxed);
+        let jobs_bytes = limits.jobs.bytes_of(memory_limit).unwrap_or(u64::MAX);
+        self.jobs_bytes.store(jobs_bytes, Ordering::Relaxed);
         self.queues.store(limits.queues.unwrap_or(usize::MAX), Ordering::Relaxed);
         // At the memory limit, the server refuses puts, so jobs use no more memory. But incomplete
         // commands and unsent replies still grow. To limit these bytes, the server must disconnect
@@ -241,6 +245,12 @@ impl LiveLimits {
     /// Limit of the memory for bodies of durable jobs. `None` means no limit.
     pub(crate) fn bodies_bytes(&self) -> Option<u64> {
         let bytes = self.bodies_bytes.load(Ordering::Relaxed);
+        (bytes < u64::MAX).then_some(bytes)
+    }
+
+    /// Limit of the memory for records of durable jobs. `None` means no limit.
+    pub(crate) fn jobs_bytes(&self) -> Option<u64> {
+        let bytes = self.jobs_bytes.load(Ordering::Relaxed);
         (bytes < u64::MAX).then_some(bytes)
     }
 

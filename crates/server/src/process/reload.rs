@@ -97,6 +97,7 @@ impl Reloader {
             let has_new_policies = on_a_thread(move || reloader.take_over()).await;
             shared.broker.set_memory_limit(shared.limits.memory_bytes());
             shared.broker.set_bodies_limit(shared.limits.bodies_bytes());
+            shared.broker.set_jobs_limit(shared.limits.jobs_bytes());
             shared.broker.set_queue_limit(shared.limits.queues());
             self.finish(requesters, has_new_policies, &shared);
         }

@@ -255,6 +255,7 @@ struct LogHealth {
     is_full: bool,
     reclaim_error: Option<Arc<ReclaimError>>,
     has_lost_body: bool,
+    has_index_error: bool,
 }
 
 impl LogHealth {
@@ -275,6 +276,14 @@ impl LogHealth {
                 %error,
                 "a job's body cannot be read from the log. The job was buried; if a client had already taken it for good, it \
                  is lost. The metric lineshaft_body_errors_total counts such jobs. The disk may be failing"
+            );
+        }
+        if let Some(error) = broker.index_error().filter(|_| !self.has_index_error) {
+            self.has_index_error = true;
+            tracing::error!(
+                %error,
+                "an index file cannot be written or read. If it cannot be written, its jobs stay in memory. If cold jobs \
+                 cannot be read, clients do not get them before the next start. The disk may be failing"
             );
         }
         let is_known = |error: &Arc<_>| {

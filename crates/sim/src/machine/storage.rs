@@ -15,6 +15,10 @@ use crate::{Checked, Options, Sabotage};
 /// The size of the simulated disk, in bytes. A step can make the disk smaller.
 pub(crate) const DISK_BYTES: u64 = 48 << 20;
 
+/// The number of jobs that stay in memory at the head of each queue. The queues of simulations are
+/// short.
+const HEAD_JOBS: usize = 3;
+
 #[derive(Debug)]
 pub(crate) struct Storage {
     pub(crate) disk: FaultDisk,
@@ -42,6 +46,8 @@ pub(crate) struct Storage {
     pub(crate) segment_bytes_max: u64,
     /// The limit of memory for bodies of jobs that are in the log.
     pub(crate) bodies_bytes_max: Option<u64>,
+    /// The limit of memory for records of jobs that are in the log.
+    pub(crate) jobs_bytes_max: Option<u64>,
     pub(crate) is_full: bool,
     /// True if a fault was planned for a call of the disk.
     pub(crate) is_disturbed: bool,
@@ -75,6 +81,7 @@ impl Storage {
             segment_bytes: plan.segment_bytes[0],
             segment_bytes_max: plan.segment_bytes[0],
             bodies_bytes_max: plan.bodies_bytes_max,
+            jobs_bytes_max: plan.jobs_bytes_max,
             is_full: false,
             is_disturbed: false,
         }
@@ -102,6 +109,8 @@ impl Storage {
         broker::Options {
             engine: self.engine,
             bodies_bytes_max: self.bodies_bytes_max,
+            jobs_bytes_max: self.jobs_bytes_max,
+            head_jobs: HEAD_JOBS,
             ..broker::Options::without_threads(disk, log)
         }
     }

@@ -33,6 +33,7 @@ impl World {
         if done.is_ok() && self.process.broker.released() != before && !notified {
             return Err("replies were released and no thread was notified".into());
         }
+        self.cool()?;
         self.look_for_failure()
     }
 
@@ -53,6 +54,7 @@ impl World {
         self.ring()?;
         let has_loaded = self.process.broker.load_step(Millis(self.now));
         self.summary.loads += u64::from(has_loaded);
+        self.cool()?;
         let done = self.process.broker.reclaim_step(Millis(self.now));
         self.trace.note(format_args!("reclaim {done:?}"));
         let copied = match done {
@@ -68,6 +70,31 @@ impl World {
         self.summary.reclaimed += u64::from(copied);
         self.look_for_failure()?;
         Ok(copied)
+    }
+
+    /// Builds an index file, or makes jobs cold, in runs with a limit for records of jobs.
+    fn cool(&mut self) -> Checked {
+        if self.plan.jobs_bytes_max.is_none() {
+            return Ok(());
+        }
+        if self.rng.one_in(3) {
+            let built = self.process.broker.index_step();
+            self.trace.note(format_args!("index {built:?} disk {}", self.storage.disk.calls()));
+            let is_built = match built {
+                Ok(is_built) => is_built,
+                // The log keeps the jobs of the segment in memory.
+                Err(_) if self.storage.was_disturbed() || self.storage.is_full => false,
+                Err(error) => return Err(format!("an index: {error}")),
+            };
+            self.summary.indexes += u64::from(is_built);
+        } else {
+            let before = self.process.broker.cold_jobs();
+            while self.process.broker.cool_step(Millis(self.now)) {}
+            let after = self.process.broker.cold_jobs();
+            self.trace.note(format_args!("{after} cold jobs"));
+            self.summary.cooled += after.saturating_sub(before);
+        }
+        self.look_for_failure()
     }
 
     /// If the log failed, ends the process. A planned fault must be the reason for the failure.

@@ -92,7 +92,7 @@ impl World {
         let (mut used, mut is_unfinished) = (0, false);
         // The model cannot compute where a session yields to other sessions. So in a run with a
         // model, the session gets the rest of its input at once.
-        let stops = !self.is_modelled();
+        let (stops, id) = (!self.is_modelled(), self.links[index].id);
         self.call(
             index,
             turn,
@@ -102,6 +102,21 @@ impl World {
                     let Progress { used: count, more } =
                         session.input(&inbox[used..], turn, outbox);
                     used += count;
+                    if turn.load_now() {
+                        // In a server, the request would wait for the load. Here the load ends
+                        // within the request, so that the model need not know of it.
+                        let mut outcome = turn.take_outcome(id);
+                        if outcome.is_none() {
+                            // A flush or a removal waits for the load.
+                            turn.catch_up();
+                            outcome = turn.take_outcome(id);
+                        }
+                        while let Some(event) = outcome {
+                            session.event(event, turn, outbox);
+                            outcome = turn.take_outcome(id);
+                        }
+                        continue;
+                    }
                     if more && stops {
                         is_unfinished = true;
                         break;

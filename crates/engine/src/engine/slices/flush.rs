@@ -3,7 +3,7 @@
 use crate::chores::{Chore, FlushWork};
 use crate::effects::{Effects, News};
 use crate::engine::Engine;
-use crate::ids::{JobSlot, QueueId, SessionId};
+use crate::ids::{QueueId, SessionId};
 use crate::policy::Name;
 use crate::sessions::Waiting;
 
@@ -107,17 +107,19 @@ impl Engine {
         while left > 0
             && *jobs_left > 0
             && !self.meter.request_is_spent()
-            && let Some((_, slot)) = self.queues[id].ready().first()
+            && let Some(slot) = self.queues[id].first_ready()
         {
-            if self.is_expired(JobSlot(slot)) {
-                self.expire(JobSlot(slot), effects);
+            if self.is_expired(slot) {
+                self.expire(slot, effects);
             } else {
-                self.end_job(JobSlot(slot), &News::Fail, effects);
+                self.end_job(slot, &News::Fail, effects);
             }
             left -= 1;
             *jobs_left -= 1;
         }
-        if self.queues[id].ready().is_empty() {
+        if self.queues[id].head_is_cold() {
+            self.rest_for_load(id);
+        } else if self.queues[id].ready().is_empty() {
             left = 0;
         }
         self.queues[id].release();

@@ -4,7 +4,7 @@
 //! During its removal, a queue hands out no jobs. Jobs that clients put during the removal stay, as
 //! in a new queue of the same name.
 
-use crate::chores::{Chore, Next, RemovalWork};
+use crate::chores::{Chore, Next, NextJob, RemovalWork};
 use crate::effects::{Effects, Event, News, Record};
 use crate::engine::{Clearing, Engine, NotFound};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
@@ -139,9 +139,16 @@ impl Engine {
         while jobs_left > 0 && !self.meter.request_is_spent() {
             jobs_left -= 1;
             self.meter.count(1);
-            let Some(slot) = work.next_of_lists(&self.queues[work.queue()]) else {
-                self.end_removal(work.queue(), effects);
-                return false;
+            let slot = match work.next_of_lists(&self.queues[work.queue()]) {
+                Some(NextJob::Resident(slot)) => slot,
+                Some(NextJob::Cold) => {
+                    self.rest_for_load(work.queue());
+                    return true;
+                }
+                None => {
+                    self.end_removal(work.queue(), effects);
+                    return false;
+                }
             };
             if work.covers(self.jobs[slot].id()) {
                 self.end_job(slot, &News::Fail, effects);

@@ -41,7 +41,7 @@ impl Engine {
 
     /// Whether a queue can serve its waiters now. Does not check whether the head has expired.
     pub(in crate::engine) fn may_serve_line(&self, queue: &Queue) -> bool {
-        !queue.is_paused() && !self.is_blocked(queue)
+        !queue.is_paused() && !queue.head_is_cold() && !self.is_blocked(queue)
     }
 
     /// The job that a take from this queue gets now, and its place in the order of ready jobs.
@@ -69,8 +69,17 @@ impl Engine {
         &self,
         session: SessionId,
     ) -> Option<(i64, Registration)> {
+        self.next_supplier_of(session, |queue| self.may_serve(queue))
+    }
+
+    /// Like [`Engine::next_supplier`], but `serves` decides which queues can supply a job.
+    pub(in crate::engine) fn next_supplier_of(
+        &self,
+        session: SessionId,
+        serves: impl Fn(&Queue) -> bool,
+    ) -> Option<(i64, Registration)> {
         let worker = self.sessions[session].worker()?;
-        let serves = |queue: QueueId| self.may_serve(&self.queues[queue]);
+        let serves = |queue: QueueId| serves(&self.queues[queue]);
         self.meter.count(1);
         let supplying = self.queues.supplying();
         let mut ranks = worker.by_rank().take(supplying.len());

@@ -147,7 +147,7 @@ impl Engine {
     /// Statistics of a queue of items.
     pub fn item_stats(&self, name: &[u8]) -> Option<ItemStats> {
         let queue = &self.queues[self.queue_id(name)?];
-        let head = queue.ready().first().map(|(_, slot)| self.jobs[JobSlot(slot)].created());
+        let head = self.head_created(queue);
         let stats = ItemStats {
             items: u64::from(queue.counts().ready),
             bytes: queue.counts().bytes,

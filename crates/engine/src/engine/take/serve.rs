@@ -65,6 +65,13 @@ impl Engine {
     pub(in crate::engine) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
         loop {
             let queue = &self.queues[id];
+            if queue.head_is_cold() {
+                // The end of the load calls this function again.
+                if !queue.waiters().is_empty() || !queue.sleepers().is_empty() {
+                    self.want_blocks(id);
+                }
+                return;
+            }
             let Some((_, slot)) = queue.ready().first() else { return };
             if self.is_blocked(queue) || self.head_is_expired(queue) {
                 return;

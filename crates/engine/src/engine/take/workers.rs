@@ -142,6 +142,7 @@ impl Engine {
         if self.has_work(session) {
             return false;
         }
+        self.want_supply(session);
         let unlisted = self.sessions[session].ensure_worker().fall_asleep();
         self.meter.count(unlisted.len());
         for queue in unlisted {

@@ -1,0 +1,276 @@
+//! Cold jobs: ready jobs that are only in the log, far from the heads of their queues.
+//!
+//! The log's index files sort the jobs of a sealed segment into blocks. If the records of jobs take
+//! too much memory, blocks become cold (`upkeep`): their jobs leave the engine. A block comes back
+//! as a whole when one of its jobs is needed (`loads`).
+//!
+//! **Invariant: nothing happens to a cold job, except that its block is loaded.** So a row of a cold
+//! block is a cold job exactly if its slot in the log is live and the engine has no job with its
+//! number.
+
+pub(crate) mod loads;
+pub(crate) mod upkeep;
+
+use std::collections::BTreeMap;
+
+use engine::{BlockFacts, BlockSlot, JobBody, JobId, JobSlot, Need, QueueId, SessionId, State};
+use log::{BlockId, BlockSummary, Class, Log, Meta, OwnedRow};
+
+use crate::cold::loads::ColdLoad;
+use crate::core::Core;
+use crate::ledger::locations::Location;
+use crate::ledger::meta::{self, OptionalFields};
+use crate::{Answer, BrokerError, Caller, Event};
+
+/// The number of a list in the log's index: ready jobs are the only jobs that become cold.
+const READY_LIST: u8 = 1;
+/// A block stays in memory if fewer jobs of it can become cold than the head of a queue has,
+/// divided by this number. The default is 32 jobs.
+const HEADS_OF_BLOCK: usize = 128;
+
+/// Sorts the jobs of a segment into blocks, for the log's index files. Index files contain the
+/// result, so it must stay the same.
+pub(crate) fn classify(meta: &Meta<'_>) -> Option<Class> {
+    let (facts, tags) = meta::facts(meta, None).ok()?;
+    let is_timeless = facts.expires.is_none() && facts.wall.is_none();
+    let is_plain = facts.state == State::Ready && tags.is_none() && is_timeless;
+    is_plain.then(|| Class {
+        list: READY_LIST,
+        key: (facts.priority.into(), facts.order),
+        band: engine::Band::of(facts.priority) as u8,
+    })
+}
+
+/// The cold blocks, and the sessions that wait for them.
+#[derive(Debug, Default)]
+pub(crate) struct Cold {
+    /// The limit of memory for the records of jobs. `None`: no limit, so no job becomes cold.
+    bytes_max: Option<u64>,
+    /// Where the blocks of the engine are in the log.
+    blocks: BTreeMap<BlockId, BlockSlot>,
+    /// The same blocks, by their place in the engine.
+    places: BTreeMap<BlockSlot, BlockId>,
+    /// Sessions that wait for the next block of a queue, each with the number of its mailbox.
+    waiting: BTreeMap<QueueId, Vec<(u32, SessionId)>>,
+    /// Sessions that have waited for a job, and the job's number: no cold job has this number.
+    absent: BTreeMap<SessionId, JobId>,
+    /// Reclaim copies the jobs of this segment now, so they stay in memory.
+    reclaiming: u32,
+    /// See [`crate::Options::head_jobs`].
+    head_jobs: usize,
+}
+
+impl Cold {
+    pub(crate) fn new(bytes_max: Option<u64>, head_jobs: usize) -> Self {
+        Self { bytes_max, head_jobs, ..Self::default() }
+    }
+
+    /// Sets the limit of memory in bytes.
+    pub(crate) fn set_limit(&mut self, bytes_max: Option<u64>) {
+        self.bytes_max = bytes_max;
+    }
+
+    /// Whether jobs can become cold.
+    pub(crate) fn is_on(&self) -> bool {
+        self.bytes_max.is_some()
+    }
+
+    fn insert(&mut self, id: BlockId, slot: BlockSlot) {
+        self.blocks.insert(id, slot);
+        self.places.insert(slot, id);
+    }
+
+    fn remove(&mut self, id: BlockId) {
+        if let Some(slot) = self.blocks.remove(&id) {
+            self.places.remove(&slot);
+        }
+    }
+
+    /// The cold blocks of a segment.
+    fn of_segment(&self, segment: u32) -> impl Iterator<Item = BlockId> {
+        let all = BlockId { segment, number: 0 }..=BlockId { segment, number: u32::MAX };
+        self.blocks.range(all).map(|(id, _)| *id)
+    }
+
+    /// The segments that have cold blocks.
+    fn segments(&self) -> Vec<u32> {
+        let mut segments = Vec::new();
+        let mut next = BlockId { segment: 0, number: 0 };
+        while let Some((id, _)) = self.blocks.range(next..).next() {
+            segments.push(id.segment);
+            next = BlockId { segment: id.segment + 1, number: 0 };
+        }
+        segments
+    }
+
+    /// Forgets a session that has closed.
+    pub(crate) fn forget_session(&mut self, session: SessionId) {
+        self.absent.remove(&session);
+    }
+}
+
+/// # What is in memory
+impl Caller<'_> {
+    /// Whether a request of this session can run now. If not, the job that it needs is only in the
+    /// log. The broker then loads the job, and sends [`Event::Loaded`]. Until that event, the
+    /// session must make no other request.
+    pub fn is_at_hand(&mut self, need: Need<'_>) -> bool {
+        let core = &mut *self.core;
+        let Some(queue) = core.engine.missing(self.session, need) else { return true };
+        let Some(mailbox) = core.engine.mailbox(self.session) else { return true };
+        core.engine.want_blocks(queue);
+        core.cold.waiting.entry(queue).or_default().push((mailbox, self.session));
+        false
+    }
+
+    /// Like [`Caller::is_at_hand`], for a request that names a job by its number.
+    pub fn is_job_at_hand(&mut self, id: JobId) -> bool {
+        let core = &mut *self.core;
+        if core.engine.cold_jobs() == 0 || core.engine.slot(id).is_ok() {
+            return true;
+        }
+        let is_absent = core.cold.absent.remove(&self.session) == Some(id);
+        let Some(mailbox) = core.engine.mailbox(self.session).filter(|_| !is_absent) else {
+            return true;
+        };
+        core.loads.add_cold(ColdLoad::Job(id, (mailbox, self.session)));
+        false
+    }
+}
+
+impl Core {
+    /// Whether the records of jobs take more memory than the limit. `is_cooling`: than seven
+    /// eighths of it.
+    fn has_too_many_jobs(&self, is_cooling: bool) -> bool {
+        let Some(max) = self.cold.bytes_max else { return false };
+        self.engine.record_bytes() > if is_cooling { max - max / 8 } else { max }
+    }
+
+    fn is_cold(&self, id: BlockId) -> bool {
+        self.cold.blocks.contains_key(&id)
+    }
+
+    /// Restores the block of an index at a start. The block stays cold.
+    pub(crate) fn restore_block(
+        &mut self,
+        id: BlockId,
+        queue: &[u8],
+        summary: &BlockSummary,
+    ) -> Result<(), BrokerError> {
+        let (priority, order) = summary.first_key;
+        let [high, normal, low, _] = summary.bands;
+        let facts = BlockFacts {
+            first: (priority as u32, order),
+            created: engine::Millis(summary.first_created_ms),
+            bands: [high, normal, low],
+            body_bytes: summary.body_bytes,
+        };
+        let slot = self.engine.restore_block(queue, facts)?;
+        self.cold.insert(id, slot);
+        Ok(())
+    }
+
+    /// The next blocks of a queue that a load should read.
+    fn next_blocks(&self, queue: QueueId, count: usize) -> Vec<BlockId> {
+        let blocks = self.engine.blocks_of(queue).take(count);
+        blocks.filter_map(|slot| self.cold.places.get(&slot).copied()).collect()
+    }
+
+    /// Makes the jobs of a block cold, if the block is far from the head of its queue. `rows` are
+    /// all rows of the block. Returns the number of jobs that left the memory.
+    fn cool_block(&mut self, id: BlockId, rows: &[OwnedRow]) -> usize {
+        if self.cold.blocks.contains_key(&id) || id.segment <= self.cold.reclaiming {
+            return 0;
+        }
+        let mut slots: Vec<JobSlot> = Vec::with_capacity(rows.len());
+        let mut queue = None;
+        for row in rows {
+            if let Some(slot) = self.coolable(row)
+                && *queue.get_or_insert(self.engine.queue_of(slot)) == self.engine.queue_of(slot)
+            {
+                slots.push(slot);
+            }
+        }
+        // A block with few jobs would save little memory.
+        let jobs_min = (self.cold.head_jobs / HEADS_OF_BLOCK).max(1);
+        if slots.len() < jobs_min || !self.engine.is_far_from_head(slots[0], self.cold.head_jobs) {
+            return 0;
+        }
+        let Some(block) = self.engine.cool(&slots) else { return 0 };
+        for slot in &slots {
+            self.ledger.locations.remove(*slot);
+        }
+        self.cold.insert(id, block);
+        slots.len()
+    }
+
+    /// The place of a job that the row describes exactly, so that the job can become cold.
+    fn coolable(&self, row: &OwnedRow) -> Option<JobSlot> {
+        let slot = self.engine.slot(JobId(row.id)).ok()?;
+        let location = self.ledger.locations.get(slot)?;
+        let is_same = location.log_slot == row.slot
+            && self.engine.may_be_cold(slot)
+            && OptionalFields::of(&self.engine.facts(slot), None).meta(&self.engine.facts(slot))
+                == row.meta();
+        is_same.then_some(slot)
+    }
+
+    /// Restores the jobs of a block. `rows` are all rows of the block. `more`: the caller loads the
+    /// next block of the queue now. When the job at the place `next` leaves the list of ready jobs,
+    /// the next blocks are wanted.
+    fn load_block(
+        &mut self,
+        id: BlockId,
+        rows: &[OwnedRow],
+        log: &Log,
+        more: bool,
+        next: Option<(u32, u64)>,
+    ) {
+        let Some(slot) = self.cold.blocks.get(&id).copied() else { return };
+        self.cold.remove(id);
+        let Some(queue) = self.engine.begin_load(slot) else { return };
+        let name = self.engine.queue_name(queue).to_vec();
+        for row in rows {
+            if !log.is_live(row.slot) || self.engine.slot(JobId(row.id)).is_ok() {
+                continue;
+            }
+            let Ok((facts, tags)) = meta::facts(&row.meta(), None) else { continue };
+            let body = JobBody::Stored(row.body_len);
+            if let Ok(job) = self.engine.load(&name, &facts, tags, body) {
+                let location = Location::new(row.slot, row.entry_at, row.position, true);
+                self.ledger.locations.set(job, location);
+            }
+        }
+        self.engine.end_load(queue, more, next, &mut self.effects);
+        self.apply_effects();
+        self.wake_waiting(queue);
+    }
+
+    /// Tells the sessions that wait for a block of this queue to try again.
+    fn wake_waiting(&mut self, queue: QueueId) {
+        for (mailbox, session) in self.cold.waiting.remove(&queue).unwrap_or_default() {
+            self.outgoing.push((mailbox, session, Answer::at_once(Event::Loaded)));
+        }
+    }
+
+    /// Tells a session that waited for a job to try again. If no cold job has this number, the
+    /// session's next request for the job does not wait.
+    fn wake_for_job(&mut self, (mailbox, session): (u32, SessionId), id: JobId) {
+        if self.engine.mailbox(session).is_none() {
+            return;
+        }
+        if self.engine.slot(id).is_err() {
+            self.cold.absent.insert(session, id);
+        }
+        self.outgoing.push((mailbox, session, Answer::at_once(Event::Loaded)));
+    }
+
+    /// Panics if the engine and the broker disagree on the cold blocks.
+    pub(crate) fn check_cold(&self) {
+        assert_eq!(self.cold.blocks.len(), self.engine.blocks(), "every block has a place");
+        for (id, slot) in &self.cold.blocks {
+            assert_eq!(self.cold.places.get(slot), Some(id));
+            assert!(self.engine.block(*slot).is_some(), "the engine has the block");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Loads cold blocks, without the broker's lock while it reads: for sessions that need a job, ahead
+//! of takes, and for reclaim.
+
+use std::sync::PoisonError;
+
+use engine::{JobId, Millis, QueueId, SessionId};
+use log::{BlockId, IndexError, Log, OwnedRow};
+
+use crate::broker::Shared;
+use crate::cold::classify;
+use crate::core::Core;
+
+/// One load of a queue reads at most this many blocks.
+const LOAD_BLOCKS: usize = 16;
+
+/// Calls its argument with the broker's lock held.
+pub(crate) type WithCore<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&mut Core));
+
+/// Like [`WithCore`], with a result.
+fn under_lock<T>(with_core: WithCore<'_>, act: impl FnOnce(&mut Core) -> T) -> T {
+    let (mut act, mut result) = (Some(act), None);
+    with_core(&mut |core| result = act.take().map(|act| act(core)));
+    result.expect("the function is called once")
+}
+
+impl Shared {
+    /// Loads cold jobs. Each call of `with_core` takes the broker's lock for one block.
+    pub(crate) fn load_cold(&self, load: ColdLoad, log: &Log, with_core: WithCore<'_>) {
+        match load {
+            ColdLoad::Queue(queue) => self.load_queue(queue, log, with_core),
+            ColdLoad::Job(id, session) => {
+                self.load_job(id, log, with_core);
+                under_lock(with_core, |core| core.wake_for_job(session, id));
+            }
+        }
+    }
+
+    /// Loads the next blocks of a queue.
+    fn load_queue(&self, queue: QueueId, log: &Log, with_core: WithCore<'_>) {
+        let blocks = under_lock(with_core, |core| core.next_blocks(queue, LOAD_BLOCKS));
+        let Some(last) = blocks.len().checked_sub(1) else {
+            return under_lock(with_core, |core| core.wake_waiting(queue));
+        };
+        let mut next = None;
+        for (index, id) in blocks.into_iter().enumerate() {
+            let rows = self.read_rows(id, log);
+            if index <= last.div_ceil(2) {
+                next = rows.first().and_then(place_of);
+            }
+            under_lock(with_core, |core| core.load_block(id, &rows, log, index < last, next));
+        }
+    }
+
+    /// Loads the block of the job with this number, if the job is cold.
+    fn load_job(&self, id: JobId, log: &Log, with_core: WithCore<'_>) {
+        for segment in under_lock(with_core, |core| core.cold.segments()) {
+            let Some(index) = log.index(segment) else { continue };
+            let number = match index.find(id.0) {
+                Ok(Some(number)) => number,
+                Ok(None) => continue,
+                Err(error) => {
+                    self.note_index_error(error);
+                    continue;
+                }
+            };
+            let block = BlockId { segment, number };
+            if !under_lock(with_core, |core| core.is_cold(block)) {
+                continue;
+            }
+            let rows = self.read_rows(block, log);
+            let is_loaded = under_lock(with_core, |core| {
+                core.load_block(block, &rows, log, false, None);
+                core.engine.slot(id).is_ok()
+            });
+            if is_loaded {
+                return;
+            }
+        }
+    }
+
+    /// Loads a cold block of the segment whose jobs reclaim copies next. Returns false if the
+    /// segment has none.
+    pub(crate) fn load_for_reclaim(&self, segment: u32, now: Millis) -> bool {
+        let Some(log) = &self.log else { return false };
+        let block = {
+            let cold = &mut self.turn(now).core.cold;
+            cold.reclaiming = segment;
+            cold.of_segment(segment).next()
+        };
+        let Some(block) = block else { return false };
+        let rows = self.read_rows(block, log);
+        self.turn(now).core.load_block(block, &rows, log, false, None);
+        true
+    }
+
+    /// The rows of a block. If they cannot be read, the jobs of the block are missing until the
+    /// next start, and the error is reported.
+    fn read_rows(&self, block: BlockId, log: &Log) -> Vec<OwnedRow> {
+        log.read_block(block).unwrap_or_else(|error| {
+            self.note_index_error(error);
+            Vec::new()
+        })
+    }
+
+    /// Stores the first error of an index file.
+    pub(crate) fn note_index_error(&self, error: IndexError) {
+        let mut first = self.index_error.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert_with(|| error.into());
+    }
+}
+
+/// The place of a row's job among the ready jobs of its queue.
+fn place_of(row: &OwnedRow) -> Option<(u32, u64)> {
+    classify(&row.meta()).map(|class| (row.priority, class.key.1))
+}
+
+/// Cold jobs to load.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum ColdLoad {
+    /// The next jobs of a queue.
+    Queue(QueueId),
+    /// The job with this number. The session waits for it, and has this mailbox.
+    Job(JobId, (u32, SessionId)),
+}

@@ -1,0 +1,116 @@
+//! The upkeep of index files and cold blocks. It builds the missing index files of the log, and
+//! makes blocks cold if the records of jobs take too much memory.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use engine::Millis;
+use log::{BlockId, Log};
+
+use crate::broker::Shared;
+use crate::reclaimer::Step;
+
+/// After an index file was built, the thread rests this many times as long as the build took. So it
+/// takes little of a processor. If memory is short, it does not rest.
+const RESTS: u32 = 20;
+/// A pass over all blocks that found too few jobs is repeated after this time.
+const PASS_REST: Duration = Duration::from_secs(1);
+/// One step looks at this many blocks.
+const STEP_BLOCKS: u32 = 64;
+
+/// The progress of the upkeep.
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    pass: CoolPass,
+    /// No index file is built before this moment, unless memory is short.
+    rest_until: Option<Instant>,
+    /// The next pass over all blocks begins after this moment.
+    pass_after: Option<Instant>,
+}
+
+/// The progress of a pass over all blocks, which makes some of them cold.
+#[derive(Debug, Default)]
+pub(crate) struct CoolPass {
+    /// The next block.
+    at: Option<BlockId>,
+    /// The segments that this pass has visited.
+    visited: BTreeSet<u32>,
+    /// The limit was exceeded. Blocks become cold until an eighth of the limit is free.
+    is_cooling: bool,
+}
+
+impl Shared {
+    /// One step of the upkeep thread: makes some blocks cold, or builds an index file.
+    pub(crate) fn upkeep_step(&self, upkeep: &mut Upkeep, now: Millis) -> Step {
+        let Some(log) = &self.log else { return Step::Idle };
+        let began = Instant::now();
+        if upkeep.pass_after.is_none_or(|after| after <= began) {
+            upkeep.pass_after = None;
+            if self.cool_step(&mut upkeep.pass, now) {
+                return Step::CopiedInHaste;
+            }
+            upkeep.pass_after = upkeep.pass.is_cooling.then(|| began + PASS_REST);
+        }
+        let rests = upkeep.rest_until.is_some_and(|until| began < until);
+        if rests && !upkeep.pass.is_cooling {
+            return Step::Idle;
+        }
+        match log.index_step() {
+            Ok(None) => Step::Idle,
+            Ok(Some(_)) => {
+                upkeep.rest_until = Some(Instant::now() + began.elapsed() * RESTS);
+                // The new index has blocks that can become cold.
+                upkeep.pass_after = None;
+                Step::CopiedInHaste
+            }
+            Err(error) => {
+                self.note_index_error(error);
+                Step::Idle
+            }
+        }
+    }
+
+    /// Makes some blocks of one segment cold, the newest segment first, if the records of jobs take
+    /// too much memory. Returns false if they do not, or if the pass has visited all blocks.
+    pub(crate) fn cool_step(&self, pass: &mut CoolPass, now: Millis) -> bool {
+        let Some(log) = &self.log else { return false };
+        pass.is_cooling = self.turn(now).core.has_too_many_jobs(pass.is_cooling);
+        if !pass.is_cooling {
+            return false;
+        }
+        let Some(at) = pass.at.take().or_else(|| pass.next_segment(log)) else { return false };
+        let count = log.index(at.segment).map_or(0, |index| index.blocks().len() as u32);
+        let end = count.min(at.number + STEP_BLOCKS);
+        for number in at.number..end {
+            let block = BlockId { number, ..at };
+            if self.turn(now).core.is_cold(block) {
+                continue;
+            }
+            match log.read_block(block) {
+                Ok(rows) => {
+                    self.turn(now).core.cool_block(block, &rows);
+                }
+                Err(error) => self.note_index_error(error),
+            }
+        }
+        pass.at = (end < count).then_some(BlockId { number: end, ..at });
+        true
+    }
+
+    /// Whether the log has index files, so that jobs can become cold.
+    pub(crate) fn has_indexes(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.has_indexes())
+    }
+}
+
+impl CoolPass {
+    /// The newest segment with an index that this pass has not visited. `None`: the pass is over.
+    fn next_segment(&mut self, log: &Log) -> Option<BlockId> {
+        let indexed = log.indexed();
+        let next = indexed.into_iter().rev().find(|segment| self.visited.insert(*segment));
+        if next.is_none() {
+            self.visited.clear();
+        }
+        Some(BlockId { segment: next?, number: 0 })
+    }
+}
