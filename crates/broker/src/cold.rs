@@ -215,17 +215,8 @@ impl Core {
         is_same.then_some(slot)
     }
 
-    /// Restores the jobs of a block. `rows` are all rows of the block. `more`: the caller loads the
-    /// next block of the queue now. When the job at the place `next` leaves the list of ready jobs,
-    /// the next blocks are wanted.
-    fn load_block(
-        &mut self,
-        id: BlockId,
-        rows: &[OwnedRow],
-        log: &Log,
-        more: bool,
-        next: Option<(u32, u64)>,
-    ) {
+    /// Restores the jobs of a block. `rows` are all rows of the block.
+    fn load_block(&mut self, id: BlockId, rows: &[OwnedRow], log: &Log) {
         let Some(slot) = self.cold.blocks.get(&id).copied() else { return };
         self.cold.remove(id);
         let Some(queue) = self.engine.begin_load(slot) else { return };
@@ -241,8 +232,15 @@ impl Core {
                 self.ledger.locations.set(job, location);
             }
         }
-        self.engine.end_load(queue, more, next, &mut self.effects);
+        self.engine.end_load(queue, &mut self.effects);
         self.apply_effects();
+        self.wake_waiting(queue);
+    }
+
+    /// Ends the load of the wanted blocks of a queue. When the job at the place `next` leaves the
+    /// list of ready jobs, the next blocks are wanted.
+    fn end_wanted(&mut self, queue: QueueId, next: Option<(u32, u64)>) {
+        self.engine.end_wanted(queue, next);
         self.wake_waiting(queue);
     }
 

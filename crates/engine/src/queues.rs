@@ -108,6 +108,10 @@ impl Queues {
         self.slab.get(id.0)
     }
 
+    pub(crate) fn get_mut(&mut self, id: QueueId) -> Option<&mut Queue> {
+        self.slab.get_mut(id.0)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (QueueId, &Queue)> {
         self.slab.iter().map(|(place, queue)| (QueueId(place), queue))
     }

@@ -280,13 +280,16 @@ impl Session {
         match value {
             Event::WorkToDo => reply::send(outbox, after, PacketType::Noop, &[]),
             Event::News { id, news } => self.send_news(id, news, after, outbox),
-            Event::Loaded => match self.postponed.take() {
-                Some(Postponed::Grab(kind)) => self.grab(kind, turn, outbox),
-                Some(Postponed::Sleep) => self.pre_sleep(turn, outbox),
-                Some(Postponed::Status(handle)) => self.get_status(&handle, turn, outbox),
-                Some(Postponed::Cancel(handle)) => self.cancel(&handle, turn, outbox),
-                None => {}
-            },
+            Event::Loaded => {
+                match self.postponed.take() {
+                    Some(Postponed::Grab(kind)) => self.grab(kind, turn, outbox),
+                    Some(Postponed::Sleep) => self.pre_sleep(turn, outbox),
+                    Some(Postponed::Status(handle)) => self.get_status(&handle, turn, outbox),
+                    Some(Postponed::Cancel(handle)) => self.cancel(&handle, turn, outbox),
+                    None => {}
+                }
+                self.end_if_drained(turn);
+            }
             Event::Cleared => {
                 self.dropped(after, outbox);
                 self.end_if_drained(turn);
@@ -305,7 +308,8 @@ impl Session {
     /// Ends the session if the client has closed its sending side and the session has handled all
     /// its commands. In Gearman, a closed sending side counts as a disconnect.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
-        if !self.is_dropping && self.input_end.is_drained() {
+        let has_work = self.is_dropping || self.postponed.is_some();
+        if !has_work && self.input_end.is_drained() {
             self.end(turn);
         }
     }

@@ -10,6 +10,8 @@ use crate::broker::Shared;
 use crate::cold::classify;
 use crate::core::Core;
 
+/// A block that cannot be read is tried this often. The disk may fail for a moment.
+const READS: usize = 3;
 /// One load of a queue reads at most this many blocks.
 const LOAD_BLOCKS: usize = 16;
 
@@ -38,24 +40,28 @@ impl Shared {
     /// Loads the next blocks of a queue.
     fn load_queue(&self, queue: QueueId, log: &Log, with_core: WithCore<'_>) {
         let blocks = under_lock(with_core, |core| core.next_blocks(queue, LOAD_BLOCKS));
-        let Some(last) = blocks.len().checked_sub(1) else {
-            return under_lock(with_core, |core| core.wake_waiting(queue));
-        };
+        let middle = blocks.len() / 2;
         let mut next = None;
         for (index, id) in blocks.into_iter().enumerate() {
             let rows = self.read_rows(id, log);
-            if index <= last.div_ceil(2) {
+            if index <= middle {
                 next = rows.first().and_then(place_of);
             }
-            under_lock(with_core, |core| core.load_block(id, &rows, log, index < last, next));
+            under_lock(with_core, |core| core.load_block(id, &rows, log));
         }
+        under_lock(with_core, |core| core.end_wanted(queue, next));
     }
 
     /// Loads the block of the job with this number, if the job is cold.
     fn load_job(&self, id: JobId, log: &Log, with_core: WithCore<'_>) {
         for segment in under_lock(with_core, |core| core.cold.segments()) {
             let Some(index) = log.index(segment) else { continue };
-            let number = match index.find(id.0) {
+            // A damaged index file is built again from its segment.
+            let find_again = |_| {
+                log.rebuild_index(segment)?;
+                log.index(segment).map_or(Ok(None), |index| index.find(id.0))
+            };
+            let number = match index.find(id.0).or_else(find_again) {
                 Ok(Some(number)) => number,
                 Ok(None) => continue,
                 Err(error) => {
@@ -69,7 +75,7 @@ impl Shared {
             }
             let rows = self.read_rows(block, log);
             let is_loaded = under_lock(with_core, |core| {
-                core.load_block(block, &rows, log, false, None);
+                core.load_block(block, &rows, log);
                 core.engine.slot(id).is_ok()
             });
             if is_loaded {
@@ -89,14 +95,20 @@ impl Shared {
         };
         let Some(block) = block else { return false };
         let rows = self.read_rows(block, log);
-        self.turn(now).core.load_block(block, &rows, log, false, None);
+        self.turn(now).core.load_block(block, &rows, log);
         true
     }
 
     /// The rows of a block. If they cannot be read, the jobs of the block are missing until the
     /// next start, and the error is reported.
     fn read_rows(&self, block: BlockId, log: &Log) -> Vec<OwnedRow> {
-        log.read_block(block).unwrap_or_else(|error| {
+        let mut read = log.read_block(block);
+        for _ in 1..READS {
+            if read.is_err() {
+                read = log.read_block(block);
+            }
+        }
+        read.unwrap_or_else(|error| {
             self.note_index_error(error);
             Vec::new()
         })

@@ -141,34 +141,35 @@ impl Engine {
         Some(queue)
     }
 
-    /// Ends a load. Serves the sessions that wait for a job of the queue. `more`: the owner loads
-    /// the next block of the queue now. When the job at the place `next`, or a job behind it,
-    /// leaves the list of ready jobs, the next blocks become wanted. If `next` is `None`, the
-    /// place does not change.
-    pub fn end_load(
-        &mut self,
-        queue: QueueId,
-        more: bool,
-        next: Option<(u32, u64)>,
-        effects: &mut Effects,
-    ) {
+    /// Ends the load of a block. Serves the sessions that wait for a job of the queue.
+    pub fn end_load(&mut self, queue: QueueId, effects: &mut Effects) {
         self.meter.begin_slice();
         self.chores.rest_until(Millis(0));
-        if let Some(cold) = self.queues[queue].cold_mut() {
-            cold.is_wanted = more;
-            if let Some((priority, order)) = next {
-                cold.wanted_from = Some((priority.into(), order));
-            }
-        }
-        if self.queues[queue].removals() == 0 {
-            self.load_if_needed(queue);
-        }
         if !self.queues[queue].is_paused() {
             self.serve_waiters(queue, effects);
         }
         self.queues[queue].release();
         self.arm_queue(queue);
         self.drop_if_unwanted(queue, effects);
+    }
+
+    /// The owner has loaded the blocks of a queue that were wanted, as far as they still existed.
+    /// From now on, blocks of the queue can be wanted again: when the head is cold, or when the job
+    /// at the place `next`, or a job behind it, leaves the list of ready jobs.
+    pub fn end_wanted(&mut self, queue: QueueId, next: Option<(u32, u64)>) {
+        let Some(cold) = self.queues.get_mut(queue).and_then(Queue::cold_mut) else { return };
+        cold.is_wanted = false;
+        cold.wanted_from = next.map(|(priority, order)| (priority.into(), order));
+        let is_awaited = {
+            let queue = &self.queues[queue];
+            self.may_serve_loaded(queue)
+                && (!queue.waiters().is_empty() || !queue.sleepers().is_empty())
+        };
+        if is_awaited {
+            self.want_blocks(queue);
+        } else {
+            self.load_if_needed(queue);
+        }
     }
 
     /// The queues whose next blocks the owner must load. A queue is returned once. After the end of
@@ -192,8 +193,11 @@ impl Engine {
     /// Requests the next blocks of a queue, if a job of this place has left the list of ready jobs
     /// and few jobs are left in front of the next block.
     pub(super) fn note_left(&mut self, queue: QueueId, key: ReadyKey) {
-        let cold = self.queues[queue].cold_mut();
-        if cold.is_some_and(|cold| cold.wanted_from.is_some_and(|from| from <= key)) {
+        let queue_left = &self.queues[queue];
+        // A job behind the first cold job says nothing about the jobs in front of it.
+        let is_in_front = queue_left.first_cold().is_some_and(|(first, _)| key < first);
+        let wanted_from = queue_left.cold().and_then(|cold| cold.wanted_from);
+        if is_in_front && wanted_from.is_some_and(|from| from <= key) {
             self.want_blocks(queue);
         }
     }

@@ -284,6 +284,10 @@ impl Engine {
         for queue in queues {
             self.queues[*queue].line_up(ticket, Sessions::place_of(session));
             self.resume_sweep(*queue);
+            if self.may_serve_loaded(&self.queues[*queue]) {
+                // The end of the load serves the session.
+                self.want_blocks(*queue);
+            }
         }
         ticket
     }

@@ -51,10 +51,12 @@ impl Owner {
     /// Loads the next block of a queue.
     fn load(&mut self, queue: QueueId) {
         let block = self.world.engine.blocks_of(queue).next().expect("the queue has a block");
-        self.load_block(block);
+        let next = self.load_block(block);
+        self.world.act(|engine, _| engine.end_wanted(queue, next));
     }
 
-    fn load_block(&mut self, block: BlockSlot) {
+    /// Loads a block, and returns the place of its first job.
+    fn load_block(&mut self, block: BlockSlot) -> Option<(u32, u64)> {
         let jobs = self.blocks.remove(&block).expect("the block has jobs");
         let engine = &mut self.world.engine;
         let queue = engine.begin_load(block).expect("the block exists");
@@ -62,8 +64,8 @@ impl Owner {
         for (facts, len) in &jobs {
             engine.load(&name, facts, None, JobBody::Stored(*len)).expect("it is a cold job");
         }
-        let first = jobs.first().map(|(facts, _)| (facts.priority, facts.order));
-        self.world.act(|engine, effects| engine.end_load(queue, false, first, effects));
+        self.world.act(|engine, effects| engine.end_load(queue, effects));
+        jobs.first().map(|(facts, _)| (facts.priority, facts.order))
     }
 
     /// Loads the blocks that are wanted, and returns their number.
@@ -226,6 +228,41 @@ fn the_next_blocks_are_wanted_before_the_last_jobs_are_taken() {
     for id in &ids[11..] {
         assert_eq!(owner.world.taken(session), *id);
     }
+}
+
+#[test]
+fn a_queue_can_want_blocks_again_although_another_load_took_them() {
+    let mut owner = Owner::new();
+    let session = owner.world.open();
+    let ids: Vec<JobId> = (0..30).map(|_| owner.world.put(session, 5, 0, 60)).collect();
+    let blocks: Vec<BlockSlot> = ids.chunks(10).map(|block| owner.cool(block)).collect();
+    let queue = owner.queue(b"default");
+    owner.world.act(|engine, _| engine.want_blocks(queue));
+    assert_eq!(owner.world.engine.take_wanted(), [queue]);
+    // A request for a job by its number, or reclaim, loads the second block meanwhile.
+    owner.load_block(blocks[1]);
+    assert!(owner.world.engine.wants_blocks(queue), "the wanted load has not ended");
+    owner.load_block(blocks[0]);
+    owner.world.act(|engine, _| engine.end_wanted(queue, None));
+    assert!(!owner.world.engine.wants_blocks(queue));
+    for id in &ids {
+        assert_eq!(owner.take(session), Some(*id));
+    }
+}
+
+#[test]
+fn a_job_far_behind_the_first_cold_job_loads_nothing() {
+    let mut owner = Owner::new();
+    let session = owner.world.open();
+    let ids: Vec<JobId> = (0..40).map(|_| owner.world.put(session, 5, 0, 60)).collect();
+    for block in ids[10..].chunks(10) {
+        owner.cool(block);
+    }
+    owner.load(owner.queue(b"default"));
+    let far = owner.world.engine.blocks_of(owner.queue(b"default")).nth(1).expect("a third block");
+    owner.load_block(far);
+    assert!(owner.world.finish(session, ids[35]));
+    assert_eq!(owner.load_wanted(), 0);
 }
 
 #[test]
