@@ -20,7 +20,7 @@ use crate::cold::{Cold, classify};
 use crate::core::{Core, Mover};
 use crate::ledger::locations::Location;
 use crate::ledger::meta;
-use crate::reclaimer::{Reclaimer, Step};
+use crate::step_thread::{Step, StepThread};
 use crate::wall::Start;
 use crate::{Mailbox, Position, Turn};
 
@@ -155,10 +155,10 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 struct Threads {
     committer: Option<Committer>,
-    reclaimer: Option<Reclaimer>,
+    reclaimer: Option<StepThread>,
     loader: Option<Loader>,
     /// Builds index files, and makes jobs cold.
-    upkeep: Option<Reclaimer>,
+    upkeep: Option<StepThread>,
     closed: bool,
 }
 
@@ -284,12 +284,12 @@ impl Broker {
         let shared = Arc::downgrade(&self.shared);
         let upkeep_clock = clock.clone();
         let step = move || shared.upgrade().map(|shared| shared.reclaim_if_wanted(clock()));
-        threads.reclaimer = Some(Reclaimer::spawn("reclaim", step)?);
+        threads.reclaimer = Some(StepThread::spawn("reclaim", step)?);
         if log.has_indexes() {
             let shared = Arc::downgrade(&self.shared);
             let mut upkeep = Upkeep::default();
             let step = move || Some(shared.upgrade()?.upkeep_step(&mut upkeep, upkeep_clock()));
-            threads.upkeep = Some(Reclaimer::spawn("upkeep", step)?);
+            threads.upkeep = Some(StepThread::spawn("upkeep", step)?);
         }
         Ok(())
     }
@@ -609,8 +609,8 @@ impl Shared {
             return Step::Idle;
         }
         match self.reclaim_step(now) {
-            Ok(true) if self.is_short() => Step::CopiedInHaste,
-            Ok(true) => Step::Copied,
+            Ok(true) if self.is_short() => Step::WorkedInHaste,
+            Ok(true) => Step::Worked,
             Ok(false) => Step::Idle,
             // The broker continues, and `Broker::reclaim_error` reports the error.
             Err(error) => {

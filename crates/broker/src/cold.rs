@@ -177,10 +177,10 @@ impl Core {
     }
 
     /// Makes the jobs of a block cold, if the block is far from the head of its queue. `rows` are
-    /// all rows of the block. Returns the number of jobs that left the memory.
-    fn cool_block(&mut self, id: BlockId, rows: &[OwnedRow]) -> usize {
-        if self.cold.blocks.contains_key(&id) || id.segment <= self.cold.reclaiming {
-            return 0;
+    /// all rows of the block.
+    fn cool_block(&mut self, id: BlockId, rows: &[OwnedRow]) {
+        if self.is_cold(id) || id.segment <= self.cold.reclaiming {
+            return;
         }
         let mut slots: Vec<JobSlot> = Vec::with_capacity(rows.len());
         let mut queue = None;
@@ -194,25 +194,24 @@ impl Core {
         // A block with few jobs would save little memory.
         let jobs_min = (self.cold.head_jobs / HEADS_OF_BLOCK).max(1);
         if slots.len() < jobs_min || !self.engine.is_far_from_head(slots[0], self.cold.head_jobs) {
-            return 0;
+            return;
         }
-        let Some(block) = self.engine.cool(&slots) else { return 0 };
+        let Some(block) = self.engine.cool(&slots) else { return };
         for slot in &slots {
             self.ledger.locations.remove(*slot);
         }
         self.cold.insert(id, block);
-        slots.len()
     }
 
     /// The place of a job that the row describes exactly, so that the job can become cold.
     fn coolable(&self, row: &OwnedRow) -> Option<JobSlot> {
         let slot = self.engine.slot(JobId(row.id)).ok()?;
         let location = self.ledger.locations.get(slot)?;
-        let is_same = location.log_slot == row.slot
-            && self.engine.may_be_cold(slot)
-            && OptionalFields::of(&self.engine.facts(slot), None).meta(&self.engine.facts(slot))
-                == row.meta();
-        is_same.then_some(slot)
+        if location.log_slot != row.slot || !self.engine.may_be_cold(slot) {
+            return None;
+        }
+        let facts = self.engine.facts(slot);
+        (OptionalFields::of(&facts, None).meta(&facts) == row.meta()).then_some(slot)
     }
 
     /// Restores the jobs of a block. `rows` are all rows of the block.

@@ -24,8 +24,8 @@ mod ledger;
 pub mod offline;
 mod outbox;
 mod position;
-mod reclaimer;
 mod rescue;
+mod step_thread;
 mod turn;
 mod wall;
 

@@ -42,7 +42,7 @@ pub(crate) struct Load {
 }
 
 /// Takes the broker's lock, and calls its argument.
-type WithCore<'a> = dyn FnMut(&mut dyn FnMut(&mut Core)) + 'a;
+pub(crate) type WithCore<'a> = dyn FnMut(&mut dyn FnMut(&mut Core)) + 'a;
 
 /// The bodies that the loader must load, and the queues that it must load ahead.
 #[derive(Debug, Default)]

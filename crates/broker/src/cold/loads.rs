@@ -1,12 +1,11 @@
 //! Loads cold blocks, without the broker's lock while it reads: for sessions that need a job, ahead
 //! of takes, and for reclaim.
 
-use std::sync::PoisonError;
-
 use engine::{JobId, Millis, QueueId, SessionId};
 use log::{BlockId, IndexError, Log, OwnedRow};
 
-use crate::broker::Shared;
+use crate::bodies::loads::WithCore;
+use crate::broker::{Shared, lock};
 use crate::cold::classify;
 use crate::core::Core;
 
@@ -15,11 +14,8 @@ const READS: usize = 3;
 /// One load of a queue reads at most this many blocks.
 const LOAD_BLOCKS: usize = 16;
 
-/// Calls its argument with the broker's lock held.
-pub(crate) type WithCore<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&mut Core));
-
-/// Like [`WithCore`], with a result.
-fn under_lock<T>(with_core: WithCore<'_>, act: impl FnOnce(&mut Core) -> T) -> T {
+/// Calls `act` with the broker's lock held.
+fn under_lock<T>(with_core: &mut WithCore<'_>, act: impl FnOnce(&mut Core) -> T) -> T {
     let (mut act, mut result) = (Some(act), None);
     with_core(&mut |core| result = act.take().map(|act| act(core)));
     result.expect("the function is called once")
@@ -27,7 +23,7 @@ fn under_lock<T>(with_core: WithCore<'_>, act: impl FnOnce(&mut Core) -> T) -> T
 
 impl Shared {
     /// Loads cold jobs. Each call of `with_core` takes the broker's lock for one block.
-    pub(crate) fn load_cold(&self, load: ColdLoad, log: &Log, with_core: WithCore<'_>) {
+    pub(crate) fn load_cold(&self, load: ColdLoad, log: &Log, with_core: &mut WithCore<'_>) {
         match load {
             ColdLoad::Queue(queue) => self.load_queue(queue, log, with_core),
             ColdLoad::Job(id, session) => {
@@ -38,7 +34,7 @@ impl Shared {
     }
 
     /// Loads the next blocks of a queue.
-    fn load_queue(&self, queue: QueueId, log: &Log, with_core: WithCore<'_>) {
+    fn load_queue(&self, queue: QueueId, log: &Log, with_core: &mut WithCore<'_>) {
         let blocks = under_lock(with_core, |core| core.next_blocks(queue, LOAD_BLOCKS));
         let middle = blocks.len() / 2;
         let mut next = None;
@@ -53,7 +49,7 @@ impl Shared {
     }
 
     /// Loads the block of the job with this number, if the job is cold.
-    fn load_job(&self, id: JobId, log: &Log, with_core: WithCore<'_>) {
+    fn load_job(&self, id: JobId, log: &Log, with_core: &mut WithCore<'_>) {
         for segment in under_lock(with_core, |core| core.cold.segments()) {
             let Some(index) = log.index(segment) else { continue };
             // A damaged index file is built again from its segment.
@@ -116,8 +112,7 @@ impl Shared {
 
     /// Stores the first error of an index file.
     pub(crate) fn note_index_error(&self, error: IndexError) {
-        let mut first = self.index_error.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert_with(|| error.into());
+        lock(&self.index_error).get_or_insert_with(|| error.into());
     }
 }
 

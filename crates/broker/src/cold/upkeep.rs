@@ -8,7 +8,7 @@ use engine::Millis;
 use log::{BlockId, Log};
 
 use crate::broker::Shared;
-use crate::reclaimer::Step;
+use crate::step_thread::Step;
 
 /// After an index file was built, the thread rests this many times as long as the build took. So it
 /// takes little of a processor. If memory is short, it does not rest.
@@ -47,7 +47,7 @@ impl Shared {
         if upkeep.pass_after.is_none_or(|after| after <= began) {
             upkeep.pass_after = None;
             if self.cool_step(&mut upkeep.pass, now) {
-                return Step::CopiedInHaste;
+                return Step::WorkedInHaste;
             }
             upkeep.pass_after = upkeep.pass.is_cooling.then(|| began + PASS_REST);
         }
@@ -61,7 +61,7 @@ impl Shared {
                 upkeep.rest_until = Some(Instant::now() + began.elapsed() * RESTS);
                 // The new index has blocks that can become cold.
                 upkeep.pass_after = None;
-                Step::CopiedInHaste
+                Step::WorkedInHaste
             }
             Err(error) => {
                 self.note_index_error(error);
@@ -87,9 +87,7 @@ impl Shared {
                 continue;
             }
             match log.read_block(block) {
-                Ok(rows) => {
-                    self.turn(now).core.cool_block(block, &rows);
-                }
+                Ok(rows) => self.turn(now).core.cool_block(block, &rows),
                 Err(error) => self.note_index_error(error),
             }
         }

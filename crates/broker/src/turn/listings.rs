@@ -117,17 +117,7 @@ impl Turn<'_> {
     /// Takes the event of this turn that a session waits for, if it has come. Only for the
     /// simulator: a load that a request waits for ends within the request.
     pub fn take_outcome(&mut self, session: SessionId) -> Option<Answer<Event>> {
-        let is_outcome = |event: &Event| match event {
-            Event::News { .. } | Event::WorkToDo => false,
-            Event::Granted(_)
-            | Event::TimedOut
-            | Event::DeadlineSoon
-            | Event::Kicked(_)
-            | Event::Peeked(_)
-            | Event::Loaded
-            | Event::Cleared
-            | Event::Reloaded => true,
-        };
+        let is_outcome = |event: &Event| !matches!(event, Event::News { .. } | Event::WorkToDo);
         let outgoing = &mut self.core.outgoing;
         let found = outgoing
             .iter()

@@ -1,5 +1,5 @@
-//! The reclaim thread. It copies live entries from the oldest segment to the end of the log. Then
-//! the log can use the oldest segment again, so its size has a bound.
+//! Threads that work in steps, with pauses between them: reclaim, and the upkeep of index files and
+//! cold jobs.
 
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
-pub(crate) struct Reclaimer {
+pub(crate) struct StepThread {
     /// Dropped to stop the thread.
     stop: mpsc::Sender<()>,
     thread: JoinHandle<()>,
@@ -20,15 +20,15 @@ pub(crate) struct Reclaimer {
 pub(crate) enum Step {
     /// There is nothing to do now, or the step failed.
     Idle,
-    /// A slice was copied. The thread now sleeps as long as the step took, so that other threads
-    /// get the lock and the processor.
-    Copied,
-    /// A slice was copied, and the log lacks space. The thread does not sleep, because clients wait
-    /// for the space that reclaim frees.
-    CopiedInHaste,
+    /// The step did a slice of work. The thread now sleeps as long as the step took, so that other
+    /// threads get the lock and the processor.
+    Worked,
+    /// The step did a slice of work, and space or memory is short. The thread does not sleep,
+    /// because clients may wait for what the work frees.
+    WorkedInHaste,
 }
 
-impl Reclaimer {
+impl StepThread {
     /// Starts the thread. It calls `step` until there is nothing to do, and again after a pause. It
     /// ends if `step` returns `None`. Each step takes the broker's lock for one slice only.
     pub(crate) fn spawn(
@@ -43,8 +43,8 @@ impl Reclaimer {
                     match step() {
                         None => return,
                         Some(Step::Idle) => break,
-                        Some(Step::Copied) => std::thread::sleep(began.elapsed().min(PAUSE)),
-                        Some(Step::CopiedInHaste) => {}
+                        Some(Step::Worked) => std::thread::sleep(began.elapsed().min(PAUSE)),
+                        Some(Step::WorkedInHaste) => {}
                     }
                 }
             }
