@@ -7,7 +7,6 @@ use super::job::Job;
 use crate::bytes::LIST_ENTRY_BYTES;
 use crate::collections::Slab;
 use crate::ids::{BlockSlot, Millis, QueueId};
-use crate::queues::ReadyKey;
 
 /// The bytes of a block: the block itself, its entry in the list of its queue, and its entries in
 /// the owner's tables.
@@ -44,7 +43,8 @@ impl BlockFacts {
         self.body_bytes += job.body_bytes as u64;
     }
 
-    pub(crate) fn first_key(&self) -> ReadyKey {
+    /// The place of the first job among the ready jobs of its queue, as [`Job::ready_key`] says.
+    pub(crate) fn first_key(&self) -> (u64, u64) {
         (self.first.0.into(), self.first.1)
     }
 }
