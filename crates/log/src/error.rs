@@ -4,8 +4,6 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::files::segments::segment_name;
-
 /// Why a log could not be opened. The log's files were changed only in the case of `Failed`.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -204,14 +202,6 @@ pub enum ReclaimError {
         /// The file.
         file: String,
     },
-}
-
-impl ReclaimError {
-    /// Makes the error for a rescue that could not write `jobs` jobs of this segment again. `id` is
-    /// the first of these jobs.
-    pub fn left(segment: u32, jobs: u64, id: u64) -> ReclaimError {
-        ReclaimError::Left { jobs, id, file: segment_name(segment) }
-    }
 }
 
 /// Why a body could not be read from the log. Other jobs are not affected.

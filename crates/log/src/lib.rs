@@ -59,10 +59,10 @@ pub use crate::index::{BlockId, BlockSummary, Class, Classify, IndexError, Owned
 pub use crate::log::{Log, OnProgress, Usage};
 pub use crate::reclaim::{Current, Owner, Slice};
 pub use crate::recovery::replay::Begin;
+pub use crate::recovery::restored::{Restored, RestoredBody, RestoredRows};
 pub use crate::salvage::{Loss, Salvage, repair, salvage};
 pub use crate::settings::{Settings, Sync};
 pub use crate::types::{
-    Committed, Meta, Position, QueueRef, RecoveryProgress, RecoveryReport, Restored, RestoredBody,
-    RestoredRows, Slot,
+    Committed, Meta, Position, QueueRef, RecoveryProgress, RecoveryReport, Slot,
 };
 pub use crate::write::committer::{Clock, Committer};

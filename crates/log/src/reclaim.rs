@@ -424,6 +424,14 @@ impl Log {
     }
 }
 
+impl ReclaimError {
+    /// Makes the error for a rescue that could not write `jobs` jobs of this segment again. `id` is
+    /// the first of these jobs.
+    pub fn left(segment: u32, jobs: u64, id: u64) -> ReclaimError {
+        ReclaimError::Left { jobs, id, file: segment_name(segment) }
+    }
+}
+
 fn damaged(segment: u32, offset: u64, what: &str) -> ReclaimError {
     ReclaimError::Damaged { file: segment_name(segment), offset, what: what.to_owned() }
 }

@@ -30,9 +30,10 @@ use crate::liveness::Liveness;
 use crate::log::Log;
 use crate::recovery::replay::indexed::UsedIndexes;
 use crate::recovery::replay::{Begin, Replay};
+use crate::recovery::restored::Restored;
 use crate::recovery::tail::Tail;
 use crate::settings::{ID_BLOCK, ID_LIMIT_MAX, SEGMENT_BYTES_MIN, Settings};
-use crate::types::{Position, RecoveryProgress, RecoveryReport, Restored};
+use crate::types::{Position, RecoveryProgress, RecoveryReport};
 use crate::write::batch::{Head, ID_LIMIT_BYTES, Open};
 use crate::write::commit::Commit;
 

@@ -17,9 +17,10 @@ use crate::files::segments::{segment_name, segment_number};
 use crate::format::{HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
 use crate::recovery::replay::Replay;
+use crate::recovery::restored::Restored;
 use crate::recovery::{KEPT_BYTES_MAX, find_tail};
 use crate::settings::{Settings, Sync};
-use crate::types::{QueueRef, RecoveryReport, Restored};
+use crate::types::{QueueRef, RecoveryReport};
 
 /// The time of the entries that a repair writes. The repair writes these entries before it has read
 /// the end time of the old log.

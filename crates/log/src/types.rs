@@ -1,7 +1,4 @@
-//! Types of the log's public interface: positions, slots, metas, and restored entries.
-
-use crate::index::{BlockId, BlockSummary};
-pub use crate::recovery::restored::{RestoredBody, RestoredRows};
+//! Types of the log's public interface: positions, slots and metas.
 
 /// A place in the log: `segment << 32 | offset`. It is usually the end of an entry or group.
 /// `Position(0)` means that there is nothing to wait for.
@@ -83,50 +80,6 @@ pub struct Meta<'a> {
     pub state: u8,
     /// At most 65,535 bytes that the log does not interpret.
     pub options: &'a [u8],
-}
-
-/// A live job or fact, passed to the `restore` function of [`crate::Log::open`].
-#[derive(Debug)]
-pub enum Restored<'a> {
-    /// A job that is not finished.
-    Job {
-        /// The job's slot. The owner needs it for later entries about the job.
-        slot: Slot,
-        /// The start of the entry that made the slot: an offset in the slot's segment.
-        entry_at: u32,
-        /// The end of the entry that made the slot.
-        position: Position,
-        /// The queue's name.
-        queue: &'a [u8],
-        /// The newest meta.
-        meta: Meta<'a>,
-        /// The counters of the newest COUNT entry, if this entry is newer than `meta`.
-        counters: Option<&'a [u8]>,
-        /// The body.
-        body: RestoredBody<'a>,
-    },
-    /// A block of jobs, from the index of a segment ([`crate::Settings::classify`]). Each of them is
-    /// live, and has not changed since its entry.
-    Block {
-        /// The block.
-        block: BlockId,
-        /// The summary of these jobs. If some jobs of the block have ended or changed, it differs
-        /// from the summary in the index.
-        summary: BlockSummary,
-        /// The queue's name.
-        queue: &'a [u8],
-        /// The jobs. The owner can read them now, or later with [`crate::Log::read_block`].
-        rows: RestoredRows<'a>,
-    },
-    /// A fact: the newest value of a key.
-    Fact {
-        /// The key.
-        key: &'a [u8],
-        /// The value. It is never empty, because an empty value removes the fact.
-        value: &'a [u8],
-        /// The start of the fact's entry.
-        position: Position,
-    },
 }
 
 /// The report of a recovery.

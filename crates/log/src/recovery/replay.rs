@@ -12,11 +12,10 @@ use crate::format::entry::{Entry, EntryKind, StoredSlot, read_meta};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES};
 use crate::liveness::Liveness;
 use crate::recovery::replay::indexed::{Indexed, UsedIndexes};
+use crate::recovery::restored::{Restored, RestoredBody};
 use crate::recovery::tail::{Tail, group_at};
 use crate::settings::ID_LIMIT_MAX;
-use crate::types::{
-    Meta, Position, RecoveryProgress, RecoveryReport, Restored, RestoredBody, Slot,
-};
+use crate::types::{Meta, Position, RecoveryProgress, RecoveryReport, Slot};
 use crate::write::lazy::SlotMap;
 
 /// The ended slots of a segment: a bit set that grows when needed.

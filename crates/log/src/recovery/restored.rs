@@ -1,4 +1,5 @@
-//! The bodies and blocks of restored jobs, which are read only if the owner needs them.
+//! What a start passes to the owner: jobs, blocks and facts. Bodies and rows are read only if the owner
+//! needs them.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -9,8 +10,52 @@ use crate::format::SegmentHeader;
 use crate::format::entry::{Entry, EntryKind};
 use crate::index::build::{Built, Sealed, build};
 use crate::index::reader::SegmentIndex;
-use crate::index::{Classify, IndexError, OwnedRow};
-use crate::types::Position;
+use crate::index::{BlockId, BlockSummary, Classify, IndexError, OwnedRow};
+use crate::types::{Meta, Position, Slot};
+
+/// A live job or fact, passed to the `restore` function of [`crate::Log::open`].
+#[derive(Debug)]
+pub enum Restored<'a> {
+    /// A job that is not finished.
+    Job {
+        /// The job's slot. The owner needs it for later entries about the job.
+        slot: Slot,
+        /// The start of the entry that made the slot: an offset in the slot's segment.
+        entry_at: u32,
+        /// The end of the entry that made the slot.
+        position: Position,
+        /// The queue's name.
+        queue: &'a [u8],
+        /// The newest meta.
+        meta: Meta<'a>,
+        /// The counters of the newest COUNT entry, if this entry is newer than `meta`.
+        counters: Option<&'a [u8]>,
+        /// The body.
+        body: RestoredBody<'a>,
+    },
+    /// A block of jobs, from the index of a segment ([`crate::Settings::classify`]). Each of them is
+    /// live, and has not changed since its entry.
+    Block {
+        /// The block.
+        block: BlockId,
+        /// The summary of these jobs. If some jobs of the block have ended or changed, it differs
+        /// from the summary in the index.
+        summary: BlockSummary,
+        /// The queue's name.
+        queue: &'a [u8],
+        /// The jobs. The owner can read them now, or later with [`crate::Log::read_block`].
+        rows: RestoredRows<'a>,
+    },
+    /// A fact: the newest value of a key.
+    Fact {
+        /// The key.
+        key: &'a [u8],
+        /// The value. It is never empty, because an empty value removes the fact.
+        value: &'a [u8],
+        /// The start of the fact's entry.
+        position: Position,
+    },
+}
 
 /// The body of a restored job. If the start did not read the job's segment, `read` reads the body.
 #[derive(Copy, Clone, Debug)]

@@ -21,8 +21,9 @@ use crate::format::entry::{Entry, EntryKind, StoredSlot, read_meta};
 use crate::format::{
     GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, HeaderFault, SegmentHeader, get_u64,
 };
+use crate::recovery::restored::{Restored, RestoredBody};
 use crate::settings::{ID_BLOCK, ID_LIMIT_MAX};
-use crate::types::{Meta, Position, Restored, RestoredBody, Slot};
+use crate::types::{Meta, Position, Slot};
 
 /// If the disk cannot read a file in one read, this module reads pieces of this many bytes.
 const PIECE_BYTES: usize = 4096;

@@ -13,8 +13,8 @@ use crate::index::reader::SegmentIndex;
 use crate::index::{BlockId, BlockSummary, Classify, IndexError, OwnedRow, index_name};
 use crate::liveness::Liveness;
 use crate::recovery::replay::{Killed, Replay, Seam, StoredJob};
-use crate::recovery::restored::{BlockSource, RestoredBody, RestoredRows};
-use crate::types::{Position, Restored, Slot};
+use crate::recovery::restored::{BlockSource, Restored, RestoredBody, RestoredRows};
+use crate::types::{Position, Slot};
 
 /// What a start needs to use index files.
 #[derive(Clone, Debug)]
