@@ -65,6 +65,8 @@ struct State {
     loads_ahead: bool,
     /// The cold jobs to load.
     cold: VecDeque<ColdLoad>,
+    /// The last work was for a line of bodies, so the next work is for cold jobs.
+    cold_is_next: bool,
     /// A limit has changed, so bodies may have to leave the memory.
     trims: bool,
     stopping: bool,
@@ -85,8 +87,13 @@ enum Work {
 
 impl State {
     fn take(&mut self) -> Option<Work> {
-        if let Some(line) = self.next.pop_front() {
+        // Bodies and cold jobs take turns, so that neither waits for all the others.
+        let cold_is_next = std::mem::take(&mut self.cold_is_next) && !self.stopping;
+        if (!cold_is_next || self.cold.is_empty())
+            && let Some(line) = self.next.pop_front()
+        {
             self.busy.insert(line);
+            self.cold_is_next = true;
             return Some(Work::Line(line, self.take_line(line)));
         }
         if self.stopping {
@@ -422,5 +429,24 @@ impl Shared {
         self.body_errors.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let mut first = self.body_error.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert_with(|| error.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_and_cold_jobs_take_turns() {
+        let mut state = State::default();
+        let queues = [QueueId(1), QueueId(2), QueueId(3)];
+        for queue in queues {
+            state.next.push_back(Some(queue));
+            state.cold.push_back(ColdLoad::Queue(queue));
+        }
+        let kinds: String = std::iter::from_fn(|| state.take())
+            .map(|work| if matches!(work, Work::Cold(_)) { 'c' } else { 'b' })
+            .collect();
+        assert_eq!(kinds, "bcbcbc");
     }
 }
