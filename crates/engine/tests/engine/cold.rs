@@ -210,6 +210,24 @@ fn a_worker_that_sleeps_is_woken_by_the_load() {
 }
 
 #[test]
+fn a_worker_that_leaves_passes_its_wake_on_although_the_head_is_cold() {
+    let mut owner = Owner::new();
+    owner.world.act(|engine, _| engine.set_wake_max(1));
+    let producer = owner.world.open();
+    let workers = [owner.world.open(), owner.world.open()];
+    for worker in workers {
+        owner.world.act(|engine, effects| engine.register(worker, b"default", None, effects));
+        assert!(owner.world.act(|engine, _| engine.sleep(worker)));
+    }
+    let id = owner.world.put(producer, 5, 0, 60);
+    assert_eq!(owner.world.events(), [(workers[0], "work to do".into())]);
+    owner.cool(&[id]);
+    owner.world.act(|engine, effects| engine.unregister(workers[0], b"default", effects));
+    assert_eq!(owner.load_wanted(), 1);
+    assert_eq!(owner.world.events(), [(workers[1], "work to do".into())]);
+}
+
+#[test]
 fn the_next_blocks_are_wanted_before_the_last_jobs_are_taken() {
     let mut owner = Owner::new();
     let session = owner.world.open();

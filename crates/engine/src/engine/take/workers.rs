@@ -196,8 +196,14 @@ impl Engine {
     /// sleepers, no other sleeper is left to wake.
     pub(in crate::engine) fn pass_wake_on(&mut self, queue: QueueId, effects: &mut Effects) {
         let passed_on = &self.queues[queue];
-        if self.wake_max != 0 && self.may_serve(passed_on) {
+        if self.wake_max == 0 || passed_on.sleepers().is_empty() {
+            return;
+        }
+        if self.may_serve(passed_on) {
             self.wake_sleepers(queue, 1, effects);
+        } else if self.may_serve_loaded(passed_on) {
+            // The end of the load wakes the sleepers.
+            self.want_blocks(queue);
         }
     }
 
