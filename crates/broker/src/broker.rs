@@ -201,7 +201,9 @@ impl Broker {
             core.engine.set_wall_ahead(start.ahead_ms);
             core.logged_ahead_ms = start.logged_ms;
             stopped_ms = start.stopped_ms;
-            core.bodies.set_start_rules(begin.fact(meta::POLICIES_KEY).and_then(Rules::decode));
+            let rules = begin.fact(meta::POLICIES_KEY).and_then(Rules::decode);
+            core.cold.set_start_rules(rules.clone());
+            core.bodies.set_start_rules(rules);
             start.now.0
         };
         let mut restore = |restored: Restored<'_>| {
@@ -223,6 +225,7 @@ impl Broker {
         let mut core = core.into_inner();
         core.engine.raise_numbers(report.next_id)?;
         core.bodies.set_start_rules(None);
+        core.cold.set_start_rules(None);
         let log = Arc::new(log);
         core.ledger.log = Some(log.clone());
         core.log_wall_clock();
@@ -680,7 +683,7 @@ impl Core {
                 let place = (slot, entry_at, position);
                 self.restore_job(place, queue, &meta, counters, (&body, false))?;
             }
-            Restored::Block { block, summary, queue, .. } if self.cold.is_on() => {
+            Restored::Block { block, summary, queue, .. } if self.cold.restores_block_of(queue) => {
                 self.restore_block(block, queue, &summary)?;
             }
             Restored::Block { queue, rows, .. } => {

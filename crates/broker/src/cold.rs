@@ -10,13 +10,16 @@
 
 pub(crate) mod loads;
 pub(crate) mod upkeep;
+mod waits;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use engine::policy::{Policy, Rules, parent_name};
 use engine::{BlockFacts, BlockSlot, JobBody, JobId, JobSlot, Need, QueueId, SessionId, State};
 use log::{BlockId, BlockSummary, Class, Log, Meta, OwnedRow};
 
 use crate::cold::loads::ColdLoad;
+use crate::cold::waits::Waits;
 use crate::core::Core;
 use crate::ledger::locations::Location;
 use crate::ledger::meta::{self, OptionalFields};
@@ -50,14 +53,21 @@ pub(crate) struct Cold {
     blocks: BTreeMap<BlockId, BlockSlot>,
     /// The same blocks, by their place in the engine.
     places: BTreeMap<BlockSlot, BlockId>,
-    /// Sessions that wait for the next block of a queue, each with the number of its mailbox.
-    waiting: BTreeMap<QueueId, Vec<(u32, SessionId)>>,
-    /// Sessions that have waited for a job, and the job's number: no cold job has this number.
-    absent: BTreeMap<SessionId, JobId>,
+    /// Sessions that wait for cold jobs.
+    waits: Waits,
     /// Reclaim copies the jobs of this segment now, so they stay in memory.
     reclaiming: u32,
     /// See [`crate::Options::head_jobs`].
     head_jobs: usize,
+    /// During a start: the policies. The engine gets them only after the jobs.
+    at_start: Option<StartRules>,
+}
+
+/// The policies during a start, and for each queue whether its jobs can stay cold.
+#[derive(Debug)]
+struct StartRules {
+    rules: Rules,
+    known: HashMap<Box<[u8]>, bool>,
 }
 
 impl Cold {
@@ -73,6 +83,27 @@ impl Cold {
     /// Whether jobs can become cold.
     pub(crate) fn is_on(&self) -> bool {
         self.bytes_max.is_some()
+    }
+
+    /// Sets the policies for the start. `None`: the start has ended.
+    pub(crate) fn set_start_rules(&mut self, rules: Option<Rules>) {
+        self.at_start = rules.map(|rules| StartRules { rules, known: HashMap::new() });
+    }
+
+    /// Whether the blocks of this queue stay cold at a start.
+    pub(crate) fn restores_block_of(&mut self, queue: &[u8]) -> bool {
+        if !self.is_on() {
+            return false;
+        }
+        let Some(StartRules { rules, known }) = &mut self.at_start else { return true };
+        if let Some(stays) = known.get(queue) {
+            return *stays;
+        }
+        // Whether the queue is a child of its parent is not known yet.
+        let policies = [parent_name(queue), None].map(|parent| rules.resolve(queue, parent));
+        let stays = !policies.iter().any(Policy::needs_all_jobs);
+        known.insert(queue.into(), stays);
+        stays
     }
 
     fn insert(&mut self, id: BlockId, slot: BlockSlot) {
@@ -105,8 +136,19 @@ impl Cold {
 
     /// Forgets a session that has closed.
     pub(crate) fn forget_session(&mut self, session: SessionId) {
-        self.absent.remove(&session);
+        self.waits.end(session);
     }
+}
+
+/// What became of an attempt to make a block cold.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Cooled {
+    /// Its jobs are cold now.
+    Yes,
+    /// Some of its jobs can become cold later.
+    NotNow,
+    /// Too many of its jobs have ended or changed.
+    Never,
 }
 
 /// # What is in memory
@@ -116,23 +158,28 @@ impl Caller<'_> {
     /// session must make no other request.
     pub fn is_at_hand(&mut self, need: Need<'_>) -> bool {
         let core = &mut *self.core;
+        if core.engine.blocks() == 0 {
+            return true;
+        }
+        core.engine.sweep_for(self.session, need, &mut core.effects);
+        core.apply_effects();
         let Some(queue) = core.engine.missing(self.session, need) else { return true };
         let Some(mailbox) = core.engine.mailbox(self.session) else { return true };
         core.engine.want_blocks(queue);
-        core.cold.waiting.entry(queue).or_default().push((mailbox, self.session));
+        core.cold.waits.for_queue(queue, self.session, mailbox);
         false
     }
 
     /// Like [`Caller::is_at_hand`], for a request that names a job by its number.
     pub fn is_job_at_hand(&mut self, id: JobId) -> bool {
         let core = &mut *self.core;
-        if core.engine.cold_jobs() == 0 || core.engine.slot(id).is_ok() {
+        let is_absent = core.cold.waits.end(self.session).is_some_and(|job| job.is_absent(id));
+        let is_new = id.0 >= core.engine.next_number();
+        if is_absent || is_new || core.engine.cold_jobs() == 0 || core.engine.slot(id).is_ok() {
             return true;
         }
-        let is_absent = core.cold.absent.remove(&self.session) == Some(id);
-        let Some(mailbox) = core.engine.mailbox(self.session).filter(|_| !is_absent) else {
-            return true;
-        };
+        let Some(mailbox) = core.engine.mailbox(self.session) else { return true };
+        core.cold.waits.for_job(id, self.session);
         core.loads.add_cold(ColdLoad::Job(id, (mailbox, self.session)));
         false
     }
@@ -176,38 +223,48 @@ impl Core {
         blocks.filter_map(|slot| self.cold.places.get(&slot).copied()).collect()
     }
 
+    /// Whether the queue of a block has enough jobs that some of them are far from its head.
+    fn has_far_jobs(&self, queue: &[u8]) -> bool {
+        let queue = self.engine.queue_id(queue);
+        queue.is_some_and(|queue| self.engine.ready_count(queue) as usize > self.cold.head_jobs)
+    }
+
     /// Makes the jobs of a block cold, if the block is far from the head of its queue. `rows` are
     /// all rows of the block.
-    fn cool_block(&mut self, id: BlockId, rows: &[OwnedRow]) {
+    fn cool_block(&mut self, id: BlockId, rows: &[OwnedRow]) -> Cooled {
         if self.is_cold(id) || id.segment <= self.cold.reclaiming {
-            return;
+            return Cooled::NotNow;
         }
-        let mut slots: Vec<JobSlot> = Vec::with_capacity(rows.len());
-        let mut queue = None;
-        for row in rows {
-            if let Some(slot) = self.coolable(row)
-                && *queue.get_or_insert(self.engine.queue_of(slot)) == self.engine.queue_of(slot)
-            {
-                slots.push(slot);
-            }
-        }
+        let described: Vec<JobSlot> = rows.iter().filter_map(|row| self.described(row)).collect();
         // A block with few jobs would save little memory.
         let jobs_min = (self.cold.head_jobs / HEADS_OF_BLOCK).max(1);
-        if slots.len() < jobs_min || !self.engine.is_far_from_head(slots[0], self.cold.head_jobs) {
-            return;
+        if described.len() < jobs_min {
+            return Cooled::Never;
         }
-        let Some(block) = self.engine.cool(&slots) else { return };
+        let mut slots = described;
+        slots.retain(|slot| {
+            self.engine.may_be_cold(*slot) && !self.cold.waits.need(self.engine.id_of(*slot))
+        });
+        if let Some(queue) = slots.first().map(|slot| self.engine.queue_of(*slot)) {
+            slots.retain(|slot| self.engine.queue_of(*slot) == queue);
+        }
+        if slots.len() < jobs_min || !self.engine.is_far_from_head(slots[0], self.cold.head_jobs) {
+            return Cooled::NotNow;
+        }
+        let Some(block) = self.engine.cool(&slots) else { return Cooled::NotNow };
         for slot in &slots {
             self.ledger.locations.remove(*slot);
         }
         self.cold.insert(id, block);
+        Cooled::Yes
     }
 
-    /// The place of a job that the row describes exactly, so that the job can become cold.
-    fn coolable(&self, row: &OwnedRow) -> Option<JobSlot> {
+    /// The place of a job that the row describes exactly. A job that has changed never agrees with
+    /// its row again.
+    fn described(&self, row: &OwnedRow) -> Option<JobSlot> {
         let slot = self.engine.slot(JobId(row.id)).ok()?;
         let location = self.ledger.locations.get(slot)?;
-        if location.log_slot != row.slot || !self.engine.may_be_cold(slot) {
+        if location.log_slot != row.slot {
             return None;
         }
         let facts = self.engine.facts(slot);
@@ -245,7 +302,7 @@ impl Core {
 
     /// Tells the sessions that wait for a block of this queue to try again.
     fn wake_waiting(&mut self, queue: QueueId) {
-        for (mailbox, session) in self.cold.waiting.remove(&queue).unwrap_or_default() {
+        for (mailbox, session) in self.cold.waits.take_queue(queue) {
             self.outgoing.push((mailbox, session, Answer::at_once(Event::Loaded)));
         }
     }
@@ -253,13 +310,10 @@ impl Core {
     /// Tells a session that waited for a job to try again. If no cold job has this number, the
     /// session's next request for the job does not wait.
     fn wake_for_job(&mut self, (mailbox, session): (u32, SessionId), id: JobId) {
-        if self.engine.mailbox(session).is_none() {
-            return;
+        let is_absent = self.engine.slot(id).is_err();
+        if self.cold.waits.end_search(session, id, is_absent) {
+            self.outgoing.push((mailbox, session, Answer::at_once(Event::Loaded)));
         }
-        if self.engine.slot(id).is_err() {
-            self.cold.absent.insert(session, id);
-        }
-        self.outgoing.push((mailbox, session, Answer::at_once(Event::Loaded)));
     }
 
     /// Panics if the engine and the broker disagree on the cold blocks.

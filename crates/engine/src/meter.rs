@@ -72,6 +72,11 @@ impl Meter {
         self.request_end = self.done() + u64::from(self.slice_units);
     }
 
+    /// Begins a part of a request that stops at the end of the slice.
+    pub(crate) fn use_rest_of_slice(&mut self) {
+        self.request_end = self.slice_end;
+    }
+
     /// Whether the current request has used up its slice.
     pub(crate) fn request_is_spent(&self) -> bool {
         self.done() >= self.request_end

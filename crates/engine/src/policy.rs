@@ -64,6 +64,16 @@ pub struct Policy {
     pub copy_to: Box<[Name]>,
 }
 
+impl Policy {
+    /// Whether the engine needs all jobs of the queue in memory: to end the oldest of them, or each
+    /// at its age.
+    pub fn needs_all_jobs(&self) -> bool {
+        let drops_jobs = self.when_full == WhenFull::DropOldest;
+        let is_bounded = self.jobs_max.is_some() || self.bytes_max.is_some();
+        self.age_max_ms.is_some() || drops_jobs && is_bounded
+    }
+}
+
 /// The result of a put into a full queue.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum WhenFull {

@@ -8,13 +8,16 @@ use engine::Millis;
 use log::{BlockId, Log};
 
 use crate::broker::Shared;
+use crate::cold::Cooled;
 use crate::step_thread::Step;
 
 /// After an index file was built, the thread rests this many times as long as the build took. So it
 /// takes little of a processor. If memory is short, it does not rest.
 const RESTS: u32 = 20;
-/// A pass over all blocks that found too few jobs is repeated after this time.
+/// A pass over all blocks that found too few jobs is repeated after this time. After each pass that
+/// made no block cold, the time doubles, up to the maximum.
 const PASS_REST: Duration = Duration::from_secs(1);
+const PASS_REST_MAX: Duration = Duration::from_secs(64);
 /// One step looks at this many blocks.
 const STEP_BLOCKS: u32 = 64;
 
@@ -26,6 +29,8 @@ pub(crate) struct Upkeep {
     rest_until: Option<Instant>,
     /// The next pass over all blocks begins after this moment.
     pass_after: Option<Instant>,
+    /// The time between the last pass and the next one.
+    pass_rest: Duration,
 }
 
 /// The progress of a pass over all blocks, which makes some of them cold.
@@ -35,6 +40,10 @@ pub(crate) struct CoolPass {
     at: Option<BlockId>,
     /// The segments that this pass has visited.
     visited: BTreeSet<u32>,
+    /// Blocks that can never become cold, because too many of their jobs have ended or changed.
+    hopeless: BTreeSet<BlockId>,
+    /// Whether this pass has made a block cold.
+    has_gained: bool,
     /// The limit was exceeded. Blocks become cold until an eighth of the limit is free.
     is_cooling: bool,
 }
@@ -49,7 +58,10 @@ impl Shared {
             if self.cool_step(&mut upkeep.pass, now) {
                 return Step::WorkedInHaste;
             }
-            upkeep.pass_after = upkeep.pass.is_cooling.then(|| began + PASS_REST);
+            let has_gained = std::mem::take(&mut upkeep.pass.has_gained);
+            let rest = if has_gained { PASS_REST } else { upkeep.pass_rest * 2 };
+            upkeep.pass_rest = rest.clamp(PASS_REST, PASS_REST_MAX);
+            upkeep.pass_after = upkeep.pass.is_cooling.then(|| began + upkeep.pass_rest);
         }
         let rests = upkeep.rest_until.is_some_and(|until| began < until);
         if rests && !upkeep.pass.is_cooling {
@@ -60,7 +72,7 @@ impl Shared {
             Ok(Some(_)) => {
                 upkeep.rest_until = Some(Instant::now() + began.elapsed() * RESTS);
                 // The new index has blocks that can become cold.
-                upkeep.pass_after = None;
+                (upkeep.pass_after, upkeep.pass_rest) = (None, Duration::ZERO);
                 Step::WorkedInHaste
             }
             Err(error) => {
@@ -79,15 +91,29 @@ impl Shared {
             return false;
         }
         let Some(at) = pass.at.take().or_else(|| pass.next_segment(log)) else { return false };
-        let count = log.index(at.segment).map_or(0, |index| index.blocks().len() as u32);
+        let Some(index) = log.index(at.segment) else { return true };
+        let count = index.blocks().len() as u32;
         let end = count.min(at.number + STEP_BLOCKS);
-        for number in at.number..end {
+        for (number, summary) in (at.number..end).zip(&index.blocks()[at.number as usize..]) {
             let block = BlockId { number, ..at };
-            if self.turn(now).core.is_cold(block) {
+            if pass.hopeless.contains(&block) {
+                continue;
+            }
+            let is_worth_it = {
+                let core = &self.turn(now).core;
+                !core.is_cold(block) && core.has_far_jobs(index.queue_name(summary.queue))
+            };
+            if !is_worth_it {
                 continue;
             }
             match log.read_block(block) {
-                Ok(rows) => self.turn(now).core.cool_block(block, &rows),
+                Ok(rows) => match self.turn(now).core.cool_block(block, &rows) {
+                    Cooled::Yes => pass.has_gained = true,
+                    Cooled::NotNow => {}
+                    Cooled::Never => {
+                        pass.hopeless.insert(block);
+                    }
+                },
                 Err(error) => self.note_index_error(error),
             }
         }
@@ -105,6 +131,9 @@ impl CoolPass {
     /// The newest segment with an index that this pass has not visited. `None`: the pass is over.
     fn next_segment(&mut self, log: &Log) -> Option<BlockId> {
         let indexed = log.indexed();
+        if let Some(&first) = indexed.first() {
+            self.hopeless = self.hopeless.split_off(&BlockId { segment: first, number: 0 });
+        }
         let next = indexed.into_iter().rev().find(|segment| self.visited.insert(*segment));
         if next.is_none() {
             self.visited.clear();

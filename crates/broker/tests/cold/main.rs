@@ -2,6 +2,8 @@
 //! again when a client needs them. Writes, index files, loads and reclaim happen only when a test
 //! calls the function for them.
 
+mod corners;
+
 use std::sync::{Arc, Mutex};
 
 use lineshaft_broker::{
@@ -13,9 +15,14 @@ const NOW: Millis = Millis(1_000_000);
 const JOBS: u64 = 6000;
 
 fn open(disk: &log::FaultDisk) -> Broker {
+    open_with(disk, 100)
+}
+
+/// Opens a broker that leaves this many jobs at the head of each queue in memory.
+fn open_with(disk: &log::FaultDisk, head_jobs: usize) -> Broker {
     let log = log::Settings { segment_bytes: 256 << 10, ..log::Settings::default() };
     let options = Options::without_threads(Arc::new(disk.clone()), log);
-    let options = Options { jobs_bytes_max: Some(0), head_jobs: 100, ..options };
+    let options = Options { jobs_bytes_max: Some(0), head_jobs, ..options };
     Broker::open(options, NOW).expect("the log is whole").0
 }
 
@@ -44,18 +51,24 @@ fn with_cold_jobs(disk: &log::FaultDisk) -> (Broker, Arc<Events>, Vec<JobId>) {
     let events = Arc::new(Events::default());
     broker.add_mailbox(events.clone());
     let session = broker.turn(NOW).open_session(0);
+    let ids = put_jobs(&broker, session, NewJob::default());
+    cool(&broker);
+    (broker, events, ids)
+}
+
+/// Puts [`JOBS`] jobs into the queue that the session uses.
+fn put_jobs(broker: &Broker, session: SessionId, job: NewJob) -> Vec<JobId> {
     let mut ids = Vec::new();
     for number in 0..JOBS {
         let body = format!("{number:04}").repeat(25).into_bytes();
-        let put = broker.turn(NOW).caller(session).put(NewJob::default(), (&body[..]).into());
+        let put = broker.turn(NOW).caller(session).put(job, (&body[..]).into());
         ids.push(put.value.expect("there is room"));
         if number % 100 == 0 {
-            work(&broker);
+            work(broker);
         }
     }
-    work(&broker);
-    cool(&broker);
-    (broker, events, ids)
+    work(broker);
+    ids
 }
 
 fn cool(broker: &Broker) {

@@ -2,7 +2,7 @@
 //! of pauses.
 
 use super::Engine;
-use super::cold::LOAD_REST_MS;
+use super::cold::{LOAD_REST_MS, Need};
 use crate::effects::{Effects, Event};
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::State;
@@ -107,7 +107,15 @@ impl Engine {
         let session = &self.sessions[id];
         if let Some(Waiting::Job { until, .. }) = session.waiting() {
             let soon = session.margin_begins().is_some_and(|margin| margin <= now);
-            if soon || until <= now {
+            let is_over = until <= now;
+            if is_over
+                && !soon
+                && let Some(queue) = self.missing(id, Need::Watched)
+            {
+                // The end of the load serves the session.
+                self.want_blocks(queue);
+                self.sessions[id].wait_until(Millis(now.0.saturating_add(LOAD_REST_MS)));
+            } else if soon || is_over {
                 self.stop_waiting(id);
                 let news = if soon { Event::DeadlineSoon } else { Event::TimedOut };
                 effects.events.push((id, news));

@@ -8,7 +8,6 @@ use super::{Engine, RestoreError};
 use crate::effects::Effects;
 use crate::ids::{BlockSlot, JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::{Block, BlockFacts};
-use crate::policy::{Policy, WhenFull};
 use crate::queues::{Extension, Queue, ReadyKey};
 
 /// A chore or a reader that needs a cold job looks for it again after this time, in milliseconds.
@@ -31,12 +30,9 @@ pub enum Need<'a> {
 
 /// Whether a queue needs only its first ready jobs in memory.
 fn allows_cold(queue: &Queue) -> bool {
-    let needs_all = |policy: &Policy| {
-        let drops_jobs = policy.when_full == WhenFull::DropOldest;
-        let is_bounded = policy.jobs_max.is_some() || policy.bytes_max.is_some();
-        policy.age_max_ms.is_some() || drops_jobs && is_bounded
-    };
-    queue.removals() == 0 && !queue.extension().map(Extension::policy).is_some_and(needs_all)
+    let needs_all =
+        |extension: &Extension| extension.policy_waits || extension.policy().needs_all_jobs();
+    queue.removals() == 0 && !queue.extension().is_some_and(needs_all)
 }
 
 /// # Cold jobs
@@ -145,6 +141,7 @@ impl Engine {
     pub fn end_load(&mut self, queue: QueueId, effects: &mut Effects) {
         self.meter.begin_slice();
         self.chores.rest_until(Millis(0));
+        self.end_policy_wait(queue);
         if !self.queues[queue].is_paused() {
             self.serve_waiters(queue, effects);
         }

@@ -10,8 +10,9 @@
 //! reaches its limit, the sweep *rests* until the queue's timer continues it.
 
 use super::Engine;
+use super::cold::Need;
 use crate::effects::{Effects, News, Record};
-use crate::ids::{JobSlot, Millis, QueueId};
+use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
 use crate::queues::Queue;
 
@@ -66,6 +67,34 @@ impl Engine {
     /// more jobs have expired, the head is still an expired job afterwards.
     pub(super) fn sweep_head(&mut self, id: QueueId, effects: &mut Effects) {
         self.sweep(id, usize::MAX, effects);
+    }
+
+    /// Removes expired jobs in front of the job that a request of this session needs, as the request
+    /// itself would. So [`Engine::missing`] sees the job behind them, which can be cold. Does nothing
+    /// if no job is cold. Uses only what is left of the slice, so an expired head can remain.
+    pub fn sweep_for(&mut self, session: SessionId, need: Need<'_>, effects: &mut Effects) {
+        if self.jobs.blocks().is_empty() || !self.queues.have_extensions() {
+            return;
+        }
+        self.meter.use_rest_of_slice();
+        match need {
+            Need::Watched => self.sweep_watched(session, effects),
+            Need::Registered => {
+                while let Some((_, found)) = self.next_supplier_of(session, |queue| {
+                    self.may_serve(queue) || self.may_serve_loaded(queue)
+                }) && !self.meter.request_is_spent()
+                    && self.sweep(found.queue, usize::MAX, effects) > 0
+                {}
+            }
+            // A peek shows an expired job, too.
+            Need::Used => {}
+            Need::Queue(name) => {
+                if let Some(queue) = self.queue_id(name) {
+                    self.sweep_head(queue, effects);
+                    self.drop_if_unwanted(queue, effects);
+                }
+            }
+        }
     }
 
     /// Removes up to `max` expired jobs at the head of a queue: they end or move to another queue.

@@ -18,7 +18,8 @@ impl Engine {
         self.queues[id].extension().map(Extension::policy)
     }
 
-    /// Gives a queue its policy, as the rules in force say.
+    /// Gives a queue its policy, as the rules in force say. If the policy needs all jobs in memory,
+    /// for example to drop the oldest of them, the old policy applies until they are loaded.
     pub(super) fn resolve(&mut self, id: QueueId) {
         let queue = &self.queues[id];
         let (name, parent) = (queue.name(), parent_of(queue.name()));
@@ -29,9 +30,21 @@ impl Engine {
         }
         let policy = self.rules.resolve(name, parent.filter(|_| is_child));
         if queue.extension().is_some() || policy != Policy::default() {
-            self.queues.set_policy(id, policy, self.now);
+            let waits = queue.cold().is_some() && policy.needs_all_jobs();
+            self.ensure_extension(id).policy_waits = waits;
+            if !waits {
+                self.queues.set_policy(id, policy, self.now);
+            }
             self.load_if_needed(id);
             self.arm_queue(id);
+        }
+    }
+
+    /// Gives a queue the policy that has waited for its cold jobs, if all of them are loaded.
+    pub(super) fn end_policy_wait(&mut self, id: QueueId) {
+        let Some(extension) = self.queues[id].extension() else { return };
+        if extension.policy_waits && self.queues[id].cold().is_none() {
+            self.resolve(id);
         }
     }
 

@@ -146,7 +146,7 @@ impl Engine {
     }
 
     /// Removes expired jobs at the heads of the queues that this session watches.
-    fn sweep_watched(&mut self, session: SessionId, effects: &mut Effects) {
+    pub(super) fn sweep_watched(&mut self, session: SessionId, effects: &mut Effects) {
         let watched = self.sessions[session].lend_watched();
         for queue in &watched {
             if self.queues[*queue].extension().is_some() && !self.meter.request_is_spent() {

@@ -18,6 +18,9 @@ pub(crate) struct Extension {
     child: bool,
     /// The queue has fan-out children, or had children before.
     parent: bool,
+    /// The rules in force give the queue another policy, which needs all jobs in memory. It applies
+    /// when they are loaded.
+    pub(crate) policy_waits: bool,
     /// The cold jobs. `None`: the queue has none.
     pub(super) cold: Option<Box<Cold>>,
     pub(crate) created: Millis,
@@ -48,6 +51,7 @@ impl Extension {
             items: false,
             child: false,
             parent: false,
+            policy_waits: false,
             cold: None,
             created,
             sweep_rests_until: Millis(0),

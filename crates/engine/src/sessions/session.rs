@@ -278,9 +278,9 @@ impl Session {
         std::mem::replace(&mut self.waiting, waiting)
     }
 
-    /// Sets the moment at which the session's wait for a job of one queue ends.
+    /// Sets the moment at which the session's wait for a job or an item ends.
     pub(crate) fn wait_until(&mut self, moment: Millis) {
-        if let Some(Waiting::Item { until, .. }) = &mut self.waiting {
+        if let Some(Waiting::Job { until, .. } | Waiting::Item { until, .. }) = &mut self.waiting {
             *until = moment;
         }
     }

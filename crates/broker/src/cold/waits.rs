@@ -1,0 +1,134 @@
+//! Sessions that wait for cold jobs: for the next job of a queue, or for a job by its number.
+//!
+//! A session that waits for a job by its number must learn that the job does not exist, if no cold
+//! block has it. The search for the job takes time. **Invariant: from the beginning of the search to the
+//! session's next request, the job does not become cold.** So a job that the search did not find is
+//! in memory or has ended.
+
+use std::collections::BTreeMap;
+
+use engine::{JobId, QueueId, SessionId};
+
+/// The sessions that wait. A session waits for one thing at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    /// For each queue: the sessions that wait for its next block, in the order of their tickets, each
+    /// with the number of its mailbox.
+    queues: BTreeMap<QueueId, BTreeMap<u64, (u32, SessionId)>>,
+    next_ticket: u64,
+    /// What each session waits for.
+    sessions: BTreeMap<SessionId, Wait>,
+    /// The jobs that sessions search for, each with the number of these sessions.
+    sought: BTreeMap<JobId, u32>,
+}
+
+/// The wait of a session.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Wait {
+    /// For the next block of a queue.
+    Queue { queue: QueueId, ticket: u64 },
+    /// For a job. `is_absent`: the search has ended, and no cold job has this number.
+    Job { id: JobId, is_absent: bool },
+}
+
+impl Wait {
+    /// Whether a search for this job has ended without success.
+    pub(crate) fn is_absent(self, job: JobId) -> bool {
+        self == Self::Job { id: job, is_absent: true }
+    }
+}
+
+impl Waits {
+    /// Adds a session that waits for the next block of a queue.
+    pub(crate) fn for_queue(&mut self, queue: QueueId, session: SessionId, mailbox: u32) {
+        self.end(session);
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.sessions.insert(session, Wait::Queue { queue, ticket });
+        self.queues.entry(queue).or_default().insert(ticket, (mailbox, session));
+    }
+
+    /// Adds a session that waits for a job.
+    pub(crate) fn for_job(&mut self, id: JobId, session: SessionId) {
+        self.end(session);
+        self.sessions.insert(session, Wait::Job { id, is_absent: false });
+        *self.sought.entry(id).or_default() += 1;
+    }
+
+    /// Ends the wait of a session, and returns it.
+    pub(crate) fn end(&mut self, session: SessionId) -> Option<Wait> {
+        let wait = self.sessions.remove(&session)?;
+        match wait {
+            Wait::Queue { queue, ticket } => {
+                if let Some(sessions) = self.queues.get_mut(&queue) {
+                    sessions.remove(&ticket);
+                    if sessions.is_empty() {
+                        self.queues.remove(&queue);
+                    }
+                }
+            }
+            Wait::Job { id, .. } => {
+                if let Some(count) = self.sought.get_mut(&id) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.sought.remove(&id);
+                    }
+                }
+            }
+        }
+        Some(wait)
+    }
+
+    /// Ends the waits for the next block of a queue. Returns the mailboxes and the sessions in the
+    /// order in which they began to wait.
+    pub(crate) fn take_queue(&mut self, queue: QueueId) -> Vec<(u32, SessionId)> {
+        let sessions: Vec<_> =
+            self.queues.remove(&queue).unwrap_or_default().into_values().collect();
+        for (_, session) in &sessions {
+            self.sessions.remove(session);
+        }
+        sessions
+    }
+
+    /// Ends the search of a session for a job. Returns false if the session does not wait for it any
+    /// more.
+    pub(crate) fn end_search(&mut self, session: SessionId, job: JobId, absent: bool) -> bool {
+        match self.sessions.get_mut(&session) {
+            Some(Wait::Job { id, is_absent }) if *id == job => {
+                *is_absent = absent;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Whether a session searches for this job, so that the job must not become cold now.
+    pub(crate) fn need(&self, job: JobId) -> bool {
+        self.sought.contains_key(&job)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_that_ends_leaves_nothing() {
+        let mut waits = Waits::default();
+        let (queue, job) = (QueueId(3), JobId(7));
+        let sessions = [SessionId(1), SessionId(2), SessionId(4)];
+        waits.for_queue(queue, sessions[0], 5);
+        waits.for_queue(queue, sessions[1], 6);
+        waits.for_job(job, sessions[2]);
+        waits.for_job(job, sessions[1]);
+        assert!(waits.need(job));
+        assert_eq!(waits.take_queue(queue), [(5, sessions[0])]);
+        assert!(!waits.end_search(sessions[0], job, true));
+        assert!(waits.end_search(sessions[1], job, true));
+        assert!(waits.end(sessions[1]).is_some_and(|wait| wait.is_absent(job)));
+        assert!(waits.need(job), "another session searches for it");
+        assert!(waits.end(sessions[2]).is_some_and(|wait| !wait.is_absent(job)));
+        assert!(!waits.need(job));
+        assert!(waits.queues.is_empty() && waits.sessions.is_empty() && waits.sought.is_empty());
+    }
+}

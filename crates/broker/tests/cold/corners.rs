@@ -1,0 +1,142 @@
+//! Corners: expired heads in front of cold jobs, policies that need all jobs, searches for one job,
+//! and passes that gain nothing.
+
+use lineshaft_broker::policy::{Rule, Rules, Setting, WhenFull};
+use lineshaft_broker::{Body, JobId, Need, NewJob, Patience, ReadMode, Take, When};
+
+use super::*;
+
+fn drop_oldest(jobs: u64) -> Rules {
+    let settings = [Setting::JobsMax(Some(jobs)), Setting::WhenFull(WhenFull::DropOldest)];
+    Rules(vec![Rule::new(["default"], settings)])
+}
+
+fn put(broker: &Broker, session: SessionId) -> JobId {
+    let put = broker.turn(NOW).caller(session).put(NewJob::default(), Body::from(&b"new"[..]));
+    put.value.expect("there is room")
+}
+
+/// Takes all jobs.
+fn drain(broker: &Broker) -> Vec<JobId> {
+    let session = broker.turn(NOW).open_session(0);
+    std::iter::from_fn(|| take(broker, session)).collect()
+}
+
+#[test]
+fn a_take_waits_for_the_cold_job_behind_expired_ones() {
+    let disk = log::FaultDisk::new(5, 64 << 20);
+    let broker = open_with(&disk, 0);
+    broker.add_mailbox(Arc::new(Events::default()));
+    // A sweep removes one expired item, then rests. So expired items stay at the head for a while.
+    let slow = Rules(vec![Rule::new(["default"], [Setting::ExpireSweep(Some(1))])]);
+    let _ = broker.turn(NOW).set_policies(slow);
+    let session = broker.turn(NOW).open_session(0);
+    let at = Millis(NOW.0 + 1000);
+    for _ in 0..4 {
+        let expires = Some(When::At(at));
+        let added = broker.turn(NOW).caller(session).add(b"default", b"i"[..].into(), expires);
+        added.value.expect("there is room");
+    }
+    let ids = put_jobs(&broker, session, NewJob { priority: 2000, ..NewJob::default() });
+    cool(&broker);
+
+    let late = Millis(at.0 + 1);
+    broker.turn(late).caller(session).register(b"default", None);
+    for need in [Need::Watched, Need::Registered, Need::Queue(b"default")] {
+        assert!(!broker.turn(late).caller(session).is_at_hand(need), "{need:?}");
+    }
+    while broker.load_step(late) {}
+    let mut turn = broker.turn(late);
+    let read = turn.caller(session).read(b"default", ReadMode::Peek, Patience::None);
+    assert!(matches!(read.value, Ok(Take::Peeked { id, .. }) if id == ids[0]));
+}
+
+#[test]
+fn a_put_drops_the_oldest_job_although_it_was_cold_before_the_start() {
+    let disk = log::FaultDisk::new(6, 64 << 20);
+    let (broker, _, ids) = with_cold_jobs(&disk);
+    let _ = broker.turn(NOW).set_policies(drop_oldest(JOBS));
+    broker.close(NOW).expect("the disk works");
+    drop(broker);
+    disk.restart();
+    let broker = open(&disk);
+    broker.add_mailbox(Arc::new(Events::default()));
+    let session = broker.turn(NOW).open_session(0);
+    let new = put(&broker, session);
+    let mut left = ids[1..].to_vec();
+    left.push(new);
+    assert_eq!(drain(&broker), left);
+}
+
+#[test]
+fn a_policy_that_drops_the_oldest_job_applies_when_all_jobs_are_loaded() {
+    let disk = log::FaultDisk::new(7, 64 << 20);
+    let (broker, _, ids) = with_cold_jobs(&disk);
+    let session = broker.turn(NOW).open_session(0);
+    let _ = broker.turn(NOW).set_policies(drop_oldest(JOBS));
+    let early = put(&broker, session);
+    assert_eq!(broker.turn(NOW).totals().ready, JOBS + 1, "no job is dropped too early");
+    while broker.cold_jobs() > 0 {
+        assert!(broker.load_step(NOW), "all jobs are loaded");
+    }
+    while broker.cool_step(NOW) {}
+    assert_eq!(broker.cold_jobs(), 0);
+    let late = put(&broker, session);
+    let mut left = ids[2..].to_vec();
+    left.extend([early, late]);
+    assert_eq!(drain(&broker), left);
+}
+
+#[test]
+fn a_job_that_a_session_searches_for_stays_in_memory_until_its_next_request() {
+    let disk = log::FaultDisk::new(8, 64 << 20);
+    let (broker, _, ids) = with_cold_jobs(&disk);
+    let session = broker.turn(NOW).open_session(0);
+    let wanted = ids[ids.len() / 2];
+    assert!(!broker.turn(NOW).caller(session).is_job_at_hand(wanted));
+    while broker.load_step(NOW) {}
+    while broker.cool_step(NOW) {}
+    assert!(broker.turn(NOW).caller(session).is_job_at_hand(wanted));
+    assert!(broker.turn(NOW).caller(session).peek(wanted).value.is_ok());
+    broker.turn(NOW).check_invariants();
+    let never_dealt = JobId(1 << 40);
+    assert!(broker.turn(NOW).caller(session).is_job_at_hand(never_dealt), "no search is needed");
+}
+
+#[test]
+fn blocks_of_short_queues_are_not_read_again_and_again() {
+    let disk = log::FaultDisk::new(9, 64 << 20);
+    let broker = open_with(&disk, 2 * JOBS as usize);
+    broker.add_mailbox(Arc::new(Events::default()));
+    let session = broker.turn(NOW).open_session(0);
+    put_jobs(&broker, session, NewJob::default());
+    while broker.index_step().expect("the disk works") {}
+    let reads = disk.reads();
+    while broker.cool_step(NOW) {}
+    assert_eq!((broker.cold_jobs(), disk.reads()), (0, reads));
+}
+
+#[test]
+fn blocks_whose_jobs_have_ended_or_changed_are_read_once() {
+    let disk = log::FaultDisk::new(10, 64 << 20);
+    let broker = open(&disk);
+    broker.add_mailbox(Arc::new(Events::default()));
+    let session = broker.turn(NOW).open_session(0);
+    put_jobs(&broker, session, NewJob::default());
+    // A job that was taken before differs from its entry in the log.
+    let mut turn = broker.turn(NOW);
+    let mut held = Vec::new();
+    while let Take::Granted(handout) = turn.caller(session).take(Patience::None).value {
+        held.push(handout.id);
+    }
+    for id in held {
+        turn.caller(session).give_back(id, 0, 0).value.expect("the session holds it");
+    }
+    drop(turn);
+    work(&broker);
+    while broker.index_step().expect("the disk works") {}
+    while broker.cool_step(NOW) {}
+    let reads = disk.reads();
+    while broker.cool_step(NOW) {}
+    assert_eq!((broker.cold_jobs(), disk.reads()), (0, reads));
+}
