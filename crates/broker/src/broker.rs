@@ -288,12 +288,10 @@ impl Broker {
         let upkeep_clock = clock.clone();
         let step = move || shared.upgrade().map(|shared| shared.reclaim_if_wanted(clock()));
         threads.reclaimer = Some(StepThread::spawn("reclaim", step)?);
-        if log.has_indexes() {
-            let shared = Arc::downgrade(&self.shared);
-            let mut upkeep = Upkeep::default();
-            let step = move || Some(shared.upgrade()?.upkeep_step(&mut upkeep, upkeep_clock()));
-            threads.upkeep = Some(StepThread::spawn("upkeep", step)?);
-        }
+        let shared = Arc::downgrade(&self.shared);
+        let mut upkeep = Upkeep::default();
+        let step = move || Some(shared.upgrade()?.upkeep_step(&mut upkeep, upkeep_clock()));
+        threads.upkeep = Some(StepThread::spawn("upkeep", step)?);
         Ok(())
     }
 
@@ -452,10 +450,14 @@ impl Broker {
 
     /// Sets the limit of memory for the records of jobs: everything about a job except its body.
     /// Above the limit, ready jobs far from the head of their queue leave the memory and are then
-    /// only in the log: they are *cold*. The broker loads them before clients need them. Does
-    /// nothing if the broker was opened without [`Options::jobs_bytes_max`].
+    /// only in the log: they are *cold*. The broker loads them before clients need them. `None`
+    /// means no limit. Then no more jobs become cold, and jobs that are cold come back when clients
+    /// need them.
     pub fn set_jobs_limit(&self, bytes_max: Option<u64>) {
-        let bytes_max = bytes_max.filter(|_| self.shared.has_indexes());
+        let Some(log) = &self.shared.log else { return };
+        if bytes_max.is_some() {
+            log.use_indexes(classify);
+        }
         self.shared.lock_core().cold.set_limit(bytes_max);
     }
 
@@ -510,6 +512,9 @@ impl Broker {
         let threads = std::mem::replace(&mut *lock(&self.shared.threads), closed);
         if threads.closed {
             return Ok(());
+        }
+        if let Some(log) = &self.shared.log {
+            log.stop_indexing();
         }
         if let Some(loader) = threads.loader {
             loader.stop();

@@ -223,6 +223,9 @@ pub enum IndexError {
         /// The bad structure.
         what: &'static str,
     },
+    /// The log's owner is stopping: see [`Log::stop_indexing`](crate::Log::stop_indexing).
+    #[error("no index is built while the log is closed")]
+    Stopped,
     /// The log does not need the segment any more.
     #[error("{file} is not needed any more")]
     Gone {

@@ -45,7 +45,8 @@ pub struct Log {
     pub(crate) commit: Mutex<Commit>,
     pub(crate) segments: Segments,
     pub(crate) cursor: Mutex<Cursor>,
-    pub(crate) classify: Option<Classify>,
+    /// Set if the log has index files.
+    pub(crate) classify: OnceLock<Classify>,
     pub(crate) indexes: Indexes,
     pub(crate) positions: Positions,
     /// If the owner's next id is above this id, the log appends a higher limit of ids.
@@ -86,7 +87,7 @@ impl Log {
             commit: Mutex::new(commit),
             segments,
             cursor: Mutex::new(Cursor::default()),
-            classify,
+            classify: classify.map_or_else(OnceLock::new, OnceLock::from),
             indexes,
             positions: Positions::new(end),
             ids_asked_from: AtomicU64::new(ids_asked_from),

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use common::{Random, Recovered, World, classify, recover, settings};
 use lineshaft_log::{
-    BlockId, Current, Disk, FaultDisk, Log, Meta, Owner, Position, QueueRef, Settings, Slot, Sync,
-    repair,
+    BlockId, Current, Disk, FaultDisk, IndexError, Log, Meta, Owner, Position, QueueRef, Restored,
+    Settings, Slot, Sync, repair,
 };
 
 const DISK_BYTES: u64 = 64 << 20;
@@ -329,6 +329,63 @@ fn a_damaged_index_is_built_again_on_request() {
     for id in damaged {
         assert!(index.find(id).unwrap().is_some());
     }
+}
+
+/// Opens the log without reading bodies. Returns the ids of all jobs, if the start is not refused.
+fn ids(disk: &FaultDisk) -> Option<Vec<u64>> {
+    let mut ids = Vec::new();
+    let mut has_failed = false;
+    let mut restore = |restored: Restored<'_>| match restored {
+        Restored::Job { meta, .. } => ids.push(meta.id),
+        Restored::Block { rows, .. } => match rows.read() {
+            Ok(rows) => ids.extend(rows.iter().map(|row| row.id)),
+            Err(_) => has_failed = true,
+        },
+        Restored::Fact { .. } => {}
+    };
+    Log::open(Arc::new(disk.clone()), indexed(), 2_000_000, &mut restore).ok()?;
+    ids.sort_unstable();
+    Some(ids).filter(|_| !has_failed)
+}
+
+#[test]
+fn a_failed_read_of_an_index_file_costs_only_time() {
+    let disk = busy(11, 6_000);
+    let counted = disk.fork();
+    let first = counted.reads();
+    let wanted = ids(&counted).unwrap();
+    let reads = first..counted.reads();
+    let mut refused = 0;
+    for read in reads.clone() {
+        let faulty = disk.fork();
+        faulty.fail_read_at(read);
+        match ids(&faulty) {
+            Some(found) => assert_eq!(found, wanted, "read {read}"),
+            // The start needs the headers of the segments, and the last segment.
+            None => refused += 1,
+        }
+    }
+    assert!(refused * 2 < reads.count(), "{refused} starts were refused");
+}
+
+#[test]
+fn a_log_that_stops_builds_no_index() {
+    let disk = FaultDisk::new(12, DISK_BYTES);
+    let (log, _) = filled(&disk, indexed(), 2);
+    log.stop_indexing();
+    assert!(matches!(log.index_step(), Ok(None)));
+    assert!(matches!(log.rebuild_index(log.first_segment()), Err(IndexError::Stopped)));
+    assert!(indexes(&disk).is_empty());
+}
+
+#[test]
+fn a_log_can_begin_to_use_indexes() {
+    let disk = FaultDisk::new(13, DISK_BYTES);
+    let (log, _) = filled(&disk, settings(Sync::Always), 2);
+    assert!(matches!(log.index_step(), Ok(None)));
+    log.use_indexes(classify);
+    assert!(matches!(log.index_step(), Ok(Some(_))));
+    assert_eq!(indexes(&disk).len(), 1);
 }
 
 #[test]

@@ -112,6 +112,9 @@ impl Shared {
 
     /// Stores the first error of an index file.
     pub(crate) fn note_index_error(&self, error: IndexError) {
+        if matches!(error, IndexError::Stopped) {
+            return;
+        }
         lock(&self.index_error).get_or_insert_with(|| error.into());
     }
 }

@@ -51,7 +51,12 @@ pub(crate) struct CoolPass {
 impl Shared {
     /// One step of the upkeep thread: makes some blocks cold, or builds an index file.
     pub(crate) fn upkeep_step(&self, upkeep: &mut Upkeep, now: Millis) -> Step {
-        let Some(log) = &self.log else { return Step::Idle };
+        let Some(log) = self.log.as_ref().filter(|log| log.has_indexes()) else {
+            return Step::Idle;
+        };
+        if !self.turn(now).core.cold.is_on() {
+            return Step::Idle;
+        }
         let began = Instant::now();
         if upkeep.pass_after.is_none_or(|after| after <= began) {
             upkeep.pass_after = None;
@@ -119,11 +124,6 @@ impl Shared {
         }
         pass.at = (end < count).then_some(BlockId { number: end, ..at });
         true
-    }
-
-    /// Whether the log has index files, so that jobs can become cold.
-    pub(crate) fn has_indexes(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.has_indexes())
     }
 }
 

@@ -140,3 +140,19 @@ fn blocks_whose_jobs_have_ended_or_changed_are_read_once() {
     while broker.cool_step(NOW) {}
     assert_eq!((broker.cold_jobs(), disk.reads()), (0, reads));
 }
+
+#[test]
+fn jobs_become_cold_after_the_limit_is_set_at_runtime() {
+    let disk = log::FaultDisk::new(11, 64 << 20);
+    let log = log::Settings { segment_bytes: 256 << 10, ..log::Settings::default() };
+    let options = Options::without_threads(Arc::new(disk.clone()), log);
+    let (broker, _) = Broker::open(Options { head_jobs: 100, ..options }, NOW).expect("it is new");
+    broker.add_mailbox(Arc::new(Events::default()));
+    let session = broker.turn(NOW).open_session(0);
+    let ids = put_jobs(&broker, session, NewJob::default());
+    assert!(!broker.index_step().expect("the disk works"), "there is no limit yet");
+    broker.set_jobs_limit(Some(0));
+    cool(&broker);
+    broker.set_jobs_limit(None);
+    assert_eq!(drain(&broker), ids);
+}

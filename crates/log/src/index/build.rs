@@ -8,7 +8,7 @@ use crate::files::segments::segment_name;
 use crate::format::entry::{Entry, EntryKind, StoredSlot, read_meta};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader};
 use crate::index::codec::{RowWriter, put_difference, put_number};
-use crate::index::file::{Changed, Fence, IndexFact, Outline, Tables, encode, sum};
+use crate::index::file::{Changed, Fence, IndexFact, Outline, Tables, encode, encode_others, sum};
 use crate::index::{
     BLOCK_ROWS, BlockSummary, Classify, IndexError, LIST_ROWS_MIN, OwnedRow, Place,
 };
@@ -54,6 +54,11 @@ impl Built {
         encode(&self.outline, &self.tables, &self.pieces)
     }
 
+    /// The section of the rows that are in no block.
+    pub(crate) fn others(&self) -> &[u8] {
+        &self.tables.others
+    }
+
     /// The rows of a block. `None`: there is no such block.
     pub(crate) fn block(&self, number: u32) -> Option<Vec<OwnedRow>> {
         let before = self.tables.blocks.get(..number as usize)?;
@@ -64,11 +69,12 @@ impl Built {
     }
 }
 
-/// Reads a sealed segment. Calls `rest` after each piece of it.
+/// Reads a sealed segment. Calls `rest` after each piece of it, and stops with an error if `rest`
+/// returns false.
 pub(crate) fn build(
     sealed: Sealed<'_>,
     classify: Classify,
-    rest: &dyn Fn(),
+    rest: &dyn Fn() -> bool,
 ) -> Result<Built, IndexError> {
     let name = segment_name(sealed.header.number);
     let mut walk = Walk::new(sealed);
@@ -122,7 +128,7 @@ impl Walk {
         &mut self,
         sealed: Sealed<'_>,
         name: &str,
-        rest: &dyn Fn(),
+        rest: &dyn Fn() -> bool,
     ) -> Result<(), IndexError> {
         let SegmentHeader { number, salt, size, .. } = sealed.header;
         let damaged = |what| IndexError::damaged(name, what);
@@ -149,7 +155,9 @@ impl Walk {
                 if filled + read < bytes.len() {
                     return Err(damaged("the file is too short"));
                 }
-                rest();
+                if !rest() {
+                    return Err(IndexError::Stopped);
+                }
                 continue;
             }
             let position = Position::new(number, start + at as u64);
@@ -349,7 +357,8 @@ impl Walk {
         }
         let others = self.queues.iter().zip(&rows).zip(is_in_block);
         let others = others.filter(|(_, is_in_block)| !is_in_block);
-        self.tables.others = others.map(|((&queue, row), _)| (queue, row.clone())).collect();
+        let others = others.map(|((&queue, row), _)| (queue, row));
+        self.tables.others = encode_others(segment, others);
         ids.sort_unstable();
         for list in ids.chunks(LIST_IDS) {
             let start = pieces.len();

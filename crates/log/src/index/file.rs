@@ -16,6 +16,8 @@ const MAGIC: &[u8; 8] = b"LINESIDX";
 /// The version of index files. A file of another version is not used.
 const VERSION: u32 = 1;
 const SECTIONS: usize = 8;
+/// The number of the section of the rows that are in no block.
+const OTHERS: usize = 5;
 const SECTIONS_AT: usize = 128;
 const SUMMED: usize = SECTIONS_AT + 16 * SECTIONS;
 pub(crate) const INDEX_HEADER_BYTES: usize = SUMMED + 4;
@@ -79,8 +81,9 @@ pub(crate) struct Tables {
     pub(crate) changes: Vec<(Slot, Changed)>,
     /// In the order of their positions.
     pub(crate) facts: Vec<IndexFact>,
-    /// The rows that are in no block, each with the number of its queue, in the order of their slots.
-    pub(crate) others: Vec<(u32, OwnedRow)>,
+    /// The rows that are in no block, in the order of their slots, as the bytes of their section. A
+    /// segment can have very many of them, so they are decoded one by one: see [`for_each_other`].
+    pub(crate) others: Vec<u8>,
     pub(crate) blocks: Vec<BlockSummary>,
     pub(crate) fences: Vec<Fence>,
 }
@@ -90,6 +93,8 @@ pub(crate) struct Tables {
 pub(crate) struct IndexFile {
     pub(crate) outline: Outline,
     pub(crate) tables: Tables,
+    /// The section of the rows that are in no block, with its offset in the file.
+    pub(crate) others_at: Place,
     /// The offset of the first piece.
     pub(crate) pieces_at: u64,
     /// The length of the file.
@@ -103,9 +108,39 @@ pub(crate) fn sum(salt: u64, at: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
+/// The section of the rows that are in no block. Each row has the number of its queue.
+pub(crate) fn encode_others<'a>(
+    segment: u32,
+    rows: impl IntoIterator<Item = (u32, &'a OwnedRow)>,
+) -> Vec<u8> {
+    let mut section = Vec::new();
+    let mut writer = RowWriter::new(segment);
+    for (queue, row) in rows {
+        put_number(&mut section, queue.into());
+        writer.write(&mut section, row);
+    }
+    section
+}
+
+/// Calls `each` with each row of such a section, and the number of its queue. Returns `None` if the
+/// section is wrong.
+pub(crate) fn for_each_other(
+    section: &[u8],
+    segment: u32,
+    mut each: impl FnMut(u32, OwnedRow),
+) -> Option<()> {
+    let mut section = Reader(section);
+    let mut reader = RowReader::new(segment);
+    while !section.is_empty() {
+        let queue = section.number_u32()?;
+        each(queue, reader.read(&mut section)?);
+    }
+    Some(())
+}
+
 /// The bytes of an index file.
 pub(crate) fn encode(outline: &Outline, tables: &Tables, pieces: &[u8]) -> Vec<u8> {
-    let sections = tables.encode(outline.segment.number);
+    let sections = tables.encode();
     let len = INDEX_HEADER_BYTES + sections.iter().map(Vec::len).sum::<usize>() + pieces.len();
     let mut bytes = Vec::with_capacity(len);
     let segment = &outline.segment;
@@ -212,24 +247,30 @@ impl IndexFile {
         let mut rest = &bytes[..];
         let mut parts = [&bytes[..0]; SECTIONS];
         let mut at = start;
-        for (part, (len, crc)) in parts.iter_mut().zip(sections) {
+        let mut others_at = Place::default();
+        for (number, (part, (len, crc))) in parts.iter_mut().zip(sections).enumerate() {
             (*part, rest) = rest.split_at(len as usize);
             if sum(outline.segment.salt, at, part) != crc {
                 return Err(damaged("a section"));
+            }
+            if number == OTHERS {
+                let len = u32::try_from(len).map_err(|_| damaged("the length of a section"))?;
+                others_at = Place { at, len, crc };
             }
             at += len;
         }
         let pieces_at = start + sections_len;
         let tables = Tables::decode(parts, &outline, len - pieces_at)
             .ok_or_else(|| damaged("the contents of a section"))?;
-        Ok(IndexFile { outline, tables, pieces_at, len })
+        Ok(IndexFile { outline, tables, others_at, pieces_at, len })
     }
 }
 
 impl Tables {
-    fn encode(&self, segment: u32) -> [Vec<u8>; SECTIONS] {
+    fn encode(&self) -> [Vec<u8>; SECTIONS] {
         let mut sections = [const { Vec::new() }; SECTIONS];
         let [names, classes, kills, changes, facts, others, blocks, fences] = &mut sections;
+        others.extend_from_slice(&self.others);
         self.names.iter().for_each(|name| put_bytes(names, name));
         for &(slots, class) in &self.classes {
             put_number(classes, slots.into());
@@ -256,11 +297,6 @@ impl Tables {
             put_bytes(facts, &fact.key);
             put_bytes(facts, &fact.value);
         }
-        let mut writer = RowWriter::new(segment);
-        for (queue, row) in &self.others {
-            put_number(others, (*queue).into());
-            writer.write(others, row);
-        }
         self.blocks.iter().for_each(|block| put_block(blocks, block));
         for fence in &self.fences {
             fences.extend_from_slice(&fence.first.to_le_bytes());
@@ -277,7 +313,7 @@ impl Tables {
             mut kills,
             mut changes,
             mut facts,
-            mut others,
+            others,
             mut blocks,
             mut fences,
         ] = parts.map(Reader);
@@ -327,12 +363,7 @@ impl Tables {
             let (key, value) = (facts.bytes()?.into(), facts.bytes()?.into());
             tables.facts.push(IndexFact { position, key, value });
         }
-        let mut reader = RowReader::new(here);
-        while !others.is_empty() {
-            let queue = others.number_u32()?;
-            let row = reader.read(&mut others)?;
-            tables.others.push((queue, row));
-        }
+        tables.others = others.0.into();
         while !blocks.is_empty() {
             tables.blocks.push(block(&mut blocks)?);
         }
@@ -357,11 +388,14 @@ impl Tables {
                 && block.slot_max < outline.slots
                 && is_inside(block.place)
         };
-        let is_row = |(queue, row): &(u32, OwnedRow)| {
-            (*queue as usize) < queues
-                && row.slot.index < outline.slots
-                && row.position.offset() <= outline.end
-        };
+        let (mut in_no_block, mut next_index, mut are_rows) = (0u64, 0, true);
+        let decoded = for_each_other(&self.others, outline.segment.number, |queue, row| {
+            are_rows &= (queue as usize) < queues
+                && (next_index..outline.slots).contains(&row.slot.index)
+                && row.position.offset() <= outline.end;
+            next_index = row.slot.index.saturating_add(1);
+            in_no_block += 1;
+        });
         let is_meta = |meta: &[u8]| {
             read_meta(meta)
                 .is_some_and(|(_, queue, rest)| rest.is_empty() && (queue as usize) < queues)
@@ -370,9 +404,9 @@ impl Tables {
         self.blocks.iter().all(is_known)
             && updates.into_iter().all(|(_, meta)| is_meta(meta))
             && self.fences.iter().all(|fence| is_inside(fence.place))
-            && self.others.iter().all(is_row)
-            && self.others.is_sorted_by(|(_, a), (_, b)| a.slot.index < b.slot.index)
-            && in_blocks + self.others.len() as u64 == u64::from(outline.slots)
+            && decoded.is_some()
+            && are_rows
+            && in_blocks + in_no_block == u64::from(outline.slots)
     }
 }
 

@@ -96,14 +96,24 @@ impl SegmentIndex {
         Ok(None)
     }
 
-    /// Reads a piece of the file, and checks it.
+    /// Reads a section of the file again. `section` has the section's offset in the file.
+    pub(crate) fn section(&self, section: Place) -> Result<Vec<u8>, IndexError> {
+        self.read(section, section.at)
+    }
+
+    /// Reads a piece of the file.
     fn piece(&self, place: Place) -> Result<Vec<u8>, IndexError> {
+        self.read(place, self.pieces_at + place.at)
+    }
+
+    /// Reads bytes of the file at this offset, and checks them.
+    fn read(&self, place: Place, offset: u64) -> Result<Vec<u8>, IndexError> {
         let name = index_name(self.segment);
         let failed = |source| IndexError::read(&name, source);
         let file = self.disk.open(&name).map_err(failed)?;
         // The place was checked against the length of the file when the index was opened.
         let mut bytes = vec![0; place.len as usize];
-        let read = file.read_at(&mut bytes, self.pieces_at + place.at).map_err(failed)?;
+        let read = file.read_at(&mut bytes, offset).map_err(failed)?;
         if read < bytes.len() || sum(self.salt, place.at, &bytes) != place.crc {
             return Err(self.damaged("a piece"));
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(crate) struct Indexes {
     shelf: Mutex<Shelf>,
     /// Locked while an index is built, so that only one thread builds.
     work: Mutex<()>,
+    /// No index is built any more.
+    is_stopping: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -40,7 +43,7 @@ impl Indexes {
     pub(crate) fn new(indexes: Vec<Arc<SegmentIndex>>) -> Indexes {
         let indexes = indexes.into_iter().map(|index| (index.segment(), index)).collect();
         let shelf = Mutex::new(Shelf { indexes, refused: BTreeSet::new() });
-        Indexes { shelf, work: Mutex::default() }
+        Indexes { shelf, ..Indexes::default() }
     }
 
     /// The shelf, without the segments before `first`: the log has given them up.
@@ -64,7 +67,19 @@ impl Log {
 
     /// Whether the log writes and reads index files.
     pub fn has_indexes(&self) -> bool {
-        self.classify.is_some()
+        self.classify.get().is_some()
+    }
+
+    /// Writes and reads index files from now on, if the log was opened without
+    /// [`Settings::classify`](crate::Settings::classify). All index files are written again.
+    pub fn use_indexes(&self, classify: Classify) {
+        let _ = self.classify.set(classify);
+    }
+
+    /// Ends the work on index files soon, because the owner stops. The thread that builds an index
+    /// need not read the whole segment first.
+    pub fn stop_indexing(&self) {
+        self.indexes.is_stopping.store(true, Ordering::Relaxed);
     }
 
     /// The segments that have an index, from the oldest on.
@@ -84,7 +99,7 @@ impl Log {
     /// decides when to call it. An error is no failure of the log. The log does not try this
     /// segment again in this process.
     pub fn index_step(&self) -> Result<Option<u32>, IndexError> {
-        let Some(classify) = self.classify else { return Ok(None) };
+        let Some(&classify) = self.classify.get() else { return Ok(None) };
         let _work = self.indexes.work.lock().unwrap_or_else(PoisonError::into_inner);
         if self.failure().is_some() || !self.has_room_for_index(self.segments.segment_bytes / 8) {
             return Ok(None);
@@ -93,11 +108,14 @@ impl Log {
         // Reclaim gave the segment up in the meantime.
         let Some(_hold) = self.hold(segment) else { return Ok(None) };
         let written = self.build(segment, classify).and_then(|built| self.write_index(&built));
-        if let Err(error) = written {
-            self.indexes.shelf().refused.insert(segment);
-            return Err(error);
+        match written {
+            Ok(()) => Ok(Some(segment)),
+            Err(IndexError::Stopped) => Ok(None),
+            Err(error) => {
+                self.indexes.shelf().refused.insert(segment);
+                Err(error)
+            }
         }
-        Ok(Some(segment))
     }
 
     /// Reads the rows of a block in the order of their keys, also those of jobs that have ended
@@ -127,7 +145,7 @@ impl Log {
     /// holds the segment.
     fn build_again(&self, segment: u32) -> Result<(Built, Result<(), IndexError>), IndexError> {
         let gone = || IndexError::Gone { file: segment_name(segment) };
-        let classify = self.classify.ok_or_else(gone)?;
+        let classify = *self.classify.get().ok_or_else(gone)?;
         let _work = self.indexes.work.lock().unwrap_or_else(PoisonError::into_inner);
         let built = self.build(segment, classify)?;
         let written = self.write_index(&built);
@@ -179,7 +197,10 @@ impl Log {
         let next = next.filter(|next| next.previous_end.segment() == number);
         let next = next.ok_or_else(|| IndexError::damaged(&name, "the next segment"))?;
         let end = (next.previous_end.offset(), next.previous_crc);
-        let rest = || self.segments.rest(REST);
+        let rest = || {
+            self.segments.rest(REST);
+            !self.indexes.is_stopping.load(Ordering::Relaxed)
+        };
         build(Sealed { file: &*file, header, end }, classify, &rest)
     }
 

@@ -7,7 +7,8 @@ use crate::disk::fault::FaultDisk;
 use crate::format::SegmentHeader;
 use crate::index::codec::{RowWriter, put_difference, put_number};
 use crate::index::file::{
-    Changed, Fence, INDEX_HEADER_BYTES, IndexFact, IndexFile, Outline, Tables, encode, sum,
+    Changed, Fence, INDEX_HEADER_BYTES, IndexFact, IndexFile, Outline, Tables, encode,
+    encode_others, sum,
 };
 use crate::index::reader::SegmentIndex;
 use crate::index::{BlockSummary, Class, OwnedRow, Place, index_name};
@@ -86,7 +87,7 @@ fn sample() -> (Outline, Tables, Vec<u8>) {
             (slot(SEGMENT, 70), Changed { update: None, count }),
         ],
         facts: vec![IndexFact { position, key: b"key".as_slice().into(), value: Box::default() }],
-        others: others.iter().map(|row| (1, row.clone())).collect(),
+        others: encode_others(SEGMENT, others.iter().map(|row| (1, row))),
         blocks: BlockSummary::of((0, 0), listed, classify, place).into_iter().collect(),
         fences: vec![Fence { first: 1000, last: 1069, place: ids }],
     };

@@ -10,7 +10,7 @@ use crate::format::SegmentHeader;
 use crate::format::entry::{Entry, EntryKind};
 use crate::index::build::{Built, Sealed, build};
 use crate::index::reader::SegmentIndex;
-use crate::index::{BlockId, BlockSummary, Classify, IndexError, OwnedRow};
+use crate::index::{BlockId, BlockSummary, Classify, IndexError, OwnedRow, Place};
 use crate::types::{Meta, Position, Slot};
 
 /// A live job or fact, passed to the `restore` function of [`crate::Log::open`].
@@ -130,21 +130,39 @@ pub(crate) struct BlockSource<'a> {
 }
 
 impl BlockSource<'_> {
+    /// The section of the rows that are in no block. `section` is its place in the index file.
+    pub(crate) fn others(&self, section: Place) -> Result<Vec<u8>, OpenError> {
+        if self.built.get().is_none()
+            && let Ok(bytes) = self.index.section(section)
+        {
+            return Ok(bytes);
+        }
+        Ok(self.built()?.others().to_vec())
+    }
+
     /// All rows of a block.
     pub(crate) fn rows(&self, number: u32) -> Result<Vec<OwnedRow>, OpenError> {
+        if self.built.get().is_none()
+            && let Ok(rows) = self.index.read_block(number)
+        {
+            return Ok(rows);
+        }
+        let rows = self.built()?.block(number);
+        rows.ok_or_else(|| self.found.damaged(0, "the index of the segment is wrong"))
+    }
+
+    /// The index, built from the segment.
+    fn built(&self) -> Result<&Built, OpenError> {
         if self.built.get().is_none() {
-            if let Ok(rows) = self.index.read_block(number) {
-                return Ok(rows);
-            }
             let sealed = Sealed { file: &*self.found.file, header: self.header, end: self.end };
-            let built = build(sealed, self.classify, &|| ()).map_err(|error| match error {
+            let built = build(sealed, self.classify, &|| true).map_err(|error| match error {
                 IndexError::Damaged { what, .. } => self.found.damaged(0, what),
                 other => self.found.damaged(0, other.to_string()),
             })?;
             let _ = self.built.set(built);
         }
-        let rows = self.built.get().and_then(|built| built.block(number));
-        rows.ok_or_else(|| self.found.damaged(0, "the index of the segment is wrong"))
+        let built = self.built.get();
+        built.ok_or_else(|| self.found.damaged(0, "the index of the segment is wrong"))
     }
 }
 

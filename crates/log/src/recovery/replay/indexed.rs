@@ -8,9 +8,9 @@ use std::sync::Arc;
 use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::files::folder::Found;
-use crate::index::file::{IndexFile, Outline, Tables};
+use crate::index::file::{IndexFile, Outline, Tables, for_each_other};
 use crate::index::reader::SegmentIndex;
-use crate::index::{BlockId, BlockSummary, Classify, IndexError, OwnedRow, index_name};
+use crate::index::{BlockId, BlockSummary, Classify, IndexError, OwnedRow, Place, index_name};
 use crate::liveness::Liveness;
 use crate::recovery::replay::{Killed, Replay, Seam, StoredJob};
 use crate::recovery::restored::{BlockSource, Restored, RestoredBody, RestoredRows};
@@ -31,7 +31,8 @@ pub(super) struct Indexed {
     /// The length of the file.
     len: u64,
     classes: Vec<(u32, u8)>,
-    others: Vec<(u32, OwnedRow)>,
+    /// The section of the rows that are in no block.
+    others_at: Place,
 }
 
 impl Replay<'_> {
@@ -78,7 +79,7 @@ impl Replay<'_> {
         if outline.id_limit.0 != Position(0) {
             self.limit(outline.id_limit.0, outline.id_limit.1).map_err(damaged)?;
         }
-        let Tables { classes, kills, changes, facts, others, .. } = &mut file.tables;
+        let Tables { classes, kills, changes, facts, .. } = &mut file.tables;
         let end = Position::new(found.number, outline.end);
         for slot in kills {
             self.kill(*slot, end).map_err(damaged)?;
@@ -96,14 +97,16 @@ impl Replay<'_> {
         for fact in facts {
             self.fact(&fact.key, &fact.value, fact.position);
         }
-        let (classes, others) = (std::mem::take(classes), std::mem::take(others));
-        let len = file.len;
+        let classes = std::mem::take(classes);
+        // The rows that are in no block are read again when they are restored. So memory holds those
+        // of one segment at a time.
+        let (len, others_at) = (file.len, file.others_at);
         let index = Arc::new(SegmentIndex::new(used.disk, file));
         let segment = &mut self.segments[(found.number - self.tail.first) as usize];
         if segment.killed.end() > segment.slots {
             return Err(damaged("a job was ended that was never written"));
         }
-        segment.index = Some(Indexed { index, outline, len, classes, others });
+        segment.index = Some(Indexed { index, outline, len, classes, others_at });
         Ok(())
     }
 
@@ -150,11 +153,13 @@ impl Replay<'_> {
             classify: used.classify,
             built: OnceCell::new(),
         };
-        for (queue, row) in &indexed.others {
+        let others = source.others(indexed.others_at)?;
+        let decoded = for_each_other(&others, number, |queue, row| {
             if !killed.contains(row.slot.index) {
-                self.restore_row(&source, *queue, row, restore);
+                self.restore_row(&source, queue, &row, restore);
             }
-        }
+        });
+        decoded.ok_or_else(|| source.found.damaged(0, "the index of the segment is wrong"))?;
         for (block_number, block) in (0..).zip(indexed.index.blocks()) {
             let block_id = BlockId { segment: number, number: block_number };
             let queue = &segment.names[block.queue as usize];
