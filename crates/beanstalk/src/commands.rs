@@ -27,7 +27,9 @@ impl Session {
         let mut caller = turn.caller(self.id);
         match *command {
             Command::Reserve | Command::ReserveWithTimeout(_) => caller.is_at_hand(Need::Watched),
-            Command::PeekReady => caller.is_at_hand(Need::Used),
+            Command::PeekReady => caller.is_at_hand(Need::Used(State::Ready)),
+            Command::PeekDelayed => caller.is_at_hand(Need::Used(State::Delayed)),
+            Command::PeekBuried => caller.is_at_hand(Need::Used(State::Buried)),
             Command::ReserveJob(id)
             | Command::Delete(id)
             | Command::Peek(id)
@@ -41,8 +43,6 @@ impl Session {
             | Command::Release { .. }
             | Command::Bury { .. }
             | Command::Touch(_)
-            | Command::PeekDelayed
-            | Command::PeekBuried
             | Command::Kick { .. }
             | Command::Stats
             | Command::StatsTube(_)

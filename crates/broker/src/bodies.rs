@@ -249,7 +249,7 @@ impl Core {
 
     fn is_taken_soon(&self, slot: JobSlot) -> bool {
         match self.engine.state_of(slot) {
-            State::Ready => self.engine.ready_count(self.engine.queue_of(slot)) <= READY_SOON,
+            State::Ready => self.engine.count(self.engine.list_of(slot)) <= READY_SOON,
             State::Leased => true,
             State::Delayed | State::Buried => false,
         }

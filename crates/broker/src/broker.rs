@@ -567,8 +567,8 @@ impl Shared {
     /// Ends a turn: passes the batch to the committer, and events to their mailboxes.
     pub(crate) fn end_turn(&self, core: &mut Core) {
         core.evict_bodies();
-        for queue in core.engine.take_wanted() {
-            core.loads.add_cold(ColdLoad::Queue(queue));
+        for list in core.engine.take_wanted() {
+            core.loads.add_cold(ColdLoad::List(list));
         }
         core.check_sample();
         self.memory.note_inside(core.memory_bytes());

@@ -1,4 +1,4 @@
-//! Cold jobs: ready jobs that are only in the log, far from the heads of their queues.
+//! Cold jobs: jobs that are only in the log, far from the heads of the lists of their queues.
 //!
 //! The log's index files sort the jobs of a sealed segment into blocks. If the records of jobs take
 //! too much memory, blocks become cold (`upkeep`): their jobs leave the engine. A block comes back
@@ -15,7 +15,7 @@ mod waits;
 use std::collections::{BTreeMap, HashMap};
 
 use engine::policy::{Policy, Rules, parent_name};
-use engine::{BlockFacts, BlockSlot, JobBody, JobId, JobSlot, Need, QueueId, SessionId, State};
+use engine::{BlockFacts, BlockSlot, JobBody, JobId, JobList, JobSlot, Need, SessionId, State};
 use log::{BlockId, BlockSummary, Class, Log, Meta, OwnedRow};
 
 use crate::cold::loads::ColdLoad;
@@ -25,8 +25,6 @@ use crate::ledger::locations::Location;
 use crate::ledger::meta::{self, OptionalFields};
 use crate::{Answer, BrokerError, Caller, Event};
 
-/// The number of a list in the log's index: ready jobs are the only jobs that become cold.
-const READY_LIST: u8 = 1;
 /// A block stays in memory if fewer jobs of it can become cold than the head of a queue has,
 /// divided by this number. The default is 32 jobs.
 const HEADS_OF_BLOCK: usize = 128;
@@ -36,10 +34,12 @@ const HEADS_OF_BLOCK: usize = 128;
 pub(crate) fn classify(meta: &Meta<'_>) -> Option<Class> {
     let (facts, tags) = meta::facts(meta, None).ok()?;
     let is_timeless = facts.expires.is_none() && facts.wall.is_none();
-    let is_plain = facts.state == State::Ready && tags.is_none() && is_timeless;
+    let is_plain = facts.state != State::Leased && tags.is_none() && is_timeless;
+    let key = BlockFacts::place(&facts);
     is_plain.then(|| Class {
-        list: READY_LIST,
-        key: (facts.priority.into(), facts.order),
+        list: facts.state as u8,
+        key,
+        next_key: if facts.state == State::Delayed { BlockFacts::ready_place(&facts) } else { key },
         band: engine::Band::of(facts.priority) as u8,
     })
 }
@@ -68,6 +68,14 @@ pub(crate) struct Cold {
 struct StartRules {
     rules: Rules,
     known: HashMap<Box<[u8]>, bool>,
+}
+
+/// The state of the jobs of a list of the log's index. [`classify`] makes no other list.
+fn state_of(list: u8) -> State {
+    [State::Delayed, State::Buried]
+        .into_iter()
+        .find(|state| *state as u8 == list)
+        .unwrap_or(State::Ready)
 }
 
 impl Cold {
@@ -163,10 +171,10 @@ impl Caller<'_> {
         }
         core.engine.sweep_for(self.session, need, &mut core.effects);
         core.apply_effects();
-        let Some(queue) = core.engine.missing(self.session, need) else { return true };
+        let Some(list) = core.engine.missing(self.session, need) else { return true };
         let Some(mailbox) = core.engine.mailbox(self.session) else { return true };
-        core.engine.want_blocks(queue);
-        core.cold.waits.for_queue(queue, self.session, mailbox);
+        core.engine.want_blocks(list);
+        core.cold.waits.for_list(list, self.session, mailbox);
         false
     }
 
@@ -204,10 +212,12 @@ impl Core {
         queue: &[u8],
         summary: &BlockSummary,
     ) -> Result<(), BrokerError> {
-        let (priority, order) = summary.first_key;
         let [high, normal, low, _] = summary.bands;
         let facts = BlockFacts {
-            first: (priority as u32, order),
+            state: state_of(summary.list),
+            first: summary.first_key,
+            last: summary.last_key,
+            first_ready: summary.first_next_key,
             created: engine::Millis(summary.first_created_ms),
             bands: [high, normal, low],
             body_bytes: summary.body_bytes,
@@ -217,16 +227,20 @@ impl Core {
         Ok(())
     }
 
-    /// The next blocks of a queue that a load should read.
-    fn next_blocks(&self, queue: QueueId, count: usize) -> Vec<BlockId> {
-        let blocks = self.engine.blocks_of(queue).take(count);
+    /// The next blocks of a list that a load should read.
+    fn next_blocks(&self, list: JobList, count: usize) -> Vec<BlockId> {
+        let blocks = self.engine.blocks_of(list).take(count);
         blocks.filter_map(|slot| self.cold.places.get(&slot).copied()).collect()
     }
 
-    /// Whether the queue of a block has enough jobs that some of them are far from its head.
-    fn has_far_jobs(&self, queue: &[u8]) -> bool {
-        let queue = self.engine.queue_id(queue);
-        queue.is_some_and(|queue| self.engine.ready_count(queue) as usize > self.cold.head_jobs)
+    /// Whether a list of a block has enough jobs that some of them are far from its head. A delayed
+    /// job can be far without other jobs.
+    fn has_far_jobs(&self, queue: &[u8], list: u8) -> bool {
+        let Some(queue) = self.engine.queue_id(queue) else { return false };
+        match state_of(list) {
+            State::Delayed => true,
+            state => self.engine.count(JobList { queue, state }) as usize > self.cold.head_jobs,
+        }
     }
 
     /// Makes the jobs of a block cold, if the block is far from the head of its queue. `rows` are
@@ -245,10 +259,10 @@ impl Core {
         slots.retain(|slot| {
             self.engine.may_be_cold(*slot) && !self.cold.waits.need(self.engine.id_of(*slot))
         });
-        if let Some(queue) = slots.first().map(|slot| self.engine.queue_of(*slot)) {
-            slots.retain(|slot| self.engine.queue_of(*slot) == queue);
+        if let Some(list) = slots.first().map(|slot| self.engine.list_of(*slot)) {
+            slots.retain(|slot| self.engine.list_of(*slot) == list);
         }
-        if slots.len() < jobs_min || !self.engine.is_far_from_head(slots[0], self.cold.head_jobs) {
+        if slots.len() < jobs_min || !self.engine.are_far_from_head(&slots, self.cold.head_jobs) {
             return Cooled::NotNow;
         }
         let Some(block) = self.engine.cool(&slots) else { return Cooled::NotNow };
@@ -267,7 +281,12 @@ impl Core {
         if location.log_slot != row.slot {
             return None;
         }
-        let facts = self.engine.facts(slot);
+        let mut facts = self.engine.facts(slot);
+        let is_overdue = row.state == State::Delayed as u8 && row.due_ms <= self.engine.now().0;
+        if facts.state == State::Ready && is_overdue {
+            // The job has become ready. The log does not have this change.
+            facts.state = State::Delayed;
+        }
         (OptionalFields::of(&facts, None).meta(&facts) == row.meta()).then_some(slot)
     }
 
@@ -275,8 +294,8 @@ impl Core {
     fn load_block(&mut self, id: BlockId, rows: &[OwnedRow], log: &Log) {
         let Some(slot) = self.cold.blocks.get(&id).copied() else { return };
         self.cold.remove(id);
-        let Some(queue) = self.engine.begin_load(slot) else { return };
-        let name = self.engine.queue_name(queue).to_vec();
+        let Some(list) = self.engine.begin_load(slot) else { return };
+        let name = self.engine.queue_name(list.queue).to_vec();
         for row in rows {
             if !log.is_live(row.slot) || self.engine.slot(JobId(row.id)).is_ok() {
                 continue;
@@ -288,21 +307,21 @@ impl Core {
                 self.ledger.locations.set(job, location);
             }
         }
-        self.engine.end_load(queue, &mut self.effects);
+        self.engine.end_load(list.queue, &mut self.effects);
         self.apply_effects();
-        self.wake_waiting(queue);
+        self.wake_waiting(list);
     }
 
-    /// Ends the load of the wanted blocks of a queue. When the job at the place `next` leaves the
+    /// Ends the load of the wanted blocks of a list. When the job at the place `next` leaves the
     /// list of ready jobs, the next blocks are wanted.
-    fn end_wanted(&mut self, queue: QueueId, next: Option<(u32, u64)>) {
-        self.engine.end_wanted(queue, next);
-        self.wake_waiting(queue);
+    fn end_wanted(&mut self, list: JobList, next: Option<(u64, u64)>) {
+        self.engine.end_wanted(list, next);
+        self.wake_waiting(list);
     }
 
-    /// Tells the sessions that wait for a block of this queue to try again.
-    fn wake_waiting(&mut self, queue: QueueId) {
-        for (mailbox, session) in self.cold.waits.take_queue(queue) {
+    /// Tells the sessions that wait for a block of this list to try again.
+    fn wake_waiting(&mut self, list: JobList) {
+        for (mailbox, session) in self.cold.waits.take_list(list) {
             self.outgoing.push((mailbox, session, Answer::at_once(Event::Loaded)));
         }
     }

@@ -633,7 +633,8 @@ fn small_queues_stay_within_the_limit_while_puts_continue() {
 /// All jobs of a queue are in one list, in the order in which they are taken.
 fn classify(meta: &log::Meta<'_>) -> Option<log::Class> {
     let is_ready = meta.state == State::Ready as u8;
-    is_ready.then_some(log::Class { list: 0, key: (meta.priority.into(), meta.id), band: 0 })
+    let key = (meta.priority.into(), meta.id);
+    is_ready.then_some(log::Class { list: 0, key, next_key: key, band: 0 })
 }
 
 #[test]

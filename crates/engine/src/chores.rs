@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use crate::collections::Ordered;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
+use crate::jobs::{JobList, State};
 use crate::policy::Name;
 use crate::queues::{Queue, ReadyKey};
 use crate::sessions::ReturnOrder;
@@ -84,7 +85,7 @@ pub(crate) enum Chore {
     /// Removes a queue with many jobs.
     Remove { session: SessionId, work: RemovalWork },
     /// Kicks many jobs of a queue.
-    Kick { session: SessionId, queue: QueueId, buried: bool, left: u64, kicked: u64 },
+    Kick { session: SessionId, list: JobList, left: u64, kicked: u64 },
 }
 
 /// The selection of the jobs that [`Chore::ReturnHeld`] gives back.
@@ -152,8 +153,8 @@ pub(crate) enum Next {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum NextJob {
     Resident(JobSlot),
-    /// The job is cold. The owner must load it first.
-    Cold,
+    /// The job is cold, and has this state. The owner must load it first.
+    Cold(State),
 }
 
 impl Chore {
@@ -203,14 +204,23 @@ impl RemovalWork {
             match &mut self.next {
                 Next::Waiting(_) | Next::Leased(_) => self.next = Next::Buried(0),
                 Next::Buried(from) => {
-                    if let Some((order, slot)) = queue.buried().first_from(*from) {
+                    let next = queue.buried().first_from(*from);
+                    if is_cold_before(queue, State::Buried, next.map(|(order, _)| (order, 0))) {
+                        return Some(NextJob::Cold(State::Buried));
+                    }
+                    if let Some((order, slot)) = next {
                         *from = order + 1;
                         return Some(NextJob::Resident(JobSlot(slot)));
                     }
                     self.next = Next::Delayed((Millis(0), 0));
                 }
                 Next::Delayed(from) => {
-                    if let Some(((due, id), slot)) = queue.delayed().first_from(*from) {
+                    let next = queue.delayed().first_from(*from);
+                    let key = next.map(|((due, id), _)| (due.0, id));
+                    if is_cold_before(queue, State::Delayed, key) {
+                        return Some(NextJob::Cold(State::Delayed));
+                    }
+                    if let Some(((due, id), slot)) = next {
                         *from = (due, id + 1);
                         return Some(NextJob::Resident(JobSlot(slot)));
                     }
@@ -218,10 +228,8 @@ impl RemovalWork {
                 }
                 Next::Ready(from) => {
                     let next = queue.ready().first_from(*from);
-                    if let Some((cold, _)) = queue.first_cold()
-                        && next.is_none_or(|(key, _)| cold < key)
-                    {
-                        return Some(NextJob::Cold);
+                    if is_cold_before(queue, State::Ready, next.map(|(key, _)| key)) {
+                        return Some(NextJob::Cold(State::Ready));
                     }
                     let ((rank, order), slot) = next?;
                     *from = (rank, order + 1);
@@ -230,6 +238,11 @@ impl RemovalWork {
             }
         }
     }
+}
+
+/// Whether the first cold job of a state comes before the job in memory at this place.
+fn is_cold_before(queue: &Queue, state: State, resident: Option<(u64, u64)>) -> bool {
+    queue.first_cold(state).is_some_and(|(cold, _)| resident.is_none_or(|key| cold < key))
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub use counts::Band;
 pub(crate) use counts::{CountedJob, Counts};
 pub(crate) use draft::Draft;
 pub(crate) use facts::JobKind;
-pub use facts::{Body, Counters, JobFacts, JobStatus, NewJob, State, Tags};
+pub use facts::{Body, Counters, JobFacts, JobList, JobStatus, NewJob, State, Tags};
 pub(crate) use job::{Job, Lease};
 pub(crate) use keys::is_body_key;
 
@@ -312,7 +312,19 @@ impl Jobs {
     /// Adds a block, and counts its jobs.
     pub(crate) fn insert_block(&mut self, block: Block) -> BlockSlot {
         self.counts.add_block(&block.facts);
+        if block.facts.state == State::Buried {
+            self.next_buried = self.next_buried.max(block.facts.last.0 + 1);
+        }
         self.blocks.insert(block)
+    }
+
+    /// The jobs of a block of delayed jobs become ready. Returns the new facts of the block.
+    pub(crate) fn ready_block(&mut self, id: BlockSlot) -> Option<BlockFacts> {
+        let block = self.blocks.get_mut(id)?;
+        self.counts.remove_block(&block.facts);
+        block.facts = block.facts.when_ready();
+        self.counts.add_block(&block.facts);
+        Some(block.facts)
     }
 
     /// Removes a block. Its jobs do not count any more.

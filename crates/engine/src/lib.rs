@@ -44,8 +44,8 @@ pub use engine::{
 };
 pub use ids::{BlockSlot, JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 pub use jobs::{
-    Band, BlockFacts, Body, Counters, JobBody, JobFacts, JobStatus, Loading, NewJob, State, Tags,
-    job_bytes,
+    Band, BlockFacts, Body, Counters, JobBody, JobFacts, JobList, JobStatus, Loading, NewJob,
+    State, Tags, job_bytes,
 };
 pub use queues::{DEFAULT_QUEUE, QueueFacts};
 pub use sessions::{ReadMode, ReturnOrder};

@@ -16,11 +16,12 @@ use std::ops::{Bound, Index, IndexMut};
 use crate::collections::Slab;
 use crate::hash::NameHash;
 use crate::ids::{BlockSlot, JobSlot, Millis, QueueId};
-use crate::jobs::{BlockFacts, Job, State};
+use crate::jobs::{BlockFacts, Job, JobList, State};
 use crate::limits::ALIKE_MAX;
 use crate::policy::{Name, Policy};
 use names::NameTable;
 
+pub(crate) use cold::is_due_soon;
 pub(crate) use extension::{Extension, parent_of};
 pub use queue::QueueFacts;
 pub(crate) use queue::{Pause, PauseReason, Queue, ReadyKey};
@@ -52,9 +53,9 @@ pub(crate) struct Queues {
     /// Queues that became children, or that stay in existence from now on, as a side effect of a
     /// request or a rule. The log does not have these facts yet.
     unlogged_children: Vec<QueueId>,
-    /// Queues whose next blocks of cold jobs are wanted, and that [`Queues::take_wanted`] has not
+    /// Lists whose next blocks of cold jobs are wanted, and that [`Queues::take_wanted`] has not
     /// returned yet.
-    wanted: Vec<QueueId>,
+    wanted: Vec<JobList>,
     bytes: u64,
 }
 
@@ -230,9 +231,9 @@ impl Queues {
     /// Adds a block of cold jobs to its queue, which must have an extension.
     pub(crate) fn add_block(&mut self, id: QueueId, facts: &BlockFacts, block: BlockSlot) {
         let queue = &mut self[id];
-        queue.add_block(facts.first_key(), block);
+        queue.add_block(facts, block);
         queue.count_block_in(facts);
-        if queue.workers() > 0 {
+        if queue.workers() > 0 && facts.state == State::Ready {
             self.supplying.insert(id);
         }
     }
@@ -240,24 +241,25 @@ impl Queues {
     /// Removes a block of cold jobs from its queue.
     pub(crate) fn remove_block(&mut self, id: QueueId, facts: &BlockFacts) {
         let queue = &mut self[id];
-        queue.remove_block(facts.first_key());
+        queue.remove_block(facts);
         queue.count_block_out(facts);
         if queue.workers() > 0 && !queue.has_ready() {
             self.supplying.remove(&id);
         }
     }
 
-    /// Notes that the next blocks of a queue are wanted, if it has any.
-    pub(crate) fn want_blocks(&mut self, id: QueueId) {
-        if let Some(cold) = self[id].cold_mut()
-            && !std::mem::replace(&mut cold.is_wanted, true)
-        {
-            self.wanted.push(id);
+    /// Notes that the next blocks of a list are wanted, if it has any.
+    pub(crate) fn want_blocks(&mut self, list: JobList) {
+        if let Some(cold) = self[list.queue].cold_mut() {
+            let cold = cold.list_mut(list.state);
+            if cold.len() > 0 && !std::mem::replace(&mut cold.is_wanted, true) {
+                self.wanted.push(list);
+            }
         }
     }
 
-    /// Returns and clears the queues whose next blocks are wanted.
-    pub(crate) fn take_wanted(&mut self) -> Vec<QueueId> {
+    /// Returns and clears the lists whose next blocks are wanted.
+    pub(crate) fn take_wanted(&mut self) -> Vec<JobList> {
         std::mem::take(&mut self.wanted)
     }
 

@@ -18,7 +18,8 @@ fn meta(id: u64) -> Meta<'static> {
 
 /// All jobs are in one list, in the order of their ids.
 fn classify(meta: &Meta<'_>) -> Option<Class> {
-    (meta.id != 0).then_some(Class { list: 0, key: (meta.priority.into(), meta.id), band: 0 })
+    let key = (meta.priority.into(), meta.id);
+    (meta.id != 0).then_some(Class { list: 0, key, next_key: key, band: 0 })
 }
 
 fn line(what: &str, count: u64, since: Instant) {

@@ -63,6 +63,9 @@ pub struct Class {
     pub list: u8,
     /// The place in the list. A lower key is first.
     pub key: (u64, u64),
+    /// The place in the list that the job joins later without an entry in the log. Otherwise the
+    /// same as `key`.
+    pub next_key: (u64, u64),
     /// A number below 4. Each block counts its jobs by this number.
     pub band: u8,
 }
@@ -94,6 +97,8 @@ pub struct BlockSummary {
     pub first_key: (u64, u64),
     /// The highest key.
     pub last_key: (u64, u64),
+    /// The lowest [`Class::next_key`].
+    pub first_next_key: (u64, u64),
     /// The number of rows.
     pub rows: u32,
     /// The time of the put of the first row, in milliseconds of the log's time.
@@ -177,6 +182,7 @@ impl BlockSummary {
                 list,
                 first_key: class.key,
                 last_key: class.key,
+                first_next_key: class.next_key,
                 rows: 0,
                 first_created_ms: row.created_ms,
                 bands: [0; BANDS],
@@ -186,6 +192,7 @@ impl BlockSummary {
                 place,
             });
             summary.last_key = class.key;
+            summary.first_next_key = summary.first_next_key.min(class.next_key);
             summary.rows += 1;
             summary.bands[usize::from(class.band).min(BANDS - 1)] += 1;
             summary.body_bytes += u64::from(row.body_len);

@@ -434,6 +434,8 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use engine::JobList;
+
     use super::*;
 
     #[test]
@@ -442,7 +444,8 @@ mod tests {
         let queues = [QueueId(1), QueueId(2), QueueId(3)];
         for queue in queues {
             state.next.push_back(Some(queue));
-            state.cold.push_back(ColdLoad::Queue(queue));
+            let list = JobList { queue, state: engine::State::Ready };
+            state.cold.push_back(ColdLoad::List(list));
         }
         let kinds: String = std::iter::from_fn(|| state.take())
             .map(|work| if matches!(work, Work::Cold(_)) { 'c' } else { 'b' })

@@ -1,13 +1,13 @@
 //! Loads cold blocks, without the broker's lock while it reads: for sessions that need a job, ahead
 //! of takes, and for reclaim.
 
-use engine::{JobId, Millis, QueueId, SessionId};
+use engine::{BlockFacts, JobId, JobList, Millis, SessionId, State};
 use log::{BlockId, IndexError, Log, OwnedRow};
 
 use crate::bodies::loads::WithCore;
 use crate::broker::{Shared, lock};
-use crate::cold::classify;
 use crate::core::Core;
+use crate::ledger::meta;
 
 /// A block that cannot be read is tried this often. The disk may fail for a moment.
 const READS: usize = 3;
@@ -25,7 +25,7 @@ impl Shared {
     /// Loads cold jobs. Each call of `with_core` takes the broker's lock for one block.
     pub(crate) fn load_cold(&self, load: ColdLoad, log: &Log, with_core: &mut WithCore<'_>) {
         match load {
-            ColdLoad::Queue(queue) => self.load_queue(queue, log, with_core),
+            ColdLoad::List(list) => self.load_list(list, log, with_core),
             ColdLoad::Job(id, session) => {
                 self.load_job(id, log, with_core);
                 under_lock(with_core, |core| core.wake_for_job(session, id));
@@ -33,19 +33,19 @@ impl Shared {
         }
     }
 
-    /// Loads the next blocks of a queue.
-    fn load_queue(&self, queue: QueueId, log: &Log, with_core: &mut WithCore<'_>) {
-        let blocks = under_lock(with_core, |core| core.next_blocks(queue, LOAD_BLOCKS));
+    /// Loads the next blocks of a list.
+    fn load_list(&self, list: JobList, log: &Log, with_core: &mut WithCore<'_>) {
+        let blocks = under_lock(with_core, |core| core.next_blocks(list, LOAD_BLOCKS));
         let middle = blocks.len() / 2;
         let mut next = None;
         for (index, id) in blocks.into_iter().enumerate() {
             let rows = self.read_rows(id, log);
-            if index <= middle {
-                next = rows.first().and_then(place_of);
+            if index <= middle && list.state == State::Ready {
+                next = rows.iter().filter_map(ready_place).min();
             }
             under_lock(with_core, |core| core.load_block(id, &rows, log));
         }
-        under_lock(with_core, |core| core.end_wanted(queue, next));
+        under_lock(with_core, |core| core.end_wanted(list, next));
     }
 
     /// Loads the block of the job with this number, if the job is cold.
@@ -120,15 +120,16 @@ impl Shared {
 }
 
 /// The place of a row's job among the ready jobs of its queue.
-fn place_of(row: &OwnedRow) -> Option<(u32, u64)> {
-    classify(&row.meta()).map(|class| (row.priority, class.key.1))
+fn ready_place(row: &OwnedRow) -> Option<(u64, u64)> {
+    let (facts, _) = meta::facts(&row.meta(), None).ok()?;
+    Some(BlockFacts::ready_place(&facts))
 }
 
 /// Cold jobs to load.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum ColdLoad {
-    /// The next jobs of a queue.
-    Queue(QueueId),
+    /// The next jobs of a list.
+    List(JobList),
     /// The job with this number. The session waits for it, and has this mailbox.
     Job(JobId, (u32, SessionId)),
 }

@@ -106,7 +106,8 @@ impl Shared {
             }
             let is_worth_it = {
                 let core = &self.turn(now).core;
-                !core.is_cold(block) && core.has_far_jobs(index.queue_name(summary.queue))
+                !core.is_cold(block)
+                    && core.has_far_jobs(index.queue_name(summary.queue), summary.list)
             };
             if !is_worth_it {
                 continue;

@@ -1,4 +1,4 @@
-//! Sessions that wait for cold jobs: for the next job of a queue, or for a job by its number.
+//! Sessions that wait for cold jobs: for the next job of a list, or for a job by its number.
 //!
 //! A session that waits for a job by its number must learn that the job does not exist, if no cold
 //! block has it. The search for the job takes time. **Invariant: from the beginning of the search to the
@@ -7,14 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use engine::{JobId, QueueId, SessionId};
+use engine::{JobId, JobList, SessionId};
 
 /// The sessions that wait. A session waits for one thing at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    /// For each queue: the sessions that wait for its next block, in the order of their tickets, each
+    /// For each list: the sessions that wait for its next block, in the order of their tickets, each
     /// with the number of its mailbox.
-    queues: BTreeMap<QueueId, BTreeMap<u64, (u32, SessionId)>>,
+    lists: BTreeMap<JobList, BTreeMap<u64, (u32, SessionId)>>,
     next_ticket: u64,
     /// What each session waits for.
     sessions: BTreeMap<SessionId, Wait>,
@@ -25,8 +25,8 @@ pub(crate) struct Waits {
 /// The wait of a session.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Wait {
-    /// For the next block of a queue.
-    Queue { queue: QueueId, ticket: u64 },
+    /// For the next block of a list.
+    List { list: JobList, ticket: u64 },
     /// For a job. `is_absent`: the search has ended, and no cold job has this number.
     Job { id: JobId, is_absent: bool },
 }
@@ -39,13 +39,13 @@ impl Wait {
 }
 
 impl Waits {
-    /// Adds a session that waits for the next block of a queue.
-    pub(crate) fn for_queue(&mut self, queue: QueueId, session: SessionId, mailbox: u32) {
+    /// Adds a session that waits for the next block of a list.
+    pub(crate) fn for_list(&mut self, list: JobList, session: SessionId, mailbox: u32) {
         self.end(session);
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.sessions.insert(session, Wait::Queue { queue, ticket });
-        self.queues.entry(queue).or_default().insert(ticket, (mailbox, session));
+        self.sessions.insert(session, Wait::List { list, ticket });
+        self.lists.entry(list).or_default().insert(ticket, (mailbox, session));
     }
 
     /// Adds a session that waits for a job.
@@ -59,11 +59,11 @@ impl Waits {
     pub(crate) fn end(&mut self, session: SessionId) -> Option<Wait> {
         let wait = self.sessions.remove(&session)?;
         match wait {
-            Wait::Queue { queue, ticket } => {
-                if let Some(sessions) = self.queues.get_mut(&queue) {
+            Wait::List { list, ticket } => {
+                if let Some(sessions) = self.lists.get_mut(&list) {
                     sessions.remove(&ticket);
                     if sessions.is_empty() {
-                        self.queues.remove(&queue);
+                        self.lists.remove(&list);
                     }
                 }
             }
@@ -79,11 +79,10 @@ impl Waits {
         Some(wait)
     }
 
-    /// Ends the waits for the next block of a queue. Returns the mailboxes and the sessions in the
+    /// Ends the waits for the next block of a list. Returns the mailboxes and the sessions in the
     /// order in which they began to wait.
-    pub(crate) fn take_queue(&mut self, queue: QueueId) -> Vec<(u32, SessionId)> {
-        let sessions: Vec<_> =
-            self.queues.remove(&queue).unwrap_or_default().into_values().collect();
+    pub(crate) fn take_list(&mut self, list: JobList) -> Vec<(u32, SessionId)> {
+        let sessions: Vec<_> = self.lists.remove(&list).unwrap_or_default().into_values().collect();
         for (_, session) in &sessions {
             self.sessions.remove(session);
         }
@@ -110,25 +109,28 @@ impl Waits {
 
 #[cfg(test)]
 mod tests {
+    use engine::{QueueId, State};
+
     use super::*;
 
     #[test]
     fn a_wait_that_ends_leaves_nothing() {
         let mut waits = Waits::default();
-        let (queue, job) = (QueueId(3), JobId(7));
+        let list = JobList { queue: QueueId(3), state: State::Ready };
+        let job = JobId(7);
         let sessions = [SessionId(1), SessionId(2), SessionId(4)];
-        waits.for_queue(queue, sessions[0], 5);
-        waits.for_queue(queue, sessions[1], 6);
+        waits.for_list(list, sessions[0], 5);
+        waits.for_list(list, sessions[1], 6);
         waits.for_job(job, sessions[2]);
         waits.for_job(job, sessions[1]);
         assert!(waits.need(job));
-        assert_eq!(waits.take_queue(queue), [(5, sessions[0])]);
+        assert_eq!(waits.take_list(list), [(5, sessions[0])]);
         assert!(!waits.end_search(sessions[0], job, true));
         assert!(waits.end_search(sessions[1], job, true));
         assert!(waits.end(sessions[1]).is_some_and(|wait| wait.is_absent(job)));
         assert!(waits.need(job), "another session searches for it");
         assert!(waits.end(sessions[2]).is_some_and(|wait| !wait.is_absent(job)));
         assert!(!waits.need(job));
-        assert!(waits.queues.is_empty() && waits.sessions.is_empty() && waits.sought.is_empty());
+        assert!(waits.lists.is_empty() && waits.sessions.is_empty() && waits.sought.is_empty());
     }
 }

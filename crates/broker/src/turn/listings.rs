@@ -90,8 +90,8 @@ impl Turn<'_> {
         let mut has_loaded = false;
         if let Some(log) = &self.shared.log {
             loop {
-                for queue in core.engine.take_wanted() {
-                    core.loads.add_cold(ColdLoad::Queue(queue));
+                for list in core.engine.take_wanted() {
+                    core.loads.add_cold(ColdLoad::List(list));
                 }
                 let Some(load) = core.loads.take_cold() else { break };
                 self.shared.load_cold(load, log, &mut |act| act(core));
@@ -108,8 +108,8 @@ impl Turn<'_> {
         let Some(log) = &self.shared.log else { return };
         let queues: Vec<QueueId> = core.engine.queue_ids().collect();
         for queue in queues {
-            while core.engine.blocks_of(queue).next().is_some() {
-                self.shared.load_cold(ColdLoad::Queue(queue), log, &mut |act| act(core));
+            while let Some(list) = core.engine.first_cold_list(queue) {
+                self.shared.load_cold(ColdLoad::List(list), log, &mut |act| act(core));
             }
         }
     }

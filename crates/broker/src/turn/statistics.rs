@@ -66,7 +66,7 @@ impl Turn<'_> {
     /// load.
     pub fn has_cold_jobs(&self, queue: &[u8]) -> bool {
         let engine = &self.core.engine;
-        engine.queue_id(queue).is_some_and(|queue| engine.blocks_of(queue).next().is_some())
+        engine.queue_id(queue).is_some_and(|queue| engine.first_cold_list(queue).is_some())
     }
 
     /// Statistics of the queue of this name, if it exists.

@@ -37,7 +37,7 @@ fn a_take_waits_for_the_cold_job_behind_expired_ones() {
         let added = broker.turn(NOW).caller(session).add(b"default", b"i"[..].into(), expires);
         added.value.expect("there is room");
     }
-    let ids = put_jobs(&broker, session, NewJob { priority: 2000, ..NewJob::default() });
+    let ids = put_jobs(&broker, session, |_| NewJob { priority: 2000, ..NewJob::default() });
     cool(&broker);
 
     let late = Millis(at.0 + 1);
@@ -109,7 +109,7 @@ fn blocks_of_short_queues_are_not_read_again_and_again() {
     let broker = open_with(&disk, 2 * JOBS as usize);
     broker.add_mailbox(Arc::new(Events::default()));
     let session = broker.turn(NOW).open_session(0);
-    put_jobs(&broker, session, NewJob::default());
+    put_jobs(&broker, session, |_| NewJob::default());
     while broker.index_step().expect("the disk works") {}
     let reads = disk.reads();
     while broker.cool_step(NOW) {}
@@ -122,7 +122,7 @@ fn blocks_whose_jobs_have_ended_or_changed_are_read_once() {
     let broker = open(&disk);
     broker.add_mailbox(Arc::new(Events::default()));
     let session = broker.turn(NOW).open_session(0);
-    put_jobs(&broker, session, NewJob::default());
+    put_jobs(&broker, session, |_| NewJob::default());
     // A job that was taken before differs from its entry in the log.
     let mut turn = broker.turn(NOW);
     let mut held = Vec::new();
@@ -149,7 +149,7 @@ fn jobs_become_cold_after_the_limit_is_set_at_runtime() {
     let (broker, _) = Broker::open(Options { head_jobs: 100, ..options }, NOW).expect("it is new");
     broker.add_mailbox(Arc::new(Events::default()));
     let session = broker.turn(NOW).open_session(0);
-    let ids = put_jobs(&broker, session, NewJob::default());
+    let ids = put_jobs(&broker, session, |_| NewJob::default());
     assert!(!broker.index_step().expect("the disk works"), "there is no limit yet");
     broker.set_jobs_limit(Some(0));
     cool(&broker);

@@ -3,6 +3,7 @@
 //! calls the function for them.
 
 mod corners;
+mod lists;
 
 use std::sync::{Arc, Mutex};
 
@@ -20,10 +21,14 @@ fn open(disk: &log::FaultDisk) -> Broker {
 
 /// Opens a broker that leaves this many jobs at the head of each queue in memory.
 fn open_with(disk: &log::FaultDisk, head_jobs: usize) -> Broker {
+    open_at(disk, head_jobs, NOW)
+}
+
+fn open_at(disk: &log::FaultDisk, head_jobs: usize, now: Millis) -> Broker {
     let log = log::Settings { segment_bytes: 256 << 10, ..log::Settings::default() };
     let options = Options::without_threads(Arc::new(disk.clone()), log);
     let options = Options { jobs_bytes_max: Some(0), head_jobs, ..options };
-    Broker::open(options, NOW).expect("the log is whole").0
+    Broker::open(options, now).expect("the log is whole").0
 }
 
 /// Keeps the events of its sessions.
@@ -51,17 +56,17 @@ fn with_cold_jobs(disk: &log::FaultDisk) -> (Broker, Arc<Events>, Vec<JobId>) {
     let events = Arc::new(Events::default());
     broker.add_mailbox(events.clone());
     let session = broker.turn(NOW).open_session(0);
-    let ids = put_jobs(&broker, session, NewJob::default());
+    let ids = put_jobs(&broker, session, |_| NewJob::default());
     cool(&broker);
     (broker, events, ids)
 }
 
 /// Puts [`JOBS`] jobs into the queue that the session uses.
-fn put_jobs(broker: &Broker, session: SessionId, job: NewJob) -> Vec<JobId> {
+fn put_jobs(broker: &Broker, session: SessionId, job: impl Fn(u64) -> NewJob) -> Vec<JobId> {
     let mut ids = Vec::new();
     for number in 0..JOBS {
         let body = format!("{number:04}").repeat(25).into_bytes();
-        let put = broker.turn(NOW).caller(session).put(job, (&body[..]).into());
+        let put = broker.turn(NOW).caller(session).put(job(number), (&body[..]).into());
         ids.push(put.value.expect("there is room"));
         if number % 100 == 0 {
             work(broker);
@@ -78,17 +83,21 @@ fn cool(broker: &Broker) {
     assert!(broker.cold_jobs() > JOBS / 2, "{} jobs are cold", broker.cold_jobs());
 }
 
-/// Takes and finishes a job. Loads jobs if the take needs one of them.
-fn take(broker: &Broker, session: SessionId) -> Option<JobId> {
-    while !broker.turn(NOW).caller(session).is_at_hand(Need::Watched) {
-        assert!(broker.load_step(NOW), "the job that the session needs is loaded");
+/// Takes a job. Loads jobs if the take needs one of them.
+fn take_at(broker: &Broker, session: SessionId, now: Millis) -> Option<JobId> {
+    while !broker.turn(now).caller(session).is_at_hand(Need::Watched) {
+        assert!(broker.load_step(now), "the job that the session needs is loaded");
     }
-    let taken = broker.turn(NOW).caller(session).take(Patience::None);
-    let id = match taken.value {
-        Take::Granted(handout) => handout.id,
-        Take::Nothing(_) => return None,
+    match broker.turn(now).caller(session).take(Patience::None).value {
+        Take::Granted(handout) => Some(handout.id),
+        Take::Nothing(_) => None,
         other => panic!("wanted a job, got {other:?}"),
-    };
+    }
+}
+
+/// Takes and finishes a job.
+fn take(broker: &Broker, session: SessionId) -> Option<JobId> {
+    let id = take_at(broker, session, NOW)?;
     broker.turn(NOW).caller(session).finish(id).value.expect("the session holds it");
     Some(id)
 }

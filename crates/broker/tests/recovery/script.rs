@@ -67,7 +67,8 @@ fn indexed_settings() -> Settings {
 
 fn classify(meta: &Meta<'_>) -> Option<Class> {
     let is_listed = meta.ttr != 7;
-    is_listed.then_some(Class { list: meta.state, key: (meta.priority.into(), meta.id), band: 0 })
+    let key = (meta.priority.into(), meta.id);
+    is_listed.then_some(Class { list: meta.state, key, next_key: key, band: 0 })
 }
 
 /// Opens the log and drops it at once, as if the process had ended.

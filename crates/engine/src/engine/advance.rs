@@ -82,6 +82,9 @@ impl Engine {
             self.change_state(slot, State::Ready);
             self.deliver_or_list(slot, effects);
         }
+        if self.queues[id].cold().is_some() {
+            self.look_at_delayed_blocks(id, effects);
+        }
         self.queues[id].release();
         self.arm_queue_behind(id);
         if self.queues[id].extension().is_some() {
@@ -110,10 +113,10 @@ impl Engine {
             let is_over = until <= now;
             if is_over
                 && !soon
-                && let Some(queue) = self.missing(id, Need::Watched)
+                && let Some(list) = self.missing(id, Need::Watched)
             {
                 // The end of the load serves the session.
-                self.want_blocks(queue);
+                self.want_blocks(list);
                 self.sessions[id].wait_until(Millis(now.0.saturating_add(LOAD_REST_MS)));
             } else if soon || is_over {
                 self.stop_waiting(id);
@@ -149,7 +152,7 @@ impl Engine {
         }
         if self.may_serve_loaded(&self.queues[queue]) {
             // The end of the load serves the session.
-            self.want_blocks(queue);
+            self.want_head(queue);
             self.sessions[id].wait_until(Millis(now.0.saturating_add(LOAD_REST_MS)));
             return;
         }

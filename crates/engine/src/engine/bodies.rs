@@ -5,7 +5,7 @@
 
 use super::Engine;
 use crate::ids::{JobSlot, QueueId};
-use crate::jobs::{Body, Jobs, State, Tags, is_body_key};
+use crate::jobs::{Body, JobList, Jobs, State, Tags, is_body_key};
 
 impl Engine {
     /// The bytes of memory that [`Engine::store_body`] can free, for all jobs together.
@@ -91,8 +91,8 @@ impl Engine {
         self.queues.get(queue).is_some_and(|queue| queue.stored().0 > 0)
     }
 
-    /// The number of ready jobs of a queue.
-    pub fn ready_count(&self, queue: QueueId) -> u32 {
-        self.queues.get(queue).map_or(0, |queue| queue.counts().ready)
+    /// The number of jobs of a list, also of its cold jobs.
+    pub fn count(&self, list: JobList) -> u32 {
+        self.queues.get(list.queue).map_or(0, |queue| queue.counts().get(list.state))
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::Engine;
 use crate::chores::Chore;
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
-use crate::jobs::{Counts, State};
+use crate::jobs::{Counts, JobList, State};
 use crate::sessions::{Sessions, Waiting, Worker};
 use crate::timers::TimerKey;
 
@@ -75,9 +75,15 @@ impl Engine {
             total.leased += counts.leased;
             total.buried += counts.buried;
             total.bytes += counts.bytes;
-            let cold = self.check_blocks(id);
-            let ready = queue.ready().len() as u64 + cold.0;
-            assert_eq!(ready, u64::from(counts.ready), "queue {id} counts its ready jobs");
+            let cold = self.check_blocks(id, State::Ready);
+            for (state, resident, counted) in [
+                (State::Ready, queue.ready().len(), counts.ready),
+                (State::Delayed, queue.delayed().len(), counts.delayed),
+                (State::Buried, queue.buried().len(), counts.buried),
+            ] {
+                let jobs = resident as u64 + self.check_blocks(id, state).0;
+                assert_eq!(jobs, u64::from(counted), "queue {id} counts its {state:?} jobs");
+            }
             let bytes =
                 queue.ready().iter().map(|(_, slot)| self.jobs[JobSlot(slot)].body_len() as u64);
             let bytes = bytes.sum::<u64>() + cold.1;
@@ -99,7 +105,9 @@ impl Engine {
             }
             let is_awaited = !queue.waiters().is_empty();
             assert!(
-                !is_awaited || !self.may_serve_loaded(queue) || self.wants_blocks(id),
+                !is_awaited
+                    || !self.may_serve_loaded(queue)
+                    || self.wants_blocks(JobList { queue: id, state: queue.cold_head().1 }),
                 "a session waits for a cold job of queue {id}, and nobody loads it"
             );
             let idle = queue.ready().is_empty()
@@ -114,12 +122,12 @@ impl Engine {
         assert_eq!(total, *self.jobs.counts());
     }
 
-    /// Checks the blocks of a queue. Returns the number of their jobs, and the bytes of the bodies.
-    fn check_blocks(&self, queue: QueueId) -> (u64, u64) {
+    /// Checks the blocks of a list. Returns the number of their jobs, and the bytes of the bodies.
+    fn check_blocks(&self, queue: QueueId, state: State) -> (u64, u64) {
         let mut sum = (0, 0);
-        for id in self.queues[queue].blocks() {
-            let block = self.jobs.blocks().get(id).expect("a block in a list exists");
-            assert_eq!(block.queue, queue);
+        for id in self.queues[queue].blocks(state) {
+            let block = &self.jobs.blocks()[id];
+            assert_eq!((block.queue, block.facts.state), (queue, state));
             assert!(block.facts.jobs() > 0, "a block has jobs");
             sum.0 += u64::from(block.facts.jobs());
             sum.1 += block.facts.body_bytes;

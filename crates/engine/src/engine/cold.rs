@@ -1,4 +1,4 @@
-//! Cold jobs: ready jobs that leave the memory, in blocks, and come back.
+//! Cold jobs: ready, delayed and buried jobs that leave the memory, in blocks, and come back.
 //!
 //! The owner decides which jobs become cold, because only the owner can read the log. Nothing
 //! happens to a cold job except that the owner loads its block. So a request that needs a cold job
@@ -7,8 +7,8 @@
 use super::{Engine, RestoreError};
 use crate::effects::Effects;
 use crate::ids::{BlockSlot, JobSlot, Millis, QueueId, SessionId};
-use crate::jobs::{Block, BlockFacts};
-use crate::queues::{Extension, Queue, ReadyKey};
+use crate::jobs::{Block, BlockFacts, JobList, State};
+use crate::queues::{Extension, Queue, ReadyKey, is_due_soon};
 
 /// A chore or a reader that needs a cold job looks for it again after this time, in milliseconds.
 /// The end of the load also makes it continue.
@@ -21,14 +21,17 @@ pub enum Need<'a> {
     Watched,
     /// The next job of the queues that the session is registered for.
     Registered,
-    /// The first job of the queue that the session uses, even if the queue is paused.
-    Used,
+    /// The first job of this state in the queue that the session uses, even if the queue is paused.
+    Used(State),
     /// The first job of the queue of this name. Only a read that does not wait needs this. Other
     /// reads wait for the load.
     Queue(&'a [u8]),
 }
 
-/// Whether a queue needs only its first ready jobs in memory.
+/// The states of jobs that can be cold.
+const COLD_STATES: [State; 3] = [State::Ready, State::Delayed, State::Buried];
+
+/// Whether a queue needs only its first jobs in memory.
 fn allows_cold(queue: &Queue) -> bool {
     let needs_all =
         |extension: &Extension| extension.policy_waits || extension.policy().needs_all_jobs();
@@ -52,6 +55,12 @@ impl Engine {
         self.jobs.bytes() - self.jobs.resident_bytes()
     }
 
+    /// The list that a job is in. A leased job is in no list.
+    pub fn list_of(&self, slot: JobSlot) -> JobList {
+        let job = &self.jobs[slot];
+        JobList { queue: job.queue(), state: job.state() }
+    }
+
     /// Whether a job can become cold. The caller must also check that the log has exactly the
     /// present facts of the job.
     pub fn may_be_cold(&self, slot: JobSlot) -> bool {
@@ -62,22 +71,34 @@ impl Engine {
     /// Requests the cold jobs of a queue if its policy needs all jobs in memory.
     pub(super) fn load_if_needed(&mut self, id: QueueId) {
         if !allows_cold(&self.queues[id]) {
-            self.want_blocks(id);
+            for state in COLD_STATES {
+                self.want_blocks(JobList { queue: id, state });
+            }
         }
     }
 
-    /// Whether a ready job is far from the head of its queue: a cold job comes before it, or at
-    /// least `jobs` jobs in memory do.
-    pub fn is_far_from_head(&self, slot: JobSlot, jobs: usize) -> bool {
-        let job = &self.jobs[slot];
-        let (queue, key) = (&self.queues[job.queue()], job.ready_key());
-        queue.first_cold().is_some_and(|(cold, _)| cold < key)
-            || queue.ready().iter().nth(jobs).is_some_and(|(other, _)| other <= key)
+    /// Whether these jobs of one list are far from its head. A ready or buried job is far if a cold
+    /// job of the list comes before it, or at least `jobs` jobs in memory do. A delayed job is far
+    /// if it is not due soon.
+    pub fn are_far_from_head(&self, slots: &[JobSlot], jobs: usize) -> bool {
+        let Some(first) = slots.iter().map(|slot| &self.jobs[*slot]).min_by_key(|job| job.place())
+        else {
+            return false;
+        };
+        let (queue, place) = (&self.queues[first.queue()], first.place());
+        if first.state() == State::Delayed {
+            return !is_due_soon(first.due(), self.now);
+        }
+        let is_behind = match first.state() {
+            State::Buried => queue.buried().iter().nth(jobs).map(|(order, _)| (order, 0)),
+            _ => queue.ready().iter().nth(jobs).map(|(key, _)| key),
+        };
+        queue.first_cold(first.state()).is_some_and(|(cold, _)| cold < place)
+            || is_behind.is_some_and(|other| other <= place)
     }
 
-    /// Makes these jobs cold: one block. The jobs must belong to one queue, be in the order in
-    /// which the queue hands them out, and satisfy [`Engine::may_be_cold`]. Returns `None` for an
-    /// empty list.
+    /// Makes these jobs cold: one block. The jobs must be in one list, and satisfy
+    /// [`Engine::may_be_cold`]. Returns `None` for no jobs.
     pub fn cool(&mut self, slots: &[JobSlot]) -> Option<BlockSlot> {
         let first = &self.jobs[*slots.first()?];
         let (queue, mut facts) = (first.queue(), BlockFacts::beginning_with(first));
@@ -85,21 +106,27 @@ impl Engine {
             let job = &self.jobs[*slot];
             debug_assert!(job.queue() == queue && job.may_be_cold());
             self.queues.remove_from_list(*slot, job);
-            let counted = self.jobs.remove(*slot).counted();
-            self.queues[queue].count_out(counted);
-            facts.add(counted);
+            let job = self.jobs.remove(*slot);
+            self.queues[queue].count_out(job.counted());
+            facts.add(&job);
         }
         Some(self.insert_block(queue, facts))
     }
 
-    /// Adds a block of jobs from the log, at a start.
+    /// Adds a block of jobs from the log, at a start. Delayed jobs become ready if all of them are
+    /// due.
     pub fn restore_block(
         &mut self,
         queue: &[u8],
         facts: BlockFacts,
     ) -> Result<BlockSlot, RestoreError> {
         super::replay::check_name(queue)?;
-        super::replay::check_number(facts.first.1)?;
+        super::replay::check_number(facts.first_ready.1)?;
+        if facts.state == State::Buried {
+            super::replay::check_number(facts.last.0)?;
+        }
+        let is_due = facts.state == State::Delayed && facts.last.0 <= self.now.0;
+        let facts = if is_due { facts.when_ready() } else { facts };
         let queue = self.queue_or_create(queue);
         Ok(self.insert_block(queue, facts))
     }
@@ -108,8 +135,33 @@ impl Engine {
         let id = self.jobs.insert_block(Block { queue, facts });
         self.ensure_extension(queue);
         self.queues.add_block(queue, &facts, id);
+        self.queues[queue].note_due(self.now);
         self.arm_queue(queue);
         id
+    }
+
+    /// Looks at the blocks of delayed jobs that are due soon: requests the load of the first one,
+    /// or makes all its jobs ready if all of them are due.
+    pub(super) fn look_at_delayed_blocks(&mut self, id: QueueId, effects: &mut Effects) {
+        let mut has_new_jobs = false;
+        while !self.meter.request_is_spent()
+            && let Some((_, block)) = self.queues[id].block_due_soon(self.now)
+        {
+            self.meter.count(1);
+            let facts = self.jobs.blocks()[block].facts;
+            if facts.last.0 > self.now.0 {
+                self.want_blocks(JobList { queue: id, state: State::Delayed });
+                break;
+            }
+            self.queues.remove_block(id, &facts);
+            let facts = self.jobs.ready_block(block).expect("a block in a list exists");
+            self.queues.add_block(id, &facts, block);
+            has_new_jobs = true;
+        }
+        self.queues[id].note_due(self.now);
+        if has_new_jobs && !self.queues[id].is_paused() {
+            self.serve_waiters(id, effects);
+        }
     }
 
     /// The queue and the facts of a block.
@@ -117,24 +169,31 @@ impl Engine {
         self.jobs.blocks().get(id).map(|block| (block.queue, block.facts))
     }
 
-    /// The blocks of a queue, the next one first. The caller limits how many it looks at.
-    pub fn blocks_of(&self, queue: QueueId) -> impl Iterator<Item = BlockSlot> {
-        self.queues.get(queue).into_iter().flat_map(Queue::blocks)
+    /// The blocks of a list, the next one first. The caller limits how many it looks at.
+    pub fn blocks_of(&self, list: JobList) -> impl Iterator<Item = BlockSlot> {
+        self.queues.get(list.queue).into_iter().flat_map(move |queue| queue.blocks(list.state))
     }
 
-    /// Whether the next blocks of this queue are wanted, and not loaded yet.
-    pub fn wants_blocks(&self, queue: QueueId) -> bool {
-        self.queues.get(queue).and_then(Queue::cold).is_some_and(|cold| cold.is_wanted)
+    /// A list of a queue that has cold jobs.
+    pub fn first_cold_list(&self, queue: QueueId) -> Option<JobList> {
+        let mut lists = COLD_STATES.iter().map(|state| JobList { queue, state: *state });
+        lists.find(|list| self.blocks_of(*list).next().is_some())
+    }
+
+    /// Whether the next blocks of this list are wanted, and not loaded yet.
+    pub fn wants_blocks(&self, list: JobList) -> bool {
+        let cold = self.queues.get(list.queue).and_then(Queue::cold);
+        cold.is_some_and(|cold| cold.list(list.state).is_wanted)
     }
 
     /// Removes a block, because the owner loads its jobs now: it calls [`Engine::load`] for each
     /// job that is still live, then [`Engine::end_load`]. Until then the queue stays in existence.
     /// `None`: there is no such block.
-    pub fn begin_load(&mut self, id: BlockSlot) -> Option<QueueId> {
+    pub fn begin_load(&mut self, id: BlockSlot) -> Option<JobList> {
         let Block { queue, facts } = self.jobs.remove_block(id)?;
         self.queues[queue].hold();
         self.queues.remove_block(queue, &facts);
-        Some(queue)
+        Some(JobList { queue, state: facts.state })
     }
 
     /// Ends the load of a block. Serves the sessions that wait for a job of the queue.
@@ -142,6 +201,7 @@ impl Engine {
         self.meter.begin_slice();
         self.chores.rest_until(Millis(0));
         self.end_policy_wait(queue);
+        self.queues[queue].note_due(self.now);
         if !self.queues[queue].is_paused() {
             self.serve_waiters(queue, effects);
         }
@@ -150,40 +210,49 @@ impl Engine {
         self.drop_if_unwanted(queue, effects);
     }
 
-    /// The owner has loaded the blocks of a queue that were wanted, as far as they still existed.
-    /// From now on, blocks of the queue can be wanted again: when the head is cold, or when the job
-    /// at the place `next`, or a job behind it, leaves the list of ready jobs.
-    pub fn end_wanted(&mut self, queue: QueueId, next: Option<(u32, u64)>) {
+    /// The owner has loaded the blocks of a list that were wanted, as far as they still existed.
+    /// From now on, blocks of the list can be wanted again: when a request needs its first job, or
+    /// when the job at the place `next`, or a job behind it, leaves the list of ready jobs.
+    pub fn end_wanted(&mut self, list: JobList, next: Option<(u64, u64)>) {
+        let queue = list.queue;
         let Some(cold) = self.queues.get_mut(queue).and_then(Queue::cold_mut) else { return };
+        let cold = cold.list_mut(list.state);
         cold.is_wanted = false;
-        cold.wanted_from = next.map(|(priority, order)| (priority.into(), order));
+        cold.wanted_from = next;
+        self.arm_queue(queue);
         let is_awaited = {
             let queue = &self.queues[queue];
             self.may_serve_loaded(queue)
                 && (!queue.waiters().is_empty() || !queue.sleepers().is_empty())
         };
         if is_awaited {
-            self.want_blocks(queue);
+            self.want_head(queue);
         } else {
             self.load_if_needed(queue);
         }
     }
 
-    /// The queues whose next blocks the owner must load. A queue is returned once. After the end of
+    /// The lists whose next blocks the owner must load. A list is returned once. After the end of
     /// its next load, it can be returned again.
-    pub fn take_wanted(&mut self) -> Vec<QueueId> {
+    pub fn take_wanted(&mut self) -> Vec<JobList> {
         self.queues.take_wanted()
     }
 
-    /// Requests the next blocks of a queue.
-    pub fn want_blocks(&mut self, queue: QueueId) {
-        self.queues.want_blocks(queue);
+    /// Requests the next blocks of a list.
+    pub fn want_blocks(&mut self, list: JobList) {
+        self.queues.want_blocks(list);
     }
 
-    /// Requests the next blocks of a queue. Chores rest for a moment, because a chore needs a cold
-    /// job of the queue.
-    pub(super) fn rest_for_load(&mut self, queue: QueueId) {
-        self.want_blocks(queue);
+    /// Requests the head of a queue. The head must be cold.
+    pub(super) fn want_head(&mut self, queue: QueueId) {
+        let (_, state) = self.queues[queue].cold_head();
+        self.want_blocks(JobList { queue, state });
+    }
+
+    /// Requests the next blocks of a list. Chores rest for a moment, because a chore needs a cold
+    /// job of the list.
+    pub(super) fn rest_for_load(&mut self, list: JobList) {
+        self.want_blocks(list);
         self.chores.rest_until(Millis(self.now.0.saturating_add(LOAD_REST_MS)));
     }
 
@@ -192,20 +261,25 @@ impl Engine {
     pub(super) fn note_left(&mut self, queue: QueueId, key: ReadyKey) {
         let queue_left = &self.queues[queue];
         // A job behind the first cold job says nothing about the jobs in front of it.
-        let is_in_front = queue_left.first_cold().is_some_and(|(first, _)| key < first);
-        let wanted_from = queue_left.cold().and_then(|cold| cold.wanted_from);
+        let first = queue_left.first_cold(State::Ready);
+        let is_in_front = first.is_some_and(|(first, _)| key < first);
+        let wanted_from = queue_left.cold().and_then(|cold| cold.list(State::Ready).wanted_from);
         if is_in_front && wanted_from.is_some_and(|from| from <= key) {
-            self.want_blocks(queue);
+            self.want_blocks(JobList { queue, state: State::Ready });
         }
     }
 
-    /// The queue whose next job is cold, if a request of this session needs that job. Then the
-    /// request must wait until the owner has loaded the next block of that queue.
-    pub fn missing(&self, session: SessionId, need: Need<'_>) -> Option<QueueId> {
+    /// The list whose next job is cold, if a request of this session needs that job. Then the
+    /// request must wait until the owner has loaded the next block of that list.
+    pub fn missing(&self, session: SessionId, need: Need<'_>) -> Option<JobList> {
         if self.jobs.blocks().is_empty() {
             return None;
         }
-        match need {
+        if let Need::Used(state) = need {
+            let list = JobList { queue: self.used(session), state };
+            return self.queues[list.queue].is_first_cold(state).then_some(list);
+        }
+        let queue = match need {
             Need::Watched => self.missing_of_watched(session),
             Need::Registered => {
                 let (_, found) = self.next_supplier_of(session, |queue| {
@@ -213,13 +287,13 @@ impl Engine {
                 })?;
                 Some(found.queue).filter(|queue| self.queues[*queue].head_is_cold())
             }
-            Need::Used => {
-                Some(self.used(session)).filter(|queue| self.queues[*queue].head_is_cold())
-            }
             Need::Queue(name) => {
                 self.queue_id(name).filter(|queue| self.may_serve_loaded(&self.queues[*queue]))
             }
-        }
+            Need::Used(_) => None,
+        }?;
+        let (_, state) = self.queues[queue].cold_head();
+        Some(JobList { queue, state })
     }
 
     fn missing_of_watched(&self, session: SessionId) -> Option<QueueId> {
@@ -227,8 +301,7 @@ impl Engine {
         self.meter.count(watched.len());
         let cold = watched.iter().filter_map(|id| {
             let queue = &self.queues[*id];
-            let (key, _) = queue.first_cold().filter(|_| self.may_serve_loaded(queue))?;
-            Some((key, *id))
+            self.may_serve_loaded(queue).then(|| (queue.cold_head().0, *id))
         });
         let (key, queue) = cold.min()?;
         let best = watched.iter().filter_map(|id| self.head(&self.queues[*id])).min();
@@ -242,8 +315,8 @@ impl Engine {
 
     /// Requests the next blocks for a worker that begins to sleep, so that the loaded jobs wake it.
     pub(super) fn want_supply(&mut self, session: SessionId) {
-        if let Some(queue) = self.missing(session, Need::Registered) {
-            self.want_blocks(queue);
+        if let Some(list) = self.missing(session, Need::Registered) {
+            self.want_blocks(list);
         }
     }
 }

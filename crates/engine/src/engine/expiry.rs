@@ -87,7 +87,7 @@ impl Engine {
                 {}
             }
             // A peek shows an expired job, too.
-            Need::Used => {}
+            Need::Used(_) => {}
             Need::Queue(name) => {
                 if let Some(queue) = self.queue_id(name) {
                     self.sweep_head(queue, effects);

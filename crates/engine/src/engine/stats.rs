@@ -185,7 +185,7 @@ impl Engine {
 
     /// When the next ready job of a queue was put.
     pub(super) fn head_created(&self, queue: &Queue) -> Option<Millis> {
-        let cold = queue.first_cold().filter(|_| queue.head_is_cold());
+        let cold = queue.first_cold(State::Ready).filter(|_| queue.is_first_cold(State::Ready));
         let cold = cold.and_then(|(_, id)| self.jobs.blocks().get(id));
         let resident = || queue.first_ready().map(|slot| self.jobs[slot].created());
         cold.map(|block| block.facts.created).or_else(resident)

@@ -233,7 +233,7 @@ impl Engine {
         // take waits until a timer has ended these jobs, or until the head is loaded.
         let is_cold = self.may_serve_loaded(&self.queues[queue]);
         if is_cold {
-            self.want_blocks(queue);
+            self.want_head(queue);
         }
         let is_held_up = is_cold || self.head_is_expired(&self.queues[queue]);
         let waits_for_sweep = patience == Patience::UntilSwept && is_held_up;
@@ -286,7 +286,7 @@ impl Engine {
             self.resume_sweep(*queue);
             if self.may_serve_loaded(&self.queues[*queue]) {
                 // The end of the load serves the session.
-                self.want_blocks(*queue);
+                self.want_head(*queue);
             }
         }
         ticket

@@ -1,8 +1,10 @@
 //! Blocks of cold jobs. A cold job is only in the log: the table of jobs has no entry for it. Its
 //! block counts it.
 
-use super::counts::{Band, CountedJob, Counts};
-use super::facts::State;
+use std::ops::Index;
+
+use super::counts::{Band, Counts};
+use super::facts::{JobFacts, State};
 use super::job::Job;
 use crate::bytes::LIST_ENTRY_BYTES;
 use crate::collections::Slab;
@@ -12,11 +14,17 @@ use crate::ids::{BlockSlot, Millis, QueueId};
 /// the owner's tables.
 const BLOCK_BYTES: u64 = size_of::<Block>() as u64 + LIST_ENTRY_BYTES + 120;
 
-/// What the engine stores of the jobs of a block. All of them are ready jobs of one queue.
+/// What the engine stores of the jobs of a block. All of them are jobs of one queue, in one state.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct BlockFacts {
-    /// The priority and the order number of the first job. No job of the block comes before it.
-    pub first: (u32, u64),
+    /// Ready, delayed or buried.
+    pub state: State,
+    /// The lowest place of a job in the list of this state: see [`BlockFacts::place`].
+    pub first: (u64, u64),
+    /// The highest place of a job in the list of this state.
+    pub last: (u64, u64),
+    /// The lowest place of a job in the list of ready jobs, if all jobs of the block were ready.
+    pub first_ready: (u64, u64),
     /// When the first job was put.
     pub created: Millis,
     /// The number of jobs, one number for each [`Band`] of priorities.
@@ -31,21 +39,53 @@ impl BlockFacts {
         self.bands.iter().sum()
     }
 
+    /// The place of a job in the list of its state.
+    ///
+    /// | state | place |
+    /// |---|---|
+    /// | ready | priority, order number |
+    /// | delayed | due time, job number |
+    /// | buried | place among the buried jobs, 0 |
+    pub fn place(facts: &JobFacts) -> (u64, u64) {
+        match facts.state {
+            State::Ready | State::Leased => Self::ready_place(facts),
+            State::Delayed => (facts.due.0, facts.id.0),
+            State::Buried => (facts.buried_order, 0),
+        }
+    }
+
+    /// The place of a job in the list of ready jobs, if the job was ready.
+    pub fn ready_place(facts: &JobFacts) -> (u64, u64) {
+        let order = if facts.order == 0 { facts.id.0 } else { facts.order };
+        (facts.priority.into(), order)
+    }
+
     /// Facts without jobs. The first job that is added must be this job.
     pub(crate) fn beginning_with(job: &Job) -> Self {
-        let first = (job.priority(), job.order());
-        Self { first, created: job.created(), bands: [0; 3], body_bytes: 0 }
+        Self {
+            state: job.state(),
+            first: job.place(),
+            last: job.place(),
+            first_ready: job.ready_key(),
+            created: job.created(),
+            bands: [0; 3],
+            body_bytes: 0,
+        }
     }
 
-    /// Adds a job that comes after the first one.
-    pub(crate) fn add(&mut self, job: CountedJob) {
-        self.bands[Band::of(job.priority) as usize] += 1;
-        self.body_bytes += job.body_bytes as u64;
+    /// Adds a job of the same state.
+    pub(crate) fn add(&mut self, job: &Job) {
+        debug_assert_eq!(job.state(), self.state);
+        self.first = self.first.min(job.place());
+        self.last = self.last.max(job.place());
+        self.first_ready = self.first_ready.min(job.ready_key());
+        self.bands[Band::of(job.priority()) as usize] += 1;
+        self.body_bytes += job.body_len() as u64;
     }
 
-    /// The place of the first job among the ready jobs of its queue, as [`Job::ready_key`] says.
-    pub(crate) fn first_key(&self) -> (u64, u64) {
-        (self.first.0.into(), self.first.1)
+    /// The same jobs, after they have become ready.
+    pub(crate) fn when_ready(self) -> Self {
+        Self { state: State::Ready, first: self.first_ready, ..self }
     }
 }
 
@@ -95,6 +135,10 @@ impl Blocks {
         BlockSlot(self.slab.insert(block))
     }
 
+    pub(super) fn get_mut(&mut self, id: BlockSlot) -> Option<&mut Block> {
+        self.slab.get_mut(id.0)
+    }
+
     pub(super) fn remove(&mut self, id: BlockSlot) -> Option<Block> {
         let block = self.slab.remove(id.0)?;
         self.jobs -= u64::from(block.facts.jobs());
@@ -102,33 +146,54 @@ impl Blocks {
     }
 }
 
+impl Index<BlockSlot> for Blocks {
+    type Output = Block;
+
+    fn index(&self, id: BlockSlot) -> &Block {
+        self.slab.get(id.0).expect("a block exists while a list has it")
+    }
+}
+
 impl Counts {
     /// Adds the jobs of a block.
     pub(crate) fn add_block(&mut self, block: &BlockFacts) {
-        self.ready += block.jobs();
-        self.urgent += block.bands[Band::High as usize];
-        self.bytes += block.body_bytes;
-        for (band, jobs) in self.bands.iter_mut().zip(block.bands) {
-            *band += jobs;
+        *self.of(block.state) += block.jobs();
+        if block.state == State::Ready {
+            self.urgent += block.bands[Band::High as usize];
+            self.bytes += block.body_bytes;
+        }
+        if block.state != State::Buried {
+            self.bands.iter_mut().zip(block.bands).for_each(|(band, jobs)| *band += jobs);
         }
     }
 
     /// Subtracts the jobs of a block.
     pub(crate) fn remove_block(&mut self, block: &BlockFacts) {
-        self.ready -= block.jobs();
-        self.urgent -= block.bands[Band::High as usize];
-        self.bytes -= block.body_bytes;
-        for (band, jobs) in self.bands.iter_mut().zip(block.bands) {
-            *band -= jobs;
+        *self.of(block.state) -= block.jobs();
+        if block.state == State::Ready {
+            self.urgent -= block.bands[Band::High as usize];
+            self.bytes -= block.body_bytes;
+        }
+        if block.state != State::Buried {
+            self.bands.iter_mut().zip(block.bands).for_each(|(band, jobs)| *band -= jobs);
         }
     }
 }
 
 impl Job {
-    /// Whether the job can become cold: it is ready and in the log, does not expire, and only the
-    /// list of ready jobs and the index of numbers refer to it.
+    /// Whether the job can become cold: it is in the log, nobody holds it, it does not expire, and
+    /// only a list of its queue and the index of numbers refer to it.
     pub(crate) fn may_be_cold(&self) -> bool {
         let is_bare = self.extension.as_ref().is_none_or(|extension| extension.outcome.is_none());
-        self.state() == State::Ready && self.is_logged() && is_bare && self.expires().is_none()
+        self.state() != State::Leased && self.is_logged() && is_bare && self.expires().is_none()
+    }
+
+    /// The place of the job in the list of its state, as [`BlockFacts::place`] says.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        match self.state() {
+            State::Ready | State::Leased => self.ready_key(),
+            State::Delayed => (self.due().0, self.id().0),
+            State::Buried => (self.buried_order(), 0),
+        }
     }
 }

@@ -94,7 +94,17 @@ impl Counts {
         }
     }
 
-    fn of(&mut self, state: State) -> &mut u32 {
+    /// The number of jobs of a state.
+    pub(crate) fn get(&self, state: State) -> u32 {
+        match state {
+            State::Ready => self.ready,
+            State::Delayed => self.delayed,
+            State::Leased => self.leased,
+            State::Buried => self.buried,
+        }
+    }
+
+    pub(super) fn of(&mut self, state: State) -> &mut u32 {
         match state {
             State::Ready => &mut self.ready,
             State::Delayed => &mut self.delayed,

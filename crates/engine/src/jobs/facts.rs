@@ -40,6 +40,15 @@ impl State {
     }
 }
 
+/// A list of a queue: its jobs of one state.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub struct JobList {
+    /// The queue.
+    pub queue: QueueId,
+    /// Ready, delayed or buried.
+    pub state: State,
+}
+
 /// The counters of a job's events, as the job's statistics show them.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Counters {

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::DEFAULT_QUEUE;
+use super::cold::Cold;
 use super::extension::Extension;
 use crate::collections::Ordered;
 use crate::collections::prefetch;
@@ -363,14 +364,18 @@ impl Queue {
 
     pub(super) fn count_block_in(&mut self, block: &BlockFacts) {
         self.counts.add_block(block);
-        self.stored.0 += u64::from(block.jobs());
-        self.stored.1 += block.body_bytes;
+        if block.state == State::Ready {
+            self.stored.0 += u64::from(block.jobs());
+            self.stored.1 += block.body_bytes;
+        }
     }
 
     pub(super) fn count_block_out(&mut self, block: &BlockFacts) {
         self.counts.remove_block(block);
-        self.stored.0 -= u64::from(block.jobs());
-        self.stored.1 -= block.body_bytes;
+        if block.state == State::Ready {
+            self.stored.0 -= u64::from(block.jobs());
+            self.stored.1 -= block.body_bytes;
+        }
     }
 
     pub(crate) fn count_out(&mut self, job: CountedJob) {
@@ -499,20 +504,17 @@ impl Queue {
         is_idle.then(|| Millis(extension.created.0.saturating_add(idle_ms).saturating_add(1)))
     }
 
-    /// The next moment at which a delayed job is due or a pause ends. Expired jobs and idleness are
-    /// not included.
+    /// The next moment at which a delayed job is due, a block of delayed jobs must be looked at, or
+    /// a pause ends. Expired jobs and idleness are not included.
     pub(crate) fn next_moment(&self) -> Option<Millis> {
         let due = self.delayed.first().map(|((due, _), _)| due);
         let unpause = self.pause.map(|pause| pause.until);
-        [due, unpause].into_iter().flatten().min()
+        let cold = self.cold().and_then(Cold::next_moment);
+        [due, unpause, cold].into_iter().flatten().min()
     }
 
-    /// Panics if the lists and the counts disagree.
+    /// Panics if nothing keeps the queue in existence.
     pub(super) fn check_invariants(&self) {
-        let counts = &self.counts;
-        let lists = [self.delayed.len(), self.buried.len()];
-        let counted = [counts.delayed, counts.buried].map(|count| count as usize);
-        assert_eq!(lists, counted, "a queue counts its delayed and buried jobs");
         assert!(self.is_wanted(), "a queue has no reason to exist");
     }
 }

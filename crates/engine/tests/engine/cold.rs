@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use lineshaft_engine::policy::{Rule, Rules, Setting, WhenFull};
 use lineshaft_engine::{
-    BlockSlot, Clearing, Engine, Event, GrabOrder, JobBody, JobFacts, JobId, JobSlot, Need, NewJob,
-    Patience, QueueId, Record, SessionId, State, Take,
+    BlockFacts, BlockSlot, Clearing, Engine, Event, GrabOrder, JobBody, JobFacts, JobId, JobList,
+    JobSlot, Kick, Need, Patience, QueueId, Record, SessionId, State, Take,
 };
 use proptest::prelude::*;
 
@@ -26,7 +26,12 @@ impl Owner {
         self.world.engine.queue_id(name).expect("the queue exists")
     }
 
-    /// Makes these ready jobs cold, in the order in which their queue hands them out.
+    /// The list of a state of the queue `default`.
+    fn list(&self, state: State) -> JobList {
+        JobList { queue: self.queue(b"default"), state }
+    }
+
+    /// Makes these jobs of one list cold.
     fn cool(&mut self, ids: &[JobId]) -> BlockSlot {
         let engine = &self.world.engine;
         let slots: Vec<JobSlot> =
@@ -39,33 +44,78 @@ impl Owner {
         block
     }
 
-    /// Makes `count` jobs of a queue cold, beginning with the job at the place `from`.
-    fn cool_some(&mut self, queue: &[u8], from: usize, count: usize) -> Option<BlockSlot> {
+    /// Makes `count` jobs of a list cold, without the first `from`.
+    fn cool_some(&mut self, list: JobList, from: usize, count: usize) {
         let engine = &self.world.engine;
-        let slots = engine.ready_jobs(engine.queue_id(queue)?).skip(from).take(count);
-        let slots = slots.filter(|slot| engine.may_be_cold(*slot));
-        let ids: Vec<JobId> = slots.map(|slot| engine.id_of(slot)).collect();
-        if ids.is_empty() { None } else { Some(self.cool(&ids)) }
+        let ids = (1..engine.next_number()).map(JobId);
+        let ids = ids.filter(|id| {
+            let slot = engine.slot(*id).ok().filter(|slot| engine.may_be_cold(*slot));
+            slot.is_some_and(|slot| {
+                let is_soon = list.state == State::Delayed && !engine.are_far_from_head(&[slot], 0);
+                engine.list_of(slot) == list && !is_soon
+            })
+        });
+        let ids: Vec<JobId> = ids.skip(from).take(count).collect();
+        if !ids.is_empty() {
+            self.cool(&ids);
+        }
     }
 
-    /// Loads the next block of a queue.
-    fn load(&mut self, queue: QueueId) {
-        let block = self.world.engine.blocks_of(queue).next().expect("the queue has a block");
-        let next = self.load_block(block);
-        self.world.act(|engine, _| engine.end_wanted(queue, next));
+    /// Advances the time in steps, and loads what is wanted after each.
+    fn pass(&mut self, millis: u64) {
+        for _ in 0..millis / 500 {
+            self.world.pass(500);
+            self.load_wanted();
+            self.world.pass(0);
+        }
     }
 
-    /// Loads a block, and returns the place of its first job.
-    fn load_block(&mut self, block: BlockSlot) -> Option<(u32, u64)> {
+    /// Kicks jobs, and returns their number.
+    fn kick(&mut self, session: SessionId, max: u64) -> u64 {
+        let kick = self.world.act(|engine, effects| engine.kick(session, max, effects));
+        let Kick::Waiting = kick else {
+            let Kick::Done(kicked) = kick else { unreachable!("the kick is done") };
+            return kicked;
+        };
+        loop {
+            self.load_wanted();
+            while self.world.act(Engine::advance) {}
+            let events = &mut self.world.effects.events;
+            let kicked = |event: &(SessionId, Event)| match event.1 {
+                Event::Kicked(_, count) => Some(count),
+                _ => None,
+            };
+            if let Some(place) = events.iter().position(|event| kicked(event).is_some()) {
+                return kicked(&events.remove(place)).unwrap_or_default();
+            }
+        }
+    }
+
+    /// The number of the first job of a list.
+    fn first(&mut self, session: SessionId, state: State) -> Option<JobId> {
+        self.load_missing(session, Need::Used(state));
+        let slot = self.world.engine.first_used(session, state).ok()?;
+        Some(self.world.engine.id_of(slot))
+    }
+
+    /// Loads the next block of a list.
+    fn load(&mut self, list: JobList) {
+        let block = self.world.engine.blocks_of(list).next().expect("the list has a block");
+        let next = self.load_block(block).filter(|_| list.state == State::Ready);
+        self.world.act(|engine, _| engine.end_wanted(list, next));
+    }
+
+    /// Loads a block, and returns the place of its first job among ready jobs.
+    fn load_block(&mut self, block: BlockSlot) -> Option<(u64, u64)> {
         let jobs = self.blocks.remove(&block).expect("the block has jobs");
         let engine = &mut self.world.engine;
-        let queue = engine.begin_load(block).expect("the block exists");
-        let name = engine.queue_name(queue).to_vec();
+        let list = engine.begin_load(block).expect("the block exists");
+        let name = engine.queue_name(list.queue).to_vec();
         for (facts, len) in &jobs {
             engine.load(&name, facts, None, JobBody::Stored(*len)).expect("it is a cold job");
         }
-        self.world.act(|engine, effects| engine.end_load(queue, effects));
-        jobs.first().map(|(facts, _)| (facts.priority, facts.order))
+        self.world.act(|engine, effects| engine.end_load(list.queue, effects));
+        jobs.iter().map(|(facts, _)| BlockFacts::ready_place(facts)).min()
     }
 
     /// Loads the blocks that are wanted, and returns their number.
@@ -76,10 +126,12 @@ impl Owner {
             if wanted.is_empty() {
                 return count;
             }
-            for queue in wanted {
-                if self.world.engine.blocks_of(queue).next().is_some() {
-                    self.load(queue);
+            for list in wanted {
+                if self.world.engine.blocks_of(list).next().is_some() {
+                    self.load(list);
                     count += 1;
+                } else {
+                    self.world.act(|engine, _| engine.end_wanted(list, None));
                 }
             }
         }
@@ -88,8 +140,8 @@ impl Owner {
     /// Loads blocks until the session misses none.
     fn load_missing(&mut self, session: SessionId, need: Need<'_>) -> usize {
         let mut count = 0;
-        while let Some(queue) = self.world.engine.missing(session, need) {
-            self.load(queue);
+        while let Some(list) = self.world.engine.missing(session, need) {
+            self.load(list);
             count += 1;
         }
         count
@@ -132,9 +184,9 @@ fn a_take_misses_a_cold_head_and_gets_it_after_the_load() {
     let session = owner.world.open();
     let ids: Vec<JobId> = (0..4).map(|_| owner.world.put(session, 7, 0, 60)).collect();
     owner.cool(&ids[..2]);
-    let queue = owner.queue(b"default");
-    assert_eq!(owner.world.engine.missing(session, Need::Watched), Some(queue));
-    assert_eq!(owner.world.engine.missing(session, Need::Used), Some(queue));
+    let list = owner.list(State::Ready);
+    assert_eq!(owner.world.engine.missing(session, Need::Watched), Some(list));
+    assert_eq!(owner.world.engine.missing(session, Need::Used(State::Ready)), Some(list));
     assert!(matches!(owner.world.take(session, Patience::None), Take::Nothing(_)));
     // A job with a lower priority number comes before the cold head.
     let urgent = owner.world.put(session, 6, 0, 60);
@@ -157,7 +209,7 @@ fn the_best_of_all_watched_queues_decides_what_is_missing() {
     let worse = owner.world.put(producer, 6, 0, 60);
     assert_eq!(owner.world.engine.missing(taker, Need::Watched), None);
     assert_eq!(owner.world.taken(taker), better);
-    assert_eq!(owner.world.engine.missing(taker, Need::Watched), Some(owner.queue(b"default")));
+    assert_eq!(owner.world.engine.missing(taker, Need::Watched), Some(owner.list(State::Ready)));
     assert_eq!(owner.take(taker), Some(cold));
     assert_eq!(owner.take(taker), Some(worse));
 }
@@ -200,7 +252,10 @@ fn a_worker_that_sleeps_is_woken_by_the_load() {
     let cold = owner.world.put(producer, 5, 0, 60);
     owner.cool(&[cold]);
     owner.world.act(|engine, effects| engine.register(worker, b"default", None, effects));
-    assert_eq!(owner.world.engine.missing(worker, Need::Registered), Some(owner.queue(b"default")));
+    assert_eq!(
+        owner.world.engine.missing(worker, Need::Registered),
+        Some(owner.list(State::Ready))
+    );
     assert!(owner.world.act(|engine, _| engine.sleep(worker)));
     assert_eq!(owner.load_wanted(), 1);
     assert_eq!(owner.world.events(), [(worker, "work to do".into())]);
@@ -254,15 +309,15 @@ fn a_queue_can_want_blocks_again_although_another_load_took_them() {
     let session = owner.world.open();
     let ids: Vec<JobId> = (0..30).map(|_| owner.world.put(session, 5, 0, 60)).collect();
     let blocks: Vec<BlockSlot> = ids.chunks(10).map(|block| owner.cool(block)).collect();
-    let queue = owner.queue(b"default");
-    owner.world.act(|engine, _| engine.want_blocks(queue));
-    assert_eq!(owner.world.engine.take_wanted(), [queue]);
+    let list = owner.list(State::Ready);
+    owner.world.act(|engine, _| engine.want_blocks(list));
+    assert_eq!(owner.world.engine.take_wanted(), [list]);
     // A request for a job by its number, or reclaim, loads the second block meanwhile.
     owner.load_block(blocks[1]);
-    assert!(owner.world.engine.wants_blocks(queue), "the wanted load has not ended");
+    assert!(owner.world.engine.wants_blocks(list), "the wanted load has not ended");
     owner.load_block(blocks[0]);
-    owner.world.act(|engine, _| engine.end_wanted(queue, None));
-    assert!(!owner.world.engine.wants_blocks(queue));
+    owner.world.act(|engine, _| engine.end_wanted(list, None));
+    assert!(!owner.world.engine.wants_blocks(list));
     for id in &ids {
         assert_eq!(owner.take(session), Some(*id));
     }
@@ -276,8 +331,8 @@ fn a_job_far_behind_the_first_cold_job_loads_nothing() {
     for block in ids[10..].chunks(10) {
         owner.cool(block);
     }
-    owner.load(owner.queue(b"default"));
-    let far = owner.world.engine.blocks_of(owner.queue(b"default")).nth(1).expect("a third block");
+    owner.load(owner.list(State::Ready));
+    let far = owner.world.engine.blocks_of(owner.list(State::Ready)).nth(1).expect("a third block");
     owner.load_block(far);
     assert!(owner.world.finish(session, ids[35]));
     assert_eq!(owner.load_wanted(), 0);
@@ -319,15 +374,16 @@ fn a_flush_and_a_removal_end_cold_jobs_too() {
 fn only_jobs_that_a_load_can_restore_become_cold() {
     let mut owner = Owner::new();
     let session = owner.world.open();
-    let (delayed, held) = (owner.world.put(session, 5, 9, 60), owner.world.put(session, 5, 0, 60));
+    let held = owner.world.put(session, 5, 0, 60);
     assert_eq!(owner.world.taken(session), held);
+    let (soon, later) = (owner.world.put(session, 5, 1, 60), owner.world.put(session, 5, 9, 60));
     let near = owner.world.put(session, 5, 0, 60);
     let far = owner.world.put(session, 5, 0, 60);
     let engine = &owner.world.engine;
     let slot = |id| engine.slot(id).expect("the job exists");
-    assert!(!engine.may_be_cold(slot(delayed)) && !engine.may_be_cold(slot(held)));
-    assert!(engine.may_be_cold(slot(near)));
-    assert!(!engine.is_far_from_head(slot(near), 1) && engine.is_far_from_head(slot(far), 1));
+    assert!(!engine.may_be_cold(slot(held)));
+    let is_far = |id| engine.may_be_cold(slot(id)) && engine.are_far_from_head(&[slot(id)], 1);
+    assert_eq!([near, far, soon, later].map(is_far), [false, true, false, true]);
     // The engine needs the oldest jobs of these queues, or the age of each job.
     let drops = [Setting::JobsMax(Some(9)), Setting::WhenFull(WhenFull::DropOldest)];
     for settings in [drops.to_vec(), vec![Setting::AgeMax(Some(1000))]] {
@@ -339,27 +395,128 @@ fn only_jobs_that_a_load_can_restore_become_cold() {
     }
 }
 
+#[test]
+fn delayed_jobs_are_loaded_before_they_are_due() {
+    let mut owner = Owner::new();
+    let (producer, waiter) = (owner.world.open(), owner.world.open());
+    let ids: Vec<JobId> = (0..2).map(|_| owner.world.put(producer, 5, 10, 60)).collect();
+    owner.cool(&ids);
+    let totals = owner.world.engine.totals();
+    assert_eq!((totals.delayed, totals.ready), (2, 0));
+    assert!(matches!(owner.world.take(waiter, Patience::Endless), Take::Waiting));
+    owner.world.pass(8_999);
+    assert_eq!(owner.load_wanted(), 0);
+    let next = owner.world.engine.next_deadline().expect("jobs are delayed");
+    assert_eq!(next.0 - owner.world.engine.now().0, 1, "a second before they are due");
+    owner.world.pass(1);
+    assert_eq!((owner.load_wanted(), owner.world.events().len()), (1, 0));
+    owner.world.pass(999);
+    assert_eq!(owner.world.events(), []);
+    owner.world.pass(1);
+    assert_eq!(owner.world.events(), [(waiter, format!("granted {}", ids[0]))]);
+}
+
+#[test]
+fn jobs_of_a_block_become_ready_without_a_load_if_all_are_due() {
+    let mut owner = Owner::new();
+    let (producer, taker) = (owner.world.open(), owner.world.open());
+    let put = |owner: &mut Owner, priority, delay| owner.world.put(producer, priority, delay, 60);
+    let early: Vec<JobId> = (0..3).map(|number| put(&mut owner, 9 - number, 10)).collect();
+    let late = put(&mut owner, 0, 20);
+    owner.cool(&early);
+    owner.cool(&[late]);
+    owner.world.engine.take_wanted();
+    // Nothing was loaded in time.
+    owner.world.pass(10_000);
+    let totals = owner.world.engine.totals();
+    assert_eq!((totals.delayed, totals.ready, owner.world.engine.cold_jobs()), (1, 3, 4));
+    assert_eq!(owner.load_wanted(), 0);
+    for id in early.iter().rev() {
+        assert_eq!(owner.take(taker), Some(*id), "the most urgent job is first");
+    }
+    assert_eq!(owner.take(taker), None);
+    assert_eq!(owner.world.engine.cold_jobs(), 1);
+}
+
+#[test]
+fn a_due_job_of_a_block_that_is_not_loaded_yet_is_taken_first() {
+    let mut owner = Owner::new();
+    let (producer, taker) = (owner.world.open(), owner.world.open());
+    let due = owner.world.put(producer, 3, 10, 60);
+    let later = owner.world.put(producer, 3, 30, 60);
+    let ready = owner.world.put(producer, 5, 0, 60);
+    owner.cool(&[due, later]);
+    owner.world.pass(10_000);
+    let list = owner.list(State::Delayed);
+    assert_eq!(owner.world.engine.missing(taker, Need::Watched), Some(list));
+    assert!(matches!(owner.world.take(taker, Patience::None), Take::Nothing(_)));
+    assert_eq!(owner.take(taker), Some(due));
+    assert_eq!(owner.take(taker), Some(ready));
+    assert_eq!(owner.world.state(later), Some(State::Delayed));
+}
+
+#[test]
+fn cold_delayed_and_buried_jobs_can_be_seen_and_kicked() {
+    let mut owner = Owner::new();
+    let session = owner.world.open();
+    let buried: Vec<JobId> = (0..4).map(|_| owner.world.put(session, 5, 0, 60)).collect();
+    for id in &buried {
+        assert_eq!(owner.world.taken(session), *id);
+        assert!(owner.world.bury(session, *id));
+    }
+    let delayed: Vec<JobId> = (0..4).map(|n| owner.world.put(session, 5, 40 - n, 60)).collect();
+    owner.cool(&buried[..2]);
+    owner.cool(&buried[2..]);
+    owner.cool(&delayed);
+    let totals = owner.world.engine.totals();
+    assert_eq!((totals.buried, totals.delayed, owner.world.engine.cold_jobs()), (4, 4, 8));
+    assert_eq!(owner.first(session, State::Buried), Some(buried[0]));
+    assert_eq!(owner.kick(session, 3), 3);
+    assert_eq!(owner.world.state(buried[2]), Some(State::Ready));
+    assert_eq!(owner.world.state(buried[3]), Some(State::Buried));
+    assert_eq!(owner.kick(session, 3), 1, "only buried jobs, because there were some");
+    assert_eq!(owner.kick(session, 1), 1);
+    assert_eq!(owner.first(session, State::Delayed), Some(delayed[2]), "the last one was kicked");
+}
+
 #[derive(Clone, Debug)]
 enum Act {
-    Put { priority: u32 },
+    Put { priority: u32, delay_s: u32 },
     Take,
     Finish,
-    GiveBack { priority: u32 },
+    GiveBack { priority: u32, delay_s: u32 },
+    Bury,
+    Kick { max: u64 },
+    First(State),
+    Pass { millis: u64 },
     Wait,
-    Cool { from: usize, count: usize },
+    Cool { state: State, from: usize, count: usize },
     Flush,
 }
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        6 => (0..4u32).prop_map(|priority| Act::Put { priority }),
+        6 => (0..4u32, delay()).prop_map(|(priority, delay_s)| Act::Put { priority, delay_s }),
         4 => Just(Act::Take),
         2 => Just(Act::Finish),
-        2 => (0..4u32).prop_map(|priority| Act::GiveBack { priority }),
+        2 => (0..4u32, delay()).prop_map(|(priority, delay_s)| Act::GiveBack { priority, delay_s }),
+        2 => Just(Act::Bury),
+        1 => (1..5u64).prop_map(|max| Act::Kick { max }),
+        1 => state().prop_map(Act::First),
+        2 => (1..8u64).prop_map(|halves| Act::Pass { millis: 500 * halves }),
         1 => Just(Act::Wait),
-        4 => (0..6usize, 1..6usize).prop_map(|(from, count)| Act::Cool { from, count }),
+        4 => (state(), 0..6usize, 1..6usize)
+            .prop_map(|(state, from, count)| Act::Cool { state, from, count }),
         1 => Just(Act::Flush),
     ]
+}
+
+fn delay() -> impl Strategy<Value = u32> {
+    prop_oneof![2 => Just(0), 1 => 1..9u32]
+}
+
+fn state() -> impl Strategy<Value = State> {
+    prop_oneof![Just(State::Ready), Just(State::Delayed), Just(State::Buried)]
 }
 
 proptest! {
@@ -377,16 +534,22 @@ proptest! {
             for (owner, cools) in [(&mut plain, false), (&mut cold, true)] {
                 let mut held_now: Vec<JobId> = held.clone();
                 let answer = match act {
-                    Act::Put { priority } => {
-                        let job = NewJob { priority, delay_s: 0, ttr_s: 0 };
-                        Some(owner.world.put(session, job.priority, 0, 0))
+                    Act::Put { priority, delay_s } => {
+                        Some(owner.world.put(session, priority, delay_s, 0))
                     }
                     Act::Take => owner.take(session),
                     Act::Finish => {
                         held_now.pop().filter(|id| owner.world.finish(session, *id))
                     }
-                    Act::GiveBack { priority } => {
-                        held_now.pop().filter(|id| owner.world.release(session, *id, priority, 0))
+                    Act::GiveBack { priority, delay_s } => held_now
+                        .pop()
+                        .filter(|id| owner.world.release(session, *id, priority, delay_s)),
+                    Act::Bury => held_now.pop().filter(|id| owner.world.bury(session, *id)),
+                    Act::Kick { max } => Some(JobId(owner.kick(session, max))),
+                    Act::First(state) => owner.first(session, state),
+                    Act::Pass { millis } => {
+                        owner.pass(millis);
+                        None
                     }
                     Act::Wait if !is_waiting => {
                         owner.load_missing(waiter, Need::Watched);
@@ -416,8 +579,8 @@ proptest! {
                         });
                         None
                     }
-                    Act::Cool { from, count } if cools => {
-                        owner.cool_some(b"default", from, count);
+                    Act::Cool { state, from, count } if cools => {
+                        owner.cool_some(owner.list(state), from, count);
                         None
                     }
                     Act::Cool { .. } | Act::Wait => None,
@@ -430,15 +593,15 @@ proptest! {
             let (answer, events, _) = answers.remove(0);
             match act {
                 Act::Take => held.extend(answer),
-                Act::Finish | Act::GiveBack { .. } => { held.pop(); }
+                Act::Finish | Act::GiveBack { .. } | Act::Bury => { held.pop(); }
                 Act::Wait => is_waiting |= answer.is_none(),
-                Act::Put { .. } | Act::Cool { .. } | Act::Flush => {}
+                _ => {}
             }
-            if let Some((who, _)) = events.first() && *who == waiter {
+            if let Some((who, event)) = events.first() && *who == waiter {
                 is_waiting = false;
+                let job = event.strip_prefix("granted ").and_then(|id| id.parse().ok());
                 for owner in [&mut plain, &mut cold] {
-                    let job = answer.expect("a put or a give-back gave the waiter its job");
-                    let _ = owner.world.finish(waiter, job);
+                    prop_assert!(owner.world.finish(waiter, JobId(job.expect("it got a job"))));
                 }
             }
         }

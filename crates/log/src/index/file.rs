@@ -14,7 +14,7 @@ use crate::types::{Position, Slot};
 
 const MAGIC: &[u8; 8] = b"LINESIDX";
 /// The version of index files. A file of another version is not used.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const SECTIONS: usize = 8;
 /// The number of the section of the rows that are in no block.
 const OTHERS: usize = 5;
@@ -413,7 +413,7 @@ impl Tables {
 fn put_block(buffer: &mut Vec<u8>, block: &BlockSummary) {
     buffer.extend_from_slice(&block.queue.to_le_bytes());
     buffer.extend_from_slice(&u32::from(block.list).to_le_bytes());
-    for key in [block.first_key, block.last_key] {
+    for key in [block.first_key, block.last_key, block.first_next_key] {
         buffer.extend_from_slice(&key.0.to_le_bytes());
         buffer.extend_from_slice(&key.1.to_le_bytes());
     }
@@ -430,6 +430,7 @@ fn block(reader: &mut Reader<'_>) -> Option<BlockSummary> {
     let (queue, list) = (reader.u32()?, reader.u32()?.try_into().ok()?);
     let first_key = (reader.u64()?, reader.u64()?);
     let last_key = (reader.u64()?, reader.u64()?);
+    let first_next_key = (reader.u64()?, reader.u64()?);
     let (first_created_ms, body_bytes) = (reader.u64()?, reader.u64()?);
     let rows = reader.u32()?;
     let bands = [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
@@ -440,6 +441,7 @@ fn block(reader: &mut Reader<'_>) -> Option<BlockSummary> {
         list,
         first_key,
         last_key,
+        first_next_key,
         rows,
         first_created_ms,
         bands,

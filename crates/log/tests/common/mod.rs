@@ -112,6 +112,8 @@ fn check_summary(summary: &BlockSummary, rows: &[OwnedRow]) {
     assert!(classes.iter().all(|class| class.list == summary.list));
     let ends = (classes[0].key, classes[classes.len() - 1].key);
     assert_eq!((summary.first_key, summary.last_key), ends);
+    let next = classes.iter().map(|class| class.next_key).min();
+    assert_eq!(Some(summary.first_next_key), next);
     for (band, count) in (0..).zip(summary.bands) {
         let in_band = classes.iter().filter(|class| class.band == band).count();
         assert_eq!(in_band, count as usize);
@@ -130,7 +132,8 @@ pub fn settings(sync: Sync) -> Settings {
 pub fn classify(meta: &Meta<'_>) -> Option<Class> {
     let is_listed = meta.options.len() != 7;
     let key = (meta.priority.into(), meta.id);
-    is_listed.then_some(Class { list: meta.state % 2, key, band: (meta.priority >> 30) as u8 })
+    let (list, next_key) = (meta.state % 2, (meta.id, meta.priority.into()));
+    is_listed.then_some(Class { list, key, next_key, band: (meta.priority >> 30) as u8 })
 }
 
 impl Recovered {

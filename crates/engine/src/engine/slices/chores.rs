@@ -7,7 +7,7 @@ use crate::collections::Ordered;
 use crate::effects::{Effects, Event};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, LeaseId, Millis, SessionId};
-use crate::jobs::Job;
+use crate::jobs::{Job, JobList, State};
 use crate::sessions::{ReturnOrder, Waiting};
 
 /// A chore sorts jobs by their leases before it gives them back. Sorting this many leases counts as
@@ -31,8 +31,10 @@ impl Engine {
         debug_assert!(!self.is_waiting(session));
         self.meter.begin_request();
         let queue = self.sessions[session].used();
-        let buried = !self.queues[queue].buried().is_empty();
-        let mut chore = Chore::Kick { session, queue, buried, left: max, kicked: 0 };
+        let buried = self.queues[queue].counts().buried > 0;
+        let state = if buried { State::Buried } else { State::Delayed };
+        let list = JobList { queue, state };
+        let mut chore = Chore::Kick { session, list, left: max, kicked: 0 };
         if self.step(&mut chore, effects) {
             self.sessions.begin_wait(session, Waiting::Kick);
             self.chores.push(chore);
@@ -77,7 +79,9 @@ impl Engine {
             | Chore::Close { .. }
             | Chore::Leave { .. }
             | Chore::Detach { .. } => return,
-            Chore::Kick { session, queue, kicked, .. } => (session, Event::Kicked(queue, kicked)),
+            Chore::Kick { session, list, kicked, .. } => {
+                (session, Event::Kicked(list.queue, kicked))
+            }
             // A flush or a removal continues after its session has ended. Otherwise a queue would
             // stay half flushed or half removed.
             Chore::Flush { session, .. } | Chore::Remove { session, .. }
@@ -112,15 +116,20 @@ impl Engine {
             Chore::Detach { watcher, watching } => self.detach_slice(*watcher, watching, effects),
             Chore::Flush { work, .. } => self.flush_slice(work, effects),
             Chore::Remove { work, .. } => self.removal_slice(work, effects),
-            Chore::Kick { queue, buried, left, kicked, .. } => {
+            Chore::Kick { list, left, kicked, .. } => {
                 let mut jobs_left = self.meter.step_jobs();
                 while *left > 0 {
                     if jobs_left == 0 || self.meter.request_is_spent() {
                         return true;
                     }
                     jobs_left -= 1;
-                    let lists = &mut self.queues[*queue];
-                    let first = if *buried { lists.pop_buried() } else { lists.pop_delayed() };
+                    let queue = &mut self.queues[list.queue];
+                    if queue.is_first_cold(list.state) {
+                        self.rest_for_load(*list);
+                        return true;
+                    }
+                    let is_buried = list.state == State::Buried;
+                    let first = if is_buried { queue.pop_buried() } else { queue.pop_delayed() };
                     let Some(slot) = first else { return false };
                     self.kick_delisted(slot, effects);
                     *kicked += 1;

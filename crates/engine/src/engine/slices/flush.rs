@@ -4,6 +4,7 @@ use crate::chores::{Chore, FlushWork};
 use crate::effects::{Effects, News};
 use crate::engine::Engine;
 use crate::ids::{QueueId, SessionId};
+use crate::jobs::JobList;
 use crate::policy::Name;
 use crate::sessions::Waiting;
 
@@ -118,7 +119,8 @@ impl Engine {
             *jobs_left -= 1;
         }
         if self.queues[id].head_is_cold() {
-            self.rest_for_load(id);
+            let (_, state) = self.queues[id].cold_head();
+            self.rest_for_load(JobList { queue: id, state });
         } else if self.queues[id].ready().is_empty() {
             left = 0;
         }

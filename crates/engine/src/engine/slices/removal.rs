@@ -8,7 +8,7 @@ use crate::chores::{Chore, Next, NextJob, RemovalWork};
 use crate::effects::{Effects, Event, News, Record};
 use crate::engine::{Clearing, Engine, NotFound};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
-use crate::jobs::State;
+use crate::jobs::{JobList, State};
 use crate::limits::UNIT_COMPARISONS;
 use crate::queues::{DEFAULT_QUEUE, Extension};
 use crate::sessions::Waiting;
@@ -141,8 +141,8 @@ impl Engine {
             self.meter.count(1);
             let slot = match work.next_of_lists(&self.queues[work.queue()]) {
                 Some(NextJob::Resident(slot)) => slot,
-                Some(NextJob::Cold) => {
-                    self.rest_for_load(work.queue());
+                Some(NextJob::Cold(state)) => {
+                    self.rest_for_load(JobList { queue: work.queue(), state });
                     return true;
                 }
                 None => {

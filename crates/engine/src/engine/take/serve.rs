@@ -68,7 +68,7 @@ impl Engine {
             if queue.head_is_cold() {
                 // The end of the load calls this function again.
                 if !queue.waiters().is_empty() || !queue.sleepers().is_empty() {
-                    self.want_blocks(id);
+                    self.want_head(id);
                 }
                 return;
             }

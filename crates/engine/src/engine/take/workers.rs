@@ -203,7 +203,7 @@ impl Engine {
             self.wake_sleepers(queue, 1, effects);
         } else if self.may_serve_loaded(passed_on) {
             // The end of the load wakes the sleepers.
-            self.want_blocks(queue);
+            self.want_head(queue);
         }
     }
 
