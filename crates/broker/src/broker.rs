@@ -468,6 +468,13 @@ impl Broker {
         lock(&self.shared.index_error).clone()
     }
 
+    /// Begins a new segment of the log if the newest one has jobs. Returns whether it had. After the
+    /// next `commit_step`, `index_step` can build the index of these jobs. Only for a broker without
+    /// threads: see [`Options::clock`].
+    pub fn seal_step(&self, now: Millis) -> bool {
+        self.shared.log.as_ref().is_some_and(|log| log.seal(now.0))
+    }
+
     /// Builds one missing index file of the log. Returns whether it built one. Only for a broker
     /// without threads: see [`Options::clock`].
     pub fn index_step(&self) -> Result<bool, log::IndexError> {

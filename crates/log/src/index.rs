@@ -28,9 +28,9 @@ use crate::types::{Meta, Position, Slot};
 
 /// The maximum number of rows of a block.
 pub(crate) const BLOCK_ROWS: usize = 256;
-/// If a list of a queue has fewer jobs in a segment, these jobs are in no block. The number is small
-/// in simulations, so that simulations have many blocks.
-pub(crate) const LIST_ROWS_MIN: usize = if cfg!(feature = "fault") { 2 } else { 64 };
+/// If a list of a queue has fewer jobs in a segment, these jobs are in no block. In simulations, all
+/// these jobs are in blocks.
+pub(crate) const LIST_ROWS_MIN: usize = if cfg!(feature = "fault") { 1 } else { 64 };
 /// The number of bands that a block counts.
 pub(crate) const BANDS: usize = 4;
 

@@ -271,6 +271,13 @@ impl Log {
         self.appending(now_ms).room(bytes);
     }
 
+    /// Begins the next segment if the newest one has jobs. Returns whether it had. After the next
+    /// commit, the index of the segment with these jobs can be built. For tests: segments fill
+    /// slowly, and only a sealed segment has an index.
+    pub fn seal(&self, now_ms: u64) -> bool {
+        self.appending(now_ms).seal()
+    }
+
     /// Forgets a queue's number, because the owner will use this number for another name.
     pub fn forget_queue(&self, number: u32) {
         self.open_batch().forget_queue(number);

@@ -3,7 +3,7 @@
 
 use testkit::dialect::fragments::Stage;
 
-use crate::world::World;
+use crate::world::{World, with_log};
 
 /// Length of the longest command line. If a session does not wait, at most this many bytes of its
 /// input stay unused.
@@ -16,11 +16,16 @@ pub(crate) fn check(script: &[u8]) {
     testkit::dialect::fragments::check::<World>(script);
 }
 
+/// Plays a script with and without cold jobs.
+pub(crate) fn check_cold(script: &[u8]) {
+    testkit::dialect::fragments::check_cold::<World>(script, with_log);
+}
+
 impl Stage for World {
     const CLIENTS: usize = 3;
 
-    fn new() -> Self {
-        Self::with_max_job_size(JOB_BYTES_MAX)
+    fn new(world: testkit::dialect::world::World) -> Self {
+        Self::over(world, JOB_BYTES_MAX)
     }
 
     fn world(&mut self) -> &mut testkit::dialect::world::World {

@@ -2,15 +2,16 @@
 //! for the corpus of the fuzz target.
 
 use proptest::prelude::*;
+use proptest::sample::select;
 use testkit::dialect::fragments::check_corpus;
 use testkit::dialect::scripts::{body, long_line, noise, script};
 
-use crate::fragments::check;
+use crate::fragments::{check, check_cold};
 
 /// Valid and nearly valid lines. Their numbers are small, so that many lines are about the same
 /// job.
-fn command() -> impl Strategy<Value = Vec<u8>> {
-    let tube = prop::sample::select(vec!["default", "a", "b"]);
+fn command(pauses_s: Vec<u32>) -> impl Strategy<Value = Vec<u8>> {
+    let tube = select(vec!["default", "a", "b"]);
     let id = 1_u64..12;
     let line = prop_oneof![
         (0..4_u32, prop_oneof![3 => Just(0_u32), 1 => 0..3_u32], 0..4_u32, body()).prop_map(
@@ -23,7 +24,7 @@ fn command() -> impl Strategy<Value = Vec<u8>> {
         tube.clone().prop_map(|tube| format!("watch {tube}").into()),
         tube.clone().prop_map(|tube| format!("ignore {tube}").into()),
         tube.clone().prop_map(|tube| format!("stats-tube {tube}").into()),
-        (tube, 0..4_u32).prop_map(|(tube, s)| format!("pause-tube {tube} {s}").into()),
+        (tube, select(pauses_s)).prop_map(|(tube, s)| format!("pause-tube {tube} {s}").into()),
         (-1..3_i32).prop_map(|timeout| format!("reserve-with-timeout {timeout}").into()),
         id.clone().prop_map(|id| format!("delete {id}").into()),
         id.clone().prop_map(|id| format!("touch {id}").into()),
@@ -34,7 +35,7 @@ fn command() -> impl Strategy<Value = Vec<u8>> {
         (id.clone(), 0..2_u32).prop_map(|(id, delay)| format!("release {id} 1 {delay}").into()),
         id.prop_map(|id| format!("bury {id} 1").into()),
         (0..5_u32).prop_map(|bound| format!("kick {bound}").into()),
-        prop::sample::select(vec![
+        select(vec![
             "reserve",
             "stats",
             "list-tubes",
@@ -53,8 +54,8 @@ fn command() -> impl Strategy<Value = Vec<u8>> {
     line.prop_map(|line| [&line[..], b"\r\n"].concat())
 }
 
-fn input() -> impl Strategy<Value = Vec<u8>> {
-    prop_oneof![15 => command(), 1 => long_line(200..500)]
+fn input(pauses_s: Vec<u32>) -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![15 => command(pauses_s), 1 => long_line(200..500)]
 }
 
 proptest! {
@@ -62,7 +63,7 @@ proptest! {
 
     #[test]
     fn conversations_get_the_same_replies_in_any_fragments(
-        script in script(input(), 60),
+        script in script(input(vec![0, 1, 2, 3]), 60),
     ) {
         check(&script);
     }
@@ -70,6 +71,19 @@ proptest! {
     #[test]
     fn random_bytes_get_the_same_replies_in_any_fragments(script in noise()) {
         check(&script);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// If a pause ends while a session waits, and the next job is cold, the session gets the job after
+    /// a load. Other sessions can act during the load. So no pause ends here during a wait.
+    #[test]
+    fn conversations_get_the_same_replies_with_cold_jobs(
+        script in script(input(vec![5]), 60),
+    ) {
+        check_cold(&script);
     }
 }
 

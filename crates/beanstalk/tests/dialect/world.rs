@@ -4,7 +4,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use broker::Broker;
+use broker::{Broker, Options, Settings};
 use lineshaft_beanstalk::{
     Listener, MAX_JOB_SIZE_DEFAULT, ProcessorTime, Server, ServerInfo, Session,
 };
@@ -22,18 +22,21 @@ impl World {
     }
 
     pub(crate) fn with_max_job_size(max_job_size: u32) -> Self {
-        Self { world: world::World::memory(), listener: listener(max_job_size) }
+        Self::over(world::World::memory(), max_job_size)
+    }
+
+    pub(crate) fn over(world: world::World, max_job_size: u32) -> Self {
+        Self { world, listener: listener(max_job_size) }
     }
 
     /// A server with short slices, so that a long reply takes many slices.
     pub(crate) fn with_slices(units: u32) -> Self {
-        Self { world: world::World::with_slices(units), listener: listener(MAX_JOB_SIZE_DEFAULT) }
+        Self::over(world::World::with_slices(units), MAX_JOB_SIZE_DEFAULT)
     }
 
     /// A server whose log writes only when the test calls `commit`.
     pub(crate) fn over_unwritten(broker: Broker) -> Self {
-        let world = world::World::over_unwritten(broker);
-        Self { world, listener: listener(MAX_JOB_SIZE_DEFAULT) }
+        Self::over(world::World::over_unwritten(broker), MAX_JOB_SIZE_DEFAULT)
     }
 
     /// Opens a connection, and returns its number. The other functions identify the connection by
@@ -41,6 +44,12 @@ impl World {
     pub(crate) fn connect(&mut self) -> usize {
         connect(&self.listener, &mut self.world)
     }
+}
+
+/// The options of a broker whose log has room for many segments.
+pub(crate) fn with_log() -> Options {
+    let disk = Arc::new(log::FaultDisk::new(1, 1 << 30));
+    Options::without_threads(disk, Settings::default())
 }
 
 /// The listener of a new server.

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use broker::Broker;
+use broker::{Broker, Options, Settings};
 use lineshaft_gearman::{HttpSession, Server, ServerOptions, Session};
 use origin::{Gate, Reach};
 use testkit::dialect::world;
@@ -25,17 +25,21 @@ impl World {
     }
 
     pub(crate) fn with(options: ServerOptions) -> Self {
-        Self { world: world::World::memory(), server: Server::new(options) }
+        Self::over(world::World::memory(), options)
+    }
+
+    pub(crate) fn over(world: world::World, options: ServerOptions) -> Self {
+        Self { world, server: Server::new(options) }
     }
 
     /// A server with short slices, so that a long reply takes many slices.
     pub(crate) fn with_slices(units: u32) -> Self {
-        Self { world: world::World::with_slices(units), server: Server::new(options()) }
+        Self::over(world::World::with_slices(units), options())
     }
 
     /// A server whose log writes only when the test calls `commit`.
     pub(crate) fn over_unwritten(broker: Broker) -> Self {
-        Self { world: world::World::over_unwritten(broker), server: Server::new(options()) }
+        Self::over(world::World::over_unwritten(broker), options())
     }
 
     /// Opens a connection, and returns its number. The other functions identify the connection by
@@ -53,6 +57,12 @@ impl World {
             (session.id(), session)
         })
     }
+}
+
+/// The options of a broker whose log has room for many segments.
+pub(crate) fn with_log() -> Options {
+    let disk = Arc::new(log::FaultDisk::new(1, 1 << 30));
+    Options::without_threads(disk, Settings::default())
 }
 
 /// Opens a connection to this server.

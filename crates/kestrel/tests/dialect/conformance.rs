@@ -8,7 +8,7 @@ use testkit::conformance::lines::{Case, read_cases};
 use testkit::conformance::suite::play_in_process;
 use testkit::dialect::world::{self, InProcess, START};
 
-use crate::world::{World, connect_memcache, connect_text, options};
+use crate::world::{World, connect_memcache, connect_text, options, with_log};
 use testkit::conformance::policies::rules;
 
 /// The rules that a case requires.
@@ -17,9 +17,13 @@ fn rules_for(case: &Case) -> Option<Rules> {
     if case.has_tag("maxopen1") { Some(one_open()) } else { case.has_tag("policies").then(rules) }
 }
 
-fn play(file: &str, open: impl Fn() -> world::World) {
-    let cases = read_cases("kestrel", file).expect("the corpus is readable");
-    let outcome = play_in_process(&cases, |case| {
+fn cases(file: &str) -> Vec<Case> {
+    read_cases("kestrel", file).expect("the corpus is readable")
+}
+
+/// Plays the cases. Returns the number of times that an item became cold.
+fn play(cases: &[Case], open: impl Fn() -> world::World) -> u64 {
+    let outcome = play_in_process(cases, |case| {
         let (world, server) = World::over(open(), options()).into_parts();
         if let Some(rules) = rules_for(case) {
             let _ = world.broker.turn(world.now).set_policies(rules);
@@ -32,6 +36,7 @@ fn play(file: &str, open: impl Fn() -> world::World) {
         InProcess { world, connect }
     });
     outcome.assert_all_passed("the dialects");
+    outcome.cooled
 }
 
 /// A world with a log on a simulated disk. The log is written after every step.
@@ -43,20 +48,28 @@ fn durable() -> world::World {
 
 #[test]
 fn the_dialects_answer_like_the_original() {
-    play("cases.jsonl", world::World::memory);
+    play(&cases("cases.jsonl"), world::World::memory);
 }
 
 #[test]
 fn the_dialects_answer_like_the_original_with_a_log() {
-    play("cases.jsonl", durable);
+    play(&cases("cases.jsonl"), durable);
 }
 
 #[test]
 fn the_dialects_do_right_where_the_original_errs() {
-    play("defects.jsonl", world::World::memory);
+    play(&cases("defects.jsonl"), world::World::memory);
 }
 
 #[test]
 fn the_dialects_do_right_where_the_original_errs_with_a_log() {
-    play("defects.jsonl", durable);
+    play(&cases("defects.jsonl"), durable);
+}
+
+#[test]
+fn the_dialects_answer_the_same_with_cold_items() {
+    let mut cases = [cases("cases.jsonl"), cases("defects.jsonl")].concat();
+    cases.retain(|case| !case.has_tag("resident"));
+    let cooled = play(&cases, || world::World::cold(with_log()));
+    assert!(cooled > 50, "{cooled} items became cold");
 }

@@ -1,9 +1,9 @@
 //! The Kestrel part of a check that sends a conversation in whole pieces and then again in
 //! fragments. The property test and the fuzz targets share this file.
 
-use testkit::dialect::fragments::{Stage, check};
+use testkit::dialect::fragments::{Stage, check, check_cold};
 
-use crate::world::{World, options};
+use crate::world::{World, options, with_log};
 
 /// The longest line. If a client does not wait, at most the bytes of one line stay unused.
 const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -19,6 +19,15 @@ pub(crate) fn check_text(script: &[u8]) {
     check::<Small<TEXT>>(script);
 }
 
+/// Plays a script with and without cold items.
+pub(crate) fn check_cold_memcache(script: &[u8]) {
+    check_cold::<Small<MEMCACHE>>(script, with_log);
+}
+
+pub(crate) fn check_cold_text(script: &[u8]) {
+    check_cold::<Small<TEXT>>(script, with_log);
+}
+
 const MEMCACHE: bool = false;
 const TEXT: bool = true;
 
@@ -28,10 +37,10 @@ struct Small<const SPEAKS_TEXT: bool>(World);
 impl<const SPEAKS_TEXT: bool> Stage for Small<SPEAKS_TEXT> {
     const CLIENTS: usize = 3;
 
-    fn new() -> Self {
+    fn new(world: testkit::dialect::world::World) -> Self {
         let options =
             lineshaft_kestrel::ServerOptions { item_bytes_max: ITEM_BYTES_MAX, ..options() };
-        Self(World::over(testkit::dialect::world::World::memory(), options))
+        Self(World::over(world, options))
     }
 
     fn world(&mut self) -> &mut testkit::dialect::world::World {

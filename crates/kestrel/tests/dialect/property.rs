@@ -7,7 +7,7 @@ use proptest::sample::select;
 use testkit::dialect::fragments::check_corpus;
 use testkit::dialect::scripts::{body, noise, script};
 
-use crate::fragments::{check_memcache, check_text};
+use crate::fragments::{check_cold_memcache, check_cold_text, check_memcache, check_text};
 
 fn queue() -> impl Strategy<Value = &'static str> {
     select(vec!["q", "q", "q+c", "q+d", "r", "bad.name", "", "/"])
@@ -84,6 +84,24 @@ proptest! {
     fn random_bytes_get_the_same_replies_in_any_fragments(script in noise()) {
         check_memcache(&script);
         check_text(&script);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn memcache_conversations_get_the_same_replies_with_cold_items(
+        script in script(memcache_command(), 60),
+    ) {
+        check_cold_memcache(&script);
+    }
+
+    #[test]
+    fn text_conversations_get_the_same_replies_with_cold_items(
+        script in script(text_command(), 60),
+    ) {
+        check_cold_text(&script);
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use broker::{SessionId, Turn};
+use broker::{Options, SessionId, Settings, Turn};
 use lineshaft_kestrel::{Controls, MemcacheSession, Server, ServerOptions, TextSession};
 use testkit::conformance::policies::rules;
 use testkit::dialect::world;
@@ -80,6 +80,12 @@ impl World {
     pub(crate) fn into_parts(self) -> (world::World, Arc<Server>) {
         (self.inner, self.server)
     }
+}
+
+/// The options of a broker whose log has room for many segments.
+pub(crate) fn with_log() -> Options {
+    let disk = Arc::new(log::FaultDisk::new(1, 1 << 30));
+    Options::without_threads(disk, Settings::default())
 }
 
 pub(crate) fn connect_memcache(server: &Arc<Server>, world: &mut world::World) -> usize {

@@ -10,10 +10,11 @@ use testkit::conformance::thrift::codec::{STYLES, Style};
 use testkit::conformance::thrift::read_cases;
 use testkit::dialect::world::{InProcess, START, World};
 
-use crate::world::{connect, server};
+use crate::world::{connect, server, with_log};
 use testkit::conformance::policies::rules;
 
-fn play(styles: &[Style], open: impl Fn() -> World) {
+/// Plays the cases. Returns the number of times that an item became cold.
+fn play(styles: &[Style], open: impl Fn() -> World) -> u64 {
     let cases = read_cases(styles).expect("the corpus is readable");
     let outcome = play_in_process(&cases, |_| {
         let world = open();
@@ -23,6 +24,7 @@ fn play(styles: &[Style], open: impl Fn() -> World) {
         InProcess { world, connect }
     });
     outcome.assert_all_passed("the dialect");
+    outcome.cooled
 }
 
 #[test]
@@ -37,4 +39,10 @@ fn the_service_does_what_its_description_says_with_a_log() {
         let options = Options::without_threads(disk, log::Settings::default());
         World::over(Broker::open(options, START).expect("the disk is empty").0)
     });
+}
+
+#[test]
+fn the_service_does_what_its_description_says_with_cold_items() {
+    let cooled = play(&[STYLES[0], STYLES[5]], || World::cold(with_log()));
+    assert!(cooled > 50, "{cooled} items became cold");
 }

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use lineshaft_kestrel::{Server, ServerOptions};
-use testkit::dialect::fragments::{Stage, check};
+use testkit::dialect::fragments::{Stage, check, check_cold};
 use testkit::dialect::world::World;
 
-use crate::world::{connect, server};
+use crate::world::{connect, server, with_log};
 use testkit::conformance::policies::rules;
 
 /// The longest call. It is short, so that a test can send longer calls.
@@ -27,11 +27,15 @@ pub(crate) fn check_script(script: &[u8]) {
     check::<Thrift>(script);
 }
 
+/// Plays a script with and without cold items.
+pub(crate) fn check_cold_script(script: &[u8]) {
+    check_cold::<Thrift>(script, with_log);
+}
+
 impl Stage for Thrift {
     const CLIENTS: usize = 3;
 
-    fn new() -> Self {
-        let world = World::memory();
+    fn new(world: World) -> Self {
         let _ = world.broker.turn(world.now).set_policies(rules());
         let options = ServerOptions { item_bytes_max: CALL_BYTES_MAX, ..ServerOptions::default() };
         Self { world, server: server(options) }

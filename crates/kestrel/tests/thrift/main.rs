@@ -3,6 +3,7 @@
 //! All tests share one binary, because cargo links each binary again after every change.
 
 mod calls;
+mod cold;
 mod conformance;
 mod durable;
 mod fragments;

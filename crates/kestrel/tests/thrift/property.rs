@@ -7,12 +7,15 @@ use proptest::sample::select;
 use testkit::dialect::fragments::check_corpus;
 use testkit::dialect::scripts::{noise, script};
 
-use crate::fragments::check_script;
+use crate::fragments::{check_cold_script, check_script};
 use testkit::conformance::thrift::codec::{CALL, ONEWAY, STYLES, Style, Value, message};
+
+/// Numbers of items, times and limits.
+const NUMBERS: [i32; 9] = [-1, 0, 0, 1, 2, 3, 100, 1_000, i32::MAX];
 
 /// Valid and nearly valid calls. There are only a few names, so that many calls are about the same
 /// items.
-fn calls() -> impl Strategy<Value = Vec<u8>> {
+fn calls(limits_ms: Vec<i32>) -> impl Strategy<Value = Vec<u8>> {
     let queue = || {
         let names = ["q", "r", "r+c", "kt_max1", "kt_open2", "kt_alias", "kt_dest1", "a/b", ""];
         select(names.to_vec()).prop_map(|name| (1, Value::Bytes(name.into())))
@@ -22,15 +25,13 @@ fn calls() -> impl Strategy<Value = Vec<u8>> {
         1 => (9_000..10_100_usize).prop_map(|len| vec![b'z'; len]),
     ];
     let items = vec(item, 0..4).prop_map(|items| (2, Value::Strings(items)));
-    let small = |number: i16| {
-        let numbers = vec![-1, 0, 0, 1, 2, 3, 100, 1_000, i32::MAX];
-        select(numbers).prop_map(move |value| (number, Value::I32(value)))
-    };
+    let small =
+        |number: i16| select(&NUMBERS[..]).prop_map(move |value| (number, Value::I32(value)));
     let ids = vec(0..40_i64, 0..5).prop_map(|ids| (2, Value::Numbers(ids)));
     let call = prop_oneof![
         5 => (queue(), items, small(3)).prop_map(|(q, items, e)| ("put", vec![q, items, e])),
-        5 => (queue(), small(2), small(3), small(4))
-            .prop_map(|(q, max, time, abort)| ("get", vec![q, max, time, abort])),
+        5 => (queue(), small(2), small(3), select(limits_ms))
+            .prop_map(|(q, max, time, abort)| ("get", vec![q, max, time, (4, Value::I32(abort))])),
         2 => (select(vec!["confirm", "abort"]), queue(), ids)
             .prop_map(|(method, q, ids)| (method, vec![q, ids])),
         2 => (select(vec!["peek", "flush_queue", "delete_queue", "zz"]), queue())
@@ -51,27 +52,40 @@ fn styles() -> impl Strategy<Value = Style> {
 }
 
 /// Calls. A few of them have one wrong byte.
-fn input() -> impl Strategy<Value = Vec<u8>> {
-    let broken = (calls(), any::<prop::sample::Index>(), any::<u8>());
+fn input(limits_ms: &[i32]) -> impl Strategy<Value = Vec<u8>> {
+    let broken = (calls(limits_ms.into()), any::<prop::sample::Index>(), any::<u8>());
     let broken = broken.prop_map(|(mut call, place, byte)| {
         let place = place.index(call.len());
         call[place] = byte;
         call
     });
-    prop_oneof![30 => calls(), 1 => broken]
+    prop_oneof![30 => calls(limits_ms.into()), 1 => broken]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn a_conversation_in_fragments(script in script(input(), 40)) {
+    fn a_conversation_in_fragments(script in script(input(&NUMBERS), 40)) {
         check_script(&script);
     }
 
     #[test]
     fn any_bytes_at_all(script in noise()) {
         check_script(&script);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// A read of a cold item for good needs a number of a lease, and a read of other items does not.
+    /// So either no read of a script is open, or all are, and the scripts show the same numbers.
+    #[test]
+    fn a_conversation_with_cold_items(
+        script in prop_oneof![script(input(&[-1, 0]), 40), script(input(&[1_000, i32::MAX]), 40)],
+    ) {
+        check_cold_script(&script);
     }
 }
 

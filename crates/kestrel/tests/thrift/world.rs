@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{SessionId, Turn};
+use broker::{Options, SessionId, Settings, Turn};
 use lineshaft_kestrel::{Controls, Server, ServerOptions, ThriftSession};
 use testkit::dialect::world::World;
 
@@ -18,6 +18,12 @@ impl Controls for NoControls {
 
 pub(crate) fn server(options: ServerOptions) -> Arc<Server> {
     Server::new(options, Box::new(NoControls))
+}
+
+/// The options of a broker whose log has room for many segments.
+pub(crate) fn with_log() -> Options {
+    let disk = Arc::new(log::FaultDisk::new(1, 1 << 30));
+    Options::without_threads(disk, Settings::default())
 }
 
 /// Opens a connection.

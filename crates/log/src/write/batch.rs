@@ -193,6 +193,15 @@ impl Open {
         }
     }
 
+    /// Begins the next segment if the current one has jobs. Returns whether it had.
+    pub(crate) fn seal(&mut self) -> bool {
+        let has_jobs = self.live.slots_in(self.part.segment) > 0;
+        if has_jobs {
+            self.rotate(0);
+        }
+        has_jobs
+    }
+
     #[cold]
     fn rotate(&mut self, bytes: u64) {
         let segment = self.part.segment + 1;

@@ -20,6 +20,8 @@ pub struct Outcome {
     pub played: usize,
     /// The name and the reason of each failed case.
     pub failures: Vec<(String, String)>,
+    /// The number of times that a job became cold. Only for cases in simulated time.
+    pub cooled: u64,
 }
 
 impl Outcome {
@@ -67,7 +69,7 @@ pub fn play_over<C: Playable>(
     let failures = failures.into_iter().map(|failure| (failure.case.1.name(), failure.reason));
     let mut failures: Vec<_> = failures.collect();
     failures.sort();
-    Outcome { played: alone.len() + together.len(), failures }
+    Outcome { played: alone.len() + together.len(), failures, cooled: 0 }
 }
 
 /// Plays all cases in simulated time, one after the other. Each case has a world of its own. The
@@ -83,6 +85,7 @@ where
         if let Err(error) = case.play(&mut wire, "case") {
             outcome.failures.push((case.name(), format!("{error:#}")));
         }
+        outcome.cooled += wire.world.cooled();
         wire.world.broker.turn(wire.world.now).check_invariants();
     }
     outcome

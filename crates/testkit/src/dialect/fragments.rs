@@ -1,6 +1,8 @@
-//! Plays the same conversation in whole pieces and in fragments. The replies must be the same, byte
-//! for byte. There must be no panic, and memory must be bounded. Property tests and fuzz targets
-//! share this file.
+//! Plays the same conversation in whole pieces and in fragments, or with and without cold jobs. The
+//! replies must be the same, byte for byte. There must be no panic, and memory must be bounded.
+//! Property tests and fuzz targets share this file.
+
+use broker::Options;
 
 use crate::dialect::world::World;
 use crate::fuzz_corpus;
@@ -10,9 +12,9 @@ pub trait Stage {
     /// The number of clients that a script can control.
     const CLIENTS: usize;
 
-    /// Creates a world without connections. Its limits are small, so that a short script can exceed
-    /// them.
-    fn new() -> Self;
+    /// Adds a server without connections to this world. Its limits are small, so that a short script
+    /// can exceed them.
+    fn new(world: World) -> Self;
 
     /// The world with the sessions and the broker.
     fn world(&mut self) -> &mut World;
@@ -48,26 +50,47 @@ pub const RECONNECT: u8 = 0xfb;
 /// bytes are a valid script, for example a recorded session.
 pub fn check<S: Stage>(script: &[u8]) {
     let Some((seed, script)) = script.split_first() else { return };
-    let mut whole = Play::<S>::new(None);
-    let mut fragmented = Play::<S>::new(Some(Lengths(u32::from(*seed))));
+    let whole = Play::<S>::new(World::memory(), None);
+    let fragmented = Play::<S>::new(World::memory(), Some(Lengths(u32::from(*seed))));
+    compare([("in one piece", whole), ("in fragments", fragmented)], script);
+}
+
+/// Plays a script twice, with jobs that stay in memory, and with jobs that leave the memory after
+/// each step. Compares the replies. `options` make a log with room for many segments. The first byte
+/// of the script is not used.
+pub fn check_cold<S: Stage>(script: &[u8], options: impl Fn() -> Options) {
+    let Some((_, script)) = script.split_first() else { return };
+    let resident = Play::<S>::new(World::sealing(options()), None);
+    let cold = Play::<S>::new(World::cold(options()), None);
+    compare([("with jobs in memory", resident), ("with cold jobs", cold)], script);
+}
+
+/// Plays a script in two ways, which have names, and compares the replies.
+fn compare<S: Stage>(mut plays: [(&str, Play<S>); 2], script: &[u8]) {
     let mut rest = script;
     while !rest.is_empty() {
         let action = next_action(&mut rest, S::CLIENTS);
-        whole.act(&action);
-        fragmented.act(&action);
+        for (_, play) in &mut plays {
+            play.act(&action);
+            // So waits and pauses that began with different actions do not end at the same moment.
+            play.stage.world().advance(1);
+        }
         for client in 0..S::CLIENTS {
-            let wanted = whole.take_received(client);
-            let got = fragmented.take_received(client);
+            let [one, other] =
+                plays.each_mut().map(|(how, play)| (*how, play.take_received(client)));
             assert!(
-                wanted == got,
-                "after {action:?} client {client} got\n{}\nin one piece, and in fragments\n{}",
-                wanted.escape_ascii(),
-                got.escape_ascii()
+                one.1 == other.1,
+                "after {action:?} client {client} got {}\n{}\nand {}\n{}",
+                one.0,
+                one.1.escape_ascii(),
+                other.0,
+                other.1.escape_ascii()
             );
         }
     }
-    whole.finish();
-    fragmented.finish();
+    for (_, play) in plays {
+        play.finish();
+    }
 }
 
 /// Calls `check` with the scripts of this fuzz target, and with several seeds for each. Fails if
@@ -125,8 +148,8 @@ struct Client {
 }
 
 impl<S: Stage> Play<S> {
-    fn new(lengths: Option<Lengths>) -> Self {
-        let mut stage = S::new();
+    fn new(world: World, lengths: Option<Lengths>) -> Self {
+        let mut stage = S::new(world);
         let clients = (0..S::CLIENTS).map(|client| Client::connect(&mut stage, client)).collect();
         Self { stage, lengths, clients, current: 0 }
     }

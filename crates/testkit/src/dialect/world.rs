@@ -1,14 +1,18 @@
 //! A world: sessions of any dialects, a broker and simulated time, connected as in a server.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Result, ensure};
 use broker::{
-    Answer, Broker, Dialect, EngineSetup, Event, Mailbox, Millis, Outbox, Progress, SessionId, Turn,
+    Answer, Broker, Dialect, EngineSetup, Event, Mailbox, Millis, Options, Outbox, Progress,
+    SessionId, Turn,
 };
 
 use crate::conformance::wire::{ConnectionId, Received, Wire};
+
+/// The size of a segment in [`World::sealing`].
+const SEGMENT_BYTES: u64 = 64 << 10;
 
 /// The start of simulated time.
 pub const START: Millis = Millis(1_700_000_000_000);
@@ -25,6 +29,12 @@ pub struct World {
     connections: Vec<Connection>,
     /// If true, the log is written after each step. If false, only `commit` writes it.
     writes_always: bool,
+    /// If true, the log begins a segment after each step: see [`World::sealing`].
+    seals: bool,
+    /// See [`World::hold_loads`].
+    holds_loads: bool,
+    /// See [`World::cooled`].
+    cooled: u64,
 }
 
 /// Both ends of one connection.
@@ -82,12 +92,51 @@ impl World {
         let events = Arc::new(Events::default());
         let mailbox = broker.add_mailbox(events.clone());
         let now = START.max(broker.last_time());
-        Self { broker, now, events, mailbox, connections: Vec::new(), writes_always: true }
+        Self {
+            broker,
+            now,
+            events,
+            mailbox,
+            connections: Vec::new(),
+            writes_always: true,
+            seals: false,
+            holds_loads: false,
+            cooled: 0,
+        }
+    }
+
+    /// A world whose jobs are in memory only during a step. After each step, all jobs that can be
+    /// cold leave the memory, with their bodies. If a session needs some of them, they are loaded
+    /// before other sessions act. So the replies must be the same as those of [`World::sealing`].
+    pub fn cold(options: Options) -> Self {
+        Self::sealing(Options { jobs_bytes_max: Some(0), head_jobs: 0, ..options })
+    }
+
+    /// A world with a log. All its jobs stay in memory, but their bodies leave the memory. The log
+    /// begins a segment after each step.
+    pub fn sealing(mut options: Options) -> Self {
+        options.bodies_bytes_max = Some(0);
+        options.log.segment_bytes = SEGMENT_BYTES;
+        let (broker, _) = Broker::open(options, START).expect("the log can be opened");
+        Self { seals: true, ..Self::over(broker) }
     }
 
     /// A world like [`World::over`], but only `commit` writes the log.
     pub fn over_unwritten(broker: Broker) -> Self {
         Self { writes_always: false, ..Self::over(broker) }
+    }
+
+    /// From now on, jobs and bodies are loaded only by [`World::load`].
+    pub fn hold_loads(&mut self) {
+        self.holds_loads = true;
+    }
+
+    /// Loads the jobs and bodies that sessions need, until no session needs more of them.
+    pub fn load(&mut self) {
+        while self.broker.load_step(self.now) {
+            self.deliver_events();
+            (0..self.connections.len()).for_each(|index| self.send_replies(index));
+        }
     }
 
     /// Writes the log, and sends the replies that waited for the log.
@@ -204,6 +253,11 @@ impl World {
         !connection.ended && !connection.session.wants_input()
     }
 
+    /// The number of times that a job became cold.
+    pub fn cooled(&self) -> u64 {
+        self.cooled
+    }
+
     /// The number of the client's bytes that the server keeps: unread bytes and incomplete
     /// commands.
     pub fn held_bytes(&self, index: usize) -> usize {
@@ -235,11 +289,62 @@ impl World {
     /// bytes.
     fn read(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let may_read = connection.session.wants_input() || connection.half_closed;
-        if !connection.ended && may_read {
+        if connection.may_read() {
             connection.present(&mut self.broker.turn(self.now));
         }
+        loop {
+            let known = self.waiting_events().len();
+            if !self.load_at_once() {
+                break;
+            }
+            self.pass_on_loaded(index, known);
+        }
         self.send_replies(index);
+    }
+
+    fn waiting_events(&self) -> MutexGuard<'_, VecDeque<(SessionId, Answer<Event>)>> {
+        self.events.0.lock().expect("no holder panics")
+    }
+
+    /// Loads the jobs and bodies that sessions need. Returns whether there were any.
+    fn load_at_once(&self) -> bool {
+        self.seals && !self.holds_loads && self.broker.load_step(self.now)
+    }
+
+    /// After a load, lets the session continue before others act. The load caused all events except
+    /// the `known` first ones.
+    fn pass_on_loaded(&mut self, index: usize, known: usize) {
+        while self.broker.turn(self.now).advance() {}
+        let id = self.connections[index].id;
+        let mut events = self.waiting_events();
+        let caused = events.split_off(known);
+        let (own, others): (VecDeque<_>, VecDeque<_>) =
+            caused.into_iter().partition(|(session, _)| *session == id);
+        events.extend(others);
+        drop(events);
+        let connection = &mut self.connections[index];
+        for (_, event) in own {
+            if !connection.ended {
+                let mut turn = self.broker.turn(self.now);
+                connection.session.event(event, &mut turn, &mut connection.outbox);
+                if connection.may_read() {
+                    connection.present(&mut turn);
+                }
+            }
+        }
+    }
+
+    /// Begins a segment of the log, and makes all jobs cold that can be cold.
+    fn seal(&mut self) {
+        let broker = &self.broker;
+        if broker.seal_step(self.now) {
+            broker.commit_step(self.now).expect("the disk works");
+            broker.prepare_step().expect("the disk works");
+            while broker.index_step().expect("the disk works") {}
+        }
+        let before = broker.cold_jobs();
+        while broker.cool_step(self.now) {}
+        self.cooled += broker.cold_jobs() - before;
     }
 
     fn send_replies(&mut self, index: usize) {
@@ -257,8 +362,11 @@ impl World {
             connection.received.extend_from_slice(bytes);
             connection.outbox.advance(count);
         }
-        let is_empty = connection.outbox.is_empty();
-        assert!(is_empty || !self.writes_always, "nothing waits for more than the log has by now");
+        let can_wait = !self.writes_always || self.holds_loads;
+        assert!(
+            can_wait || connection.outbox.is_empty(),
+            "nothing waits for more than the log has by now"
+        );
         if connection.session.finished() && !connection.ended {
             self.end(index);
         }
@@ -277,12 +385,16 @@ impl World {
     pub fn deliver_events(&mut self) {
         loop {
             let more_is_due = self.broker.turn(self.now).advance();
-            let next = self.events.0.lock().expect("no holder panics").pop_front();
+            let next = self.waiting_events().pop_front();
             match next {
                 Some((session, event)) => self.deliver(session, event),
                 None if more_is_due => {}
-                None => return,
+                None if self.load_at_once() => {}
+                None => break,
             }
+        }
+        if self.seals {
+            self.seal();
         }
     }
 
@@ -300,6 +412,10 @@ impl World {
 }
 
 impl Connection {
+    fn may_read(&self) -> bool {
+        !self.ended && (self.session.wants_input() || self.half_closed)
+    }
+
     fn present(&mut self, turn: &mut Turn<'_>) {
         loop {
             let Progress { used, more } = self.present_once(turn);
