@@ -62,8 +62,9 @@ enum Waiting {
         queue: Box<[u8]>,
         how: FetchMode,
         after: Position,
-        /// True if the session waits only until expired items are removed. This wait is short,
-        /// except while the broker pauses chores because the log has too many unwritten bytes.
+        /// True if the session waits only until expired items are removed, or until the next item is
+        /// loaded. This wait is short, except while the broker pauses chores because the log has
+        /// too many unwritten bytes.
         is_brief: bool,
     },
     Monitor(Monitor),
@@ -269,7 +270,14 @@ impl<D: LineDialect> Dialect for LineSession<D> {
     }
 
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        if self.listing.take().is_some() || matches!(self.waiting, Waiting::Work(_)) {
+        // A fetch that does not wait for an item has only waited until the broker knows the next
+        // item. A reply that there is no item would be wrong.
+        let is_unfinished = match self.waiting {
+            Waiting::Work(_) => true,
+            Waiting::Item { is_brief, .. } => is_brief,
+            Waiting::Nothing | Waiting::Monitor(_) => self.listing.take().is_some(),
+        };
+        if is_unfinished {
             outbox.reply(Position::NONE, D::STOPPING);
             return self.client.end(turn);
         }

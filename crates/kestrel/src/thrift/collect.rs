@@ -71,6 +71,12 @@ impl Collect {
         self.deadline.is_some()
     }
 
+    /// Where to reply that the call failed, if it has no item yet and does not wait for one. A reply
+    /// that there is no item would be wrong, because the call waits for a load.
+    pub(super) fn fails_early(&self) -> Option<ReplyTo> {
+        (!self.is_patient() && self.items.is_empty()).then_some(self.to)
+    }
+
     fn is_full(&self) -> bool {
         self.items.len() >= self.items_max || self.items_bytes >= ITEMS_BYTES_MAX
     }

@@ -261,7 +261,8 @@ impl Dialect for ThriftSession {
         let unfinished = match &self.waiting {
             Waiting::Clearing(to, method) => Some((*to, *method)),
             Waiting::List(call, _) => Some((call.to, call.method)),
-            Waiting::Nothing | Waiting::Item(_) | Waiting::Load(..) => None,
+            Waiting::Item(collect) => collect.fails_early().map(|to| (to, Method::Get)),
+            Waiting::Nothing | Waiting::Load(..) => None,
         };
         if let Some((to, method)) = unfinished {
             fail(to, method, Failed::Stopping, outbox);

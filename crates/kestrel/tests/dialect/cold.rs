@@ -148,3 +148,18 @@ fn a_flush_during_a_load_ends_the_items_that_no_client_has() {
     let next = after_load(&mut world, b);
     assert_eq!(next, if opened == "END\r\n" { "*\n" } else { ":a\n" });
 }
+
+#[test]
+fn a_get_during_a_load_is_not_told_that_the_queue_is_empty_when_the_server_stops() {
+    for (client, request, reply) in [
+        (0, "get q\r\n", "SERVER_ERROR\r\n"),
+        (1, "get q\n", "-The server stops before it is done.\n"),
+    ] {
+        let (mut world, clients) = cold();
+        assert_eq!(world.say(clients[client], request), "");
+        world.stop(clients[client]);
+        assert_eq!(world.take_text(clients[client]), reply);
+        assert!(world.has_ended(clients[client]));
+        assert_eq!(world.broker.turn(world.now).totals().ready, ITEMS);
+    }
+}

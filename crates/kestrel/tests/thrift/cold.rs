@@ -101,3 +101,14 @@ fn a_peek_of_a_client_that_sends_no_more_is_answered() {
     assert!(after_load(&mut world, a).starts_with("peek "));
     assert!(world.has_ended(a));
 }
+
+#[test]
+fn a_get_during_a_load_fails_when_the_server_stops() {
+    let (mut world, _, [a, _]) = cold();
+    let calls = [put("r", &[b"x"]), get("q", 3, 0, 0)].concat();
+    assert_eq!(ask(&mut world, a, &calls), "put 1");
+    world.stop(a);
+    assert_eq!(shown(world.take_received(a)), "get !6");
+    assert!(world.has_ended(a));
+    assert_eq!(world.broker.turn(world.now).totals().ready, 6);
+}
