@@ -3,6 +3,7 @@
 //! calls the function for them.
 
 mod corners;
+mod faults;
 mod lists;
 
 use std::sync::{Arc, Mutex};

@@ -4,23 +4,30 @@
 //!
 //! `LINESHAFT_ROUNDS` sets the number of rounds. `LINESHAFT_SEED` repeats the choices of a run.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use testkit::process::{IO_THREADS, Program};
+use testkit::process::{IO_THREADS, Program, Server};
 use testkit::rng::Rng;
-use testkit::settings;
+use testkit::{settings, wait};
 
 use crate::load::{Load, Promises};
 use crate::programs;
 
 const ROUNDS_DEFAULT: u64 = 20;
+const COLD_ROUNDS_DEFAULT: u64 = 2;
+
+/// The backlog of each client. A server keeps 4,096 jobs at the head of each queue in memory.
+const COLD_BACKLOG: usize = 12_500;
+const COLD_WAIT: Duration = Duration::from_secs(30);
 
 #[test]
 fn jobs_that_lineshaft_acknowledged_survive_kill() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let program = programs::lineshaft_durable(folder.path().to_str().context("a text path")?);
-    kill_and_check(&program, settings::rounds(ROUNDS_DEFAULT), Promises::All)
+    kill_and_check(&program, settings::rounds(ROUNDS_DEFAULT), Promises::All, 0)
 }
 
 /// The server writes a change before it sends the reply. Even without a sync, written data is in
@@ -30,7 +37,43 @@ fn jobs_that_lineshaft_acknowledged_without_syncs_survive_kill() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path().to_str().context("a text path")?;
     let program = programs::lineshaft_durable(folder).with(&["--sync", "never"]);
-    kill_and_check(&program, settings::rounds(5), Promises::All)
+    kill_and_check(&program, settings::rounds(5), Promises::All, 0)
+}
+
+/// Most jobs of a backlog are cold. The clients of the load find, take and delete random ones.
+#[test]
+fn cold_jobs_survive_kill() -> Result<()> {
+    for sync in ["always", "never"] {
+        let folder = tempfile::tempdir()?;
+        let folder = folder.path().to_str().context("a text path")?;
+        let arguments = ["--data", folder, "--sync", sync];
+        let listeners = ["beanstalk", "http"];
+        let program = Program::serve_on(&listeners, programs::lineshaft_path(), &arguments)
+            .with_environment("LINESHAFT_DATA_SEGMENT_SIZE", "256KiB")
+            .with_environment("LINESHAFT_MEMORY_JOBS", "64KiB");
+        let rounds = settings::rounds(COLD_ROUNDS_DEFAULT);
+        kill_and_check(&program, rounds, Promises::All, COLD_BACKLOG).context(sync)?;
+    }
+    Ok(())
+}
+
+/// The number of cold jobs, from the server's metrics.
+fn cold_jobs(server: &Server) -> Option<usize> {
+    let mut stream = TcpStream::connect(server.address_of("http")).ok()?;
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .ok()?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page).ok()?;
+    page.lines().find_map(|line| line.strip_prefix("lineshaft_cold_jobs "))?.parse().ok()
+}
+
+/// Waits until most jobs of a backlog are cold.
+fn wait_until_cold(server: &Server, load: &Load) -> Result<()> {
+    let is_cold = || cold_jobs(server).filter(|cold| *cold > load.jobs() / 2);
+    let found = wait::for_some(COLD_WAIT, is_cold);
+    found.with_context(|| format!("{:?} of {} jobs are cold", cold_jobs(server), load.jobs()))?;
+    Ok(())
 }
 
 /// Proves that the ledger is right, with the original and its log. The original keeps its promises,
@@ -43,12 +86,18 @@ fn jobs_that_the_original_acknowledged_survive_kill() -> Result<()> {
     let attempt = || {
         let folder = tempfile::tempdir()?;
         let program = program.clone().with(&["-b".as_ref(), folder.path()]);
-        kill_and_check(&program, settings::rounds(3), Promises::AllButPlainReleases)
+        kill_and_check(&program, settings::rounds(3), Promises::AllButPlainReleases, 0)
     };
     attempt().or_else(|_| attempt()).or_else(|_| attempt())
 }
 
-fn kill_and_check(program: &Program, rounds: u64, promises: Promises) -> Result<()> {
+/// `backlog` is the number of jobs that each client puts before the first round.
+fn kill_and_check(
+    program: &Program,
+    rounds: u64,
+    promises: Promises,
+    backlog: usize,
+) -> Result<()> {
     let seed = settings::seed();
     let mut rng = Rng::new(seed);
     let mut load = Load::new(seed);
@@ -58,7 +107,11 @@ fn kill_and_check(program: &Program, rounds: u64, promises: Promises) -> Result<
         program.clone().with_io_threads(threads).start()
     };
     let mut server = start(0)?;
+    load.fill(server.address(), backlog)?;
     for round in 1..=rounds {
+        if backlog > 0 {
+            wait_until_cold(&server, &load)?;
+        }
         let time = Duration::from_millis(100 + rng.below(300));
         let address = server.address();
         let context = || format!("round {round}; repeat with LINESHAFT_SEED={seed}");
@@ -73,5 +126,9 @@ fn kill_and_check(program: &Program, rounds: u64, promises: Promises) -> Result<
     }
     let jobs = load.jobs();
     println!("{rounds} rounds, {acknowledged} commands acknowledged, {jobs} jobs at the end");
+    if backlog > 0 {
+        load.drain(server.address())
+            .with_context(|| format!("repeat with LINESHAFT_SEED={seed}"))?;
+    }
     Ok(())
 }

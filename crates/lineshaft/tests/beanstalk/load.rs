@@ -38,6 +38,18 @@ impl Load {
         Load { workers: (0..WORKERS).map(worker).collect() }
     }
 
+    /// Puts this many jobs into the tube of each client.
+    pub(crate) fn fill(&mut self, server: SocketAddr, jobs: usize) -> Result<()> {
+        self.workers.iter_mut().try_for_each(|worker| worker.fill(server, jobs))
+    }
+
+    /// Takes and deletes all ready jobs, and compares them with the records.
+    pub(crate) fn drain(&mut self, server: SocketAddr) -> Result<()> {
+        self.workers.iter_mut().try_for_each(|worker| {
+            worker.drain(server).with_context(|| format!("tube {}", worker.tube()))
+        })
+    }
+
     /// Works on the server for `time`, then calls `end_it`, which must end the server. Returns the
     /// number of acknowledged commands.
     pub(crate) fn run_until(

@@ -54,8 +54,9 @@ pub(crate) fn check_worker(
     strays: &mut Strays,
 ) -> Result<()> {
     let mut client = Client::connect(server)?;
+    let ids = worker.ids_to_check();
     let unanswered: Vec<Command> = worker.unanswered.drain(..).collect();
-    for id in worker.jobs.keys().copied().collect::<Vec<u64>>() {
+    for id in ids {
         let found = look(&mut client, id)?;
         let allowed = allowed_states(&worker.jobs[&id], id, &unanswered);
         let as_promised = allowed.iter().any(|job| same(job.as_ref(), found.as_ref(), promises));

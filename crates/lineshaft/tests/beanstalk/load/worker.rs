@@ -1,11 +1,11 @@
 //! One client of the load. It sends batches of commands, and keeps a record of the jobs of its tube
 //! (its *ledger*).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
-use anyhow::anyhow;
+use anyhow::{Result, anyhow, ensure};
 use testkit::client::Client;
 use testkit::rng::Rng;
 
@@ -16,6 +16,9 @@ const JOBS_MANY: usize = 150;
 
 /// The approximate maximum of commands in a batch.
 const BATCH_MAX: u64 = 12;
+
+/// The number of commands that a fill or a drain sends at once.
+const FILL_BATCH: usize = 200;
 
 /// Why a client stopped.
 pub(crate) enum Stop {
@@ -36,12 +39,14 @@ pub(crate) struct Worker {
     /// The largest id that this client ever received.
     last_id: u64,
     bodies: u64,
+    /// The number of jobs that [`Worker::fill`] has put.
+    backlog: usize,
 }
 
 impl Worker {
     pub(crate) fn new(tube: String, rng: Rng) -> Worker {
         let (jobs, ended, unanswered) = (BTreeMap::new(), Vec::new(), VecDeque::new());
-        Worker { tube, rng, jobs, ended, unanswered, last_id: 0, bodies: 0 }
+        Worker { tube, rng, jobs, ended, unanswered, last_id: 0, bodies: 0, backlog: 0 }
     }
 
     pub(crate) fn tube(&self) -> &str {
@@ -50,6 +55,65 @@ impl Worker {
 
     pub(crate) fn job_count(&self) -> usize {
         self.jobs.len()
+    }
+
+    /// Puts this many ready jobs. Many of them have the same priority.
+    pub(crate) fn fill(&mut self, server: SocketAddr, count: usize) -> Result<()> {
+        let mut client = Client::on_tube(server, &self.tube)?;
+        self.backlog = count;
+        for first in (0..count).step_by(FILL_BATCH) {
+            let puts = first..count.min(first + FILL_BATCH);
+            let puts: Vec<Command> = puts.map(|number| self.put_of_backlog(number)).collect();
+            client.send(&puts.iter().flat_map(Command::bytes).collect::<Vec<u8>>())?;
+            for put in &puts {
+                let reply = client.read_line()?;
+                self.acknowledge(put, &reply).map_err(|_| anyhow!("a put was answered {reply}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_of_backlog(&mut self, number: usize) -> Command {
+        let body = format!("{} backlog {number}", self.tube).into_bytes();
+        let pri = 1000 * self.rng.below(4) as u32;
+        Command::Put { job: Job { pri, state: State::Ready, body } }
+    }
+
+    /// Takes and deletes all ready jobs. Each recorded job must come exactly once, in order.
+    pub(crate) fn drain(&mut self, server: SocketAddr) -> Result<()> {
+        let mut client = Client::on_tube(server, &self.tube)?;
+        let ready = self.jobs.iter().filter(|(_, job)| job.state == State::Ready);
+        let mut ready: Vec<(u32, u64)> = ready.map(|(id, job)| (job.pri, *id)).collect();
+        ready.sort_unstable();
+        for some in ready.chunks(FILL_BATCH) {
+            client.send("reserve-with-timeout 0\r\n".repeat(some.len()).as_bytes())?;
+            for (_, id) in some {
+                let body = &self.jobs[id].body;
+                let reply = client.read_line()?;
+                ensure!(reply == format!("RESERVED {id} {}", body.len()), "not job {id}: {reply}");
+                ensure!(client.read_body(body.len())? == *body, "job {id} has another body");
+            }
+            let deletes = some.iter().flat_map(|(_, id)| Command::Delete { id: *id }.bytes());
+            client.send(&deletes.collect::<Vec<u8>>())?;
+            for (_, id) in some {
+                ensure!(client.read_line()? == "DELETED", "job {id} is gone");
+                self.now_is(*id, None);
+            }
+        }
+        ensure!(client.reserve(0)?.is_none(), "a job that should have ended");
+        Ok(())
+    }
+
+    /// The jobs to compare with the server's jobs: all jobs, except most of a backlog that no
+    /// command has named since the fill.
+    pub(super) fn ids_to_check(&self) -> Vec<u64> {
+        let unanswered: BTreeSet<u64> = self.unanswered.iter().filter_map(Command::id).collect();
+        let is_chosen = |id: &u64, job: &Job| {
+            let is_old =
+                job.state == State::Ready && job.pri.is_multiple_of(1000) && self.backlog > 0;
+            !is_old || id.is_multiple_of(20) || unanswered.contains(id)
+        };
+        self.jobs.iter().filter(|(id, job)| is_chosen(id, job)).map(|(id, _)| *id).collect()
     }
 
     /// Works until something stops it.
@@ -112,7 +176,8 @@ impl Worker {
         let mut free: Vec<u64> = self.jobs.keys().copied().collect();
         let mut batch = Vec::new();
         for _ in 0..=self.rng.below(BATCH_MAX) {
-            let put = self.rng.below(JOBS_MANY as u64 * 2) >= free.len() as u64;
+            let many = self.rng.below(JOBS_MANY as u64 * 2) + self.backlog as u64;
+            let put = many >= free.len() as u64;
             if put || free.is_empty() {
                 batch.push(self.put());
             } else {
