@@ -252,6 +252,10 @@ fn render_log(page: &mut Exposition, log: &LogStats) {
     page.number("lineshaft_log_records_total", Counter, help, log.records_written);
     let help = "Entries that were copied to free a file.";
     page.number("lineshaft_log_copied_records_total", Counter, help, log.records_copied);
+    let help = "Bytes written to the log, copies and index files included.";
+    page.number("lineshaft_log_written_bytes_total", Counter, help, log.bytes_written);
+    let help = "Bytes written to the log for the changes of clients.";
+    page.number("lineshaft_log_client_bytes_total", Counter, help, log.bytes_of_clients);
 }
 
 fn render_process(page: &mut Exposition, identity: Identity<'_>, process: ProcessFacts) {

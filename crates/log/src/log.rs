@@ -509,6 +509,8 @@ impl Log {
             last_segment: open.segment(),
             entries: open.entries,
             copies: open.copies,
+            written_bytes: open.written_bytes + self.indexes.written_bytes(),
+            client_bytes: open.client_bytes,
             data_bytes: self.segments.data_bytes(),
             ahead_bytes: self.segments.ahead_bytes(),
             index_bytes: self.segments.index_bytes(),
@@ -528,6 +530,11 @@ pub struct Usage {
     pub entries: u64,
     /// How many of `entries` are copies by reclaim.
     pub copies: u64,
+    /// Bytes written since the log was opened: entries, group headers and index files.
+    pub written_bytes: u64,
+    /// The part of `written_bytes` that is entries of the owner's appends. The other part is copies,
+    /// index files and the log's own entries and headers.
+    pub client_bytes: u64,
     /// Bytes of live entries, plus 24 bytes for each of them. The 24 bytes are for an entry of an
     /// index: this log has no index, but the documented limit of disk use includes one.
     pub live_bytes: u64,

@@ -109,7 +109,7 @@ pub(crate) struct Cursor {
     /// clients append. While the log is small enough, the credit does not grow above 0. The credit
     /// becomes negative if a slice is larger than it.
     credit_bytes: i64,
-    client_bytes_before: u64,
+    used_bytes_before: u64,
     /// Set during an unpaced pass: a pass over the log that does not wait for clients. Contains the
     /// last segment of the log and the bytes of garbage when the pass began.
     pass: Option<(u32, u64)>,
@@ -162,7 +162,7 @@ impl Log {
         let (live_bytes, entry_bytes) = (open.live_bytes(), open.entry_bytes());
         let void = dead && open.fact_in(open.first).is_none();
         let (first, last, remaining) = (open.first, open.segment(), open.remaining());
-        let (client_bytes, available) = (open.client_bytes, self.available(&open));
+        let (used_bytes, available) = (open.used_bytes(), self.available(&open));
         drop(open);
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         if cursor.stopped || self.failure().is_some() || first >= self.written().segment() {
@@ -181,9 +181,9 @@ impl Log {
         // too late, after the reserve is used up.
         let garbage = data_bytes.saturating_sub(remaining + entry_bytes);
         let has_garbage = garbage > entry_bytes / 10 + segment / 2;
-        let new_client_bytes = client_bytes - cursor.client_bytes_before;
-        cursor.client_bytes_before = client_bytes;
-        cursor.credit_bytes += (new_client_bytes * 22 / 10) as i64;
+        let new_bytes = used_bytes - cursor.used_bytes_before;
+        cursor.used_bytes_before = used_bytes;
+        cursor.credit_bytes += (new_bytes * 22 / 10) as i64;
         if !exceeds(14) {
             cursor.credit_bytes = cursor.credit_bytes.min(0);
         }
@@ -255,9 +255,9 @@ impl Log {
             return Ok(true);
         }
         open.time_ms = open.time_ms.max(now_ms);
-        let client_bytes = open.client_bytes;
+        let slack_bytes = open.slack_bytes;
         let copied = self.append_copy(&mut open, &[(slot, id)], body, owner);
-        open.client_bytes = client_bytes;
+        open.slack_bytes = slack_bytes;
         Ok(copied?.is_some())
     }
 
@@ -339,14 +339,14 @@ impl Log {
         }
         open.time_ms = open.time_ms.max(now_ms);
         let mut appended = 0;
-        // Restore `client_bytes` after each copy. If a copy begins a new segment, `client_bytes`
+        // Restore `slack_bytes` after each copy. If a copy begins a new segment, `slack_bytes`
         // grows by the unused end of the old segment. Without this line, reclaim could scan more
         // because of its own copies.
-        let client_bytes = open.client_bytes;
+        let slack_bytes = open.slack_bytes;
         cursor.starved_at = None;
         for candidate in &slice.candidates {
             let copied = self.copy_entry(&mut open, slice, candidate, owner);
-            open.client_bytes = client_bytes;
+            open.slack_bytes = slack_bytes;
             match copied {
                 Ok(Some(bytes)) => appended += bytes,
                 // There is no room for this copy. Reclaim will read this slice again later. Then it
@@ -380,7 +380,7 @@ impl Log {
                     cursor.starved_at = Some(Starved { available, dead: true });
                 }
             }
-            open.client_bytes = client_bytes;
+            open.slack_bytes = slack_bytes;
         }
         drop(open);
         self.wake();
@@ -404,6 +404,7 @@ impl Log {
             let (key, value) = (Arc::clone(key), value.to_vec());
             open.room(bytes);
             open.append_fact(&key, &value);
+            open.copies += 1;
             appended += bytes;
         }
         (appended, CopiedFacts::All)
@@ -573,6 +574,7 @@ impl Log {
             write_meta(&mut metas, queue, &current.meta);
         }
         let n = slots.len() as u16;
+        open.copies += 1;
         let position = open.append(EntryKind::Copy, n, |buffer| {
             buffer.extend_from_slice(&metas);
             buffer.extend_from_slice(body);

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Random, World, recover, settings};
-use lineshaft_log::{FaultDisk, Settings, Sync};
+use lineshaft_log::{FaultDisk, Meta, QueueRef, Settings, Sync};
 
 const SEGMENT: u64 = 256 << 10;
 
@@ -47,21 +47,29 @@ fn files_stay_near_what_lives() {
             world.put();
             settle(&mut world);
         }
-        let before = used(&world);
+        let (before, usage) = (used(&world), world.log.usage());
         let mut client_bytes = 0;
+        let mut own_bytes = 0;
         for n in 0..300_000_000 / (body_bytes_max * 10) {
             // The backlog stays, and each new job is finished at once.
             assert!(world.put(), "a put was refused on a disk that is not full");
             let job = world.state.jobs.values().next_back().unwrap();
             // The sizes of the put, the finish, and the header of the group that contains both.
-            client_bytes += (12 + 40 + job.options.len() + job.body.len() + 24 + 56) as u64;
+            let put = 12 + 40 + job.options.len() + job.body.len();
+            client_bytes += (put + 24 + 56) as u64;
+            own_bytes += put.next_multiple_of(8) as u64 + 24;
             world.finish_newest();
             if n % 4 == 0 {
                 settle(&mut world);
                 check_bound(&world, &format!("backlog {backlog} step {n}"));
             }
         }
-        let ratio = (used(&world) - before) as f64 / client_bytes as f64;
+        let (written, end) = (used(&world) - before, world.log.usage());
+        assert_eq!(end.client_bytes - usage.client_bytes, own_bytes);
+        // The unused ends of segments count as used, but nothing is written there.
+        let counted = end.written_bytes - usage.written_bytes;
+        assert!(counted <= written && counted > written * 9 / 10, "{counted} of {written}");
+        let ratio = written as f64 / client_bytes as f64;
         println!(
             "backlog {backlog} bodies up to {body_bytes_max}: {ratio:.2} written per byte of clients"
         );
@@ -96,6 +104,12 @@ fn only_what_reclaim_writes_again_counts_as_a_copy() {
     let usage = world.log.usage();
     assert!(usage.first_segment > first, "reclaim gives the first segment back: {usage:?}");
     assert!(usage.copies > 0 && usage.copies < usage.entries, "{usage:?}");
+    // An imported job is new, although its entry is of the same kind as a copy.
+    let queue = QueueRef { number: 99, name: b"imported" };
+    let meta =
+        Meta { id: 1, priority: 0, ttr: 0, created_ms: 0, due_ms: 0, state: 0, options: b"" };
+    world.log.import(world.now_ms, queue, &meta, b"x");
+    assert_eq!(world.log.usage().copies, usage.copies);
 }
 
 #[test]

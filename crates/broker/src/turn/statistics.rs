@@ -20,6 +20,10 @@ pub struct LogStats {
     pub records_copied: u64,
     /// Entries written since the process started, copies included.
     pub records_written: u64,
+    /// Bytes written since the process started: entries, group headers and index files.
+    pub bytes_written: u64,
+    /// The part of `bytes_written` that is entries of clients' changes.
+    pub bytes_of_clients: u64,
     /// Bytes of live entries.
     pub live_bytes: u64,
     /// Bytes of the segments that hold the log.
@@ -52,6 +56,8 @@ impl Turn<'_> {
             current_segment: usage.last_segment,
             records_copied: usage.copies,
             records_written: usage.entries,
+            bytes_written: usage.written_bytes,
+            bytes_of_clients: usage.client_bytes,
             live_bytes: usage.live_bytes,
             data_bytes: usage.data_bytes,
             ahead_bytes: usage.ahead_bytes,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ pub(crate) struct Indexes {
     work: Mutex<()>,
     /// No index is built any more.
     is_stopping: AtomicBool,
+    /// Bytes of the index files that were written since the log was opened.
+    written_bytes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +46,10 @@ impl Indexes {
         let indexes = indexes.into_iter().map(|index| (index.segment(), index)).collect();
         let shelf = Mutex::new(Shelf { indexes, refused: BTreeSet::new() });
         Indexes { shelf, ..Indexes::default() }
+    }
+
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
     }
 
     /// The shelf, without the segments before `first`: the log has given them up.
@@ -220,6 +226,7 @@ impl Log {
             self.segments.set_index(segment, before);
             return Err(IndexError::write(&name, source));
         }
+        self.indexes.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let file = disk.open(&name).map_err(|source| IndexError::read(&name, source))?;
         let index = SegmentIndex::new(Arc::clone(disk), IndexFile::read(&*file, segment)?);
         self.indexes.shelf().indexes.insert(segment, Arc::new(index));

@@ -95,9 +95,12 @@ pub(crate) struct Open {
     /// The newest time that an append got, in milliseconds of the log's time. This time never goes
     /// back.
     pub(crate) time_ms: u64,
-    /// The bytes that clients have used in the files: group headers, unused ends of segments, and
-    /// all entries except copies. Reclaim may scan a number of bytes in proportion to this number.
+    /// Bytes of the entries of clients' changes. Copies and the log's own entries are not included.
     pub(crate) client_bytes: u64,
+    /// Bytes of group headers, and of unused ends of segments that clients' changes left.
+    pub(crate) slack_bytes: u64,
+    /// Bytes of all entries and group headers since the log was opened.
+    pub(crate) written_bytes: u64,
     /// Bytes of the segments that the open batch has begun, but whose files the committer has not
     /// taken yet. Counts only segments of the usual size.
     pub(crate) claimed_bytes: u64,
@@ -140,6 +143,8 @@ impl Open {
             id_limit: head.id_limit,
             time_ms: head.time_ms,
             client_bytes: 0,
+            slack_bytes: 0,
+            written_bytes: 0,
             claimed_bytes: 0,
             claimed_big_bytes: 0,
             entries: 0,
@@ -161,6 +166,12 @@ impl Open {
     /// The segment that gets the next entry.
     pub(crate) fn segment(&self) -> u32 {
         self.part.segment
+    }
+
+    /// The bytes that clients have used in the files. Reclaim may scan a number of bytes in
+    /// proportion to this number.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.client_bytes + self.slack_bytes
     }
 
     /// Bytes left in the segment that gets the next entry.
@@ -205,7 +216,7 @@ impl Open {
     #[cold]
     fn rotate(&mut self, bytes: u64) {
         let segment = self.part.segment + 1;
-        self.client_bytes += self.remaining();
+        self.slack_bytes += self.remaining();
         let needed = (SEGMENT_OVERHEAD + bytes).next_multiple_of(4096);
         let size = self.segment_bytes.max(needed);
         assert!(u32::try_from(size).is_ok(), "an entry is smaller than 4 GiB");
@@ -250,11 +261,11 @@ impl Open {
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Position {
         self.entries += 1;
-        self.copies += u64::from(kind == EntryKind::Copy);
         let buffer = &mut self.part.bytes;
         let start = begin_entry(buffer, kind, n);
         write(buffer);
         finish_entry(buffer, start);
+        self.written_bytes += (buffer.len() - start) as u64;
         self.part.count += 1;
         self.part.end()
     }
@@ -385,12 +396,13 @@ impl Open {
             self.recycled = None;
         }
         if !self.part.is_empty() || mark {
-            self.client_bytes += GROUP_HEADER_BYTES as u64;
+            self.slack_bytes += GROUP_HEADER_BYTES as u64;
             let end = self.part.end().offset();
             let (segment, size) = (self.part.segment, self.part.segment_size);
             let next = new_part(segment, size, end, self.recycled.take());
             parts.push(std::mem::replace(&mut self.part, next));
         }
+        self.written_bytes += (parts.len() * GROUP_HEADER_BYTES) as u64;
         parts
     }
 
