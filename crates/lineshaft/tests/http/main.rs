@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
 mod clients;
+mod deep_queue;
 mod exposition;
 mod health;
 mod kestrel_admin;
