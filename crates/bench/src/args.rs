@@ -200,6 +200,9 @@ pub struct CompareArgs {
     /// Few rounds, short measurements and small backlogs: for a quick look only.
     #[arg(long)]
     pub quick: bool,
+    /// Jobs of the deep queue (row M3): 10,000,000 by default. 100,000,000 need 25 GB of disk.
+    #[arg(long, value_name = "JOBS", value_parser = clap::value_parser!(u64).range(1_000_000..))]
+    pub deep_jobs: Option<u64>,
     /// Only these rows, e.g. `T1,T6,M4`; M6b, which takes minutes, only when it is named.
     #[arg(long, value_delimiter = ',')]
     pub rows: Vec<String>,

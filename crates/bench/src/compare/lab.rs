@@ -14,10 +14,11 @@ use tempfile::TempDir;
 
 use self::server::{Programs, Server};
 use super::plan::sizes::{Bounds, Sizes, Span};
-use super::plan::work::{Metric, Peer, Sample, Shape};
+use super::plan::work::{Cell, Metric, Sample, Shape};
 use crate::driver::Driver;
 use crate::load::{self, LoadPlan, LoadReport};
 use crate::meter::Meter;
+use crate::modes::{put_drivers, take_drivers};
 use crate::process;
 
 /// Bytes in a body. Some measurements use another number.
@@ -31,7 +32,7 @@ pub(crate) struct Lab {
     scratch: TempDir,
     meter: Meter,
     /// Folders whose logs have many jobs. The restarts of all rounds use these folders.
-    pub(crate) logs: BTreeMap<Peer, TempDir>,
+    pub(crate) logs: BTreeMap<Cell, TempDir>,
 }
 
 impl Lab {
@@ -131,6 +132,34 @@ impl Lab {
             );
         }
         Ok(report)
+    }
+
+    /// Puts this many jobs into a queue. Returns the time in seconds.
+    pub(crate) fn put_jobs(&self, server: &Server, queue: &str, count: u64) -> anyhow::Result<f64> {
+        self.exactly(server, put_drivers(queue, 50, BODY_BYTES), count)
+    }
+
+    /// Takes and deletes this many jobs of a queue, which must have as many. Returns the time in
+    /// seconds.
+    pub(crate) fn take_jobs(
+        &self,
+        server: &Server,
+        queue: &str,
+        count: u64,
+    ) -> anyhow::Result<f64> {
+        self.exactly(server, take_drivers(queue, 50), count)
+    }
+
+    fn exactly(
+        &self,
+        server: &Server,
+        drivers: Vec<Box<dyn Driver>>,
+        count: u64,
+    ) -> anyhow::Result<f64> {
+        let report = self.load(server, drivers, 32, Bounds::exactly(count))?;
+        let finished = report.finished;
+        anyhow::ensure!(finished == count, "only {finished} of {count} operations succeeded");
+        Ok(report.seconds)
     }
 
     /// Creates a folder for the data of a server.

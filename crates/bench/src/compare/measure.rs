@@ -3,16 +3,21 @@
 
 mod bare_sync;
 mod burst;
+mod deep_queue;
 mod gearman;
 mod heavy;
 mod lateness;
+mod log_use;
 mod memory;
 mod memory_limit;
 mod quiet;
 mod restart;
 
+use std::path::Path;
+
 use tempfile::TempDir;
 
+use self::restart::Stock;
 use super::lab::server::Server;
 use super::lab::{BODY_BYTES, Lab};
 use super::plan::sizes::{Bounds, TURNS};
@@ -49,18 +54,18 @@ impl Lab {
                 process::pin(self.programs.generator_cpu)?;
                 return sample;
             }
-            Work::Restart => return self.restart(cell.peer),
+            Work::Restart { large } => return self.restart(cell, large),
             _ => {}
         }
         let folder = self.folder()?;
         let mut server = Server::start(&self.programs, cell.peer, folder.path())?;
-        let sample = self.measure_on(cell, &server);
+        let sample = self.measure_on(cell, &server, folder.path());
         // If the server ended, report its output, which explains more than the client's error.
         server.check_alive()?;
         sample
     }
 
-    fn measure_on(&self, cell: Cell, server: &Server) -> anyhow::Result<Sample> {
+    fn measure_on(&self, cell: Cell, server: &Server, folder: &Path) -> anyhow::Result<Sample> {
         match cell.work {
             Work::Put(shape) => self.put(cell.peer, shape, server),
             Work::Take(shape) => self.take(cell.peer, shape, server),
@@ -72,6 +77,8 @@ impl Lab {
             Work::MemoryLimit => memory_limit::run(self, server),
             Work::Lateness { busy } => lateness::run(self, server, busy),
             Work::JobMemory => memory::jobs(self, server),
+            Work::DeepQueue => deep_queue::run(self, server),
+            Work::LogUse(mixture) => log_use::run(self, server, folder, mixture),
             Work::IdleConnections => memory::idle_connections(self, server),
             Work::IdleWorkers(functions) => memory::idle_workers(self, functions, server),
             Work::PutAmong(..)
@@ -80,7 +87,7 @@ impl Lab {
             | Work::TakeInTurn(_)
             | Work::Trip
             | Work::Foreground
-            | Work::Restart
+            | Work::Restart { .. }
             | Work::BareSync => unreachable!("measured in a way of its own"),
         }
     }
@@ -218,13 +225,14 @@ impl Lab {
         Ok(reports?.into_iter().map(sample).collect())
     }
 
-    fn restart(&mut self, peer: Peer) -> anyhow::Result<Sample> {
-        if !self.logs.contains_key(&peer) {
+    fn restart(&mut self, cell: Cell, is_large: bool) -> anyhow::Result<Sample> {
+        let stock = Stock::new(self, is_large);
+        if !self.logs.contains_key(&cell) {
             let folder = self.folder()?;
-            restart::fill(self, peer, folder.path())?;
-            self.logs.insert(peer, folder);
+            restart::fill(self, cell.peer, stock, folder.path())?;
+            self.logs.insert(cell, folder);
         }
-        restart::run(self, peer, self.logs[&peer].path())
+        restart::run(self, cell.peer, stock, self.logs[&cell].path())
     }
 }
 
@@ -232,7 +240,13 @@ impl Lab {
 fn protocol_of(peer: Peer) -> Protocol {
     match peer {
         Peer::Lineshaft(
-            Side::Beanstalk | Side::All | Side::Watched | Side::Bounded | Side::Threads(_),
+            Side::Beanstalk
+            | Side::All
+            | Side::Watched
+            | Side::Bounded
+            | Side::StoredBodies
+            | Side::ColdJobs
+            | Side::Threads(_),
             _,
         )
         | Peer::Beanstalkd(_) => Protocol::Beanstalk,

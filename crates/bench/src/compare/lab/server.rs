@@ -11,7 +11,7 @@ use anyhow::Context;
 
 use super::wire::page;
 use crate::compare::plan::heavy::expiry_policy;
-use crate::compare::plan::sizes::MEMORY_LIMIT;
+use crate::compare::plan::sizes::{COLD_BODIES_BYTES, COLD_RECORDS_BYTES, MEMORY_LIMIT};
 use crate::compare::plan::work::{Binlog, Keeping, Peer, Side};
 use crate::{interrupt, process};
 
@@ -73,14 +73,16 @@ impl Server {
         let mut command = programs.command(peer, address, &data)?;
         let (has_all, has_http) = match peer {
             Peer::Lineshaft(Side::All | Side::Bounded, _) => (true, true),
-            Peer::Lineshaft(Side::Watched, _) => (false, true),
+            Peer::Lineshaft(Side::Watched | Side::ColdJobs, _) => (false, true),
             _ => (false, false),
         };
         if has_all {
             command.args(["--gearman", &gearman.to_string(), "--kestrel", &memcache.to_string()]);
             command.args(["--kestrel-admin", &admin.to_string()]);
+        }
+        if let Some(text) = configuration(peer) {
             let config = folder.join("lineshaft.toml");
-            fs::write(&config, configuration(peer))?;
+            fs::write(&config, text)?;
             command.arg("--config").arg(config);
         }
         if has_http {
@@ -169,9 +171,13 @@ impl Programs {
 
     fn lineshaft(&self, side: Side, keeping: Keeping, address: SocketAddr, data: &Path) -> Command {
         let listen = match side {
-            Side::Beanstalk | Side::All | Side::Watched | Side::Bounded | Side::Threads(_) => {
-                "--beanstalk"
-            }
+            Side::Beanstalk
+            | Side::All
+            | Side::Watched
+            | Side::Bounded
+            | Side::StoredBodies
+            | Side::ColdJobs
+            | Side::Threads(_) => "--beanstalk",
             Side::Gearman => "--gearman",
             Side::Memcache => "--kestrel",
         };
@@ -226,15 +232,19 @@ impl Programs {
     }
 }
 
-/// The configuration file of a server with all protocols.
-fn configuration(peer: Peer) -> String {
-    let limits = match peer {
-        Peer::Lineshaft(Side::Bounded, _) => {
-            format!("[limits]\nmemory = {MEMORY_LIMIT}\n\n[memory]\nbodies = \"off\"\n\n")
+/// The configuration file of a server, if it has one.
+fn configuration(peer: Peer) -> Option<String> {
+    let Peer::Lineshaft(side, _) = peer else { return None };
+    let bounded = format!("[limits]\nmemory = {MEMORY_LIMIT}\n\n[memory]\nbodies = \"off\"\n\n");
+    match side {
+        Side::All => Some(expiry_policy()),
+        Side::Bounded => Some(bounded + &expiry_policy()),
+        Side::StoredBodies => Some("[memory]\nbodies = \"1MiB\"\n".to_owned()),
+        Side::ColdJobs => {
+            Some(format!("[memory]\nbodies = {COLD_BODIES_BYTES}\njobs = {COLD_RECORDS_BYTES}\n"))
         }
-        _ => String::new(),
-    };
-    limits + &expiry_policy()
+        Side::Beanstalk | Side::Gearman | Side::Memcache | Side::Watched | Side::Threads(_) => None,
+    }
 }
 
 /// A loopback address with a free port.

@@ -254,9 +254,23 @@ fn method(comparison: &Comparison) -> String {
          refuses one. Then half of the jobs are deleted and others put. The higher of the two\n  \
          resident sizes counts.\n\
          - Memory: {memory_jobs} jobs are deleted in random order, and memory is read 3 s later.\n  \
-         {idle} connections sent one request each.\n\
-         - Restart: {restart_jobs} jobs, SIGKILL, start. The time ends with the first reply, and\n  \
-         every job must be there. The page cache is warm for every server.\n\n\
+         {idle} connections sent one request each. For M2, `memory.bodies` is 1 MiB.\n\
+         - Deep queue (M3): `memory.jobs` and `memory.bodies` are {cold} MiB each, and {deep_jobs}\n  \
+         jobs are put (`--deep-jobs`). Memory per job is the growth from a quarter of the jobs to\n  \
+         all jobs. It is read when a file of the log has just begun, after jobs have become cold.\n  \
+         The highest resident memory is that of the whole fill. Before the fill and after it,\n  \
+         {deep_turn} jobs are put, and as many are taken, {turns} times. The ratios compare these\n  \
+         rates. Their goal is 0.7, and that of resident memory is 1 GiB for 100 million jobs.\n\
+         - Restart: {restart_jobs} jobs of 20 bytes (D1) or {large_restart_jobs} jobs of 100 bytes\n  \
+         (D2), SIGKILL, start. The time ends with the first reply, and every job must be there. The\n  \
+         page cache is warm for every server. D2 also uses the server with cold jobs of M3. Its\n  \
+         index files are complete.\n\
+         - Log (D3, D4): {log_jobs} jobs wait, in the queue that is consumed in order or in a queue\n  \
+         that nobody takes from. Meanwhile, {log_traffic} jobs are put, taken and deleted, 50,000 at\n  \
+         a time. Every 50 ms, the blocks of all files in the data folder are compared with the\n  \
+         metric `lineshaft_log_live_bytes`; the highest ratio counts. The goal's reach is 1.85\n  \
+         times the live bytes plus 3 segments. D4 divides `lineshaft_log_written_bytes_total` by\n  \
+         `lineshaft_log_client_bytes_total`, without the first quarter of the traffic.\n\n\
          To repeat it on your machine:\n\n    {command}\n",
         rounds = comparison.rounds,
         server = comparison.server_cpu,
@@ -277,7 +291,13 @@ fn method(comparison: &Comparison) -> String {
         burst_jobs = sizes.burst_jobs,
         memory_jobs = sizes.memory_jobs,
         idle = sizes.idle_connections,
+        cold = sizes::COLD_RECORDS_BYTES >> 20,
+        deep_jobs = sizes.deep_jobs,
+        deep_turn = sizes.backlog_jobs / 4,
         restart_jobs = sizes.restart_jobs,
+        large_restart_jobs = sizes.large_restart_jobs,
+        log_jobs = sizes.log_jobs,
+        log_traffic = sizes.log_traffic,
         command = comparison.command,
     )
 }

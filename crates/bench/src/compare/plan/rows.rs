@@ -7,8 +7,10 @@ use super::sizes::MEMORY_LIMIT;
 use super::work::{
     BEANSTALKD, BEANSTALKD_EACH_WRITE, BEANSTALKD_LOG, LINESHAFT, LINESHAFT_DURABLE,
 };
-use super::work::{Cell, Keeping, Metric, Peer, Side, Work};
+use super::work::{Cell, Keeping, Metric, Mixture, Peer, Side, Work};
 
+/// Lineshaft with a small limit for the records of jobs.
+const COLD_JOBS: Peer = Peer::Lineshaft(Side::ColdJobs, Keeping::SyncAlways);
 /// The number of queues in the rows that measure the cost of many queues.
 const MANY: u32 = 20_000;
 
@@ -23,14 +25,9 @@ pub(crate) fn all() -> Vec<Row> {
     rows.extend(latency());
     rows.extend(heavy());
     rows.extend(memory());
-    rows.push(row(
-        "D1",
-        "restart with 1,000,000 jobs of 20 bytes",
-        Metric::Seconds,
-        cell(LINESHAFT_DURABLE, Work::Restart),
-        Some(cell(BEANSTALKD_LOG, Work::Restart)),
-        Goal::SpeedUpAtLeast(3.0, 10.0),
-    ));
+    rows.extend(deep_queue());
+    rows.extend(restart());
+    rows.extend(log_use());
     rows.push(row(
         "D5",
         "CPU per put, 50×1, sync always against memory",
@@ -197,6 +194,14 @@ fn memory() -> Vec<Row> {
             Work::JobMemory,
             Goal::AtMost(250.0, 200.0),
         ),
+        row(
+            "M2",
+            "per ready 100-byte job whose body is in the log only",
+            Metric::BytesPerJob,
+            cell(Peer::Lineshaft(Side::StoredBodies, Keeping::SyncAlways), Work::JobMemory),
+            None,
+            Goal::AtMost(150.0, 100.0),
+        ),
         against(
             "M4",
             "given back 3 s after deletion in random order",
@@ -219,6 +224,69 @@ fn memory() -> Vec<Row> {
             None,
             Goal::AtMost(1.1, 1.05),
         ),
+    ]
+}
+
+/// A queue with so many jobs that most of them are in the log only.
+fn deep_queue() -> Vec<Row> {
+    const GIB: f64 = (1 << 30) as f64;
+    let row =
+        |what, metric, goal| row("M3", what, metric, cell(COLD_JOBS, Work::DeepQueue), None, goal);
+    let as_fast = Goal::AtLeast(0.7, 0.7);
+    vec![
+        row(
+            "per job of the long tail of a deep queue",
+            Metric::BytesPerTailJob,
+            Goal::AtMost(10.0, 2.0),
+        ),
+        row(
+            "resident memory while a deep queue is filled",
+            Metric::ResidentBytes,
+            Goal::AtMost(GIB, GIB),
+        ),
+        row("put, 50×32, deep queue to short queue", Metric::DeepPutRatio, as_fast),
+        row("reserve + delete, 50×32, deep queue to short queue", Metric::DeepTakeRatio, as_fast),
+    ]
+}
+
+fn restart() -> Vec<Row> {
+    let row = |id, what, ours, large, goal| {
+        let theirs = Some(cell(BEANSTALKD_LOG, Work::Restart { large }));
+        row(id, what, Metric::Seconds, cell(ours, Work::Restart { large }), theirs, goal)
+    };
+    let small = "restart with 1,000,000 jobs of 20 bytes";
+    let large = "restart with 10,000,000 jobs of 100 bytes";
+    let within = Goal::AtMost(6.0, 2.0);
+    vec![
+        row("D1", small, LINESHAFT_DURABLE, false, Goal::SpeedUpAtLeast(3.0, 10.0)),
+        row("D2", large, LINESHAFT_DURABLE, true, within),
+        row("D2", large, COLD_JOBS, true, within),
+    ]
+}
+
+/// The bytes of the log's files, and the bytes written to them.
+fn log_use() -> Vec<Row> {
+    let watched = Peer::Lineshaft(Side::Watched, Keeping::SyncAlways);
+    let row = |id, what: &str, metric, mixture, goal| {
+        let what = format!("{what}: {mixture}");
+        row(id, &what, metric, cell(watched, Work::LogUse(mixture)), None, goal)
+    };
+    // The floor of the goal is 2 × live bytes + 4 segments. The reach, 1.85 × live bytes + 3
+    // segments, depends on the live bytes: it is three quarters of the floor if nearly nothing is
+    // live, and 0.87 of the floor with the jobs of a full run.
+    let disk = |mixture, reach| {
+        let goal = Goal::AtMost(1.0, reach);
+        row("D3", "bytes on disk to 2 × live + 4 segments", Metric::DiskOfBound, mixture, goal)
+    };
+    let written = |mixture, goal| {
+        row("D4", "log bytes written to those of clients", Metric::WrittenOfClients, mixture, goal)
+    };
+    vec![
+        disk(Mixture::InOrder, 0.87),
+        disk(Mixture::StaticBacklog, 0.87),
+        disk(Mixture::BuriedJob, 0.75),
+        written(Mixture::InOrder, Goal::AtMost(1.3, 1.05)),
+        written(Mixture::StaticBacklog, Goal::AtMost(2.5, 2.2)),
     ]
 }
 

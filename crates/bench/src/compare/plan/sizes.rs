@@ -8,12 +8,18 @@ use crate::process;
 /// The memory limit of the servers that have a limit, in bytes.
 pub(crate) const MEMORY_LIMIT: u64 = 1 << 30;
 
+/// The limit for the records of jobs, in bytes, on a server that measures cold jobs. It is small, so
+/// that nearly all jobs of a deep queue are cold.
+pub(crate) const COLD_RECORDS_BYTES: u64 = 32 << 20;
+/// The limit for the bodies of jobs on the same server.
+pub(crate) const COLD_BODIES_BYTES: u64 = 32 << 20;
+
 /// The number of turns of each server when servers are loaded in turn. Each turn takes the usual
 /// time divided by this number.
 pub(crate) const TURNS: u32 = 5;
 
 /// The time limit of a run that ends by a count.
-const COUNTED_RUN_MAX: Duration = Duration::from_mins(5);
+const COUNTED_RUN_MAX: Duration = Duration::from_mins(30);
 
 /// The sizes of a run.
 #[derive(Clone, Debug)]
@@ -32,6 +38,13 @@ pub(crate) struct Sizes {
     /// The number of jobs that become ready at one moment.
     pub(crate) burst_jobs: u64,
     pub(crate) restart_jobs: u64,
+    pub(crate) large_restart_jobs: u64,
+    /// The number of jobs in a deep queue.
+    pub(crate) deep_jobs: u64,
+    /// The number of jobs that stay in the log while other jobs come and go.
+    pub(crate) log_jobs: u64,
+    /// The number of jobs that come and go.
+    pub(crate) log_traffic: u64,
     pub(crate) idle_connections: usize,
     /// The number of idle connections during the measurement of a quiet client.
     pub(crate) idle_beside: usize,
@@ -54,6 +67,10 @@ impl Sizes {
             heavy_queues: 100_000,
             burst_jobs: 1_000_000,
             restart_jobs: 1_000_000,
+            large_restart_jobs: 10_000_000,
+            deep_jobs: 10_000_000,
+            log_jobs: 2_000_000,
+            log_traffic: 5_000_000,
             // A server needs some files of its own.
             idle_connections: 10_000.min(files.saturating_sub(500)),
             idle_beside: 19_000.min(files.saturating_sub(500)),
@@ -70,10 +87,14 @@ impl Sizes {
     pub(crate) fn new(args: &CompareArgs) -> anyhow::Result<Self> {
         let duration = crate::modes::seconds(args.seconds)?;
         let full = Self::full(duration);
-        if !args.quick {
-            return Ok(full);
-        }
-        Ok(Self {
+        let mut sizes = if args.quick { Self::quick(&full) } else { full };
+        sizes.deep_jobs = args.deep_jobs.unwrap_or(sizes.deep_jobs);
+        Ok(sizes)
+    }
+
+    fn quick(full: &Self) -> Self {
+        let duration = full.duration;
+        Self {
             duration: duration.mul_f64(0.3),
             warm_up: duration.mul_f64(0.1),
             trip: duration.mul_f64(0.5),
@@ -84,10 +105,14 @@ impl Sizes {
             heavy_queues: 20_000,
             burst_jobs: 200_000,
             restart_jobs: 200_000,
+            large_restart_jobs: 1_000_000,
+            deep_jobs: 2_000_000,
+            log_jobs: 500_000,
+            log_traffic: 1_500_000,
             idle_connections: 3_000.min(full.idle_connections),
             idle_beside: 3_000.min(full.idle_beside),
             timers: 100,
-        })
+        }
     }
 }
 

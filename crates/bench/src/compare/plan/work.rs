@@ -35,6 +35,11 @@ pub(crate) enum Side {
     Watched,
     /// All three protocols, on a server with a small memory limit.
     Bounded,
+    /// beanstalkd's protocol, on a server that keeps nearly all bodies in the log only.
+    StoredBodies,
+    /// beanstalkd's protocol, on a server with metrics and a small limit for the records of jobs.
+    /// Most jobs of a deep queue are in the log only.
+    ColdJobs,
     /// beanstalkd's protocol, on a server with this many I/O threads and both processors.
     Threads(u8),
 }
@@ -73,6 +78,8 @@ impl fmt::Display for Peer {
                     Side::Memcache => "Lineshaft's memcache",
                     Side::All => "Lineshaft, all protocols",
                     Side::Bounded => "Lineshaft, all protocols, 1 GiB",
+                    Side::StoredBodies => "Lineshaft, bodies in the log",
+                    Side::ColdJobs => "Lineshaft, `memory.jobs`",
                     Side::Threads(1) => "Lineshaft, one I/O thread",
                     Side::Threads(2) => "Lineshaft, two I/O threads",
                     Side::Threads(_) => "Lineshaft, many I/O threads",
@@ -104,6 +111,27 @@ pub(crate) struct Shape {
 impl fmt::Display for Shape {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}×{}", self.connections, self.depth)
+    }
+}
+
+/// A mixture of jobs. It decides how much of the log is live, and how much reclaim must copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mixture {
+    /// One queue that is consumed in the order of its jobs.
+    InOrder,
+    /// A backlog that nobody takes, and another queue that is consumed at once.
+    StaticBacklog,
+    /// One job that stays buried, and a queue that is consumed at once.
+    BuriedJob,
+}
+
+impl fmt::Display for Mixture {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Mixture::InOrder => "a queue consumed in order",
+            Mixture::StaticBacklog => "fast traffic beside a static backlog",
+            Mixture::BuriedJob => "one buried job under short ones",
+        })
     }
 }
 
@@ -143,7 +171,14 @@ pub(crate) enum Work {
     /// Puts of all kinds and sizes, up to the memory limit.
     MemoryLimit,
     IdleConnections,
-    Restart,
+    /// A queue with very many jobs.
+    DeepQueue,
+    /// The size of the log, and the bytes that are written to it.
+    LogUse(Mixture),
+    /// A restart with a million small jobs, or with ten times as many larger ones.
+    Restart {
+        large: bool,
+    },
     BareSync,
 }
 
@@ -170,7 +205,9 @@ impl Work {
             | Work::JobMemory
             | Work::MemoryLimit
             | Work::IdleConnections
-            | Work::Restart
+            | Work::DeepQueue
+            | Work::LogUse(_)
+            | Work::Restart { .. }
             | Work::BareSync => false,
         }
     }
@@ -208,7 +245,10 @@ impl fmt::Display for Work {
             Work::MemoryLimit => formatter.write_str("a mixture up to the limit of memory"),
             Work::JobMemory => formatter.write_str("memory of jobs"),
             Work::IdleConnections => formatter.write_str("idle connections"),
-            Work::Restart => formatter.write_str("restart"),
+            Work::DeepQueue => formatter.write_str("a deep queue"),
+            Work::LogUse(mixture) => write!(formatter, "log, {mixture}"),
+            Work::Restart { large: false } => formatter.write_str("restart"),
+            Work::Restart { large: true } => formatter.write_str("restart, large"),
             Work::BareSync => formatter.write_str("one write at a time"),
         }
     }
@@ -260,6 +300,23 @@ pub(crate) enum Metric {
     /// The quiet client's p99 during this load, divided by its p99 without a load.
     Slowdown(Heavy),
     BytesPerJob,
+    /// Resident bytes for each job of a deep queue, without the first part of the queue.
+    BytesPerTailJob,
+    /// The highest resident memory while a deep queue is filled.
+    ResidentBytes,
+    PutRate {
+        deep: bool,
+    },
+    TakeRate {
+        deep: bool,
+    },
+    /// The rate of puts into a deep queue, divided by the rate with a short queue.
+    DeepPutRatio,
+    DeepTakeRatio,
+    /// The highest value of: bytes on disk, divided by twice the live bytes plus 4 segments.
+    DiskOfBound,
+    /// Bytes written to the log, divided by the bytes of clients' own entries.
+    WrittenOfClients,
     /// The part of the memory of deleted jobs that the server gave back to the system.
     GivenBack,
     BytesPerConnection,
@@ -272,7 +329,9 @@ impl Metric {
     /// Shows a figure with its unit.
     pub(crate) fn show(self, value: f64) -> String {
         match self {
-            Metric::OperationsPerSecond => format!("{}/s", crate::table::show_count(value)),
+            Metric::OperationsPerSecond | Metric::PutRate { .. } | Metric::TakeRate { .. } => {
+                format!("{}/s", crate::table::show_count(value))
+            }
             Metric::CpuMicrosPerOperation => format!("{} µs", crate::table::three_digits(value)),
             Metric::P50Micros
             | Metric::P99Micros
@@ -282,9 +341,14 @@ impl Metric {
             | Metric::TimeoutLateP99Micros
             | Metric::QuietP99Micros(_)
             | Metric::QuietLongestMicros(_) => crate::latency::show_micros(value),
-            Metric::Slowdown(_) | Metric::OfLimit => {
-                format!("{}×", crate::table::three_digits(value))
-            }
+            Metric::Slowdown(_)
+            | Metric::OfLimit
+            | Metric::DeepPutRatio
+            | Metric::DeepTakeRatio
+            | Metric::DiskOfBound
+            | Metric::WrittenOfClients => format!("{}×", crate::table::three_digits(value)),
+            Metric::BytesPerTailJob => format!("{value:.1} B"),
+            Metric::ResidentBytes => format!("{:.0} MiB", value / f64::from(1 << 20)),
             Metric::BytesPerJob | Metric::BytesPerConnection => format!("{value:.0} B"),
             Metric::GivenBack
             | Metric::GeneratorShare
@@ -312,6 +376,16 @@ impl Metric {
             Metric::QuietLongestMicros(heavy) => return format!("{heavy}: longest"),
             Metric::Slowdown(heavy) => return format!("{heavy}: p99 to that without"),
             Metric::BytesPerJob => "memory per job",
+            Metric::BytesPerTailJob => "memory per job of the tail",
+            Metric::ResidentBytes => "resident memory",
+            Metric::PutRate { deep: false } => "puts, short queue",
+            Metric::PutRate { deep: true } => "puts, deep queue",
+            Metric::TakeRate { deep: false } => "reserve + delete, short queue",
+            Metric::TakeRate { deep: true } => "reserve + delete, deep queue",
+            Metric::DeepPutRatio => "puts, deep to short",
+            Metric::DeepTakeRatio => "reserve + delete, deep to short",
+            Metric::DiskOfBound => "disk to its bound",
+            Metric::WrittenOfClients => "written to clients' bytes",
             Metric::GivenBack => "given back",
             Metric::BytesPerConnection => "memory per connection",
             Metric::OfLimit => "resident memory to the limit",
