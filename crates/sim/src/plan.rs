@@ -101,6 +101,9 @@ pub(crate) struct Plan {
     pub(crate) bodies_bytes_max: Option<u64>,
     /// The limit of memory for records of jobs.
     pub(crate) jobs_bytes_max: Option<u64>,
+    /// True if cold jobs are loaded in steps of their own, so that other clients act during a load.
+    /// Otherwise a load ends within the request that needs it. Only in runs without a model.
+    pub(crate) loads_later: bool,
     /// The possible sizes of segments. Each process uses one of them.
     pub(crate) segment_bytes: &'static [u64],
     pub(crate) weights: Weights,
@@ -155,6 +158,7 @@ impl Plan {
             crowd: false,
             bodies_bytes_max: None,
             jobs_bytes_max: None,
+            loads_later: false,
             segment_bytes: &[64 << 10, 64 << 10, 100 << 10, SEGMENT_BYTES_MAX],
             weights: Weights::new(storage, rng),
         };
@@ -184,6 +188,7 @@ impl Plan {
             let is_computed = !shows_leases && !has_policies || self.unmodelled.is_some();
             if is_computed && rng.coin() {
                 self.jobs_bytes_max = Some(*rng.pick(&[0, 1_000, 10_000]));
+                self.loads_later = self.unmodelled.is_some() && rng.coin();
             }
         }
     }

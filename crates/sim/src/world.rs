@@ -190,7 +190,7 @@ impl World {
         }
         turn.begin_slice();
         let done = act(self, &mut turn)?;
-        if self.plan.jobs_bytes_max.is_some() {
+        if self.plan.jobs_bytes_max.is_some() && !self.plan.loads_later {
             turn.load_now();
         }
         // As in `call`: a timer, too, can move a job when no segment is ready for the entry.
@@ -245,7 +245,7 @@ impl World {
 
     /// Called after a turn. Checks that each open session has the events that the model expects.
     /// Also checks that the alarm is not later than the next due event.
-    fn collect_notifications(&mut self) -> Checked {
+    pub(crate) fn collect_notifications(&mut self) -> Checked {
         self.process.gather();
         self.sabotage_events();
         if self.is_for_oracle() {

@@ -37,6 +37,8 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.calls > FIXED_SEEDS * 5, "{summary:?}");
     assert!(summary.long_clearings > FIXED_SEEDS / 200, "{summary:?}");
     assert!(summary.memory_refusals > FIXED_SEEDS / 20, "{summary:?}");
+    assert!(summary.indexes > FIXED_SEEDS / 4, "{summary:?}");
+    assert!(summary.cooled > FIXED_SEEDS / 2, "{summary:?}");
     let judged = summary.judged;
     assert!(judged.orders > FIXED_SEEDS, "{judged:?}");
     assert!(judged.holds > FIXED_SEEDS * 5, "{judged:?}");

@@ -98,8 +98,14 @@ impl Turn<'_> {
                 has_loaded = true;
             }
         }
-        while self.shared.load_for_sessions(|with_core| with_core(core)) {}
+        self.load_bodies_now();
         has_loaded
+    }
+
+    /// Loads the bodies that sessions wait for. Only for the simulator.
+    pub fn load_bodies_now(&mut self) {
+        let core = &mut *self.core;
+        while self.shared.load_for_sessions(|with_core| with_core(core)) {}
     }
 
     /// Loads all cold jobs. Only for the simulator, which compares all jobs.

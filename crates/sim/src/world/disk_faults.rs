@@ -19,6 +19,9 @@ const LAST_BYTES_MAX: u64 = 300_000;
 /// jobs.
 const SEGMENTS_BESIDES_LIVE_MAX: u64 = 5;
 
+/// The log can use this many segments more if the simulation begins segments early.
+const SEGMENTS_SEALED_MAX: u64 = 2;
+
 /// The maximum number of bytes that a job takes in the log in addition to its body.
 const ENTRY_OVERHEAD_BYTES_MAX: u64 = 200;
 
@@ -77,10 +80,12 @@ impl World {
         // An entry that is too big for a normal segment has its own larger segment. This can be the
         // newest segment.
         let own = if biggest > self.storage.segment_bytes_max / 2 { 2 * biggest } else { 0 };
+        // The unused ends of segments that the simulation has sealed, and index files.
+        let sealed = if self.plan.jobs_bytes_max.is_some() { SEGMENTS_SEALED_MAX } else { 0 };
         let bound = own
             + 2 * live_bytes
             + live_bytes / 16
-            + SEGMENTS_BESIDES_LIVE_MAX * self.storage.segment_bytes_max;
+            + (SEGMENTS_BESIDES_LIVE_MAX + sealed) * self.storage.segment_bytes_max;
         if used <= bound {
             Ok(())
         } else {

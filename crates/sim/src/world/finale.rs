@@ -29,6 +29,7 @@ impl World {
     pub(crate) fn finish(&mut self) -> Checked {
         self.trace.note(format_args!("finale"));
         self.storage.disk.plan_nothing();
+        self.plan.loads_later = false;
         self.empty_disk();
         if self.is_durable() {
             match self.rng.below(3) {

@@ -8,6 +8,9 @@ use crate::Checked;
 use crate::machine::storage::CrashKind;
 use crate::plan::StorageKind;
 
+/// In runs with cold jobs, one of this many rounds of the log's threads begins a segment.
+const SEALS_ONE_IN: u64 = 6;
+
 impl World {
     pub(crate) fn is_durable(&self) -> bool {
         self.plan.storage != StorageKind::Memory
@@ -72,10 +75,27 @@ impl World {
         Ok(copied)
     }
 
-    /// Builds an index file, or makes jobs cold, in runs with a limit for records of jobs.
+    /// Loads the cold jobs and the bodies that sessions and queues wait for.
+    pub(crate) fn load(&mut self) -> Checked {
+        self.ring()?;
+        let has_loaded = self.process.broker.load_step(Millis(self.now));
+        self.trace.note(format_args!("load {has_loaded}"));
+        self.summary.loads += u64::from(has_loaded);
+        self.collect_notifications()
+    }
+
+    /// Begins a segment, builds an index file, or makes jobs cold, in runs with a limit for records
+    /// of jobs.
     fn cool(&mut self) -> Checked {
         if self.plan.jobs_bytes_max.is_none() {
             return Ok(());
+        }
+        let has_room = !self.storage.is_full && !self.process.broker.congested();
+        if has_room && self.rng.one_in(SEALS_ONE_IN) {
+            // Few segments of a simulation become full, and only earlier segments have an index.
+            let sealed = self.process.broker.seal_step(Millis(self.now));
+            self.trace.note(format_args!("sealed {sealed}"));
+            return self.prepare();
         }
         if self.rng.one_in(3) {
             let built = self.process.broker.index_step();

@@ -93,6 +93,7 @@ impl World {
         // The model cannot compute where a session yields to other sessions. So in a run with a
         // model, the session gets the rest of its input at once.
         let (stops, id) = (!self.is_modelled(), self.links[index].id);
+        let loads_later = self.plan.loads_later;
         self.call(
             index,
             turn,
@@ -102,7 +103,7 @@ impl World {
                     let Progress { used: count, more } =
                         session.input(&inbox[used..], turn, outbox);
                     used += count;
-                    if turn.load_now() {
+                    if !loads_later && turn.load_now() {
                         // In a server, the request would wait for the load. Here the load ends
                         // within the request, so that the model need not know of it.
                         let mut outcome = turn.take_outcome(id);
@@ -147,7 +148,11 @@ impl World {
         let (place, number) = (link.place(), link.number);
         let mut outbox = Outbox::default();
         real(&mut *link.session, turn, &mut outbox);
-        turn.load_now();
+        if self.plan.loads_later {
+            turn.load_bodies_now();
+        } else {
+            turn.load_now();
+        }
         // A client can send a put as large as a segment before the broker holds clients back. If no
         // segment is ready for this put, the log refuses the put.
         if self.process.broker.congested() && !self.plan.must_not_be_short() {

@@ -9,6 +9,10 @@ use crate::workload::Client;
 /// The number of steps between two complete comparisons.
 const STEPS_BETWEEN_DEEP_CHECKS: u64 = 64;
 
+/// The frequency of loads, if they are steps of their own. A load takes about as long as a few
+/// requests.
+const LOAD_WEIGHT: u64 = 60;
+
 /// The simulated server reads this many bytes at once. The number is far lower than the size of a
 /// segment, as in the real server. The log can hold clients back only between reads, so one read
 /// must not fill a segment.
@@ -37,6 +41,7 @@ pub(crate) enum Step {
     EmptyDisk,
     Drain,
     Policies,
+    Load,
 }
 
 impl World {
@@ -77,6 +82,7 @@ impl World {
             (weights.plan_read_failure, Step::PlanReadFailure),
             (weights.drain, Step::Drain),
             (weights.policies * self.plan.shares[2].min(1), Step::Policies),
+            (LOAD_WEIGHT * u64::from(self.plan.loads_later), Step::Load),
         ]);
         self.take(step)?;
         self.close_finished()
@@ -125,6 +131,7 @@ impl World {
                 self.model.is_draining = true;
             }
             Step::Policies => self.change_policies()?,
+            Step::Load => self.load()?,
             Step::FillDisk => self.fill_disk()?,
             Step::EmptyDisk => self.empty_disk(),
             Step::Write | Step::Send | Step::Read | Step::HalfClose | Step::Disconnect => {
