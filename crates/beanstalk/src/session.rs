@@ -242,6 +242,7 @@ impl Dialect for Session {
             Event::Kicked(count) => reply::kicked(count, after, outbox),
             // The owner passes the command's bytes again.
             Event::Loaded => {}
+            Event::Unreadable => self.end(turn),
             Event::WorkToDo
             | Event::News { .. }
             | Event::Peeked(_)

@@ -14,7 +14,7 @@ use log::{
 use crate::admission::memory::{Memory, MemoryLimit};
 use crate::admission::queue_limit::{QueueLimit, QueueUsage};
 use crate::bodies::loads::{Loader, Loads};
-use crate::cold::loads::ColdLoad;
+use crate::cold::loads::{ColdLoad, ForReclaim};
 use crate::cold::upkeep::{CoolPass, Upkeep};
 use crate::cold::{Cold, classify};
 use crate::core::{Core, Mover};
@@ -462,8 +462,8 @@ impl Broker {
     }
 
     /// The first error of an index file, if any. If the file cannot be written, all jobs of its
-    /// segment stay in memory. If cold jobs cannot be read, clients do not get these jobs before
-    /// the next start.
+    /// segment stay in memory. If cold jobs cannot be read, the broker tries again, and clients do
+    /// not get these jobs meanwhile.
     pub fn index_error(&self) -> Option<Arc<log::IndexError>> {
         lock(&self.shared.index_error).clone()
     }
@@ -675,8 +675,16 @@ impl Shared {
         if !log.reclaim_wanted() {
             return Ok(false);
         }
-        if self.load_for_reclaim(log.first_segment(), now) {
-            return Ok(true);
+        let first = log.first_segment();
+        match self.load_for_reclaim(first, now) {
+            ForReclaim::Ready => {}
+            ForReclaim::Worked => return Ok(true),
+            ForReclaim::Later => return Ok(false),
+            ForReclaim::Lost => {
+                // The rescue writes all other jobs of the segment again.
+                log.begin_rescue(first);
+                return Ok(true);
+            }
         }
         let Some(slice) = log.reclaim_read()? else { return Ok(false) };
         let mut turn = self.turn(now);

@@ -8,6 +8,7 @@
 //! block is a cold job exactly if its slot in the log is live and the engine has no job with its
 //! number.
 
+pub(crate) mod damage;
 pub(crate) mod loads;
 pub(crate) mod upkeep;
 mod waits;
@@ -18,6 +19,7 @@ use engine::policy::{Policy, Rules, parent_name};
 use engine::{BlockFacts, BlockSlot, JobBody, JobId, JobList, JobSlot, Need, SessionId, State};
 use log::{BlockId, BlockSummary, Class, Log, Meta, OwnedRow};
 
+use crate::cold::damage::Damage;
 use crate::cold::loads::ColdLoad;
 use crate::cold::waits::Waits;
 use crate::core::Core;
@@ -55,6 +57,8 @@ pub(crate) struct Cold {
     places: BTreeMap<BlockSlot, BlockId>,
     /// Sessions that wait for cold jobs.
     waits: Waits,
+    /// Blocks that cannot be read.
+    pub(crate) damage: Damage,
     /// Reclaim copies the jobs of this segment now, so they stay in memory.
     reclaiming: u32,
     /// See [`crate::Options::head_jobs`].
@@ -142,6 +146,20 @@ impl Cold {
         segments
     }
 
+    /// The segments that can have a job which is not in memory.
+    fn searched_segments(&self) -> Vec<u32> {
+        let mut segments = self.segments();
+        segments.extend(self.damage.lost_segments());
+        segments.sort_unstable();
+        segments.dedup();
+        segments
+    }
+
+    /// Whether there are jobs that are not in memory.
+    fn has_absent_jobs(&self) -> bool {
+        !self.blocks.is_empty() || self.damage.has_lost()
+    }
+
     /// Forgets a session that has closed.
     pub(crate) fn forget_session(&mut self, session: SessionId) {
         self.waits.end(session);
@@ -183,7 +201,7 @@ impl Caller<'_> {
         let core = &mut *self.core;
         let is_absent = core.cold.waits.end(self.session).is_some_and(|job| job.is_absent(id));
         let is_new = id.0 >= core.engine.next_number();
-        if is_absent || is_new || core.engine.cold_jobs() == 0 || core.engine.slot(id).is_ok() {
+        if is_absent || is_new || !core.cold.has_absent_jobs() || core.engine.slot(id).is_ok() {
             return true;
         }
         let Some(mailbox) = core.engine.mailbox(self.session) else { return true };
@@ -296,20 +314,57 @@ impl Core {
         self.cold.remove(id);
         let Some(list) = self.engine.begin_load(slot) else { return };
         let name = self.engine.queue_name(list.queue).to_vec();
+        self.load_rows(&name, rows, log);
+        self.engine.end_load(list.queue, &mut self.effects);
+        self.apply_effects();
+        self.wake_waiting(list);
+    }
+
+    /// Restores the jobs of these rows that are live and not in memory.
+    fn load_rows(&mut self, queue: &[u8], rows: &[OwnedRow], log: &Log) {
         for row in rows {
             if !log.is_live(row.slot) || self.engine.slot(JobId(row.id)).is_ok() {
                 continue;
             }
             let Ok((facts, tags)) = meta::facts(&row.meta(), None) else { continue };
             let body = JobBody::Stored(row.body_len);
-            if let Ok(job) = self.engine.load(&name, &facts, tags, body) {
+            if let Ok(job) = self.engine.load(queue, &facts, tags, body) {
                 let location = Location::new(row.slot, row.entry_at, row.position, true);
                 self.ledger.locations.set(job, location);
             }
         }
-        self.engine.end_load(list.queue, &mut self.effects);
+    }
+
+    /// Removes a block that cannot be read. Its queue continues without these jobs.
+    fn lose_block(&mut self, id: BlockId) {
+        let Some(slot) = self.cold.blocks.get(&id).copied() else { return };
+        let Some((_, facts)) = self.engine.block(slot) else { return };
+        self.cold.remove(id);
+        let Some(list) = self.engine.begin_load(slot) else { return };
+        self.cold.damage.lose(id, facts);
+        self.engine.end_failed_load(list.queue, &mut self.effects);
         self.apply_effects();
         self.wake_waiting(list);
+    }
+
+    /// Restores the jobs of a block that was lost.
+    fn find_block(&mut self, id: BlockId, queue: &[u8], rows: &[OwnedRow], log: &Log) {
+        if !self.cold.damage.find(id) {
+            return;
+        }
+        let queue = self.engine.begin_return(queue);
+        let name = self.engine.queue_name(queue).to_vec();
+        self.load_rows(&name, rows, log);
+        self.engine.end_load(queue, &mut self.effects);
+        self.apply_effects();
+    }
+
+    /// Tells a session that waited for a job that the job cannot be read.
+    fn note_unreadable(&mut self, (mailbox, session): (u32, SessionId), id: JobId) {
+        if self.cold.waits.end_search(session, id, false) {
+            self.cold.waits.end(session);
+            self.outgoing.push((mailbox, session, Answer::at_once(Event::Unreadable)));
+        }
     }
 
     /// Ends the load of the wanted blocks of a list. When the job at the place `next` leaves the

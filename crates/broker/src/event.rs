@@ -37,6 +37,9 @@ pub enum Event {
     /// The job that the session needs is in memory now, or does not exist: see
     /// [`crate::Caller::is_at_hand`].
     Loaded,
+    /// The job that the session needs cannot be read from the log. The connection must end, because
+    /// no reply would be true.
+    Unreadable,
     /// A long flush, or the removal of a queue, is done.
     Cleared,
     /// The reload that the session requested is done.

@@ -53,10 +53,16 @@ impl Shared {
     ) -> Result<bool, ReclaimError> {
         let Some(mut jobs) = self.turn(now).core.endangered(segment) else {
             log.end_rescue();
-            let Rescue { left, first_left, .. } = take(&mut self.turn(now).core.rescue);
-            let Some(JobId(id)) = first_left else { return Ok(true) };
+            let (Rescue { left, first_left, .. }, lost) = {
+                let core = &mut self.turn(now).core;
+                (take(&mut core.rescue), core.cold.damage.lost_jobs_of(segment))
+            };
+            if left + lost == 0 {
+                return Ok(true);
+            }
             *lock(&self.rescue_again_at) = Some(Millis(now.0 + AGAIN_MS));
-            return Err(ReclaimError::left(segment, left, id));
+            let id = first_left.map(|id| id.0);
+            return Err(ReclaimError::left(segment, left + lost, id));
         };
         let mut stored: Vec<_> = jobs.iter_mut().filter(|job| job.body.is_none()).collect();
         stored.sort_unstable_by_key(|job| job.entry_at);

@@ -277,6 +277,7 @@ impl Dialect for HttpSession {
             | Event::Kicked(_)
             | Event::Peeked(_)
             | Event::Loaded
+            | Event::Unreadable
             | Event::Cleared
             | Event::Reloaded => unreachable!("this dialect only submits jobs"),
         }

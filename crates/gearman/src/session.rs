@@ -290,6 +290,7 @@ impl Session {
                 }
                 self.end_if_drained(turn);
             }
+            Event::Unreadable => self.end(turn),
             Event::Cleared => {
                 self.dropped(after, outbox);
                 self.end_if_drained(turn);

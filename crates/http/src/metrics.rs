@@ -246,6 +246,8 @@ fn render_log(page: &mut Exposition, log: &LogStats) {
     page.number("lineshaft_stored_bodies", Gauge, help, log.stored_jobs);
     let help = "Ready jobs that are only in the log.";
     page.number("lineshaft_cold_jobs", Gauge, help, log.cold_jobs);
+    let help = "Jobs that are only in the log and cannot be read now.";
+    page.number("lineshaft_unreadable_jobs", Gauge, help, log.unreadable_jobs);
     let help = "Job bodies that could not be read from the log.";
     page.number("lineshaft_body_errors_total", Counter, help, log.body_errors);
     let help = "Entries written to the log, copies included.";

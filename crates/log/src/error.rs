@@ -155,6 +155,10 @@ impl Failure {
     }
 }
 
+fn such_as(id: Option<u64>) -> String {
+    id.map_or(String::new(), |id| format!(", such as job {id}"))
+}
+
 /// Why reclaim stopped at a segment. The log continues without reclaim. It keeps this segment and
 /// all later segments.
 #[derive(Debug, thiserror::Error)]
@@ -182,13 +186,14 @@ pub enum ReclaimError {
     /// The owner could not read the bodies of some jobs of this segment. It has written all other
     /// jobs of the segment again.
     #[error(
-        "cannot read {jobs} jobs in {file}, such as job {id}. The log's files grow until these jobs are deleted"
+        "cannot read {jobs} jobs in {file}{}. The log's files grow until these jobs are deleted",
+        such_as(*id)
     )]
     Left {
         /// The number of jobs whose bodies could not be read.
         jobs: u64,
-        /// The first of these jobs.
-        id: u64,
+        /// The first of these jobs, if it is known.
+        id: Option<u64>,
         /// The segment's file.
         file: String,
     },

@@ -261,6 +261,14 @@ impl Log {
         Ok(copied?.is_some())
     }
 
+    /// Begins the rescue of the oldest segment, because the owner cannot read all its jobs.
+    pub fn begin_rescue(&self, segment: u32) {
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        if segment == self.open_batch().first {
+            (cursor.stopped, cursor.unreadable) = (true, Some(segment));
+        }
+    }
+
     /// Ends the rescue of the unreadable segment. If the segment has no live jobs now, reclaim
     /// continues. Otherwise reclaim stops, until [`Log::rescue_again`].
     pub fn end_rescue(&self) {
@@ -427,8 +435,8 @@ impl Log {
 
 impl ReclaimError {
     /// Makes the error for a rescue that could not write `jobs` jobs of this segment again. `id` is
-    /// the first of these jobs.
-    pub fn left(segment: u32, jobs: u64, id: u64) -> ReclaimError {
+    /// the first of these jobs, if it is known.
+    pub fn left(segment: u32, jobs: u64, id: Option<u64>) -> ReclaimError {
         ReclaimError::Left { jobs, id, file: segment_name(segment) }
     }
 }

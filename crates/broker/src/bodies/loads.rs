@@ -254,6 +254,7 @@ impl Shared {
     /// more work. Returns whether there was work.
     pub(crate) fn load_step(&self, now: Millis) -> bool {
         let mut has_worked = false;
+        self.repeat_loads(now);
         while let Some(work) = self.loads.take() {
             self.work(work, &mut self.reader(), now);
             has_worked = true;

@@ -9,7 +9,7 @@ use crate::broker::{Shared, lock};
 use crate::core::Core;
 use crate::ledger::meta;
 
-/// A block that cannot be read is tried this often. The disk may fail for a moment.
+/// An index file is read this often. The disk may fail for a moment.
 const READS: usize = 3;
 /// One load of a queue reads at most this many blocks.
 const LOAD_BLOCKS: usize = 16;
@@ -27,9 +27,14 @@ impl Shared {
         match load {
             ColdLoad::List(list) => self.load_list(list, log, with_core),
             ColdLoad::Job(id, session) => {
-                self.load_job(id, log, with_core);
-                under_lock(with_core, |core| core.wake_for_job(session, id));
+                let found = self.load_job(id, log, with_core);
+                under_lock(with_core, |core| match found {
+                    Found::Nothing => core.wake_for_job(session, id),
+                    Found::Trouble(segment) => core.cold.damage.repeat_later(segment, load),
+                    Found::Damage => core.note_unreadable(session, id),
+                });
             }
+            ColdLoad::Lost(segment) => self.load_lost(segment, log, with_core),
         }
     }
 
@@ -39,7 +44,20 @@ impl Shared {
         let middle = blocks.len() / 2;
         let mut next = None;
         for (index, id) in blocks.into_iter().enumerate() {
-            let rows = self.read_rows(id, log);
+            let rows = match self.read_rows(id, log, with_core) {
+                Read::Rows(rows) => rows,
+                Read::Later => {
+                    // The list stays wanted, and nobody is told that its jobs are there.
+                    under_lock(with_core, |core| {
+                        core.cold.damage.repeat_later(id.segment, ColdLoad::List(list));
+                    });
+                    return;
+                }
+                Read::Damaged => {
+                    under_lock(with_core, |core| core.lose_block(id));
+                    continue;
+                }
+            };
             if index <= middle && list.state == State::Ready {
                 next = rows.iter().filter_map(ready_place).min();
             }
@@ -49,65 +67,164 @@ impl Shared {
     }
 
     /// Loads the block of the job with this number, if the job is cold.
-    fn load_job(&self, id: JobId, log: &Log, with_core: &mut WithCore<'_>) {
-        for segment in under_lock(with_core, |core| core.cold.segments()) {
-            let Some(index) = log.index(segment) else { continue };
-            // A damaged index file is built again from its segment.
-            let find_again = |_| {
-                log.rebuild_index(segment)?;
-                log.index(segment).map_or(Ok(None), |index| index.find(id.0))
-            };
-            let number = match index.find(id.0).or_else(find_again) {
+    fn load_job(&self, id: JobId, log: &Log, with_core: &mut WithCore<'_>) -> Found {
+        let mut found = Found::Nothing;
+        for segment in under_lock(with_core, |core| core.cold.searched_segments()) {
+            let find = || log.index(segment).map_or(Ok(None), |index| index.find(id.0));
+            let rebuild = || log.rebuild_index(segment).and_then(|()| find());
+            let number = match self.read_index((segment, false), with_core, &find, &rebuild) {
                 Ok(Some(number)) => number,
                 Ok(None) => continue,
-                Err(error) => {
-                    self.note_index_error(error);
+                Err(unread) => {
+                    found = found.or(unread, segment);
                     continue;
                 }
             };
             let block = BlockId { segment, number };
-            if !under_lock(with_core, |core| core.is_cold(block)) {
+            let (is_cold, is_lost) = under_lock(with_core, |core| {
+                (core.is_cold(block), core.cold.damage.is_lost(block))
+            });
+            if is_lost {
+                found = Found::Damage;
+            }
+            if !is_cold {
                 continue;
             }
-            let rows = self.read_rows(block, log);
-            let is_loaded = under_lock(with_core, |core| {
-                core.load_block(block, &rows, log);
-                core.engine.slot(id).is_ok()
-            });
-            if is_loaded {
-                return;
+            match self.read_rows(block, log, with_core) {
+                Read::Rows(rows) => {
+                    let is_loaded = under_lock(with_core, |core| {
+                        core.load_block(block, &rows, log);
+                        core.engine.slot(id).is_ok()
+                    });
+                    if is_loaded {
+                        return Found::Nothing;
+                    }
+                }
+                unread => found = found.or(unread, segment),
             }
         }
+        found
     }
 
-    /// Loads a cold block of the segment whose jobs reclaim copies next. Returns false if the
-    /// segment has none.
-    pub(crate) fn load_for_reclaim(&self, segment: u32, now: Millis) -> bool {
-        let Some(log) = &self.log else { return false };
-        let block = {
-            let cold = &mut self.turn(now).core.cold;
-            cold.reclaiming = segment;
-            cold.of_segment(segment).next()
+    /// Loads a cold block of the segment whose jobs reclaim copies next.
+    pub(crate) fn load_for_reclaim(&self, segment: u32, now: Millis) -> ForReclaim {
+        let Some(log) = &self.log else { return ForReclaim::Ready };
+        let (block, rests, has_lost) = {
+            let core = &mut self.turn(now).core;
+            core.cold.reclaiming = segment;
+            let damage = &core.cold.damage;
+            let rests = damage.rests(segment, core.engine.now()) && !damage.is_hopeless(segment);
+            (core.cold.of_segment(segment).next(), rests, damage.lost_jobs_of(segment) > 0)
         };
-        let Some(block) = block else { return false };
-        let rows = self.read_rows(block, log);
-        self.turn(now).core.load_block(block, &rows, log);
-        true
+        match block {
+            Some(_) if rests => ForReclaim::Later,
+            Some(block) => {
+                let with_core: &mut WithCore<'_> = &mut |act| act(&mut self.turn(now).core);
+                match self.read_rows(block, log, with_core) {
+                    Read::Rows(rows) => {
+                        under_lock(with_core, |core| core.load_block(block, &rows, log));
+                    }
+                    Read::Later => return ForReclaim::Later,
+                    Read::Damaged => under_lock(with_core, |core| core.lose_block(block)),
+                }
+                ForReclaim::Worked
+            }
+            None if has_lost => ForReclaim::Lost,
+            None => ForReclaim::Ready,
+        }
     }
 
-    /// The rows of a block. If they cannot be read, the jobs of the block are missing until the
-    /// next start, and the error is reported.
-    fn read_rows(&self, block: BlockId, log: &Log) -> Vec<OwnedRow> {
-        let mut read = log.read_block(block);
-        for _ in 1..READS {
-            if read.is_err() {
-                read = log.read_block(block);
+    /// Tries to read the lost blocks of a segment again.
+    fn load_lost(&self, segment: u32, log: &Log, with_core: &mut WithCore<'_>) {
+        for block in under_lock(with_core, |core| core.cold.damage.lost_of(segment)) {
+            let (read, rebuild) = (|| log.read_indexed(block), || log.read_block(block));
+            let Ok(rows) = self.read_index((segment, true), with_core, &read, &rebuild) else {
+                return;
+            };
+            let Some(index) = log.index(segment) else { return };
+            let Some(summary) = index.blocks().get(block.number as usize) else { return };
+            let name = index.queue_name(summary.queue);
+            under_lock(with_core, |core| core.find_block(block, name, &rows, log));
+        }
+    }
+
+    /// Begins the loads again whose rest is over. Returns whether there were any.
+    pub(crate) fn repeat_loads(&self, now: Millis) -> bool {
+        let core = &mut self.turn(now).core;
+        let now = core.engine.now();
+        let due = core.cold.damage.take_due(now);
+        let mut has_any = false;
+        for load in due {
+            let is_needed = match load {
+                // Everything that waits for the list has ended meanwhile, or another list has its id.
+                ColdLoad::List(list) => core.engine.wants_blocks(list),
+                ColdLoad::Job(..) | ColdLoad::Lost(_) => true,
+            };
+            if is_needed {
+                core.loads.add_cold(load);
+                has_any = true;
             }
         }
-        read.unwrap_or_else(|error| {
-            self.note_index_error(error);
-            Vec::new()
-        })
+        has_any
+    }
+
+    /// The rows of a block. If the index file is damaged, builds it again.
+    pub(crate) fn read_rows(
+        &self,
+        block: BlockId,
+        log: &Log,
+        with_core: &mut WithCore<'_>,
+    ) -> Read {
+        // The block is read from the segment even if the index file cannot be written.
+        let (read, rebuild) = (|| log.read_indexed(block), || log.read_block(block));
+        match self.read_index((block.segment, false), with_core, &read, &rebuild) {
+            Ok(rows) => Read::Rows(rows),
+            Err(unread) => unread,
+        }
+    }
+
+    /// Reads an index file. If that fails, builds the file again from its segment, unless this has
+    /// failed a short time ago. `is_due`: builds it again in any case.
+    fn read_index<T>(
+        &self,
+        (segment, is_due): (u32, bool),
+        with_core: &mut WithCore<'_>,
+        read: &dyn Fn() -> Result<T, IndexError>,
+        rebuild: &dyn Fn() -> Result<T, IndexError>,
+    ) -> Result<T, Read> {
+        let mut result = read();
+        for _ in 1..READS {
+            if result.is_err() {
+                result = read();
+            }
+        }
+        let error = match result {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let rests =
+            under_lock(with_core, |core| core.cold.damage.rests(segment, core.engine.now()));
+        if !rests || is_due {
+            let rebuilt = rebuild();
+            return under_lock(with_core, |core| match rebuilt {
+                Ok(value) => {
+                    for load in core.cold.damage.note_success(segment) {
+                        core.loads.add_cold(load);
+                    }
+                    Ok(value)
+                }
+                // Nobody needs the segment any more, or the broker stops.
+                Err(IndexError::Gone { .. } | IndexError::Stopped) => Err(Read::Later),
+                Err(error) => {
+                    let is_read = !matches!(error, IndexError::Write { .. });
+                    self.note_index_error(error);
+                    core.cold.damage.note_failure(segment, core.engine.now(), is_read);
+                    Err(core.cold.damage.unread(segment))
+                }
+            });
+        }
+        self.note_index_error(error);
+        Err(under_lock(with_core, |core| core.cold.damage.unread(segment)))
     }
 
     /// Stores the first error of an index file.
@@ -125,6 +242,50 @@ fn ready_place(row: &OwnedRow) -> Option<(u64, u64)> {
     Some(BlockFacts::ready_place(&facts))
 }
 
+/// The result of a read of a block.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// All rows of the block.
+    Rows(Vec<OwnedRow>),
+    /// The block cannot be read now. The broker tries again soon.
+    Later,
+    /// The block cannot be read after some tries.
+    Damaged,
+}
+
+/// What the search for a job by its number found, besides the job.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Found {
+    Nothing,
+    /// An index of this segment cannot be read now.
+    Trouble(u32),
+    /// The job, or a list that may have it, cannot be read after some tries.
+    Damage,
+}
+
+impl Found {
+    fn or(self, unread: Read, segment: u32) -> Self {
+        match (self, unread) {
+            (Self::Damage, _) | (_, Read::Damaged) => Self::Damage,
+            (_, Read::Later) => Self::Trouble(segment),
+            (found, Read::Rows(_)) => found,
+        }
+    }
+}
+
+/// What reclaim can do with a segment.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum ForReclaim {
+    /// Copy its jobs: none of them is cold.
+    Ready,
+    /// Call [`Shared::load_for_reclaim`] again at once.
+    Worked,
+    /// Call it again later: a block cannot be read now.
+    Later,
+    /// Write its jobs again that are in memory. The others are lost.
+    Lost,
+}
+
 /// Cold jobs to load.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum ColdLoad {
@@ -132,4 +293,6 @@ pub(crate) enum ColdLoad {
     List(JobList),
     /// The job with this number. The session waits for it, and has this mailbox.
     Job(JobId, (u32, SessionId)),
+    /// The lost blocks of this segment: see [`crate::cold::damage`].
+    Lost(u32),
 }

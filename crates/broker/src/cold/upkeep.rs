@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use engine::Millis;
 use log::{BlockId, Log};
 
+use crate::bodies::loads::WithCore;
 use crate::broker::Shared;
 use crate::cold::Cooled;
+use crate::cold::loads::Read;
 use crate::step_thread::Step;
 
 /// After an index file was built, the thread rests this many times as long as the build took. So it
@@ -54,6 +56,7 @@ impl Shared {
         let Some(log) = self.log.as_ref().filter(|log| log.has_indexes()) else {
             return Step::Idle;
         };
+        self.repeat_loads(now);
         if !self.turn(now).core.cold.is_on() {
             return Step::Idle;
         }
@@ -112,15 +115,14 @@ impl Shared {
             if !is_worth_it {
                 continue;
             }
-            match log.read_block(block) {
-                Ok(rows) => match self.turn(now).core.cool_block(block, &rows) {
-                    Cooled::Yes => pass.has_gained = true,
-                    Cooled::NotNow => {}
-                    Cooled::Never => {
-                        pass.hopeless.insert(block);
-                    }
-                },
-                Err(error) => self.note_index_error(error),
+            let with_core: &mut WithCore<'_> = &mut |act| act(&mut self.turn(now).core);
+            let Read::Rows(rows) = self.read_rows(block, log, with_core) else { continue };
+            match self.turn(now).core.cool_block(block, &rows) {
+                Cooled::Yes => pass.has_gained = true,
+                Cooled::NotNow => {}
+                Cooled::Never => {
+                    pass.hopeless.insert(block);
+                }
             }
         }
         pass.at = (end < count).then_some(BlockId { number: end, ..at });

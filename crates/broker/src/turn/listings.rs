@@ -115,7 +115,12 @@ impl Turn<'_> {
         let queues: Vec<QueueId> = core.engine.queue_ids().collect();
         for queue in queues {
             while let Some(list) = core.engine.first_cold_list(queue) {
+                let before = core.engine.cold_jobs();
                 self.shared.load_cold(ColdLoad::List(list), log, &mut |act| act(core));
+                if core.engine.cold_jobs() == before {
+                    // The disk has failed.
+                    break;
+                }
             }
         }
     }

@@ -36,6 +36,8 @@ pub struct LogStats {
     pub stored_jobs: u64,
     /// Ready jobs that are only in the log.
     pub cold_jobs: u64,
+    /// Jobs that are only in the log, and that cannot be read now.
+    pub unreadable_jobs: u64,
     /// Bodies that could not be read from the log since the process started.
     pub body_errors: u64,
 }
@@ -64,6 +66,7 @@ impl Turn<'_> {
             resident_body_bytes: self.core.engine.resident_bytes(),
             stored_jobs: self.core.ledger.locations.stored() + self.core.engine.cold_jobs(),
             cold_jobs: self.core.engine.cold_jobs(),
+            unreadable_jobs: self.core.cold.damage.lost_jobs(),
             body_errors: self.shared.body_errors.load(Ordering::Relaxed),
         }
     }

@@ -4,7 +4,7 @@
 
 use lineshaft_broker::{Broker, JobId};
 
-use crate::{NOW, open, take, with_cold_jobs};
+use crate::{NOW, take, with_cold_jobs};
 
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -61,32 +61,4 @@ fn a_read_that_fails_for_a_moment_loses_no_job() {
         disk.fail_read_at(disk.reads() + read);
         check_drain(&broker, &ids);
     }
-}
-
-#[test]
-fn jobs_that_cannot_be_read_are_missing_only_until_the_next_start() {
-    let disk = log::FaultDisk::new(30, DISK_BYTES);
-    let (broker, _, ids) = with_cold_jobs(&disk);
-    // Neither the index file nor the segment of one part of the jobs can be read.
-    let index = index_files(&disk).swap_remove(0);
-    let segment = index.replace(".idx", ".seg");
-    assert!(disk.names().contains(&segment), "{segment} of {:?}", disk.names());
-    for name in [&index, &segment] {
-        for offset in (0..disk.bytes(name).expect("it exists").len()).step_by(512) {
-            disk.fail_sector(name, offset as u64);
-        }
-    }
-    let session = broker.turn(NOW).open_session(0);
-    let taken: Vec<JobId> = std::iter::from_fn(|| take(&broker, session)).collect();
-    assert!(taken.is_sorted() && taken.len() < ids.len(), "{} jobs", taken.len());
-    assert!(taken.len() > ids.len() / 4, "{} jobs", taken.len());
-    assert!(broker.index_error().is_some(), "the error is reported");
-    broker.turn(NOW).check_invariants();
-    broker.commit_step(NOW).expect("the disk works");
-    broker.close(NOW).expect("the disk works");
-    drop(broker);
-    disk.restart();
-    disk.plan_nothing();
-    let left: Vec<JobId> = ids.into_iter().filter(|id| !taken.contains(id)).collect();
-    check_drain(&open(&disk), &left);
 }

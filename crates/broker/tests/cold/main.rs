@@ -5,6 +5,7 @@
 mod corners;
 mod faults;
 mod lists;
+mod unreadable;
 
 use std::sync::{Arc, Mutex};
 

@@ -210,6 +210,21 @@ impl Engine {
         self.drop_if_unwanted(queue, effects);
     }
 
+    /// Ends the load of a block that the owner cannot read. The queue continues without its jobs.
+    pub fn end_failed_load(&mut self, queue: QueueId, effects: &mut Effects) {
+        // A sleeper waits for the head of one of its queues only. It must look for another job.
+        self.wake_sleepers(queue, u64::MAX, effects);
+        self.end_load(queue, effects);
+    }
+
+    /// Begins to load jobs again that a load could not read before. The owner calls
+    /// [`Engine::load`] for each of them, then [`Engine::end_load`].
+    pub fn begin_return(&mut self, queue: &[u8]) -> QueueId {
+        let queue = self.queue_or_create(queue);
+        self.queues[queue].hold();
+        queue
+    }
+
     /// The owner has loaded the blocks of a list that were wanted, as far as they still existed.
     /// From now on, blocks of the list can be wanted again: when a request needs its first job, or
     /// when the job at the place `next`, or a job behind it, leaves the list of ready jobs.

@@ -129,14 +129,20 @@ impl Log {
     /// The caller must not hold the owner's lock.
     pub fn read_block(&self, block: BlockId) -> Result<Vec<OwnedRow>, IndexError> {
         let gone = || IndexError::Gone { file: segment_name(block.segment) };
-        let _hold: SegmentHold = self.hold(block.segment).ok_or_else(gone)?;
-        let index = self.index(block.segment).ok_or_else(gone)?;
-        let damage = match index.read_block(block.number) {
+        let damage = match self.read_indexed(block) {
             Ok(rows) => return Ok(rows),
             Err(damage) => damage,
         };
+        let _hold: SegmentHold = self.hold(block.segment).ok_or_else(gone)?;
         let (built, _) = self.build_again(block.segment)?;
         built.block(block.number).ok_or(damage)
+    }
+
+    /// Like [`Log::read_block`], but fails if the index file is damaged.
+    pub fn read_indexed(&self, block: BlockId) -> Result<Vec<OwnedRow>, IndexError> {
+        let gone = || IndexError::Gone { file: segment_name(block.segment) };
+        let _hold: SegmentHold = self.hold(block.segment).ok_or_else(gone)?;
+        self.index(block.segment).ok_or_else(gone)?.read_block(block.number)
     }
 
     /// Writes the index of a segment again, for example because a list of ids is damaged

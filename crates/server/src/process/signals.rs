@@ -283,7 +283,8 @@ impl LogHealth {
             tracing::error!(
                 %error,
                 "an index file cannot be written or read. If it cannot be written, its jobs stay in memory. If cold jobs \
-                 cannot be read, clients do not get them before the next start. The disk may be failing"
+                 cannot be read, the server tries again, and clients do not get them meanwhile. The metric \
+                 lineshaft_unreadable_jobs counts such jobs. The disk may be failing"
             );
         }
         let is_known = |error: &Arc<_>| {
