@@ -56,7 +56,7 @@ impl Session {
 
     pub(crate) fn pre_sleep(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let mut caller = turn.caller(self.id);
-        if !caller.is_at_hand(Need::Registered) {
+        if !caller.is_at_hand(Need::Sleep) {
             self.postponed = Some(Postponed::Sleep);
             return;
         }

@@ -21,6 +21,8 @@ pub enum Need<'a> {
     Watched,
     /// The next job of the queues that the session is registered for.
     Registered,
+    /// The same, for a worker that begins to sleep. It stays awake if the next job has expired.
+    Sleep,
     /// The first job of this state in the queue that the session uses, even if the queue is paused.
     Used(State),
     /// The first job of the queue of this name. Only a read that does not wait needs this. Other
@@ -296,7 +298,7 @@ impl Engine {
         }
         let queue = match need {
             Need::Watched => self.missing_of_watched(session),
-            Need::Registered => {
+            Need::Registered | Need::Sleep => {
                 let (_, found) = self.next_supplier_of(session, |queue| {
                     self.may_serve(queue) || self.may_serve_loaded(queue)
                 })?;

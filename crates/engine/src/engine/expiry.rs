@@ -87,7 +87,7 @@ impl Engine {
                 {}
             }
             // A peek shows an expired job, too.
-            Need::Used(_) => {}
+            Need::Used(_) | Need::Sleep => {}
             Need::Queue(name) => {
                 if let Some(queue) = self.queue_id(name) {
                     self.sweep_head(queue, effects);
