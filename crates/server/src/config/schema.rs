@@ -357,7 +357,7 @@ impl Default for Config {
                 unsent_time: Duration::from_mins(5),
                 memory: MemoryLimit::Percent(70),
                 bodies: MemoryLimit::Percent(25),
-                jobs: MemoryLimit::Off,
+                jobs: MemoryLimit::Percent(25),
                 queues: Some(1_000_000),
                 unsent_total_bytes: 1 << 30,
                 connections_per_address: None,
