@@ -247,7 +247,7 @@ impl Core {
 
     /// The next blocks of a list that a load should read.
     fn next_blocks(&self, list: JobList, count: usize) -> Vec<BlockId> {
-        let blocks = self.engine.blocks_of(list).take(count);
+        let blocks = self.engine.blocks_to_load(list).take(count);
         blocks.filter_map(|slot| self.cold.places.get(&slot).copied()).collect()
     }
 
@@ -280,7 +280,10 @@ impl Core {
         if let Some(list) = slots.first().map(|slot| self.engine.list_of(*slot)) {
             slots.retain(|slot| self.engine.list_of(*slot) == list);
         }
-        if slots.len() < jobs_min || !self.engine.are_far_from_head(&slots, self.cold.head_jobs) {
+        // A load can begin while half of the jobs of the last load are left. Blocks that it has just
+        // loaded should not become cold at once.
+        let distance = self.cold.head_jobs + self.cold.head_jobs / 2;
+        if slots.len() < jobs_min || !self.engine.are_far_from_head(&slots, distance) {
             return Cooled::NotNow;
         }
         let Some(block) = self.engine.cool(&slots) else { return Cooled::NotNow };

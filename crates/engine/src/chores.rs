@@ -16,6 +16,8 @@ pub(crate) struct ChoreLine {
     line: VecDeque<Chore>,
     /// No chore continues while this is true: see [`crate::Engine::hold_chores`].
     is_held: bool,
+    /// Kicks end when they need a cold job: see [`crate::Engine::end_kicks_at_cold_jobs`].
+    pub(crate) kicks_end_at_cold_jobs: bool,
     /// No chore continues before this moment, because a chore needs a job that the owner loads.
     rests_until: Millis,
     /// The last slice was spent on timers, so the next slice begins with a chore.

@@ -324,11 +324,14 @@ fn a_damaged_index_is_built_again_on_request() {
     let ids = (1..3000).map(|id| (id, index.find(id)));
     let damaged: Vec<u64> = ids.filter(|(_, found)| found.is_err()).map(|(id, _)| id).collect();
     assert!(!damaged.is_empty());
-    log.rebuild_index(1).unwrap();
+    let found: Vec<Option<u32>> =
+        damaged.iter().map(|id| log.find_in_segment(1, *id).unwrap()).collect();
     assert_eq!(disk.bytes(name).unwrap(), whole);
-    for id in damaged {
-        assert!(index.find(id).unwrap().is_some());
+    for (id, number) in damaged.into_iter().zip(found) {
+        assert!(number.is_some());
+        assert_eq!(index.find(id).unwrap(), number);
     }
+    assert_eq!(log.find_in_segment(1, u64::MAX >> 2).unwrap(), None);
 }
 
 /// Opens the log without reading bodies. Returns the ids of all jobs, if the start is not refused.
@@ -374,7 +377,7 @@ fn a_log_that_stops_builds_no_index() {
     let (log, _) = filled(&disk, indexed(), 2);
     log.stop_indexing();
     assert!(matches!(log.index_step(), Ok(None)));
-    assert!(matches!(log.rebuild_index(log.first_segment()), Err(IndexError::Stopped)));
+    assert!(matches!(log.find_in_segment(log.first_segment(), 1), Err(IndexError::Stopped)));
     assert!(indexes(&disk).is_empty());
 }
 

@@ -57,7 +57,8 @@ impl Damage {
     /// cannot be read.
     pub(crate) fn note_failure(&mut self, segment: u32, now: Millis, is_read: bool) {
         let trouble = self.segments.entry(segment).or_default();
-        trouble.tries += u32::from(is_read);
+        // Several threads can fail at the same moment. That is one try.
+        trouble.tries += u32::from(is_read && trouble.again_at <= now);
         let rest = if trouble.tries < TRIES { REST_MS } else { LONG_REST_MS };
         trouble.again_at = Millis(now.0 + rest);
     }
@@ -101,6 +102,8 @@ impl Damage {
     /// Notes that a block is lost.
     pub(crate) fn lose(&mut self, block: BlockId, facts: BlockFacts) {
         self.lost.insert(block, facts);
+        // Another thread can have read the segment in the meantime. The block is tried again anyway.
+        self.segments.entry(block.segment).or_default();
     }
 
     /// Notes that a lost block can be read again. Returns false if it was not lost.
@@ -149,24 +152,50 @@ fn blocks_of(
 
 #[cfg(test)]
 mod tests {
+    use engine::State;
+
     use super::*;
 
     #[test]
     fn tries_rest_longer_when_they_fail_often() {
         let mut damage = Damage::default();
         let load = ColdLoad::Lost(7);
+        let mut now = Millis(0);
         for (tries, rest) in [(1, REST_MS), (2, REST_MS), (3, LONG_REST_MS)] {
-            damage.note_failure(7, Millis(0), true);
+            // The second failure at the same moment is no second try.
+            damage.note_failure(7, now, true);
+            damage.note_failure(7, now, true);
             damage.repeat_later(7, load);
-            assert!(damage.rests(7, Millis(rest - 1)) && !damage.rests(7, Millis(rest)));
-            assert!(damage.take_due(Millis(rest - 1)).is_empty());
-            assert_eq!(damage.take_due(Millis(rest)).len(), 1);
+            let next = Millis(now.0 + rest);
+            assert!(damage.rests(7, Millis(next.0 - 1)) && !damage.rests(7, next));
+            assert!(damage.take_due(Millis(next.0 - 1)).is_empty());
+            assert_eq!(damage.take_due(next).len(), 1);
             assert_eq!(damage.is_hopeless(7), tries >= TRIES);
+            now = next;
         }
         damage.repeat_later(7, load);
-        damage.note_failure(8, Millis(0), false);
+        damage.note_failure(8, now, false);
         assert!(!damage.is_hopeless(8));
         assert_eq!(damage.note_success(7).len(), 1);
-        assert!(!damage.is_hopeless(7) && !damage.rests(7, Millis(0)));
+        assert!(!damage.is_hopeless(7) && !damage.rests(7, now));
+    }
+
+    #[test]
+    fn a_block_that_is_lost_after_a_success_is_tried_again() {
+        let mut damage = Damage::default();
+        damage.note_failure(7, Millis(0), true);
+        assert!(damage.note_success(7).is_empty());
+        let facts = BlockFacts {
+            state: State::Ready,
+            first: (0, 1),
+            last: (0, 2),
+            first_ready: (0, 1),
+            created: Millis(0),
+            bands: [2, 0, 0],
+            body_bytes: 10,
+        };
+        damage.lose(BlockId { segment: 7, number: 3 }, facts);
+        assert!(damage.lost_segments().eq([7]));
+        assert_eq!(damage.take_due(Millis(0)).len(), 1);
     }
 }

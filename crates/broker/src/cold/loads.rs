@@ -71,7 +71,8 @@ impl Shared {
         let mut found = Found::Nothing;
         for segment in under_lock(with_core, |core| core.cold.searched_segments()) {
             let find = || log.index(segment).map_or(Ok(None), |index| index.find(id.0));
-            let rebuild = || log.rebuild_index(segment).and_then(|()| find());
+            // The job is found in the segment even if the index file cannot be written.
+            let rebuild = || log.find_in_segment(segment, id.0);
             let number = match self.read_index((segment, false), with_core, &find, &rebuild) {
                 Ok(Some(number)) => number,
                 Ok(None) => continue,
@@ -153,16 +154,15 @@ impl Shared {
         let core = &mut self.turn(now).core;
         let now = core.engine.now();
         let due = core.cold.damage.take_due(now);
-        let mut has_any = false;
+        let has_any = !due.is_empty();
         for load in due {
-            let is_needed = match load {
-                // Everything that waits for the list has ended meanwhile, or another list has its id.
-                ColdLoad::List(list) => core.engine.wants_blocks(list),
-                ColdLoad::Job(..) | ColdLoad::Lost(_) => true,
-            };
-            if is_needed {
-                core.loads.add_cold(load);
-                has_any = true;
+            match load {
+                // The list has no blocks any more, or another list has its id. Sessions that still
+                // wait for the list look again.
+                ColdLoad::List(list) if !core.engine.wants_blocks(list) => core.wake_waiting(list),
+                ColdLoad::List(_) | ColdLoad::Job(..) | ColdLoad::Lost(_) => {
+                    core.loads.add_cold(load);
+                }
             }
         }
         has_any

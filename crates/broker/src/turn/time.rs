@@ -31,6 +31,7 @@ impl Turn<'_> {
         let core = &mut *self.core;
         core.alarm = None;
         core.engine.hold_chores(self.shared.writes_behind());
+        core.engine.end_kicks_at_cold_jobs(self.shared.memory.memory().is_full());
         let more = core.engine.advance(&mut core.effects);
         core.apply_effects();
         more

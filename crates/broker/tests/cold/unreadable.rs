@@ -169,3 +169,45 @@ fn reclaim_keeps_a_segment_with_lost_blocks() {
     let left: Vec<JobId> = std::iter::from_fn(|| take(&broker, session)).collect();
     assert_eq!(left, wanted);
 }
+
+#[test]
+fn a_session_is_woken_if_its_block_becomes_ready_before_it_can_be_read() {
+    let disk = log::FaultDisk::new(27, 64 << 20);
+    let broker = open_with(&disk, 0);
+    let events = Arc::new(Events::default());
+    broker.add_mailbox(events.clone());
+    let session = broker.turn(NOW).open_session(0);
+    let (early, late) = (at(100), Millis(at(100).0 + 500));
+    let delayed = NewJob { delay_s: 100, ..NewJob::default() };
+    let put = |now: Millis| {
+        let put = broker.turn(now).caller(session).put(delayed, Body::from(&b"later"[..]));
+        put.value.expect("there is room");
+    };
+    for _ in 0..10 {
+        put(NOW);
+    }
+    for _ in 0..10 {
+        put(Millis(NOW.0 + 500));
+    }
+    work(&broker);
+    broker.seal_step(Millis(NOW.0 + 500));
+    work(&broker);
+    while broker.index_step().expect("the disk works") {}
+    while broker.cool_step(Millis(NOW.0 + 500)) {}
+    assert_eq!((broker.cold_jobs(), broker.turn(Millis(NOW.0 + 500)).totals().delayed), (20, 20));
+    // The timer of this job makes the engine look at the block again.
+    put(Millis(NOW.0 + 500));
+
+    while broker.turn(early).advance() {}
+    assert!(!broker.turn(early).caller(session).is_at_hand(Need::Watched));
+    disk.fail_reads(0..u64::MAX);
+    broker.load_step(early);
+    assert_eq!(broker.cold_jobs(), 20, "the read has failed");
+    disk.plan_nothing();
+    while broker.turn(late).advance() {}
+    assert_eq!(broker.turn(late).totals().ready, 21);
+    broker.load_step(at(101));
+    let woken = events.0.lock().expect("no panic").pop();
+    assert!(matches!(woken, Some((who, Event::Loaded)) if who == session));
+    assert!(take_at(&broker, session, at(101)).is_some());
+}

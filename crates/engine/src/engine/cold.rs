@@ -33,11 +33,11 @@ pub enum Need<'a> {
 /// The states of jobs that can be cold.
 const COLD_STATES: [State; 3] = [State::Ready, State::Delayed, State::Buried];
 
-/// Whether a queue needs only its first jobs in memory.
-fn allows_cold(queue: &Queue) -> bool {
+/// Whether the policy of a queue needs all its jobs in memory.
+fn needs_all_jobs(queue: &Queue) -> bool {
     let needs_all =
         |extension: &Extension| extension.policy_waits || extension.policy().needs_all_jobs();
-    queue.removals() == 0 && !queue.extension().is_some_and(needs_all)
+    queue.extension().is_some_and(needs_all)
 }
 
 /// # Cold jobs
@@ -67,12 +67,15 @@ impl Engine {
     /// present facts of the job.
     pub fn may_be_cold(&self, slot: JobSlot) -> bool {
         let job = self.jobs.get(slot).filter(|job| job.may_be_cold());
-        job.is_some_and(|job| allows_cold(&self.queues[job.queue()]))
+        job.is_some_and(|job| {
+            let queue = &self.queues[job.queue()];
+            queue.removals() == 0 && !needs_all_jobs(queue)
+        })
     }
 
     /// Requests the cold jobs of a queue if its policy needs all jobs in memory.
     pub(super) fn load_if_needed(&mut self, id: QueueId) {
-        if !allows_cold(&self.queues[id]) {
+        if needs_all_jobs(&self.queues[id]) {
             for state in COLD_STATES {
                 self.want_blocks(JobList { queue: id, state });
             }
@@ -174,6 +177,19 @@ impl Engine {
     /// The blocks of a list, the next one first. The caller limits how many it looks at.
     pub fn blocks_of(&self, list: JobList) -> impl Iterator<Item = BlockSlot> {
         self.queues.get(list.queue).into_iter().flat_map(move |queue| queue.blocks(list.state))
+    }
+
+    /// The next blocks of a list that one load should read. Of delayed jobs, these are the first block
+    /// and those that are due soon.
+    pub fn blocks_to_load(&self, list: JobList) -> impl Iterator<Item = BlockSlot> {
+        let is_early = move |block: BlockSlot| {
+            let facts = &self.jobs.blocks()[block].facts;
+            list.state == State::Delayed && !is_due_soon(Millis(facts.first.0), self.now)
+        };
+        let blocks = self.blocks_of(list).enumerate();
+        blocks
+            .take_while(move |(number, block)| *number == 0 || !is_early(*block))
+            .map(|(_, block)| block)
     }
 
     /// A list of a queue that has cold jobs.
@@ -293,8 +309,12 @@ impl Engine {
             return None;
         }
         if let Need::Used(state) = need {
-            let list = JobList { queue: self.used(session), state };
-            return self.queues[list.queue].is_first_cold(state).then_some(list);
+            let id = self.used(session);
+            let queue = &self.queues[id];
+            if state == State::Ready && queue.head_is_cold() {
+                return Some(JobList { queue: id, state: queue.cold_head().1 });
+            }
+            return queue.is_first_cold(state).then_some(JobList { queue: id, state });
         }
         let queue = match need {
             Need::Watched => self.missing_of_watched(session),

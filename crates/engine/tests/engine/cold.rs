@@ -371,6 +371,55 @@ fn a_flush_and_a_removal_end_cold_jobs_too() {
 }
 
 #[test]
+fn a_removal_that_rests_loads_no_more_jobs() {
+    let mut owner = Owner::new();
+    let (producer, session) = (owner.world.open(), owner.world.open());
+    owner.world.act(|engine, effects| engine.use_queue(producer, b"q", effects));
+    let ids: Vec<JobId> = (0..40).map(|_| owner.world.put(producer, 5, 0, 60)).collect();
+    for block in ids.chunks(10) {
+        owner.cool(block);
+    }
+    let clearing = owner.world.act(|engine, effects| engine.remove_queue(session, b"q", effects));
+    assert_eq!(clearing, Clearing::Waiting);
+    owner.world.act(|engine, _| engine.hold_chores(true));
+    assert_eq!(owner.load_wanted(), 1, "the chore needs only the first block now");
+    owner.world.act(|engine, _| engine.hold_chores(false));
+    while owner.world.events().is_empty() {
+        owner.load_wanted();
+        while owner.world.act(Engine::advance) {}
+    }
+    assert_eq!(owner.world.engine.totals().ready, 0);
+}
+
+#[test]
+fn a_kick_ends_at_a_cold_job_while_memory_is_short() {
+    let mut owner = Owner::new();
+    let session = owner.world.open();
+    let ids: Vec<JobId> = (0..6).map(|_| owner.world.put(session, 5, 40, 60)).collect();
+    owner.cool(&ids[2..4]);
+    owner.cool(&ids[4..]);
+    owner.world.act(|engine, _| engine.end_kicks_at_cold_jobs(true));
+    assert_eq!(owner.kick(session, 10), 2);
+    owner.world.act(|engine, _| engine.end_kicks_at_cold_jobs(false));
+    assert_eq!(owner.kick(session, 10), 4);
+}
+
+#[test]
+fn a_load_of_delayed_jobs_reads_only_what_is_due_soon() {
+    let mut owner = Owner::new();
+    let session = owner.world.open();
+    for delay_s in [3, 4, 9, 20] {
+        let id = owner.world.put(session, 5, delay_s, 60);
+        owner.cool(&[id]);
+    }
+    let list = owner.list(State::Delayed);
+    let count = |owner: &Owner| owner.world.engine.blocks_to_load(list).count();
+    assert_eq!(count(&owner), 1, "a kick needs the first block");
+    owner.world.pass(2000);
+    assert_eq!(count(&owner), 2);
+}
+
+#[test]
 fn only_jobs_that_a_load_can_restore_become_cold() {
     let mut owner = Owner::new();
     let session = owner.world.open();
@@ -449,6 +498,7 @@ fn a_due_job_of_a_block_that_is_not_loaded_yet_is_taken_first() {
     owner.world.pass(10_000);
     let list = owner.list(State::Delayed);
     assert_eq!(owner.world.engine.missing(taker, Need::Watched), Some(list));
+    assert_eq!(owner.world.engine.missing(taker, Need::Used(State::Ready)), Some(list));
     assert!(matches!(owner.world.take(taker, Patience::None), Take::Nothing(_)));
     assert_eq!(owner.take(taker), Some(due));
     assert_eq!(owner.take(taker), Some(ready));

@@ -59,6 +59,18 @@ impl Built {
         &self.tables.others
     }
 
+    /// The number of the block that has the job with this id.
+    pub(crate) fn find(&self, id: u64) -> Option<u32> {
+        let mut order = self.order.iter().map(|&index| self.rows[index as usize].id);
+        let mut place = order.position(|other| other == id)?;
+        let blocks = (0..).zip(&self.tables.blocks);
+        for (number, block) in blocks {
+            let Some(behind) = place.checked_sub(block.rows as usize) else { return Some(number) };
+            place = behind;
+        }
+        None
+    }
+
     /// The rows of a block. `None`: there is no such block.
     pub(crate) fn block(&self, number: u32) -> Option<Vec<OwnedRow>> {
         let before = self.tables.blocks.get(..number as usize)?;

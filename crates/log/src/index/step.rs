@@ -145,12 +145,13 @@ impl Log {
         self.index(block.segment).ok_or_else(gone)?.read_block(block.number)
     }
 
-    /// Writes the index of a segment again, for example because a list of ids is damaged
-    /// ([`SegmentIndex::find`]). The caller must not hold the owner's lock.
-    pub fn rebuild_index(&self, segment: u32) -> Result<(), IndexError> {
+    /// Like [`SegmentIndex::find`], but reads the segment, for example because a list of ids is
+    /// damaged. Writes the index file again, if possible. The caller must not hold the owner's lock.
+    pub fn find_in_segment(&self, segment: u32, id: u64) -> Result<Option<u32>, IndexError> {
         let gone = || IndexError::Gone { file: segment_name(segment) };
         let _hold: SegmentHold = self.hold(segment).ok_or_else(gone)?;
-        self.build_again(segment)?.1
+        let (built, _) = self.build_again(segment)?;
+        Ok(built.find(id))
     }
 
     /// Builds the index of a segment. Also returns whether the file could be written. The caller

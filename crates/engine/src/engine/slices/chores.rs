@@ -59,6 +59,12 @@ impl Engine {
         self.chores.hold(hold);
     }
 
+    /// From now on, a kick of many jobs ends early when it needs a cold job, or waits for it again.
+    /// Jobs that were kicked stay in memory. So while memory is short, a kick must not load more.
+    pub fn end_kicks_at_cold_jobs(&mut self, end: bool) {
+        self.chores.kicks_end_at_cold_jobs = end;
+    }
+
     /// Does one slice of the chore that has waited longest.
     pub(in crate::engine) fn do_a_chore(&mut self, effects: &mut Effects) {
         let Some(mut chore) = self.chores.pop() else { return };
@@ -125,6 +131,9 @@ impl Engine {
                     jobs_left -= 1;
                     let queue = &mut self.queues[list.queue];
                     if queue.is_first_cold(list.state) {
+                        if self.chores.kicks_end_at_cold_jobs {
+                            return false;
+                        }
                         self.rest_for_load(*list);
                         return true;
                     }
