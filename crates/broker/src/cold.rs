@@ -280,10 +280,7 @@ impl Core {
         if let Some(list) = slots.first().map(|slot| self.engine.list_of(*slot)) {
             slots.retain(|slot| self.engine.list_of(*slot) == list);
         }
-        // A load can begin while half of the jobs of the last load are left. Blocks that it has just
-        // loaded should not become cold at once.
-        let distance = self.cold.head_jobs + self.cold.head_jobs / 2;
-        if slots.len() < jobs_min || !self.engine.are_far_from_head(&slots, distance) {
+        if slots.len() < jobs_min || !self.engine.are_far_from_head(&slots, self.cold.head_jobs) {
             return Cooled::NotNow;
         }
         let Some(block) = self.engine.cool(&slots) else { return Cooled::NotNow };

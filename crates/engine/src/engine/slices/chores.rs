@@ -59,8 +59,9 @@ impl Engine {
         self.chores.hold(hold);
     }
 
-    /// From now on, a kick of many jobs ends early when it needs a cold job, or waits for it again.
-    /// Jobs that were kicked stay in memory. So while memory is short, a kick must not load more.
+    /// From now on, a kick that has kicked some jobs ends when it needs a cold job, or waits for it
+    /// again. Jobs that were kicked stay in memory. So while memory is short, one kick must not load
+    /// all jobs.
     pub fn end_kicks_at_cold_jobs(&mut self, end: bool) {
         self.chores.kicks_end_at_cold_jobs = end;
     }
@@ -131,7 +132,7 @@ impl Engine {
                     jobs_left -= 1;
                     let queue = &mut self.queues[list.queue];
                     if queue.is_first_cold(list.state) {
-                        if self.chores.kicks_end_at_cold_jobs {
+                        if self.chores.kicks_end_at_cold_jobs && *kicked > 0 {
                             return false;
                         }
                         self.rest_for_load(*list);
