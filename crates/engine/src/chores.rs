@@ -17,7 +17,7 @@ pub(crate) struct ChoreLine {
     /// No chore continues while this is true: see [`crate::Engine::hold_chores`].
     is_held: bool,
     /// Kicks end when they need a cold job: see [`crate::Engine::end_kicks_at_cold_jobs`].
-    pub(crate) kicks_end_at_cold_jobs: bool,
+    kicks_end_at_cold_jobs: bool,
     /// No chore continues before this moment, because a chore needs a job that the owner loads.
     rests_until: Millis,
     /// The last slice was spent on timers, so the next slice begins with a chore.
@@ -45,6 +45,14 @@ impl ChoreLine {
 
     pub(crate) fn hold(&mut self, hold: bool) {
         self.is_held = hold;
+    }
+
+    pub(crate) fn end_kicks_at_cold_jobs(&mut self, end: bool) {
+        self.kicks_end_at_cold_jobs = end;
+    }
+
+    pub(crate) fn kicks_end_at_cold_jobs(&self) -> bool {
+        self.kicks_end_at_cold_jobs
     }
 
     pub(crate) fn is_held(&self) -> bool {

@@ -239,19 +239,9 @@ impl Lab {
 /// The protocol of a server's puts and takes.
 fn protocol_of(peer: Peer) -> Protocol {
     match peer {
-        Peer::Lineshaft(
-            Side::Beanstalk
-            | Side::All
-            | Side::Watched
-            | Side::Bounded
-            | Side::StoredBodies
-            | Side::ColdJobs
-            | Side::Threads(_),
-            _,
-        )
-        | Peer::Beanstalkd(_) => Protocol::Beanstalk,
         Peer::Lineshaft(Side::Gearman, _) | Peer::Gearmand { .. } => Protocol::Gearman,
         Peer::Lineshaft(Side::Memcache, _) => Protocol::Memcache,
+        Peer::Lineshaft(..) | Peer::Beanstalkd(_) => Protocol::Beanstalk,
         Peer::Redis => Protocol::Redis,
         Peer::Disk => unreachable!("the disk is not a server"),
     }

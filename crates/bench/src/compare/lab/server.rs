@@ -171,15 +171,9 @@ impl Programs {
 
     fn lineshaft(&self, side: Side, keeping: Keeping, address: SocketAddr, data: &Path) -> Command {
         let listen = match side {
-            Side::Beanstalk
-            | Side::All
-            | Side::Watched
-            | Side::Bounded
-            | Side::StoredBodies
-            | Side::ColdJobs
-            | Side::Threads(_) => "--beanstalk",
             Side::Gearman => "--gearman",
             Side::Memcache => "--kestrel",
+            _ => "--beanstalk",
         };
         let mut command = Command::new(&self.lineshaft);
         command.args(["serve", "--only", listen]).arg(address.to_string());

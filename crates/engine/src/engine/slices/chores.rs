@@ -63,7 +63,7 @@ impl Engine {
     /// again. Jobs that were kicked stay in memory. So while memory is short, one kick must not load
     /// all jobs.
     pub fn end_kicks_at_cold_jobs(&mut self, end: bool) {
-        self.chores.kicks_end_at_cold_jobs = end;
+        self.chores.end_kicks_at_cold_jobs(end);
     }
 
     /// Does one slice of the chore that has waited longest.
@@ -132,7 +132,7 @@ impl Engine {
                     jobs_left -= 1;
                     let queue = &mut self.queues[list.queue];
                     if queue.is_first_cold(list.state) {
-                        if self.chores.kicks_end_at_cold_jobs && *kicked > 0 {
+                        if self.chores.kicks_end_at_cold_jobs() && *kicked > 0 {
                             return false;
                         }
                         self.rest_for_load(*list);
