@@ -26,7 +26,8 @@ pub enum BenchMode {
     Trip(TripArgs),
     /// Open idle connections (Gearman: sleeping workers), and report the server's memory for each.
     Idle(IdleArgs),
-    /// Start Lineshaft, beanstalkd, gearmand and redis, and compare them with each other and with the goals.
+    /// Start Lineshaft, beanstalkd, gearmand and redis, and compare them with each other and with the goals. The exit
+    /// code is 1 if a row is below its floor or could not be measured.
     Compare(CompareArgs),
 }
 
@@ -212,9 +213,6 @@ pub struct CompareArgs {
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
-    /// End with an error when a row is below its floor or could not be measured.
-    #[arg(long)]
-    pub check: bool,
     /// Processor of the servers.
     #[arg(long, value_name = "CPU")]
     pub server_cpu: Option<usize>,

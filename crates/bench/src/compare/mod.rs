@@ -19,10 +19,10 @@ use self::lab::Lab;
 use self::lab::server::Programs;
 use self::outcome::result::{CellResult, Comparison, Results};
 use self::outcome::{document, result};
-use self::plan::row::{Row, Verdict};
+use self::plan::row::Row;
 use self::plan::rows;
 use self::plan::sizes::Sizes;
-use self::plan::work::Cell;
+use self::plan::work::{BARE_SYNC, Cell};
 use crate::args::CompareArgs;
 use crate::machine::Machine;
 use crate::{interrupt, process};
@@ -51,6 +51,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     drop(lab);
     let comparison = Comparison {
         machine,
+        sync_time: result::sync_time(&results),
         versions,
         rounds,
         quick: args.quick,
@@ -78,15 +79,10 @@ fn publish(args: &CompareArgs, comparison: &Comparison) -> anyhow::Result<()> {
         document::text(comparison)
     };
     std::io::stdout().write_all(text.as_bytes())?;
-    let bad = |verdict| matches!(verdict, Verdict::Below | Verdict::NotMeasured);
-    let below: Vec<&str> =
-        comparison.rows.iter().filter(|row| bad(row.verdict)).map(|row| row.id).collect();
-    anyhow::ensure!(
-        !args.check || below.is_empty(),
-        "below the floor or not measured: {}",
-        below.join(", ")
-    );
-    Ok(())
+    match document::complaint(&comparison.rows) {
+        Some(complaint) => anyhow::bail!(complaint),
+        None => Ok(()),
+    }
 }
 
 /// The rows to measure: all rows, or the named rows.
@@ -139,8 +135,8 @@ fn versions(programs: &Programs) -> Vec<String> {
 
 /// Measures all cells of the rows, round by round. A failed cell is not measured again.
 fn measure_all(lab: &mut Lab, rows: &[Row], rounds: u32) -> anyhow::Result<Results> {
-    let cells: BTreeSet<Cell> =
-        rows.iter().flat_map(|row| [Some(row.ours), row.theirs]).flatten().collect();
+    let of_rows = rows.iter().flat_map(|row| [Some(row.ours), row.theirs]).flatten();
+    let cells: BTreeSet<Cell> = of_rows.chain([BARE_SYNC]).collect();
     let mut results: Results = cells.iter().map(|&cell| (cell, CellResult::default())).collect();
     for round in 0..rounds {
         for group in ordered(&cells, round) {

@@ -7,6 +7,7 @@ use super::result::{Comparison, Outcome};
 use crate::compare::plan::row::Verdict;
 use crate::compare::plan::sizes;
 use crate::compare::plan::work::Metric;
+use crate::latency::show_micros;
 use crate::table::{Table, three_digits};
 
 const NONE: &str = "–";
@@ -17,8 +18,41 @@ pub(crate) fn text(comparison: &Comparison) -> String {
     for note in notes(comparison) {
         let _ = write!(text, "\n{note}");
     }
-    text.push('\n');
+    let _ = write!(text, "\n{}\n{}\n", machine(comparison), disk(comparison));
     text
+}
+
+/// The rows that are below their floor or were not measured, one line each. `None` if there are
+/// none.
+pub(crate) fn complaint(rows: &[Outcome]) -> Option<String> {
+    let mut lines = Vec::new();
+    for outcome in rows {
+        let name = format!("{} ({})", outcome.id, outcome.what);
+        match (outcome.verdict, outcome.figure, outcome.floor) {
+            (Verdict::Below, Some(figure), Some(floor)) => {
+                let show = |value| show_figure(outcome, value);
+                let (figure, sign, floor) = (show(figure), outcome.row.goal.sign(), show(floor));
+                lines.push(format!("{name}: {figure}; the floor is {sign} {floor}"));
+            }
+            (Verdict::NotMeasured, ..) => lines.push(format!("{name}: not measured")),
+            _ => {}
+        }
+    }
+    (!lines.is_empty()).then(|| format!("below the floor or not measured:\n{}", lines.join("\n")))
+}
+
+/// True if the figure of a row is a ratio of two measurements.
+fn is_ratio(outcome: &Outcome) -> bool {
+    outcome.row.theirs.is_some() && outcome.row.goal.is_ratio()
+}
+
+/// A figure or a floor of a row: a ratio, or a value with its unit.
+fn show_figure(outcome: &Outcome, figure: f64) -> String {
+    if is_ratio(outcome) {
+        format!("{}×", three_digits(figure))
+    } else {
+        outcome.metric.show(figure)
+    }
 }
 
 /// The Markdown page.
@@ -46,7 +80,7 @@ pub(crate) fn markdown(comparison: &Comparison) -> String {
             let _ = writeln!(page, "- {note}");
         }
     }
-    page.push_str(&machine(comparison));
+    let _ = write!(page, "\n## Machine\n\n{}\n{}\n", machine(comparison), disk(comparison));
     page.push_str(&method(comparison));
     page.push_str("\n## All measurements\n\nMedian, lowest and highest over the rounds.\n\n");
     page.push_str(&spread_table(comparison).markdown());
@@ -64,7 +98,7 @@ fn outcome_table(outcomes: &[Outcome]) -> Table {
     for outcome in outcomes {
         let metric = outcome.metric;
         let show = |value: Option<f64>| value.map_or(NONE.to_owned(), |value| metric.show(value));
-        let ratio = outcome.row.goal.is_ratio();
+        let ratio = is_ratio(outcome);
         let bound = |bound: Option<f64>| match bound {
             None => NONE.to_owned(),
             Some(bound) if ratio => format!("{} {bound}×", outcome.row.goal.sign()),
@@ -186,19 +220,32 @@ fn disturbance(comparison: &Comparison) -> Option<String> {
 fn machine(comparison: &Comparison) -> String {
     let machine = &comparison.machine;
     let kind = if machine.is_virtual { "virtual machine" } else { "machine" };
-    let mut text = format!(
-        "\n## Machine\n\n{} {kind}, {} processors, {:.0} GiB of memory, Linux {}, data on {}. Measured on {}.\n",
+    format!(
+        "{} {kind}, {} processors, {:.0} GiB of memory, Linux {}, data on {}. Measured on {}.\n\
+         Versions: {}.",
         machine.processor,
         machine.processors,
         machine.memory_gib,
         machine.kernel,
         machine.file_system,
-        machine.date
-    );
-    text.push_str("Versions: ");
-    text.push_str(&comparison.versions.join("; "));
-    text.push_str(".\n");
-    text
+        machine.date,
+        comparison.versions.join("; ")
+    )
+}
+
+/// The sync time of the disk. Durable figures depend on it.
+fn disk(comparison: &Comparison) -> String {
+    match comparison.sync_time {
+        Some(time) => format!(
+            "An append of 100 bytes and its sync (`fdatasync`) take {} on this disk: the median of the\n\
+             rounds, which are between {} and {}. The 99th percentile is {}.",
+            show_micros(time.p50_us),
+            show_micros(time.lowest_us),
+            show_micros(time.highest_us),
+            show_micros(time.p99_us)
+        ),
+        None => "The sync time of the disk could not be measured.".to_owned(),
+    }
 }
 
 fn method(comparison: &Comparison) -> String {
@@ -322,7 +369,7 @@ fn spread_table(comparison: &Comparison) -> Table {
 mod tests {
     use std::path::Path;
 
-    use super::super::result::{CellResult, Results, judge, spreads};
+    use super::super::result::{CellResult, Results, SyncTime, judge, spreads};
     use super::*;
     use crate::compare::plan::rows;
     use crate::compare::plan::sizes::Sizes;
@@ -351,6 +398,12 @@ mod tests {
         );
         Comparison {
             machine: Machine::here(Path::new("/")),
+            sync_time: Some(SyncTime {
+                p50_us: 270.0,
+                lowest_us: 231.0,
+                highest_us: 350.0,
+                p99_us: 719.0,
+            }),
             versions: vec!["beanstalkd 1.12".to_owned()],
             rounds: 5,
             quick: false,
@@ -376,6 +429,32 @@ mod tests {
         assert!(page.contains("- Not measured (M5): Lineshaft, memory: it ended"), "{page}");
         assert!(page.contains("the generator was 97 % busy"), "{page}");
         assert!(page.contains("    lineshaft bench compare\n"));
+    }
+
+    #[test]
+    fn page_and_terminal_show_the_sync_time_of_the_disk() {
+        let mut comparison = comparison();
+        for text in [markdown(&comparison), text(&comparison)] {
+            let disk = "take 270 µs on this disk: the median of the\nrounds, which are between 231 µs \
+                        and 350 µs. The 99th percentile is 719 µs.";
+            assert!(text.contains(disk), "{text}");
+        }
+        comparison.sync_time = None;
+        assert!(text(&comparison).contains("The sync time of the disk could not be measured."));
+    }
+
+    #[test]
+    fn a_complaint_names_each_row_below_its_floor() {
+        let mut rows = comparison().rows;
+        let expected = "below the floor or not measured:\nM5 (per idle connection): not measured";
+        assert_eq!(complaint(&rows).as_deref(), Some(expected));
+        rows[1].verdict = Verdict::Reach;
+        assert_eq!(complaint(&rows), None);
+        rows[0].verdict = Verdict::Below;
+        rows[0].figure = Some(9.5);
+        let expected =
+            "below the floor or not measured:\nT2 (put, 50×32): 9.50×; the floor is ≥ 10.0×";
+        assert_eq!(complaint(&rows).as_deref(), Some(expected));
     }
 
     #[test]

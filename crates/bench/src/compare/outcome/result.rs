@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::compare::plan::row::{Row, Verdict};
-use crate::compare::plan::work::{Cell, Metric, Sample};
+use crate::compare::plan::work::{BARE_SYNC, Cell, Metric, Sample};
 use crate::machine::Machine;
 
 /// All samples of a cell, one per round. Also the reason, if a round failed.
@@ -168,10 +168,35 @@ pub(crate) fn spreads(results: &Results) -> Vec<Spread> {
     spreads
 }
 
+/// The time of an append and its sync on the disk, in microseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the unit is part of the names in JSON")]
+pub(crate) struct SyncTime {
+    /// The median of the rounds' medians, and the lowest and the highest of them.
+    pub(crate) p50_us: f64,
+    pub(crate) lowest_us: f64,
+    pub(crate) highest_us: f64,
+    /// The median of the rounds' 99th percentiles.
+    pub(crate) p99_us: f64,
+}
+
+/// The sync time of the disk. `None` if it could not be measured.
+pub(crate) fn sync_time(results: &Results) -> Option<SyncTime> {
+    let disk = results.get(&BARE_SYNC)?;
+    let p50s = disk.values(Metric::P50Micros);
+    Some(SyncTime {
+        p50_us: disk.median(Metric::P50Micros)?,
+        lowest_us: *p50s.first()?,
+        highest_us: *p50s.last()?,
+        p99_us: disk.median(Metric::P99Micros)?,
+    })
+}
+
 /// The whole result. `--json` prints it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Comparison {
     pub(crate) machine: Machine,
+    pub(crate) sync_time: Option<SyncTime>,
     /// The version that each program prints.
     pub(crate) versions: Vec<String>,
     pub(crate) rounds: u32,
@@ -229,6 +254,17 @@ mod tests {
         let outcome = judge_row(&row, &results);
         assert_eq!((outcome.ours, outcome.theirs), (Some(100.0), Some(100.0)));
         assert_eq!(outcome.figure, Some(1.1));
+    }
+
+    #[test]
+    fn the_sync_time_is_the_median_of_the_rounds() {
+        let round = |p50, p99| Sample::from([(Metric::P50Micros, p50), (Metric::P99Micros, p99)]);
+        let samples = vec![round(150.0, 900.0), round(270.0, 700.0), round(140.0, 800.0)];
+        let results = Results::from([(BARE_SYNC, CellResult { samples, error: None })]);
+        let time = sync_time(&results).expect("it was measured");
+        assert_eq!((time.p50_us, time.p99_us), (150.0, 800.0));
+        assert_eq!((time.lowest_us, time.highest_us), (140.0, 270.0));
+        assert!(sync_time(&Results::new()).is_none());
     }
 
     #[test]

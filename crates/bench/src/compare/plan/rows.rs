@@ -5,7 +5,7 @@ use super::heavy::Heavy;
 use super::row::{Goal, Row, cell, rate, row, shape};
 use super::sizes::MEMORY_LIMIT;
 use super::work::{
-    BEANSTALKD, BEANSTALKD_EACH_WRITE, BEANSTALKD_LOG, LINESHAFT, LINESHAFT_DURABLE,
+    BARE_SYNC, BEANSTALKD, BEANSTALKD_EACH_WRITE, BEANSTALKD_LOG, LINESHAFT, LINESHAFT_DURABLE,
 };
 use super::work::{Cell, Keeping, Metric, Mixture, Peer, Side, Work};
 
@@ -46,7 +46,7 @@ fn throughput() -> Vec<Row> {
     let put = |id, load, ours, theirs, goal| rate(id, Work::Put(load), ours, theirs, goal);
     let take = |id, load, theirs, goal| rate(id, Work::Take(load), LINESHAFT, theirs, goal);
     let mut lone = rate("T10", Work::Put(shape(1, 1)), LINESHAFT_DURABLE, Disk, AtLeast(0.6, 0.75));
-    lone.theirs = Some(cell(Disk, Work::BareSync));
+    lone.theirs = Some(BARE_SYNC);
     vec![
         put("T1", single, LINESHAFT, BEANSTALKD, AtLeast(1.05, 1.25)),
         put("T2", pipelined, LINESHAFT, BEANSTALKD, AtLeast(10.0, 20.0)),

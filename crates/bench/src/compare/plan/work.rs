@@ -275,6 +275,9 @@ pub(crate) struct Cell {
     pub(crate) peer: Peer,
 }
 
+/// The disk alone. Every run measures it, because durable figures depend on it.
+pub(crate) const BARE_SYNC: Cell = Cell { work: Work::BareSync, peer: Peer::Disk };
+
 /// A figure of a measurement. Its name includes the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
