@@ -204,6 +204,9 @@ pub struct CompareArgs {
     /// Jobs of the deep queue (row M3): 10,000,000 by default. 100,000,000 need 25 GB of disk.
     #[arg(long, value_name = "JOBS", value_parser = clap::value_parser!(u64).range(1_000_000..))]
     pub deep_jobs: Option<u64>,
+    /// The most jobs among which row T18 measures the cost of an operation, up to 30,000,000; 1,000,000 by default.
+    #[arg(long, value_name = "JOBS", value_parser = clap::value_parser!(u64).range(1_000..))]
+    pub cost_jobs: Option<u64>,
     /// Only these rows, e.g. `T1,T6,M4`; M6b, which takes minutes, only when it is named.
     #[arg(long, value_delimiter = ',')]
     pub rows: Vec<String>,

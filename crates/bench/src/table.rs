@@ -85,6 +85,19 @@ pub(crate) fn show_count(value: f64) -> String {
     format!("{}{suffix}", three_digits(scaled))
 }
 
+/// Shows a whole number with commas between groups of three digits: `1,000,000`.
+pub(crate) fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Shows a number below 1000 with three significant digits. At most two of them are after the
 /// point.
 pub(crate) fn three_digits(value: f64) -> String {
@@ -133,6 +146,12 @@ take|give   9 µs    7 k/s
 | take\\|give | 9 µs | 7 k/s |
 ";
         assert_eq!(sample().markdown(), expected);
+    }
+
+    #[test]
+    fn whole_numbers_have_groups_of_three_digits() {
+        let shown = [0, 999, 1_000, 30_000_000].map(grouped);
+        assert_eq!(shown, ["0", "999", "1,000", "30,000,000"]);
     }
 
     #[test]

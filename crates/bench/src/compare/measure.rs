@@ -14,13 +14,14 @@ mod quiet;
 mod restart;
 
 use std::path::Path;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use self::restart::Stock;
 use super::lab::server::Server;
 use super::lab::{BODY_BYTES, Lab};
-use super::plan::sizes::{Bounds, TURNS};
+use super::plan::sizes::{Bounds, Span, TURNS};
 use super::plan::work::{Cell, Metric, Peer, Sample, Shape, Side, Work};
 use crate::args::Protocol;
 use crate::driver::Beanstalk;
@@ -67,7 +68,10 @@ impl Lab {
 
     fn measure_on(&self, cell: Cell, server: &Server, folder: &Path) -> anyhow::Result<Sample> {
         match cell.work {
-            Work::Put(shape) => self.put(cell.peer, shape, server),
+            Work::Put(shape) => self.put(cell.peer, shape, BODY_BYTES, server),
+            Work::PutOf(shape, bytes) => self.put(cell.peer, shape, bytes as usize, server),
+            Work::TakeOf(shape, bytes) => self.take_of(cell.peer, shape, bytes as usize, server),
+            Work::Cycle(shape, jobs) => self.cycle(cell.peer, shape, jobs, server),
             Work::Take(shape) => self.take(cell.peer, shape, server),
             Work::Submit(shape) => gearman::submit(self, shape, server),
             Work::Grab(shape) => gearman::grab(self, shape, server),
@@ -92,9 +96,15 @@ impl Lab {
         }
     }
 
-    fn put(&self, peer: Peer, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
+    fn put(
+        &self,
+        peer: Peer,
+        shape: Shape,
+        body_bytes: usize,
+        server: &Server,
+    ) -> anyhow::Result<Sample> {
         let connections = shape.connections as usize;
-        let drivers = queue_put_drivers(protocol_of(peer), QUEUE, connections, BODY_BYTES);
+        let drivers = queue_put_drivers(protocol_of(peer), QUEUE, connections, body_bytes);
         self.throughput(server, drivers, shape, self.sizes.span())
     }
 
@@ -103,6 +113,38 @@ impl Lab {
         let connections = shape.connections as usize;
         let takes = queue_take_drivers(protocol_of(peer), QUEUE, connections);
         self.throughput(server, takes, shape, self.sizes.span())
+    }
+
+    /// Takes bodies of this size until the queue is empty. Its bytes are limited, because large
+    /// bodies would fill the memory of the machine.
+    fn take_of(
+        &self,
+        peer: Peer,
+        shape: Shape,
+        body_bytes: usize,
+        server: &Server,
+    ) -> anyhow::Result<Sample> {
+        let jobs = (self.sizes.fill_bytes / body_bytes as u64).min(self.sizes.fill_jobs);
+        let connections = shape.connections as usize;
+        let puts = queue_put_drivers(protocol_of(peer), QUEUE, connections, body_bytes);
+        self.load(server, puts, 1, Bounds::exactly(jobs))?;
+        let takes = queue_take_drivers(protocol_of(peer), QUEUE, connections);
+        self.throughput(server, takes, shape, Span { warm_up: Duration::ZERO, ..self.sizes.span() })
+    }
+
+    /// Measures operations that each put a job and take another one, while this many jobs wait.
+    fn cycle(
+        &self,
+        peer: Peer,
+        shape: Shape,
+        jobs: u64,
+        server: &Server,
+    ) -> anyhow::Result<Sample> {
+        let puts = queue_put_drivers(protocol_of(peer), QUEUE, 50, BODY_BYTES);
+        self.load(server, puts, 32, Bounds::exactly(jobs))?;
+        let script = Beanstalk::cycles(BODY_BYTES);
+        let cycles = drivers(shape.connections as usize, script, Beanstalk::cycle);
+        self.throughput(server, cycles, shape, self.sizes.span())
     }
 
     /// Puts jobs for twice the time of a take measurement. These are enough jobs, because puts are

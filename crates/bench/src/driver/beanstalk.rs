@@ -4,15 +4,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::scanner::{LineScanner, last_number};
-use super::script::{Cursor, Script};
+use super::script::{COPIES, Cursor, Script};
 use super::{Driver, Progress};
 
 /// Collects the ids of the jobs that were put.
 pub(crate) type IdSink = Rc<RefCell<Vec<u64>>>;
 
-/// How often the script's buffer contains the same small request. A driver then appends many
-/// requests to its output with one copy operation.
-const COPIES: usize = 256;
+/// The request for a job.
+const RESERVE: &[u8] = b"reserve-with-timeout 0\r\n";
 
 /// One connection that speaks beanstalkd's protocol.
 #[derive(Debug)]
@@ -30,6 +29,9 @@ enum Work {
     Script(Cursor),
     /// Reserves a job, and then deletes it.
     Take,
+    /// Puts a job, reserves the first job of the queue, and deletes that one. So the number of jobs
+    /// stays the same.
+    Cycle(Cursor),
 }
 
 impl Beanstalk {
@@ -52,6 +54,11 @@ impl Beanstalk {
         Self::new(Work::Take, opening)
     }
 
+    /// Puts, reserves and deletes jobs in the tube `default`. Each operation is all three requests.
+    pub(crate) fn cycle(cursor: Cursor) -> Self {
+        Self::new(Work::Cycle(cursor), Vec::new())
+    }
+
     /// Also collects the ids of the jobs that are put.
     pub(crate) fn with_ids(mut self, ids: IdSink) -> Self {
         self.ids = Some(ids);
@@ -60,7 +67,12 @@ impl Beanstalk {
 
     /// A script of requests that put bodies of `body_bytes` into the used tube.
     pub(crate) fn puts(body_bytes: usize) -> Script {
-        Script::repeated(&put_request(body_bytes), COPIES)
+        Script::repeated(&put_request(body_bytes))
+    }
+
+    /// A script for [`cycle`](Self::cycle).
+    pub(crate) fn cycles(body_bytes: usize) -> Script {
+        Script::repeated(&[&put_request(body_bytes)[..], RESERVE].concat())
     }
 
     /// A script of requests that put into `queues` tubes in turn. Each put has a `use` before it.
@@ -107,12 +119,12 @@ impl Driver for Beanstalk {
     fn begin(&mut self, count: usize, output: &mut Vec<u8>) -> usize {
         output.append(&mut self.opening);
         match &mut self.work {
-            Work::Script(cursor) => cursor.append(count, output),
+            Work::Script(cursor) | Work::Cycle(cursor) => cursor.append(count, output),
             Work::Take => {
                 // A plain reserve would wait forever on an empty queue, but an empty queue must end
                 // the run.
                 for _ in 0..count {
-                    output.extend_from_slice(b"reserve-with-timeout 0\r\n");
+                    output.extend_from_slice(RESERVE);
                 }
                 count
             }
@@ -122,10 +134,11 @@ impl Driver for Beanstalk {
     fn receive(&mut self, input: &[u8], output: &mut Vec<u8>) -> anyhow::Result<Progress> {
         let mut progress = Progress::default();
         let ids = &self.ids;
+        let put_ends_operation = u32::from(!matches!(self.work, Work::Cycle(_)));
         self.scanner.scan(input, |line| {
             match line {
                 [b'I', b'N', b'S', ..] => {
-                    progress.finished += 1;
+                    progress.finished += put_ends_operation;
                     if let Some(ids) = ids {
                         ids.borrow_mut().extend(last_number(line).map(|id| id as u64));
                     }
@@ -194,6 +207,21 @@ mod tests {
         let progress = driver.receive(b"\nDELETED\r\nTIMED_OUT\r\n", &mut output).expect("valid");
         assert_eq!((progress.finished, progress.missed, progress.failed), (1, 1, 0));
         assert_eq!(progress.ended(), 2);
+    }
+
+    #[test]
+    fn a_cycle_ends_with_the_delete() {
+        let cursor = Cursor::cycling(Rc::new(Beanstalk::cycles(1)), 0, 1);
+        let mut driver = Beanstalk::cycle(cursor);
+        let mut output = Vec::new();
+        assert_eq!(driver.begin(1, &mut output), 1);
+        assert_eq!(output, b"put 1024 0 120 1\r\nx\r\nreserve-with-timeout 0\r\n");
+        output.clear();
+        let replies = b"INSERTED 18\r\nRESERVED 17 1\r\nx\r\n";
+        let progress = driver.receive(replies, &mut output).expect("valid");
+        assert_eq!((progress.ended(), &output[..]), (0, &b"delete 17\r\n"[..]));
+        let progress = driver.receive(b"DELETED\r\n", &mut output).expect("valid");
+        assert_eq!((progress.finished, progress.ended()), (1, 1));
     }
 
     #[test]

@@ -5,9 +5,6 @@ use super::packets::{PacketScanner, append_request, first_argument, kind};
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// How often the script's buffer contains the same request.
-const COPIES: usize = 256;
-
 /// One connection that speaks Gearman's protocol.
 #[derive(Debug)]
 pub(crate) struct Gearman {
@@ -44,7 +41,7 @@ impl Gearman {
         let body = vec![b'x'; body_bytes];
         let mut request = Vec::new();
         append_request(kind::SUBMIT_JOB_BG, &[function.as_bytes(), b"", &body], &mut request);
-        Script::repeated(&request, COPIES)
+        Script::repeated(&request)
     }
 }
 

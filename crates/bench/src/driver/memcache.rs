@@ -4,9 +4,6 @@ use super::scanner::{LineScanner, last_number};
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// How often the script's buffer contains the same request.
-const COPIES: usize = 256;
-
 /// One connection that speaks the memcache protocol.
 #[derive(Debug)]
 pub(crate) struct Memcache {
@@ -27,12 +24,12 @@ impl Memcache {
         let mut request = format!("set {queue} 0 0 {body_bytes}\r\n").into_bytes();
         request.resize(request.len() + body_bytes, b'x');
         request.extend_from_slice(b"\r\n");
-        Script::repeated(&request, COPIES)
+        Script::repeated(&request)
     }
 
     /// A script of `get queue`.
     pub(crate) fn gets(queue: &str) -> Script {
-        Script::repeated(format!("get {queue}\r\n").as_bytes(), COPIES)
+        Script::repeated(format!("get {queue}\r\n").as_bytes())
     }
 }
 

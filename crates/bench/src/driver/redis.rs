@@ -4,9 +4,6 @@ use super::scanner::{LineScanner, number};
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// How often the script's buffer contains the same request.
-const COPIES: usize = 256;
-
 /// One connection that speaks Redis' protocol.
 #[derive(Debug)]
 pub(crate) struct Redis {
@@ -23,12 +20,12 @@ impl Redis {
     /// A script of `LPUSH list body`.
     pub(crate) fn pushes(list: &str, body_bytes: usize) -> Script {
         let body = vec![b'x'; body_bytes];
-        Script::repeated(&command(&[b"LPUSH", list.as_bytes(), &body]), COPIES)
+        Script::repeated(&command(&[b"LPUSH", list.as_bytes(), &body]))
     }
 
     /// A script of `RPOP list`.
     pub(crate) fn pops(list: &str) -> Script {
-        Script::repeated(&command(&[b"RPOP", list.as_bytes()]), COPIES)
+        Script::repeated(&command(&[b"RPOP", list.as_bytes()]))
     }
 }
 

@@ -2,6 +2,11 @@
 
 use std::rc::Rc;
 
+/// How often a script contains the same small request.
+pub(crate) const COPIES: usize = 256;
+/// A script contains a large request fewer times: about this many bytes.
+const REPEATED_BYTES: usize = 256 << 10;
+
 /// A sequence of requests. All connections of a run share it. Each unit is one operation.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
@@ -11,11 +16,11 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// The same unit `repeats` times, so that a cursor can append many units with one copy
+    /// The same unit many times, so that a cursor can append many small units with one copy
     /// operation.
-    pub(crate) fn repeated(unit: &[u8], repeats: usize) -> Self {
+    pub(crate) fn repeated(unit: &[u8]) -> Self {
         let mut script = Self::default();
-        for _ in 0..repeats {
+        for _ in 0..(REPEATED_BYTES / unit.len()).clamp(1, COPIES) {
             script.push(unit);
         }
         script
@@ -96,6 +101,13 @@ mod tests {
             script.push(unit.as_bytes());
         }
         Rc::new(script)
+    }
+
+    #[test]
+    fn large_units_are_repeated_less() {
+        assert_eq!(Script::repeated(&[b'x'; 100]).len(), COPIES);
+        assert_eq!(Script::repeated(&vec![b'x'; 64 << 10]).len(), 4);
+        assert_eq!(Script::repeated(&vec![b'x'; 1 << 20]).len(), 1);
     }
 
     #[test]

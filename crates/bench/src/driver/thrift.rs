@@ -4,8 +4,6 @@
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
 
-/// How often the script's buffer contains the same request.
-const COPIES: usize = 256;
 /// Limit of a reply's frame.
 const FRAME_BYTES_MAX: usize = 64 << 20;
 
@@ -44,14 +42,14 @@ impl Thrift {
         let mut arguments = string_field(1, queue.as_bytes());
         arguments.extend_from_slice(&[TYPE_LIST, 0, 2, TYPE_STRING, 0, 0, 0, 1]);
         arguments.extend_from_slice(&counted(&vec![b'x'; body_bytes]));
-        Script::repeated(&call("put", &arguments), COPIES)
+        Script::repeated(&call("put", &arguments))
     }
 
     /// A script of `get(queue, 1)`.
     pub(crate) fn gets(queue: &str) -> Script {
         let mut arguments = string_field(1, queue.as_bytes());
         arguments.extend_from_slice(&[TYPE_I32, 0, 2, 0, 0, 0, 1]);
-        Script::repeated(&call("get", &arguments), COPIES)
+        Script::repeated(&call("get", &arguments))
     }
 
     fn take_frame(&mut self, progress: &mut Progress) -> anyhow::Result<bool> {

@@ -11,7 +11,9 @@ use anyhow::Context;
 
 use super::wire::page;
 use crate::compare::plan::heavy::expiry_policy;
-use crate::compare::plan::sizes::{COLD_BODIES_BYTES, COLD_RECORDS_BYTES, MEMORY_LIMIT};
+use crate::compare::plan::sizes::{
+    COLD_BODIES_BYTES, COLD_RECORDS_BYTES, JOB_BYTES_MAX, MEMORY_LIMIT,
+};
 use crate::compare::plan::work::{Binlog, Keeping, Peer, Side};
 use crate::{interrupt, process};
 
@@ -177,6 +179,9 @@ impl Programs {
         };
         let mut command = Command::new(&self.lineshaft);
         command.args(["serve", "--only", listen]).arg(address.to_string());
+        if listen == "--beanstalk" {
+            command.args(["--max-job-size", &JOB_BYTES_MAX.to_string()]);
+        }
         if let Side::Threads(threads) = side {
             command.args(["--io-threads", &threads.to_string()]);
         }
@@ -190,6 +195,7 @@ impl Programs {
     fn beanstalkd(&self, binlog: Binlog, address: SocketAddr, data: &Path) -> Command {
         let mut command = Command::new(&self.beanstalkd);
         command.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]);
+        command.args(["-z", &JOB_BYTES_MAX.to_string()]);
         match binlog {
             Binlog::None => &mut command,
             Binlog::Usual => command.arg("-b").arg(data),

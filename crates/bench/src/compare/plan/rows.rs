@@ -14,12 +14,19 @@ const COLD_JOBS: Peer = Peer::Lineshaft(Side::ColdJobs, Keeping::SyncAlways);
 /// The number of queues in the rows that measure the cost of many queues.
 const MANY: u32 = 20_000;
 
+/// The number of jobs that the cost among more jobs is compared with.
+const FEW_JOBS: u64 = 1_000;
+/// The numbers of jobs. A setting leaves out the largest.
+const MORE_JOBS: [u64; 5] = [10_000, 100_000, 1_000_000, 10_000_000, 30_000_000];
+
 /// All rows, in the order of the result.
 pub(crate) fn all() -> Vec<Row> {
     let mut rows = throughput();
     rows.extend(many_queues());
     rows.extend(lock());
     rows.extend(threads());
+    rows.extend(among_jobs());
+    rows.extend(bodies());
     rows.extend(gearman::rows());
     rows.extend(memcache());
     rows.extend(latency());
@@ -122,6 +129,40 @@ fn threads() -> Vec<Row> {
         .into_iter()
         .flat_map(|shape| [row(Work::PutInTurn(shape)), row(Work::TakeInTurn(shape))])
         .collect()
+}
+
+/// The cost of an operation while many jobs are in the queue. Each server is compared with itself.
+fn among_jobs() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for peer in [LINESHAFT, LINESHAFT_DURABLE, BEANSTALKD] {
+        for jobs in MORE_JOBS {
+            let [many, few] = [jobs, FEW_JOBS].map(|jobs| Work::Cycle(shape(50, 32), jobs));
+            let theirs = Some(cell(peer, few));
+            let metric = Metric::CpuMicrosPerOperation;
+            let what = format!("CPU of {many}");
+            rows.push(row("T18", &what, metric, cell(peer, many), theirs, Goal::Shown));
+        }
+    }
+    rows
+}
+
+/// Bodies of other sizes.
+fn bodies() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for bytes in [1 << 10, 64 << 10, 1 << 20] {
+        let single = shape(50, 1);
+        let (put, take) = (Work::PutOf(single, bytes), Work::TakeOf(single, bytes));
+        for (work, ours, theirs) in [
+            (put, LINESHAFT, BEANSTALKD),
+            (put, LINESHAFT, Peer::Redis),
+            (take, LINESHAFT, BEANSTALKD),
+            (take, LINESHAFT, Peer::Redis),
+            (put, LINESHAFT_DURABLE, BEANSTALKD_EACH_WRITE),
+        ] {
+            rows.push(rate("T19", work, ours, theirs, Goal::Shown));
+        }
+    }
+    rows
 }
 
 fn latency() -> Vec<Row> {

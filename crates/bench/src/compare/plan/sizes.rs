@@ -11,6 +11,9 @@ pub(crate) const MEMORY_LIMIT: u64 = 1 << 30;
 /// The limit for the records of jobs, in bytes, on a server that measures cold jobs. It is small, so
 /// that nearly all jobs of a deep queue are cold.
 pub(crate) const COLD_RECORDS_BYTES: u64 = 32 << 20;
+/// The limit for the body of a put, on servers of beanstalkd's protocol.
+pub(crate) const JOB_BYTES_MAX: u32 = 2 << 20;
+
 /// The limit for the bodies of jobs on the same server.
 pub(crate) const COLD_BODIES_BYTES: u64 = 32 << 20;
 
@@ -41,6 +44,10 @@ pub(crate) struct Sizes {
     pub(crate) large_restart_jobs: u64,
     /// The number of jobs in a deep queue.
     pub(crate) deep_jobs: u64,
+    /// The largest number of jobs among which the cost of an operation is measured.
+    pub(crate) cost_jobs: u64,
+    /// The bytes of all bodies that are put for a take measurement with a size of its own.
+    pub(crate) fill_bytes: u64,
     /// The number of jobs that stay in the log while other jobs come and go.
     pub(crate) log_jobs: u64,
     /// The number of jobs that come and go.
@@ -69,6 +76,8 @@ impl Sizes {
             restart_jobs: 1_000_000,
             large_restart_jobs: 10_000_000,
             deep_jobs: 10_000_000,
+            cost_jobs: 1_000_000,
+            fill_bytes: 2 << 30,
             log_jobs: 2_000_000,
             log_traffic: 5_000_000,
             // A server needs some files of its own.
@@ -89,6 +98,7 @@ impl Sizes {
         let full = Self::full(duration);
         let mut sizes = if args.quick { Self::quick(&full) } else { full };
         sizes.deep_jobs = args.deep_jobs.unwrap_or(sizes.deep_jobs);
+        sizes.cost_jobs = args.cost_jobs.unwrap_or(sizes.cost_jobs);
         Ok(sizes)
     }
 
@@ -107,6 +117,8 @@ impl Sizes {
             restart_jobs: 200_000,
             large_restart_jobs: 1_000_000,
             deep_jobs: 2_000_000,
+            cost_jobs: 100_000,
+            fill_bytes: 256 << 20,
             log_jobs: 500_000,
             log_traffic: 1_500_000,
             idle_connections: 3_000.min(full.idle_connections),

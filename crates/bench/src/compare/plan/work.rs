@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::heavy::Heavy;
+use crate::table::grouped;
 
 /// A server under test, with its relevant settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,6 +149,11 @@ pub(crate) enum Work {
     /// Like `Put`, on servers that are loaded in turn.
     PutInTurn(Shape),
     TakeInTurn(Shape),
+    /// Puts and takes of bodies with this many bytes.
+    PutOf(Shape, u32),
+    TakeOf(Shape, u32),
+    /// Put, reserve and delete, in a queue that always has this many jobs.
+    Cycle(Shape, u64),
     Trip,
     /// Lateness of delays, ttrs and reserve timeouts, on a busy or an idle server.
     Lateness {
@@ -195,6 +201,9 @@ impl Work {
             | Work::Foreground => true,
             Work::Put(_)
             | Work::Take(_)
+            | Work::PutOf(..)
+            | Work::TakeOf(..)
+            | Work::Cycle(..)
             | Work::Lateness { .. }
             | Work::Submit(_)
             | Work::Grab(_)
@@ -230,6 +239,13 @@ impl fmt::Display for Work {
             Work::TakeAmong(shape, queues) => {
                 write!(formatter, "reserve + delete, {shape}, among {queues} queues")
             }
+            Work::PutOf(shape, bytes) => write!(formatter, "put, {shape}, {}", body_size(*bytes)),
+            Work::TakeOf(shape, bytes) => {
+                write!(formatter, "reserve + delete, {shape}, {}", body_size(*bytes))
+            }
+            Work::Cycle(shape, jobs) => {
+                write!(formatter, "put + reserve + delete, {shape}, among {} jobs", grouped(*jobs))
+            }
             Work::Trip => formatter.write_str("put to waiting consumer"),
             Work::Lateness { busy: false } => formatter.write_str("timers, idle server"),
             Work::Lateness { busy: true } => formatter.write_str("timers, busy server"),
@@ -251,6 +267,15 @@ impl fmt::Display for Work {
             Work::Restart { large: true } => formatter.write_str("restart, large"),
             Work::BareSync => formatter.write_str("one write at a time"),
         }
+    }
+}
+
+/// The size of a body, in words.
+fn body_size(bytes: u32) -> String {
+    if bytes >= 1 << 20 {
+        format!("bodies of {} MiB", bytes >> 20)
+    } else {
+        format!("bodies of {} KiB", bytes >> 10)
     }
 }
 
