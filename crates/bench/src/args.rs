@@ -119,6 +119,9 @@ pub struct LoadArgs {
     /// Queue (tube, function, list) to use; jobs that are not taken stay there.
     #[arg(long, default_value = "default")]
     pub queue: String,
+    /// Also draw the result, as an SVG file.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
 }
 
 /// Arguments of `bench put`.
@@ -173,6 +176,9 @@ pub struct TripArgs {
     /// Size of a body: bytes, or a size such as 1KiB.
     #[arg(long, short, value_name = "SIZE", default_value_t = 100, value_parser = parse_body_size)]
     pub body_bytes: u32,
+    /// Also draw the result, as an SVG file.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
 }
 
 /// Arguments of `bench idle`.
@@ -210,9 +216,12 @@ pub struct CompareArgs {
     /// Only these rows, e.g. `T1,T6,M4`; M6b, which takes minutes, only when it is named.
     #[arg(long, value_delimiter = ',')]
     pub rows: Vec<String>,
-    /// Write the result as a Markdown page.
+    /// Write the result as a Markdown page. Its plots go to a folder beside it, with the name of the page.
     #[arg(long, value_name = "FILE")]
     pub write: Option<PathBuf>,
+    /// Draw the rates of all servers, as an SVG file.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,

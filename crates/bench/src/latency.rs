@@ -32,6 +32,17 @@ impl Latency {
         Duration::from_nanos(self.histogram.value_at_quantile(quantile))
     }
 
+    /// Points of the whole distribution: a quantile, and the latency in microseconds. The quantiles
+    /// are closer to each other near 1.
+    pub(crate) fn curve(&self) -> Vec<(f64, f64)> {
+        const POINTS_PER_NINE: i32 = 8;
+        let count = self.histogram.len() as f64;
+        let steps = (count.max(1.0).log10() * f64::from(POINTS_PER_NINE)).ceil() as i32;
+        let quantile = |step| 1.0 - 10_f64.powf(-f64::from(step) / f64::from(POINTS_PER_NINE));
+        let point = |quantile| (quantile, self.histogram.value_at_quantile(quantile) as f64 / 1e3);
+        if count == 0.0 { Vec::new() } else { (0..=steps).map(quantile).map(point).collect() }
+    }
+
     /// The figures for a report.
     pub(crate) fn summary(&self) -> LatencySummary {
         let micros = |quantile| self.histogram.value_at_quantile(quantile) as f64 / 1e3;
@@ -80,6 +91,19 @@ mod tests {
         assert!((summary.p50_us - 1.0).abs() < 0.01, "{summary:?}");
         assert!((summary.p99_us - 1.0).abs() < 0.01, "{summary:?}");
         assert!((summary.max_us - 1000.0).abs() < 1.0, "{summary:?}");
+    }
+
+    #[test]
+    fn a_curve_ends_at_the_longest_latency() {
+        let mut latency = Latency::new();
+        assert_eq!(latency.curve(), []);
+        latency.record(1_000, 990);
+        latency.record(1_000_000, 10);
+        let curve = latency.curve();
+        let (first, last) = (curve[0], curve[curve.len() - 1]);
+        assert!(first.0 == 0.0 && (first.1 - 1.0).abs() < 0.01, "{curve:?}");
+        assert!(last.0 >= 0.999 && (last.1 - 1000.0).abs() < 1.0, "{curve:?}");
+        assert!(curve.is_sorted_by(|left, right| left.0 < right.0 && left.1 <= right.1));
     }
 
     #[test]

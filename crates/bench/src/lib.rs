@@ -2,9 +2,10 @@
 //!
 //! `lineshaft bench put|take|trip|idle` loads any server that speaks a supported protocol. It
 //! reports rate and latency. `lineshaft bench compare` starts Lineshaft and its peers, and measures
-//! all of them in interleaved rounds. It reports which goals are met. This crate does not use the
-//! engine or the log. It sees servers only through sockets and `/proc`. Invariant: the generator
-//! needs much less processor time per request than any server that it measures.
+//! all of them in interleaved rounds. It reports which goals are met. Both can draw their results.
+//! This crate does not use the engine or the log. It sees servers only through sockets and `/proc`.
+//! Invariant: the generator needs much less processor time per request than any server that it
+//! measures.
 
 mod args;
 mod beanstalk_client;
@@ -17,6 +18,7 @@ mod load;
 mod machine;
 mod meter;
 mod modes;
+mod plot;
 mod process;
 mod schedule;
 pub mod table;

@@ -1,6 +1,8 @@
 //! The modes of `bench` that measure one server. Turns arguments into a plan, and a report into
 //! text or JSON.
 
+mod plot;
+
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::rc::Rc;
@@ -80,6 +82,10 @@ pub(crate) fn trip(args: &TripArgs) -> anyhow::Result<()> {
     })?;
     drop(meter);
     let report = reports.pop().expect("a report for the one server");
+    if let Some(path) = &args.plot {
+        let title = format!("trip to {}", args.target.server());
+        plot::write(&plot::trip_chart(title, &report.latency, &report.curve), path)?;
+    }
     let mut table = Table::new(1, &["mode", "trips", "p50", "p90", "p99", "p99.9", "max"]);
     let mut cells = vec!["trip".to_owned(), report.trips.to_string()];
     cells.extend(latency_cells(&report.latency));
@@ -268,6 +274,11 @@ fn show_load(
     load: &LoadArgs,
     report: &LoadReport,
 ) -> anyhow::Result<()> {
+    if let Some(path) = &load.plot {
+        let (connections, depth) = (load.connections, load.depth);
+        let title = format!("{mode}, {connections}×{depth}, {}", target.server());
+        plot::write(&plot::load_chart(title, report), path)?;
+    }
     let mut table = Table::new(
         1,
         &[

@@ -40,6 +40,9 @@ pub(crate) struct TripPlan<'a> {
 pub(crate) struct TripReport {
     pub(crate) trips: u64,
     pub(crate) latency: LatencySummary,
+    /// The distribution of latencies: quantiles, and microseconds.
+    #[serde(skip)]
+    pub(crate) curve: Vec<(f64, f64)>,
 }
 
 /// The trips to one server.
@@ -88,7 +91,11 @@ pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<Vec<TripReport>> {
             line.trips += 1;
         }
     }
-    let report = |line: Line| TripReport { trips: line.trips, latency: line.latency.summary() };
+    let report = |line: Line| TripReport {
+        trips: line.trips,
+        latency: line.latency.summary(),
+        curve: line.latency.curve(),
+    };
     Ok(lines.into_iter().map(report).collect())
 }
 

@@ -12,13 +12,14 @@ mod plan;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::Context;
 
 use self::lab::Lab;
 use self::lab::server::Programs;
 use self::outcome::result::{CellResult, Comparison, Results};
-use self::outcome::{document, result};
+use self::outcome::{document, plots, result};
 use self::plan::row::Row;
 use self::plan::rows;
 use self::plan::sizes::Sizes;
@@ -71,8 +72,12 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
 /// ended.
 fn publish(args: &CompareArgs, comparison: &Comparison) -> anyhow::Result<()> {
     if let Some(path) = &args.write {
-        let page = document::markdown(comparison);
-        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        write_page(path, comparison)?;
+    }
+    if let Some(path) = &args.plot {
+        let chart =
+            plots::rates(comparison).context("no rates were measured, so none are drawn")?;
+        write(path, &chart.svg())?;
     }
     let text = if args.json {
         serde_json::to_string_pretty(comparison)? + "\n"
@@ -84,6 +89,26 @@ fn publish(args: &CompareArgs, comparison: &Comparison) -> anyhow::Result<()> {
         Some(complaint) => anyhow::bail!(complaint),
         None => Ok(()),
     }
+}
+
+/// Writes the page, and its plots into a folder beside it.
+fn write_page(path: &Path, comparison: &Comparison) -> anyhow::Result<()> {
+    let plots = plots::all(comparison);
+    let folder = path.file_stem().context("--write needs the name of a file")?;
+    let page = document::markdown(comparison, &plots, &folder.to_string_lossy());
+    let folder = path.with_file_name(folder);
+    if !plots.is_empty() {
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
+    for plot in &plots {
+        write(&folder.join(plot.file), &plot.svg)?;
+    }
+    write(path, &page)
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The rows to measure: all rows, or the named rows.

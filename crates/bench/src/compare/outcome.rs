@@ -1,4 +1,5 @@
 //! The result of a comparison, as data and as text.
 
 pub(crate) mod document;
+pub(crate) mod plots;
 pub(crate) mod result;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use mio::{Events, Interest, Poll, Token};
 
-pub(crate) use report::{LoadReport, Measurement};
+pub(crate) use report::{LoadReport, Measurement, TIMELINE_STEP};
 
 use self::connection::Connection;
 use crate::driver::Driver;
@@ -261,7 +261,7 @@ impl<'a> LoadLoop<'a> {
             }
             self.ran_empty |= progress.missed > 0;
             if measuring {
-                self.measurement.add(&progress);
+                self.measurement.add(&progress, now);
             } else if let Some(failure) = progress.failure {
                 self.measurement.note_failure(failure);
             }

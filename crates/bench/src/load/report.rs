@@ -28,7 +28,16 @@ pub(crate) struct LoadReport {
     /// The part of one processor that the generator used. If it is near 1, the generator limited
     /// the rate.
     pub(crate) generator_cpu: f64,
+    /// Successful operations in each `TIMELINE_STEP` of the measured time.
+    #[serde(skip)]
+    pub(crate) timeline: Vec<u32>,
+    /// The distribution of latencies: quantiles, and microseconds.
+    #[serde(skip)]
+    pub(crate) curve: Vec<(f64, f64)>,
 }
+
+/// The time of one number in a timeline.
+pub(crate) const TIMELINE_STEP: Duration = Duration::from_millis(10);
 
 /// The counters during the measured time.
 pub(crate) struct Measurement {
@@ -38,6 +47,7 @@ pub(crate) struct Measurement {
     missed: u64,
     failed: u64,
     failure: Option<String>,
+    timeline: Vec<u32>,
     started: Instant,
     server_cpu: Duration,
     generator_cpu: Duration,
@@ -53,6 +63,7 @@ impl Measurement {
             missed: 0,
             failed: 0,
             failure: None,
+            timeline: Vec::new(),
             started: Instant::now(),
             server_cpu: Duration::ZERO,
             generator_cpu: Duration::ZERO,
@@ -75,7 +86,12 @@ impl Measurement {
         Ok(())
     }
 
-    pub(super) fn add(&mut self, progress: &Progress) {
+    pub(super) fn add(&mut self, progress: &Progress, now: Instant) {
+        let step = ((now - self.started).as_nanos() / TIMELINE_STEP.as_nanos()) as usize;
+        if step >= self.timeline.len() {
+            self.timeline.resize(step + 1, 0);
+        }
+        self.timeline[step] += progress.finished;
         self.finished += u64::from(progress.finished);
         self.missed += u64::from(progress.missed);
         self.failed += u64::from(progress.failed);
@@ -115,6 +131,8 @@ impl Measurement {
             seconds,
             rate: if seconds > 0.0 { self.finished as f64 / seconds } else { 0.0 },
             latency: self.latency.summary(),
+            curve: self.latency.curve(),
+            timeline: self.timeline,
             server_cpu_us: self.server_pid.map(|_| per_operation(self.server_cpu)),
             generator_cpu: self.generator_cpu.as_secs_f64() / seconds.max(1e-9),
         }

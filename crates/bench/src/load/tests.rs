@@ -71,6 +71,8 @@ fn a_counted_closed_loop_does_exactly_that_many() {
             run(plan(address, put_drivers("default", 3, 1), &meter)).expect("the load runs");
         assert_eq!((report.finished, report.failed, report.missed), (1000, 0, 0));
         assert!(report.latency.max_us >= report.latency.p50_us);
+        assert_eq!(report.timeline.iter().sum::<u32>(), 1000);
+        assert!(!report.curve.is_empty());
         thread.join().expect("the server ends with its clients");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::plots::Plot;
 use super::result::{Comparison, Outcome};
 use crate::compare::plan::row::Verdict;
 use crate::compare::plan::sizes;
@@ -56,13 +57,18 @@ fn show_figure(outcome: &Outcome, figure: f64) -> String {
 }
 
 /// The Markdown page.
-pub(crate) fn markdown(comparison: &Comparison) -> String {
+///
+/// `folder` is the folder of the plots, relative to the page.
+pub(crate) fn markdown(comparison: &Comparison, plots: &[Plot], folder: &str) -> String {
     let mut page = String::from("# Performance\n\n");
     page.push_str(
         "This page compares Lineshaft with the servers it replaces, and with Redis. Everything was\n\
          measured on one machine in one run. The command at the end of the page writes it. Absolute\n\
          figures apply to this machine only; ratios are more portable.\n\n",
     );
+    for plot in plots {
+        let _ = writeln!(page, "![{}]({folder}/{})\n", plot.description, plot.file);
+    }
     page.push_str("## Result\n\n");
     page.push_str(&outcome_table(&comparison.rows).markdown());
     page.push_str(
@@ -372,7 +378,7 @@ fn spread_table(comparison: &Comparison) -> Table {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::Path;
 
     use super::super::result::{CellResult, Results, SyncTime, judge, spreads};
@@ -393,15 +399,25 @@ mod tests {
 
     /// A comparison in which row T2 was measured and row M5 failed.
     fn comparison() -> Comparison {
+        comparison_of(&["T2", "M5"])
+    }
+
+    /// A comparison with these rows. Rates and processor times have been measured, other figures have
+    /// not.
+    pub(crate) fn comparison_of(ids: &[&str]) -> Comparison {
         let mut rows = rows::all();
-        rows.retain(|row| matches!(row.id, "T2" | "M5"));
+        rows.retain(|row| ids.contains(&row.id));
         let mut results = Results::new();
-        results.insert(rows[0].ours, sample(2_720_000.0, 0.3, 0.97));
-        results.insert(rows[0].theirs.expect("T2 has a peer"), sample(136_000.0, 7.3, 0.3));
-        results.insert(
-            rows[1].ours,
-            CellResult { error: Some("it ended".to_owned()), ..CellResult::default() },
-        );
+        for row in &rows {
+            let is_measured =
+                matches!(row.metric, Metric::OperationsPerSecond | Metric::CpuMicrosPerOperation);
+            let error = (!is_measured).then(|| "it ended".to_owned());
+            let ours = sample(2_720_000.0, 0.3, 0.97);
+            results.insert(row.ours, CellResult { error, ..ours });
+            if let Some(theirs) = row.theirs {
+                results.insert(theirs, sample(136_000.0, 7.3, 0.3));
+            }
+        }
         Comparison {
             machine: Machine::here(Path::new("/")),
             sync_time: Some(SyncTime {
@@ -425,7 +441,7 @@ mod tests {
 
     #[test]
     fn the_page_shows_figures_bounds_and_verdicts() {
-        let page = markdown(&comparison());
+        let page = markdown(&comparison(), &[], "page");
         let row = "| T2 | put, 50×32 | Lineshaft, memory | beanstalkd | reach | 2.72 M/s | 136 k/s | 20.0× \
                    | ≥ 10× | ≥ 20× | 0.30 / 7.30 µs |";
         assert!(page.contains(row), "{page}");
@@ -438,9 +454,16 @@ mod tests {
     }
 
     #[test]
+    fn the_page_shows_its_plots() {
+        let plot = Plot { file: "rates.svg", description: "Rates", svg: String::new() };
+        let page = markdown(&comparison(), &[plot], "performance");
+        assert!(page.contains("\n![Rates](performance/rates.svg)\n\n"), "{page}");
+    }
+
+    #[test]
     fn page_and_terminal_show_the_sync_time_of_the_disk() {
         let mut comparison = comparison();
-        for text in [markdown(&comparison), text(&comparison)] {
+        for text in [markdown(&comparison, &[], "page"), text(&comparison)] {
             let disk = "take 270 µs on this disk: the median of the\nrounds, which are between 231 µs \
                         and 350 µs. The 99th percentile is 719 µs.";
             assert!(text.contains(disk), "{text}");

@@ -134,7 +134,7 @@ fn threads() -> Vec<Row> {
 /// The cost of an operation while many jobs are in the queue. Each server is compared with itself.
 fn among_jobs() -> Vec<Row> {
     let mut rows = Vec::new();
-    for peer in [LINESHAFT, LINESHAFT_DURABLE, BEANSTALKD] {
+    for peer in [LINESHAFT, BEANSTALKD, LINESHAFT_DURABLE] {
         for jobs in MORE_JOBS {
             let [many, few] = [jobs, FEW_JOBS].map(|jobs| Work::Cycle(shape(50, 32), jobs));
             let theirs = Some(cell(peer, few));
