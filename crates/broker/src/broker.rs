@@ -1,7 +1,7 @@
 //! Opens and closes the broker, and owns its lock and its threads.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use engine::policy::Rules;
@@ -132,6 +132,8 @@ pub(crate) struct Shared {
     pub(crate) body_errors: AtomicU64,
     /// The first error of an index file, if any.
     pub(crate) index_error: Mutex<Option<Arc<log::IndexError>>>,
+    /// The number of rests that slow puts down while jobs become cold: see [`Turn::rests`].
+    pub(crate) upkeep_rests: AtomicU32,
     /// The progress of [`Broker::cool_step`].
     pub(crate) cooling: Mutex<CoolPass>,
     pub(crate) mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
@@ -251,6 +253,7 @@ impl Broker {
                 body_error: Mutex::default(),
                 body_errors: AtomicU64::new(0),
                 index_error: Mutex::default(),
+                upkeep_rests: AtomicU32::new(0),
                 cooling: Mutex::default(),
                 mailboxes: RwLock::default(),
                 draining: AtomicBool::new(false),
@@ -478,13 +481,19 @@ impl Broker {
     /// Builds one missing index file of the log. Returns whether it built one. Only for a broker
     /// without threads: see [`Options::clock`].
     pub fn index_step(&self) -> Result<bool, log::IndexError> {
-        self.shared.log.as_ref().map_or(Ok(false), |log| Ok(log.index_step()?.is_some()))
+        let Some(log) = &self.shared.log else { return Ok(false) };
+        let has_built = log.index_step()?.is_some();
+        self.shared.note_lag(has_built && lock(&self.shared.cooling).is_cooling);
+        Ok(has_built)
     }
 
     /// Makes some blocks cold if the records of jobs take too much memory. Returns false if no
     /// block is left to look at. Only for a broker without threads: see [`Options::clock`].
     pub fn cool_step(&self, now: Millis) -> bool {
-        self.shared.cool_step(&mut lock(&self.shared.cooling), now)
+        let mut pass = lock(&self.shared.cooling);
+        let has_worked = self.shared.cool_step(&mut pass, now);
+        self.shared.note_lag(pass.is_cooling);
+        has_worked
     }
 
     /// The number of cold jobs: see [`Broker::set_jobs_limit`].
@@ -551,7 +560,8 @@ impl Shared {
     pub(crate) fn turn(&self, now: Millis) -> Turn<'_> {
         let mut core = self.lock_core();
         core.engine.set_time(now);
-        let mut turn = Turn { shared: self, core };
+        let records_before = core.engine.record_bytes();
+        let mut turn = Turn { shared: self, core, records_before };
         turn.catch_up();
         turn
     }

@@ -267,7 +267,15 @@ impl Core {
         if self.is_cold(id) || id.segment <= self.cold.reclaiming {
             return Cooled::NotNow;
         }
-        let described: Vec<JobSlot> = rows.iter().filter_map(|row| self.described(row)).collect();
+        let mut found = Vec::with_capacity(rows.len());
+        for row in rows {
+            if let Ok(slot) = self.engine.slot(JobId(row.id)) {
+                self.engine.prefetch_job(slot);
+                found.push((slot, row));
+            }
+        }
+        found.retain(|(slot, row)| self.describes(row, *slot));
+        let described: Vec<JobSlot> = found.iter().map(|(slot, _)| *slot).collect();
         // A block with few jobs would save little memory.
         let jobs_min = (self.cold.head_jobs / HEADS_OF_BLOCK).max(1);
         if described.len() < jobs_min {
@@ -291,13 +299,12 @@ impl Core {
         Cooled::Yes
     }
 
-    /// The place of a job that the row describes exactly. A job that has changed never agrees with
-    /// its row again.
-    fn described(&self, row: &OwnedRow) -> Option<JobSlot> {
-        let slot = self.engine.slot(JobId(row.id)).ok()?;
-        let location = self.ledger.locations.get(slot)?;
-        if location.log_slot != row.slot {
-            return None;
+    /// Whether the row describes this job exactly. A job that has changed never agrees with its row
+    /// again.
+    fn describes(&self, row: &OwnedRow, slot: JobSlot) -> bool {
+        let location = self.ledger.locations.get(slot);
+        if location.is_none_or(|location| location.log_slot != row.slot) {
+            return false;
         }
         let mut facts = self.engine.facts(slot);
         let is_overdue = row.state == State::Delayed as u8 && row.due_ms <= self.engine.now().0;
@@ -305,7 +312,7 @@ impl Core {
             // The job has become ready. The log does not have this change.
             facts.state = State::Delayed;
         }
-        (OptionalFields::of(&facts, None).meta(&facts) == row.meta()).then_some(slot)
+        OptionalFields::of(&facts, None).meta(&facts) == row.meta()
     }
 
     /// Restores the jobs of a block. `rows` are all rows of the block.

@@ -42,6 +42,8 @@ pub use statistics::LogStats;
 pub struct Turn<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) core: MutexGuard<'a, Core>,
+    /// The bytes of the records of jobs when the turn began.
+    pub(crate) records_before: u64,
 }
 
 /// # Sessions and their events

@@ -228,6 +228,12 @@ impl Queues {
 
     // --- Cold jobs ---
 
+    /// Removes the jobs at these places from a list, because they become cold. The places must be in
+    /// ascending order. The caller adds their block next.
+    pub(crate) fn remove_all_from_list(&mut self, list: JobList, places: &[(u64, u64)]) {
+        self[list.queue].remove_all_from_list(list.state, places);
+    }
+
     /// Adds a block of cold jobs to its queue, which must have an extension.
     pub(crate) fn add_block(&mut self, id: QueueId, facts: &BlockFacts, block: BlockSlot) {
         let queue = &mut self[id];

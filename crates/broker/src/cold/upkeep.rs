@@ -2,6 +2,7 @@
 //! makes blocks cold if the records of jobs take too much memory.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use engine::Millis;
@@ -22,6 +23,11 @@ const PASS_REST: Duration = Duration::from_secs(1);
 const PASS_REST_MAX: Duration = Duration::from_secs(64);
 /// One step looks at this many blocks.
 const STEP_BLOCKS: u32 = 64;
+/// While the records of jobs exceed their limit, this many sealed segments without an index are
+/// usual. If there are more, clients put jobs faster than the upkeep can make them cold.
+const USUAL_SEGMENTS: usize = 1;
+/// See [`crate::Turn::rests`].
+const RESTS_MAX: usize = 8;
 
 /// The progress of the upkeep.
 #[derive(Debug, Default)]
@@ -47,12 +53,26 @@ pub(crate) struct CoolPass {
     /// Whether this pass has made a block cold.
     has_gained: bool,
     /// The limit was exceeded. Blocks become cold until an eighth of the limit is free.
-    is_cooling: bool,
+    pub(crate) is_cooling: bool,
 }
 
 impl Shared {
     /// One step of the upkeep thread: makes some blocks cold, or builds an index file.
     pub(crate) fn upkeep_step(&self, upkeep: &mut Upkeep, now: Millis) -> Step {
+        let step = self.cool_or_index(upkeep, now);
+        self.note_lag(upkeep.pass.is_cooling && step != Step::Idle);
+        step
+    }
+
+    /// Notes how far the upkeep is behind. `is_cooling`: jobs must become cold, and the last step
+    /// worked on this.
+    pub(crate) fn note_lag(&self, is_cooling: bool) {
+        let log = self.log.as_ref().filter(|_| is_cooling);
+        let behind = log.map_or(0, |log| log.segments_to_index().saturating_sub(USUAL_SEGMENTS));
+        self.upkeep_rests.store(behind.min(RESTS_MAX) as u32, Ordering::Relaxed);
+    }
+
+    fn cool_or_index(&self, upkeep: &mut Upkeep, now: Millis) -> Step {
         let Some(log) = self.log.as_ref().filter(|log| log.has_indexes()) else {
             return Step::Idle;
         };

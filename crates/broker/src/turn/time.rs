@@ -1,5 +1,7 @@
 //! Time, and slices of work.
 
+use std::sync::atomic::Ordering;
+
 use engine::Millis;
 
 use crate::Turn;
@@ -56,6 +58,15 @@ impl Turn<'_> {
     /// The next moment at which [`Turn::advance`] must be called.
     pub fn next_deadline(&self) -> Option<Millis> {
         self.core.engine.next_deadline()
+    }
+
+    /// How long a thread should rest after this turn, as a multiple of the turn's own time: 0 in
+    /// almost all cases. It is more if the turn has put jobs, the records of jobs exceed their limit
+    /// of memory, and the upkeep is behind: clients put jobs faster than jobs can become cold. The
+    /// rests slow these clients down until both are equally fast, so that memory stays bounded.
+    pub fn rests(&self) -> u32 {
+        let rests = self.shared.upkeep_rests.load(Ordering::Relaxed);
+        if self.core.engine.record_bytes() > self.records_before { rests } else { 0 }
     }
 
     /// Begins a slice of work; see [`Turn::slice_is_spent`].

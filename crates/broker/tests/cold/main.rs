@@ -130,6 +130,30 @@ fn cold_jobs_come_back_in_order_also_after_a_restart() {
 }
 
 #[test]
+fn turns_that_put_jobs_rest_while_the_upkeep_is_behind() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    broker.add_mailbox(Arc::new(Events::default()));
+    let session = broker.turn(NOW).open_session(0);
+    let rests_after_put = || {
+        let mut turn = broker.turn(NOW);
+        let body = &b"one more"[..];
+        turn.caller(session).put(NewJob::default(), body.into()).value.expect("there is room");
+        turn.rests()
+    };
+    put_jobs(&broker, session, |_| NewJob::default());
+    assert_eq!(rests_after_put(), 0, "the upkeep has not begun");
+    broker.cool_step(NOW);
+    let behind = rests_after_put();
+    assert!(behind > 1, "several segments have no index: {behind}");
+    assert_eq!(broker.turn(NOW).rests(), 0, "this turn has put no job");
+    assert!(broker.index_step().expect("the disk works"));
+    assert_eq!(rests_after_put(), behind - 1);
+    cool(&broker);
+    assert_eq!(rests_after_put(), 0, "the upkeep is not behind");
+}
+
+#[test]
 fn a_job_is_found_by_its_number_while_it_is_cold() {
     let disk = log::FaultDisk::new(2, 64 << 20);
     let (broker, events, ids) = with_cold_jobs(&disk);

@@ -165,14 +165,62 @@ impl<K: Ord + Copy> Ordered<K> {
             }
             place
         };
+        self.refill_last();
+        self.len -= 1;
+        self.give_back_room();
+        Some(place)
+    }
+
+    /// Removes these keys, which must be in ascending order, and calls `removed` with the place of each
+    /// key that the map had. For neighbours, this is much faster than single removals.
+    pub(crate) fn remove_all(
+        &mut self,
+        keys: impl IntoIterator<Item = K>,
+        mut removed: impl FnMut(u32),
+    ) {
+        let mut keys = keys.into_iter().peekable();
+        while let Some(&key) = keys.peek() {
+            let in_last = self.last.front().is_some_and(|front| front.0 <= key);
+            let (fence, run) = if in_last {
+                (None, &mut self.last)
+            } else if let Some((fence, run)) = self.runs.range_mut(..=key).next_back() {
+                (Some(*fence), run)
+            } else {
+                keys.next();
+                continue;
+            };
+            let before = run.len();
+            run.retain(|&(entry, place)| {
+                while keys.next_if(|key| *key < entry).is_some() {}
+                let is_kept = keys.next_if(|key| *key == entry).is_none();
+                if !is_kept {
+                    removed(place);
+                }
+                is_kept
+            });
+            self.len -= before - run.len();
+            let (is_empty, is_short) = (run.is_empty(), run.len() < RUN_LEN_LOW);
+            // The map does not have this key.
+            keys.next_if(|next| *next == key);
+            match fence {
+                Some(fence) if is_empty => {
+                    self.runs.remove(&fence);
+                }
+                Some(fence) if is_short => self.join_with_next(fence),
+                _ => {}
+            }
+            self.refill_last();
+        }
+        self.give_back_room();
+    }
+
+    /// Makes the run below it the last run if the last run is empty.
+    fn refill_last(&mut self) {
         if self.last.is_empty()
             && let Some((_, run)) = self.runs.pop_last()
         {
             self.last = run;
         }
-        self.len -= 1;
-        self.give_back_room();
-        Some(place)
     }
 
     /// Frees the memory of an empty map. Otherwise each queue that was busy once would keep the
@@ -213,6 +261,8 @@ fn remove_sorted<K: Ord + Copy>(run: &mut VecDeque<(K, u32)>, key: K) -> Option<
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -223,6 +273,7 @@ mod tests {
         Remove(u16),
         PopFirst,
         RemoveBetween(u16, u16),
+        RemoveAll(u16, Vec<u16>),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -231,6 +282,8 @@ mod tests {
             3 => any::<u16>().prop_map(Step::Remove),
             1 => Just(Step::PopFirst),
             1 => (any::<u16>(), 0..2000u16).prop_map(|(from, len)| Step::RemoveBetween(from, len)),
+            1 => (any::<u16>(), prop::collection::vec(0..300u16, 1..200))
+                .prop_map(|(from, gaps)| Step::RemoveAll(from, gaps)),
         ];
         prop::collection::vec(step, 0..1500)
     }
@@ -263,6 +316,24 @@ mod tests {
                         for key in keys {
                             prop_assert_eq!(ordered.remove(key), model.remove(&key));
                         }
+                    }
+                    Step::RemoveAll(from, gaps) => {
+                        let mut at = from;
+                        let keys: Vec<u16> = gaps
+                            .iter()
+                            .map_while(|gap| {
+                                at = at.checked_add(*gap + 1)?;
+                                Some(at)
+                            })
+                            .collect();
+                        // Half of them are keys that the map has.
+                        let known = model.range(from..).map(|(key, _)| *key).take(keys.len());
+                        let all: BTreeSet<u16> = known.chain(keys).collect();
+                        let mut places = Vec::new();
+                        ordered.remove_all(all.iter().copied(), |place| places.push(place));
+                        let wanted: Vec<u32> =
+                            all.iter().filter_map(|key| model.remove(key)).collect();
+                        prop_assert_eq!(places, wanted);
                     }
                 }
                 prop_assert_eq!(ordered.len(), model.len());

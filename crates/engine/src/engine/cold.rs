@@ -5,6 +5,7 @@
 //! must wait until the owner has loaded it: see [`Engine::missing`].
 
 use super::{Engine, RestoreError};
+use crate::collections::prefetch;
 use crate::effects::Effects;
 use crate::ids::{BlockSlot, JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::{Block, BlockFacts, JobList, State};
@@ -63,6 +64,14 @@ impl Engine {
         JobList { queue: job.queue(), state: job.state() }
     }
 
+    /// Prefetches the memory of a job. The caller does this for many jobs before it uses the first of
+    /// them, so that the processor loads them at the same time.
+    pub fn prefetch_job(&self, slot: JobSlot) {
+        if let Some(job) = self.jobs.get(slot) {
+            prefetch(job);
+        }
+    }
+
     /// Whether a job can become cold. The caller must also check that the log has exactly the
     /// present facts of the job.
     pub fn may_be_cold(&self, slot: JobSlot) -> bool {
@@ -105,13 +114,15 @@ impl Engine {
     /// Makes these jobs cold: one block. The jobs must be in one list, and satisfy
     /// [`Engine::may_be_cold`]. Returns `None` for no jobs.
     pub fn cool(&mut self, slots: &[JobSlot]) -> Option<BlockSlot> {
-        let first = &self.jobs[*slots.first()?];
-        let (queue, mut facts) = (first.queue(), BlockFacts::beginning_with(first));
+        let list = self.list_of(*slots.first()?);
+        let queue = list.queue;
+        let mut places: Vec<_> = slots.iter().map(|slot| self.jobs[*slot].place()).collect();
+        places.sort_unstable();
+        self.queues.remove_all_from_list(list, &places);
+        let mut facts = BlockFacts::beginning_with(&self.jobs[slots[0]]);
         for slot in slots {
-            let job = &self.jobs[*slot];
-            debug_assert!(job.queue() == queue && job.may_be_cold());
-            self.queues.remove_from_list(*slot, job);
             let job = self.jobs.remove(*slot);
+            debug_assert!(job.queue() == queue && job.may_be_cold());
             self.queues[queue].count_out(job.counted());
             facts.add(&job);
         }

@@ -338,6 +338,23 @@ impl Queue {
         assert_eq!(found, Some(slot.0), "a job is in the list of its state");
     }
 
+    /// Removes the jobs at these places from the list of this state. The places must be in ascending
+    /// order.
+    pub(super) fn remove_all_from_list(&mut self, state: State, places: &[(u64, u64)]) {
+        let mut count = 0;
+        let removed = |_| count += 1;
+        let places_of = places.iter().copied();
+        match state {
+            State::Ready => self.ready.remove_all(places_of, removed),
+            State::Delayed => {
+                self.delayed.remove_all(places_of.map(|(due, id)| (Millis(due), id)), removed);
+            }
+            State::Buried => self.buried.remove_all(places_of.map(|(order, _)| order), removed),
+            State::Leased => unreachable!("a leased job is in no list"),
+        }
+        assert_eq!(count, places.len(), "a job is in the list of its state");
+    }
+
     /// The number of jobs of the queue by state. A job also counts while a request moves it from
     /// one list to another.
     pub(crate) fn counts(&self) -> &Counts {

@@ -29,6 +29,8 @@ pub(crate) struct Sealed<'a> {
     pub(crate) header: SegmentHeader,
     /// The offset where the last group ends, and the checksum of this group.
     pub(crate) end: (u64, u32),
+    /// The number of slots, if it is known, or else 0. The index is built faster with it.
+    pub(crate) slots: usize,
 }
 
 /// A finished index.
@@ -129,8 +131,8 @@ impl Walk {
         Walk {
             outline,
             tables: Tables::default(),
-            rows: Vec::new(),
-            queues: Vec::new(),
+            rows: Vec::with_capacity(sealed.slots),
+            queues: Vec::with_capacity(sealed.slots),
             changes: SlotMap::default(),
             facts: HashMap::new(),
         }

@@ -110,7 +110,7 @@ impl Log {
         if self.failure().is_some() || !self.has_room_for_index(self.segments.segment_bytes / 8) {
             return Ok(None);
         }
-        let Some(segment) = self.next_to_index() else { return Ok(None) };
+        let Some(&segment) = self.to_index(1).first() else { return Ok(None) };
         // Reclaim gave the segment up in the meantime.
         let Some(_hold) = self.hold(segment) else { return Ok(None) };
         let written = self.build(segment, classify).and_then(|built| self.write_index(&built));
@@ -172,7 +172,13 @@ impl Log {
         !self.segments.is_short() && self.segments.has_room_for(needed)
     }
 
-    fn next_to_index(&self) -> Option<u32> {
+    /// The number of segments for which [`Log::index_step`] would write an index now.
+    pub fn segments_to_index(&self) -> usize {
+        if self.has_indexes() { self.to_index(usize::MAX).len() } else { 0 }
+    }
+
+    /// The segments that need an index, the newest first, at most this many.
+    fn to_index(&self, count: usize) -> Vec<u32> {
         let first = self.first_segment();
         let sealed = first..self.durable().segment();
         let shelf = self.indexes.shelf_from(first);
@@ -184,7 +190,8 @@ impl Log {
             live > 0 && live * 8 >= open.live.slots_in(*segment)
         };
         // No thread waits for the shelf while it has the lock of the open batch.
-        sealed.rev().find(|segment| !is_known(segment) && is_worth_it(segment))
+        let wanted = sealed.rev().filter(|segment| !is_known(segment) && is_worth_it(segment));
+        wanted.take(count).collect()
     }
 
     /// Reads a sealed segment. The caller holds it.
@@ -214,7 +221,8 @@ impl Log {
             self.segments.rest(REST);
             !self.indexes.is_stopping.load(Ordering::Relaxed)
         };
-        build(Sealed { file: &*file, header, end }, classify, &rest)
+        let slots = self.open_batch().live.slots_in(number);
+        build(Sealed { file: &*file, header, end, slots }, classify, &rest)
     }
 
     /// Writes an index file, and puts the index on the shelf. The caller holds the segment.

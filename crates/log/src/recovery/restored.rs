@@ -154,7 +154,8 @@ impl BlockSource<'_> {
     /// The index, built from the segment.
     fn built(&self) -> Result<&Built, OpenError> {
         if self.built.get().is_none() {
-            let sealed = Sealed { file: &*self.found.file, header: self.header, end: self.end };
+            let (file, header, end) = (&*self.found.file, self.header, self.end);
+            let sealed = Sealed { file, header, end, slots: 0 };
             let built = build(sealed, self.classify, &|| true).map_err(|error| match error {
                 IndexError::Damaged { what, .. } => self.found.damaged(0, what),
                 other => self.found.damaged(0, other.to_string()),

@@ -129,6 +129,8 @@ pub(crate) struct IoThread {
     housekeeping_at: Option<Millis>,
     /// Rate limit for messages about rejected browsers.
     foreigners: MessageLimit,
+    /// The rest at the end of this round: see [`broker::Turn::rests`].
+    rest: Duration,
 }
 
 impl IoThread {
@@ -163,6 +165,7 @@ impl IoThread {
             recent: Vec::new(),
             housekeeping_at: None,
             foreigners: MessageLimit::default(),
+            rest: Duration::ZERO,
         }
     }
 
@@ -246,6 +249,10 @@ impl IoThread {
             self.continue_work(if self.congested { 0 } else { held_back });
         }
         self.enforce_limits();
+        let rest = mem::take(&mut self.rest);
+        if !rest.is_zero() {
+            std::thread::sleep(rest);
+        }
         // Take events that other threads have put into the inbox meanwhile. The next round handles
         // them. Before that round, the runtime checks the sockets.
         self.inbox.take_events(&mut self.events);

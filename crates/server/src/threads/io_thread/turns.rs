@@ -3,11 +3,15 @@
 
 use std::mem;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use broker::Turn;
 
 use super::{CloseReason, IoThread};
 use crate::net::connection::{PIECE_BYTES, TurnTime};
+
+/// The longest rest of a round: see [`Turn::rests`]. Other clients of the thread wait for the rest.
+const REST_MAX: Duration = Duration::from_millis(2);
 
 /// The input that a turn passes to the dialects.
 #[derive(Copy, Clone, Debug)]
@@ -62,8 +66,11 @@ impl IoThread {
             Feed::HeldBack(_) => self.close_sessions(&mut turn, time),
         };
         self.deliver_own_events(&mut turn, time);
+        let rests = turn.rests();
         drop(turn);
-        let turn_ns = time.elapsed().as_nanos() as u64;
+        let turn_time = time.elapsed();
+        self.rest = (self.rest + turn_time * rests).min(REST_MAX);
+        let turn_ns = turn_time.as_nanos() as u64;
         self.shared.limits.turns_ns.fetch_add(turn_ns, Ordering::Relaxed);
         for (place, reason) in leaving {
             self.part(place, reason);
