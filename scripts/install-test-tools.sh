@@ -24,6 +24,7 @@ readonly programs=(
   ruby:ruby
   strace:strace               # fails system calls on purpose
   faketime:faketime           # moves the clock
+  valgrind:valgrind           # counts instructions
   mkfs.ext4:e2fsprogs         # file systems of the power-failure test
   python3:python3
   openssl:openssl             # a client of TLS

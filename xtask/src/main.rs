@@ -1,5 +1,6 @@
 //! Commands of the repository, run as `cargo xtask COMMAND`.
 
+mod counts;
 mod fuzz;
 mod tidy;
 
@@ -11,6 +12,7 @@ usage: cargo xtask COMMAND
 
   tidy    check what no compiler checks: layers, sizes, headers, documents
   fuzz    build and run fuzz targets; `cargo xtask fuzz --help` says more
+  counts  count the instructions of single requests, and compare them with the stored counts
   help    show this text
 
 Everyday commands:
@@ -52,6 +54,16 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         let found_nothing = fuzz::run(&root(), rest)?;
         return Ok(if found_nothing { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    if let [command, rest @ ..] = &arguments[..]
+        && command == "counts"
+    {
+        if rest == ["--help"] {
+            println!("{}", counts::USAGE);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let all_well = counts::run(&root(), rest)?;
+        return Ok(if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     eprintln!("{USAGE}");
     Ok(ExitCode::from(2))

@@ -10,7 +10,7 @@ use super::{Report, Tree};
 
 /// The crates of this repository that each crate can name in `[dependencies]`. There is no rule for
 /// development dependencies.
-const LAYERS: [(&str, &[&str]); 17] = [
+const LAYERS: [(&str, &[&str]); 18] = [
     ("engine", &[]),
     ("log", &[]),
     ("broker", &["engine", "log"]),
@@ -39,6 +39,7 @@ const LAYERS: [(&str, &[&str]); 17] = [
     ("import", &[]),
     ("bench", &["notation"]),
     ("testkit", &["broker"]),
+    ("counts", &["beanstalk", "gearman", "kestrel", "broker", "log"]),
     ("interleavings", &[]),
     ("sim", &["beanstalk", "gearman", "kestrel", "broker", "engine", "log", "testkit"]),
 ];
