@@ -153,6 +153,11 @@ impl Liveness {
         self.slots_of(segment).map_or(0, |slots| slots.live)
     }
 
+    /// The bytes of the live slots of one segment.
+    pub(crate) fn bytes_in(&self, segment: u32) -> u64 {
+        self.slots_of(segment).map_or(0, |slots| slots.live_bytes)
+    }
+
     /// The number of all slots in one segment.
     pub(crate) fn slots_in(&self, segment: u32) -> usize {
         self.slots_of(segment).map_or(0, |slots| slots.classes.len())

@@ -7,6 +7,8 @@
 //! appended after all copies. So when the TRIM is durable, the copies are durable, too. Then the
 //! file can be used again.
 
+mod oldest;
+
 use std::sync::Arc;
 use std::sync::PoisonError;
 
@@ -18,6 +20,7 @@ use crate::format::{
     GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader, get_u32, padded,
 };
 use crate::log::{Log, REQUEST_OVERHEAD_BYTES};
+use crate::reclaim::oldest::Oldest;
 use crate::settings::SLICE_BYTES;
 use crate::types::{Meta, Position, QueueRef, Slot};
 use crate::write::batch::{Open, fact_entry_bytes, name_bytes};
@@ -110,6 +113,7 @@ pub(crate) struct Cursor {
     /// becomes negative if a slice is larger than it.
     credit_bytes: i64,
     used_bytes_before: u64,
+    oldest: Oldest,
     /// Set during an unpaced pass: a pass over the log that does not wait for clients. Contains the
     /// last segment of the log and the bytes of garbage when the pass began.
     pass: Option<(u32, u64)>,
@@ -151,7 +155,8 @@ impl Cursor {
 
 impl Log {
     /// Whether reclaim should run now. Normally, there are two conditions. The files must be larger
-    /// than 1.4 times the live bytes plus a segment. And reclaim must have scanned fewer than 2.2
+    /// than 1.4 times the live bytes plus a segment, or plus two segments if the jobs of the oldest
+    /// segment end fast enough by themselves. And reclaim must have scanned fewer than 2.2
     /// bytes for each byte that clients appended.
     ///
     /// If the log is much too big, or the disk is full, reclaim does not wait for clients. If
@@ -160,6 +165,7 @@ impl Log {
         let open = self.open_batch();
         let dead = open.live.live_in(open.first) == 0;
         let (live_bytes, entry_bytes) = (open.live_bytes(), open.entry_bytes());
+        let oldest_bytes = open.live.bytes_in(open.first);
         let void = dead && open.fact_in(open.first).is_none();
         let (first, last, remaining) = (open.first, open.segment(), open.remaining());
         let (used_bytes, available) = (open.used_bytes(), self.available(&open));
@@ -174,7 +180,13 @@ impl Log {
         }
         let data_bytes = self.segments.kept_bytes();
         let segment = self.segments.segment_bytes;
-        let exceeds = |tenths: u64| data_bytes > live_bytes * tenths / 10 + segment;
+        let is_dying = cursor.segment != first
+            && cursor.oldest.is_dying(first, (oldest_bytes, used_bytes), segment);
+        // All files together take at most twice the live bytes and four segments. One of these
+        // segments is for what is appended until reclaim has freed another.
+        let is_small = data_bytes + self.segments.ahead_bytes() <= 2 * live_bytes + 3 * segment;
+        let allowance = segment * (1 + u64::from(is_dying && is_small));
+        let exceeds = |tenths: u64| data_bytes > live_bytes * tenths / 10 + allowance;
         // The bytes that a pass over all files can free. The calculation uses `entry_bytes` instead
         // of `live_bytes`, because the files do not contain the index that `live_bytes` includes.
         // With the index, the garbage would seem smaller. Then a pass on a full disk would begin

@@ -83,6 +83,38 @@ fn files_stay_near_what_lives() {
 }
 
 #[test]
+fn jobs_that_end_in_order_are_seldom_copied() {
+    // The jobs that are live at a time need this part of a segment.
+    for percent in [20, 70, 130, 250, 600] {
+        let disk = FaultDisk::new(5, 1 << 30);
+        let mut world = World::new(7, disk, settings(Sync::Never)).unwrap();
+        world.plain = true;
+        world.body_bytes_max = 200;
+        while world.log.usage().live_bytes < SEGMENT * percent / 100 {
+            world.put();
+            settle(&mut world);
+        }
+        let mut before = world.log.usage();
+        for n in 0..60_000 {
+            assert!(world.put());
+            world.finish_oldest();
+            if n % 20 == 0 {
+                settle(&mut world);
+                check_bound(&world, &format!("{percent} % step {n}"));
+            }
+            if n == 20_000 {
+                before = world.log.usage();
+            }
+        }
+        let end = world.log.usage();
+        let client_bytes = end.client_bytes - before.client_bytes;
+        let ratio = (end.written_bytes - before.written_bytes) as f64 / client_bytes as f64;
+        println!("{percent} % of a segment: {ratio:.2} written per byte of clients");
+        assert!(ratio < 1.3, "{percent} % of a segment: {ratio}");
+    }
+}
+
+#[test]
 fn only_what_reclaim_writes_again_counts_as_a_copy() {
     let disk = FaultDisk::new(5, 1 << 30);
     let mut world = World::new(7, disk, settings(Sync::Never)).unwrap();

@@ -398,7 +398,18 @@ impl World {
 
     /// Finishes the newest job.
     pub fn finish_newest(&mut self) {
-        let Some(&id) = self.state.jobs.keys().next_back() else { return };
+        let newest = self.state.jobs.keys().next_back().copied();
+        self.finish_if_some(newest);
+    }
+
+    /// Finishes the oldest job.
+    pub fn finish_oldest(&mut self) {
+        let oldest = self.state.jobs.keys().next().copied();
+        self.finish_if_some(oldest);
+    }
+
+    fn finish_if_some(&mut self, id: Option<u64>) {
+        let Some(id) = id else { return };
         let slot = self.places.remove(&id).unwrap();
         let position = self.log.finish(self.now_ms, slot);
         self.note(position, Change::Finish(id));
