@@ -7,7 +7,7 @@ use crate::collections::Ordered;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::jobs::{JobList, State};
 use crate::policy::Name;
-use crate::queues::{Queue, ReadyKey};
+use crate::queues::{Queue, ReadyKey, ready_place};
 use crate::sessions::ReturnOrder;
 
 /// The line of chores.
@@ -238,7 +238,8 @@ impl RemovalWork {
                 }
                 Next::Ready(from) => {
                     let next = queue.ready().first_from(*from);
-                    if is_cold_before(queue, State::Ready, next.map(|(key, _)| key)) {
+                    let place = next.map(|(key, _)| ready_place(key));
+                    if is_cold_before(queue, State::Ready, place) {
                         return Some(NextJob::Cold(State::Ready));
                     }
                     let ((rank, order), slot) = next?;

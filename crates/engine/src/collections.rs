@@ -7,6 +7,6 @@ mod prefetch;
 mod slab;
 
 pub(crate) use index::IdIndex;
-pub(crate) use ordered::Ordered;
+pub(crate) use ordered::{Key, Ordered};
 pub(crate) use prefetch::prefetch;
 pub(crate) use slab::Slab;

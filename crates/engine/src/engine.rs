@@ -200,7 +200,7 @@ impl Engine {
         let queue = job.queue();
         if self.queues.remove_from_list(slot, job) {
             if job.state() == State::Ready {
-                self.note_left(queue, job.ready_key());
+                self.note_left(queue, job.ready_place());
             }
             self.arm_queue(queue);
         }

@@ -24,7 +24,7 @@ use names::NameTable;
 pub(crate) use cold::is_due_soon;
 pub(crate) use extension::{Extension, parent_of};
 pub use queue::QueueFacts;
-pub(crate) use queue::{Pause, PauseReason, Queue, ReadyKey};
+pub(crate) use queue::{Pause, PauseReason, Queue, ReadyKey, ready_place};
 pub(crate) use walk::Walk;
 
 /// The name of the queue that always exists (spec beanstalkd 6).

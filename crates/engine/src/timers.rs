@@ -6,7 +6,7 @@
 //! together with the table. **Invariant**: an entry of the table and the field of its owner have
 //! the same moment.
 
-use crate::collections::Ordered;
+use crate::collections::{Key, Ordered};
 use crate::ids::Millis;
 
 /// The owner of a timer. The timer of a queue or session is never later than the next change of the
@@ -44,6 +44,18 @@ impl TimerKey {
             Self::Walk => Self::Walk,
             Self::Rescheduling => Self::Rescheduling,
         }
+    }
+}
+
+impl Key for (Millis, TimerKey) {
+    type Packed = Self;
+
+    fn pack(self) -> Self {
+        self
+    }
+
+    fn unpack(packed: Self) -> Self {
+        packed
     }
 }
 

@@ -9,7 +9,7 @@ use crate::collections::prefetch;
 use crate::effects::Effects;
 use crate::ids::{BlockSlot, JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::{Block, BlockFacts, JobList, State};
-use crate::queues::{Extension, Queue, ReadyKey, is_due_soon};
+use crate::queues::{Extension, Queue, is_due_soon, ready_place};
 
 /// A chore or a reader that needs a cold job looks for it again after this time, in milliseconds.
 /// The end of the load also makes it continue.
@@ -105,7 +105,7 @@ impl Engine {
         }
         let is_behind = match first.state() {
             State::Buried => queue.buried().iter().nth(jobs).map(|(order, _)| (order, 0)),
-            _ => queue.ready().iter().nth(jobs).map(|(key, _)| key),
+            _ => queue.ready().iter().nth(jobs).map(|(key, _)| ready_place(key)),
         };
         queue.first_cold(first.state()).is_some_and(|(cold, _)| cold < place)
             || is_behind.is_some_and(|other| other <= place)
@@ -302,13 +302,13 @@ impl Engine {
 
     /// Requests the next blocks of a queue, if a job of this place has left the list of ready jobs
     /// and few jobs are left in front of the next block.
-    pub(super) fn note_left(&mut self, queue: QueueId, key: ReadyKey) {
+    pub(super) fn note_left(&mut self, queue: QueueId, place: (u64, u64)) {
         let queue_left = &self.queues[queue];
         // A job behind the first cold job says nothing about the jobs in front of it.
         let first = queue_left.first_cold(State::Ready);
-        let is_in_front = first.is_some_and(|(first, _)| key < first);
+        let is_in_front = first.is_some_and(|(first, _)| place < first);
         let wanted_from = queue_left.cold().and_then(|cold| cold.list(State::Ready).wanted_from);
-        if is_in_front && wanted_from.is_some_and(|from| from <= key) {
+        if is_in_front && wanted_from.is_some_and(|from| from <= place) {
             self.want_blocks(JobList { queue, state: State::Ready });
         }
     }

@@ -80,7 +80,7 @@ impl Engine {
         let order = if facts.order == 0 { facts.id.0 } else { facts.order };
         let lists = &self.queues[queue];
         let is_taken = facts.state == State::Buried && lists.buried().contains(facts.buried_order)
-            || is_ready && lists.ready().contains((facts.priority.into(), order));
+            || is_ready && lists.ready().contains((facts.priority, order));
         if is_taken {
             return Err(RestoreError::SamePlace(facts.id.0));
         }

@@ -66,7 +66,7 @@ impl BlockFacts {
             state: job.state(),
             first: job.place(),
             last: job.place(),
-            first_ready: job.ready_key(),
+            first_ready: job.ready_place(),
             created: job.created(),
             bands: [0; 3],
             body_bytes: 0,
@@ -78,7 +78,7 @@ impl BlockFacts {
         debug_assert_eq!(job.state(), self.state);
         self.first = self.first.min(job.place());
         self.last = self.last.max(job.place());
-        self.first_ready = self.first_ready.min(job.ready_key());
+        self.first_ready = self.first_ready.min(job.ready_place());
         self.bands[Band::of(job.priority()) as usize] += 1;
         self.body_bytes += job.body_len() as u64;
     }
@@ -188,10 +188,15 @@ impl Job {
         self.state() != State::Leased && self.is_logged() && is_bare && self.expires().is_none()
     }
 
+    /// The place of the job in the list of ready jobs, as [`BlockFacts::ready_place`] says.
+    pub(crate) fn ready_place(&self) -> (u64, u64) {
+        (self.priority().into(), self.order())
+    }
+
     /// The place of the job in the list of its state, as [`BlockFacts::place`] says.
     pub(crate) fn place(&self) -> (u64, u64) {
         match self.state() {
-            State::Ready | State::Leased => self.ready_key(),
+            State::Ready | State::Leased => self.ready_place(),
             State::Delayed => (self.due().0, self.id().0),
             State::Buried => (self.buried_order(), 0),
         }

@@ -243,8 +243,8 @@ impl Job {
     }
 
     /// The key of the job among the ready jobs of its queue.
-    pub(crate) fn ready_key(&self) -> (u64, u64) {
-        (u64::from(self.priority), self.order())
+    pub(crate) fn ready_key(&self) -> (u32, u64) {
+        (self.priority, self.order())
     }
 
     /// The key of the job among the delayed jobs of its queue.

@@ -4,7 +4,7 @@
 //! in memory, the head is cold. The head is also cold if a job of a block of delayed jobs is due.
 //! Then the queue hands out no job until the block is loaded.
 
-use super::queue::{Queue, ReadyKey};
+use super::queue::{Queue, ReadyKey, ready_key, ready_place};
 use crate::collections::Ordered;
 use crate::ids::{BlockSlot, JobSlot, Millis};
 use crate::jobs::{BlockFacts, State};
@@ -29,7 +29,7 @@ pub(crate) struct ColdList {
     blocks: Ordered<(u64, u64)>,
     /// When a job at this place or behind it leaves the list of ready jobs, the next blocks are
     /// wanted. `None`: only a cold head makes them wanted.
-    pub(crate) wanted_from: Option<ReadyKey>,
+    pub(crate) wanted_from: Option<(u64, u64)>,
     /// The next blocks are wanted, and not loaded yet.
     pub(crate) is_wanted: bool,
 }
@@ -135,7 +135,9 @@ impl Queue {
     /// queue whose head is cold.
     pub(crate) fn cold_head(&self) -> (ReadyKey, State) {
         match self.first_cold(State::Ready) {
-            Some((key, _)) if !self.cold().is_some_and(|cold| cold.is_due) => (key, State::Ready),
+            Some((key, _)) if !self.cold().is_some_and(|cold| cold.is_due) => {
+                (ready_key(key), State::Ready)
+            }
             // Nobody knows the priority of a due job before it is loaded.
             _ => ((0, 0), State::Delayed),
         }
@@ -145,7 +147,7 @@ impl Queue {
     pub(crate) fn is_first_cold(&self, state: State) -> bool {
         let Some((cold, _)) = self.first_cold(state) else { return false };
         let resident = match state {
-            State::Ready => self.ready().first().map(|(key, _)| key),
+            State::Ready => self.ready().first().map(|(key, _)| ready_place(key)),
             State::Delayed => self.delayed().first().map(|((due, id), _)| (due.0, id)),
             State::Buried => self.buried().first().map(|(order, _)| (order, 0)),
             State::Leased => None,

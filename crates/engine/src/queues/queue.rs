@@ -10,9 +10,18 @@ use crate::collections::prefetch;
 use crate::ids::{JobSlot, Millis};
 use crate::jobs::{BlockFacts, CountedJob, Counts, Job, State};
 
-/// The order of ready jobs: first the rank, then the order number. The rank is the priority as a
-/// `u64`. The wider type leaves room for policies that refine the priority.
-pub(crate) type ReadyKey = (u64, u64);
+/// The order of ready jobs: first the priority, then the order number.
+pub(crate) type ReadyKey = (u32, u64);
+
+/// The place of a job in the list of ready jobs: see [`BlockFacts::ready_place`].
+pub(crate) fn ready_place((priority, order): ReadyKey) -> (u64, u64) {
+    (priority.into(), order)
+}
+
+/// The key of the job at a place in the list of ready jobs.
+pub(crate) fn ready_key((priority, order): (u64, u64)) -> ReadyKey {
+    (priority.try_into().unwrap_or(u32::MAX), order)
+}
 
 /// The facts of a queue, apart from its jobs, as the log stores them.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -345,7 +354,9 @@ impl Queue {
         let removed = |_| count += 1;
         let places_of = places.iter().copied();
         match state {
-            State::Ready => self.ready.remove_all(places_of, removed),
+            State::Ready => {
+                self.ready.remove_all(places_of.map(ready_key), removed);
+            }
             State::Delayed => {
                 self.delayed.remove_all(places_of.map(|(due, id)| (Millis(due), id)), removed);
             }
