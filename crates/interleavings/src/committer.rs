@@ -67,6 +67,33 @@ fn no_batch_is_slept_through() {
     });
 }
 
+/// The committer lets a group fill. Each producer wakes it only if its entry makes the group full.
+#[test]
+fn no_full_group_is_slept_through() {
+    const FULL: u64 = 2;
+    model_of_three(|| {
+        let log = Log::new();
+        let append = || {
+            if log.batch.fetch_add(1, Ordering::AcqRel) + 1 >= FULL {
+                log.committer.wake();
+            }
+        };
+        let committer = spawn({
+            move || {
+                log.committer.register();
+                while log.batch.load(Ordering::Acquire) < FULL {
+                    log.sleep(|| log.batch.load(Ordering::Acquire) >= FULL);
+                }
+                assert_eq!(log.take_batch(), FULL);
+            }
+        });
+        let other = spawn(append);
+        append();
+        other.join().expect("it does not panic");
+        committer.join().expect("it does not panic");
+    });
+}
+
 fn walk_a_wish_for_durability() {
     model(|| {
         let log = Log::new();

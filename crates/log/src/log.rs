@@ -284,8 +284,11 @@ impl Log {
     }
 
     /// Wakes the committer after a batch of appends. This call is cheap if the committer is awake.
+    /// While the committer lets the group fill, this call wakes it only if the group is full.
     pub fn wake(&self) {
-        self.committer.wake();
+        if self.open_batch().is_full() {
+            self.committer.wake();
+        }
     }
 
     /// Whether there is room for a put with a body of this length. There is room in two cases: the
@@ -427,7 +430,7 @@ impl Log {
     /// Requests that the log becomes durable up to this position, whatever the setting of `sync`.
     pub fn want_durable(&self, position: Position) {
         self.positions.want_durable(position.0);
-        self.wake();
+        self.committer.wake();
     }
 
     /// Requests a call of `on_progress` when the log is written up to this position. Without a

@@ -116,4 +116,7 @@ pub struct Committed {
     pub wrote: bool,
     /// True if a sync was made.
     pub synced: bool,
+    /// The number of entries that the step took from the open batch, without reclaim's copies and
+    /// lazy counters.
+    pub entries: u64,
 }

@@ -2,7 +2,8 @@
 //!
 //! - `batch`: the open batch. An append encodes its entry into this batch. `lazy`: counters that no
 //!   reply waits for.
-//! - `commit`: one write and one sync for a group. `committer`: the threads that call it.
+//! - `commit`: one write and one sync for a group. `committer`: the threads that call it. `fill`: how
+//!   long a group fills before it is written.
 //! - `positions`: the positions up to which the log is written and durable. `sleeper`: lets a
 //!   thread sleep until it is woken.
 //! - `primitives`: imports from the standard library that a model checker replaces.
@@ -10,6 +11,7 @@
 pub(crate) mod batch;
 pub(crate) mod commit;
 pub(crate) mod committer;
+pub(crate) mod fill;
 pub(crate) mod lazy;
 pub(crate) mod positions;
 mod primitives;

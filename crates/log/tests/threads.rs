@@ -1,12 +1,14 @@
 //! Tests the committer's threads, mostly on the real disk.
 #![allow(clippy::unwrap_used)]
 
+use std::io;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lineshaft_log::{
-    Committer, Disk, FaultDisk, Log, Meta, Position, PosixDisk, QueueRef, Settings, Sync,
+    Committer, Disk, DiskFile, FaultDisk, Log, Meta, Position, PosixDisk, QueueRef, Settings,
+    Space, Sync,
 };
 
 const QUEUE: QueueRef<'static> = QueueRef { number: 0, name: b"default" };
@@ -147,4 +149,139 @@ fn idle_writes_a_mark_and_then_nothing() {
     running.wait(|log| log.written().0 == position.0 + 56);
     assert_eq!(running.log.durable(), position);
     assert_eq!(running.log.next_step_ms(), None);
+}
+
+/// A disk whose syncs take a long time. It reports when a sync begins.
+#[derive(Debug)]
+struct SlowDisk {
+    disk: FaultDisk,
+    began: mpsc::Sender<()>,
+}
+
+#[derive(Debug)]
+struct SlowFile {
+    file: Arc<dyn DiskFile>,
+    began: mpsc::Sender<()>,
+}
+
+const SLOW_SYNC: Duration = Duration::from_millis(100);
+
+impl SlowDisk {
+    fn new() -> (SlowDisk, mpsc::Receiver<()>) {
+        let (began, receiver) = mpsc::channel();
+        (SlowDisk { disk: FaultDisk::new(1, 64 << 20), began }, receiver)
+    }
+
+    fn file(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(SlowFile { file, began: self.began.clone() })
+    }
+}
+
+impl Disk for SlowDisk {
+    fn folder(&self) -> String {
+        self.disk.folder()
+    }
+    fn lock(&self) -> io::Result<bool> {
+        self.disk.lock()
+    }
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.create(name).map(|file| self.file(file))
+    }
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.open(name).map(|file| self.file(file))
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+    fn sync_folder(&self) -> io::Result<()> {
+        self.disk.sync_folder()
+    }
+    fn space(&self) -> io::Result<Space> {
+        self.disk.space()
+    }
+    fn copies_on_write(&self) -> bool {
+        self.disk.copies_on_write()
+    }
+    fn random(&self) -> io::Result<u64> {
+        self.disk.random()
+    }
+}
+
+impl DiskFile for SlowFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_at(bytes, offset)
+    }
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.file.allocate(len)
+    }
+    fn shrink(&self, len: u64) -> io::Result<()> {
+        self.file.shrink(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        // The receiver may already be dropped at the end of the test.
+        let _ = self.began.send(());
+        // Nobody sends: this is the time that the device takes.
+        let (_sender, nothing) = mpsc::channel::<()>();
+        let _ = nothing.recv_timeout(SLOW_SYNC);
+        self.file.sync_data()
+    }
+    fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
+    }
+    fn links(&self) -> io::Result<u64> {
+        self.file.links()
+    }
+}
+
+#[test]
+fn a_client_that_comes_back_shares_the_next_group() {
+    let shared = (0..5).filter(|_| {
+        let (disk, began) = SlowDisk::new();
+        let running = run_on(Arc::new(disk), Sync::Always);
+        let put = |id| {
+            let position = running.log.put(1, QUEUE, &meta(id), b"body").1;
+            running.log.wake();
+            position
+        };
+        while began.try_recv().is_ok() {}
+        let first = put(1);
+        began.recv_timeout(WAIT).unwrap();
+        // The second client's put arrives during the sync. Then the first client comes back, but
+        // gives the committer time to begin a group without it.
+        let second = put(2);
+        running.wait(|log| log.durable() >= first);
+        let _ = began.recv_timeout(SLOW_SYNC / 5);
+        let next = put(3);
+        running.wait(|log| log.durable() >= second);
+        running.log.durable() >= next
+    });
+    let shared = shared.count();
+    assert!(shared > 2, "{shared} of 5 clients shared the group");
+}
+
+#[test]
+fn a_stop_does_not_wait_for_clients() {
+    let (disk, _began) = SlowDisk::new();
+    let running = run_on(Arc::new(disk), Sync::Always);
+    // Both clients leave. So the next group is never full.
+    let [first, last] = [1, 2].map(|id| running.log.put(1, QUEUE, &meta(id), b"body").1);
+    running.log.wake();
+    running.wait(|log| log.durable() >= first);
+    let next = running.log.put(1, QUEUE, &meta(3), b"body").1;
+    running.log.wake();
+    let log = Arc::clone(&running.log);
+    running.committer.stop();
+    assert!(log.durable() >= last.max(next), "a stop writes all entries");
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::format::entry::{ENTRY_HEAD_BYTES, EntryKind, begin_entry, finish_entry};
 use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, padded};
 use crate::liveness::{INDEX_BYTES, Liveness};
-use crate::settings::OPEN_BATCH_BYTES_MAX;
+use crate::settings::{BACKLOG_BYTES, OPEN_BATCH_BYTES_MAX};
 use crate::types::{Position, QueueRef, Slot};
 use crate::write::lazy::LazyCounts;
 
@@ -110,6 +110,10 @@ pub(crate) struct Open {
     pub(crate) entries: u64,
     /// How many of `entries` are copies by reclaim.
     pub(crate) copies: u64,
+    /// The value of `entries` minus `copies` when the committer last took the batch.
+    taken: u64,
+    /// While the group fills: the value of `waiting` at which the committer must wake. 0: at once.
+    pub(crate) full_at: u64,
     pub(crate) closed: bool,
 }
 
@@ -149,6 +153,8 @@ impl Open {
             claimed_big_bytes: 0,
             entries: 0,
             copies: 0,
+            taken: 0,
+            full_at: 0,
             closed: false,
         }
     }
@@ -190,6 +196,16 @@ impl Open {
     /// Whether entries wait for the committer. Lazy counters are not entries yet.
     pub(crate) fn has_entries(&self) -> bool {
         !self.full.is_empty() || !self.part.is_empty()
+    }
+
+    /// The number of entries that wait for the committer, without reclaim's copies.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.entries - self.copies - self.taken
+    }
+
+    /// Whether the committer must not let the batch fill any further.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting() >= self.full_at || self.bytes() >= BACKLOG_BYTES as usize
     }
 
     /// Begins the next segment if entries of this many bytes do not fit into the current segment.
@@ -403,6 +419,7 @@ impl Open {
             parts.push(std::mem::replace(&mut self.part, next));
         }
         self.written_bytes += (parts.len() * GROUP_HEADER_BYTES) as u64;
+        self.taken = self.entries - self.copies;
         parts
     }
 

@@ -68,11 +68,13 @@ impl Log {
         let sync_by_ms = self.positions.take_sync_by();
         commit.sync_by_ms = [sync_by_ms, commit.sync_by_ms].into_iter().flatten().min();
         let end = commit.previous_end;
+        let mut entries = 0;
         self.write_held(commit, now_ms, sync)?;
         if commit.held.is_empty() {
             let mut open = self.open_batch();
             let mark = commit.mark_due().is_some_and(|due_ms| due_ms <= now_ms);
             commit.time_ms = commit.time_ms.max(open.time_ms).max(now_ms);
+            entries = open.waiting();
             commit.held.extend(open.take(mark));
             // If the segment has no room for a mark, `take` returned nothing. Then the committer
             // does not retry the mark, because the retries would never end.
@@ -80,7 +82,7 @@ impl Log {
             drop(open);
             self.write_held(commit, now_ms, sync)?;
         }
-        let mut done = Committed { wrote: commit.previous_end > end, synced: false };
+        let mut done = Committed { wrote: commit.previous_end > end, synced: false, entries };
         if done.wrote {
             // With `Always`, most replies wait for the sync. So notify waiting threads now only if
             // one of them waits for a position that this step wrote.

@@ -5,10 +5,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::log::{Log, OnProgress};
-use crate::settings::RETRY_FULL_MS;
+use crate::settings::{self, RETRY_FULL_MS};
+use crate::write::fill::{FillRule, Synced};
 
 /// The time between two retries on a full disk.
 const RETRY_FULL: Duration = Duration::from_millis(RETRY_FULL_MS);
@@ -82,12 +83,20 @@ impl Drop for Committer {
 
 fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
     log.committer.register();
+    let mut rule = FillRule::default();
     loop {
         let stopping = stop.load(Ordering::SeqCst);
-        if log.commit_step(clock()).is_err() || stopping {
+        let begin = Instant::now();
+        let Ok(done) = log.commit_step(clock()) else {
             // After a failure, the log writes nothing more. `fail` has already reported the failure
             // to the owner.
             return;
+        };
+        if stopping {
+            return;
+        }
+        if done.synced && log.sync == settings::Sync::Always {
+            let_group_fill(log, stop, &mut rule, (done.entries, begin.elapsed()));
         }
         log.committer.sleep(stop, || {
             let now_ms = clock();
@@ -97,6 +106,28 @@ fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
             Some(wait)
         });
     }
+}
+
+/// Lets the next group fill, if the rule says so. While the group fills, appends wake this thread
+/// only when the group is full. Other wake-ups do not end the fill, because it is short.
+fn let_group_fill(
+    log: &Log,
+    stop: &AtomicBool,
+    rule: &mut FillRule,
+    (released, time): (u64, Duration),
+) {
+    let waiting = log.open_batch().waiting();
+    let Some(fill) = rule.next(Synced { released, waiting, time }) else { return };
+    log.open_batch().full_at = fill.entries;
+    let begin = Instant::now();
+    let left = || fill.time.saturating_sub(begin.elapsed());
+    let is_full = || log.open_batch().is_full();
+    while !is_full() && !left().is_zero() && !stop.load(Ordering::SeqCst) {
+        log.committer.sleep(stop, || (!is_full()).then(left));
+    }
+    let mut open = log.open_batch();
+    open.full_at = 0;
+    rule.filled(open.waiting(), begin.elapsed());
 }
 
 fn prepare_loop(log: &Log, stop: &AtomicBool) {
