@@ -26,8 +26,8 @@ pub enum BenchMode {
     Trip(TripArgs),
     /// Open idle connections (Gearman: sleeping workers), and report the server's memory for each.
     Idle(IdleArgs),
-    /// Start Lineshaft, beanstalkd, gearmand and redis, and compare them with each other and with the goals. The exit
-    /// code is 1 if a row is below its floor or could not be measured.
+    /// Start Lineshaft, beanstalkd, gearmand, redis, NATS and RabbitMQ, and compare them with each other and with the
+    /// goals. The exit code is 1 if a row is below its floor or could not be measured.
     Compare(CompareArgs),
 }
 
@@ -44,6 +44,12 @@ pub enum Protocol {
     Thrift,
     /// Redis lists: `LPUSH`, `RPOP`.
     Redis,
+    /// NATS, to a stream of JetStream. Only for comparisons, because a stream must exist.
+    #[value(skip)]
+    Nats,
+    /// AMQP 0-9-1, to a quorum queue of RabbitMQ. Only for comparisons.
+    #[value(skip)]
+    Amqp,
 }
 
 impl Protocol {
@@ -55,6 +61,8 @@ impl Protocol {
             Protocol::Memcache => port::KESTREL,
             Protocol::Thrift => port::KESTREL_THRIFT,
             Protocol::Redis => 6379,
+            Protocol::Nats => 4222,
+            Protocol::Amqp => 5672,
         }
     }
 }
@@ -243,6 +251,12 @@ pub struct CompareArgs {
     /// gearmand's program; without it the rows that need it are left out.
     #[arg(long, value_name = "FILE", default_value = "/usr/sbin/gearmand")]
     pub gearmand: PathBuf,
+    /// The program of NATS; without it the rows that need it are left out.
+    #[arg(long, value_name = "FILE", default_value = "nats-server")]
+    pub nats_server: PathBuf,
+    /// RabbitMQ's program; without it the rows that need it are left out.
+    #[arg(long, value_name = "FILE", default_value = "/usr/lib/rabbitmq/bin/rabbitmq-server")]
+    pub rabbitmq_server: PathBuf,
     /// Redis' program.
     #[arg(long, value_name = "FILE", default_value = "redis-server")]
     pub redis_server: PathBuf,

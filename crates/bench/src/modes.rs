@@ -12,7 +12,9 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::args::{IdleArgs, LoadArgs, Protocol, PutArgs, TakeArgs, TargetArgs, TripArgs};
-use crate::driver::{Beanstalk, Cursor, Driver, Gearman, Memcache, Redis, Script, Thrift};
+use crate::driver::{
+    Amqp, Beanstalk, Cursor, Driver, Gearman, Memcache, Nats, Redis, Script, Thrift,
+};
 use crate::idle::{self, Greeting, IdleReport};
 use crate::latency::{LatencySummary, show_micros};
 use crate::load::{self, LoadPlan, LoadReport};
@@ -102,7 +104,7 @@ pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<()> {
     let greeting = match args.target.protocol {
         Protocol::Beanstalk => Greeting::beanstalk(),
         Protocol::Gearman => Greeting::gearman_worker(idle::FUNCTIONS),
-        Protocol::Memcache | Protocol::Thrift | Protocol::Redis => {
+        _ => {
             anyhow::bail!("idle speaks beanstalk or gearman")
         }
     };
@@ -126,7 +128,15 @@ pub(crate) fn drivers<D: Driver + 'static>(
 ) -> Vec<Box<dyn Driver>> {
     let script = Rc::new(script);
     let cursor = |index| Cursor::cycling(Rc::clone(&script), index, connections);
-    (0..connections).map(|index| Box::new(driver(cursor(index))) as Box<dyn Driver>).collect()
+    boxed(connections, |index| driver(cursor(index)))
+}
+
+/// Creates one driver per connection, from the index of the connection.
+fn boxed<D: Driver + 'static>(
+    connections: usize,
+    driver: impl Fn(usize) -> D,
+) -> Vec<Box<dyn Driver>> {
+    (0..connections).map(|index| Box::new(driver(index)) as Box<dyn Driver>).collect()
 }
 
 /// Drivers that put into one tube.
@@ -140,7 +150,7 @@ pub(crate) fn put_drivers(
 
 /// Drivers that take from one tube.
 pub(crate) fn take_drivers(queue: &str, connections: usize) -> Vec<Box<dyn Driver>> {
-    (0..connections).map(|_| Box::new(Beanstalk::take(queue)) as Box<dyn Driver>).collect()
+    boxed(connections, |_| Beanstalk::take(queue))
 }
 
 /// Drivers that submit background jobs of one Gearman function.
@@ -154,7 +164,7 @@ pub(crate) fn submit_drivers(
 
 /// Drivers that are Gearman workers of one function.
 pub(crate) fn work_drivers(function: &str, connections: usize) -> Vec<Box<dyn Driver>> {
-    (0..connections).map(|_| Box::new(Gearman::take(function)) as Box<dyn Driver>).collect()
+    boxed(connections, |_| Gearman::take(function))
 }
 
 /// Drivers that put into one queue, in this protocol.
@@ -172,6 +182,8 @@ pub(crate) fn queue_put_drivers(
         }
         Protocol::Thrift => drivers(connections, Thrift::puts(queue, body_bytes), Thrift::new),
         Protocol::Redis => drivers(connections, Redis::pushes(queue, body_bytes), Redis::new),
+        Protocol::Nats => boxed(connections, |index| Nats::put(queue, body_bytes, index)),
+        Protocol::Amqp => drivers(connections, Amqp::publishes(queue, body_bytes), Amqp::put),
     }
 }
 
@@ -187,6 +199,8 @@ pub(crate) fn queue_take_drivers(
         Protocol::Memcache => drivers(connections, Memcache::gets(queue), Memcache::new),
         Protocol::Thrift => drivers(connections, Thrift::gets(queue), Thrift::new),
         Protocol::Redis => drivers(connections, Redis::pops(queue), Redis::new),
+        Protocol::Nats => boxed(connections, |index| Nats::take(queue, index)),
+        Protocol::Amqp => boxed(connections, |_| Amqp::take(queue)),
     }
 }
 

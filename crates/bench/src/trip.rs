@@ -117,7 +117,7 @@ fn open_pair(
             Ok(Box::new(beanstalk::Pair::open(address, index, plan.body_bytes)?))
         }
         Protocol::Gearman => Ok(Box::new(gearman::Pair::open(address, index, plan.body_bytes)?)),
-        Protocol::Memcache | Protocol::Thrift | Protocol::Redis => {
+        _ => {
             anyhow::bail!("trip speaks beanstalk or gearman")
         }
     }

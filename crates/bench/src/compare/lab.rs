@@ -1,6 +1,7 @@
 //! The resources of measurements: the programs, the sizes and the folders. Also runs a load on a
 //! server.
 
+mod brokers;
 pub(crate) mod fill;
 pub(crate) mod server;
 pub(crate) mod wire;
@@ -20,6 +21,9 @@ use crate::load::{self, LoadPlan, LoadReport};
 use crate::meter::Meter;
 use crate::modes::{put_drivers, take_drivers};
 use crate::process;
+
+/// The queue of all measurements that need only one queue.
+pub(crate) const QUEUE: &str = "default";
 
 /// Bytes in a body. Some measurements use another number.
 pub(crate) const BODY_BYTES: usize = 100;
@@ -60,8 +64,8 @@ impl Lab {
         // A server that syncs each write needs seconds to answer 500 connections once. So the run
         // continues until there are at least two operations per connection and depth.
         let least = 2 * u64::from(shape.connections) * u64::from(shape.depth);
-        let Span { warm_up, duration } = span;
-        let bounds = Bounds { count: None, duration, least, warm_up };
+        let Span { warm_up, duration, count } = span;
+        let bounds = Bounds { count, duration, least, warm_up };
         let before = self.foreign_time(server)?;
         let start = Instant::now();
         let watched_before = server.lock_and_processor()?;

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use self::restart::Stock;
 use super::lab::server::Server;
-use super::lab::{BODY_BYTES, Lab};
+use super::lab::{BODY_BYTES, Lab, QUEUE};
 use super::plan::sizes::{Bounds, Span, TURNS};
 use super::plan::work::{Cell, Metric, Peer, Sample, Shape, Side, Work};
 use crate::args::Protocol;
@@ -28,9 +28,6 @@ use crate::driver::Beanstalk;
 use crate::modes::{drivers, queue_put_drivers, queue_take_drivers};
 use crate::process;
 use crate::trip::{self, TripPlan};
-
-/// The queue of all measurements that need only one queue.
-const QUEUE: &str = "default";
 
 impl Lab {
     /// Measures these cells once. They have the same kind of work. Returns a sample for each cell.
@@ -109,10 +106,17 @@ impl Lab {
     }
 
     fn take(&self, peer: Peer, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
-        self.fill(peer, server)?;
-        let connections = shape.connections as usize;
-        let takes = queue_take_drivers(protocol_of(peer), QUEUE, connections);
-        self.throughput(server, takes, shape, self.sizes.span())
+        let filled = self.fill(peer, server)?;
+        let protocol = protocol_of(peer);
+        let span = match protocol {
+            // Its takes are much faster than its puts, so a warm-up could empty the queue.
+            Protocol::Nats => Span { warm_up: Duration::ZERO, ..self.sizes.span() },
+            // Its consumers are not told that the queue is empty.
+            Protocol::Amqp => Span { count: Some(filled / 3), ..self.sizes.span() },
+            _ => self.sizes.span(),
+        };
+        let takes = queue_take_drivers(protocol, QUEUE, shape.connections as usize);
+        self.throughput(server, takes, shape, span)
     }
 
     /// Takes bodies of this size until the queue is empty. Its bytes are limited, because large
@@ -147,14 +151,13 @@ impl Lab {
         self.throughput(server, cycles, shape, self.sizes.span())
     }
 
-    /// Puts jobs for twice the time of a take measurement. These are enough jobs, because puts are
-    /// never slower than takes.
-    fn fill(&self, peer: Peer, server: &Server) -> anyhow::Result<()> {
+    /// Puts jobs for twice the time of a take measurement. These are enough jobs for most servers,
+    /// because their puts are not slower than their takes. Returns the number of jobs.
+    fn fill(&self, peer: Peer, server: &Server) -> anyhow::Result<u64> {
         let puts = queue_put_drivers(protocol_of(peer), QUEUE, 50, BODY_BYTES);
         let whole = self.sizes.duration + self.sizes.warm_up;
         let bounds = Bounds { duration: whole * 2, ..Bounds::exactly(self.sizes.fill_jobs) };
-        self.load(server, puts, 32, bounds)?;
-        Ok(())
+        Ok(self.load(server, puts, 32, bounds)?.finished)
     }
 
     /// Measures servers that differ little, such as the same server with one queue and with many.
@@ -285,6 +288,8 @@ fn protocol_of(peer: Peer) -> Protocol {
         Peer::Lineshaft(Side::Memcache, _) => Protocol::Memcache,
         Peer::Lineshaft(..) | Peer::Beanstalkd(_) => Protocol::Beanstalk,
         Peer::Redis => Protocol::Redis,
+        Peer::Nats { .. } => Protocol::Nats,
+        Peer::RabbitMq => Protocol::Amqp,
         Peer::Disk => unreachable!("the disk is not a server"),
     }
 }

@@ -20,6 +20,7 @@ use self::lab::Lab;
 use self::lab::server::Programs;
 use self::outcome::result::{CellResult, Comparison, Results};
 use self::outcome::{document, plots, result};
+use self::plan::missing::{self, Optional};
 use self::plan::row::Row;
 use self::plan::rows;
 use self::plan::sizes::Sizes;
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
         appending.with_context(|| format!("cannot write {}", path.display()))?;
     }
     let programs = programs(args)?;
-    let left_out = plan::without_missing(&mut rows, &programs.gearmand);
+    let left_out = missing::without_missing(&mut rows, &programs.optional);
     let versions = versions(&programs);
     let scratch = args.scratch.clone().unwrap_or_else(std::env::temp_dir);
     let machine = Machine::here(&scratch);
@@ -142,7 +143,11 @@ fn programs(args: &CompareArgs) -> anyhow::Result<Programs> {
     Ok(Programs {
         lineshaft,
         beanstalkd: args.beanstalkd.clone(),
-        gearmand: args.gearmand.clone(),
+        optional: Optional {
+            gearmand: args.gearmand.clone(),
+            nats_server: args.nats_server.clone(),
+            rabbitmq_server: args.rabbitmq_server.clone(),
+        },
         redis_server: args.redis_server.clone(),
         server_cpu,
         generator_cpu: args.generator_cpu.unwrap_or(other),
@@ -153,8 +158,10 @@ fn versions(programs: &Programs) -> Vec<String> {
     let known = [
         Programs::version(&programs.lineshaft, "--version"),
         Programs::version(&programs.beanstalkd, "-v"),
-        Programs::version(&programs.gearmand, "--version"),
+        Programs::version(&programs.optional.gearmand, "--version"),
         Programs::version(&programs.redis_server, "--version"),
+        Programs::version(&programs.optional.nats_server, "--version"),
+        Programs::rabbitmq_version(&programs.optional.rabbitmq_server),
     ];
     known.into_iter().flatten().collect()
 }

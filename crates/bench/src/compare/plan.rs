@@ -2,9 +2,10 @@
 
 mod gearman;
 pub(crate) mod heavy;
+pub(crate) mod missing;
 pub(crate) mod row;
 pub(crate) mod rows;
 pub(crate) mod sizes;
 pub(crate) mod work;
 
-pub(crate) use gearman::{MANY_FUNCTIONS, without_missing};
+pub(crate) use gearman::MANY_FUNCTIONS;

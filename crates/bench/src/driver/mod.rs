@@ -5,18 +5,22 @@
 //! beginning of an incomplete reply. It stores nothing else. A new protocol is one new file with
 //! one `impl Driver`.
 
+pub(crate) mod amqp;
 mod beanstalk;
 mod gearman;
 mod memcache;
+pub(crate) mod nats;
 pub(crate) mod packets;
 mod redis;
 mod scanner;
 mod script;
 mod thrift;
 
+pub(crate) use amqp::Amqp;
 pub(crate) use beanstalk::{Beanstalk, IdSink};
 pub(crate) use gearman::Gearman;
 pub(crate) use memcache::Memcache;
+pub(crate) use nats::Nats;
 pub(crate) use redis::Redis;
 pub(crate) use script::{Cursor, Script};
 pub(crate) use thrift::Thrift;

@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
+use super::QUEUE;
+use super::brokers::{self, Names};
 use super::wire::page;
 use crate::compare::plan::heavy::expiry_policy;
+use crate::compare::plan::missing::Optional;
 use crate::compare::plan::sizes::{
     COLD_BODIES_BYTES, COLD_RECORDS_BYTES, JOB_BYTES_MAX, MEMORY_LIMIT,
 };
@@ -25,7 +28,7 @@ const START_MAX: Duration = Duration::from_mins(1);
 pub(crate) struct Programs {
     pub(crate) lineshaft: PathBuf,
     pub(crate) beanstalkd: PathBuf,
-    pub(crate) gearmand: PathBuf,
+    pub(crate) optional: Optional,
     pub(crate) redis_server: PathBuf,
     pub(crate) server_cpu: usize,
     pub(crate) generator_cpu: usize,
@@ -45,6 +48,8 @@ pub(crate) struct Server {
     /// True if the server can use the generator's processor, too.
     pub(crate) has_both_processors: bool,
     output: PathBuf,
+    /// A second process that the server needs.
+    _names: Option<Names>,
 }
 
 impl Server {
@@ -55,12 +60,18 @@ impl Server {
         loop {
             interrupt::check()?;
             if TcpStream::connect(server.address).is_ok() {
-                return Ok(server);
+                break;
             }
             server.check_alive()?;
             anyhow::ensure!(Instant::now() < give_up, "{peer} does not accept connections");
             std::thread::sleep(Duration::from_millis(2));
         }
+        match peer {
+            Peer::Nats { .. } => brokers::make_stream(server.address, QUEUE)?,
+            Peer::RabbitMq => brokers::make_quorum_queue(server.address, QUEUE)?,
+            _ => {}
+        }
+        Ok(server)
     }
 
     /// Starts `peer` and returns at once.
@@ -72,7 +83,8 @@ impl Server {
         fs::create_dir_all(&data)?;
         let output = folder.join("output.txt");
         let file = File::create(&output)?;
-        let mut command = programs.command(peer, address, &data)?;
+        let names = matches!(peer, Peer::RabbitMq).then(Names::start).transpose()?;
+        let mut command = programs.command(peer, names.as_ref(), address, &data)?;
         let (has_all, has_http) = match peer {
             Peer::Lineshaft(Side::All | Side::Bounded, _) => (true, true),
             Peer::Lineshaft(Side::Watched | Side::ColdJobs, _) => (false, true),
@@ -104,7 +116,17 @@ impl Server {
         process::pin(programs.generator_cpu)?;
         let child =
             child.with_context(|| format!("cannot start {}", command.get_program().display()))?;
-        Ok(Self { child, address, gearman, memcache, admin, http, has_both_processors, output })
+        Ok(Self {
+            child,
+            address,
+            gearman,
+            memcache,
+            admin,
+            http,
+            has_both_processors,
+            output,
+            _names: names,
+        })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -161,12 +183,25 @@ impl Drop for Server {
 }
 
 impl Programs {
-    fn command(&self, peer: Peer, address: SocketAddr, data: &Path) -> anyhow::Result<Command> {
+    fn command(
+        &self,
+        peer: Peer,
+        names: Option<&Names>,
+        address: SocketAddr,
+        data: &Path,
+    ) -> anyhow::Result<Command> {
         match peer {
             Peer::Lineshaft(side, keeping) => Ok(self.lineshaft(side, keeping, address, data)),
             Peer::Beanstalkd(binlog) => Ok(self.beanstalkd(binlog, address, data)),
             Peer::Gearmand { sqlite } => Ok(self.gearmand(sqlite, address, data)),
             Peer::Redis => Ok(self.redis(address, data)),
+            Peer::Nats { sync_always } => {
+                brokers::nats(&self.optional.nats_server, sync_always, address, data)
+            }
+            Peer::RabbitMq => {
+                let names = names.context("RabbitMQ needs a table of names")?;
+                brokers::rabbitmq(&self.optional.rabbitmq_server, names, address, data)
+            }
             Peer::Disk => anyhow::bail!("the disk is not a server"),
         }
     }
@@ -205,7 +240,7 @@ impl Programs {
     }
 
     fn gearmand(&self, sqlite: bool, address: SocketAddr, data: &Path) -> Command {
-        let mut command = Command::new(&self.gearmand);
+        let mut command = Command::new(&self.optional.gearmand);
         let port = address.port().to_string();
         command.args(["-p", &port, "-L", "127.0.0.1", "-l", "none", "-P"]).arg(data.join("pid"));
         if sqlite {
@@ -219,6 +254,17 @@ impl Programs {
         command.args(["--port", &address.port().to_string(), "--bind", "127.0.0.1"]);
         command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(data);
         command
+    }
+
+    /// The version of RabbitMQ. Its programs print it only after they have started a process that
+    /// stays. So this reads the name of its library's folder.
+    pub(crate) fn rabbitmq_version(server: &Path) -> Option<String> {
+        let libraries = server.parent()?.parent()?.join("lib");
+        let names = fs::read_dir(libraries).ok()?.filter_map(|entry| {
+            let name = entry.ok()?.file_name().into_string().ok()?;
+            Some(format!("RabbitMQ {}", name.strip_prefix("rabbitmq_server-")?))
+        });
+        names.min()
     }
 
     /// The version that a program prints, without details of its build.
@@ -248,6 +294,6 @@ fn configuration(peer: Peer) -> Option<String> {
 }
 
 /// A loopback address with a free port.
-fn free_address() -> anyhow::Result<SocketAddr> {
+pub(super) fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::method;
 use super::plots::Plot;
 use super::result::{Comparison, Outcome};
 use crate::compare::plan::row::Verdict;
-use crate::compare::plan::sizes;
 use crate::compare::plan::work::Metric;
 use crate::latency::show_micros;
 use crate::table::{Table, three_digits};
@@ -62,8 +62,8 @@ fn show_figure(outcome: &Outcome, figure: f64) -> String {
 pub(crate) fn markdown(comparison: &Comparison, plots: &[Plot], folder: &str) -> String {
     let mut page = String::from("# Performance\n\n");
     page.push_str(
-        "This page compares Lineshaft with the servers it replaces, and with Redis. Everything was\n\
-         measured on one machine in one run. The command at the end of the page writes it. Absolute\n\
+        "This page compares Lineshaft with the servers it replaces, and with Redis, NATS and RabbitMQ.\n\
+         Everything was measured on one machine in one run. The command at the end of the page writes it. Absolute\n\
          figures apply to this machine only; ratios are more portable.\n\n",
     );
     for plot in plots {
@@ -87,7 +87,7 @@ pub(crate) fn markdown(comparison: &Comparison, plots: &[Plot], folder: &str) ->
         }
     }
     let _ = write!(page, "\n## Machine\n\n{}\n{}\n", machine(comparison), disk(comparison));
-    page.push_str(&method(comparison));
+    page.push_str(&method::text(comparison));
     page.push_str("\n## All measurements\n\nMedian, lowest and highest over the rounds.\n\n");
     page.push_str(&spread_table(comparison).markdown());
     page
@@ -254,113 +254,6 @@ fn disk(comparison: &Comparison) -> String {
     }
 }
 
-fn method(comparison: &Comparison) -> String {
-    let sizes = &comparison.sizes;
-    format!(
-        "\n## Method\n\n\
-         - {rounds} rounds. Each round makes every measurement once on every server, one server after\n  \
-         the other, in an order that changes from round to round. The table shows medians of the\n  \
-         rounds. Where servers take turns within a round, it shows the median of the rounds'\n  \
-         ratios. Each measurement begins with a fresh server and an empty folder (except restarts).\n\
-         - Servers are bound to processor {server}, the load generator to processor {generator}.\n  \
-         Everything goes over loopback. Bodies have 100 bytes unless the row says otherwise.\n\
-         - `50×32` means 50 connections with 32 operations in flight on each. The loop is closed:\n  \
-         each operation that ends starts the next one. After {warm_up:.1} s of warm-up, the\n  \
-         measurement takes {seconds:.1} s, or longer, until two operations have ended for each one\n  \
-         in flight.\n\
-         - Redis keeps nothing (`--save '' --appendonly no`). A put is `LPUSH`, and a take is `RPOP`,\n  \
-         after which Redis forgets the job. Kestrel's `SET` and `GET` on Lineshaft's memcache side\n  \
-         do the same.\n\
-         - Takes are pairs of `reserve-with-timeout 0` and `delete`. Before them the queue is filled,\n  \
-         for at most {fill_seconds:.1} s or {fill} jobs.\n\
-         - Processor time comes from the scheduler's accounting of all threads of the server\n  \
-         (`schedstat`), memory from the resident size in `smaps_rollup`.\n\
-         - \"append + fdatasync\" is a loop in this program: append 100 bytes to a growing file, sync,\n  \
-         repeat.\n\
-         - With 20,000 queues in use, a `use` of another queue comes before each put. Takers watch\n  \
-         one queue. The servers with one queue and with many run side by side. They are loaded in\n  \
-         turn, {turns} times for {turn:.2} s each, because a machine changes from one second to the\n  \
-         next.\n\
-         - Latency: one put at a time to a consumer that already waits in `reserve`, 500 per second\n  \
-         on each server. The servers take turns after each put.\n\
-         - Gearman: submits are `SUBMIT_JOB_BG` without a unique key. Takes are `GRAB_JOB` and\n  \
-         `WORK_COMPLETE`, with {backlog} jobs queued at the start and no warm-up. A foreground job\n  \
-         goes to a worker that was asleep; the next one follows its result. {idle} sleeping workers\n  \
-         are registered one after the other. A job wakes all workers of its function; the time ends\n  \
-         with the `NOOP` at one of them, each time another one.\n\
-         - Timers: {timers} delays of 1 s, {timers} ttr of 2 s on connections that stay silent, and\n  \
-         {timers} timeouts of 1 s, all at once. \"busy\" adds 20,000 puts per second. A timer that\n  \
-         never fires counts as 5 s late.\n\
-         - A quiet client (L2, L3) puts, reserves and deletes one job every 2 ms. The server speaks\n  \
-         all protocols and always syncs. For L3 it holds {heavy_jobs} jobs and {heavy_queues}\n  \
-         queues. Each load is a loop of requests unless the row says otherwise. The client is\n  \
-         measured alone for {alone:.1} s, then beside the load for {quiet:.1} s. The ratio is to\n  \
-         the median of its times alone, over all loads. With a log, large bodies measure the\n  \
-         disk, so that row uses a server in memory. There are {idle_beside} idle connections. For\n  \
-         L2, {burst_jobs} Gearman jobs are due in the same second.\n\
-         - The first four loads of L3 (`ignore`, `put`, jobs that come and go) are ordinary requests\n  \
-         and have no goal. They show how much of a ratio comes from the processors and the disk of\n  \
-         the machine: compare a row with the ordinary load that is most like it.\n\
-         - One and two I/O threads (T17b): the servers take turns as with many queues. Each can use\n  \
-         both processors; the load generator uses one of them.\n\
-         - Cost among many jobs (T18): one operation puts a job, reserves the first job of the queue\n  \
-         and deletes that one, so the number of jobs stays the same. `--cost-jobs` sets the largest\n  \
-         number, up to 30 million. Each server is compared with itself at 1,000 jobs.\n\
-         - Bodies (T19): the limit of a job is 2 MiB on all servers. Takes begin with {fill_mib} MiB of\n  \
-         bodies, but at most {fill} jobs, without a warm-up, and end at the latest with the last job.\n\
-         - Limit of memory (M7): jobs, submits and items of many sizes are put until the server\n  \
-         refuses one. Then half of the jobs are deleted and others put. The higher of the two\n  \
-         resident sizes counts.\n\
-         - Memory: {memory_jobs} jobs are deleted in random order, and memory is read 3 s later.\n  \
-         {idle} connections sent one request each. For M2, `memory.bodies` is 1 MiB.\n\
-         - Deep queue (M3): `memory.jobs` and `memory.bodies` are {cold} MiB each, and {deep_jobs}\n  \
-         jobs are put (`--deep-jobs`). Memory per job is the growth from a quarter of the jobs to\n  \
-         all jobs. It is read when a file of the log has just begun, after jobs have become cold.\n  \
-         The highest resident memory is that of the whole fill. Before the fill and after it,\n  \
-         {deep_turn} jobs are put, and as many are taken, {turns} times. The ratios compare these\n  \
-         rates. Their goal is 0.7, and that of resident memory is 1 GiB for 100 million jobs.\n\
-         - Restart: {restart_jobs} jobs of 20 bytes (D1) or {large_restart_jobs} jobs of 100 bytes\n  \
-         (D2), SIGKILL, start. The time ends with the first reply, and every job must be there. The\n  \
-         page cache is warm for every server. D2 also uses the server with cold jobs of M3. Its\n  \
-         index files are complete.\n\
-         - Log (D3, D4): {log_jobs} jobs wait, in the queue that is consumed in order or in a queue\n  \
-         that nobody takes from. Meanwhile, {log_traffic} jobs are put, taken and deleted, 50,000 at\n  \
-         a time. Every 50 ms, the blocks of all files in the data folder are compared with the\n  \
-         metric `lineshaft_log_live_bytes`; the highest ratio counts. The goal's reach is 1.85\n  \
-         times the live bytes plus 3 segments. D4 divides `lineshaft_log_written_bytes_total` by\n  \
-         `lineshaft_log_client_bytes_total`, without the first quarter of the traffic.\n\n\
-         To repeat it on your machine:\n\n    {command}\n",
-        rounds = comparison.rounds,
-        server = comparison.server_cpu,
-        generator = comparison.generator_cpu,
-        warm_up = sizes.warm_up.as_secs_f64(),
-        seconds = sizes.duration.as_secs_f64(),
-        turns = sizes::TURNS,
-        turn = (sizes.duration / sizes::TURNS).as_secs_f64(),
-        fill_seconds = 2.0 * (sizes.duration + sizes.warm_up).as_secs_f64(),
-        fill = sizes.fill_jobs,
-        fill_mib = sizes.fill_bytes >> 20,
-        backlog = sizes.backlog_jobs,
-        timers = sizes.timers,
-        heavy_jobs = sizes.heavy_jobs,
-        heavy_queues = sizes.heavy_queues,
-        quiet = 2.0 * sizes.duration.as_secs_f64(),
-        alone = sizes.duration.as_secs_f64(),
-        idle_beside = sizes.idle_beside,
-        burst_jobs = sizes.burst_jobs,
-        memory_jobs = sizes.memory_jobs,
-        idle = sizes.idle_connections,
-        cold = sizes::COLD_RECORDS_BYTES >> 20,
-        deep_jobs = sizes.deep_jobs,
-        deep_turn = sizes.backlog_jobs / 4,
-        restart_jobs = sizes.restart_jobs,
-        large_restart_jobs = sizes.large_restart_jobs,
-        log_jobs = sizes.log_jobs,
-        log_traffic = sizes.log_traffic,
-        command = comparison.command,
-    )
-}
-
 fn spread_table(comparison: &Comparison) -> Table {
     let mut table = Table::new(3, &["Work", "Server", "Figure", "Median", "Lowest", "Highest"]);
     for spread in &comparison.spreads {
@@ -429,7 +322,7 @@ pub(crate) mod tests {
             versions: vec!["beanstalkd 1.12".to_owned()],
             rounds: 5,
             quick: false,
-            left_out: None,
+            left_out: Vec::new(),
             server_cpu: 0,
             generator_cpu: 1,
             command: "lineshaft bench compare".to_owned(),

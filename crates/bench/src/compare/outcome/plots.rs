@@ -239,6 +239,8 @@ fn program(peer: Peer) -> &'static str {
         Peer::Beanstalkd(_) => "beanstalkd",
         Peer::Gearmand { .. } => "gearmand",
         Peer::Redis => "Redis",
+        Peer::Nats { .. } => "NATS JetStream",
+        Peer::RabbitMq => "RabbitMQ",
         Peer::Disk => "append + fdatasync",
     }
 }

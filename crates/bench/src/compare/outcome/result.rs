@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::compare::plan::row::{Row, Verdict};
+use crate::compare::plan::row::{Goal, Row, Verdict};
 use crate::compare::plan::work::{BARE_SYNC, Cell, Metric, Sample};
 use crate::machine::Machine;
 
@@ -84,6 +84,8 @@ fn judge_row(row: &Row, results: &Results) -> Outcome {
     let theirs = row.theirs.and_then(|cell| median(cell, row.metric));
     let figure = match row.theirs {
         Some(theirs) if row.ours.work.is_measured_in_turn() => in_turn_figure(row, theirs, results),
+        // Without a goal and without a peer, the value itself is shown.
+        None if row.goal == Goal::Shown => ours,
         _ => row.goal.figure(ours, theirs),
     };
     let cpu = |cell| median(cell, Metric::CpuMicrosPerOperation);
@@ -201,8 +203,8 @@ pub(crate) struct Comparison {
     pub(crate) versions: Vec<String>,
     pub(crate) rounds: u32,
     pub(crate) quick: bool,
-    /// The rows that were left out, with the reason. `None` if there are none.
-    pub(crate) left_out: Option<String>,
+    /// The rows that were left out, with the reasons.
+    pub(crate) left_out: Vec<String>,
     pub(crate) server_cpu: usize,
     pub(crate) generator_cpu: usize,
     /// The command line that was run.
@@ -265,6 +267,25 @@ mod tests {
         assert_eq!((time.p50_us, time.p99_us), (150.0, 800.0));
         assert_eq!((time.lowest_us, time.highest_us), (140.0, 270.0));
         assert!(sync_time(&Results::new()).is_none());
+    }
+
+    #[test]
+    fn a_row_without_a_goal_is_measured_if_all_its_cells_are() {
+        let all = rows::all();
+        let judged = |row: &Row, theirs: Option<f64>| {
+            let mut results = Results::new();
+            let sample = |value| Sample::from([(row.metric, value)]);
+            let result = |value| CellResult { samples: vec![sample(value)], error: None };
+            results.insert(row.ours, result(6.0));
+            results.extend(row.theirs.zip(theirs.map(result)));
+            let outcome = judge_row(row, &results);
+            (outcome.figure, outcome.verdict)
+        };
+        let alone = all.iter().find(|row| row.goal == Goal::Shown && row.theirs.is_none());
+        assert_eq!(judged(alone.expect("L3 has one"), None), (Some(6.0), Verdict::Shown));
+        let beside = all.iter().find(|row| row.id == "T20").expect("T20 exists");
+        assert_eq!(judged(beside, Some(2.0)), (Some(3.0), Verdict::Shown));
+        assert_eq!(judged(beside, None), (None, Verdict::NotMeasured));
     }
 
     #[test]

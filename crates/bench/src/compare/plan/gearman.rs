@@ -1,7 +1,5 @@
 //! The rows about Gearman. Their goals are relative to gearmand.
 
-use std::path::Path;
-
 use super::row::{Goal, Row, cell, rate, row, shape};
 use super::work::{Keeping, Metric, Peer, Side, Work};
 
@@ -48,36 +46,4 @@ pub(crate) fn rows() -> Vec<Row> {
         hundred("time until one of them learns of a job that wakes all, p50", Metric::P50Micros),
         hundred("the same, p99", Metric::P99Micros),
     ]
-}
-
-/// If gearmand is missing, removes the rows that need it. Returns a note with their names.
-pub(crate) fn without_missing(rows: &mut Vec<Row>, gearmand: &Path) -> Option<String> {
-    if gearmand.exists() {
-        return None;
-    }
-    let needs =
-        |row: &Row| row.theirs.is_some_and(|theirs| matches!(theirs.peer, Peer::Gearmand { .. }));
-    let mut ids: Vec<&str> = rows.iter().filter(|row| needs(row)).map(|row| row.id).collect();
-    ids.dedup();
-    rows.retain(|row| !needs(row));
-    let program = gearmand.display();
-    (!ids.is_empty()).then(|| format!("Left out ({}): there is no {program}", ids.join(", ")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn without_gearmand_its_rows_are_left_out_and_named() {
-        let all = super::super::rows::all();
-        let mut kept = all.clone();
-        assert_eq!(without_missing(&mut kept, Path::new("/")), None);
-        assert_eq!(kept.len(), all.len());
-        let note = without_missing(&mut kept, Path::new("/nowhere/gearmand"));
-        let expected = "Left out (T11, T12, T13, T14, M6, M6b): there is no /nowhere/gearmand";
-        assert_eq!(note.as_deref(), Some(expected));
-        assert_eq!(kept.len(), all.len() - rows().len());
-        assert_eq!(without_missing(&mut kept, Path::new("/nowhere/gearmand")), None);
-    }
 }

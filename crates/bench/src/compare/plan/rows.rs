@@ -27,6 +27,7 @@ pub(crate) fn all() -> Vec<Row> {
     rows.extend(threads());
     rows.extend(among_jobs());
     rows.extend(bodies());
+    rows.extend(brokers());
     rows.extend(gearman::rows());
     rows.extend(memcache());
     rows.extend(latency());
@@ -160,6 +161,23 @@ fn bodies() -> Vec<Row> {
             (put, LINESHAFT_DURABLE, BEANSTALKD_EACH_WRITE),
         ] {
             rows.push(rate("T19", work, ours, theirs, Goal::Shown));
+        }
+    }
+    rows
+}
+
+/// Other servers that keep jobs on disk.
+fn brokers() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for shape in [shape(50, 1), shape(50, 32)] {
+        for work in [Work::Put(shape), Work::Take(shape)] {
+            for peer in [
+                Peer::Nats { sync_always: true },
+                Peer::Nats { sync_always: false },
+                Peer::RabbitMq,
+            ] {
+                rows.push(rate("T20", work, LINESHAFT_DURABLE, peer, Goal::Shown));
+            }
         }
     }
     rows

@@ -89,7 +89,7 @@ impl Sizes {
 
     /// The span of a throughput measurement.
     pub(crate) fn span(&self) -> Span {
-        Span { warm_up: self.warm_up, duration: self.duration }
+        Span { warm_up: self.warm_up, duration: self.duration, count: None }
     }
 
     /// The sizes of a full or a quick run.
@@ -134,13 +134,15 @@ pub(crate) struct Span {
     /// The time at the beginning, which is not measured.
     pub(crate) warm_up: Duration,
     pub(crate) duration: Duration,
+    /// The measurement ends after this number of operations, if that is earlier.
+    pub(crate) count: Option<u64>,
 }
 
 impl std::ops::Div<u32> for Span {
     type Output = Self;
 
     fn div(self, parts: u32) -> Self {
-        Self { warm_up: self.warm_up / parts, duration: self.duration / parts }
+        Self { warm_up: self.warm_up / parts, duration: self.duration / parts, ..self }
     }
 }
 

@@ -19,6 +19,13 @@ pub(crate) enum Peer {
     },
     /// redis-server without persistence.
     Redis,
+    /// A stream of NATS in a file. Each message is synced before it is acknowledged, or the file is
+    /// synced every two minutes, the default.
+    Nats {
+        sync_always: bool,
+    },
+    /// A quorum queue of one RabbitMQ server.
+    RabbitMq,
     /// The disk alone, without a server.
     Disk,
 }
@@ -97,6 +104,9 @@ impl fmt::Display for Peer {
             Peer::Gearmand { sqlite: false } => "gearmand",
             Peer::Gearmand { sqlite: true } => "gearmand -q libsqlite3",
             Peer::Redis => "redis",
+            Peer::Nats { sync_always: false } => "NATS JetStream",
+            Peer::Nats { sync_always: true } => "NATS JetStream, sync always",
+            Peer::RabbitMq => "RabbitMQ, quorum queue",
             Peer::Disk => "append + fdatasync",
         })
     }
