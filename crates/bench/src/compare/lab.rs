@@ -4,6 +4,7 @@
 mod brokers;
 pub(crate) mod fill;
 pub(crate) mod server;
+pub(crate) mod slow_sync;
 pub(crate) mod wire;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use anyhow::Context;
 use tempfile::TempDir;
 
 use self::server::{Programs, Server};
+use self::slow_sync::{MEMORY_FOLDER, SlowSync};
 use super::plan::sizes::{Bounds, Sizes, Span};
 use super::plan::work::{Cell, Metric, Sample, Shape};
 use crate::driver::Driver;
@@ -164,6 +166,18 @@ impl Lab {
         let finished = report.finished;
         anyhow::ensure!(finished == count, "only {finished} of {count} operations succeeded");
         Ok(report.seconds)
+    }
+
+    /// Creates a folder in memory, for the data of a server with slow syncs.
+    pub(crate) fn memory_folder() -> anyhow::Result<TempDir> {
+        let builder = tempfile::Builder::new().prefix("lineshaft-bench-").tempdir_in(MEMORY_FOLDER);
+        builder.with_context(|| format!("slow syncs need a folder in {MEMORY_FOLDER}"))
+    }
+
+    /// The programs, with this time for each sync.
+    pub(crate) fn slow_programs(&self, micros: u32) -> anyhow::Result<Programs> {
+        let slow_sync = Some(SlowSync::build(self.scratch.path(), micros)?);
+        Ok(Programs { slow_sync, ..self.programs.clone() })
     }
 
     /// Creates a folder for the data of a server.

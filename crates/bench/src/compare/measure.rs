@@ -86,6 +86,7 @@ impl Lab {
             | Work::TakeAmong(..)
             | Work::PutInTurn(_)
             | Work::TakeInTurn(_)
+            | Work::PutWithSync(..)
             | Work::Trip
             | Work::Foreground
             | Work::Restart { .. }
@@ -166,8 +167,13 @@ impl Lab {
     fn measure_in_turn(&self, cells: &[Cell]) -> anyhow::Result<Vec<Sample>> {
         let mut servers = Vec::new();
         for cell in cells {
-            let folder = self.folder()?;
-            let server = Server::start(&self.programs, cell.peer, folder.path())?;
+            let (folder, programs) = match cell.work {
+                Work::PutWithSync(_, micros) => {
+                    (Self::memory_folder()?, &self.slow_programs(micros)?)
+                }
+                _ => (self.folder()?, &self.programs),
+            };
+            let server = Server::start(programs, cell.peer, folder.path())?;
             if let Work::PutAmong(_, queues) | Work::TakeAmong(_, queues) = cell.work {
                 self.make_queues(queues, &server)?;
             }
@@ -205,7 +211,7 @@ impl Lab {
                 let script = Beanstalk::puts_with_use(BODY_BYTES, queues as usize);
                 (shape, drivers(shape.connections as usize, script, Beanstalk::script))
             }
-            Work::PutInTurn(shape) => {
+            Work::PutInTurn(shape) | Work::PutWithSync(shape, _) => {
                 let connections = shape.connections as usize;
                 let protocol = protocol_of(cell.peer);
                 (shape, queue_put_drivers(protocol, QUEUE, connections, BODY_BYTES))

@@ -151,6 +151,7 @@ fn programs(args: &CompareArgs) -> anyhow::Result<Programs> {
         redis_server: args.redis_server.clone(),
         server_cpu,
         generator_cpu: args.generator_cpu.unwrap_or(other),
+        slow_sync: None,
     })
 }
 

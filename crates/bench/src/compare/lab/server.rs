@@ -11,6 +11,7 @@ use anyhow::Context;
 
 use super::QUEUE;
 use super::brokers::{self, Names};
+use super::slow_sync::SlowSync;
 use super::wire::page;
 use crate::compare::plan::heavy::expiry_policy;
 use crate::compare::plan::missing::Optional;
@@ -32,6 +33,8 @@ pub(crate) struct Programs {
     pub(crate) redis_server: PathBuf,
     pub(crate) server_cpu: usize,
     pub(crate) generator_cpu: usize,
+    /// Set if each sync of a server takes a chosen time.
+    pub(crate) slow_sync: Option<SlowSync>,
 }
 
 /// A running server. Dropping it kills the process and waits for its end.
@@ -103,6 +106,9 @@ impl Server {
             command.args(["--http", &http.to_string()]);
         }
         let http = has_http.then_some(http);
+        if let Some(slow_sync) = &programs.slow_sync {
+            slow_sync.slow_down(&mut command);
+        }
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         // A child inherits the processors of the thread that starts it. So this function binds its
         // own thread first, and needs no helper program.

@@ -61,6 +61,11 @@ pub(super) fn text(comparison: &Comparison) -> String {
          - Cost among many jobs (T18): one operation puts a job, reserves the first job of the queue\n  \
          and deletes that one, so the number of jobs stays the same. `--cost-jobs` sets the largest\n  \
          number, up to 30 million. Each server is compared with itself at 1,000 jobs.\n\
+         - Disks of other speeds (T9b, T9c): a small library replaces `fsync` and `fdatasync` of the\n  \
+         servers. Their data is in memory, and each sync takes the chosen time. The servers take\n  \
+         turns as with many queues. beanstalkd -b replies before the sync, and syncs every 50 ms. If\n  \
+         each of 50 clients waits for a sync of 1 ms, no server can reach more than 50,000 puts per\n  \
+         second, so this row can be below its floor on any machine.\n\
          - Bodies (T19): the limit of a job is 2 MiB on all servers. Takes begin with {fill_mib} MiB of\n  \
          bodies, but at most {fill} jobs, without a warm-up, and end at the latest with the last job.\n\
          - Limit of memory (M7): jobs, submits and items of many sizes are put until the server\n  \

@@ -1,7 +1,7 @@
 //! The plots of a comparison: rates of all servers, the cost among many jobs, and bodies of other
 //! sizes. A plot without data is left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::result::{Comparison, Outcome};
 use crate::compare::plan::work::{Cell, Keeping, Metric, Peer, Shape, Work};
@@ -37,7 +37,12 @@ pub(crate) fn all(comparison: &Comparison) -> Vec<Plot> {
         description: "Rates with larger bodies",
         svg: chart.svg(),
     });
-    [rates, cost, bodies].into_iter().flatten().collect()
+    let syncs = syncs(comparison).map(|chart| Plot {
+        file: "syncs.svg",
+        description: "Rates and processor time with disks of several speeds",
+        svg: chart.svg(),
+    });
+    [rates, syncs, cost, bodies].into_iter().flatten().collect()
 }
 
 /// The rates of all rows that compare different programs.
@@ -96,12 +101,66 @@ pub(crate) fn rates(comparison: &Comparison) -> Option<DotChart> {
     })
 }
 
-/// True if the row compares the rates of two programs with bodies of the usual size.
+/// The rates and the processor time while a sync takes longer and longer.
+fn syncs(comparison: &Comparison) -> Option<Chart> {
+    // Lineshaft is in several rows, with the same values.
+    let mut measured = BTreeMap::new();
+    for outcome in &comparison.rows {
+        let ours = (Some(outcome.row.ours), outcome.ours, outcome.cpu_ours_us);
+        for side in [ours, (outcome.row.theirs, outcome.theirs, outcome.cpu_theirs_us)] {
+            let (Some(cell), Some(rate), Some(cpu)) = side else { continue };
+            if let Work::PutWithSync(shape, micros) = cell.work {
+                measured.insert((shape, cell.peer, micros), (rate, cpu));
+            }
+        }
+    }
+    let shapes: BTreeSet<Shape> = measured.keys().map(|key| key.0).collect();
+    let axis =
+        |name: &str, show, labels| Axis { name: name.to_owned(), scale: Scale::Log, show, labels };
+    let panel = |shape: Shape, is_rate: bool| {
+        let of_shape = measured.iter().filter(|(key, _)| key.0 == shape);
+        let mut lines = lines(of_shape.map(|((_, peer, micros), (rate, cpu))| {
+            (peer.to_string(), f64::from(*micros), if is_rate { *rate } else { *cpu })
+        }));
+        if is_rate {
+            let limit = |micros: f64| f64::from(shape.connections) * 1e6 / micros;
+            let micros = lines[0].points.iter().map(|point| point.0);
+            let points = micros.map(|micros| (micros, limit(micros))).collect();
+            lines.push(Line { name: "limit: connections / time of a sync".to_owned(), points });
+        }
+        Panel {
+            title: shape.to_string(),
+            x: axis("time of a sync", show_micros, vec![50.0, 300.0, 1000.0, 5000.0]),
+            y: if is_rate {
+                axis("puts per second", show_rate, Vec::new())
+            } else {
+                axis("processor time of a put", show_micros, Vec::new())
+            },
+            lines,
+        }
+    };
+    let panels = [true, false].into_iter();
+    let panels: Vec<Panel> = panels
+        .flat_map(|is_rate| shapes.iter().map(move |&shape| (shape, is_rate)))
+        .map(|(shape, is_rate)| panel(shape, is_rate))
+        .collect();
+    (!panels.is_empty()).then(|| Chart {
+        title: "Puts on disks of several speeds".to_owned(),
+        subtitle:
+            "50×1: 50 connections that wait for each put. beanstalkd -b does not wait for the sync."
+                .to_owned(),
+        columns: shapes.len(),
+        panels,
+    })
+}
+
+/// True if the row compares the rates of two programs, and no other plot shows it.
 fn compares_rates(outcome: &Outcome) -> bool {
     let other = outcome.row.theirs.map(|theirs| program(theirs.peer));
-    let has_usual_bodies = !matches!(outcome.row.ours.work, Work::PutOf(..) | Work::TakeOf(..));
+    let is_in_other_plot =
+        matches!(outcome.row.ours.work, Work::PutOf(..) | Work::TakeOf(..) | Work::PutWithSync(..));
     outcome.metric == Metric::OperationsPerSecond
-        && has_usual_bodies
+        && !is_in_other_plot
         && other.is_some_and(|other| other != program(outcome.row.ours.peer))
 }
 
@@ -269,6 +328,7 @@ mod tests {
         assert_eq!(files(&["T2"]), ["rates.svg"]);
         assert_eq!(files(&["T18"]), ["jobs.svg"]);
         assert_eq!(files(&["T19", "T16"]), ["bodies.svg"]);
+        assert_eq!(files(&["T9b", "T9c"]), ["syncs.svg"]);
     }
 
     #[test]
@@ -282,6 +342,20 @@ mod tests {
         assert_eq!(rows(0), [("put, 50×32", 3), ("reserve + delete, 50×32", 2)]);
         let on_disk = [("put, 50×1 · beanstalkd -b -f 0", 2), ("put, 50×1 · beanstalkd -b", 2)];
         assert_eq!(rows(1), on_disk);
+    }
+
+    #[test]
+    fn each_server_has_a_line_over_the_sync_times() {
+        let chart = syncs(&comparison_of(&["T9b", "T9c"])).expect("it has slow syncs");
+        let titles: Vec<&str> = chart.panels.iter().map(|panel| panel.title.as_str()).collect();
+        assert_eq!(titles[..4], ["1×1", "10×1", "50×1", "500×1"]);
+        assert_eq!((titles.len(), chart.columns), (8, 4));
+        let rates = &chart.panels[2].lines;
+        let points =
+            |line: usize| rates[line].points.iter().map(|point| point.0).collect::<Vec<_>>();
+        assert_eq!(points(0), [50.0, 150.0, 300.0, 1000.0, 5000.0]);
+        // 50 connections that each wait for a sync of 5 ms.
+        assert_eq!((rates.len(), rates[3].points[4]), (4, (5000.0, 10_000.0)));
     }
 
     #[test]

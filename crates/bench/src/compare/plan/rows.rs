@@ -19,9 +19,13 @@ const FEW_JOBS: u64 = 1_000;
 /// The numbers of jobs. A setting leaves out the largest.
 const MORE_JOBS: [u64; 5] = [10_000, 100_000, 1_000_000, 10_000_000, 30_000_000];
 
+/// The times of a sync that are compared, in microseconds.
+const SYNC_MICROS: [u32; 5] = [50, 150, 300, 1000, 5000];
+
 /// All rows, in the order of the result.
 pub(crate) fn all() -> Vec<Row> {
     let mut rows = throughput();
+    rows.extend(sync_times());
     rows.extend(many_queues());
     rows.extend(lock());
     rows.extend(threads());
@@ -68,6 +72,28 @@ fn throughput() -> Vec<Row> {
         put("T9", single, LINESHAFT_DURABLE, BEANSTALKD_LOG, AtLeast(0.8, 1.2)),
         lone,
     ]
+}
+
+/// The rows about disks of other speeds.
+fn sync_times() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (connections, micros) in [1, 10, 50, 500]
+        .into_iter()
+        .flat_map(|connections| SYNC_MICROS.map(|micros| (connections, micros)))
+    {
+        let work = Work::PutWithSync(shape(connections, 1), micros);
+        let (id, goal) = if connections == 50 && micros <= 1000 {
+            ("T9b", Goal::RatioAtLeast(0.8, 1.0))
+        } else {
+            ("T9c", Goal::Shown)
+        };
+        rows.push(rate(id, work, LINESHAFT_DURABLE, BEANSTALKD_LOG, goal));
+        // A put of each of 500 connections would take seconds.
+        if connections < 500 || micros <= 1000 {
+            rows.push(rate("T9c", work, LINESHAFT_DURABLE, BEANSTALKD_EACH_WRITE, Goal::Shown));
+        }
+    }
+    rows
 }
 
 /// The rows of Kestrel's memcache protocol. Its `get` takes and finishes an item at once, like

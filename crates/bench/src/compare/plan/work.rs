@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::heavy::Heavy;
+use crate::plot::show_micros;
 use crate::table::grouped;
 
 /// A server under test, with its relevant settings.
@@ -159,6 +160,8 @@ pub(crate) enum Work {
     /// Like `Put`, on servers that are loaded in turn.
     PutInTurn(Shape),
     TakeInTurn(Shape),
+    /// Puts on servers whose syncs take this many microseconds.
+    PutWithSync(Shape, u32),
     /// Puts and takes of bodies with this many bytes.
     PutOf(Shape, u32),
     TakeOf(Shape, u32),
@@ -207,6 +210,7 @@ impl Work {
             | Work::TakeAmong(..)
             | Work::PutInTurn(_)
             | Work::TakeInTurn(_)
+            | Work::PutWithSync(..)
             | Work::Trip
             | Work::Foreground => true,
             Work::Put(_)
@@ -248,6 +252,9 @@ impl fmt::Display for Work {
             }
             Work::TakeAmong(shape, queues) => {
                 write!(formatter, "reserve + delete, {shape}, among {queues} queues")
+            }
+            Work::PutWithSync(shape, micros) => {
+                write!(formatter, "put, {shape}, a sync takes {}", show_micros((*micros).into()))
             }
             Work::PutOf(shape, bytes) => write!(formatter, "put, {shape}, {}", body_size(*bytes)),
             Work::TakeOf(shape, bytes) => {
