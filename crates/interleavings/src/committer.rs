@@ -94,6 +94,26 @@ fn no_full_group_is_slept_through() {
     });
 }
 
+#[test]
+fn no_wish_for_a_write_is_slept_through() {
+    model(|| {
+        let log = Log::new();
+        let committer = spawn({
+            move || {
+                log.committer.register();
+                // The group fills, but a reply needs only a write.
+                while !log.positions.wants_written() {
+                    log.sleep(|| log.positions.wants_written());
+                }
+                assert!(log.positions.note_written(1));
+            }
+        });
+        log.positions.want_written(1);
+        log.committer.wake();
+        committer.join().expect("it does not panic");
+    });
+}
+
 fn walk_a_wish_for_durability() {
     model(|| {
         let log = Log::new();

@@ -286,9 +286,15 @@ impl Log {
     /// Wakes the committer after a batch of appends. This call is cheap if the committer is awake.
     /// While the committer lets the group fill, this call wakes it only if the group is full.
     pub fn wake(&self) {
-        if self.open_batch().is_full() {
+        if self.must_write() {
             self.committer.wake();
         }
+    }
+
+    /// Whether the committer must not let the next group fill any further. A reply that needs only
+    /// a write does not wait for a fill.
+    pub(crate) fn must_write(&self) -> bool {
+        self.open_batch().is_full() || self.positions.wants_written()
     }
 
     /// Whether there is room for a put with a body of this length. There is room in two cases: the

@@ -109,7 +109,8 @@ fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
 }
 
 /// Lets the next group fill, if the rule says so. While the group fills, appends wake this thread
-/// only when the group is full. Other wake-ups do not end the fill, because it is short.
+/// only when the group is full, or when a reply needs only a write. Requests for a sync do not end
+/// the fill, because it is short.
 fn let_group_fill(
     log: &Log,
     stop: &AtomicBool,
@@ -121,9 +122,8 @@ fn let_group_fill(
     log.open_batch().full_at = fill.entries;
     let begin = Instant::now();
     let left = || fill.time.saturating_sub(begin.elapsed());
-    let is_full = || log.open_batch().is_full();
-    while !is_full() && !left().is_zero() && !stop.load(Ordering::SeqCst) {
-        log.committer.sleep(stop, || (!is_full()).then(left));
+    while !log.must_write() && !left().is_zero() && !stop.load(Ordering::SeqCst) {
+        log.committer.sleep(stop, || (!log.must_write()).then(left));
     }
     let mut open = log.open_batch();
     open.full_at = 0;

@@ -77,6 +77,11 @@ impl Positions {
         fence(Ordering::SeqCst);
     }
 
+    /// Whether a requested notification waits for a write.
+    pub(crate) fn wants_written(&self) -> bool {
+        self.wanted_written.load(Ordering::Acquire) > self.written.load(Ordering::Relaxed)
+    }
+
     /// Requests that everything appended so far is synced at this time or earlier. The caller must
     /// wake the committer afterwards.
     pub(crate) fn want_sync_by(&self, at_ms: u64) {
