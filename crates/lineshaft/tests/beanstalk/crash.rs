@@ -20,7 +20,7 @@ const ROUNDS_DEFAULT: u64 = 20;
 const COLD_ROUNDS_DEFAULT: u64 = 2;
 
 /// The backlog of each client. A server keeps 4,096 jobs at the head of each queue in memory.
-const COLD_BACKLOG: usize = 12_500;
+pub(crate) const COLD_BACKLOG: usize = 12_500;
 const COLD_WAIT: Duration = Duration::from_secs(30);
 
 #[test]
@@ -40,17 +40,23 @@ fn jobs_that_lineshaft_acknowledged_without_syncs_survive_kill() -> Result<()> {
     kill_and_check(&program, settings::rounds(5), Promises::All, 0)
 }
 
+/// A server whose limits of memory are far below the backlog: the bodies of the backlog take more
+/// than ten times as much.
+pub(crate) fn with_little_memory(folder: &str, sync: &str) -> Program {
+    let arguments = ["--data", folder, "--sync", sync];
+    Program::serve_on(&["beanstalk", "http"], programs::lineshaft_path(), &arguments)
+        .with_environment("LINESHAFT_DATA_SEGMENT_SIZE", "256KiB")
+        .with_environment("LINESHAFT_MEMORY_JOBS", "64KiB")
+        .with_environment("LINESHAFT_MEMORY_BODIES", "64KiB")
+}
+
 /// Most jobs of a backlog are cold. The clients of the load find, take and delete random ones.
 #[test]
 fn cold_jobs_survive_kill() -> Result<()> {
     for sync in ["always", "never"] {
         let folder = tempfile::tempdir()?;
         let folder = folder.path().to_str().context("a text path")?;
-        let arguments = ["--data", folder, "--sync", sync];
-        let listeners = ["beanstalk", "http"];
-        let program = Program::serve_on(&listeners, programs::lineshaft_path(), &arguments)
-            .with_environment("LINESHAFT_DATA_SEGMENT_SIZE", "256KiB")
-            .with_environment("LINESHAFT_MEMORY_JOBS", "64KiB");
+        let program = with_little_memory(folder, sync);
         let rounds = settings::rounds(COLD_ROUNDS_DEFAULT);
         kill_and_check(&program, rounds, Promises::All, COLD_BACKLOG).context(sync)?;
     }
@@ -69,7 +75,7 @@ fn cold_jobs(server: &Server) -> Option<usize> {
 }
 
 /// Waits until most jobs of a backlog are cold.
-fn wait_until_cold(server: &Server, load: &Load) -> Result<()> {
+pub(crate) fn wait_until_cold(server: &Server, load: &Load) -> Result<()> {
     let is_cold = || cold_jobs(server).filter(|cold| *cold > load.jobs() / 2);
     let found = wait::for_some(COLD_WAIT, is_cold);
     found.with_context(|| format!("{:?} of {} jobs are cold", cold_jobs(server), load.jobs()))?;

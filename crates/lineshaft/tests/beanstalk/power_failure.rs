@@ -19,6 +19,7 @@ use testkit::process::{IO_THREADS, Program};
 use testkit::rng::Rng;
 use testkit::{settings, tools, wait};
 
+use crate::crash::{COLD_BACKLOG, wait_until_cold, with_little_memory};
 use crate::load::{Load, Promises};
 use crate::programs;
 
@@ -41,7 +42,16 @@ fn jobs_that_lineshaft_acknowledged_survive_a_power_failure() -> Result<()> {
     let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
     let data = disk.mount_point.join("data");
     let program = programs::lineshaft_durable(data.to_str().context("a text path")?);
-    cut_and_check(&disk, &program, settings::rounds(ROUNDS_DEFAULT), Promises::All)
+    cut_and_check(&disk, &program, settings::rounds(ROUNDS_DEFAULT), Promises::All, 0)
+}
+
+/// Most jobs of a backlog are only in the log, and so are most bodies.
+#[test]
+fn cold_jobs_survive_a_power_failure() -> Result<()> {
+    let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
+    let data = disk.mount_point.join("data");
+    let program = with_little_memory(data.to_str().context("a text path")?, "always");
+    cut_and_check(&disk, &program, settings::rounds(2), Promises::All, COLD_BACKLOG)
 }
 
 /// The value of `--sync` in the next test.
@@ -114,13 +124,20 @@ fn the_rig_loses_what_was_not_flushed() -> Result<()> {
     let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
     let Some(program) = programs::reference() else { return Ok(()) };
     let program = program.with(&["-f", "3600000", "-b"]).with(&[&disk.mount_point]);
-    let outcome = cut_and_check(&disk, &program, 1, Promises::AllButPlainReleases);
+    let outcome = cut_and_check(&disk, &program, 1, Promises::AllButPlainReleases, 0);
     let message = format!("{:#}", outcome.expect_err("something must be lost"));
     assert!(message.contains("found nothing"), "{message}");
     Ok(())
 }
 
-fn cut_and_check(disk: &Disk, program: &Program, rounds: u64, promises: Promises) -> Result<()> {
+/// `backlog` is the number of jobs that each client puts before the first round.
+fn cut_and_check(
+    disk: &Disk,
+    program: &Program,
+    rounds: u64,
+    promises: Promises,
+    backlog: usize,
+) -> Result<()> {
     let seed = settings::seed();
     let mut rng = Rng::new(seed);
     let mut load = Load::new(seed);
@@ -130,7 +147,11 @@ fn cut_and_check(disk: &Disk, program: &Program, rounds: u64, promises: Promises
         program.clone().with_io_threads(threads).start()
     };
     let mut server = start(0)?;
+    load.fill(server.address(), backlog)?;
     for round in 1..=rounds {
+        if backlog > 0 {
+            wait_until_cold(&server, &load)?;
+        }
         let time = Duration::from_millis(200 + rng.below(600));
         let context = || format!("round {round}; repeat with LINESHAFT_SEED={seed}");
         let address = server.address();
