@@ -634,7 +634,7 @@ impl Shared {
             return Step::Idle;
         }
         match self.reclaim_step(now) {
-            Ok(true) if self.is_short() => Step::WorkedInHaste,
+            Ok(true) if self.reclaim_hurries() => Step::WorkedInHaste,
             Ok(true) => Step::Worked,
             Ok(false) => Step::Idle,
             // The broker continues, and `Broker::reclaim_error` reports the error.
@@ -667,9 +667,9 @@ impl Shared {
         log.unreadable_segment().is_some() || log.reclaim_wanted()
     }
 
-    /// Whether the log lacks space, so that it refuses puts now or soon.
-    fn is_short(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.usage().short)
+    /// Whether the log lacks space, so that it refuses puts now or soon, or is much too big.
+    fn reclaim_hurries(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.usage().short || log.reclaim_hurries())
     }
 
     pub(crate) fn reclaim_step(&self, now: Millis) -> Result<bool, ReclaimError> {

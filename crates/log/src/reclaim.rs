@@ -114,6 +114,8 @@ pub(crate) struct Cursor {
     credit_bytes: i64,
     used_bytes_before: u64,
     oldest: Oldest,
+    /// See [`Log::reclaim_hurries`].
+    hurries: bool,
     /// Set during an unpaced pass: a pass over the log that does not wait for clients. Contains the
     /// last segment of the log and the bytes of garbage when the pass began.
     pass: Option<(u32, u64)>,
@@ -180,13 +182,14 @@ impl Log {
         }
         let data_bytes = self.segments.kept_bytes();
         let segment = self.segments.segment_bytes;
+        let file_bytes = data_bytes + self.segments.index_bytes();
         let is_dying = cursor.segment != first
             && cursor.oldest.is_dying(first, (oldest_bytes, used_bytes), segment);
         // All files together take at most twice the live bytes and four segments. One of these
         // segments is for what is appended until reclaim has freed another.
-        let is_small = data_bytes + self.segments.ahead_bytes() <= 2 * live_bytes + 3 * segment;
+        let is_small = file_bytes + self.segments.ahead_bytes() <= 2 * live_bytes + 3 * segment;
         let allowance = segment * (1 + u64::from(is_dying && is_small));
-        let exceeds = |tenths: u64| data_bytes > live_bytes * tenths / 10 + allowance;
+        let exceeds = |tenths: u64| file_bytes > live_bytes * tenths / 10 + allowance;
         // The bytes that a pass over all files can free. The calculation uses `entry_bytes` instead
         // of `live_bytes`, because the files do not contain the index that `live_bytes` includes.
         // With the index, the garbage would seem smaller. Then a pass on a full disk would begin
@@ -202,11 +205,18 @@ impl Log {
         if !has_garbage {
             (cursor.pass, cursor.rest_at) = (None, None);
         }
-        let presses = self.segments.is_short() && has_garbage || exceeds(20);
-        if void || presses && cursor.pass_helps(first, last, garbage, segment / 2) {
+        let presses = self.segments.is_short() && has_garbage || exceeds(19);
+        cursor.hurries = presses && cursor.pass_helps(first, last, garbage, segment / 2);
+        if void || cursor.hurries {
             return true;
         }
         exceeds(14) && (dead || cursor.credit_bytes >= 0)
+    }
+
+    /// Whether the last call of [`Log::reclaim_wanted`] found the log much too big, or the disk full.
+    /// Then reclaim should not rest between slices.
+    pub fn reclaim_hurries(&self) -> bool {
+        self.cursor.lock().unwrap_or_else(PoisonError::into_inner).hurries
     }
 
     /// Reads the next slice of the oldest segment. The caller must not hold the owner's lock,
