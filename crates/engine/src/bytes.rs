@@ -7,9 +7,9 @@
 //! several queues, these jobs share one body. But the account counts the body once per job, because
 //! after a restart each job has a copy of its own.
 
-/// The bytes of an entry of [`crate::collections::Ordered`]: a packed key, a place, and a
-/// share of the unused memory.
-pub(crate) const LIST_ENTRY_BYTES: u64 = 18;
+/// The bytes of an entry of [`crate::collections::Ordered`]: a packed key of 8 to 16 bytes, a place,
+/// and a share of the unused memory. Most entries are ready jobs, whose keys have 12 bytes.
+pub(crate) const LIST_ENTRY_BYTES: u64 = 20;
 
 /// The bytes that the allocator hands out for a request of this many bytes. Up to 128 bytes, the
 /// sizes of the allocator are multiples of 16 bytes. Above 128 bytes, there are four sizes from

@@ -443,6 +443,8 @@ impl Log {
     /// request and with `Sync::Always`, the log calls `on_progress` only after syncs.
     pub fn want_written(&self, position: Position) {
         self.positions.want_written(position.0);
+        // The next group may fill now. It must be written at once.
+        self.committer.wake();
     }
 
     /// Requests that everything appended so far is synced at this time or earlier, whatever the

@@ -157,8 +157,8 @@ impl Cursor {
 
 impl Log {
     /// Whether reclaim should run now. Normally, there are two conditions. The files must be larger
-    /// than 1.4 times the live bytes plus a segment, or plus two segments if the jobs of the oldest
-    /// segment end fast enough by themselves. And reclaim must have scanned fewer than 2.2
+    /// than 1.4 times the live bytes plus a segment, or plus two segments if clients finish the
+    /// jobs of the oldest segment fast enough. And reclaim must have scanned fewer than 2.2
     /// bytes for each byte that clients appended.
     ///
     /// If the log is much too big, or the disk is full, reclaim does not wait for clients. If

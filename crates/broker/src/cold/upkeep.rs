@@ -68,8 +68,9 @@ impl Shared {
     /// worked on this.
     pub(crate) fn note_lag(&self, is_cooling: bool) {
         let log = self.log.as_ref().filter(|_| is_cooling);
-        let behind = log.map_or(0, |log| log.segments_to_index().saturating_sub(USUAL_SEGMENTS));
-        self.upkeep_rests.store(behind.min(RESTS_MAX) as u32, Ordering::Relaxed);
+        let segments = log.map_or(0, |log| log.segments_to_index(USUAL_SEGMENTS + RESTS_MAX));
+        let rests = segments.saturating_sub(USUAL_SEGMENTS) as u32;
+        self.upkeep_rests.store(rests, Ordering::Relaxed);
     }
 
     fn cool_or_index(&self, upkeep: &mut Upkeep, now: Millis) -> Step {

@@ -1,5 +1,6 @@
 //! Time, and slices of work.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use engine::Millis;
@@ -60,13 +61,18 @@ impl Turn<'_> {
         self.core.engine.next_deadline()
     }
 
-    /// How long a thread should rest after this turn, as a multiple of the turn's own time: 0 in
+    /// The factor by which the thread should rest longer after this turn than the turn took: 0 in
     /// almost all cases. It is more if the turn has put jobs, the records of jobs exceed their limit
     /// of memory, and the upkeep is behind: clients put jobs faster than jobs can become cold. The
-    /// rests slow these clients down until both are equally fast, so that memory stays bounded.
+    /// rests slow the clients of the thread down until both are equally fast. The more threads there
+    /// are, the longer each of them rests, so that the upkeep gets the lock.
     pub fn rests(&self) -> u32 {
         let rests = self.shared.upkeep_rests.load(Ordering::Relaxed);
-        if self.core.engine.record_bytes() > self.records_before { rests } else { 0 }
+        if rests == 0 || self.core.engine.record_bytes() <= self.records_before {
+            return 0;
+        }
+        let mailboxes = self.shared.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
+        rests * mailboxes.len().max(1) as u32
     }
 
     /// Begins a slice of work; see [`Turn::slice_is_spent`].

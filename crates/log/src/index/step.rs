@@ -172,9 +172,9 @@ impl Log {
         !self.segments.is_short() && self.segments.has_room_for(needed)
     }
 
-    /// The number of segments for which [`Log::index_step`] would write an index now.
-    pub fn segments_to_index(&self) -> usize {
-        if self.has_indexes() { self.to_index(usize::MAX).len() } else { 0 }
+    /// The number of segments that need an index, but at most `max`.
+    pub fn segments_to_index(&self, max: usize) -> usize {
+        if self.has_indexes() { self.to_index(max).len() } else { 0 }
     }
 
     /// The segments that need an index, the newest first, at most this many.

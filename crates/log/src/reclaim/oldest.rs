@@ -1,8 +1,8 @@
-//! Watches the oldest segment of the log: do its jobs end by themselves, so fast that a copy of the
+//! Watches the oldest segment of the log: do clients finish its jobs so fast that a copy of the
 //! segment would be a waste?
 
-/// If the jobs of a queue end in the order in which they came, nearly all jobs that end are in the
-/// oldest segment. It then dies before clients have appended much more than a segment. The first
+/// If clients finish the jobs of a queue in order, nearly all jobs that end are in the oldest segment.
+/// It has no live job any more before clients have appended much more than a segment. The first
 /// eighth of a segment that clients append decides. A new oldest segment begins like the one before.
 const LOOK_PART: u64 = 8;
 
@@ -18,7 +18,7 @@ pub(super) struct Oldest {
 }
 
 impl Default for Oldest {
-    /// A copy can also begin later. So nothing is copied until more is known.
+    /// At first, the segment counts as dying, because a copy can still begin later.
     fn default() -> Self {
         Self { segment: 0, live_before: 0, used_before: 0, is_dying: true }
     }

@@ -127,7 +127,10 @@ fn let_group_fill(
     }
     let mut open = log.open_batch();
     open.full_at = 0;
-    rule.filled(open.waiting(), begin.elapsed());
+    // If the fill was cut short, it says nothing about the clients.
+    if open.waiting() >= fill.entries || left().is_zero() {
+        rule.filled(open.waiting(), begin.elapsed());
+    }
 }
 
 fn prepare_loop(log: &Log, stop: &AtomicBool) {

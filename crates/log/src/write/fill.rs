@@ -94,7 +94,7 @@ impl FillRule {
         Some(fill)
     }
 
-    /// Called when the group is taken after a fill: the number of entries that it has, and how long
+    /// Called when the group is taken, if the fill was not cut short: the number of entries that it has, and how long
     /// it filled.
     pub(crate) fn filled(&mut self, entries: u64, time: Duration) {
         let Some((synced, fill)) = self.last.take() else { return };

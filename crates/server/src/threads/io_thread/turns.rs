@@ -11,7 +11,7 @@ use super::{CloseReason, IoThread};
 use crate::net::connection::{PIECE_BYTES, TurnTime};
 
 /// The longest rest of a round: see [`Turn::rests`]. Other clients of the thread wait for the rest.
-const REST_MAX: Duration = Duration::from_millis(2);
+const REST_MAX: Duration = Duration::from_millis(4);
 
 /// The input that a turn passes to the dialects.
 #[derive(Copy, Clone, Debug)]
