@@ -274,8 +274,8 @@ impl Core {
                 found.push((slot, row));
             }
         }
-        found.retain(|(slot, row)| self.describes(row, *slot));
-        let described: Vec<JobSlot> = found.iter().map(|(slot, _)| *slot).collect();
+        let described = found.into_iter().filter(|(slot, row)| self.describes(row, *slot));
+        let described: Vec<JobSlot> = described.map(|(slot, _)| slot).collect();
         // A block with few jobs would save little memory.
         let jobs_min = (self.cold.head_jobs / HEADS_OF_BLOCK).max(1);
         if described.len() < jobs_min {

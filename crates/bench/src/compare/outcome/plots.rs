@@ -22,27 +22,21 @@ pub(crate) struct Plot {
 
 /// All plots of a comparison that have data.
 pub(crate) fn all(comparison: &Comparison) -> Vec<Plot> {
-    let rates = rates(comparison).map(|chart| Plot {
-        file: "rates.svg",
-        description: "Rates of all servers",
-        svg: chart.svg(),
-    });
-    let cost = cost(comparison).map(|chart| Plot {
-        file: "jobs.svg",
-        description: "Processor time of an operation among more and more jobs",
-        svg: chart.svg(),
-    });
-    let bodies = bodies(comparison).map(|chart| Plot {
-        file: "bodies.svg",
-        description: "Rates with larger bodies",
-        svg: chart.svg(),
-    });
-    let syncs = syncs(comparison).map(|chart| Plot {
-        file: "syncs.svg",
-        description: "Rates and processor time with disks of several speeds",
-        svg: chart.svg(),
-    });
-    [rates, syncs, cost, bodies].into_iter().flatten().collect()
+    let plot =
+        |file, description, svg: Option<String>| svg.map(|svg| Plot { file, description, svg });
+    let rates = rates(comparison).map(|chart| chart.svg());
+    let syncs = syncs(comparison).map(|chart| chart.svg());
+    let cost = cost(comparison).map(|chart| chart.svg());
+    let bodies = bodies(comparison).map(|chart| chart.svg());
+    [
+        plot("rates.svg", "Rates of all servers", rates),
+        plot("syncs.svg", "Rates and processor time with disks of several speeds", syncs),
+        plot("jobs.svg", "Processor time of an operation among more and more jobs", cost),
+        plot("bodies.svg", "Rates with larger bodies", bodies),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The rates of all rows that compare different programs.
