@@ -713,8 +713,10 @@ impl Core {
                 let place = (slot, entry_at, position);
                 self.restore_job(place, queue, &meta, counters, (&body, false))?;
             }
-            Restored::Block { block, summary, queue, .. } if self.cold.restores_block_of(queue) => {
-                self.restore_block(block, queue, &summary)?;
+            Restored::Block { block, summary, queue, rows }
+                if self.cold.restores_block_of(queue) =>
+            {
+                self.restore_block(block, queue, (&summary, &rows))?;
             }
             Restored::Block { queue, rows, .. } => {
                 for row in rows.read()?.iter() {

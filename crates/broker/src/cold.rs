@@ -16,8 +16,10 @@ mod waits;
 use std::collections::{BTreeMap, HashMap};
 
 use engine::policy::{Policy, Rules, parent_name};
-use engine::{BlockFacts, BlockSlot, JobBody, JobId, JobList, JobSlot, Need, SessionId, State};
-use log::{BlockId, BlockSummary, Class, Log, Meta, OwnedRow};
+use engine::{
+    BlockFacts, BlockSlot, Engine, JobBody, JobId, JobList, JobSlot, Need, SessionId, State,
+};
+use log::{BlockId, BlockSummary, Class, Log, Meta, OwnedRow, RestoredRows};
 
 use crate::cold::damage::Damage;
 use crate::cold::loads::ColdLoad;
@@ -31,15 +33,19 @@ use crate::{Answer, BrokerError, Caller, Event};
 /// divided by this number. The default is 32 jobs.
 const HEADS_OF_BLOCK: usize = 128;
 
+/// Jobs with a key have lists of their own in the log's index: a start must read their keys.
+const HAS_KEY: u8 = 1 << 4;
+
 /// Sorts the jobs of a segment into blocks, for the log's index files. Index files contain the
 /// result, so it must stay the same.
 pub(crate) fn classify(meta: &Meta<'_>) -> Option<Class> {
     let (facts, tags) = meta::facts(meta, None).ok()?;
     let is_timeless = facts.expires.is_none() && facts.wall.is_none();
-    let is_plain = facts.state != State::Leased && tags.is_none() && is_timeless;
+    let is_plain = facts.state != State::Leased && !Engine::needs_body(tags) && is_timeless;
     let key = BlockFacts::place(&facts);
+    let has_key = facts.state != State::Buried && tags.is_some_and(|tags| !tags.unique.is_empty());
     is_plain.then(|| Class {
-        list: facts.state as u8,
+        list: facts.state as u8 | if has_key { HAS_KEY } else { 0 },
         key,
         next_key: if facts.state == State::Delayed { BlockFacts::ready_place(&facts) } else { key },
         band: engine::Band::of(facts.priority) as u8,
@@ -78,7 +84,7 @@ struct StartRules {
 fn state_of(list: u8) -> State {
     [State::Delayed, State::Buried]
         .into_iter()
-        .find(|state| *state as u8 == list)
+        .find(|state| *state as u8 == list & !HAS_KEY)
         .unwrap_or(State::Ready)
 }
 
@@ -196,6 +202,16 @@ impl Caller<'_> {
         false
     }
 
+    /// Like [`Caller::is_at_hand`], for a submit with this key into this queue, or for a search for
+    /// this key in all queues.
+    pub fn is_key_at_hand(&mut self, queue: Option<&[u8]>, unique: &[u8]) -> bool {
+        if let Some(id) = self.core.engine.cold_with_key(queue, unique) {
+            return self.is_job_at_hand(id);
+        }
+        self.core.cold.waits.end(self.session);
+        true
+    }
+
     /// Like [`Caller::is_at_hand`], for a request that names a job by its number.
     pub fn is_job_at_hand(&mut self, id: JobId) -> bool {
         let core = &mut *self.core;
@@ -228,7 +244,7 @@ impl Core {
         &mut self,
         id: BlockId,
         queue: &[u8],
-        summary: &BlockSummary,
+        (summary, rows): (&BlockSummary, &RestoredRows<'_>),
     ) -> Result<(), BrokerError> {
         let [high, normal, low, _] = summary.bands;
         let facts = BlockFacts {
@@ -242,6 +258,13 @@ impl Core {
         };
         let slot = self.engine.restore_block(queue, facts)?;
         self.cold.insert(id, slot);
+        if summary.list & HAS_KEY != 0 {
+            for row in rows.read()?.iter() {
+                if let Some(tags) = meta::facts(&row.meta(), None)?.1 {
+                    self.engine.restore_key(queue, tags.unique, JobId(row.id));
+                }
+            }
+        }
         Ok(())
     }
 
@@ -312,7 +335,7 @@ impl Core {
             // The job has become ready. The log does not have this change.
             facts.state = State::Delayed;
         }
-        OptionalFields::of(&facts, None).meta(&facts) == row.meta()
+        OptionalFields::of(&facts, self.engine.tags(slot)).meta(&facts) == row.meta()
     }
 
     /// Restores the jobs of a block. `rows` are all rows of the block.

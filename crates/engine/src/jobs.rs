@@ -133,7 +133,8 @@ impl Jobs {
 
     /// The memory of all jobs, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes + self.blocks.bytes() + self.wall_times.len() as u64 * bytes::WALL_TIME_BYTES
+        let wall_times = self.wall_times.len() as u64 * bytes::WALL_TIME_BYTES;
+        self.bytes + self.blocks.bytes() + self.keys.cold() * bytes::KEY_BYTES + wall_times
     }
 
     // --- The table ---
@@ -181,10 +182,14 @@ impl Jobs {
     pub(crate) fn remove(&mut self, slot: JobSlot) -> Job {
         let job = &self.slab.get(slot.0).expect("the caller holds a live slot");
         self.keys.remove(job);
+        self.remove_but_key(slot)
+    }
+
+    fn remove_but_key(&mut self, slot: JobSlot) -> Job {
+        let job = self.slab.remove(slot.0).expect("the caller holds a live slot");
         if job.may_go_by_wall() {
             self.wall_times.remove(&slot);
         }
-        let job = self.slab.remove(slot.0).expect("a job that was just looked at");
         self.ids.remove(job.id().0);
         self.bytes -= bytes::bytes_of(&job);
         self.resident -= bytes::evictable(&job);
@@ -309,6 +314,17 @@ impl Jobs {
         &self.blocks
     }
 
+    /// Removes a job, because it becomes cold. The caller adds its block.
+    pub(crate) fn cool(&mut self, slot: JobSlot) -> Job {
+        self.keys.cool(self.slab.get(slot.0).expect("the caller holds a live slot"));
+        self.remove_but_key(slot)
+    }
+
+    /// Adds the key of a cold job of a block.
+    pub(crate) fn insert_cold_key(&mut self, queue: QueueId, unique: &[u8], id: JobId) {
+        self.keys.insert_cold(queue, unique, id);
+    }
+
     /// Adds a block, and counts its jobs.
     pub(crate) fn insert_block(&mut self, block: Block) -> BlockSlot {
         self.counts.add_block(&block.facts);
@@ -336,15 +352,21 @@ impl Jobs {
 
     // --- Keys ---
 
-    /// The jobs of a queue that may have this key, oldest first. The index compares only hashes, so
-    /// the caller must check each job with [`Jobs::is_same`].
+    /// Whether a cold job has a key.
+    pub(crate) fn have_cold_keys(&self) -> bool {
+        self.keys.cold() > 0
+    }
+
+    /// The jobs of a queue that may have this key, oldest first. The second value of a cold job is
+    /// `None`. The index compares only hashes, so the caller must check each job with
+    /// [`Jobs::is_same`].
     pub(crate) fn with_key_in(
         &self,
         queue: QueueId,
         unique: &[u8],
         body: &[u8],
-    ) -> impl Iterator<Item = JobSlot> {
-        self.keys.with_key_in(queue, unique, body).filter_map(|id| self.find(id))
+    ) -> impl Iterator<Item = (JobId, Option<JobSlot>)> {
+        self.keys.with_key_in(queue, unique, body).map(|id| (id, self.find(id)))
     }
 
     /// Whether a submit with this key and body can join a job.
@@ -352,9 +374,10 @@ impl Jobs {
         keys::is_same(&self[slot], unique, body)
     }
 
-    /// The jobs of all queues that may have this key. The index compares only hashes.
-    pub(crate) fn with_key(&self, unique: &[u8]) -> impl Iterator<Item = &Job> {
-        self.keys.with_key(unique).filter_map(|id| self.find(id)).map(|slot| &self[slot])
+    /// The jobs of all queues that may have this key. The second value of a cold job is `None`. The
+    /// index compares only hashes.
+    pub(crate) fn with_key(&self, unique: &[u8]) -> impl Iterator<Item = (JobId, Option<JobSlot>)> {
+        self.keys.with_key(unique).map(|id| (id, self.find(id)))
     }
 
     // --- Submitted jobs ---
@@ -408,7 +431,7 @@ impl Jobs {
             unlogged += u64::from(job.is_unlogged());
             if let Some(is_found) = self.keys.has(job) {
                 assert_eq!(is_found, job.state() != State::Buried, "the key of job {id}");
-                keyed += usize::from(is_found);
+                keyed += u64::from(is_found);
             }
             assert_eq!(job.extra_units, bytes::extra_units(job), "what is counted for job {id}");
             bytes += bytes::bytes_of(job);

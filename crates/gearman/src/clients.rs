@@ -4,7 +4,7 @@ use broker::{Answer, Body, Millis, NotFound, Outbox, Submit, Turn, When, WorkPro
 
 use crate::handle::HANDLE_BYTES_MAX;
 use crate::number::leading_integer;
-use crate::packet::{Arguments, PacketType};
+use crate::packet::{Arguments, Header, PacketType};
 use crate::reply::{self, AT_ONCE, not_submitted};
 use crate::session::{Postponed, Session};
 
@@ -93,6 +93,22 @@ impl Session {
             foreground: manner == SubmitMode::Foreground,
         };
         self.submit_job(function, submit, turn, outbox);
+    }
+
+    /// Whether a packet can be executed now. If it has a key, the job with this key must be in memory.
+    pub(crate) fn is_key_at_hand(
+        &self,
+        header: Header,
+        arguments: &Arguments<'_>,
+        turn: &mut Turn<'_>,
+    ) -> bool {
+        let [first, second, ..] = *arguments;
+        let (function, unique) = match header.kind {
+            PacketType::GetStatusUnique => (None, first),
+            _ if header.is_submit() => (Some(first), second),
+            _ => return true,
+        };
+        turn.caller(self.id).is_key_at_hand(function, unique)
     }
 
     fn submit_job(

@@ -40,6 +40,8 @@ pub struct HttpSession {
 enum Stage {
     Head,
     Body(Request, BodyBuffer),
+    /// The request is complete. The job with its key is only in the log, and the broker loads it.
+    Loading(Request, Box<[u8]>),
     /// The job is submitted, and the client waits for the outcome.
     Waiting(Waiting),
     /// The session is closed in the broker. The connection ignores all input, and sends no more
@@ -122,9 +124,23 @@ impl HttpSession {
         if let Some(body) = body
             && let Stage::Body(request, _) = std::mem::replace(&mut self.stage, Stage::Head)
         {
-            self.submit(request, &body, turn, outbox);
+            self.submit_if_at_hand(request, &body, turn, outbox);
         }
         count
+    }
+
+    fn submit_if_at_hand(
+        &mut self,
+        request: Request,
+        body: &[u8],
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        if turn.caller(self.id).is_key_at_hand(Some(&request.function), &request.unique) {
+            self.submit(request, body, turn, outbox);
+        } else {
+            self.stage = Stage::Loading(request, body.into());
+        }
     }
 
     fn submit(&mut self, request: Request, body: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -256,7 +272,7 @@ impl Dialect for HttpSession {
                 Stage::Head => self.read_head(rest, turn, outbox),
                 Stage::Body(..) => self.read_body(rest, turn, outbox),
                 // Ignore a second request, because it would get no response.
-                Stage::Waiting(_) | Stage::Ended => rest.len(),
+                Stage::Loading(..) | Stage::Waiting(_) | Stage::Ended => rest.len(),
             };
             if count == 0 && !matches!(self.stage, Stage::Ended) {
                 break;
@@ -270,14 +286,19 @@ impl Dialect for HttpSession {
         let Answer { value, after } = event;
         match value {
             Event::News { id, news } => self.send_news(id, &news, after, turn, outbox),
+            Event::Loaded => match std::mem::replace(&mut self.stage, Stage::Head) {
+                Stage::Loading(request, body) => {
+                    self.submit_if_at_hand(request, &body, turn, outbox);
+                }
+                other => self.stage = other,
+            },
+            Event::Unreadable => self.end(turn),
             Event::WorkToDo
             | Event::Granted(_)
             | Event::TimedOut
             | Event::DeadlineSoon
             | Event::Kicked(_)
             | Event::Peeked(_)
-            | Event::Loaded
-            | Event::Unreadable
             | Event::Cleared
             | Event::Reloaded => unreachable!("this dialect only submits jobs"),
         }
@@ -296,6 +317,7 @@ impl Dialect for HttpSession {
     fn buffered_bytes(&self) -> usize {
         match &self.stage {
             Stage::Body(_, buffer) => buffer.buffered_bytes(),
+            Stage::Loading(_, body) => body.len(),
             Stage::Waiting(waiting) => waiting.data.capacity(),
             Stage::Head | Stage::Ended => 0,
         }
@@ -306,7 +328,7 @@ impl Dialect for HttpSession {
             // A connection has only one request. Until the request is complete, the session always
             // waits for more bytes of the client.
             Stage::Head | Stage::Body(..) => true,
-            Stage::Waiting(_) | Stage::Ended => false,
+            Stage::Loading(..) | Stage::Waiting(_) | Stage::Ended => false,
         }
     }
 

@@ -80,6 +80,8 @@ pub(crate) enum Postponed {
     Status(Box<[u8]>),
     /// An administrator cancels the job with this handle.
     Cancel(Box<[u8]>),
+    /// A packet with a key: a submit, or a request for the status of the job with this key.
+    Keyed(Header, Box<[u8]>),
 }
 
 /// A packet that is too long for the connection's input buffer.
@@ -247,11 +249,14 @@ impl Session {
         outbox: &mut Outbox,
     ) {
         match split(header.kind, body) {
-            Some(arguments) if header.is_request => {
+            Some(_) if !header.is_request => reply::fail(outbox, AT_ONCE, reply::INVALID_MAGIC),
+            Some(arguments) if !self.is_key_at_hand(header, &arguments, turn) => {
+                self.postponed = Some(Postponed::Keyed(header, body.into()));
+            }
+            Some(arguments) => {
                 self.execute(header.kind, &arguments, turn, outbox);
                 self.is_telling = header.is_news() && turn.has_pending_news();
             }
-            Some(_) => reply::fail(outbox, AT_ONCE, reply::INVALID_MAGIC),
             // Arguments are missing, so end the session. The original would read the missing
             // arguments from the next packet.
             None => self.end(turn),
@@ -286,6 +291,9 @@ impl Session {
                     Some(Postponed::Sleep) => self.pre_sleep(turn, outbox),
                     Some(Postponed::Status(handle)) => self.get_status(&handle, turn, outbox),
                     Some(Postponed::Cancel(handle)) => self.cancel(&handle, turn, outbox),
+                    Some(Postponed::Keyed(header, body)) => {
+                        self.take_packet(header, &body, turn, outbox);
+                    }
                     None => {}
                 }
                 self.end_if_drained(turn);
@@ -374,11 +382,15 @@ impl Dialect for Session {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.late_bytes
-            + match &self.reading {
-                Reading::LongPacket(packet) => packet.body.buffered_bytes(),
-                Reading::Message | Reading::NoBody(..) | Reading::Refused(_) => 0,
-            }
+        let packet_bytes = match &self.reading {
+            Reading::LongPacket(packet) => packet.body.buffered_bytes(),
+            Reading::Message | Reading::NoBody(..) | Reading::Refused(_) => 0,
+        };
+        let postponed_bytes = match &self.postponed {
+            Some(Postponed::Keyed(_, body)) => body.len(),
+            _ => 0,
+        };
+        self.late_bytes + packet_bytes + postponed_bytes
     }
 
     fn is_mid_request(&self) -> bool {

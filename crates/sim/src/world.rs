@@ -134,6 +134,7 @@ impl World {
             exceptions: plan.gearman.exceptions,
             packet_bytes_max: plan.packet_bytes_max(),
             item_bytes_max: plan.max_job_size,
+            cools: plan.jobs_bytes_max.is_some(),
         };
         let mut storage = Storage::new(rng.next_u64(), &plan, &options);
         let broker = storage.first_broker(now)?;

@@ -4,6 +4,7 @@
 
 mod corners;
 mod faults;
+mod keys;
 mod lists;
 mod unreadable;
 

@@ -5,7 +5,7 @@ use log::ReclaimError;
 
 use super::*;
 
-fn at(seconds: u64) -> Millis {
+pub(super) fn at(seconds: u64) -> Millis {
     Millis(NOW.0 + 1000 * seconds)
 }
 
@@ -22,14 +22,14 @@ fn take_in_memory(broker: &Broker, session: SessionId) -> Vec<JobId> {
 }
 
 /// The bytes of the two files of a segment.
-struct Files {
+pub(super) struct Files {
     disk: log::FaultDisk,
     files: [(String, Vec<u8>); 2],
 }
 
 impl Files {
     /// Damages a group in the middle of a segment, and all of its index file.
-    fn damage(disk: &log::FaultDisk, segment: u32) -> Self {
+    pub(super) fn damage(disk: &log::FaultDisk, segment: u32) -> Self {
         let files = ["seg", "idx"].map(|end| {
             let name = format!("{segment:010}.{end}");
             let bytes = disk.bytes(&name).expect("the file exists");
@@ -41,7 +41,7 @@ impl Files {
         Self { disk: disk.clone(), files }
     }
 
-    fn repair(self) {
+    pub(super) fn repair(self) {
         for (name, bytes) in self.files {
             self.disk.set_bytes(&name, bytes);
         }

@@ -7,7 +7,7 @@
 use super::{Engine, RestoreError};
 use crate::collections::prefetch;
 use crate::effects::Effects;
-use crate::ids::{BlockSlot, JobSlot, Millis, QueueId, SessionId};
+use crate::ids::{BlockSlot, JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::{Block, BlockFacts, JobList, State};
 use crate::queues::{Extension, Queue, is_due_soon, ready_place};
 
@@ -121,7 +121,7 @@ impl Engine {
         self.queues.remove_all_from_list(list, &places);
         let mut facts = BlockFacts::beginning_with(&self.jobs[slots[0]]);
         for slot in slots {
-            let job = self.jobs.remove(*slot);
+            let job = self.jobs.cool(*slot);
             debug_assert!(job.queue() == queue && job.may_be_cold());
             self.queues[queue].count_out(job.counted());
             facts.add(&job);
@@ -154,6 +154,14 @@ impl Engine {
         self.queues[queue].note_due(self.now);
         self.arm_queue(queue);
         id
+    }
+
+    /// Adds the key of a cold job of a block, at a start: see [`crate::Submit::unique`]. The key is
+    /// not empty, and is not the body of the job.
+    pub fn restore_key(&mut self, queue: &[u8], unique: &[u8], id: JobId) {
+        if let Some(queue) = self.queue_id(queue) {
+            self.jobs.insert_cold_key(queue, unique, id);
+        }
     }
 
     /// Looks at the blocks of delayed jobs that are due soon: requests the load of the first one,

@@ -181,10 +181,11 @@ impl Counts {
 }
 
 impl Job {
-    /// Whether the job can become cold: it is in the log, nobody holds it, it does not expire, and
-    /// only a list of its queue and the index of numbers refer to it.
+    /// Whether the job can become cold: it is in the log, nobody holds it or waits for it, it does
+    /// not expire, and no worker has reported progress.
     pub(crate) fn may_be_cold(&self) -> bool {
-        let is_bare = self.extension.as_ref().is_none_or(|extension| extension.outcome.is_none());
+        let outcome = self.extension.as_ref().and_then(|extension| extension.outcome.as_ref());
+        let is_bare = outcome.is_none_or(|outcome| outcome.is_bare());
         self.state() != State::Leased && self.is_logged() && is_bare && self.expires().is_none()
     }
 

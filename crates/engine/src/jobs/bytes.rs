@@ -15,6 +15,8 @@ const BODY_HEAD_BYTES: usize = size_of::<usize>();
 /// The bytes of two entries: in the index of keys and in the index of submitted jobs. The estimate
 /// is for trees whose nodes are half full.
 const SUBMITTED_BYTES: u64 = 64;
+/// The bytes of the key of a cold job: an entry in the index of keys.
+pub(super) const KEY_BYTES: u64 = 48;
 /// The bytes of a time of the wall clock: an entry of a tree whose nodes are not full.
 pub(super) const WALL_TIME_BYTES: u64 = 32;
 /// The bytes of a unit. A job stores the size of its optional parts in these units.

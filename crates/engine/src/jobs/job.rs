@@ -6,6 +6,7 @@ use super::body::{JobBody, Kept};
 use super::counts::CountedJob;
 use super::draft::Draft;
 use super::facts::{Body, Counters, JobFacts, JobKind, State, Tags};
+use super::keys::is_body_key;
 use crate::ids::{JobId, LeaseId, Millis, QueueId, SessionId};
 
 /// A job in the engine's table. The type is small, because there can be a hundred million jobs.
@@ -60,6 +61,14 @@ pub(super) struct Outcome {
     watchers: Vec<SessionId>,
     numerator: u32,
     denominator: u32,
+}
+
+impl Outcome {
+    /// Whether the log has all of it, and the job's body need not be in memory.
+    pub(super) fn is_bare(&self) -> bool {
+        let has_progress = (self.numerator, self.denominator) != (0, 0);
+        self.watchers.is_empty() && !has_progress && !is_body_key(&self.unique)
+    }
 }
 
 /// The lease of a job: its number, the holder, and the holder's limit.

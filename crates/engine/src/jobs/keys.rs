@@ -1,4 +1,5 @@
-//! The index of keys. It finds the jobs that a submit can join.
+//! The index of keys. It finds the jobs that a submit can join. A job that becomes cold stays in the
+//! index.
 //!
 //! The index is a tree and not a hash table. A hash table is rebuilt when it grows. With millions
 //! of jobs, the rebuild would take seconds.
@@ -18,6 +19,8 @@ const KEY_IS_BODY: &[u8] = b"-";
 pub(super) struct Keys {
     hash: NameHash,
     entries: BTreeSet<(u64, QueueId, JobId)>,
+    /// The number of entries that belong to cold jobs.
+    cold: u64,
 }
 
 /// The key of a job: the client's key, or the body if the client's key is `-`. `None`: the job has
@@ -50,11 +53,17 @@ pub(super) fn is_same(job: &Job, unique: &[u8], body: &[u8]) -> bool {
 
 impl Keys {
     pub(super) fn new(hash: NameHash) -> Self {
-        Self { hash, entries: BTreeSet::new() }
+        Self { hash, entries: BTreeSet::new(), cold: 0 }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
+    /// The number of jobs in memory that the index has.
+    pub(super) fn len(&self) -> u64 {
+        self.entries.len() as u64 - self.cold
+    }
+
+    /// The number of cold jobs that the index has.
+    pub(super) fn cold(&self) -> u64 {
+        self.cold
     }
 
     /// The entry of a job in the index. `None`: the job has no key.
@@ -68,10 +77,23 @@ impl Keys {
         self.place(job).map(|place| self.entries.contains(&place))
     }
 
+    /// Adds a job. If the job was cold, the index has it already.
     pub(super) fn insert(&mut self, job: &Job) {
-        if let Some(place) = self.place(job) {
-            self.entries.insert(place);
+        if let Some(place) = self.place(job)
+            && !self.entries.insert(place)
+        {
+            self.cold -= 1;
         }
+    }
+
+    /// Adds a cold job with this key. The key is not empty, and is not the body of the job.
+    pub(super) fn insert_cold(&mut self, queue: QueueId, unique: &[u8], id: JobId) {
+        self.cold += u64::from(self.entries.insert((self.hash.of(unique), queue, id)));
+    }
+
+    /// Notes that a job becomes cold. If the index has the job, it keeps it.
+    pub(super) fn cool(&mut self, job: &Job) {
+        self.cold += u64::from(self.has(job) == Some(true));
     }
 
     pub(super) fn remove(&mut self, job: &Job) {

@@ -32,7 +32,8 @@ fn put(jobs: &mut Jobs, due: Millis) -> JobSlot {
 }
 
 fn joins(jobs: &Jobs, queue: QueueId, unique: &[u8]) -> Vec<JobSlot> {
-    jobs.with_key_in(queue, unique, b"").filter(|slot| jobs.is_same(*slot, unique, b"")).collect()
+    let found = jobs.with_key_in(queue, unique, b"").filter_map(|(_, slot)| slot);
+    found.filter(|slot| jobs.is_same(*slot, unique, b"")).collect()
 }
 
 #[test]
@@ -91,10 +92,29 @@ fn a_body_as_the_key_joins_equal_bodies_only() {
     let slot = put(&mut jobs, NOW);
     jobs.set_unique(slot, b"-");
     jobs.check_invariants();
-    let joins =
-        |body: &[u8]| jobs.with_key_in(QUEUE, b"-", body).any(|at| jobs.is_same(at, b"-", body));
+    let joins = |body: &[u8]| {
+        let mut found = jobs.with_key_in(QUEUE, b"-", body).filter_map(|(_, slot)| slot);
+        found.any(|slot| jobs.is_same(slot, b"-", body))
+    };
     assert!(joins(b"body") && !joins(b"other"));
     assert_eq!(jobs.with_key(b"-").count(), 0, "it is not a key of its own");
+}
+
+#[test]
+fn the_key_of_a_cold_job_stays_in_the_index() {
+    let mut jobs = jobs();
+    let slot = put(&mut jobs, NOW);
+    jobs.set_unique(slot, b"key");
+    let job = jobs.cool(slot);
+    assert!(jobs.with_key_in(QUEUE, b"key", b"").eq([(JobId(1), None)]));
+    assert!(jobs.with_key(b"key").eq([(JobId(1), None)]));
+    assert_eq!(jobs.bytes(), bytes::KEY_BYTES);
+    jobs.check_invariants();
+    let slot = jobs.insert(job);
+    jobs.check_invariants();
+    assert!(jobs.with_key(b"key").eq([(JobId(1), Some(slot))]) && !jobs.have_cold_keys());
+    jobs.remove(slot);
+    assert_eq!((jobs.bytes(), jobs.with_key(b"key").count()), (0, 0));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lineshaft_engine::policy::{Rule, Rules, Setting, WhenFull};
 use lineshaft_engine::{
     BlockFacts, BlockSlot, Clearing, Engine, Event, GrabOrder, JobBody, JobFacts, JobId, JobList,
-    JobSlot, Kick, Need, Patience, QueueId, Record, SessionId, State, Take,
+    JobSlot, Kick, Need, Patience, QueueId, Record, SessionId, State, Submit, Tags, Take,
 };
 use proptest::prelude::*;
 
@@ -14,8 +14,11 @@ use crate::world::{World, grab};
 /// The engine, and the jobs that its owner would find in the log.
 struct Owner {
     world: World,
-    blocks: BTreeMap<BlockSlot, Vec<(JobFacts, u32)>>,
+    blocks: BTreeMap<BlockSlot, Vec<ColdJob>>,
 }
+
+/// The facts of a cold job, the length of its body, and its key, if it was submitted.
+type ColdJob = (JobFacts, u32, Option<Box<[u8]>>);
 
 impl Owner {
     fn new() -> Self {
@@ -37,7 +40,10 @@ impl Owner {
         let slots: Vec<JobSlot> =
             ids.iter().map(|id| engine.slot(*id).expect("the job exists")).collect();
         assert!(slots.iter().all(|slot| engine.may_be_cold(*slot)));
-        let jobs = slots.iter().map(|slot| (engine.facts(*slot), engine.body(*slot).len() as u32));
+        let jobs = slots.iter().map(|slot| {
+            let unique = engine.tags(*slot).map(|tags| tags.unique.into());
+            (engine.facts(*slot), engine.body(*slot).len() as u32, unique)
+        });
         let jobs = jobs.collect();
         let block = self.world.act(|engine, _| engine.cool(&slots)).expect("there are jobs");
         self.blocks.insert(block, jobs);
@@ -111,11 +117,12 @@ impl Owner {
         let engine = &mut self.world.engine;
         let list = engine.begin_load(block).expect("the block exists");
         let name = engine.queue_name(list.queue).to_vec();
-        for (facts, len) in &jobs {
-            engine.load(&name, facts, None, JobBody::Stored(*len)).expect("it is a cold job");
+        for (facts, len, unique) in &jobs {
+            let tags = unique.as_ref().map(|unique| Tags { unique, reducer: b"" });
+            engine.load(&name, facts, tags, JobBody::Stored(*len)).expect("it is a cold job");
         }
         self.world.act(|engine, effects| engine.end_load(list.queue, effects));
-        jobs.iter().map(|(facts, _)| BlockFacts::ready_place(facts)).min()
+        jobs.iter().map(|(facts, ..)| BlockFacts::ready_place(facts)).min()
     }
 
     /// Loads the blocks that are wanted, and returns their number.
@@ -658,4 +665,100 @@ proptest! {
             }
         }
     }
+}
+
+/// Submits a background job with this key.
+fn submit(owner: &mut Owner, session: SessionId, queue: &[u8], unique: &[u8]) -> JobId {
+    let body = b"work"[..].into();
+    let (due, reducer, foreground) = (None, &b""[..], false);
+    let submit = Submit { priority: 5, due, unique, reducer, body, foreground };
+    let done = owner.world.act(|engine, effects| engine.submit(session, queue, submit, effects));
+    done.expect("there is room")
+}
+
+fn load_job(owner: &mut Owner, id: JobId) {
+    let mut blocks = owner.blocks.iter();
+    let found = blocks.find(|(_, jobs)| jobs.iter().any(|(facts, ..)| facts.id == id));
+    let block = *found.expect("the job is cold").0;
+    owner.load_block(block);
+}
+
+#[test]
+fn a_submit_needs_the_cold_job_with_its_key() {
+    let mut owner = Owner::new();
+    let session = owner.world.open();
+    let id = submit(&mut owner, session, b"q", b"key");
+    submit(&mut owner, session, b"other", b"its own");
+    let keyless = submit(&mut owner, session, b"q", b"");
+    assert_eq!(owner.world.engine.cold_with_key(Some(b"q"), b"key"), None);
+    owner.cool(&[id, keyless]);
+    let engine = &owner.world.engine;
+    for (queue, unique, cold) in [
+        (Some(&b"q"[..]), &b"key"[..], Some(id)),
+        (None, b"key", Some(id)),
+        (Some(b"other"), b"key", None),
+        (Some(b"none"), b"key", None),
+        (Some(b"q"), b"its own", None),
+        (Some(b"q"), b"", None),
+        (Some(b"q"), b"-", None),
+        (None, b"-", None),
+    ] {
+        assert_eq!(engine.cold_with_key(queue, unique), cold, "{queue:?} {unique:?}");
+    }
+    load_job(&mut owner, id);
+    assert_eq!(owner.world.engine.cold_with_key(Some(b"q"), b"key"), None);
+    assert_eq!(submit(&mut owner, session, b"q", b"key"), id);
+    assert_eq!(owner.world.engine.find_key(b"key"), Some(id));
+    owner.world.act(|engine, effects| engine.finish(session, id, effects)).expect("it is ready");
+    assert_eq!(owner.world.engine.cold_with_key(None, b"key"), None);
+    assert_ne!(submit(&mut owner, session, b"q", b"key"), id);
+}
+
+#[test]
+fn of_cold_jobs_with_one_key_only_the_oldest_is_needed() {
+    let mut owner = Owner::new();
+    let session = owner.world.open();
+    owner.world.act(|engine, effects| engine.use_queue(session, b"q", effects));
+    let first = submit(&mut owner, session, b"q", b"key");
+    owner.world.act(|engine, _| engine.watch(session, b"q"));
+    assert_eq!(owner.world.taken(session), first);
+    assert!(owner.world.bury(session, first));
+    // The key of a buried job is free.
+    let second = submit(&mut owner, session, b"q", b"key");
+    assert_ne!(second, first);
+    assert_eq!(owner.kick(session, 1), 1);
+    let elsewhere = submit(&mut owner, session, b"a queue", b"key");
+    for id in [second, first, elsewhere] {
+        owner.cool(&[id]);
+    }
+    for queue in [Some(&b"q"[..]), None] {
+        assert_eq!(owner.world.engine.cold_with_key(queue, b"key"), Some(first));
+    }
+    load_job(&mut owner, first);
+    for queue in [Some(&b"q"[..]), None] {
+        assert_eq!(owner.world.engine.cold_with_key(queue, b"key"), None);
+    }
+    assert_eq!(owner.world.engine.find_key(b"key"), Some(first));
+    owner.world.act(|engine, effects| engine.finish(session, first, effects)).expect("ready");
+    assert_eq!(owner.world.engine.cold_with_key(Some(b"q"), b"key"), Some(second));
+    assert_eq!(owner.world.engine.cold_with_key(Some(b"a queue"), b"key"), Some(elsewhere));
+}
+
+/// A key of another job with the same hash cannot be found by a test. A key that the engine is told
+/// wrongly acts like it.
+#[test]
+fn a_cold_job_whose_key_differs_is_loaded_only_once() {
+    let mut owner = Owner::new();
+    let session = owner.world.open();
+    let id = submit(&mut owner, session, b"q", b"key");
+    owner.cool(&[id]);
+    owner.world.engine.restore_key(b"q", b"same hash", id);
+    for queue in [Some(&b"q"[..]), None] {
+        assert_eq!(owner.world.engine.cold_with_key(queue, b"same hash"), Some(id));
+    }
+    load_job(&mut owner, id);
+    for queue in [Some(&b"q"[..]), None] {
+        assert_eq!(owner.world.engine.cold_with_key(queue, b"same hash"), None);
+    }
+    assert_eq!(owner.world.engine.find_key(b"same hash"), None);
 }

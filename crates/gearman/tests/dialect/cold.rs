@@ -1,13 +1,14 @@
-//! Tests requests that need a cold job. Gearman's own jobs are never cold, so another dialect puts
-//! the jobs. A load ends only when a test calls `load`.
+//! Tests requests that need a cold job. Another dialect or a client of Gearman puts the jobs. A load
+//! ends only when a test calls `load`.
 
 use broker::NewJob;
 use testkit::dialect::world;
 
 use crate::packets::{
-    CAN_DO, CAN_DO_TIMEOUT, ECHO_REQ, ECHO_RES, ERROR, GET_STATUS, GRAB_JOB, JOB_ASSIGN, NO_JOB,
-    NOOP, PRE_SLEEP, RESET_ABILITIES, STATUS_RES, SUBMIT_JOB_BG, WORK_COMPLETE, check, check_text,
-    expect, request,
+    CAN_DO, CAN_DO_TIMEOUT, ECHO_REQ, ECHO_RES, ERROR, GET_STATUS, GET_STATUS_UNIQUE, GRAB_JOB,
+    JOB_ASSIGN, JOB_CREATED, NO_JOB, NOOP, PRE_SLEEP, RESET_ABILITIES, STATUS_RES,
+    STATUS_RES_UNIQUE, SUBMIT_JOB, SUBMIT_JOB_BG, SUBMIT_JOB_EPOCH, WORK_COMPLETE, check,
+    check_text, expect, request,
 };
 use crate::world::{World, options, with_log};
 
@@ -30,6 +31,20 @@ fn cold() -> World {
     assert_eq!(world.broker.cold_jobs(), JOBS);
     world.hold_loads();
     world
+}
+
+/// A world with cold jobs in the function `mail`, with the keys `k1` and so on.
+fn cold_keys() -> (World, usize) {
+    let mut world = World::over(world::World::cold(with_log()), options());
+    let client = world.connect();
+    for number in 1..=JOBS {
+        let submit = format!("mail|k{number}|job {number}");
+        let handle = format!("H:vm:{number}");
+        check(&mut world, client, (SUBMIT_JOB_BG, &submit), &[(JOB_CREATED, &handle)]);
+    }
+    assert_eq!(world.broker.cold_jobs(), JOBS);
+    world.hold_loads();
+    (world, client)
 }
 
 fn worker(world: &mut World) -> usize {
@@ -150,4 +165,100 @@ fn cold_jobs_count_for_the_limit_of_a_function_and_end_with_it() {
     world.load();
     assert_eq!(world.take_text(client), "OK\r\n.\n");
     assert_eq!(world.broker.turn(world.now).totals().ready, 0);
+}
+
+#[test]
+fn a_submit_waits_for_the_cold_job_with_its_key() {
+    for (kind, watchers) in [(SUBMIT_JOB_BG, 0), (SUBMIT_JOB, 1), (SUBMIT_JOB_EPOCH, 0)] {
+        let (mut world, client) = cold_keys();
+        let fields = if kind == SUBMIT_JOB_EPOCH { "mail|k2|0|new" } else { "mail|k2|new" };
+        let packets = [request(kind, fields), request(ECHO_REQ, "x")].concat();
+        world.send(client, &packets);
+        expect(&mut world, client, &[]);
+        assert!(world.waits(client));
+        // Other keys and other functions do not wait.
+        let other = world.connect();
+        check(&mut world, other, (SUBMIT_JOB_BG, "mail|k9|new"), &[(JOB_CREATED, "H:vm:4")]);
+        check(&mut world, other, (SUBMIT_JOB_BG, "post|k2|new"), &[(JOB_CREATED, "H:vm:5")]);
+        check(&mut world, other, (SUBMIT_JOB_BG, "mail|-|k2"), &[(JOB_CREATED, "H:vm:6")]);
+        world.load();
+        expect(&mut world, client, &[(JOB_CREATED, "H:vm:2"), (ECHO_RES, "x")]);
+        let status = format!("k2|1|0|0|0|{watchers}");
+        world.send(client, &request(GET_STATUS_UNIQUE, "k2"));
+        world.load();
+        expect(&mut world, client, &[(STATUS_RES_UNIQUE, &status)]);
+        let worker = worker(&mut world);
+        check(&mut world, worker, (GRAB_JOB, ""), &[]);
+        world.load();
+        expect(&mut world, worker, &[(JOB_ASSIGN, "H:vm:1|mail|job 1")]);
+        world.broker.turn(world.now).check_invariants();
+    }
+}
+
+#[test]
+fn a_long_submit_that_waits_is_counted() {
+    let (mut world, client) = cold_keys();
+    let packet = request(SUBMIT_JOB_BG, &format!("mail|k1|{}", "x".repeat(20_000)));
+    world.send(client, &packet);
+    assert!(world.waits(client));
+    assert!(world.held_bytes(client) > 20_000);
+    world.load();
+    expect(&mut world, client, &[(JOB_CREATED, "H:vm:1")]);
+    assert!(world.held_bytes(client) < 1000);
+}
+
+#[test]
+fn a_status_by_key_waits_for_the_cold_job() {
+    let (mut world, client) = cold_keys();
+    let known = [(STATUS_RES_UNIQUE, "k3|1|0|0|0|0")];
+    check_after_load(&mut world, client, (GET_STATUS_UNIQUE, "k3"), &known);
+    let unknown = [(STATUS_RES_UNIQUE, "k4|0|0|0|0|0")];
+    check(&mut world, client, (GET_STATUS_UNIQUE, "k4"), &unknown);
+}
+
+#[test]
+fn a_cold_job_frees_its_key_when_it_ends() {
+    let (mut world, client) = cold_keys();
+    check_text(&mut world, client, "cancel job H:vm:2\n", "");
+    world.load();
+    assert_eq!(world.take_text(client), "OK\r\n");
+    check(&mut world, client, (SUBMIT_JOB_BG, "mail|k2|new"), &[(JOB_CREATED, "H:vm:4")]);
+    check_text(&mut world, client, "drop function mail\n", "");
+    world.load();
+    world.advance(100);
+    world.load();
+    assert_eq!(world.take_text(client), "OK\r\n");
+    check(&mut world, client, (SUBMIT_JOB_BG, "mail|k1|new"), &[(JOB_CREATED, "H:vm:5")]);
+    world.broker.turn(world.now).check_invariants();
+}
+
+#[test]
+fn lists_of_jobs_have_only_those_in_memory() {
+    let (mut world, client) = cold_keys();
+    check_text(&mut world, client, "show jobs\nshow unique jobs\n", ".\n.\n");
+    check_text(&mut world, client, "status\n", "mail\t3\t0\t0\n.\n");
+    check_after_load(&mut world, client, (SUBMIT_JOB, "mail|k2|new"), &[(JOB_CREATED, "H:vm:2")]);
+    // A client waits for the job, so it stays in memory.
+    check_text(&mut world, client, "show jobs\n", "H:vm:2\t0\t0\t1\n.\n");
+    check_text(&mut world, client, "show unique jobs\n", "k2\n.\n");
+}
+
+#[test]
+fn a_submit_by_http_joins_a_cold_job() {
+    for leaves in [false, true] {
+        let (mut world, client) = cold_keys();
+        let http = world.connect_http();
+        let head = "POST /mail HTTP/1.1\r\nX-Gearman-Unique: k2\r\nX-Gearman-Background: true\r\n";
+        let sent = format!("{head}Content-Length: 3\r\n\r\nnew");
+        assert_eq!(world.say(http, &sent), "");
+        if leaves {
+            world.half_close(http);
+        }
+        world.load();
+        let reply = world.take_text(http);
+        assert_eq!(reply.contains("X-Gearman-Job-Handle: H:vm:2\r\n"), !leaves, "{reply}");
+        assert!(world.has_ended(http));
+        check_text(&mut world, client, "status\n", "mail\t3\t0\t0\n.\n");
+        world.broker.turn(world.now).check_invariants();
+    }
 }

@@ -25,8 +25,7 @@ pub(crate) fn check_http(script: &[u8]) {
     testkit::dialect::fragments::check::<HttpWorld>(script);
 }
 
-/// Plays a script with and without cold jobs. Gearman's own jobs are never cold, so the functions
-/// have jobs of another dialect.
+/// Plays a script with and without cold jobs. The functions also have jobs of another dialect.
 pub(crate) fn check_cold(script: &[u8]) {
     testkit::dialect::fragments::check_cold::<FilledWorld>(script, with_log);
 }

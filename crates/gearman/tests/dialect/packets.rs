@@ -18,6 +18,7 @@ pub(crate) const WORK_COMPLETE: u32 = 13;
 pub(crate) const WORK_FAIL: u32 = 14;
 pub(crate) const GET_STATUS: u32 = 15;
 pub(crate) const GET_STATUS_UNIQUE: u32 = 41;
+pub(crate) const STATUS_RES_UNIQUE: u32 = 42;
 pub(crate) const ECHO_REQ: u32 = 16;
 pub(crate) const ECHO_RES: u32 = 17;
 pub(crate) const SUBMIT_JOB_BG: u32 = 18;

@@ -354,6 +354,15 @@ impl Job {
     pub(super) fn is_buried(&self) -> bool {
         matches!(self.state, State::Buried { .. })
     }
+
+    /// True if the server can keep the submitted job only in the log. The server decides which of
+    /// these jobs leave the memory.
+    pub(super) fn can_be_cold(&self) -> bool {
+        let is_bare = self.watchers.is_empty() && self.progress == (0, 0);
+        let body_is_key = self.tags.as_ref().is_some_and(|tags| *tags.unique == *b"-");
+        let is_leased = matches!(self.state, State::Leased(_));
+        self.kind == JobKind::Logged && is_bare && !body_is_key && !is_leased
+    }
 }
 
 impl super::Conn {

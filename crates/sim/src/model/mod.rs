@@ -89,6 +89,8 @@ pub(crate) struct Setting {
     pub(crate) packet_bytes_max: u32,
     /// The largest Kestrel item.
     pub(crate) item_bytes_max: u32,
+    /// True if jobs can be cold.
+    pub(crate) cools: bool,
 }
 
 #[derive(Debug)]

@@ -34,8 +34,9 @@ enum Text {
     Exact(Vec<u8>),
     /// The lines of an `OK` reply. The value `*` stands for any number.
     Lines(String),
-    /// These lines in any order, and then a line with a dot.
-    AnyOrder(Vec<String>),
+    /// These lines in any order, and then a line with a dot. The line can be missing if its value is
+    /// true.
+    AnyOrder(Vec<(String, bool)>),
 }
 
 impl Expected {
@@ -47,8 +48,7 @@ impl Expected {
         Self { text: Text::Exact(bytes), need }
     }
 
-    pub(super) fn in_any_order(mut lines: Vec<String>) -> Self {
-        lines.sort_unstable();
+    pub(super) fn in_any_order(lines: Vec<(String, bool)>) -> Self {
         Self { text: Text::AnyOrder(lines), need: 0 }
     }
 
@@ -96,7 +96,7 @@ impl<'a> Observed<'a> {
             Text::Lines(text) => matching_lines(text, self.bytes)
                 .ok_or_else(|| mismatch(text.as_bytes(), self.bytes))?,
             Text::AnyOrder(lines) => matching_in_any_order(lines, self.bytes)
-                .ok_or_else(|| mismatch(lines.join("\n").as_bytes(), self.bytes))?,
+                .ok_or_else(|| mismatch(format!("{lines:?}").as_bytes(), self.bytes))?,
         };
         self.bytes = &self.bytes[len..];
         self.replies.push((len, expected.need));
@@ -141,16 +141,25 @@ fn matching_lines(expected: &str, seen: &[u8]) -> Option<usize> {
 }
 
 /// The length of a list at the front of `seen`. `None` if its lines differ from the expected lines.
-/// The expected lines are sorted.
-fn matching_in_any_order(expected: &[String], seen: &[u8]) -> Option<usize> {
+fn matching_in_any_order(expected: &[(String, bool)], seen: &[u8]) -> Option<usize> {
     let end = if seen.starts_with(b".\n") {
         0
     } else {
         seen.windows(3).position(|bytes| bytes == b"\n.\n")? + 1
     };
-    let mut lines: Vec<&str> = std::str::from_utf8(&seen[..end]).ok()?.lines().collect();
-    lines.sort_unstable();
-    (lines == expected).then_some(end + 2)
+    // How often each line must appear, and how often it can appear.
+    let mut counts: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for (line, can_miss) in expected {
+        let (min, max) = counts.entry(line).or_default();
+        *min += u32::from(!can_miss);
+        *max += 1;
+    }
+    for line in std::str::from_utf8(&seen[..end]).ok()?.lines() {
+        let (min, max) = counts.get_mut(line)?;
+        *max = max.checked_sub(1)?;
+        *min = min.saturating_sub(1);
+    }
+    counts.values().all(|(min, _)| *min == 0).then_some(end + 2)
 }
 
 impl Model {

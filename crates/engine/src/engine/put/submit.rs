@@ -6,7 +6,7 @@ use crate::effects::{Effects, Record};
 use crate::engine::Engine;
 use crate::engine::put::route::{Refused, Route};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
-use crate::jobs::{Band, Body, Draft, Job, JobKind, State};
+use crate::jobs::{Band, Body, Draft, JobKind, State, is_body_key};
 use crate::limits::{ATTACHMENTS_MAX, SAME_KEY_MAX, WATCHERS_MAX};
 use crate::wall::When;
 
@@ -174,9 +174,32 @@ impl Engine {
     /// [`SAME_KEY_MAX`] jobs. If there are more jobs with this key, the search can miss the oldest
     /// job.
     pub fn find_key(&self, unique: &[u8]) -> Option<JobId> {
-        let found = self.jobs.with_key(unique).take(SAME_KEY_MAX);
-        let found = found.inspect(|_| self.meter.count(1));
-        found.filter(|job| job.unique() == unique).map(Job::id).min()
+        let found = self.same_keys(unique).filter_map(|(_, slot)| slot);
+        found.filter(|slot| self.jobs[*slot].unique() == unique).map(|slot| self.id_of(slot)).min()
+    }
+
+    /// The jobs that [`Engine::find_key`] compares.
+    fn same_keys(&self, unique: &[u8]) -> impl Iterator<Item = (JobId, Option<JobSlot>)> {
+        self.jobs.with_key(unique).take(SAME_KEY_MAX).inspect(|_| self.meter.count(1))
+    }
+
+    /// A cold job that must be in memory before a submit with this key into this queue, because it
+    /// may be the job to join. `None` as the queue: before [`Engine::find_key`], because it may be the
+    /// job to find. Only the hash of its key is known.
+    pub fn cold_with_key(&self, queue: Option<&[u8]>, unique: &[u8]) -> Option<JobId> {
+        // The body of a job is not its key if the job can be cold.
+        if !self.jobs.have_cold_keys() || is_body_key(unique) {
+            return None;
+        }
+        let (id, slot) = if let Some(name) = queue {
+            let mut same = self.unique_in(self.queue_id(name)?, unique, b"");
+            same.find(|(_, slot)| slot.is_none_or(|slot| self.can_join(slot, unique, b"")))?
+        } else {
+            let same = self.same_keys(unique);
+            same.filter(|(_, slot)| slot.is_none_or(|slot| self.jobs[slot].unique() == unique))
+                .min_by_key(|(id, _)| *id)?
+        };
+        slot.is_none().then_some(id)
     }
 
     /// The oldest job that a submit with this key can join.
@@ -186,12 +209,24 @@ impl Engine {
         unique: &[u8],
         body: &[u8],
     ) -> Option<JobSlot> {
-        let mut found = self.jobs.with_key_in(queue, unique, body).inspect(|_| self.meter.count(1));
-        found.find(|slot| {
-            // An expired job still exists until a request or a timer ends it. A submit must not
-            // join such a job.
-            let ends = self.jobs[*slot].state() != State::Leased && self.is_expired(*slot);
-            !ends && self.jobs.is_same(*slot, unique, body)
-        })
+        let mut found = self.unique_in(queue, unique, body).filter_map(|(_, slot)| slot);
+        found.find(|slot| self.can_join(*slot, unique, body))
+    }
+
+    /// The jobs of a queue that a submit with this key can perhaps join, oldest first.
+    fn unique_in(
+        &self,
+        queue: QueueId,
+        unique: &[u8],
+        body: &[u8],
+    ) -> impl Iterator<Item = (JobId, Option<JobSlot>)> {
+        self.jobs.with_key_in(queue, unique, body).inspect(|_| self.meter.count(1))
+    }
+
+    fn can_join(&self, slot: JobSlot, unique: &[u8], body: &[u8]) -> bool {
+        // An expired job still exists until a request or a timer ends it. A submit must not join such
+        // a job.
+        let ends = self.jobs[slot].state() != State::Leased && self.is_expired(slot);
+        !ends && self.jobs.is_same(slot, unique, body)
     }
 }

@@ -3,7 +3,7 @@
 use super::super::outcome::News;
 use super::super::session::{Expected, Observed};
 use super::super::submit::band;
-use super::super::{JobKind, Model, Name, Need, Place, State};
+use super::super::{Job, JobKind, Model, Name, Need, Place, State, Tags};
 use super::wire::integer;
 use super::{handle, named, text};
 
@@ -145,18 +145,23 @@ impl Model {
         line(&text, 0)
     }
 
-    /// Lists all submitted jobs, in any order.
+    /// Lists all submitted jobs, in any order. Cold jobs are missing.
     fn show_jobs(&self) -> Expected {
-        let jobs = self.jobs.iter().filter(|(_, job)| job.tags.is_some());
-        let row = |(id, job): (&u64, &super::super::Job)| {
+        self.list_submitted(|id, job, _| {
             let durable = u32::from(job.kind == JobKind::Logged);
-            format!("{}\t{}\t0\t{durable}", text(&handle(*id)), job.counts.failures)
-        };
-        Expected::in_any_order(jobs.map(row).collect())
+            format!("{}\t{}\t0\t{durable}", text(&handle(id)), job.counts.failures)
+        })
     }
 
     fn show_unique_jobs(&self) -> Expected {
-        let tags = self.jobs.values().filter_map(|job| job.tags.as_ref());
-        Expected::in_any_order(tags.map(|tags| text(&tags.unique)).collect())
+        self.list_submitted(|_, _, tags| text(&tags.unique))
+    }
+
+    fn list_submitted(&self, row: impl Fn(u64, &Job, &Tags) -> String) -> Expected {
+        let submitted = self.jobs.iter().filter_map(|(id, job)| {
+            let tags = job.tags.as_ref()?;
+            Some((row(*id, job, tags), self.setting.cools && job.can_be_cold()))
+        });
+        Expected::in_any_order(submitted.collect())
     }
 }
