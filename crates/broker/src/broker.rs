@@ -122,7 +122,7 @@ pub struct Broker {
 }
 
 pub(crate) struct Shared {
-    core: Mutex<Core>,
+    core: parking_lot::Mutex<Core>,
     pub(crate) log: Option<Arc<Log>>,
     /// The bodies to load. The core and the loader's threads share this list.
     pub(crate) loads: Arc<Loads>,
@@ -246,7 +246,7 @@ impl Broker {
         let loads = core.loads.clone();
         let broker = Self {
             shared: Arc::new(Shared {
-                core: Mutex::new(core),
+                core: parking_lot::Mutex::new(core),
                 log,
                 loads,
                 reader: Mutex::default(),
@@ -553,8 +553,10 @@ impl Shared {
     /// Locks the engine and the ledger. Panics if another thread panicked while it held this lock.
     /// The engine may then be half changed, so further replies could be wrong, and the process must
     /// end.
-    fn lock_core(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().expect("the engine is whole: no panic happened while it was locked")
+    fn lock_core(&self) -> parking_lot::MutexGuard<'_, Core> {
+        let core = self.core.lock();
+        assert!(!core.is_broken, "no thread has panicked during a turn");
+        core
     }
 
     pub(crate) fn turn(&self, now: Millis) -> Turn<'_> {

@@ -9,9 +9,8 @@ mod positions;
 mod statistics;
 mod time;
 
-use std::sync::MutexGuard;
-
 use engine::{ReturnOrder, SessionId};
+use parking_lot::MutexGuard;
 
 use crate::broker::Shared;
 use crate::core::Core;
@@ -114,7 +113,9 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         // After a panic, a request may be half done. Then the turn must not pass on its entries and
         // events.
-        if !std::thread::panicking() {
+        if std::thread::panicking() {
+            self.core.is_broken = true;
+        } else {
             self.shared.end_turn(&mut self.core);
         }
     }
