@@ -8,5 +8,5 @@ mod slab;
 
 pub(crate) use index::IdIndex;
 pub(crate) use ordered::{Key, Ordered};
-pub(crate) use prefetch::prefetch;
+pub use prefetch::prefetch;
 pub(crate) use slab::Slab;

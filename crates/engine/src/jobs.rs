@@ -49,6 +49,8 @@ pub(crate) struct Jobs {
     /// Jobs with a time of the wall clock, and this time. **Invariant**: if the job can expire,
     /// this is the time of its expiry. Otherwise the job is delayed, and this is its due time.
     wall_times: BTreeMap<JobSlot, Millis>,
+    /// The number of jobs that have an expiry.
+    expiring: u64,
     counts: Counts,
     /// The number of jobs that are only in memory. Buried jobs do not count.
     unlogged: u64,
@@ -84,6 +86,7 @@ impl Jobs {
             keys: Keys::new(hash),
             submitted: BTreeSet::new(),
             wall_times: BTreeMap::new(),
+            expiring: 0,
             counts: Counts::default(),
             unlogged: 0,
             bytes: 0,
@@ -165,6 +168,7 @@ impl Jobs {
         let (id, is_submitted) = (job.id(), job.is_submitted());
         self.counts.add(job.counted());
         self.unlogged += u64::from(job.is_unlogged());
+        self.expiring += u64::from(job.expires().is_some());
         if job.state() != State::Buried {
             self.keys.insert(&job);
         }
@@ -194,6 +198,7 @@ impl Jobs {
         self.bytes -= bytes::bytes_of(&job);
         self.resident -= bytes::evictable(&job);
         self.unlogged -= u64::from(job.is_unlogged());
+        self.expiring -= u64::from(job.expires().is_some());
         if job.is_submitted() {
             self.submitted.remove(&slot);
         }
@@ -266,6 +271,7 @@ impl Jobs {
         let order = self.deal_id();
         let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
         self.keys.remove(job);
+        self.expiring -= u64::from(job.expires().is_some());
         job.set_queue(queue, now, order);
         self.keys.insert(job);
         self.wall_times.remove(&slot);
@@ -387,6 +393,11 @@ impl Jobs {
         self.submitted.range(slot..).copied()
     }
 
+    /// Whether any job in memory has an expiry.
+    pub(crate) fn can_expire(&self) -> bool {
+        self.expiring > 0
+    }
+
     // --- Jobs with a time of the wall clock ---
 
     /// Whether any job is due or expires at a time of the wall clock.
@@ -420,6 +431,8 @@ impl Jobs {
     pub(crate) fn check_invariants(&self) {
         let mut counts = Counts::default();
         let (mut keyed, mut unlogged, mut bytes, mut resident) = (0, 0, 0, 0);
+        let expiring = self.iter().filter(|(_, job)| job.expires().is_some()).count();
+        assert_eq!(self.expiring, expiring as u64, "the jobs that have an expiry");
         let submitted = self.iter().filter(|(_, job)| job.is_submitted()).map(|(slot, _)| slot);
         assert!(submitted.eq(self.submitted.iter().copied()));
         for (slot, job) in self.iter() {

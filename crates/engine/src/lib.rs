@@ -36,6 +36,7 @@ mod timers;
 mod wall;
 
 pub use bytes::allocated_bytes;
+pub use collections::prefetch;
 pub use effects::{Effects, Event, Handout, News, Record};
 pub use engine::{
     AliasStats, Choice, Clearing, Engine, EngineSetup, GrabOrder, ItemStats, JobCursor, Kick,

@@ -7,7 +7,7 @@
 /// Prefetches the cache line at the beginning of `value`. This changes only the speed of the
 /// program, and no result. Does nothing on processors other than x86-64.
 #[inline]
-pub(crate) fn prefetch<T>(value: &T) {
+pub fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

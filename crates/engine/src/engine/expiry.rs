@@ -14,7 +14,7 @@ use super::cold::Need;
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
-use crate::queues::Queue;
+use crate::queues::{Extension, Queue};
 
 impl Engine {
     /// The last moment at which the engine hands out the job. `None`: the job does not expire.
@@ -31,14 +31,20 @@ impl Engine {
 
     /// Whether the head of a queue has expired.
     pub(super) fn head_is_expired(&self, queue: &Queue) -> bool {
-        // Only a queue with an extension can have jobs that expire.
-        queue.extension().is_some() && queue.first_ready().is_some_and(|slot| self.is_expired(slot))
+        self.may_expire(queue) && queue.first_ready().is_some_and(|slot| self.is_expired(slot))
+    }
+
+    /// Whether jobs of a queue may expire. If not, nobody needs to look at its head. Only a queue with
+    /// an extension can have jobs that expire.
+    fn may_expire(&self, queue: &Queue) -> bool {
+        let has_age_max = |extension: &Extension| extension.policy().age_max_ms.is_some();
+        queue.extension().is_some_and(|extension| self.jobs.can_expire() || has_age_max(extension))
     }
 
     /// The moment at which the queue's timer must sweep. There are two candidates: the moment at
     /// which the head expires, and the end of the sweep's rest. The later moment counts.
     pub(super) fn next_expiry(&self, queue: &Queue) -> Option<Millis> {
-        let extension = queue.extension()?;
+        let extension = queue.extension().filter(|_| self.may_expire(queue))?;
         let last = self.ends_after(queue.first_ready()?)?;
         Some(Millis(last.0.saturating_add(1)).max(extension.sweep_rests_until))
     }

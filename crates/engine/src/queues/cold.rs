@@ -27,6 +27,8 @@ pub(crate) struct Cold {
 pub(crate) struct ColdList {
     /// The blocks, by the lowest place of their jobs in the list of this state.
     blocks: Ordered<(u64, u64)>,
+    /// The first of them. Each request that needs the head of the queue reads it.
+    first: Option<((u64, u64), BlockSlot)>,
     /// When a job at this place or behind it leaves the list of ready jobs, the next blocks are
     /// wanted. `None`: only a cold head makes them wanted.
     pub(crate) wanted_from: Option<(u64, u64)>,
@@ -46,7 +48,21 @@ impl ColdList {
 
     /// The place of the first cold job, and its block.
     fn first(&self) -> Option<((u64, u64), BlockSlot)> {
-        self.blocks.first().map(|(key, id)| (key, BlockSlot(id)))
+        self.first
+    }
+
+    fn insert(&mut self, key: (u64, u64), id: BlockSlot) {
+        self.blocks.insert(key, id.0);
+        self.note_first();
+    }
+
+    fn remove(&mut self, key: (u64, u64)) {
+        self.blocks.remove(key);
+        self.note_first();
+    }
+
+    fn note_first(&mut self) {
+        self.first = self.blocks.first().map(|(key, id)| (key, BlockSlot(id)));
     }
 }
 
@@ -177,14 +193,14 @@ impl Queue {
     pub(super) fn add_block(&mut self, facts: &BlockFacts, id: BlockSlot) {
         let extension = self.extension_mut().expect("a queue with cold jobs has an extension");
         let list = extension.cold.get_or_insert_default().list_mut(facts.state);
-        list.blocks.insert(facts.first, id.0);
+        list.insert(facts.first, id);
     }
 
     /// Removes a block.
     pub(super) fn remove_block(&mut self, facts: &BlockFacts) {
         let Some(extension) = self.extension_mut() else { return };
         let Some(cold) = &mut extension.cold else { return };
-        cold.list_mut(facts.state).blocks.remove(facts.first);
+        cold.list_mut(facts.state).remove(facts.first);
         if cold.is_empty() {
             extension.cold = None;
         }
