@@ -294,6 +294,7 @@ impl Core {
         for row in rows {
             if let Ok(slot) = self.engine.slot(JobId(row.id)) {
                 self.engine.prefetch_job(slot);
+                self.ledger.locations.prefetch(slot);
                 found.push((slot, row));
             }
         }
@@ -336,6 +337,12 @@ impl Core {
             facts.state = State::Delayed;
         }
         OptionalFields::of(&facts, self.engine.tags(slot)).meta(&facts) == row.meta()
+    }
+
+    fn load_blocks(&mut self, blocks: &[(BlockId, Vec<OwnedRow>)], log: &Log) {
+        for (id, rows) in blocks {
+            self.load_block(*id, rows, log);
+        }
     }
 
     /// Restores the jobs of a block. `rows` are all rows of the block.

@@ -26,7 +26,7 @@ const THREADS: usize = 2;
 const STEP_BYTES_MAX: usize = 1 << 20;
 /// Sessions learn about their bodies after at most this many. The loader also stores at most this
 /// many bodies in one turn. Then other threads can get the broker's lock.
-const SLICE_BODIES: usize = 256;
+const SLICE_BODIES: usize = 1024;
 
 /// A body that a session waits for.
 #[derive(Debug)]
@@ -409,11 +409,16 @@ impl Shared {
         let (Some(log), Some(first)) = (&self.log, stored.first()) else { return Vec::new() };
         let mut entries: Vec<u32> = stored.iter().map(|stored| stored.entry_at).collect();
         entries.dedup();
-        let mut read = BTreeMap::new();
+        let mut read = vec![None; entries.len()];
         reader.read(log, first.segment, &entries, |index, body| {
-            read.insert(entries[index], body.map(Body::from).map_err(Arc::new));
+            read[index] = Some(body.map(Body::from).map_err(Arc::new));
         });
-        stored.iter().map(|stored| read[&stored.entry_at].clone()).collect()
+        let sharing = stored.chunk_by(|one, next| one.entry_at == next.entry_at);
+        let bodies = sharing.zip(read).flat_map(|(sharing, body)| {
+            let body = body.expect("the reader returns a result for each entry");
+            std::iter::repeat_n(body, sharing.len())
+        });
+        bodies.collect()
     }
 
     /// Reads one body in the calling thread.

@@ -13,6 +13,8 @@ use crate::ledger::meta;
 const READS: usize = 3;
 /// One load of a queue reads at most this many blocks.
 const LOAD_BLOCKS: usize = 16;
+/// One turn loads at most this many of them. Fewer turns wait less often for the lock.
+const TURN_BLOCKS: usize = 4;
 
 /// Calls `act` with the broker's lock held.
 fn under_lock<T>(with_core: &mut WithCore<'_>, act: impl FnOnce(&mut Core) -> T) -> T {
@@ -43,25 +45,32 @@ impl Shared {
         let blocks = under_lock(with_core, |core| core.next_blocks(list, LOAD_BLOCKS));
         let middle = blocks.len() / 2;
         let mut next = None;
+        let (mut read, mut turn_blocks) = (Vec::new(), 1);
+        let last = blocks.len().saturating_sub(1);
         for (index, id) in blocks.into_iter().enumerate() {
-            let rows = match self.read_rows(id, log, with_core) {
-                Read::Rows(rows) => rows,
+            match self.read_rows(id, log, with_core) {
+                Read::Rows(rows) => {
+                    if index <= middle && list.state == State::Ready {
+                        next = rows.iter().filter_map(ready_place).min();
+                    }
+                    read.push((id, rows));
+                }
                 Read::Later => {
                     // The list stays wanted, and nobody is told that its jobs are there.
                     under_lock(with_core, |core| {
+                        core.load_blocks(&read, log);
                         core.cold.damage.repeat_later(id.segment, ColdLoad::List(list));
                     });
                     return;
                 }
-                Read::Damaged => {
-                    under_lock(with_core, |core| core.lose_block(id));
-                    continue;
-                }
-            };
-            if index <= middle && list.state == State::Ready {
-                next = rows.iter().filter_map(ready_place).min();
+                Read::Damaged => under_lock(with_core, |core| core.lose_block(id)),
             }
-            under_lock(with_core, |core| core.load_block(id, &rows, log));
+            if read.len() == turn_blocks || index == last {
+                under_lock(with_core, |core| core.load_blocks(&read, log));
+                read.clear();
+                // Sessions may wait for the first block.
+                turn_blocks = TURN_BLOCKS;
+            }
         }
         under_lock(with_core, |core| core.end_wanted(list, next));
     }

@@ -23,9 +23,12 @@ const PASS_REST: Duration = Duration::from_secs(1);
 const PASS_REST_MAX: Duration = Duration::from_secs(64);
 /// One step looks at this many blocks.
 const STEP_BLOCKS: u32 = 64;
+/// One turn makes this many blocks cold. A turn of the upkeep waits for a turn of each I/O thread,
+/// so turns for single blocks would be slower than clients that put jobs.
+const TURN_BLOCKS: usize = 8;
 /// While the records of jobs exceed their limit, this many sealed segments without an index are
 /// usual. If there are more, clients put jobs faster than the upkeep can make them cold.
-const USUAL_SEGMENTS: usize = 1;
+const USUAL_SEGMENTS: usize = 2;
 /// See [`crate::Turn::rests`].
 const RESTS_MAX: usize = 8;
 
@@ -67,10 +70,12 @@ impl Shared {
     /// Notes how far the upkeep is behind. `is_cooling`: jobs must become cold, and the last step
     /// worked on this.
     pub(crate) fn note_lag(&self, is_cooling: bool) {
-        let log = self.log.as_ref().filter(|_| is_cooling);
-        let segments = log.map_or(0, |log| log.segments_to_index(USUAL_SEGMENTS + RESTS_MAX));
+        let Some(log) = &self.log else { return };
+        let most = USUAL_SEGMENTS + RESTS_MAX;
+        let segments = if is_cooling { log.segments_to_index(most) } else { 0 };
         let rests = segments.saturating_sub(USUAL_SEGMENTS) as u32;
         self.upkeep_rests.store(rests, Ordering::Relaxed);
+        log.hurry_indexing(rests > 0);
     }
 
     fn cool_or_index(&self, upkeep: &mut Upkeep, now: Millis) -> Step {
@@ -123,26 +128,32 @@ impl Shared {
         let Some(index) = log.index(at.segment) else { return true };
         let count = index.blocks().len() as u32;
         let end = count.min(at.number + STEP_BLOCKS);
-        for (number, summary) in (at.number..end).zip(&index.blocks()[at.number as usize..]) {
-            let block = BlockId { number, ..at };
-            if pass.hopeless.contains(&block) {
-                continue;
-            }
-            let is_worth_it = {
-                let core = &self.turn(now).core;
-                !core.is_cold(block)
+        let wanted: Vec<BlockId> = {
+            let core = &self.turn(now).core;
+            let is_wanted = |block: &BlockId| {
+                let summary = &index.blocks()[block.number as usize];
+                !pass.hopeless.contains(block)
+                    && !core.is_cold(*block)
                     && core.has_far_jobs(index.queue_name(summary.queue), summary.list)
             };
-            if !is_worth_it {
-                continue;
-            }
+            (at.number..end).map(|number| BlockId { number, ..at }).filter(is_wanted).collect()
+        };
+        for blocks in wanted.chunks(TURN_BLOCKS) {
             let with_core: &mut WithCore<'_> = &mut |act| act(&mut self.turn(now).core);
-            let Read::Rows(rows) = self.read_rows(block, log, with_core) else { continue };
-            match self.turn(now).core.cool_block(block, &rows) {
-                Cooled::Yes => pass.has_gained = true,
-                Cooled::NotNow => {}
-                Cooled::Never => {
-                    pass.hopeless.insert(block);
+            let read =
+                blocks.iter().filter_map(|block| match self.read_rows(*block, log, with_core) {
+                    Read::Rows(rows) => Some((*block, rows)),
+                    Read::Later | Read::Damaged => None,
+                });
+            let read: Vec<_> = read.collect();
+            let core = &mut self.turn(now).core;
+            for (block, rows) in &read {
+                match core.cool_block(*block, rows) {
+                    Cooled::Yes => pass.has_gained = true,
+                    Cooled::NotNow => {}
+                    Cooled::Never => {
+                        pass.hopeless.insert(*block);
+                    }
                 }
             }
         }

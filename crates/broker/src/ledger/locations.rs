@@ -67,6 +67,14 @@ impl Locations {
         self.pages.get(page)?.as_ref()?.locations[inside].as_ref()
     }
 
+    /// Prefetches the location of a job: see [`engine::prefetch`].
+    pub(crate) fn prefetch(&self, slot: JobSlot) {
+        let (page, inside) = split(slot);
+        if let Some(Some(page)) = self.pages.get(page) {
+            engine::prefetch(&page.locations[inside]);
+        }
+    }
+
     pub(crate) fn get_mut(&mut self, slot: JobSlot) -> Option<&mut Location> {
         let (page, inside) = split(slot);
         self.pages.get_mut(page)?.as_mut()?.locations[inside].as_mut()

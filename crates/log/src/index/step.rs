@@ -18,8 +18,8 @@ use crate::index::{BlockId, Classify, IndexError, OwnedRow, index_name, new_inde
 use crate::log::Log;
 use crate::types::Slot;
 
-/// The rest after each piece of a segment that is read. Commits need the processor and the disk more
-/// than an index does.
+/// The rest after each piece of a segment that is read, if there is time. Commits need the processor
+/// and the disk more than an index does.
 const REST: Duration = Duration::from_millis(1);
 
 /// The indexes of a log.
@@ -30,6 +30,8 @@ pub(crate) struct Indexes {
     work: Mutex<()>,
     /// No index is built any more.
     is_stopping: AtomicBool,
+    /// See [`Log::hurry_indexing`].
+    is_urgent: AtomicBool,
     /// Bytes of the index files that were written since the log was opened.
     written_bytes: AtomicU64,
 }
@@ -86,6 +88,11 @@ impl Log {
     /// need not read the whole segment first.
     pub fn stop_indexing(&self) {
         self.indexes.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether indexes are built without rests, because the owner waits for them.
+    pub fn hurry_indexing(&self, hurries: bool) {
+        self.indexes.is_urgent.store(hurries, Ordering::Relaxed);
     }
 
     /// The segments that have an index, from the oldest on.
@@ -218,7 +225,9 @@ impl Log {
         let next = next.ok_or_else(|| IndexError::damaged(&name, "the next segment"))?;
         let end = (next.previous_end.offset(), next.previous_crc);
         let rest = || {
-            self.segments.rest(REST);
+            if !self.indexes.is_urgent.load(Ordering::Relaxed) {
+                self.segments.rest(REST);
+            }
             !self.indexes.is_stopping.load(Ordering::Relaxed)
         };
         let slots = self.open_batch().live.slots_in(number);
