@@ -1,15 +1,20 @@
-//! Requests, responses, and the trait [`Site`], which turns a request into a response.
+//! Requests and responses, and [`Site`]: the pages of a listener.
 
-use std::pin::Pin;
+use std::sync::Arc;
 
+use axum::Router;
+use axum::body::Body;
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use origin::{Claims, Rejection};
 
-/// The head of a request. Its extensions contain the [`origin::Gate`] of its listener. The server
-/// does not read bodies of requests, because no page needs them.
-pub type Request = hyper::Request<()>;
+/// A request, as a handler gets it. Its extensions contain the [`origin::Gate`] of its listener,
+/// and the [`crate::Unread`] of its site.
+pub type Request = axum::extract::Request;
+
+/// The head of a request, for pages that need no body.
+pub type Head = hyper::Request<()>;
 
 /// A complete response.
 pub type Answer = Response<Bytes>;
@@ -19,48 +24,58 @@ pub const TEXT: &str = "text/plain; charset=utf-8";
 /// The content type of a page.
 pub const HTML: &str = "text/html; charset=utf-8";
 
-/// Work that must end before the response is sent.
-pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// A response that is sent now, or after some work.
-pub enum Reply {
-    /// The response is ready.
-    Now(Answer),
-    /// The response is sent when the work is done.
-    After(Work, Answer),
+/// The pages of one or more listeners, and the timed work behind them.
+#[derive(Clone)]
+pub struct Site {
+    router: Router,
+    tick: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-impl std::fmt::Debug for Reply {
+impl std::fmt::Debug for Site {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (when, answer) = match self {
-            Reply::Now(answer) => ("Now", answer),
-            Reply::After(_, answer) => ("After", answer),
-        };
-        formatter.debug_tuple(when).field(answer).finish()
+        formatter.debug_struct("Site").field("router", &self.router).finish_non_exhaustive()
     }
 }
 
-impl Reply {
-    /// Waits for the work, if any, and returns the response.
-    pub async fn answer(self) -> Answer {
-        match self {
-            Reply::Now(answer) => answer,
-            Reply::After(work, answer) => {
-                work.await;
-                answer
-            }
+impl Site {
+    /// A site with these pages. All connections of the site share one thread. So a handler must not
+    /// block the thread; it can take a turn of the broker. Longer work must be asynchronous.
+    pub fn new(router: Router) -> Site {
+        Site { router, tick: None }
+    }
+
+    /// The thread of the site calls `tick` once a second.
+    #[must_use]
+    pub fn with_tick(self, tick: impl Fn() + Send + Sync + 'static) -> Site {
+        Site { tick: Some(Arc::new(tick)), ..self }
+    }
+
+    /// Does the timed work.
+    pub fn tick(&self) {
+        if let Some(tick) = &self.tick {
+            tick();
+        }
+    }
+
+    /// Answers one request. axum's own error type shows that the router has an answer for every
+    /// request.
+    pub async fn answer(&self, request: Request) -> Response<Body> {
+        let mut router = self.router.clone();
+        match tower_service::Service::call(&mut router, request).await {
+            Ok(answer) => answer,
+            Err(never) => match never {},
         }
     }
 }
 
-/// A site: the pages of one or more listeners.
-pub trait Site: Send + Sync {
-    /// Answers one request. All connections of the site share one thread, so this function may wait
-    /// only for a turn of the broker. For longer work, return [`Reply::After`].
-    fn reply(&self, request: &Request) -> Reply;
+/// Separates the head of a request from its body, and drops the body.
+pub fn head_of(request: Request) -> Head {
+    request.map(drop)
+}
 
-    /// The thread of the site calls this once a second, for timed work.
-    fn tick(&self) {}
+/// A complete response, as a handler returns it.
+pub fn complete(answer: Answer) -> Response<Body> {
+    answer.map(Body::from)
 }
 
 /// Creates a response with the content type `kind`. The response forbids caching, because a later
@@ -75,8 +90,8 @@ pub fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) ->
 }
 
 /// Whether the request only reads. HEAD is a GET without the body of the response.
-pub fn only_looks(request: &Request) -> bool {
-    matches!(*request.method(), Method::GET | Method::HEAD)
+pub fn only_looks(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
 }
 
 /// The headers that show where a request comes from.

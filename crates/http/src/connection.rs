@@ -2,9 +2,9 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use hyper::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use origin::Gate;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::answer::{Reply, Request, Site, claims, forbidden};
+use crate::answer::{Site, claims, complete, forbidden};
 use crate::stall::Stalling;
 use crate::unread::Unread;
 
@@ -35,21 +35,16 @@ const AGE_MAX: Duration = Duration::from_mins(5);
 ///
 /// This function calls `note_request` for each request. All connections of a site share one
 /// `unread`.
-pub async fn serve<S>(
-    socket: S,
-    site: Arc<dyn Site>,
-    gate: Gate,
-    unread: Unread,
-    note_request: impl Fn(),
-) where
+pub async fn serve<S>(socket: S, site: Site, gate: Gate, unread: Unread, note_request: impl Fn())
+where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
     let service = service_fn(|request: hyper::Request<Incoming>| {
         note_request();
-        let reply = reply(site.as_ref(), &gate, request);
-        let unread = unread.clone();
+        let (site, gate, unread) = (site.clone(), gate.clone(), unread.clone());
         async move {
-            let mut answer = unread.admit(reply.answer().await);
+            let answer = reply(&site, gate, unread.clone(), request).await;
+            let mut answer = unread.admit(answer);
             mark(&mut answer);
             Ok::<_, Infallible>(answer)
         }
@@ -71,17 +66,24 @@ pub async fn serve<S>(
     }
 }
 
-fn reply(site: &dyn Site, gate: &Gate, request: hyper::Request<Incoming>) -> Reply {
-    let (mut head, _unread) = request.into_parts();
-    if let Err(why) = gate.may_read(&claims(&head.headers)) {
-        return Reply::Now(forbidden(why));
+async fn reply(
+    site: &Site,
+    gate: Gate,
+    unread: Unread,
+    request: hyper::Request<Incoming>,
+) -> Response<Body> {
+    let mut request = request.map(Body::new);
+    if let Err(why) = gate.may_read(&claims(request.headers())) {
+        return complete(forbidden(why));
     }
-    head.extensions.insert(gate.clone());
-    site.reply(&Request::from_parts(head, ()))
+    request.extensions_mut().insert(gate);
+    request.extensions_mut().insert(unread);
+    site.answer(request).await
 }
 
 /// Adds headers for browsers. `nosniff` makes browsers use the given content type. The other
-/// headers prevent pages of other sites from embedding the response.
+/// headers prevent pages of other sites from embedding the response. A page that needs styles or
+/// scripts sets its own content policy.
 fn mark<B>(answer: &mut Response<B>) {
     use hyper::header::{
         CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -91,34 +93,48 @@ fn mark<B>(answer: &mut Response<B>) {
     let resource_policy = HeaderName::from_static("cross-origin-resource-policy");
     headers.insert(resource_policy, HeaderValue::from_static("same-origin"));
     let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
-    headers.insert(CONTENT_SECURITY_POLICY, policy);
+    headers.entry(CONTENT_SECURITY_POLICY).or_insert(policy);
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll};
+
+    use axum::Router;
+    use axum::body::HttpBody;
     use broker::{Broker, EngineSetup, Millis};
     use hyper::StatusCode;
+    use hyper::body::{Bytes, Frame};
     use origin::Reach;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
     use tokio::runtime::Builder;
     use tokio::time::{Instant, sleep};
 
     use super::*;
-    use crate::answer::{TEXT, answer};
+    use crate::answer::{Answer, Request, TEXT, answer};
+    use crate::received::{ReceiveError, read_body};
 
     /// A site that always sends a response of this length.
-    struct Echo(usize);
+    fn site(bytes: usize) -> Site {
+        let page = move || async move { complete(answer(StatusCode::OK, TEXT, "x".repeat(bytes))) };
+        Site::new(Router::new().fallback(page))
+    }
 
-    impl Site for Echo {
-        fn reply(&self, _request: &Request) -> Reply {
-            Reply::Now(answer(StatusCode::OK, TEXT, "x".repeat(self.0)))
-        }
+    /// Runs a client of a site with responses of this length: see `run_at`.
+    fn run<F: Future<Output = ()>>(
+        bytes: usize,
+        client: impl FnOnce(DuplexStream) -> F,
+    ) -> Duration {
+        run_at(site(bytes), client)
     }
 
     /// Runs a client on a connection, in simulated time. Returns how long the connection was open.
-    fn run<F: Future<Output = ()>>(
-        bytes: usize,
+    fn run_at<F: Future<Output = ()>>(
+        site: Site,
         client: impl FnOnce(DuplexStream) -> F,
     ) -> Duration {
         let runtime =
@@ -129,7 +145,7 @@ mod tests {
             let served = async {
                 let gate = Gate { names: Arc::default(), reach: Reach::Network };
                 let broker = Broker::memory(EngineSetup::default(), Millis(0));
-                serve(near, Arc::new(Echo(bytes)), gate, Unread::new(broker), || ()).await;
+                serve(near, site, gate, Unread::new(broker), || ()).await;
                 began.elapsed()
             };
             tokio::join!(served, client(far)).0
@@ -216,5 +232,97 @@ mod tests {
             let answer = ask(host, program);
             assert!(answer.starts_with("HTTP/1.1 200 "), "{program}: {answer}");
         }
+    }
+
+    /// A site that reads bodies of at most 100 bytes, and sends them back.
+    fn echo() -> Site {
+        let page = |request: Request| async move {
+            let unread = request.extensions().get::<Unread>().unwrap().clone();
+            complete(match read_body(request.into_body(), 100, &unread).await {
+                Ok(body) => answer(StatusCode::OK, TEXT, body.bytes().to_vec()),
+                Err(error @ ReceiveError::TooLong(_)) => {
+                    answer(StatusCode::PAYLOAD_TOO_LARGE, TEXT, error.to_string())
+                }
+                Err(error) => answer(StatusCode::BAD_REQUEST, TEXT, error.to_string()),
+            })
+        };
+        Site::new(Router::new().fallback(page))
+    }
+
+    fn ask(site: Site, request: String) -> String {
+        let mut answer = Vec::new();
+        run_at(site, async |mut peer: DuplexStream| {
+            peer.write_all(request.as_bytes()).await.unwrap();
+            peer.read_to_end(&mut answer).await.unwrap();
+        });
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[test]
+    fn a_handler_gets_the_body_and_a_long_body_ends_the_connection() {
+        let post = |body: &str, more: &str| {
+            format!(
+                "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}{more}",
+                body.len(),
+            )
+        };
+        let last = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let both = ask(echo(), post("hello", last));
+        assert!(both.starts_with("HTTP/1.1 200 "), "{both}");
+        assert!(both.contains("\r\n\r\nhelloHTTP/1.1 200 "), "{both}");
+        // The body has no stated length, so the server must count.
+        let chunks = "1f\r\n0123456789012345678901234567890\r\n".repeat(10);
+        let endless =
+            format!("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
+        let cut = ask(echo(), endless);
+        assert!(cut.starts_with("HTTP/1.1 413 ") && cut.ends_with("100 bytes"), "{cut}");
+    }
+
+    #[test]
+    fn a_body_whose_client_is_silent_is_cut_off() {
+        let silent = run_at(echo(), async |mut peer: DuplexStream| {
+            let head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhell";
+            peer.write_all(head).await.unwrap();
+            let mut answer = String::new();
+            peer.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        });
+        assert!(silent >= Duration::from_secs(30), "{silent:?}");
+        assert!(silent <= Duration::from_secs(31), "{silent:?}");
+    }
+
+    /// An endless stream of parts. It counts the parts that it has produced.
+    struct Endless(Arc<AtomicUsize>);
+
+    impl HttpBody for Endless {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![b'x'; 8 << 10])))))
+        }
+    }
+
+    #[test]
+    fn a_stream_waits_for_its_reader() {
+        let parts = Arc::new(AtomicUsize::new(0));
+        let counter = parts.clone();
+        let page =
+            move || async move { complete(Answer::default()).map(|_| Body::new(Endless(counter))) };
+        let site = Site::new(Router::new().fallback(page));
+        let stalled = run_at(site, async |mut peer: DuplexStream| {
+            peer.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            let mut head = [0; 1024];
+            peer.read_exact(&mut head).await.unwrap();
+            assert!(head.starts_with(b"HTTP/1.1 200 "));
+            sleep(Duration::from_hours(1)).await;
+        });
+        assert!(stalled <= STALL_TIME_MAX + Duration::from_secs(1), "{stalled:?}");
+        let parts = parts.load(Ordering::Relaxed);
+        assert!((1..=10).contains(&parts), "{parts} parts of 8 KiB are in memory");
     }
 }

@@ -1,11 +1,13 @@
 //! The server's own pages: liveness, readiness, and metrics.
 
-use broker::{Broker, Clock, Millis};
-use hyper::StatusCode;
+use std::sync::Arc;
 
-use crate::answer::{
-    Answer, HTML, Reply, Request, Site, TEXT, answer, method_not_allowed, only_looks,
-};
+use axum::Router;
+use axum::routing::get;
+use broker::{Broker, Clock, Millis};
+use hyper::{Method, StatusCode};
+
+use crate::answer::{Answer, HTML, TEXT, answer, complete, method_not_allowed, only_looks};
 use crate::exposition::CONTENT_TYPE;
 use crate::metrics::{Gathered, Health, Identity, ProcessFacts, render};
 
@@ -105,15 +107,23 @@ impl Overview {
     }
 }
 
-impl Site for Overview {
-    fn reply(&self, request: &Request) -> Reply {
-        let page: fn(&Overview) -> Answer = match request.uri().path() {
-            "/health/live" => Overview::live,
-            "/health/ready" => Overview::ready,
-            "/metrics" => Overview::metrics,
-            "/" => |_| answer(StatusCode::OK, HTML, INDEX),
-            _ => |_| answer(StatusCode::NOT_FOUND, TEXT, "no such page; see /\n"),
-        };
-        Reply::Now(if only_looks(request) { page(self) } else { method_not_allowed() })
-    }
+/// The routes of the server's own pages.
+pub fn health_router(overview: Arc<Overview>) -> Router {
+    let page = |page: fn(&Overview) -> Answer| {
+        let overview = overview.clone();
+        get(move || async move { complete(page(&overview)) })
+    };
+    Router::new()
+        .route("/", page(|_| answer(StatusCode::OK, HTML, INDEX)))
+        .route("/health/live", page(Overview::live))
+        .route("/health/ready", page(Overview::ready))
+        .route("/metrics", page(Overview::metrics))
+        .method_not_allowed_fallback(|| async { complete(method_not_allowed()) })
+        .fallback(async |method: Method| {
+            complete(if only_looks(&method) {
+                answer(StatusCode::NOT_FOUND, TEXT, "no such page; see /\n")
+            } else {
+                method_not_allowed()
+            })
+        })
 }

@@ -3,9 +3,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use hyper::StatusCode;
+use axum::Router;
+use axum::body::Body;
+use hyper::{Response, StatusCode};
 
-use crate::answer::{Answer, Reply, Request, Site, TEXT, answer, method_not_allowed, only_looks};
+use crate::answer::{
+    Answer, Request, Site, TEXT, answer, complete, method_not_allowed, only_looks,
+};
 
 /// A site that reports the progress of the start. After the start, another site answers all
 /// requests.
@@ -13,7 +17,7 @@ pub struct Starting {
     /// Returns the progress of the start as a text, such as
     /// `starting: 45 % of a log of 2 GiB is read`.
     state: Box<dyn Fn() -> String + Send + Sync>,
-    site: OnceLock<Arc<dyn Site>>,
+    site: OnceLock<Site>,
 }
 
 impl std::fmt::Debug for Starting {
@@ -33,7 +37,7 @@ impl Starting {
     }
 
     /// Ends the start: from now on, `site` answers all requests. A second call does nothing.
-    pub fn become_site(&self, site: Arc<dyn Site>) {
+    pub fn become_site(&self, site: Site) {
         let _ = self.site.set(site);
     }
 
@@ -51,47 +55,56 @@ impl Starting {
     }
 }
 
-impl Site for Starting {
-    fn reply(&self, request: &Request) -> Reply {
-        match self.site.get() {
-            Some(site) => site.reply(request),
-            None if only_looks(request) => Reply::Now(self.page(request.uri().path())),
-            None => Reply::Now(method_not_allowed()),
-        }
+impl Starting {
+    /// The site that the server serves from the beginning of the start.
+    pub fn site(self: &Arc<Self>) -> Site {
+        let (starting, ticking) = (self.clone(), self.clone());
+        let page = move |request: Request| {
+            let starting = starting.clone();
+            async move { starting.reply(request).await }
+        };
+        Site::new(Router::new().fallback(page)).with_tick(move || {
+            if let Some(site) = ticking.site.get() {
+                site.tick();
+            }
+        })
     }
 
-    fn tick(&self) {
-        if let Some(site) = self.site.get() {
-            site.tick();
+    async fn reply(&self, request: Request) -> Response<Body> {
+        match self.site.get() {
+            Some(site) => site.answer(request).await,
+            None if only_looks(request.method()) => complete(self.page(request.uri().path())),
+            None => complete(method_not_allowed()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::runtime::Builder;
+
     use super::*;
 
-    struct Ready;
-
-    impl Site for Ready {
-        fn reply(&self, _request: &Request) -> Reply {
-            Reply::Now(answer(StatusCode::OK, TEXT, "ready\n"))
-        }
-    }
-
-    fn ask(site: &dyn Site, path: &str) -> (u16, String) {
-        let request = hyper::Request::builder().uri(path).body(()).unwrap();
-        let Reply::Now(answer) = site.reply(&request) else { panic!("it waits") };
-        (answer.status().as_u16(), String::from_utf8(answer.into_body().into()).unwrap())
+    fn ask(site: &Site, path: &str) -> (u16, String) {
+        let request = hyper::Request::builder().uri(path).body(Body::empty()).unwrap();
+        let runtime = Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let answer = site.answer(request).await;
+            let status = answer.status().as_u16();
+            let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+            (status, String::from_utf8(body.into()).unwrap())
+        })
     }
 
     #[test]
     fn a_start_lives_and_is_not_ready_until_it_is_over() {
-        let site = Starting::new(|| "starting: 45 %".to_owned());
+        let starting = Arc::new(Starting::new(|| "starting: 45 %".to_owned()));
+        let site = starting.site();
         assert_eq!(ask(&site, "/health/live"), (200, "live, starting: 45 %\n".to_owned()));
         assert_eq!(ask(&site, "/health/ready"), (503, "not ready: starting: 45 %\n".to_owned()));
         assert_eq!(ask(&site, "/metrics").0, 503);
-        site.become_site(Arc::new(Ready));
+        let ready = || async { complete(answer(StatusCode::OK, TEXT, "ready\n")) };
+        starting.become_site(Site::new(Router::new().fallback(ready)));
         assert_eq!(ask(&site, "/health/ready"), (200, "ready\n".to_owned()));
     }
 }

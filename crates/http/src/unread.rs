@@ -1,17 +1,17 @@
 //! Responses that clients have not read yet. This module limits their bytes, and sends them in
 //! pieces.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
 
+use axum::body::{Body, HttpBody};
 use broker::Broker;
-use hyper::body::{Body, Bytes, Frame, SizeHint};
+use hyper::body::{Bytes, Frame, SizeHint};
 use hyper::{Response, StatusCode};
 
-use crate::answer::{Answer, TEXT, answer};
+use crate::answer::{TEXT, answer, complete};
 
 /// Memory limit for the unread long responses of one site.
 const BYTES_MAX: usize = 32 << 20;
@@ -44,7 +44,8 @@ impl Unread {
         let _ = self.broker.set(broker);
     }
 
-    fn count(&self, bytes: i64) {
+    /// Adds to the broker's account of memory in use.
+    pub(crate) fn count(&self, bytes: i64) {
         if let Some(broker) = self.broker.get() {
             broker.add_outside_bytes(bytes);
         }
@@ -52,41 +53,84 @@ impl Unread {
 
     /// Returns the response. If the response would exceed the limit, returns an error response
     /// instead.
-    pub(crate) fn admit(&self, asked_for: Answer) -> Response<Pieces> {
-        let len = asked_for.body().len();
+    pub(crate) fn admit(&self, asked_for: Response<Body>) -> Response<Pieces> {
+        let (head, body) = asked_for.into_parts();
+        let pieces = Pieces::of(body, self.clone());
+        let len = pieces.unread_bytes();
         if len <= PIECE_BYTES || self.bytes.load(Ordering::Relaxed) + len <= BYTES_MAX {
-            return asked_for.map(|body| self.pieces(body));
+            return Response::from_parts(head, pieces.counted());
         }
         let text = "too many long responses wait to be read; try again later\n";
-        answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, text).map(|body| self.pieces(body))
-    }
-
-    fn pieces(&self, answer: Bytes) -> Pieces {
-        let counted = if answer.len() > PIECE_BYTES { answer.len() } else { 0 };
-        self.bytes.fetch_add(counted, Ordering::Relaxed);
-        self.count(counted as i64);
-        Pieces { rest: answer, counted, unread: self.clone() }
+        complete(answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, text))
+            .map(|body| Pieces::of(body, self.clone()))
     }
 }
 
 /// The body of a response. Its bytes count as unread until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Pieces {
+    /// Bytes that the handler has produced, and hyper has not taken yet.
     rest: Bytes,
+    /// The rest of a stream. `None` if the response is complete.
+    stream: Option<Body>,
     counted: usize,
     unread: Unread,
 }
 
-impl Body for Pieces {
+impl Pieces {
+    /// Takes the bytes of a complete response. A response without a known length is a stream, which
+    /// produces its parts when the client reads.
+    fn of(mut body: Body, unread: Unread) -> Pieces {
+        let (mut rest, mut stream) = (Bytes::new(), None);
+        let len = body.size_hint().exact();
+        // A complete response has its only frame at once, so the waker is never called.
+        let mut context = Context::from_waker(Waker::noop());
+        let first = match len {
+            Some(0) => return Pieces { rest, stream, counted: 0, unread },
+            Some(_) => Pin::new(&mut body).poll_frame(&mut context),
+            None => Poll::Pending,
+        };
+        match first {
+            Poll::Ready(Some(Ok(frame))) => rest = frame.into_data().unwrap_or_default(),
+            Poll::Ready(None | Some(Err(_))) | Poll::Pending => {}
+        }
+        if len != Some(rest.len() as u64) {
+            stream = Some(body);
+        }
+        Pieces { rest, stream, counted: 0, unread }
+    }
+
+    /// Memory of the response until the client has read it. A stream needs the memory of one part.
+    fn unread_bytes(&self) -> usize {
+        let stream_bytes = if self.stream.is_some() { PIECE_BYTES } else { 0 };
+        self.rest.len().max(stream_bytes)
+    }
+
+    /// Counts a long response as unread.
+    fn counted(mut self) -> Pieces {
+        let bytes = self.unread_bytes();
+        self.counted = if bytes > PIECE_BYTES || self.stream.is_some() { bytes } else { 0 };
+        self.unread.bytes.fetch_add(self.counted, Ordering::Relaxed);
+        self.unread.count(self.counted as i64);
+        self
+    }
+}
+
+impl HttpBody for Pieces {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = axum::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.rest.is_empty() {
-            return Poll::Ready(None);
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        while self.rest.is_empty() {
+            let Some(stream) = self.stream.as_mut() else { return Poll::Ready(None) };
+            match ready!(Pin::new(stream).poll_frame(context)) {
+                Some(Ok(frame)) => self.rest = frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => self.stream = None,
+            }
         }
         let piece = self.rest.len().min(PIECE_BYTES);
         let piece = self.rest.split_to(piece);
@@ -97,11 +141,20 @@ impl Body for Pieces {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty()
+        self.rest.is_empty() && self.stream.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.rest.len() as u64)
+        let Some(stream) = &self.stream else {
+            return SizeHint::with_exact(self.rest.len() as u64);
+        };
+        let (rest, of_stream) = (self.rest.len() as u64, stream.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest + of_stream.lower());
+        if let Some(upper) = of_stream.upper() {
+            hint.set_upper(rest + upper);
+        }
+        hint
     }
 }
 
@@ -122,12 +175,12 @@ mod tests {
         Unread::new(Broker::memory(EngineSetup::default(), Millis(0)))
     }
 
-    fn long() -> Answer {
-        Response::new(Bytes::from(vec![0; BYTES_MAX / 4]))
+    fn long() -> Response<Body> {
+        Response::new(Body::from(vec![0; BYTES_MAX / 4]))
     }
 
     fn next(body: &mut Pieces) -> Option<Bytes> {
-        let frame = Pin::new(body).poll_frame(&mut Context::from_waker(std::task::Waker::noop()));
+        let frame = Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()));
         let Poll::Ready(frame) = frame else { panic!("it waits") };
         frame.map(|frame| frame.unwrap().into_data().unwrap())
     }
@@ -141,7 +194,7 @@ mod tests {
         let used_bytes = || unread.broker.get().unwrap().memory_usage().used_bytes;
         let full_bytes = used_bytes();
         assert!(full_bytes >= BYTES_MAX as u64, "they are in the account");
-        let short = Response::new(Bytes::from(vec![0; PIECE_BYTES]));
+        let short = Response::new(Body::from(vec![0; PIECE_BYTES]));
         assert_eq!(unread.admit(short).status(), StatusCode::OK);
         drop(kept.pop());
         assert_eq!(full_bytes - used_bytes(), BYTES_MAX as u64 / 4);
@@ -152,7 +205,7 @@ mod tests {
     fn an_answer_leaves_in_pieces() {
         let unread = unread();
         let bytes: Vec<u8> = (0..3 * PIECE_BYTES + 5).map(|index| (index % 251) as u8).collect();
-        let mut body = unread.admit(Response::new(Bytes::from(bytes.clone()))).into_body();
+        let mut body = unread.admit(Response::new(Body::from(bytes.clone()))).into_body();
         assert_eq!(body.size_hint().exact(), Some(bytes.len() as u64));
         let mut left = Vec::new();
         while let Some(piece) = next(&mut body) {

@@ -3,12 +3,14 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use axum::Router;
 use broker::{Broker, Clock, Millis};
 use http_api::{
-    Answer, HTML, ProcessFacts, Reply, Request, Site, TEXT, Work, answer, claims, forbidden,
-    method_not_allowed, only_looks,
+    Answer, HTML, Head, ProcessFacts, Request, Site, TEXT, answer, claims, complete, forbidden,
+    head_of, method_not_allowed, only_looks,
 };
 use hyper::header::{ALLOW, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
@@ -38,6 +40,40 @@ const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Kestrel's admin c
     <li><a href=\"/server_info.txt\">/server_info.txt</a>\n\
     <li><a href=\"/graph_data\">/graph_data</a>\n\
     <li>by POST: /reload, /quiesce, /shutdown\n</ul></html>\n";
+
+/// Work that must end before the response is sent.
+pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A response that is sent now, or after some work.
+pub enum Reply {
+    /// The response is ready.
+    Now(Answer),
+    /// The response is sent when the work is done.
+    After(Work, Answer),
+}
+
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (when, answer) = match self {
+            Reply::Now(answer) => ("Now", answer),
+            Reply::After(_, answer) => ("After", answer),
+        };
+        formatter.debug_tuple(when).field(answer).finish()
+    }
+}
+
+impl Reply {
+    /// Waits for the work, if any, and returns the response.
+    pub async fn answer(self) -> Answer {
+        match self {
+            Reply::Now(answer) => answer,
+            Reply::After(work, answer) => {
+                work.await;
+                answer
+            }
+        }
+    }
+}
 
 /// Actions that a client can request, but that only the program around this site can execute.
 pub trait Controls: Send + Sync {
@@ -197,7 +233,7 @@ impl KestrelAdmin {
         &self,
         command: &Command,
         parameters: &Parameters,
-        request: &Request,
+        request: &Head,
     ) -> Result<Outcome, CommandError> {
         let now = (self.clock)();
         let value = match (command.name.as_str(), command.rest.as_deref()) {
@@ -231,7 +267,7 @@ impl KestrelAdmin {
 
     /// The numbers that the parameters select. The parameter `filtered` has no effect, because
     /// Lineshaft has no filters. In Kestrel, filters are code.
-    fn stats(&self, parameters: &Parameters, request: &Request) -> Result<Snapshot, CommandError> {
+    fn stats(&self, parameters: &Parameters, request: &Head) -> Result<Snapshot, CommandError> {
         let (period, name) = (parameters.get("period"), parameters.get("namespace"));
         let remembers = match check_remembering(request) {
             Err(why) if period.is_some() || name.is_some() => return Err(why),
@@ -288,7 +324,7 @@ impl KestrelAdmin {
 
     /// Checks that the request may change something. Without this check, a web page could stop a
     /// server that the reader of the page can reach.
-    fn check_change(&self, request: &Request) -> Result<(), CommandError> {
+    fn check_change(&self, request: &Head) -> Result<(), CommandError> {
         let is_get = match *request.method() {
             Method::POST => false,
             Method::GET if self.permissions.by_get => true,
@@ -299,14 +335,14 @@ impl KestrelAdmin {
             .map_err(CommandError::Rejected)
     }
 
-    fn check_stop(&self, request: &Request) -> Result<(), CommandError> {
+    fn check_stop(&self, request: &Head) -> Result<(), CommandError> {
         let is_local = gate(request)?.reach.is_local();
         let Permissions { stop_locally, stop_from_elsewhere, .. } = self.permissions;
         let may_stop = if is_local { stop_locally } else { stop_from_elsewhere };
         if may_stop { Ok(()) } else { Err(CommandError::StopNotAllowed) }
     }
 
-    fn answer(&self, request: &Request) -> Reply {
+    fn answer(&self, request: &Head) -> Reply {
         let command = Command::read(request.uri().path());
         if matches!(command.name.as_str(), "" | "report" | "graph") && command.form == Form::Json {
             return Reply::Now(answer(StatusCode::OK, HTML, INDEX));
@@ -352,14 +388,16 @@ impl KestrelAdmin {
 }
 
 /// The gate of the listener that received the request.
-fn gate(request: &Request) -> Result<&Gate, CommandError> {
+fn gate(request: &Head) -> Result<&Gate, CommandError> {
     request.extensions().get::<Gate>().ok_or(CommandError::StopNotAllowed)
 }
 
 /// Rejects a request that records numbers, if a page of another site may have caused the request.
 /// Such a page could change or evict the recorded numbers of other clients.
-fn check_remembering(request: &Request) -> Result<(), CommandError> {
-    claims(request.headers()).check_no_page(only_looks(request)).map_err(CommandError::Rejected)
+fn check_remembering(request: &Head) -> Result<(), CommandError> {
+    claims(request.headers())
+        .check_no_page(only_looks(request.method()))
+        .map_err(CommandError::Rejected)
 }
 
 fn refused(error: CommandError) -> Answer {
@@ -407,11 +445,22 @@ fn callback<'a>(
     }
 }
 
-impl Site for KestrelAdmin {
-    fn reply(&self, request: &Request) -> Reply {
+impl KestrelAdmin {
+    /// The pages and the timed work of this site.
+    pub fn site(self: Arc<Self>) -> Site {
+        let admin = self.clone();
+        let page = move |request: Request| {
+            let admin = admin.clone();
+            async move { complete(admin.reply(&head_of(request)).answer().await) }
+        };
+        Site::new(Router::new().fallback(page)).with_tick(move || self.tick())
+    }
+
+    /// Answers one request.
+    pub fn reply(&self, request: &Head) -> Reply {
         // Kestrel ignores the method, and some scripts use POST for commands that only read.
         let is_posted = *request.method() == Method::POST;
-        let mut reply = if only_looks(request) || is_posted {
+        let mut reply = if only_looks(request.method()) || is_posted {
             self.answer(request)
         } else {
             Reply::Now(method_not_allowed())

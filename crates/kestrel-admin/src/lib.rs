@@ -16,5 +16,5 @@ mod report;
 mod series;
 mod snapshot;
 
-pub use admin::{AdminSetup, Controls, KestrelAdmin, Permissions, ServerInfo};
+pub use admin::{AdminSetup, Controls, KestrelAdmin, Permissions, Reply, ServerInfo, Work};
 pub use snapshot::Served;

@@ -161,7 +161,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     listen(&mut health)?;
     let health = endpoints(health, certificates.as_ref());
     let unread = Unread::without_broker();
-    let health = spawn_web(Some(starting.clone()), health, &names, web_connections_max, &unread)?;
+    let health = spawn_web(Some(starting.site()), health, &names, web_connections_max, &unread)?;
     let opened = open_broker(&config.data, &limits, startup.clone());
     startup.end();
     let (broker, clock, recovery) = opened?;
@@ -277,7 +277,7 @@ fn endpoints(listeners: Vec<Bound>, certificates: Option<&Arc<Certificates>>) ->
 }
 
 fn spawn_web(
-    site: Option<Arc<dyn Site>>,
+    site: Option<Site>,
     endpoints: Vec<Endpoint>,
     names: &Arc<Names>,
     connections_max: usize,

@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    fn ask_with(&self, mut request: Request) -> (u16, String, String) {
+    fn ask_with(&self, mut request: Head) -> (u16, String, String) {
         request.extensions_mut().insert(self.gate.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let answer = runtime.block_on(self.admin.reply(&request).answer());
@@ -106,12 +106,12 @@ impl World {
     }
 
     fn ask(&self, path: &str) -> (u16, String) {
-        let (status, _, body) = self.ask_with(Request::get(path).body(()).unwrap());
+        let (status, _, body) = self.ask_with(Head::get(path).body(()).unwrap());
         (status, body)
     }
 
     fn json(&self, path: &str) -> Value {
-        let (status, kind, body) = self.ask_with(Request::get(path).body(()).unwrap());
+        let (status, kind, body) = self.ask_with(Head::get(path).body(()).unwrap());
         assert_eq!((status, kind.as_str()), (200, "application/json"), "{body}");
         assert!(body.ends_with('\n'), "{body}");
         serde_json::from_str(&body).unwrap()
@@ -152,7 +152,7 @@ fn simple_commands_answer_in_both_forms() {
     assert!(text.starts_with("error processing command: "), "{text}");
     assert_eq!(world.ask("/ping?callback=a(b)").0, 500);
     for page in ["/", "/report/", "/graph/"] {
-        let (status, kind, _) = world.ask_with(Request::get(page).body(()).unwrap());
+        let (status, kind, _) = world.ask_with(Head::get(page).body(()).unwrap());
         assert_eq!((status, kind.as_str()), (200, "text/html; charset=utf-8"));
     }
 }
@@ -160,7 +160,7 @@ fn simple_commands_answer_in_both_forms() {
 #[test]
 fn clients_can_stop_and_reload_the_server_on_purpose() {
     let world = World::new();
-    let post = |path: &str| world.ask_with(Request::post(path).body(()).unwrap());
+    let post = |path: &str| world.ask_with(Head::post(path).body(()).unwrap());
     assert_eq!(post("/reload").2, "{\"response\":\"ok\"}\n");
     assert_eq!(post("/shutdown.txt").2, "ok\n");
     assert_eq!(post("/quiesce").2, "{\"response\":\"ok\"}\n");
@@ -170,14 +170,14 @@ fn clients_can_stop_and_reload_the_server_on_purpose() {
         ("Origin", "http://evil.example"),
     ] {
         for path in ["/shutdown", "/quiesce", "/reload.txt"] {
-            let foreign = Request::post(path).header(name, value).body(()).unwrap();
+            let foreign = Head::post(path).header(name, value).body(()).unwrap();
             assert_eq!(world.ask_with(foreign).0, 403, "{name}");
         }
     }
     for path in ["/shutdown", "/quiesce.txt", "/reload"] {
         assert_eq!(world.ask(path).0, 405, "{path}");
-        assert_eq!(world.ask_with(Request::head(path).body(()).unwrap()).0, 405);
-        assert_eq!(world.ask_with(Request::delete(path).body(()).unwrap()).0, 405);
+        assert_eq!(world.ask_with(Head::head(path).body(()).unwrap()).0, 405);
+        assert_eq!(world.ask_with(Head::delete(path).body(()).unwrap()).0, 405);
     }
     assert_eq!(world.seen.reloads.load(Ordering::Relaxed), 1);
     assert_eq!(world.seen.stops.load(Ordering::Relaxed), 2);
@@ -189,10 +189,10 @@ fn get_changes_something_where_it_is_allowed_and_not_for_browsers() {
     let world = World::with(permissions, Reach::Network);
     assert_eq!(world.ask("/shutdown.txt"), (200, "ok\n".to_owned()));
     assert_eq!(world.ask("/reload.txt"), (200, "ok\n".to_owned()));
-    assert_eq!(world.ask_with(Request::head("/shutdown").body(()).unwrap()).0, 405);
+    assert_eq!(world.ask_with(Head::head("/shutdown").body(()).unwrap()).0, 405);
     // A browser sends this request if a page of another site has a picture with this address and
     // `referrerpolicy="no-referrer"`. Other machines can reach the listener.
-    let picture = Request::get("/shutdown").header("Host", "192.0.2.1:2223");
+    let picture = Head::get("/shutdown").header("Host", "192.0.2.1:2223");
     let picture = picture.header("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)");
     assert_eq!(world.ask_with(picture.body(()).unwrap()).0, 403);
     assert_eq!(world.seen.stops.load(Ordering::Relaxed), 1);
@@ -214,12 +214,12 @@ fn the_server_is_not_stopped_from_where_it_should_not_be() {
     ] {
         let world = World::with(permissions, reach);
         for path in ["/shutdown", "/quiesce"] {
-            let (status, _, text) = world.ask_with(Request::post(path).body(()).unwrap());
+            let (status, _, text) = world.ask_with(Head::post(path).body(()).unwrap());
             assert_eq!(status, if may_stop { 200 } else { 403 }, "{permissions:?} {reach:?}");
             assert!(may_stop || text.contains("kestrel.control"), "{text}");
         }
         assert_eq!(world.seen.stops.load(Ordering::Relaxed), if may_stop { 2 } else { 0 });
-        let reload = world.ask_with(Request::post("/reload").body(()).unwrap());
+        let reload = world.ask_with(Head::post("/reload").body(()).unwrap());
         assert_eq!(reload.0, 200, "that stops nothing");
     }
 }
@@ -228,7 +228,7 @@ fn the_server_is_not_stopped_from_where_it_should_not_be() {
 fn a_script_of_another_site_learns_nothing() {
     let world = World::new();
     let ask = |site: Option<&str>| {
-        let mut request = Request::get("/stats.json?callback=f").header("Host", "127.0.0.1:2223");
+        let mut request = Head::get("/stats.json?callback=f").header("Host", "127.0.0.1:2223");
         if let Some(site) = site {
             request = request.header("Sec-Fetch-Site", site);
         }
@@ -254,7 +254,7 @@ fn a_page_of_another_site_uses_up_and_forgets_nothing() {
             Permissions { by_get: true, stop_locally: true, stop_from_elsewhere: false };
         let world = World::with(permissions, reach);
         let page = |path: &str, name: &str, value: &str| {
-            let request = Request::get(path).header("Host", "127.0.0.1:2223");
+            let request = Head::get(path).header("Host", "127.0.0.1:2223");
             world.ask_with(request.header(name, value).body(()).unwrap()).0
         };
         let marks = [

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use broker::{Body, Broker, EngineSetup, Millis};
-use http_api::{ProcessFacts, Reply, Request, Site, Work};
+use http_api::{Head, ProcessFacts};
 use hyper::{HeaderMap, Method};
-use kestrel_admin::{AdminSetup, Controls, KestrelAdmin, Permissions, Served, ServerInfo};
+use kestrel_admin::{
+    AdminSetup, Controls, KestrelAdmin, Permissions, Reply, Served, ServerInfo, Work,
+};
 use origin::{Claims, Gate, Names, Reach};
 
 const OWN_NAME: &str = "machine";
@@ -28,10 +30,10 @@ pub(crate) fn check(script: &[u8]) {
 }
 
 /// Parses a request line and headers. Returns `None` if they are not a valid request.
-fn read(script: &[u8]) -> Option<Request> {
+fn read(script: &[u8]) -> Option<Head> {
     let mut lines = script.split(|byte| *byte == b'\n');
     let mut words = lines.next()?.split(|byte| *byte == b' ');
-    let mut request = Request::builder().method(words.next()?).uri(words.next()?);
+    let mut request = Head::builder().method(words.next()?).uri(words.next()?);
     for line in lines.take(64) {
         let colon = line.iter().position(|byte| *byte == b':')?;
         request = request.header(&line[..colon], line[colon + 1..].trim_ascii());
@@ -94,7 +96,7 @@ impl World {
         World { broker, changes, site, by_get }
     }
 
-    fn check(&self, mut request: Request, reach: Reach) {
+    fn check(&self, mut request: Head, reach: Reach) {
         let names = Arc::new(Names::new([OWN_NAME.to_owned()], Vec::new()));
         let gate = Gate { names, reach };
         let host = request.headers().get_all("host").iter().next_back();
@@ -118,7 +120,7 @@ impl World {
     }
 
     /// Sends a request, checks that the response is well-formed, and returns its status.
-    fn ask(&self, request: &Request) -> u16 {
+    fn ask(&self, request: &Head) -> u16 {
         let (Reply::Now(answer) | Reply::After(_, answer)) = self.site.reply(request);
         let status = answer.status().as_u16();
         assert!([200, 403, 404, 405, 500].contains(&status), "{status}: {request:?}");

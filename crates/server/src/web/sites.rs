@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_api::{Overview, Site, Starting, Work};
-use kestrel_admin::{AdminSetup, KestrelAdmin, Permissions, Served, ServerInfo};
+use http_api::{Overview, Site, Starting, health_router};
+use kestrel_admin::{AdminSetup, KestrelAdmin, Permissions, Served, ServerInfo, Work};
 use origin::{Names, Reach};
 use tokio::sync::oneshot;
 
@@ -24,17 +24,18 @@ pub(crate) fn starting(startup: Arc<Startup>) -> Arc<Starting> {
 }
 
 /// Health and metrics of this server.
-pub(crate) fn overview(config: &Config, shared: &Shared, inbox: &Arc<Inbox>) -> Arc<dyn Site> {
+pub(crate) fn overview(config: &Config, shared: &Shared, inbox: &Arc<Inbox>) -> Site {
     let Shared { broker, clock, limits } = shared.clone();
     let inbox = inbox.clone();
-    Arc::new(Overview {
+    let overview = Overview {
         broker,
         clock: Arc::new(move || clock.now()),
         version: env!("CARGO_PKG_VERSION"),
         started: clock.now(),
         queues_max: config.metrics.queues_max,
         process: Box::new(move || facts::process_facts(&limits, inbox.is_stopping())),
-    })
+    };
+    Site::new(health_router(Arc::new(overview)))
 }
 
 /// The names of the server over HTTP.
@@ -73,7 +74,7 @@ pub(crate) fn kestrel_admin(
     shared: &Shared,
     kestrel: &Arc<kestrel::Server>,
     controls: Controls,
-) -> Arc<dyn Site> {
+) -> Site {
     let Shared { broker, clock, limits } = shared.clone();
     let info = ServerInfo {
         version: config.kestrel.version.clone(),
@@ -88,7 +89,7 @@ pub(crate) fn kestrel_admin(
         stop_from_elsewhere: control.is_allowed(Reach::Network),
     };
     let kestrel = kestrel.clone();
-    Arc::new(KestrelAdmin::new(AdminSetup {
+    let admin = KestrelAdmin::new(AdminSetup {
         broker,
         clock: Arc::new(move || clock.now()),
         info,
@@ -96,7 +97,8 @@ pub(crate) fn kestrel_admin(
         served: Box::new(move || served(&kestrel)),
         process: Box::new(move || facts::process_facts(&limits, false)),
         controls: Box::new(AdminControls(controls)),
-    }))
+    });
+    Arc::new(admin).site()
 }
 
 fn served(kestrel: &kestrel::Server) -> Served {

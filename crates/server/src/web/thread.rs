@@ -58,7 +58,7 @@ pub(crate) struct WebThread {
 /// State that all connections of a site share.
 #[derive(Clone)]
 struct Served {
-    site: Arc<dyn Site>,
+    site: Site,
     connections: Arc<SiteConnections>,
     unread: Unread,
 }
@@ -85,7 +85,7 @@ impl WebThread {
     /// other site.
     pub(crate) fn spawn(
         runtime: Runtime,
-        site: Arc<dyn Site>,
+        site: Site,
         endpoints: Vec<Endpoint>,
         names: &Arc<Names>,
         connections_max: usize,
@@ -184,7 +184,7 @@ async fn serve_one<S>(
 }
 
 /// Calls the site's `tick` once per [`TICK`].
-async fn tick(site: Arc<dyn Site>) {
+async fn tick(site: Site) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -212,8 +212,8 @@ mod tests {
     use std::net::TcpStream;
     use std::sync::Mutex;
 
+    use axum::Router;
     use broker::{Broker, EngineSetup, Millis};
-    use http_api::{Answer, Reply, Request};
     use tokio::runtime::Builder;
 
     use notation::address::ListenAddress;
@@ -222,15 +222,11 @@ mod tests {
     use crate::config::protocol::Protocol;
     use crate::net::listen::{SocketOptions, bind};
 
-    struct Silent;
-
-    impl Site for Silent {
-        fn reply(&self, _request: &Request) -> Reply {
-            Reply::Now(Answer::default())
-        }
+    fn silent() -> Site {
+        Site::new(Router::new().fallback(|| async {}))
     }
 
-    fn spawn(runtime: Runtime, site: Arc<dyn Site>, endpoints: Vec<Endpoint>) -> WebThread {
+    fn spawn(runtime: Runtime, site: Site, endpoints: Vec<Endpoint>) -> WebThread {
         let unread = Unread::new(Broker::memory(EngineSetup::default(), Millis(0)));
         WebThread::spawn(runtime, site, endpoints, &Arc::default(), 2, unread).unwrap()
     }
@@ -248,7 +244,7 @@ mod tests {
         let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
         let address = bound.address.clone();
         let endpoints = vec![Endpoint { bound, certificates: None }];
-        let _web = spawn(runtime, Arc::new(Silent), endpoints);
+        let _web = spawn(runtime, silent(), endpoints);
         let ask = |peer: &mut TcpStream| {
             peer.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             let mut answer = Vec::new();
@@ -269,30 +265,26 @@ mod tests {
         ask(&mut kept);
     }
 
-    /// A site whose replies block while the test holds the lock.
-    struct Stuck(Mutex<()>);
-
-    impl Site for Stuck {
-        fn reply(&self, _request: &Request) -> Reply {
-            drop(self.0.lock());
-            Reply::Now(Answer::default())
-        }
-    }
-
     #[test]
     fn a_site_that_takes_long_keeps_no_other_waiting() {
         let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 }.into();
-        let stuck = Arc::new(Stuck(Mutex::default()));
-        let serve = |site: Arc<dyn Site>| {
+        let lock = Arc::new(Mutex::new(()));
+        let waited = lock.clone();
+        // A site whose replies block while the test holds the lock.
+        let stuck = Site::new(Router::new().fallback(move || {
+            drop(waited.lock());
+            async {}
+        }));
+        let serve = |site: Site| {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
             let address = bound.address.clone();
             let endpoints = vec![Endpoint { bound, certificates: None }];
             (spawn(runtime, site, endpoints), address)
         };
-        let (_slow, slow_address) = serve(stuck.clone());
-        let (_quick, quick_address) = serve(Arc::new(Silent));
-        let held = stuck.0.lock().unwrap();
+        let (_slow, slow_address) = serve(stuck);
+        let (_quick, quick_address) = serve(silent());
+        let held = lock.lock().unwrap();
         let mut peers = [slow_address, quick_address].map(|address| {
             let mut peer = connect(&address);
             peer.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
