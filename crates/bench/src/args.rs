@@ -1,5 +1,6 @@
 //! Command line of the load generator and of the comparison.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -29,6 +30,20 @@ pub enum BenchMode {
     /// Start Lineshaft, beanstalkd, gearmand, redis, NATS and RabbitMQ, and compare them with each other and with the
     /// goals. The exit code is 1 if a row is below its floor or could not be measured.
     Compare(CompareArgs),
+    /// Serve as the bare loop, which `compare` measures beside the real servers.
+    #[command(hide = true)]
+    BareLoop(BareLoopArgs),
+}
+
+/// Arguments of `bench bare-loop`.
+#[derive(Debug, Args)]
+pub struct BareLoopArgs {
+    /// Address to listen on.
+    #[arg(long)]
+    pub listen: SocketAddr,
+    /// Folder of a log. Without it, nothing is written.
+    #[arg(long, value_name = "FOLDER")]
+    pub log: Option<PathBuf>,
 }
 
 /// Protocols that the generator speaks.

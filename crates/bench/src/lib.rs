@@ -8,6 +8,7 @@
 //! measures.
 
 mod args;
+mod bare_loop;
 mod beanstalk_client;
 mod compare;
 mod driver;
@@ -26,7 +27,8 @@ mod trip;
 mod wake;
 
 pub use args::{
-    BenchArgs, BenchMode, CompareArgs, IdleArgs, LoadArgs, PutArgs, TakeArgs, TargetArgs, TripArgs,
+    BareLoopArgs, BenchArgs, BenchMode, CompareArgs, IdleArgs, LoadArgs, PutArgs, TakeArgs,
+    TargetArgs, TripArgs,
 };
 pub use interrupt::Interrupted;
 
@@ -40,5 +42,6 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
         BenchMode::Trip(args) => modes::trip(&args),
         BenchMode::Idle(args) => modes::idle(&args),
         BenchMode::Compare(args) => compare::run(&args),
+        BenchMode::BareLoop(args) => bare_loop::serve(args.listen, args.log.as_deref()),
     }
 }

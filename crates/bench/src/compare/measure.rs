@@ -292,7 +292,7 @@ fn protocol_of(peer: Peer) -> Protocol {
     match peer {
         Peer::Lineshaft(Side::Gearman, _) | Peer::Gearmand { .. } => Protocol::Gearman,
         Peer::Lineshaft(Side::Memcache, _) => Protocol::Memcache,
-        Peer::Lineshaft(..) | Peer::Beanstalkd(_) => Protocol::Beanstalk,
+        Peer::Lineshaft(..) | Peer::Beanstalkd(_) | Peer::BareLoop { .. } => Protocol::Beanstalk,
         Peer::Redis => Protocol::Redis,
         Peer::Nats { .. } => Protocol::Nats,
         Peer::RabbitMq => Protocol::Amqp,

@@ -208,6 +208,7 @@ impl Programs {
                 let names = names.context("RabbitMQ needs a table of names")?;
                 brokers::rabbitmq(&self.optional.rabbitmq_server, names, address, data)
             }
+            Peer::BareLoop { syncs } => Ok(self.bare_loop(syncs, address, data)),
             Peer::Disk => anyhow::bail!("the disk is not a server"),
         }
     }
@@ -230,6 +231,15 @@ impl Programs {
             Keeping::Memory => command.arg("--memory"),
             Keeping::SyncAlways => command.args(["--sync", "always", "--data"]).arg(data),
         };
+        command
+    }
+
+    fn bare_loop(&self, syncs: bool, address: SocketAddr, data: &Path) -> Command {
+        let mut command = Command::new(&self.lineshaft);
+        command.args(["bench", "bare-loop", "--listen", &address.to_string()]);
+        if syncs {
+            command.arg("--log").arg(data);
+        }
         command
     }
 

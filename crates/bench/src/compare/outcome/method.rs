@@ -32,6 +32,11 @@ pub(super) fn text(comparison: &Comparison) -> String {
          (`schedstat`), memory from the resident size in `smaps_rollup`.\n\
          - \"append + fdatasync\" is a loop in this program: append 100 bytes to a growing file, sync,\n  \
          repeat.\n\
+         - The bare loop (the rows with an `m`) is a server in this program with one thread: it reads\n  \
+         from all sockets that are readable, answers each put at once, and keeps no job. With a sync,\n  \
+         it first writes all puts of the round to a file that is filled before, and syncs it. So\n  \
+         these rows show about the most that a server with one thread can reach beside this load\n  \
+         generator, whatever its queue costs.\n\
          - With 20,000 queues in use, a `use` of another queue comes before each put. Takers watch\n  \
          one queue. The servers with one queue and with many run side by side. They are loaded in\n  \
          turn, {turns} times for {turn:.2} s each, because a machine changes from one second to the\n  \

@@ -294,6 +294,7 @@ fn program(peer: Peer) -> &'static str {
         Peer::Redis => "Redis",
         Peer::Nats { .. } => "NATS JetStream",
         Peer::RabbitMq => "RabbitMQ",
+        Peer::BareLoop { .. } => "bare loop",
         Peer::Disk => "append + fdatasync",
     }
 }

@@ -38,7 +38,11 @@ fn program_of(peer: Peer, programs: &Optional) -> Option<&PathBuf> {
         Peer::Gearmand { .. } => Some(&programs.gearmand),
         Peer::Nats { .. } => Some(&programs.nats_server),
         Peer::RabbitMq => Some(&programs.rabbitmq_server),
-        Peer::Lineshaft(..) | Peer::Beanstalkd(_) | Peer::Redis | Peer::Disk => None,
+        Peer::Lineshaft(..)
+        | Peer::Beanstalkd(_)
+        | Peer::Redis
+        | Peer::BareLoop { .. }
+        | Peer::Disk => None,
     }
 }
 

@@ -25,6 +25,7 @@ const SYNC_MICROS: [u32; 5] = [50, 150, 300, 1000, 5000];
 /// All rows, in the order of the result.
 pub(crate) fn all() -> Vec<Row> {
     let mut rows = throughput();
+    rows.extend(limits());
     rows.extend(sync_times());
     rows.extend(many_queues());
     rows.extend(lock());
@@ -72,6 +73,28 @@ fn throughput() -> Vec<Row> {
         put("T9", single, LINESHAFT_DURABLE, BEANSTALKD_LOG, AtLeast(0.8, 1.2)),
         lone,
     ]
+}
+
+/// The rows about the most that any server with one thread can reach: the bare loop against the
+/// same servers as Lineshaft.
+fn limits() -> Vec<Row> {
+    let [plain, syncing] = [false, true].map(|syncs| Peer::BareLoop { syncs });
+    let (single, pipelined) = (shape(50, 1), shape(50, 32));
+    let put = |id, load, ours, theirs| rate(id, Work::Put(load), ours, theirs, Goal::Shown);
+    let mut rows = vec![
+        put("T1m", single, plain, BEANSTALKD),
+        put("T2m", pipelined, plain, BEANSTALKD),
+        put("T6m", single, syncing, BEANSTALKD_EACH_WRITE),
+        put("T7m", shape(500, 1), syncing, BEANSTALKD_EACH_WRITE),
+        put("T8m", pipelined, syncing, BEANSTALKD_EACH_WRITE),
+        put("T9m", single, syncing, BEANSTALKD_LOG),
+    ];
+    for (name, metric) in [("p50", Metric::P50Micros), ("p99", Metric::P99Micros)] {
+        let what = format!("put to waiting consumer, quiet server, {name}");
+        let (ours, theirs) = (cell(plain, Work::Trip), cell(BEANSTALKD, Work::Trip));
+        rows.push(row("L1m", &what, metric, ours, Some(theirs), Goal::Shown));
+    }
+    rows
 }
 
 /// The rows about disks of other speeds.

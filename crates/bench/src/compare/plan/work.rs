@@ -27,6 +27,10 @@ pub(crate) enum Peer {
     },
     /// A quorum queue of one RabbitMQ server.
     RabbitMq,
+    /// The smallest server, with or without a log that it syncs: see [`crate::bare_loop`].
+    BareLoop {
+        syncs: bool,
+    },
     /// The disk alone, without a server.
     Disk,
 }
@@ -108,6 +112,8 @@ impl fmt::Display for Peer {
             Peer::Nats { sync_always: false } => "NATS JetStream",
             Peer::Nats { sync_always: true } => "NATS JetStream, sync always",
             Peer::RabbitMq => "RabbitMQ, quorum queue",
+            Peer::BareLoop { syncs: false } => "bare loop",
+            Peer::BareLoop { syncs: true } => "bare loop, one sync for each round",
             Peer::Disk => "append + fdatasync",
         })
     }
