@@ -17,7 +17,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use engine::policy::{Policy, Rules, parent_name};
 use engine::{
-    BlockFacts, BlockSlot, Engine, JobBody, JobId, JobList, JobSlot, Need, SessionId, State,
+    BlockFacts, BlockSlot, Engine, JobBody, JobId, JobList, JobSlot, Need, QueueId, SessionId,
+    State,
 };
 use log::{BlockId, BlockSummary, Class, Log, Meta, OwnedRow, RestoredRows};
 
@@ -60,7 +61,7 @@ pub(crate) struct Cold {
     /// Where the blocks of the engine are in the log.
     blocks: BTreeMap<BlockId, BlockSlot>,
     /// The same blocks, by their place in the engine.
-    places: BTreeMap<BlockSlot, BlockId>,
+    pub(crate) places: BTreeMap<BlockSlot, BlockId>,
     /// Sessions that wait for cold jobs.
     waits: Waits,
     /// Blocks that cannot be read.
@@ -352,9 +353,16 @@ impl Core {
         let Some(list) = self.engine.begin_load(slot) else { return };
         let name = self.engine.queue_name(list.queue).to_vec();
         self.load_rows(&name, rows, log);
-        self.engine.end_load(list.queue, &mut self.effects);
+        self.end_load(list.queue);
         self.apply_effects();
         self.wake_waiting(list);
+    }
+
+    fn end_load(&mut self, queue: QueueId) {
+        let locations = &mut self.ledger.locations;
+        self.engine.end_load(queue, &mut self.effects, &mut |refused| {
+            locations.remove(refused);
+        });
     }
 
     /// Restores the jobs of these rows that are live and not in memory.
@@ -392,7 +400,7 @@ impl Core {
         let queue = self.engine.begin_return(queue);
         let name = self.engine.queue_name(queue).to_vec();
         self.load_rows(&name, rows, log);
-        self.engine.end_load(queue, &mut self.effects);
+        self.end_load(queue);
         self.apply_effects();
     }
 

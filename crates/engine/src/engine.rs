@@ -36,7 +36,7 @@ use crate::chores::ChoreLine;
 use crate::effects::{Effects, Record};
 use crate::hash::NameHash;
 use crate::ids::{JobId, JobSlot, Millis, SessionId};
-use crate::jobs::{Jobs, State};
+use crate::jobs::{JobList, Jobs, State};
 use crate::limits::Limits;
 use crate::meter::Meter;
 use crate::news::NewsQueue;
@@ -72,6 +72,8 @@ pub struct Engine {
     jobs: Jobs,
     queues: Queues,
     sessions: Sessions,
+    /// The jobs of a load that has not ended: see [`Engine::load`].
+    loaded: Vec<(JobList, (u64, u64), JobSlot)>,
 
     /// At most one entry per queue and per session.
     timers: Timers,
@@ -102,6 +104,7 @@ impl Engine {
             jobs: Jobs::new(hash.clone(), first_id.max(1)),
             queues: Queues::new(hash),
             sessions: Sessions::new(first_id.max(1)),
+            loaded: Vec::new(),
             timers: Timers::default(),
             wall: WallClock::default(),
             chores: ChoreLine::default(),

@@ -228,6 +228,21 @@ impl Queues {
 
     // --- Cold jobs ---
 
+    /// Adds jobs that were cold to a list. The places must be in ascending order. Calls `refused`
+    /// with each job whose place another job has.
+    pub(crate) fn add_all_to_list(
+        &mut self,
+        list: JobList,
+        jobs: &[((u64, u64), JobSlot)],
+        refused: impl FnMut(JobSlot),
+    ) {
+        let queue = &mut self[list.queue];
+        queue.add_all_to_list(list.state, jobs, refused);
+        if list.state == State::Ready && queue.workers() > 0 && !queue.ready().is_empty() {
+            self.supplying.insert(list.queue);
+        }
+    }
+
     /// Removes the jobs at these places from a list, because they become cold. The places must be in
     /// ascending order. The caller adds their block next.
     pub(crate) fn remove_all_from_list(&mut self, list: JobList, places: &[(u64, u64)]) {

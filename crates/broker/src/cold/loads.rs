@@ -24,7 +24,7 @@ fn under_lock<T>(with_core: &mut WithCore<'_>, act: impl FnOnce(&mut Core) -> T)
 }
 
 impl Shared {
-    /// Loads cold jobs. Each call of `with_core` takes the broker's lock for one block.
+    /// Loads cold jobs. Each call of `with_core` takes the broker's lock for a few blocks.
     pub(crate) fn load_cold(&self, load: ColdLoad, log: &Log, with_core: &mut WithCore<'_>) {
         match load {
             ColdLoad::List(list) => self.load_list(list, log, with_core),
@@ -43,33 +43,35 @@ impl Shared {
     /// Loads the next blocks of a list.
     fn load_list(&self, list: JobList, log: &Log, with_core: &mut WithCore<'_>) {
         let blocks = under_lock(with_core, |core| core.next_blocks(list, LOAD_BLOCKS));
-        let middle = blocks.len() / 2;
-        let mut next = None;
-        let (mut read, mut turn_blocks) = (Vec::new(), 1);
-        let last = blocks.len().saturating_sub(1);
-        for (index, id) in blocks.into_iter().enumerate() {
-            match self.read_rows(id, log, with_core) {
-                Read::Rows(rows) => {
-                    if index <= middle && list.state == State::Ready {
-                        next = rows.iter().filter_map(ready_place).min();
+        let (first, others) = blocks.split_at(blocks.len().min(1));
+        let middle = blocks.get(blocks.len() / 2).copied();
+        let (mut next, mut has_passed_middle) = (None, false);
+        // Sessions may wait for the first block.
+        for blocks in [first, others] {
+            let mut read = self.read_blocks(blocks, log, with_core).into_iter().peekable();
+            while read.peek().is_some() {
+                let mut rows = Vec::new();
+                for (id, read) in read.by_ref().take(TURN_BLOCKS) {
+                    match read {
+                        Read::Rows(read) => {
+                            if !has_passed_middle && list.state == State::Ready {
+                                next = read.iter().filter_map(ready_place).min();
+                            }
+                            rows.push((id, read));
+                        }
+                        Read::Later => {
+                            // The list stays wanted, and nobody is told that its jobs are there.
+                            under_lock(with_core, |core| {
+                                core.load_blocks(&rows, log);
+                                core.cold.damage.repeat_later(id.segment, ColdLoad::List(list));
+                            });
+                            return;
+                        }
+                        Read::Damaged => under_lock(with_core, |core| core.lose_block(id)),
                     }
-                    read.push((id, rows));
+                    has_passed_middle |= Some(id) == middle;
                 }
-                Read::Later => {
-                    // The list stays wanted, and nobody is told that its jobs are there.
-                    under_lock(with_core, |core| {
-                        core.load_blocks(&read, log);
-                        core.cold.damage.repeat_later(id.segment, ColdLoad::List(list));
-                    });
-                    return;
-                }
-                Read::Damaged => under_lock(with_core, |core| core.lose_block(id)),
-            }
-            if read.len() == turn_blocks || index == last {
-                under_lock(with_core, |core| core.load_blocks(&read, log));
-                read.clear();
-                // Sessions may wait for the first block.
-                turn_blocks = TURN_BLOCKS;
+                under_lock(with_core, |core| core.load_blocks(&rows, log));
             }
         }
         under_lock(with_core, |core| core.end_wanted(list, next));
@@ -175,6 +177,29 @@ impl Shared {
             }
         }
         has_any
+    }
+
+    /// The rows of these blocks. Blocks that follow each other in a file are read together.
+    pub(crate) fn read_blocks(
+        &self,
+        blocks: &[BlockId],
+        log: &Log,
+        with_core: &mut WithCore<'_>,
+    ) -> Vec<(BlockId, Read)> {
+        let mut all = Vec::with_capacity(blocks.len());
+        let follows = |one: &BlockId, next: &BlockId| {
+            (one.segment, one.number + 1) == (next.segment, next.number)
+        };
+        for run in blocks.chunk_by(follows) {
+            let numbers = run[0].number..run[0].number + run.len() as u32;
+            match log.read_indexed_run(run[0].segment, numbers) {
+                Ok(rows) => all.extend(run.iter().copied().zip(rows.into_iter().map(Read::Rows))),
+                Err(_) => {
+                    all.extend(run.iter().map(|id| (*id, self.read_rows(*id, log, with_core))));
+                }
+            }
+        }
+        all
     }
 
     /// The rows of a block. If the index file is damaged, builds it again.

@@ -140,14 +140,10 @@ impl Shared {
         };
         for blocks in wanted.chunks(TURN_BLOCKS) {
             let with_core: &mut WithCore<'_> = &mut |act| act(&mut self.turn(now).core);
-            let read =
-                blocks.iter().filter_map(|block| match self.read_rows(*block, log, with_core) {
-                    Read::Rows(rows) => Some((*block, rows)),
-                    Read::Later | Read::Damaged => None,
-                });
-            let read: Vec<_> = read.collect();
+            let read = self.read_blocks(blocks, log, with_core);
             let core = &mut self.turn(now).core;
-            for (block, rows) in &read {
+            for (block, read) in &read {
+                let Read::Rows(rows) = read else { continue };
                 match core.cool_block(*block, rows) {
                     Cooled::Yes => pass.has_gained = true,
                     Cooled::NotNow => {}

@@ -233,8 +233,16 @@ impl Engine {
         Some(JobList { queue, state: facts.state })
     }
 
-    /// Ends the load of a block. Serves the sessions that wait for a job of the queue.
-    pub fn end_load(&mut self, queue: QueueId, effects: &mut Effects) {
+    /// Ends the load of a block. Serves the sessions that wait for a job of the queue. Calls `refused`
+    /// with each loaded job whose place in its list another job has: another program wrote the log,
+    /// and the job is forgotten.
+    pub fn end_load(
+        &mut self,
+        queue: QueueId,
+        effects: &mut Effects,
+        refused: &mut dyn FnMut(JobSlot),
+    ) {
+        self.enlist_loaded(refused);
         self.meter.begin_slice();
         self.chores.rest_until(Millis(0));
         self.end_policy_wait(queue);
@@ -251,7 +259,7 @@ impl Engine {
     pub fn end_failed_load(&mut self, queue: QueueId, effects: &mut Effects) {
         // A sleeper waits for the head of one of its queues only. It must look for another job.
         self.wake_sleepers(queue, u64::MAX, effects);
-        self.end_load(queue, effects);
+        self.end_load(queue, effects, &mut |_| {});
     }
 
     /// Begins to load jobs again that a load could not read before. The owner calls

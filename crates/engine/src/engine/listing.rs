@@ -1,4 +1,5 @@
-//! Listings by cursor: all queues by age, submitted jobs by place, queues of items by name.
+//! Listings by cursor: all queues by age, submitted jobs by place, queues of items by name, jobs of a
+//! queue by their place in a list.
 //!
 //! A cursor is a place in an index whose order does not change. Each step finds the next entry
 //! behind the cursor. So a listing can pause after any row for any time, and needs no memory for
@@ -6,7 +7,9 @@
 //! added or removed during the listing can appear or not.
 
 use super::Engine;
-use crate::ids::{JobSlot, QueueId};
+use crate::ids::{BlockSlot, JobSlot, Millis, QueueId};
+use crate::jobs::{JobList, State};
+use crate::queues::ready_place;
 
 /// A place in the order of all queues by age. The default is before the oldest queue.
 #[derive(Copy, Clone, Debug, Default)]
@@ -61,6 +64,44 @@ impl Engine {
         cursor.name.clear();
         cursor.name.extend_from_slice(next);
         Some(&cursor.name)
+    }
+
+    /// The first job in memory of this list at this place or behind it, and its place: see
+    /// [`crate::BlockFacts::place`].
+    pub fn job_from(&mut self, list: JobList, from: (u64, u64)) -> Option<((u64, u64), JobSlot)> {
+        self.meter.count(1);
+        let queue = self.queues.get(list.queue)?;
+        let (place, slot) = match list.state {
+            State::Ready => {
+                let priority = u32::try_from(from.0).ok()?;
+                let (key, slot) = queue.ready().first_from((priority, from.1))?;
+                (ready_place(key), slot)
+            }
+            State::Delayed => {
+                let ((due, id), slot) = queue.delayed().first_from((Millis(from.0), from.1))?;
+                ((due.0, id), slot)
+            }
+            State::Buried => {
+                let order = from.0 + u64::from(from.1 > 0);
+                let (order, slot) = queue.buried().first_from(order)?;
+                ((order, 0), slot)
+            }
+            State::Leased => return None,
+        };
+        Some((place, JobSlot(slot)))
+    }
+
+    /// The first block of this list that begins at this place or behind it, and where it begins.
+    pub fn block_from(
+        &mut self,
+        list: JobList,
+        from: (u64, u64),
+    ) -> Option<((u64, u64), BlockSlot)> {
+        self.meter.count(1);
+        if list.state == State::Leased {
+            return None;
+        }
+        self.queues.get(list.queue)?.cold()?.list(list.state).first_from(from)
     }
 
     /// The queues whose names differ from this name at most in the case of ASCII letters, oldest

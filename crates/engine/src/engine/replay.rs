@@ -50,13 +50,75 @@ impl Engine {
         tags: Option<Tags<'_>>,
         body: JobBody,
     ) -> Result<JobSlot, RestoreError> {
-        let slot = self.load(queue, facts, tags, body)?;
+        let slot = self.insert_restored(queue, facts, tags, body)?;
+        if self.has_same_place(slot) {
+            self.forget_restored(slot);
+            return Err(RestoreError::SamePlace(facts.id.0));
+        }
+        self.add_to_list(slot);
         self.sessions.raise_lease(self.jobs.next_id());
         Ok(slot)
     }
 
-    /// Restores a job from the log: at a start, or as a part of [`Engine::begin_load`].
+    /// Restores a cold job, after [`Engine::begin_load`]. The job is in no list before
+    /// [`Engine::end_load`].
     pub fn load(
+        &mut self,
+        queue: &[u8],
+        facts: &JobFacts,
+        tags: Option<Tags<'_>>,
+        body: JobBody,
+    ) -> Result<JobSlot, RestoreError> {
+        let slot = self.insert_restored(queue, facts, tags, body)?;
+        self.loaded.push((self.list_of(slot), self.jobs[slot].place(), slot));
+        Ok(slot)
+    }
+
+    /// Adds the jobs of [`Engine::load`] to their lists. Calls `refused` with each job whose place
+    /// another job has: another program wrote the log. The job is forgotten.
+    pub(super) fn enlist_loaded(&mut self, refused: &mut dyn FnMut(JobSlot)) {
+        let mut loaded = std::mem::take(&mut self.loaded);
+        loaded.sort_unstable();
+        let mut forgotten = Vec::new();
+        for jobs in loaded.chunk_by(|(list, ..), (next, ..)| list == next) {
+            let list = jobs[0].0;
+            let mut places: Vec<((u64, u64), JobSlot)> = Vec::with_capacity(jobs.len());
+            for (_, place, slot) in jobs {
+                if places.last().is_some_and(|(last, _)| last == place) {
+                    forgotten.push(*slot);
+                } else {
+                    places.push((*place, *slot));
+                }
+            }
+            self.queues.add_all_to_list(list, &places, |slot| forgotten.push(slot));
+            self.arm_queue(list.queue);
+        }
+        for slot in forgotten {
+            self.forget_restored(slot);
+            refused(slot);
+        }
+        loaded.clear();
+        self.loaded = loaded;
+    }
+
+    fn has_same_place(&self, slot: JobSlot) -> bool {
+        let job = &self.jobs[slot];
+        let queue = &self.queues[job.queue()];
+        match job.state() {
+            State::Ready => queue.ready().contains(job.ready_key()),
+            State::Buried => queue.buried().contains(job.buried_order()),
+            // The place of a delayed job has its number.
+            State::Delayed | State::Leased => false,
+        }
+    }
+
+    fn forget_restored(&mut self, slot: JobSlot) {
+        let job = self.jobs.remove(slot);
+        self.queues[job.queue()].count_out(job.counted());
+    }
+
+    /// Adds a job of the log to the tables, but not to the list of its queue.
+    fn insert_restored(
         &mut self,
         queue: &[u8],
         facts: &JobFacts,
@@ -77,13 +139,6 @@ impl Engine {
         }
         let overdue = facts.state == State::Delayed && due <= self.now;
         let is_ready = overdue || matches!(facts.state, State::Leased | State::Ready);
-        let order = if facts.order == 0 { facts.id.0 } else { facts.order };
-        let lists = &self.queues[queue];
-        let is_taken = facts.state == State::Buried && lists.buried().contains(facts.buried_order)
-            || is_ready && lists.ready().contains((facts.priority, order));
-        if is_taken {
-            return Err(RestoreError::SamePlace(facts.id.0));
-        }
         let state = if is_ready { State::Ready } else { facts.state };
         let job = Job::restored(queue, facts, state, (due, expires), tags, body);
         self.jobs.use_numbers(&job);
@@ -92,7 +147,6 @@ impl Engine {
         if let Some(wall) = facts.wall {
             self.jobs.set_wall_time(slot, wall);
         }
-        self.add_to_list(slot);
         Ok(slot)
     }
 

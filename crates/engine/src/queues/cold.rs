@@ -51,6 +51,11 @@ impl ColdList {
         self.first
     }
 
+    /// The first block that begins at this place or behind it, and where it begins.
+    pub(crate) fn first_from(&self, from: (u64, u64)) -> Option<((u64, u64), BlockSlot)> {
+        self.blocks.first_from(from).map(|(key, id)| (key, BlockSlot(id)))
+    }
+
     fn insert(&mut self, key: (u64, u64), id: BlockSlot) {
         self.blocks.insert(key, id.0);
         self.note_first();

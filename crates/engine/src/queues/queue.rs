@@ -124,6 +124,11 @@ const LINE_BYTES: usize = 64;
 // All fields that a put reads, from `timer` to `waiters`, begin in the first four cache lines.
 const _: () = assert!(std::mem::offset_of!(Queue, waiters) < 4 * LINE_BYTES);
 
+/// The entries of a list for jobs at these places.
+fn entries<K>(jobs: &[((u64, u64), JobSlot)], key: impl Fn((u64, u64)) -> K) -> Vec<(K, u32)> {
+    jobs.iter().map(|(place, slot)| (key(*place), slot.0)).collect()
+}
+
 impl Queue {
     pub(super) fn new(name: &[u8], age_rank: u64) -> Self {
         Self {
@@ -333,6 +338,25 @@ impl Queue {
             State::Ready => self.ready.insert(job.ready_key(), slot.0),
             State::Delayed => self.delayed.insert(job.delayed_key(), slot.0),
             State::Buried => self.buried.insert(job.buried_order(), slot.0),
+            State::Leased => unreachable!("a leased job is in no list"),
+        }
+    }
+
+    /// Adds jobs of these places to the list of this state. The places must be in ascending order.
+    /// Calls `refused` with each job whose place another job has.
+    pub(super) fn add_all_to_list(
+        &mut self,
+        state: State,
+        jobs: &[((u64, u64), JobSlot)],
+        mut refused: impl FnMut(JobSlot),
+    ) {
+        let refused = |slot| refused(JobSlot(slot));
+        match state {
+            State::Ready => self.ready.insert_all(&entries(jobs, ready_key), refused),
+            State::Delayed => {
+                self.delayed.insert_all(&entries(jobs, |(due, id)| (Millis(due), id)), refused);
+            }
+            State::Buried => self.buried.insert_all(&entries(jobs, |(order, _)| order), refused),
             State::Leased => unreachable!("a leased job is in no list"),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -150,6 +151,18 @@ impl Log {
         let gone = || IndexError::Gone { file: segment_name(block.segment) };
         let _hold: SegmentHold = self.hold(block.segment).ok_or_else(gone)?;
         self.index(block.segment).ok_or_else(gone)?.read_block(block.number)
+    }
+
+    /// Reads several blocks of one segment, which follow each other, with one read. Fails like
+    /// [`Log::read_indexed`].
+    pub fn read_indexed_run(
+        &self,
+        segment: u32,
+        numbers: Range<u32>,
+    ) -> Result<Vec<Vec<OwnedRow>>, IndexError> {
+        let gone = || IndexError::Gone { file: segment_name(segment) };
+        let _hold: SegmentHold = self.hold(segment).ok_or_else(gone)?;
+        self.index(segment).ok_or_else(gone)?.read_blocks(numbers)
     }
 
     /// Like [`SegmentIndex::find`], but reads the segment, for example because a list of ids is
