@@ -21,6 +21,7 @@ mod dialect;
 pub mod embedded;
 mod event;
 mod ledger;
+mod listing;
 pub mod offline;
 mod outbox;
 mod position;
@@ -48,7 +49,10 @@ pub use engine::{
 };
 pub use event::{Event, Mailbox};
 pub use ledger::meta::UnknownMeta;
-pub use log::{Settings, Sync};
+pub use listing::{
+    JobPage, JobRow, ListCursor, ListLimits, OPEN_BLOCKS_MAX, RowBody, StoredRowBody,
+};
+pub use log::{BodyError, Failure, Settings, Sync};
 pub use outbox::Outbox;
 pub use position::{Missing, Position};
 pub use turn::{LogStats, SubmittedJob, Turn};

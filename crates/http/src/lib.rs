@@ -7,11 +7,13 @@
 //!
 //! - `answer`: sites, requests and responses. `connection`, `stall`: one connection. `received`:
 //!   bodies of requests. `unread`: the limit of responses that clients have not read yet.
+//! - `door`: lets handlers use the broker, and wait for it.
 //! - `starting`: health during the start. `overview`: health and metrics. `metrics`, `exposition`:
 //!   the numbers, and their text format for Prometheus.
 
 mod answer;
 mod connection;
+mod door;
 mod exposition;
 mod metrics;
 mod overview;
@@ -25,6 +27,7 @@ pub use answer::{
     method_not_allowed, only_looks,
 };
 pub use connection::serve;
+pub use door::{Door, DoorError, DoorSession, SessionKind, SessionNeed};
 pub use metrics::ProcessFacts;
 pub use overview::{Overview, health_router};
 pub use received::{ReceiveError, Received, read_body};

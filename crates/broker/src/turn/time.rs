@@ -1,6 +1,5 @@
 //! Time, and slices of work.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use engine::Millis;
@@ -71,8 +70,7 @@ impl Turn<'_> {
         if rests == 0 || self.core.engine.record_bytes() <= self.records_before {
             return 0;
         }
-        let mailboxes = self.shared.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
-        rests * mailboxes.len().max(1) as u32
+        rests * self.shared.io_mailboxes.load(Ordering::Relaxed).max(1) as u32
     }
 
     /// Begins a slice of work; see [`Turn::slice_is_spent`].

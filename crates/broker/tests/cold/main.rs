@@ -5,6 +5,7 @@
 mod corners;
 mod faults;
 mod keys;
+mod listing;
 mod lists;
 mod unreadable;
 
