@@ -28,7 +28,7 @@ pub use answer::{
 };
 pub use connection::serve;
 pub use door::{Door, DoorError, DoorSession, SessionKind, SessionNeed};
-pub use metrics::ProcessFacts;
+pub use metrics::{ProcessFacts, escaped_name};
 pub use overview::{Overview, health_router};
 pub use received::{ReceiveError, Received, read_body};
 pub use starting::Starting;

@@ -81,17 +81,20 @@ impl Gathered {
 }
 
 /// The label of a queue, or `None` if it counts as `other`. Different names have different labels.
-/// A byte that is not UTF-8 becomes `\x` and its hexadecimal value. A backslash is doubled.
 fn label(name: &[u8]) -> Option<String> {
-    if name.len() > LABEL_NAME_BYTES_MAX || name == OTHER.as_bytes() {
-        return None;
-    }
-    let mut label = String::with_capacity(name.len());
+    let is_shown = name.len() <= LABEL_NAME_BYTES_MAX && name != OTHER.as_bytes();
+    is_shown.then(|| escaped_name(name))
+}
+
+/// The name of a queue as text. Different names have different texts. A byte that is not UTF-8
+/// becomes `\x` and its hexadecimal value. A backslash is doubled.
+pub fn escaped_name(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
-        label.push_str(&chunk.valid().replace('\\', "\\\\"));
-        label.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+        text.push_str(&chunk.valid().replace('\\', "\\\\"));
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
     }
-    Some(label)
+    text
 }
 
 /// Facts about the server that do not change.

@@ -7,7 +7,7 @@
 //! - [`protocol`], `memory_limit`: types of some values. More types of values are in [`notation`].
 
 pub(crate) mod memory_limit;
-mod policies;
+pub(crate) mod policies;
 pub mod protocol;
 mod schema;
 pub(crate) mod settings;

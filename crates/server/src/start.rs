@@ -36,7 +36,10 @@ use crate::process::systemd;
 use crate::threads::io_thread::{Ended, IoThread, Shared};
 use crate::threads::mailbox::Inbox;
 use crate::web::sites::{kestrel_admin, names, overview, starting};
-use crate::web::thread::{Endpoint, WebThread};
+use crate::web::thread::{Endpoint, WEB_THREAD, WebThread};
+
+/// Threads of a site for work that takes long, such as sorting many queues.
+const BLOCKING_THREADS_MAX: usize = 4;
 
 /// Everything that [`run`] needs.
 #[derive(Debug)]
@@ -184,7 +187,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let first = IoThread::new(shared.clone(), inboxes[0].clone());
     let others = spawn_others(&shared, &inboxes[1..])?;
 
-    starting.become_site(overview(&config, &shared, &inboxes[0]));
+    starting.become_site(overview(&config, &shared, &inboxes[0], &listening));
     let clients_stop = Arc::new(Notify::new());
     let controls = controls(&reloader, &clients_stop, &listening);
     let kestrel = controls.clone().kestrel_server(&config, clock.now());
@@ -285,7 +288,7 @@ fn spawn_web(
 ) -> Result<Option<WebThread>, ServeError> {
     let Some(site) = site.filter(|_| !endpoints.is_empty()) else { return Ok(None) };
     let unread = unread.clone();
-    let web = WebThread::spawn(runtime()?, site, endpoints, names, connections_max, unread);
+    let web = WebThread::spawn(web_runtime()?, site, endpoints, names, connections_max, unread);
     web.map(Some).map_err(failed("serve HTTP"))
 }
 
@@ -372,6 +375,14 @@ fn prepare_engine(config: &Config, turn: &mut Turn<'_>) {
 
 fn runtime() -> Result<Runtime, ServeError> {
     Builder::new_current_thread().enable_all().build().map_err(failed("start a runtime"))
+}
+
+/// A runtime of a web thread. Its threads have the name of web threads, so that a panic ends only
+/// one request.
+fn web_runtime() -> Result<Runtime, ServeError> {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().thread_name(WEB_THREAD).max_blocking_threads(BLOCKING_THREADS_MAX);
+    builder.build().map_err(failed("start a runtime"))
 }
 
 fn spawn_others(

@@ -10,7 +10,7 @@ use super::{Report, Tree};
 
 /// The crates of this repository that each crate can name in `[dependencies]`. There is no rule for
 /// development dependencies.
-const LAYERS: [(&str, &[&str]); 18] = [
+const LAYERS: [(&str, &[&str]); 19] = [
     ("engine", &[]),
     ("log", &[]),
     ("broker", &["engine", "log"]),
@@ -21,9 +21,11 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("kestrel", &["broker"]),
     ("http", &["broker", "origin"]),
     ("kestrel-admin", &["broker", "http", "origin"]),
+    ("api", &["broker", "http", "origin"]),
     (
         "server",
         &[
+            "api",
             "beanstalk",
             "gearman",
             "kestrel",

@@ -1,16 +1,19 @@
-//! Builds the two HTTP sites: health and metrics, and Kestrel's admin commands. Passes facts about
-//! this process to the sites.
+//! Builds the two HTTP sites: health, metrics and the API; and Kestrel's admin commands. Passes facts
+//! about this process to the sites.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::{Api, Setup};
 use http_api::{Overview, Site, Starting, health_router};
 use kestrel_admin::{AdminSetup, KestrelAdmin, Permissions, Served, ServerInfo, Work};
 use origin::{Names, Reach};
 use tokio::sync::oneshot;
 
 use crate::config::Config;
+use crate::config::policies::show_value;
 use crate::config::protocol::Protocol;
+use crate::net::listen::Listening;
 use crate::process::controls::Controls;
 use crate::process::facts;
 use crate::process::reload::ReloadRequester;
@@ -23,19 +26,47 @@ pub(crate) fn starting(startup: Arc<Startup>) -> Arc<Starting> {
     Arc::new(Starting::new(move || startup.state()))
 }
 
-/// Health and metrics of this server.
-pub(crate) fn overview(config: &Config, shared: &Shared, inbox: &Arc<Inbox>) -> Site {
+/// Health, metrics and the API of this server.
+pub(crate) fn overview(
+    config: &Config,
+    shared: &Shared,
+    inbox: &Arc<Inbox>,
+    listening: &[Listening],
+) -> Site {
     let Shared { broker, clock, limits } = shared.clone();
     let inbox = inbox.clone();
+    let started = clock.now();
+    let clock: broker::Clock = Arc::new(move || clock.now());
+    let process = move || facts::process_facts(&limits, inbox.is_stopping());
+    let api = Api::new(Setup {
+        broker: broker.clone(),
+        clock: clock.clone(),
+        info: api::ServerInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host: facts::host_name(),
+            started,
+            listeners: listening.iter().map(shown).collect(),
+        },
+        process: Box::new(process.clone()),
+        show_setting: show_value,
+    });
     let overview = Overview {
         broker,
-        clock: Arc::new(move || clock.now()),
+        clock,
         version: env!("CARGO_PKG_VERSION"),
-        started: clock.now(),
+        started,
         queues_max: config.metrics.queues_max,
-        process: Box::new(move || facts::process_facts(&limits, inbox.is_stopping())),
+        process: Box::new(process),
     };
-    Site::new(health_router(Arc::new(overview)))
+    Site::new(health_router(Arc::new(overview)).nest(api::PREFIX, api::router(api)))
+}
+
+fn shown(one: &Listening) -> api::types::Listener {
+    api::types::Listener {
+        protocol: one.protocol.name().to_owned(),
+        address: one.address.address.to_string(),
+        tls: one.address.is_tls,
+    }
 }
 
 /// The names of the server over HTTP.

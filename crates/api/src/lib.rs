@@ -1,0 +1,43 @@
+//! The HTTP API under `/api/v1`: JSON for programs and for the operator's tools.
+//!
+//! Each endpoint is two functions: one returns a value of [`types`], so that other pages can show
+//! the same numbers, and one makes a response of it. A request takes short turns of the broker, and
+//! reads a bounded number of queues in each.
+//!
+//! - `state`: what all endpoints use. `routes`: the table of endpoints. `openapi`: the document that
+//!   describes them. `access`: which requests are allowed.
+//! - `problem`: errors (RFC 9457). `query`, `name`: parameters, and names of queues. `json`,
+//!   `moment`: responses, and dates in them.
+//! - `server`, `health`, `log_health`, `queue`, `queues`, `policies`: one topic each. `types`: their
+//!   JSON. `survey`: the numbers of all queues, for sorted lists.
+
+#![expect(
+    clippy::result_large_err,
+    reason = "a problem ends its request, so its size costs little"
+)]
+
+mod access;
+mod health;
+mod json;
+mod log_health;
+mod moment;
+mod name;
+mod openapi;
+mod policies;
+mod problem;
+mod query;
+mod queue;
+mod queues;
+mod routes;
+mod server;
+mod state;
+mod survey;
+pub mod types;
+
+pub use access::PREFIX;
+pub use name::{parse_name, shown_name};
+pub use openapi::document;
+pub use problem::{Problem, ProblemKind};
+pub use queues::ListQueues;
+pub use routes::router;
+pub use state::{Api, ServerInfo, Setup};

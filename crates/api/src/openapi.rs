@@ -1,0 +1,56 @@
+//! The OpenAPI document. It is made from the code of the endpoints.
+
+use hyper::Uri;
+use utoipa::OpenApi;
+
+use crate::json::Json;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::{log_health, policies, queue, queues, server};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Lineshaft",
+        description = "The HTTP API of a Lineshaft server.",
+        version = "1",
+        license(name = "MIT OR Apache-2.0"),
+    ),
+    servers((url = "/api/v1")),
+    paths(
+        server::get_server,
+        server::get_me,
+        log_health::get_log,
+        policies::get_policies,
+        policies::get_effective,
+        queues::get_queues,
+        queue::get_queue,
+        get_document,
+    )
+)]
+struct Document;
+
+/// The OpenAPI document of the API.
+pub fn document() -> utoipa::openapi::OpenApi {
+    Document::openapi()
+}
+
+/// This document.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    tag = "server",
+    responses(
+        (status = 200, description = "The OpenAPI document.", content_type = "application/json"),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn get_document(uri: Uri) -> Result<Json<utoipa::openapi::OpenApi>, Problem> {
+    Query::read(&uri, &[])?;
+    Ok(Json(document()))
+}

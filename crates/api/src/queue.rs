@@ -1,0 +1,106 @@
+//! One queue.
+
+use axum::extract::State;
+use broker::Band;
+use hyper::Uri;
+
+use crate::json::Json;
+use crate::name::QueueName;
+use crate::name::shown_name;
+use crate::problem::{Problem, ProblemKind};
+use crate::query::Query;
+use crate::state::Api;
+use crate::{moment, types};
+
+/// One queue: its jobs by state, its clients, its counters and its policy.
+#[utoipa::path(
+    get,
+    path = "/queues/{queue}",
+    tag = "queues",
+    params(("queue" = String, Path, description = "The name of the queue.")),
+    responses(
+        (status = 200, description = "The queue.", body = types::Queue),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn get_queue(
+    State(api): State<Api>,
+    QueueName(name): QueueName,
+    uri: Uri,
+) -> Result<Json<types::Queue>, Problem> {
+    Query::read(&uri, &[])?;
+    api.queue(&name).map(Json)
+}
+
+impl Api {
+    /// One queue: its jobs by state, its clients, its counters and its policy.
+    pub fn queue(&self, name: &[u8]) -> Result<types::Queue, Problem> {
+        let turn = self.turn();
+        let id = turn.queue_id(name).ok_or_else(|| {
+            let why = format!("no queue has the name `{}`", shown_name(name));
+            Problem::new(ProblemKind::NotFound, why)
+        })?;
+        let (stats, facts) = (turn.queue_stats_of(id), turn.queue_facts_of(id));
+        let items = if facts.items { turn.item_stats(name) } else { None };
+        let is_being_removed = turn.is_being_removed(id);
+        let has_cold_jobs = turn.has_cold_jobs(name);
+        let created_at = facts.items.then(|| turn.wall_at(facts.created));
+        let as_of_at = turn.wall_at(turn.now());
+        drop(turn);
+        let band = |band: Band| stats.bands[band as usize];
+        Ok(types::Queue {
+            name: shown_name(name),
+            as_of_at: moment::written(as_of_at),
+            ready: stats.ready,
+            leased: stats.leased,
+            delayed: stats.delayed,
+            buried: stats.buried,
+            urgent: stats.urgent,
+            bands: types::Bands {
+                high: band(Band::High),
+                normal: band(Band::Normal),
+                low: band(Band::Low),
+            },
+            ready_bytes: stats.ready_bytes,
+            head_age_ms: stats.head_age_ms,
+            puts: stats.puts,
+            finishes: stats.finishes,
+            users: stats.users,
+            watchers: stats.watchers,
+            waiters: stats.waiters,
+            workers: stats.workers,
+            pauses: stats.pauses,
+            pause_s: stats.pause_s,
+            pause_left_ms: stats.pause_left_ms,
+            kept: facts.kept,
+            is_child: facts.child,
+            is_being_removed,
+            has_cold_jobs,
+            limits: facts.limits,
+            created_at: created_at.map(moment::written),
+            items: items.map(|items| types::Items {
+                puts: items.puts,
+                put_bytes: items.put_bytes,
+                hits: items.hits,
+                misses: items.misses,
+                expired: items.expired,
+                discarded: items.discarded,
+                flushes: items.flushes,
+                open_reads: items.open,
+                cancelled_reads: items.cancelled,
+                children: items
+                    .children
+                    .unwrap_or_default()
+                    .iter()
+                    .map(|it| shown_name(it))
+                    .collect(),
+            }),
+            policy: self.effective_policy(name).settings,
+        })
+    }
+}

@@ -1,0 +1,254 @@
+//! Lists of queues: sorted, filtered, and in pages.
+
+use axum::extract::State;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use broker::policy::Pattern;
+use hyper::Uri;
+
+use crate::json::Json;
+use crate::name::{parse_name, shown_name};
+use crate::problem::{Problem, ProblemKind};
+use crate::query::Query;
+use crate::state::Api;
+use crate::survey::{Key, Row, Survey};
+use crate::{moment, types};
+
+/// The largest page.
+const LIMIT_MAX: usize = 500;
+/// The usual page.
+const LIMIT_DEFAULT: usize = 50;
+/// A longer list is made in a thread of its own, so that other requests do not wait.
+const ROWS_AT_ONCE: usize = 5_000;
+
+/// Queues, sorted and in pages. A queue whose number changes between two pages can be missed, or
+/// occur twice.
+#[utoipa::path(
+    get,
+    path = "/queues",
+    tag = "queues",
+    params(
+        ("match" = Option<String>, Query, description = "Only queues whose names match this \
+            pattern: `*` stands for any bytes, `?` for one byte."),
+        ("search" = Option<String>, Query, description = "Only queues whose names contain this \
+            text."),
+        ("state" = Option<String>, Query, description = "Only these queues: `nonempty`, `paused`, \
+            or `unwatched`: with ready jobs, but without clients that watch the queue."),
+        ("sort" = Option<String>, Query, description = "The number to sort by: name, ready, \
+            leased, delayed, buried, age, in, out, growth or waiters. A minus sign in front of it \
+            begins with the largest. The default is `name`."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 500, description = "The size of a \
+            page. The default is 50."),
+        ("cursor" = Option<String>, Query, description = "The field `next` of the page before."),
+    ),
+    responses(
+        (status = 200, description = "A page of queues.", body = types::Queues),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn get_queues(
+    State(api): State<Api>,
+    uri: Uri,
+) -> Result<Json<types::Queues>, Problem> {
+    let known = ["match", "search", "state", "sort", "limit", "cursor"];
+    let list = ListQueues::read(&Query::read(&uri, &known)?)?;
+    Ok(Json(api.queues(list).await))
+}
+
+/// Which queues a page has.
+#[derive(Clone, Debug)]
+pub struct ListQueues {
+    pattern: Option<Pattern>,
+    search: Vec<u8>,
+    state: Option<QueueState>,
+    key: Key,
+    is_descending: bool,
+    limit: usize,
+    after: Option<Cursor>,
+}
+
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum QueueState {
+    Nonempty,
+    Paused,
+    Unwatched,
+}
+
+/// The place of the last row of a page.
+#[derive(Clone, Debug, PartialEq)]
+struct Cursor {
+    number: f64,
+    name: Vec<u8>,
+}
+
+impl ListQueues {
+    fn read(query: &Query) -> Result<ListQueues, Problem> {
+        let sort = query.get("sort").unwrap_or("name");
+        let (is_descending, name) = match sort.strip_prefix('-') {
+            Some(name) => (true, name),
+            None => (false, sort),
+        };
+        let key = Key::ALL.iter().find(|(known, _)| *known == name).map(|(_, key)| *key);
+        let key = key.ok_or_else(|| {
+            let names = Key::ALL.map(|(name, _)| name).join(", ");
+            bad("sort", format!("write one of {names}, or a minus sign and one of them"))
+        })?;
+        let limit = match query.get("limit") {
+            None => LIMIT_DEFAULT,
+            Some(text) => text
+                .parse()
+                .ok()
+                .filter(|limit| (1..=LIMIT_MAX).contains(limit))
+                .ok_or_else(|| bad("limit", format!("write a number from 1 to {LIMIT_MAX}")))?,
+        };
+        let state = match query.get("state") {
+            None => None,
+            Some("nonempty") => Some(QueueState::Nonempty),
+            Some("paused") => Some(QueueState::Paused),
+            Some("unwatched") => Some(QueueState::Unwatched),
+            Some(_) => return Err(bad("state", "write nonempty, paused or unwatched".to_owned())),
+        };
+        let bytes = |name| query.get(name).map(parse_name).transpose();
+        let pattern = bytes("match").map_err(|problem| problem.of_parameter("match"))?;
+        let search = bytes("search").map_err(|problem| problem.of_parameter("search"))?;
+        let after = query.get("cursor").map(|text| Cursor::read(text, sort)).transpose()?;
+        Ok(ListQueues {
+            pattern: pattern.map(|pattern| Pattern::new(&pattern)),
+            search: search.unwrap_or_default(),
+            state,
+            key,
+            is_descending,
+            limit,
+            after,
+        })
+    }
+
+    fn has(&self, row: &Row) -> bool {
+        let stats = &row.stats;
+        let is_in_state = match self.state {
+            None => true,
+            Some(QueueState::Nonempty) => {
+                stats.ready + stats.leased + stats.delayed + stats.buried > 0
+            }
+            Some(QueueState::Paused) => stats.pause_left_ms > 0,
+            Some(QueueState::Unwatched) => {
+                stats.ready > 0 && stats.watchers == 0 && stats.workers == 0
+            }
+        };
+        is_in_state
+            && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(&row.name))
+            && contains(&row.name, &self.search)
+    }
+
+    /// Whether a row belongs to a later page than the cursor.
+    fn is_behind_cursor(&self, row: &Row) -> bool {
+        let Some(after) = &self.after else { return true };
+        let order = self.key.of(row).total_cmp(&after.number);
+        let order = order.then_with(|| row.name[..].cmp(&after.name));
+        if self.is_descending { order.is_lt() } else { order.is_gt() }
+    }
+
+    fn page(&self, survey: &Survey) -> types::Queues {
+        let sorted = survey.sorted(self.key);
+        let (mut ascending, mut descending) = (sorted.iter(), sorted.iter().rev());
+        let places: &mut dyn Iterator<Item = &u32> =
+            if self.is_descending { &mut descending } else { &mut ascending };
+        let (mut matched, mut rows, mut has_more) = (0, Vec::new(), false);
+        for row in places.map(|place| &survey.rows[*place as usize]).filter(|row| self.has(row)) {
+            matched += 1;
+            if rows.len() == self.limit {
+                has_more = true;
+            } else if self.is_behind_cursor(row) {
+                rows.push(row);
+            }
+        }
+        let next = rows.last().filter(|_| has_more).map(|row| {
+            let cursor = Cursor { number: self.key.of(row), name: row.name.to_vec() };
+            cursor.written(&self.sort())
+        });
+        types::Queues {
+            items: rows.into_iter().map(shown).collect(),
+            next,
+            matched,
+            total: survey.rows.len() as u64,
+            as_of_at: moment::written(survey.taken_wall),
+        }
+    }
+
+    /// The parameter `sort`.
+    fn sort(&self) -> String {
+        let name = Key::ALL[self.key as usize].0;
+        if self.is_descending { format!("-{name}") } else { name.to_owned() }
+    }
+}
+
+impl Cursor {
+    fn written(&self, sort: &str) -> String {
+        let text = format!("{sort} {:x} {}", self.number.to_bits(), shown_name(&self.name));
+        URL_SAFE_NO_PAD.encode(text)
+    }
+
+    fn read(text: &str, sort: &str) -> Result<Cursor, Problem> {
+        let cursor = || {
+            let text = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+            let mut parts = text.splitn(3, ' ');
+            let is_ours = parts.next()? == sort;
+            let number = f64::from_bits(u64::from_str_radix(parts.next()?, 16).ok()?);
+            let name = parse_name(parts.next()?).ok()?;
+            is_ours.then_some(Cursor { number, name })
+        };
+        cursor().ok_or_else(|| {
+            let why =
+                "the cursor belongs to another list; use `next` of a page with the same `sort`";
+            Problem::new(ProblemKind::BadCursor, why).of_parameter("cursor")
+        })
+    }
+}
+
+impl Api {
+    /// A page of queues.
+    pub async fn queues(&self, list: ListQueues) -> types::Queues {
+        let survey = self.surveys.current().await;
+        if survey.rows.len() <= ROWS_AT_ONCE {
+            return list.page(&survey);
+        }
+        let page = tokio::task::spawn_blocking(move || list.page(&survey)).await;
+        // A panic there has been reported. It ends this request, too.
+        page.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+    }
+}
+
+fn bad(parameter: &str, why: String) -> Problem {
+    Problem::new(ProblemKind::BadRequest, why).of_parameter(parameter)
+}
+
+fn contains(name: &[u8], text: &[u8]) -> bool {
+    text.is_empty() || memchr::memmem::find(name, text).is_some()
+}
+
+fn shown(row: &Row) -> types::QueueRow {
+    let stats = &row.stats;
+    types::QueueRow {
+        name: shown_name(&row.name),
+        ready: stats.ready,
+        leased: stats.leased,
+        delayed: stats.delayed,
+        buried: stats.buried,
+        ready_bytes: stats.ready_bytes,
+        head_age_ms: stats.head_age_ms,
+        waiters: stats.waiters,
+        watchers: stats.watchers,
+        workers: stats.workers,
+        pause_left_ms: stats.pause_left_ms,
+        is_of_items: row.facts.items,
+        is_child: row.facts.child,
+        puts_per_s: row.rates.map(|rates| rates.puts),
+        finishes_per_s: row.rates.map(|rates| rates.finishes),
+        growth_per_s: row.rates.map(|rates| rates.growth),
+    }
+}

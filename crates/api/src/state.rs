@@ -1,0 +1,63 @@
+//! The state behind all endpoints.
+
+use std::sync::Arc;
+
+use broker::policy::Setting;
+use broker::{Broker, Clock, Millis, Turn};
+use http_api::ProcessFacts;
+
+use crate::survey::Surveys;
+use crate::types;
+
+/// The state behind all endpoints.
+#[derive(Clone, Debug)]
+pub struct Api {
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) surveys: Arc<Surveys>,
+}
+
+/// What the server passes to [`Api::new`].
+pub struct Setup {
+    /// The broker with the queues.
+    pub broker: Broker,
+    /// The clock of the broker.
+    pub clock: Clock,
+    /// Facts about the server that do not change.
+    pub info: ServerInfo,
+    /// Returns the current facts of the process.
+    pub process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
+    /// The value of a setting of a policy, as it is written in the configuration.
+    pub show_setting: fn(&Setting) -> String,
+}
+
+/// Facts about the server that do not change.
+#[derive(Clone, Debug, Default)]
+pub struct ServerInfo {
+    /// The version of the server.
+    pub version: String,
+    /// The name of the machine.
+    pub host: String,
+    /// When the server started.
+    pub started: Millis,
+    /// The addresses where the server listens.
+    pub listeners: Vec<types::Listener>,
+}
+
+impl std::fmt::Debug for Setup {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Setup").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+impl Api {
+    /// The API of one server.
+    pub fn new(setup: Setup) -> Api {
+        let surveys = Arc::new(Surveys::new(setup.broker.clone(), setup.clock.clone()));
+        Api { setup: Arc::new(setup), surveys }
+    }
+
+    /// One turn of the broker. Do not hold it across an await.
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        self.setup.broker.turn((self.setup.clock)())
+    }
+}

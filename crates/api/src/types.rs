@@ -1,0 +1,431 @@
+//! The JSON of the API. The server writes these types, and the operator's tools read them.
+//!
+//! Names of fields say their unit. A moment is text in the form of RFC 3339. A number counts from
+//! the start of the server if its comment does not say otherwise.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The server as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Server {
+    /// The version of the server.
+    pub version: String,
+    /// The name of the machine.
+    pub host: String,
+    /// When the server started.
+    pub started_at: String,
+    /// The time of this response.
+    pub now_at: String,
+    /// The time since the start.
+    pub uptime_ms: u64,
+    /// What clients are allowed to do.
+    pub status: Status,
+    /// Whether new jobs are refused because the server drains.
+    pub draining: bool,
+    /// The health of the server.
+    pub health: Health,
+    /// Sums over all queues.
+    pub totals: Totals,
+    /// The memory of jobs, queues and connections.
+    pub memory: Memory,
+    /// The limit of queues.
+    pub queue_limit: QueueLimit,
+    /// The connections of all protocols except HTTP.
+    pub connections: ConnectionCounts,
+    /// The process of the server.
+    pub process: Process,
+    /// The addresses where the server listens.
+    pub listeners: Vec<Listener>,
+}
+
+/// What clients are allowed to do.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Clients can read and write.
+    Up,
+    /// Clients should write to another server, if they can choose.
+    WriteAvoid,
+    /// Clients can only read.
+    ReadOnly,
+    /// Clients cannot read or write.
+    Quiescent,
+}
+
+/// The health of the server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    /// The level of the most important reason, or `ok`.
+    pub level: HealthLevel,
+    /// All reasons, the most important one first.
+    pub reasons: Vec<HealthReason>,
+}
+
+/// How bad it is.
+#[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HealthLevel {
+    /// All is well.
+    Ok,
+    /// An operator should look at the server.
+    Warning,
+    /// Clients cannot work as they should.
+    Critical,
+}
+
+/// One reason why the server is not healthy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct HealthReason {
+    /// How bad it is.
+    pub level: HealthLevel,
+    /// A fixed name of the reason, for programs.
+    pub code: String,
+    /// The reason, and what to do.
+    pub text: String,
+}
+
+/// Sums over all queues.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Totals {
+    /// Ready jobs, now.
+    pub ready: u64,
+    /// Leased jobs, now.
+    pub leased: u64,
+    /// Delayed jobs, now.
+    pub delayed: u64,
+    /// Buried jobs, now.
+    pub buried: u64,
+    /// Bytes of the bodies of ready jobs, now.
+    pub ready_bytes: u64,
+    /// Queues, now.
+    pub queues: u64,
+    /// Open sessions, now. Each connection of a client is a session.
+    pub sessions: u64,
+    /// Sessions that wait for a job, now.
+    pub waiting_sessions: u64,
+    /// Jobs put.
+    pub puts: u64,
+    /// Times that a job was handed out.
+    pub takes: u64,
+    /// Jobs that ended, for any reason.
+    pub ends: u64,
+    /// Times that a client gave a job back.
+    pub releases: u64,
+    /// Times that a client buried a job.
+    pub buries: u64,
+    /// Times that a job's time to run ended.
+    pub timeouts: u64,
+}
+
+/// The memory of jobs, queues and connections.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Memory {
+    /// Bytes in use, now.
+    pub used_bytes: u64,
+    /// The limit, above which new jobs are refused.
+    pub limit_bytes: Option<u64>,
+    /// Jobs refused at the limit.
+    pub refused: u64,
+}
+
+/// The limit of queues.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct QueueLimit {
+    /// The limit, above which clients cannot create queues.
+    pub max: Option<u64>,
+    /// Requests refused at the limit.
+    pub refused: u64,
+}
+
+/// The connections of all protocols except HTTP.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ConnectionCounts {
+    /// Open connections, now.
+    pub open: u64,
+    /// The limit of open connections.
+    pub max: u64,
+}
+
+/// The process of the server.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Process {
+    /// Memory in use, now. 0 if it is unknown.
+    pub resident_bytes: u64,
+    /// Processor time used.
+    pub processor_us: u64,
+    /// The number of processors that the process can use.
+    pub processors: u64,
+}
+
+/// An address where the server listens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Listener {
+    /// The protocol.
+    pub protocol: String,
+    /// The address.
+    pub address: String,
+    /// Whether clients must use TLS.
+    pub tls: bool,
+}
+
+/// The client, as the server sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Me {
+    /// The name of the client.
+    pub name: String,
+    /// What the client is allowed to do.
+    pub role: Role,
+    /// How the server recognized the client.
+    pub via: Via,
+}
+
+/// What a client is allowed to do.
+#[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The client can read.
+    Viewer,
+}
+
+/// How the server recognized a client.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Via {
+    /// The client sent no credentials.
+    Anonymous,
+}
+
+/// The log. All numbers are 0 if the server has no log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Log {
+    /// The oldest file that is still needed.
+    pub oldest_segment: u32,
+    /// The file that is being written.
+    pub current_segment: u32,
+    /// Bytes in the log that are still needed.
+    pub live_bytes: u64,
+    /// Bytes of the files that hold the log.
+    pub data_bytes: u64,
+    /// Bytes of files that are kept for later.
+    pub prepared_bytes: u64,
+    /// Entries written, copies included.
+    pub records_written: u64,
+    /// Entries that were copied to free a file.
+    pub records_copied: u64,
+    /// Bytes written, copies and index files included.
+    pub bytes_written: u64,
+    /// Bytes written for the changes of clients.
+    pub bytes_of_clients: u64,
+    /// Memory of job bodies that the log has, too.
+    pub resident_body_bytes: u64,
+    /// Jobs whose body is only in the log.
+    pub stored_bodies: u64,
+    /// Jobs that are only in the log.
+    pub cold_jobs: u64,
+    /// Jobs that are only in the log, and that cannot be read now.
+    pub unreadable_jobs: u64,
+    /// Bodies that could not be read from the log.
+    pub body_errors: u64,
+    /// Whether new jobs are refused because the log has no room.
+    pub is_full: bool,
+    /// Why the log failed, if it failed.
+    pub failure: Option<String>,
+    /// The first error while the log freed disk space, if any.
+    pub reclaim_error: Option<String>,
+    /// The first error of an index file, if any.
+    pub index_error: Option<String>,
+    /// The first error while a body was read, if any.
+    pub body_error: Option<String>,
+    /// For how long the server was stopped before this start, by the wall clock. Negative if the
+    /// wall clock was set back meanwhile.
+    pub stopped_ms: i64,
+}
+
+/// One queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Queue {
+    /// The name of the queue.
+    pub name: String,
+    /// The time of this response.
+    pub as_of_at: String,
+    /// Ready jobs.
+    pub ready: u64,
+    /// Leased jobs.
+    pub leased: u64,
+    /// Delayed jobs.
+    pub delayed: u64,
+    /// Buried jobs.
+    pub buried: u64,
+    /// Ready jobs with a priority below 1024.
+    pub urgent: u64,
+    /// Ready and delayed jobs by priority.
+    pub bands: Bands,
+    /// Bytes of the bodies of ready jobs.
+    pub ready_bytes: u64,
+    /// The time since the put of the next ready job. 0 if no job is ready.
+    pub head_age_ms: u64,
+    /// Jobs put into this queue since the server made the queue.
+    pub puts: u64,
+    /// Jobs of this queue that clients or workers ended since the server made the queue.
+    pub finishes: u64,
+    /// Sessions that use the queue, now.
+    pub users: u64,
+    /// Sessions that watch the queue, now.
+    pub watchers: u64,
+    /// Sessions that wait for a job of the queue, now.
+    pub waiters: u64,
+    /// Workers that have registered for the queue, now.
+    pub workers: u64,
+    /// Pauses of the queue.
+    pub pauses: u64,
+    /// The length of the present pause. 0 if the queue is not paused.
+    pub pause_s: u32,
+    /// The rest of the present pause. 0 if the queue is not paused.
+    pub pause_left_ms: u64,
+    /// Whether the queue exists even without jobs and clients.
+    pub kept: bool,
+    /// Whether the queue gets a copy of each job that is put into its parent: the queue named
+    /// before the first `+`.
+    pub is_child: bool,
+    /// Whether the queue is being removed.
+    pub is_being_removed: bool,
+    /// Whether some jobs are only in the log.
+    pub has_cold_jobs: bool,
+    /// Limits of unfinished jobs with high, normal and low priority. 0 for no limit.
+    pub limits: [u32; 3],
+    /// When the queue was made. The server knows this only for queues of Kestrel's clients.
+    pub created_at: Option<String>,
+    /// Numbers that only queues of Kestrel's clients have.
+    pub items: Option<Items>,
+    /// All settings of the queue.
+    pub policy: Vec<Setting>,
+}
+
+/// Ready and delayed jobs by priority.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Bands {
+    /// Jobs with a priority below 1024.
+    pub high: u64,
+    /// Jobs with a priority from 1024 to 2147483648.
+    pub normal: u64,
+    /// Jobs with a greater priority number.
+    pub low: u64,
+}
+
+/// Numbers that only queues of Kestrel's clients have. They count since the server made the queue.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Items {
+    /// Items added.
+    pub puts: u64,
+    /// Bytes of the items added.
+    pub put_bytes: u64,
+    /// Reads that found an item.
+    pub hits: u64,
+    /// Reads that found no item.
+    pub misses: u64,
+    /// Items that expired.
+    pub expired: u64,
+    /// Items dropped because the queue was full.
+    pub discarded: u64,
+    /// Flushes of the queue.
+    pub flushes: u64,
+    /// Open reads, now.
+    pub open_reads: u64,
+    /// Open reads that were given back.
+    pub cancelled_reads: u64,
+    /// Names of the fan-out children.
+    pub children: Vec<String>,
+}
+
+/// The rules in force.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Policies {
+    /// The rules, in the order of the configuration. If several rules match a name, a later rule
+    /// wins.
+    pub items: Vec<Rule>,
+}
+
+/// Settings for all queues whose names match a pattern.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Rule {
+    /// The rule applies to names that match one of these patterns.
+    pub patterns: Vec<String>,
+    /// The line of the configuration file where the rule begins.
+    pub line: Option<u32>,
+    /// The settings.
+    pub settings: Vec<Setting>,
+}
+
+/// The settings of one name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EffectivePolicy {
+    /// The name.
+    pub name: String,
+    /// All settings.
+    pub settings: Vec<Setting>,
+}
+
+/// A setting of a policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Setting {
+    /// The key in the configuration.
+    pub key: String,
+    /// The value, as it is written in the configuration.
+    pub value: String,
+    /// The line of the configuration file. `null` for a default.
+    pub line: Option<u32>,
+}
+
+/// A page of a list of queues.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Queues {
+    /// The queues of this page.
+    pub items: Vec<QueueRow>,
+    /// The parameter `cursor` of the next page. `null`: this is the last page.
+    pub next: Option<String>,
+    /// The number of queues that match the request.
+    pub matched: u64,
+    /// The number of all queues.
+    pub total: u64,
+    /// The time of the numbers. They are at least one second apart, and more if there are very many
+    /// queues.
+    pub as_of_at: String,
+}
+
+/// A queue in a list.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct QueueRow {
+    /// The name of the queue.
+    pub name: String,
+    /// Ready jobs.
+    pub ready: u64,
+    /// Leased jobs.
+    pub leased: u64,
+    /// Delayed jobs.
+    pub delayed: u64,
+    /// Buried jobs.
+    pub buried: u64,
+    /// Bytes of the bodies of ready jobs.
+    pub ready_bytes: u64,
+    /// The time since the put of the next ready job. 0 if no job is ready.
+    pub head_age_ms: u64,
+    /// Sessions that wait for a job of the queue.
+    pub waiters: u64,
+    /// Sessions that watch the queue.
+    pub watchers: u64,
+    /// Workers that have registered for the queue.
+    pub workers: u64,
+    /// The rest of the present pause. 0 if the queue is not paused.
+    pub pause_left_ms: u64,
+    /// Whether a client of Kestrel made or used the queue.
+    pub is_of_items: bool,
+    /// Whether the queue is a fan-out child.
+    pub is_child: bool,
+    /// Jobs put per second. `null` if it is not known yet.
+    pub puts_per_s: Option<f64>,
+    /// Jobs ended per second. `null` if it is not known yet.
+    pub finishes_per_s: Option<f64>,
+    /// The change of the number of ready jobs per second. `null` if it is not known yet.
+    pub growth_per_s: Option<f64>,
+}

@@ -1,0 +1,8 @@
+//! Tests of the endpoints through the router, without a socket.
+
+#![expect(clippy::unwrap_used, reason = "a test may end there")]
+
+mod queues;
+mod reading;
+mod routes;
+mod world;

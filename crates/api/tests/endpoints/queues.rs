@@ -1,0 +1,150 @@
+//! Lists of queues.
+
+use std::collections::BTreeSet;
+
+use broker::NewJob;
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+/// The rows of all pages of a list.
+fn all_pages(world: &World, query: &str) -> Vec<Value> {
+    let mut rows = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = world.get(&format!("/queues?limit=37&{query}{cursor}"));
+        let items = page["items"].as_array().unwrap();
+        assert!(items.len() <= 37);
+        rows.extend(items.iter().cloned());
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+        assert_eq!(items.len(), 37, "only the last page is shorter");
+    }
+    rows
+}
+
+fn names(rows: &[Value]) -> Vec<&str> {
+    rows.iter().map(|row| row["name"].as_str().unwrap()).collect()
+}
+
+/// 200 queues with different numbers of jobs.
+fn world() -> World {
+    let world = World::new();
+    for queue in 0..200_u32 {
+        let name = format!("q{queue}");
+        for _ in 0..queue * 7 % 5 {
+            world.put(name.as_bytes(), NewJob::default(), b"x");
+        }
+        for _ in 0..queue * 11 % 3 {
+            world.put(name.as_bytes(), NewJob { delay_s: 60, ..NewJob::default() }, b"x");
+        }
+        // A client keeps the queues without jobs.
+        let mut turn = world.broker.turn(world.now());
+        let session = turn.open_session(0);
+        let _ = turn.caller(session).watch(name.as_bytes());
+    }
+    world
+}
+
+#[test]
+fn pages_have_each_queue_once_and_in_order() {
+    let world = world();
+    for sort in ["name", "ready", "leased", "delayed", "buried", "age", "in", "out", "waiters"] {
+        let ascending = all_pages(&world, &format!("sort={sort}"));
+        let mut descending = all_pages(&world, &format!("sort=-{sort}"));
+        descending.reverse();
+        assert_eq!(names(&ascending), names(&descending), "{sort}");
+        let distinct: BTreeSet<&str> = names(&ascending).into_iter().collect();
+        // The queue `default` always exists.
+        assert_eq!((ascending.len(), distinct.len()), (201, 201), "{sort}");
+        let key = |row: &Value| row[sort].as_u64().unwrap_or(0);
+        let keys: Vec<(u64, &str)> =
+            ascending.iter().map(|row| (key(row), row["name"].as_str().unwrap())).collect();
+        assert!(keys.is_sorted(), "{sort}: {keys:?}");
+    }
+    let most = world.get("/queues?sort=-ready&limit=1");
+    assert_eq!(most["items"][0]["ready"], 4);
+    assert_eq!((&most["matched"], &most["total"]), (&json!(201), &json!(201)));
+}
+
+#[test]
+fn a_cursor_works_only_with_its_order() {
+    let world = world();
+    let page = world.get("/queues?sort=ready&limit=5");
+    let cursor = page["next"].as_str().unwrap();
+    let other = world.ask("GET", &format!("/queues?sort=-ready&cursor={cursor}"));
+    assert_eq!(other.status, 400);
+    assert_eq!(other.body["type"], "/help/problems#bad-cursor");
+    // The number at which the page ended does not exist any more.
+    world.pass(2_000);
+    world.put(b"q0", NewJob::default(), b"x");
+    assert_eq!(world.ask("GET", &format!("/queues?sort=ready&cursor={cursor}")).status, 200);
+}
+
+#[test]
+fn lists_are_filtered() {
+    let world = world();
+    let mut turn = world.broker.turn(world.now());
+    let session = turn.open_session(0);
+    let _ = turn.caller(session).pause(b"q7", 60);
+    drop(turn);
+    world.put(b"alone/\xff", NewJob::default(), b"x");
+    let of = |query: &str| all_pages(&world, query);
+    assert_eq!(of("match=q1?").len(), 10);
+    assert_eq!(of("match=q1*").len(), 111);
+    assert_eq!(names(&of("search=19&sort=-name"))[0], "q199");
+    assert_eq!(names(&of("search=%5Cxff")), ["alone/\\xff"]);
+    assert_eq!(names(&of("state=paused")), ["q7"]);
+    assert_eq!(names(&of("state=unwatched")), ["alone/\\xff"]);
+    assert_eq!(of("match=nothing"), Vec::<Value>::new());
+    let page = world.get("/queues?match=q1*&limit=5");
+    assert_eq!((&page["matched"], &page["total"]), (&json!(111), &json!(202)));
+}
+
+#[test]
+fn rates_are_the_changes_since_the_survey_before() {
+    let world = World::new();
+    world.put(b"busy", NewJob::default(), b"x");
+    world.put(b"idle", NewJob::default(), b"x");
+    let of = |name: &str| {
+        let page = world.get("/queues");
+        let items = page["items"].as_array().unwrap().clone();
+        items.into_iter().find(|row| row["name"] == name).unwrap()
+    };
+    assert_eq!(of("busy")["puts_per_s"], json!(null), "there is nothing to compare with yet");
+    for _ in 0..20 {
+        world.put(b"busy", NewJob::default(), b"x");
+    }
+    assert_eq!(of("busy")["ready"], 1, "a survey lasts for a second");
+    world.pass(2_000);
+    world.put(b"new", NewJob::default(), b"x");
+    assert_eq!(of("busy")["ready"], 21);
+    assert_eq!(
+        (&of("busy")["puts_per_s"], &of("busy")["growth_per_s"]),
+        (&json!(10.0), &json!(10.0))
+    );
+    assert_eq!(of("idle")["puts_per_s"], json!(0.0));
+    assert_eq!(of("new")["puts_per_s"], json!(null));
+}
+
+#[test]
+fn many_queues_take_many_turns_and_none_is_missing() {
+    let world = World::new();
+    for queue in 0..20_000_u32 {
+        world.put(format!("q{queue:05}").as_bytes(), NewJob::default(), b"x");
+    }
+    let page = world.get("/queues?sort=-name&limit=2");
+    assert_eq!(names(page["items"].as_array().unwrap()), ["q19999", "q19998"]);
+    assert_eq!(page["matched"], 20_001);
+    let longest = world.broker.turn(world.now()).longest_slice();
+    assert!(longest < 1_000, "{longest}: a turn is short");
+    let before = world.broker.memory_usage().used_bytes;
+    // The next survey replaces this one.
+    world.pass(10_000);
+    world.get("/queues");
+    let after = world.broker.memory_usage().used_bytes;
+    assert!(after.abs_diff(before) < 100_000, "{before} {after}");
+    drop(world);
+}

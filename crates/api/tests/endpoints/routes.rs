@@ -1,0 +1,129 @@
+//! The document, and what all endpoints have in common.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{Problem, ProblemKind};
+use axum::body::Body;
+use hyper::Request;
+use origin::Reach;
+use serde_json::Value;
+
+use crate::world::World;
+
+/// The methods of each path in the document.
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let document = serde_json::to_value(api::document()).unwrap();
+    let methods =
+        |path: &Value| path.as_object().unwrap().keys().map(|it| it.to_uppercase()).collect();
+    let paths = document["paths"].as_object().unwrap();
+    paths.iter().map(|(path, item)| (path.clone(), methods(item))).collect()
+}
+
+#[test]
+fn the_document_has_the_methods_of_each_route() {
+    let world = World::new();
+    let documented = documented();
+    assert!(documented.len() >= 8, "{documented:?}");
+    for (path, methods) in documented {
+        let reply = world.ask("TRACE", &path.replace("{queue}", "default"));
+        assert_eq!(reply.status, 405, "{path}");
+        let allowed = reply.headers["allow"].to_str().unwrap().split(',').map(str::trim);
+        let allowed: BTreeSet<String> =
+            allowed.filter(|method| *method != "HEAD").map(str::to_owned).collect();
+        assert_eq!(allowed, methods, "{path}");
+    }
+}
+
+#[test]
+fn the_document_in_the_repository_is_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    let current = serde_json::to_string_pretty(&api::document()).unwrap() + "\n";
+    if std::env::var_os("LINESHAFT_BLESS").is_some() {
+        std::fs::write(path, &current).unwrap();
+    }
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        kept == current,
+        "run this test with LINESHAFT_BLESS=1 to write docs/openapi.json again"
+    );
+}
+
+#[test]
+fn the_document_is_served_and_each_reference_has_an_aim() {
+    let world = World::new();
+    let document = world.get("/openapi.json");
+    assert_eq!(document["servers"][0]["url"], "/api/v1");
+    let text = document.to_string();
+    let references = text.split("\"$ref\":\"#").skip(1).map(|rest| rest.split('"').next().unwrap());
+    let mut count = 0;
+    for reference in references {
+        assert!(document.pointer(reference).is_some(), "{reference}");
+        count += 1;
+    }
+    assert!(count > 10, "{count}");
+}
+
+#[test]
+fn mistakes_are_problems_with_the_path_of_the_request() {
+    let world = World::new();
+    for (method, path, kind) in [
+        ("GET", "/nothing", ProblemKind::NotFound),
+        ("GET", "/queues/nothing", ProblemKind::NotFound),
+        ("POST", "/server", ProblemKind::MethodNotAllowed),
+        ("GET", "/server?color=blue", ProblemKind::UnknownParameter),
+        ("GET", "/policies/effective", ProblemKind::BadRequest),
+        ("GET", "/policies/effective?name=%5Cq", ProblemKind::BadName),
+        ("GET", "/queues?sort=color", ProblemKind::BadRequest),
+        ("GET", "/queues?limit=0", ProblemKind::BadRequest),
+        ("GET", "/queues?limit=501", ProblemKind::BadRequest),
+        ("GET", "/queues?state=sad", ProblemKind::BadRequest),
+        ("GET", "/queues?match=%5Cq", ProblemKind::BadName),
+        ("GET", "/queues?cursor=AAAA", ProblemKind::BadCursor),
+        ("GET", "/queues/%ff", ProblemKind::BadName),
+        ("GET", "/queues/%5Cx0", ProblemKind::BadName),
+    ] {
+        let reply = world.ask(method, path);
+        assert_eq!(reply.status, kind.status().as_u16(), "{path}: {reply:?}");
+        assert_eq!(reply.headers.get_all("content-type").iter().count(), 1, "{path}");
+        assert_eq!(reply.headers["content-type"], "application/problem+json", "{path}");
+        let problem: Problem = serde_json::from_value(reply.body).unwrap();
+        assert_eq!(problem.kind, format!("/help/problems#{}", kind.name()), "{path}");
+        assert_eq!(problem.status, reply.status);
+        let (asked, _) = path.split_once('?').unwrap_or((path, ""));
+        assert_eq!(problem.instance, Some(format!("/api/v1{asked}")));
+    }
+    assert_eq!(world.ask("POST", "/server").headers["allow"], "GET,HEAD");
+    assert_eq!(world.ask("HEAD", "/server").status, 200);
+}
+
+#[test]
+fn only_clients_on_this_machine_can_read() {
+    let world = World::new();
+    for path in documented().keys() {
+        let path = path.replace("{queue}", "default").replace("effective", "effective?name=a");
+        for reach in [Reach::Loopback, Reach::Unix] {
+            assert_eq!(world.ask_at(reach, "GET", &path).status, 200, "{path}");
+        }
+        let refused = world.ask_at(Reach::Network, "GET", &path);
+        assert_eq!(refused.status, 403, "{path}");
+        assert!(refused.body["detail"].as_str().unwrap().contains("loopback"), "{refused:?}");
+    }
+    // Without the gate of a listener, nobody is let in.
+    let request = Request::get("/api/v1/server").body(Body::empty()).unwrap();
+    assert_eq!(world.send(request).status, 403);
+}
+
+#[test]
+fn the_page_about_the_api_has_each_endpoint_and_each_problem() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/http-api.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    for (path, methods) in documented() {
+        for method in methods {
+            assert!(page.contains(&format!("| `{method} {path}")), "{method} {path}");
+        }
+    }
+    for kind in ProblemKind::ALL {
+        let row = format!("| `{}` | {} |", kind.name(), kind.status().as_u16());
+        assert!(page.contains(&row), "{row}");
+    }
+}

@@ -1,0 +1,103 @@
+//! A broker in memory, and the API of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use api::{Api, PREFIX, ServerInfo, Setup};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use broker::{Broker, EngineSetup, Millis, NewJob};
+use http_api::{ProcessFacts, Site};
+use hyper::{HeaderMap, Request};
+use origin::{Gate, Names, Reach};
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
+
+/// The time of all requests: 2023-11-14.
+pub(crate) const NOW: Millis = Millis(1_700_000_000_000);
+
+pub(crate) struct World {
+    pub(crate) broker: Broker,
+    site: Site,
+    now_ms: Arc<AtomicU64>,
+    runtime: Runtime,
+}
+
+/// A response.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let broker = Broker::memory(EngineSetup::default(), NOW);
+        let now_ms = Arc::new(AtomicU64::new(NOW.0));
+        let clock = now_ms.clone();
+        let api = Api::new(Setup {
+            broker: broker.clone(),
+            clock: Arc::new(move || Millis(clock.load(Ordering::Relaxed))),
+            info: ServerInfo {
+                version: "1.2.3".to_owned(),
+                host: "machine".to_owned(),
+                started: Millis(NOW.0 - 5_000),
+                listeners: Vec::new(),
+            },
+            process: Box::new(|| ProcessFacts { connections: 7, ..ProcessFacts::default() }),
+            show_setting: |setting| format!("{setting:?}"),
+        });
+        let router = Router::new().nest(PREFIX, api::router(api));
+        let runtime =
+            Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        World { broker, site: Site::new(router), now_ms, runtime }
+    }
+
+    pub(crate) fn now(&self) -> Millis {
+        Millis(self.now_ms.load(Ordering::Relaxed))
+    }
+
+    /// Advances the time of the broker and of the requests.
+    pub(crate) fn pass(&self, millis: u64) {
+        self.now_ms.fetch_add(millis, Ordering::Relaxed);
+        self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(millis)).await });
+    }
+
+    pub(crate) fn put(&self, queue: &[u8], job: NewJob, body: &[u8]) {
+        let mut turn = self.broker.turn(self.now());
+        let session = turn.open_reader_session(0);
+        turn.caller(session).use_queue(queue);
+        turn.caller(session).put(job, broker::Body::from(body)).value.unwrap();
+        turn.close_session(session);
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str) -> Reply {
+        self.ask_at(Reach::Loopback, method, path)
+    }
+
+    pub(crate) fn ask_at(&self, reach: Reach, method: &str, path: &str) -> Reply {
+        let uri = format!("{PREFIX}{path}");
+        let mut request = Request::builder().method(method).uri(uri).body(Body::empty()).unwrap();
+        request.extensions_mut().insert(Gate { names: Arc::new(Names::default()), reach });
+        self.send(request)
+    }
+
+    pub(crate) fn send(&self, request: Request<Body>) -> Reply {
+        self.runtime.block_on(async {
+            let answer = self.site.answer(request).await;
+            let (head, body) = answer.into_parts();
+            let body = to_bytes(body, usize::MAX).await.unwrap();
+            let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+            Reply { status: head.status.as_u16(), headers: head.headers, body }
+        })
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Value {
+        let reply = self.ask("GET", path);
+        assert_eq!(reply.status, 200, "{path}: {reply:?}");
+        assert_eq!(reply.headers["content-type"], "application/json", "{path}");
+        reply.body
+    }
+}
