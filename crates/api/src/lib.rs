@@ -7,9 +7,9 @@
 //! - `state`: what all endpoints use. `routes`: the table of endpoints. `openapi`: the document that
 //!   describes them. `access`: which requests are allowed.
 //! - `problem`: errors (RFC 9457). `query`, `name`: parameters, and names of queues. `json`,
-//!   `moment`: responses, and dates in them.
-//! - `server`, `health`, `log_health`, `queue`, `queues`, `policies`: one topic each. `types`: their
-//!   JSON. `survey`: the numbers of all queues, for sorted lists.
+//!   `moment`: responses, and dates in them. `cursor`: places in lists.
+//! - `server`, `health`, `log_health`, `queue`, `queues`, `jobs`, `job`, `policies`: one topic each.
+//!   `types`: their JSON. `survey`: the numbers of all queues, for sorted lists.
 
 #![expect(
     clippy::result_large_err,
@@ -17,7 +17,10 @@
 )]
 
 mod access;
+mod cursor;
 mod health;
+mod job;
+mod jobs;
 mod json;
 mod log_health;
 mod moment;
@@ -35,6 +38,7 @@ mod survey;
 pub mod types;
 
 pub use access::PREFIX;
+pub use jobs::ListJobs;
 pub use name::{parse_name, shown_name};
 pub use openapi::document;
 pub use problem::{Problem, ProblemKind};

@@ -33,7 +33,7 @@ impl Api {
     /// The log: its size, its work and its errors.
     pub fn log(&self) -> types::Log {
         let stats = self.turn().log_stats();
-        let broker = &self.setup.broker;
+        let broker = self.setup.door.broker();
         types::Log {
             oldest_segment: stats.oldest_segment,
             current_segment: stats.current_segment,

@@ -26,11 +26,13 @@ pub enum ProblemKind {
     NotFound,
     /// The endpoint does not have this method.
     MethodNotAllowed,
+    /// The log cannot give the job, or not in time.
+    Unreadable,
 }
 
 impl ProblemKind {
     /// All kinds.
-    pub const ALL: [ProblemKind; 7] = [
+    pub const ALL: [ProblemKind; 8] = [
         ProblemKind::BadRequest,
         ProblemKind::UnknownParameter,
         ProblemKind::BadCursor,
@@ -38,6 +40,7 @@ impl ProblemKind {
         ProblemKind::Forbidden,
         ProblemKind::NotFound,
         ProblemKind::MethodNotAllowed,
+        ProblemKind::Unreadable,
     ];
 
     /// The name of the kind, in the member `type`.
@@ -50,6 +53,7 @@ impl ProblemKind {
             ProblemKind::Forbidden => "forbidden",
             ProblemKind::NotFound => "not-found",
             ProblemKind::MethodNotAllowed => "method-not-allowed",
+            ProblemKind::Unreadable => "unreadable",
         }
     }
 
@@ -62,6 +66,7 @@ impl ProblemKind {
             ProblemKind::Forbidden => "not allowed",
             ProblemKind::NotFound => "not found",
             ProblemKind::MethodNotAllowed => "method not allowed",
+            ProblemKind::Unreadable => "cannot read the job",
         }
     }
 
@@ -75,6 +80,7 @@ impl ProblemKind {
             ProblemKind::Forbidden => StatusCode::FORBIDDEN,
             ProblemKind::NotFound => StatusCode::NOT_FOUND,
             ProblemKind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            ProblemKind::Unreadable => StatusCode::BAD_GATEWAY,
         }
     }
 }

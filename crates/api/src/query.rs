@@ -4,6 +4,10 @@ use hyper::Uri;
 
 use crate::problem::{Problem, ProblemKind};
 
+/// The largest page of a list.
+const LIMIT_MAX: usize = 500;
+/// The usual page of a list.
+const LIMIT_DEFAULT: usize = 50;
 /// A suggestion must be at least this similar.
 const SIMILARITY_MIN: f64 = 0.7;
 
@@ -31,6 +35,16 @@ impl Query {
     /// The value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The parameter `limit`: the size of a page.
+    pub(crate) fn limit(&self) -> Result<usize, Problem> {
+        let Some(text) = self.get("limit") else { return Ok(LIMIT_DEFAULT) };
+        let limit = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
+        limit.ok_or_else(|| {
+            let why = format!("write a number from 1 to {LIMIT_MAX}");
+            Problem::new(ProblemKind::BadRequest, why).of_parameter("limit")
+        })
     }
 
     /// The value of a parameter that the request must have.

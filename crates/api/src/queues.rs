@@ -1,11 +1,10 @@
 //! Lists of queues: sorted, filtered, and in pages.
 
 use axum::extract::State;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use broker::policy::Pattern;
 use hyper::Uri;
 
+use crate::cursor::CursorKey;
 use crate::json::Json;
 use crate::name::{parse_name, shown_name};
 use crate::problem::{Problem, ProblemKind};
@@ -14,10 +13,6 @@ use crate::state::Api;
 use crate::survey::{Key, Row, Survey};
 use crate::{moment, types};
 
-/// The largest page.
-const LIMIT_MAX: usize = 500;
-/// The usual page.
-const LIMIT_DEFAULT: usize = 50;
 /// A longer list is made in a thread of its own, so that other requests do not wait.
 const ROWS_AT_ONCE: usize = 5_000;
 
@@ -56,7 +51,7 @@ pub(crate) async fn get_queues(
     uri: Uri,
 ) -> Result<Json<types::Queues>, Problem> {
     let known = ["match", "search", "state", "sort", "limit", "cursor"];
-    let list = ListQueues::read(&Query::read(&uri, &known)?)?;
+    let list = ListQueues::read(&api.cursor_key, &Query::read(&uri, &known)?)?;
     Ok(Json(api.queues(list).await))
 }
 
@@ -87,7 +82,7 @@ struct Cursor {
 }
 
 impl ListQueues {
-    fn read(query: &Query) -> Result<ListQueues, Problem> {
+    fn read(key_of_cursors: &CursorKey, query: &Query) -> Result<ListQueues, Problem> {
         let sort = query.get("sort").unwrap_or("name");
         let (is_descending, name) = match sort.strip_prefix('-') {
             Some(name) => (true, name),
@@ -98,14 +93,7 @@ impl ListQueues {
             let names = Key::ALL.map(|(name, _)| name).join(", ");
             bad("sort", format!("write one of {names}, or a minus sign and one of them"))
         })?;
-        let limit = match query.get("limit") {
-            None => LIMIT_DEFAULT,
-            Some(text) => text
-                .parse()
-                .ok()
-                .filter(|limit| (1..=LIMIT_MAX).contains(limit))
-                .ok_or_else(|| bad("limit", format!("write a number from 1 to {LIMIT_MAX}")))?,
-        };
+        let limit = query.limit()?;
         let state = match query.get("state") {
             None => None,
             Some("nonempty") => Some(QueueState::Nonempty),
@@ -116,7 +104,8 @@ impl ListQueues {
         let bytes = |name| query.get(name).map(parse_name).transpose();
         let pattern = bytes("match").map_err(|problem| problem.of_parameter("match"))?;
         let search = bytes("search").map_err(|problem| problem.of_parameter("search"))?;
-        let after = query.get("cursor").map(|text| Cursor::read(text, sort)).transpose()?;
+        let after =
+            query.get("cursor").map(|text| Cursor::read(key_of_cursors, sort, text)).transpose()?;
         Ok(ListQueues {
             pattern: pattern.map(|pattern| Pattern::new(&pattern)),
             search: search.unwrap_or_default(),
@@ -153,7 +142,7 @@ impl ListQueues {
         if self.is_descending { order.is_lt() } else { order.is_gt() }
     }
 
-    fn page(&self, survey: &Survey) -> types::Queues {
+    fn page(&self, key_of_cursors: &CursorKey, survey: &Survey) -> types::Queues {
         let sorted = survey.sorted(self.key);
         let (mut ascending, mut descending) = (sorted.iter(), sorted.iter().rev());
         let places: &mut dyn Iterator<Item = &u32> =
@@ -169,7 +158,7 @@ impl ListQueues {
         }
         let next = rows.last().filter(|_| has_more).map(|row| {
             let cursor = Cursor { number: self.key.of(row), name: row.name.to_vec() };
-            cursor.written(&self.sort())
+            cursor.written(key_of_cursors, &self.sort())
         });
         types::Queues {
             items: rows.into_iter().map(shown).collect(),
@@ -188,25 +177,17 @@ impl ListQueues {
 }
 
 impl Cursor {
-    fn written(&self, sort: &str) -> String {
-        let text = format!("{sort} {:x} {}", self.number.to_bits(), shown_name(&self.name));
-        URL_SAFE_NO_PAD.encode(text)
+    fn written(&self, key: &CursorKey, sort: &str) -> String {
+        let place = format!("{:x} {}", self.number.to_bits(), shown_name(&self.name));
+        key.written(sort.as_bytes(), &place)
     }
 
-    fn read(text: &str, sort: &str) -> Result<Cursor, Problem> {
-        let cursor = || {
-            let text = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
-            let mut parts = text.splitn(3, ' ');
-            let is_ours = parts.next()? == sort;
-            let number = f64::from_bits(u64::from_str_radix(parts.next()?, 16).ok()?);
-            let name = parse_name(parts.next()?).ok()?;
-            is_ours.then_some(Cursor { number, name })
-        };
-        cursor().ok_or_else(|| {
-            let why =
-                "the cursor belongs to another list; use `next` of a page with the same `sort`";
-            Problem::new(ProblemKind::BadCursor, why).of_parameter("cursor")
-        })
+    fn read(key: &CursorKey, sort: &str, text: &str) -> Result<Cursor, Problem> {
+        let place = key.read(sort.as_bytes(), text)?;
+        let damaged = || bad("cursor", "the cursor is damaged".to_owned());
+        let (number, name) = place.split_once(' ').ok_or_else(damaged)?;
+        let number = u64::from_str_radix(number, 16).map_err(|_| damaged())?;
+        Ok(Cursor { number: f64::from_bits(number), name: parse_name(name)? })
     }
 }
 
@@ -215,9 +196,10 @@ impl Api {
     pub async fn queues(&self, list: ListQueues) -> types::Queues {
         let survey = self.surveys.current().await;
         if survey.rows.len() <= ROWS_AT_ONCE {
-            return list.page(&survey);
+            return list.page(&self.cursor_key, &survey);
         }
-        let page = tokio::task::spawn_blocking(move || list.page(&survey)).await;
+        let key = self.cursor_key.clone();
+        let page = tokio::task::spawn_blocking(move || list.page(&key, &survey)).await;
         // A panic there has been reported. It ends this request, too.
         page.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
     }

@@ -61,7 +61,7 @@ pub(crate) async fn get_me(uri: Uri) -> Result<Json<types::Me>, Problem> {
 impl Api {
     /// The state of the server, its totals and its limits.
     pub fn server(&self) -> types::Server {
-        let (broker, info) = (&self.setup.broker, &self.setup.info);
+        let (broker, info) = (self.setup.door.broker(), &self.setup.info);
         let process = (self.setup.process)();
         let turn = self.turn();
         let (now, started) = (turn.now(), info.started);

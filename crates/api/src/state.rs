@@ -3,25 +3,31 @@
 use std::sync::Arc;
 
 use broker::policy::Setting;
-use broker::{Broker, Clock, Millis, Turn};
-use http_api::ProcessFacts;
+use broker::{Millis, Turn};
+use http_api::{Door, ProcessFacts};
+use tokio::sync::Semaphore;
 
+use crate::cursor::CursorKey;
 use crate::survey::Surveys;
 use crate::types;
+
+/// At most this many requests read from the disk at once.
+const READERS_MAX: usize = 2;
 
 /// The state behind all endpoints.
 #[derive(Clone, Debug)]
 pub struct Api {
     pub(crate) setup: Arc<Setup>,
     pub(crate) surveys: Arc<Surveys>,
+    pub(crate) cursor_key: CursorKey,
+    /// Limits the threads that read from the disk. A disk can hang.
+    pub(crate) readers: Arc<Semaphore>,
 }
 
 /// What the server passes to [`Api::new`].
 pub struct Setup {
-    /// The broker with the queues.
-    pub broker: Broker,
-    /// The clock of the broker.
-    pub clock: Clock,
+    /// The door to the broker with the queues.
+    pub door: Door,
     /// Facts about the server that do not change.
     pub info: ServerInfo,
     /// Returns the current facts of the process.
@@ -52,12 +58,17 @@ impl std::fmt::Debug for Setup {
 impl Api {
     /// The API of one server.
     pub fn new(setup: Setup) -> Api {
-        let surveys = Arc::new(Surveys::new(setup.broker.clone(), setup.clock.clone()));
-        Api { setup: Arc::new(setup), surveys }
+        let surveys = Arc::new(Surveys::new(setup.door.clone()));
+        Api {
+            setup: Arc::new(setup),
+            surveys,
+            cursor_key: CursorKey::default(),
+            readers: Arc::new(Semaphore::new(READERS_MAX)),
+        }
     }
 
     /// One turn of the broker. Do not hold it across an await.
     pub(crate) fn turn(&self) -> Turn<'_> {
-        self.setup.broker.turn((self.setup.clock)())
+        self.setup.door.turn()
     }
 }

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use broker::{Broker, Clock, Millis, QueueCursor, QueueFacts, QueueStats};
+use broker::{Broker, Millis, QueueCursor, QueueFacts, QueueStats};
+use http_api::Door;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -157,17 +158,11 @@ impl Survey {
 }
 
 /// The last survey, and whether a walk runs.
+#[derive(Debug)]
 pub(crate) struct Surveys {
-    broker: Broker,
-    clock: Clock,
+    door: Door,
     last: watch::Sender<Option<Arc<Survey>>>,
     is_walking: AtomicBool,
-}
-
-impl std::fmt::Debug for Surveys {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Surveys").field("last", &self.last).finish_non_exhaustive()
-    }
 }
 
 /// Notes the end of a walk, even if the walk panics.
@@ -180,9 +175,9 @@ impl Drop for Walking {
 }
 
 impl Surveys {
-    pub(crate) fn new(broker: Broker, clock: Clock) -> Surveys {
+    pub(crate) fn new(door: Door) -> Surveys {
         let last = watch::Sender::new(None);
-        Surveys { broker, clock, last, is_walking: AtomicBool::new(false) }
+        Surveys { door, last, is_walking: AtomicBool::new(false) }
     }
 
     /// The present survey: a new one, if the rest after the last one is over.
@@ -208,7 +203,7 @@ impl Surveys {
         cursor: &mut QueueCursor,
         rows: &mut Vec<Row>,
     ) -> (Option<(Millis, Millis)>, Duration) {
-        let mut turn = self.broker.turn((self.clock)());
+        let mut turn = self.door.turn();
         let began = Instant::now();
         turn.begin_slice();
         let ended = loop {
@@ -251,7 +246,7 @@ async fn walk(walking: Walking) {
         rows,
         sorted: Default::default(),
         next_at: Instant::now() + REST_MIN.max(in_turns * RESTS),
-        _memory: Counted::new(bytes, &surveys.broker),
+        _memory: Counted::new(bytes, surveys.door.broker()),
     };
     let before = surveys.last.borrow().clone();
     if let Some(before) = before {

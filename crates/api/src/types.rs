@@ -429,3 +429,111 @@ pub struct QueueRow {
     /// The change of the number of ready jobs per second. `null` if it is not known yet.
     pub growth_per_s: Option<f64>,
 }
+
+/// A page of the jobs of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Jobs {
+    /// The jobs of this page, in the order in which the queue has them.
+    pub items: Vec<Job>,
+    /// The parameter `cursor` of the next page. `null`: this is the last page.
+    pub next: Option<String>,
+    /// False if later pages leave out jobs, because too many files overlap.
+    pub is_complete: bool,
+    /// Jobs that this page leaves out, because the log cannot be read.
+    pub unreadable: u64,
+    /// The number of all jobs in the list.
+    pub total: u64,
+    /// The time of this response.
+    pub as_of_at: String,
+}
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Job {
+    /// The number of the job.
+    pub id: u64,
+    /// The name of the job's queue.
+    pub queue: String,
+    /// The state of the job.
+    pub state: JobState,
+    /// 0 is the most urgent.
+    pub priority: u32,
+    /// The time that a worker has for the job. 0 for no limit.
+    pub ttr_s: u32,
+    /// The last delay that a client gave.
+    pub delay_s: u32,
+    /// When the job was put.
+    pub created_at: String,
+    /// The time since the put.
+    pub age_ms: u64,
+    /// When a delayed job becomes ready.
+    pub due_at: Option<String>,
+    /// The time until a delayed or leased job becomes ready again. Otherwise 0.
+    pub time_left_ms: u64,
+    /// When the job expires, if it expires.
+    pub expires_at: Option<String>,
+    /// What happened to the job so far.
+    pub counters: JobCounters,
+    /// The length of the body.
+    pub body_bytes: u64,
+    /// The key of a Gearman job. Only lists have it.
+    pub unique: Option<String>,
+    /// Whether the log has the job.
+    pub is_durable: bool,
+    /// Where the job is. Only lists have it.
+    pub memory: Option<JobMemory>,
+    /// The beginning of the body, if the list has bodies.
+    pub body: Option<BodyText>,
+}
+
+/// The state of a job.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// The job waits for a worker.
+    Ready,
+    /// The job waits for its time.
+    Delayed,
+    /// A worker has the job.
+    Leased,
+    /// The job is set aside until a client kicks it.
+    Buried,
+}
+
+/// Where a job is.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobMemory {
+    /// The job and its body are in memory.
+    Resident,
+    /// The body is only in the log.
+    Stored,
+    /// The whole job is only in the log.
+    Cold,
+}
+
+/// What happened to a job so far.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct JobCounters {
+    /// Times that a worker took the job.
+    pub takes: u32,
+    /// Times that the job's time to run ended.
+    pub timeouts: u32,
+    /// Times that a worker gave the job back.
+    pub releases: u32,
+    /// Times that the job was buried.
+    pub buries: u32,
+    /// Times that the job was kicked.
+    pub kicks: u32,
+    /// Times that a worker lost the job.
+    pub failures: u32,
+}
+
+/// The beginning of a body as text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BodyText {
+    /// The text. Bytes that are not UTF-8 are replaced.
+    pub text: String,
+    /// Whether the body is longer.
+    pub is_cut: bool,
+}

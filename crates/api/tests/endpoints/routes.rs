@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::{Problem, ProblemKind};
 use axum::body::Body;
+use broker::NewJob;
 use hyper::Request;
 use origin::Reach;
 use serde_json::Value;
@@ -23,9 +24,9 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
 fn the_document_has_the_methods_of_each_route() {
     let world = World::new();
     let documented = documented();
-    assert!(documented.len() >= 8, "{documented:?}");
+    assert!(documented.len() >= 11, "{documented:?}");
     for (path, methods) in documented {
-        let reply = world.ask("TRACE", &path.replace("{queue}", "default"));
+        let reply = world.ask("TRACE", &path.replace("{queue}", "default").replace("{id}", "1"));
         assert_eq!(reply.status, 405, "{path}");
         let allowed = reply.headers["allow"].to_str().unwrap().split(',').map(str::trim);
         let allowed: BTreeSet<String> =
@@ -69,6 +70,14 @@ fn mistakes_are_problems_with_the_path_of_the_request() {
     for (method, path, kind) in [
         ("GET", "/nothing", ProblemKind::NotFound),
         ("GET", "/queues/nothing", ProblemKind::NotFound),
+        ("GET", "/queues/nothing/jobs", ProblemKind::NotFound),
+        ("GET", "/queues/default/jobs?state=leased", ProblemKind::BadRequest),
+        ("GET", "/queues/default/jobs?body=xml", ProblemKind::BadRequest),
+        ("GET", "/queues/default/jobs?body=text&limit=101", ProblemKind::BadRequest),
+        ("GET", "/queues/default/jobs?cursor=AAAA", ProblemKind::BadCursor),
+        ("GET", "/jobs/99", ProblemKind::NotFound),
+        ("GET", "/jobs/99/body", ProblemKind::NotFound),
+        ("GET", "/jobs/one", ProblemKind::BadRequest),
         ("POST", "/server", ProblemKind::MethodNotAllowed),
         ("GET", "/server?color=blue", ProblemKind::UnknownParameter),
         ("GET", "/policies/effective", ProblemKind::BadRequest),
@@ -99,8 +108,12 @@ fn mistakes_are_problems_with_the_path_of_the_request() {
 #[test]
 fn only_clients_on_this_machine_can_read() {
     let world = World::new();
+    assert_eq!(world.put(b"default", NewJob::default(), b"x"), 1);
     for path in documented().keys() {
-        let path = path.replace("{queue}", "default").replace("effective", "effective?name=a");
+        let path = path
+            .replace("{queue}", "default")
+            .replace("{id}", "1")
+            .replace("effective", "effective?name=a");
         for reach in [Reach::Loopback, Reach::Unix] {
             assert_eq!(world.ask_at(reach, "GET", &path).status, 200, "{path}");
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use api::{Api, PREFIX, ServerInfo, Setup};
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use broker::{Broker, EngineSetup, Millis, NewJob};
-use http_api::{ProcessFacts, Site};
+use broker::{Answer, Broker, EngineSetup, Event, Mailbox, Millis, NewJob, SessionId};
+use http_api::{Door, ProcessFacts, Site};
 use hyper::{HeaderMap, Request};
 use origin::{Gate, Names, Reach};
 use serde_json::Value;
@@ -16,6 +16,15 @@ use tokio::runtime::{Builder, Runtime};
 
 /// The time of all requests: 2023-11-14.
 pub(crate) const NOW: Millis = Millis(1_700_000_000_000);
+
+/// The mailbox of a thread that ignores its messages. The first mailbox gets the alarms.
+struct Deaf;
+
+impl Mailbox for Deaf {
+    fn deliver(&self, _session: SessionId, _event: Answer<Event>) {}
+    fn released(&self) {}
+    fn alarm(&self, _at: Millis) {}
+}
 
 pub(crate) struct World {
     pub(crate) broker: Broker,
@@ -30,16 +39,20 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Value,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl World {
     pub(crate) fn new() -> World {
         let broker = Broker::memory(EngineSetup::default(), NOW);
+        broker.add_mailbox(Arc::new(Deaf));
         let now_ms = Arc::new(AtomicU64::new(NOW.0));
         let clock = now_ms.clone();
         let api = Api::new(Setup {
-            broker: broker.clone(),
-            clock: Arc::new(move || Millis(clock.load(Ordering::Relaxed))),
+            door: Door::open(
+                broker.clone(),
+                Arc::new(move || Millis(clock.load(Ordering::Relaxed))),
+            ),
             info: ServerInfo {
                 version: "1.2.3".to_owned(),
                 host: "machine".to_owned(),
@@ -65,12 +78,13 @@ impl World {
         self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(millis)).await });
     }
 
-    pub(crate) fn put(&self, queue: &[u8], job: NewJob, body: &[u8]) {
+    pub(crate) fn put(&self, queue: &[u8], job: NewJob, body: &[u8]) -> u64 {
         let mut turn = self.broker.turn(self.now());
         let session = turn.open_reader_session(0);
         turn.caller(session).use_queue(queue);
-        turn.caller(session).put(job, broker::Body::from(body)).value.unwrap();
+        let id = turn.caller(session).put(job, broker::Body::from(body)).value.unwrap();
         turn.close_session(session);
+        id.0
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str) -> Reply {
@@ -89,8 +103,9 @@ impl World {
             let answer = self.site.answer(request).await;
             let (head, body) = answer.into_parts();
             let body = to_bytes(body, usize::MAX).await.unwrap();
-            let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-            Reply { status: head.status.as_u16(), headers: head.headers, body }
+            let bytes = body.to_vec();
+            let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+            Reply { status: head.status.as_u16(), headers: head.headers, body, bytes }
         })
     }
 

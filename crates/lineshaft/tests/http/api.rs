@@ -37,6 +37,12 @@ fn the_api_reports_the_server_and_its_queues() {
     assert!(client.ask("put 0 0 60 5\r\nhello").starts_with("INSERTED"));
     let queue = json(&site.get("/api/v1/queues/a%2Fb"));
     assert_eq!((&queue["name"], &queue["ready"]), (&"a/b".into(), &1.into()));
+    let jobs = json(&site.get("/api/v1/queues/a%2Fb/jobs?body=text"));
+    let job = &jobs["items"][0];
+    assert_eq!((&job["body"]["text"], &job["is_durable"]), (&"hello".into(), &true.into()));
+    let path = format!("/api/v1/jobs/{}", job["id"]);
+    assert_eq!(json(&site.get(&path))["queue"], "a/b");
+    assert_eq!(site.get(&format!("{path}/body")).body, "hello");
     let list = json(&site.get("/api/v1/queues?sort=-ready"));
     assert_eq!(list["items"][0]["name"], "a/b");
     assert!(json(&site.get("/api/v1/log"))["live_bytes"].as_u64().unwrap() > 0);

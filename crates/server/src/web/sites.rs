@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Api, Setup};
-use http_api::{Overview, Site, Starting, health_router};
+use http_api::{Door, Overview, Site, Starting, health_router};
 use kestrel_admin::{AdminSetup, KestrelAdmin, Permissions, Served, ServerInfo, Work};
 use origin::{Names, Reach};
 use tokio::sync::oneshot;
@@ -39,8 +39,7 @@ pub(crate) fn overview(
     let clock: broker::Clock = Arc::new(move || clock.now());
     let process = move || facts::process_facts(&limits, inbox.is_stopping());
     let api = Api::new(Setup {
-        broker: broker.clone(),
-        clock: clock.clone(),
+        door: Door::open(broker.clone(), clock.clone()),
         info: api::ServerInfo {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: facts::host_name(),

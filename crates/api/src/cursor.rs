@@ -1,0 +1,56 @@
+//! Cursors as text. A cursor works only with the list that it belongs to, and only until the server
+//! restarts. A client cannot make or change one, because a wrong cursor could show other jobs.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::problem::{Problem, ProblemKind};
+
+/// Signs cursors with a key that the system chose at random.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CursorKey(RandomState);
+
+impl CursorKey {
+    /// The text of a cursor. `list` names the list that it belongs to.
+    pub(crate) fn written(&self, list: &[u8], place: &str) -> String {
+        let sum = self.0.hash_one((list, place));
+        URL_SAFE_NO_PAD.encode(format!("{sum:016x}{place}"))
+    }
+
+    /// The place that a cursor of this list names.
+    pub(crate) fn read(&self, list: &[u8], text: &str) -> Result<String, Problem> {
+        let place = || {
+            let text = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+            let (sum, place) = text.split_at_checked(16)?;
+            let expected = format!("{:016x}", self.0.hash_one((list, place)));
+            (sum == expected).then(|| place.to_owned())
+        };
+        place().ok_or_else(|| {
+            let why = "the cursor belongs to another list, or the server was restarted; \
+                       begin again without a cursor";
+            Problem::new(ProblemKind::BadCursor, why).of_parameter("cursor")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_works_only_as_it_was_made() {
+        let key = CursorKey::default();
+        let text = key.written(b"jobs of a", "1 2 é");
+        assert_eq!(key.read(b"jobs of a", &text).unwrap(), "1 2 é");
+        assert!(key.read(b"jobs of b", &text).is_err());
+        assert!(CursorKey::default().read(b"jobs of a", &text).is_err());
+        let mut changed = URL_SAFE_NO_PAD.decode(&text).unwrap();
+        changed[16] ^= 1;
+        assert!(key.read(b"jobs of a", &URL_SAFE_NO_PAD.encode(changed)).is_err());
+        for garbage in ["", "AAAA", "%", "éééé"] {
+            assert!(key.read(b"jobs of a", garbage).is_err());
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! One job.
+
+use std::time::Duration;
+
+use axum::extract::{FromRequestParts, Path, State as Shared};
+use axum::response::Response;
+use broker::{JobFacts, JobId, Millis, State, Turn};
+use http_api::{DoorError, DoorSession, SessionKind, answer, complete};
+use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{StatusCode, Uri};
+
+use crate::json::Json;
+use crate::name::shown_name;
+use crate::problem::{Problem, ProblemKind};
+use crate::query::Query;
+use crate::state::Api;
+use crate::{moment, types};
+
+/// Time limit for a job that must be read from the log. A disk can hang.
+const TIME_MAX: Duration = Duration::from_secs(5);
+
+/// One job, without its body.
+#[utoipa::path(
+    get,
+    path = "/jobs/{id}",
+    tag = "jobs",
+    params(("id" = u64, Path, description = "The number of the job.")),
+    responses(
+        (status = 200, description = "The job.", body = types::Job),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = 502,
+            description = "The log cannot be read.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn get_job(
+    Shared(api): Shared<Api>,
+    JobNumber(id): JobNumber,
+    uri: Uri,
+) -> Result<Json<types::Job>, Problem> {
+    Query::read(&uri, &[])?;
+    api.job(id).await.map(Json)
+}
+
+/// The body of a job, byte by byte.
+#[utoipa::path(
+    get,
+    path = "/jobs/{id}/body",
+    tag = "jobs",
+    params(("id" = u64, Path, description = "The number of the job.")),
+    responses(
+        (status = 200, description = "The body.", content_type = "application/octet-stream"),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = 502,
+            description = "The log cannot be read.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn get_body(
+    Shared(api): Shared<Api>,
+    JobNumber(id): JobNumber,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Query::read(&uri, &[])?;
+    let session = api.session_with(id).await?;
+    let peeked = api.turn().caller(session.id()).peek(id).value;
+    let body = peeked.map_err(|_| no_job(id))?.body;
+    let body = in_time(session.loaded(&body)).await?;
+    let mut response = complete(answer(StatusCode::OK, "application/octet-stream", body.to_vec()));
+    // A browser saves the body, and never shows it as a page of this server.
+    response.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
+    Ok(response)
+}
+
+impl Api {
+    /// One job, without its body.
+    pub async fn job(&self, id: JobId) -> Result<types::Job, Problem> {
+        let _session = self.session_with(id).await?;
+        let turn = self.turn();
+        let status = turn.job_status(id).value.map_err(|_| no_job(id))?;
+        let view = JobView {
+            facts: &status.facts,
+            time_left_ms: status.time_left_ms,
+            body_bytes: status.body_len,
+            unique: &[],
+            is_durable: turn.job_segment(id) != 0,
+        };
+        Ok(view.shown(turn.queue_name(status.queue), &Moments::of(&turn)))
+    }
+
+    /// A session that has this job in memory, if the job exists.
+    async fn session_with(&self, id: JobId) -> Result<DoorSession, Problem> {
+        let session = self.setup.door.session(SessionKind::Reader);
+        in_time(session.job_at_hand(id)).await?;
+        Ok(session)
+    }
+}
+
+async fn in_time<T>(read: impl Future<Output = Result<T, DoorError>>) -> Result<T, Problem> {
+    let problem = |why: &str| Problem::new(ProblemKind::Unreadable, why);
+    match tokio::time::timeout(TIME_MAX, read).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(DoorError::Unreadable)) => {
+            Err(problem("the log cannot give the job; see /api/v1/log"))
+        }
+        Ok(Err(DoorError::LogFailed(_))) => {
+            Err(problem("the log failed; the server is about to end"))
+        }
+        Err(_) => {
+            Err(problem("the disk did not give the job in time; check the disk, or try again"))
+        }
+    }
+}
+
+fn no_job(id: JobId) -> Problem {
+    let why = format!("no job has the number {}; it may have ended", id.0);
+    Problem::new(ProblemKind::NotFound, why)
+}
+
+/// The moment of a reply, by the broker's clock and by the wall clock.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Moments {
+    pub(crate) now: Millis,
+    wall_now: Millis,
+}
+
+impl Moments {
+    pub(crate) fn of(turn: &Turn<'_>) -> Moments {
+        Moments { now: turn.now(), wall_now: turn.wall_at(turn.now()) }
+    }
+
+    /// The wall clock's time at this moment.
+    pub(crate) fn wall(&self, moment: Millis) -> Millis {
+        let wall = i128::from(moment.0) + i128::from(self.wall_now.0) - i128::from(self.now.0);
+        Millis(u64::try_from(wall).unwrap_or(0))
+    }
+}
+
+/// The facts of a job, from a list or from a single look.
+pub(crate) struct JobView<'a> {
+    pub(crate) facts: &'a JobFacts,
+    pub(crate) time_left_ms: u64,
+    pub(crate) body_bytes: usize,
+    pub(crate) unique: &'a [u8],
+    pub(crate) is_durable: bool,
+}
+
+impl JobView<'_> {
+    pub(crate) fn shown(&self, queue: &[u8], moments: &Moments) -> types::Job {
+        let facts = self.facts;
+        let counters = facts.counters;
+        let is_delayed = facts.state == State::Delayed;
+        let due = Millis(moments.now.0 + self.time_left_ms);
+        let written = |moment| moment::written(moments.wall(moment));
+        types::Job {
+            id: facts.id.0,
+            queue: shown_name(queue),
+            state: match facts.state {
+                State::Ready => types::JobState::Ready,
+                State::Delayed => types::JobState::Delayed,
+                State::Leased => types::JobState::Leased,
+                State::Buried => types::JobState::Buried,
+            },
+            priority: facts.priority,
+            ttr_s: facts.ttr_s,
+            delay_s: facts.delay_s,
+            created_at: written(facts.created),
+            age_ms: moments.now.since(facts.created),
+            due_at: is_delayed.then(|| written(due)),
+            time_left_ms: self.time_left_ms,
+            expires_at: facts.expires.map(written),
+            counters: types::JobCounters {
+                takes: counters.takes,
+                timeouts: counters.timeouts,
+                releases: counters.releases,
+                buries: counters.buries,
+                kicks: counters.kicks,
+                failures: counters.failures,
+            },
+            body_bytes: self.body_bytes as u64,
+            unique: (!self.unique.is_empty()).then(|| shown_name(self.unique)),
+            is_durable: self.is_durable,
+            memory: None,
+            body: None,
+        }
+    }
+}
+
+/// The number of a job in the path of a request.
+pub(crate) struct JobNumber(JobId);
+
+impl<S: Send + Sync> FromRequestParts<S> for JobNumber {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<JobNumber, Problem> {
+        let text = Path::<String>::from_request_parts(parts, state).await.ok();
+        let number = text.and_then(|Path(text)| text.parse().ok());
+        number.map(|number| JobNumber(JobId(number))).ok_or_else(|| {
+            let why = "the number of a job is a whole number";
+            Problem::new(ProblemKind::BadRequest, why).of_parameter("id")
+        })
+    }
+}

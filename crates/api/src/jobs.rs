@@ -1,0 +1,244 @@
+//! The jobs of a queue, in pages.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use axum::extract::State as Shared;
+use broker::{Body, JobRow, ListCursor, ListLimits, RowBody, State};
+use hyper::Uri;
+
+use crate::cursor::CursorKey;
+use crate::job::{self, Moments};
+use crate::json::Json;
+use crate::name::{QueueName, shown_name};
+use crate::problem::{Problem, ProblemKind};
+use crate::query::Query;
+use crate::state::Api;
+use crate::{moment, types};
+
+/// The largest page with the beginnings of bodies.
+const BODIES_MAX: usize = 100;
+/// A page reads at most this many blocks of cold jobs, of up to 256 jobs each.
+const BLOCKS_MAX: usize = 8;
+/// The beginning of a body in a list has at most this many bytes.
+const PREVIEW_BYTES_MAX: usize = 200;
+/// Time limit of a page. A disk can hang.
+const TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The jobs of a queue in one state, in the order in which the queue has them. No job is loaded into
+/// memory for this. A job whose place changes between two pages can be missed, or occur twice.
+#[utoipa::path(
+    get,
+    path = "/queues/{queue}/jobs",
+    tag = "jobs",
+    params(
+        ("queue" = String, Path, description = "The name of the queue."),
+        ("state" = Option<String>, Query, description = "`ready` (the default), `delayed` or \
+            `buried`."),
+        ("body" = Option<String>, Query, description = "`text` adds the beginnings of the bodies \
+            (for pages of at most 100 jobs), `none` (the default) does not."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 500, description = "The size of a \
+            page. The default is 50."),
+        ("cursor" = Option<String>, Query, description = "The field `next` of the page before."),
+    ),
+    responses(
+        (status = 200, description = "A page of jobs.", body = types::Jobs),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = 502,
+            description = "The log cannot be read.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn get_jobs(
+    Shared(api): Shared<Api>,
+    QueueName(name): QueueName,
+    uri: Uri,
+) -> Result<Json<types::Jobs>, Problem> {
+    let query = Query::read(&uri, &["state", "body", "limit", "cursor"])?;
+    let list = ListJobs::read(&api.cursor_key, name, &query)?;
+    api.jobs(list).await.map(Json)
+}
+
+/// Which jobs a page has.
+#[derive(Clone, Debug)]
+pub struct ListJobs {
+    queue: Vec<u8>,
+    state: State,
+    has_bodies: bool,
+    limit: usize,
+    cursor: ListCursor,
+}
+
+impl ListJobs {
+    fn read(key: &CursorKey, queue: Vec<u8>, query: &Query) -> Result<ListJobs, Problem> {
+        let bad = |name, why: &str| Problem::new(ProblemKind::BadRequest, why).of_parameter(name);
+        let state = match query.get("state") {
+            None | Some("ready") => State::Ready,
+            Some("delayed") => State::Delayed,
+            Some("buried") => State::Buried,
+            Some(_) => return Err(bad("state", "write ready, delayed or buried")),
+        };
+        let has_bodies = match query.get("body") {
+            None | Some("none") => false,
+            Some("text") => true,
+            Some(_) => return Err(bad("body", "write none or text")),
+        };
+        let limit = query.limit()?;
+        if has_bodies && limit > BODIES_MAX {
+            return Err(bad("limit", "a page with bodies has at most 100 jobs"));
+        }
+        let mut list = ListJobs { queue, state, has_bodies, limit, cursor: ListCursor::default() };
+        if let Some(text) = query.get("cursor") {
+            let place = key.read(&list.id(), text)?;
+            list.cursor = parse(&place).ok_or_else(|| bad("cursor", "the cursor is damaged"))?;
+        }
+        Ok(list)
+    }
+
+    /// Names the list for its cursors.
+    fn id(&self) -> Vec<u8> {
+        [b"jobs", &[self.state as u8][..], &self.queue].concat()
+    }
+}
+
+/// The text of a place: the last place, the place of the next block, the open blocks.
+fn written(cursor: &ListCursor) -> String {
+    let (after, from) = (cursor.after.unwrap_or_default(), cursor.blocks_from);
+    let flag = u8::from(cursor.after.is_some());
+    let mut text = format!("{flag} {:x} {:x} {:x} {:x}", after.0, after.1, from.0, from.1);
+    for (segment, number) in &cursor.open {
+        // Writing to a text does not fail.
+        let _ = write!(text, " {segment:x} {number:x}");
+    }
+    text
+}
+
+fn parse(text: &str) -> Option<ListCursor> {
+    let mut numbers = text.split(' ').map(|part| u64::from_str_radix(part, 16).ok());
+    let mut next = || numbers.next().flatten();
+    let (flag, after, blocks_from) = (next()?, (next()?, next()?), (next()?, next()?));
+    let mut open = Vec::new();
+    while let Some(segment) = next() {
+        open.push((u32::try_from(segment).ok()?, u32::try_from(next()?).ok()?));
+    }
+    Some(ListCursor { after: (flag == 1).then_some(after), open, blocks_from })
+}
+
+/// A job, and the beginning of its body if the list has bodies.
+type RowWithBody = (JobRow, Option<Result<Body, ()>>);
+
+impl Api {
+    /// A page of the jobs of a queue.
+    pub async fn jobs(&self, list: ListJobs) -> Result<types::Jobs, Problem> {
+        let moments = Moments::of(&self.turn());
+        let total = self.count_of(&list)?;
+        let has_log = self.turn().log_stats().current_segment > 0;
+        let (broker, now, asked) = (self.setup.door.broker().clone(), moments.now, list.clone());
+        let page = self.reading(move || {
+            let limits = ListLimits { rows: asked.limit, blocks: BLOCKS_MAX };
+            let mut page =
+                broker.list_jobs(now, (&asked.queue, asked.state), &asked.cursor, limits)?;
+            let rows: Vec<RowWithBody> = std::mem::take(&mut page.rows)
+                .into_iter()
+                .map(|mut row| {
+                    // Without a log, no job is durable, whatever its kind is.
+                    row.is_durable &= has_log;
+                    let body = asked.has_bodies.then(|| match &row.body {
+                        RowBody::Resident(body) => Ok(body.clone()),
+                        RowBody::Stored(stored) => broker.read_body(stored).map_err(drop),
+                    });
+                    (row, body)
+                })
+                .collect();
+            Some((page, rows))
+        });
+        let (page, rows) = page.await?.ok_or_else(|| no_queue(&list.queue))?;
+        let items = rows.iter().map(|(row, body)| shown(row, body.as_ref(), &list, &moments));
+        Ok(types::Jobs {
+            items: items.collect(),
+            next: page.next.map(|next| self.cursor_key.written(&list.id(), &written(&next))),
+            is_complete: page.is_complete,
+            unreadable: page.unreadable,
+            total,
+            as_of_at: moment::written(moments.wall(moments.now)),
+        })
+    }
+
+    /// The number of jobs in the list.
+    fn count_of(&self, list: &ListJobs) -> Result<u64, Problem> {
+        let stats = self.turn().queue_stats(&list.queue).ok_or_else(|| no_queue(&list.queue))?;
+        Ok(match list.state {
+            State::Ready => stats.ready,
+            State::Delayed => stats.delayed,
+            State::Buried => stats.buried,
+            State::Leased => stats.leased,
+        })
+    }
+
+    /// Reads from the disk in another thread. At most two reads run at once, even after their
+    /// clients have gone.
+    async fn reading<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let readers = self.readers.clone();
+        let reading = async move {
+            let permit = readers.acquire_owned().await.ok();
+            tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                read()
+            })
+            .await
+        };
+        match tokio::time::timeout(TIME_MAX, reading).await {
+            Ok(Ok(value)) => Ok(value),
+            // A panic there has been reported. It ends this request, too.
+            Ok(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => Err(Problem::new(
+                ProblemKind::Unreadable,
+                "the disk did not give the jobs in time; check the disk, or try again",
+            )),
+        }
+    }
+}
+
+fn no_queue(name: &[u8]) -> Problem {
+    let why = format!("no queue has the name `{}`", shown_name(name));
+    Problem::new(ProblemKind::NotFound, why)
+}
+
+fn shown(
+    row: &JobRow,
+    body: Option<&Result<Body, ()>>,
+    list: &ListJobs,
+    moments: &Moments,
+) -> types::Job {
+    let memory = match (row.is_cold, &row.body) {
+        (true, _) => types::JobMemory::Cold,
+        (false, RowBody::Stored(_)) => types::JobMemory::Stored,
+        (false, RowBody::Resident(_)) => types::JobMemory::Resident,
+    };
+    let view = job::JobView {
+        facts: &row.facts,
+        time_left_ms: row.time_left_ms,
+        body_bytes: row.body_len,
+        unique: &row.unique,
+        is_durable: row.is_durable,
+    };
+    let preview = body.and_then(|body| body.as_ref().ok()).map(|body| {
+        let cut = &body[..body.len().min(PREVIEW_BYTES_MAX)];
+        types::BodyText {
+            text: String::from_utf8_lossy(cut).into_owned(),
+            is_cut: cut.len() < body.len(),
+        }
+    });
+    types::Job { memory: Some(memory), body: preview, ..view.shown(&list.queue, moments) }
+}
