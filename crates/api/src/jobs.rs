@@ -10,7 +10,7 @@ use hyper::Uri;
 use crate::cursor::CursorKey;
 use crate::job::{self, Moments};
 use crate::json::Json;
-use crate::name::{QueueName, shown_name};
+use crate::name::QueueName;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
 use crate::state::Api;
@@ -160,7 +160,7 @@ impl Api {
                 .collect();
             Some((page, rows))
         });
-        let (page, rows) = page.await?.ok_or_else(|| no_queue(&list.queue))?;
+        let (page, rows) = page.await?.ok_or_else(|| Problem::no_queue(&list.queue))?;
         let items = rows.iter().map(|(row, body)| shown(row, body.as_ref(), &list, &moments));
         Ok(types::Jobs {
             items: items.collect(),
@@ -174,7 +174,8 @@ impl Api {
 
     /// The number of jobs in the list.
     fn count_of(&self, list: &ListJobs) -> Result<u64, Problem> {
-        let stats = self.turn().queue_stats(&list.queue).ok_or_else(|| no_queue(&list.queue))?;
+        let stats =
+            self.turn().queue_stats(&list.queue).ok_or_else(|| Problem::no_queue(&list.queue))?;
         Ok(match list.state {
             State::Ready => stats.ready,
             State::Delayed => stats.delayed,
@@ -208,11 +209,6 @@ impl Api {
             )),
         }
     }
-}
-
-fn no_queue(name: &[u8]) -> Problem {
-    let why = format!("no queue has the name `{}`", shown_name(name));
-    Problem::new(ProblemKind::NotFound, why)
 }
 
 fn shown(

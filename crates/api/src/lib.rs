@@ -8,7 +8,7 @@
 //!   describes them. `access`: which requests are allowed.
 //! - `problem`: errors (RFC 9457). `query`, `name`: parameters, and names of queues. `json`,
 //!   `moment`: responses, and dates in them. `cursor`: places in lists.
-//! - `server`, `health`, `log_health`, `queue`, `queues`, `jobs`, `job`, `policies`: one topic each.
+//! - `server`, `health`, `log_health`, `queue`, `queues`, `jobs`, `job`, `why`, `policies`: one topic each.
 //!   `types`: their JSON. `survey`: the numbers of all queues, for sorted lists.
 
 #![expect(
@@ -36,6 +36,7 @@ mod server;
 mod state;
 mod survey;
 pub mod types;
+mod why;
 
 pub use access::PREFIX;
 pub use jobs::ListJobs;

@@ -21,6 +21,14 @@ pub fn shown_name(name: &[u8]) -> String {
     }
 }
 
+impl Problem {
+    /// No queue has this name.
+    pub(crate) fn no_queue(name: &[u8]) -> Problem {
+        let why = format!("no queue has the name `{}`", shown_name(name));
+        Problem::new(ProblemKind::NotFound, why)
+    }
+}
+
 /// The name with this text.
 pub fn parse_name(text: &str) -> Result<Vec<u8>, Problem> {
     let bad = |why: &str| Problem::new(ProblemKind::BadName, why).of_parameter("queue");

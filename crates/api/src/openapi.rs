@@ -6,7 +6,7 @@ use utoipa::OpenApi;
 use crate::json::Json;
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::{job, jobs, log_health, policies, queue, queues, server};
+use crate::{job, jobs, log_health, policies, queue, queues, server, why};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -25,6 +25,7 @@ use crate::{job, jobs, log_health, policies, queue, queues, server};
         policies::get_effective,
         queues::get_queues,
         queue::get_queue,
+        why::get_why,
         jobs::get_jobs,
         job::get_job,
         job::get_body,

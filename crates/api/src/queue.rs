@@ -7,7 +7,7 @@ use hyper::Uri;
 use crate::json::Json;
 use crate::name::QueueName;
 use crate::name::shown_name;
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::Api;
 use crate::{moment, types};
@@ -41,10 +41,7 @@ impl Api {
     /// One queue: its jobs by state, its clients, its counters and its policy.
     pub fn queue(&self, name: &[u8]) -> Result<types::Queue, Problem> {
         let turn = self.turn();
-        let id = turn.queue_id(name).ok_or_else(|| {
-            let why = format!("no queue has the name `{}`", shown_name(name));
-            Problem::new(ProblemKind::NotFound, why)
-        })?;
+        let id = turn.queue_id(name).ok_or_else(|| Problem::no_queue(name))?;
         let (stats, facts) = (turn.queue_stats_of(id), turn.queue_facts_of(id));
         let items = if facts.items { turn.item_stats(name) } else { None };
         let is_being_removed = turn.is_being_removed(id);

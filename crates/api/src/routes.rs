@@ -7,10 +7,10 @@ use axum::routing::{MethodRouter, get};
 use crate::access::{PREFIX, guard};
 use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
-use crate::{job, jobs, log_health, openapi, policies, queue, queues, server};
+use crate::{job, jobs, log_health, openapi, policies, queue, queues, server, why};
 
 /// All endpoints. The paths are also in the document of `openapi`; a test compares them.
-fn table() -> [(&'static str, MethodRouter<Api>); 11] {
+fn table() -> [(&'static str, MethodRouter<Api>); 12] {
     [
         ("/server", get(server::get_server)),
         ("/log", get(log_health::get_log)),
@@ -18,6 +18,7 @@ fn table() -> [(&'static str, MethodRouter<Api>); 11] {
         ("/policies/effective", get(policies::get_effective)),
         ("/queues", get(queues::get_queues)),
         ("/queues/{queue}", get(queue::get_queue)),
+        ("/queues/{queue}/why", get(why::get_why)),
         ("/queues/{queue}/jobs", get(jobs::get_jobs)),
         ("/jobs/{id}", get(job::get_job)),
         ("/jobs/{id}/body", get(job::get_body)),

@@ -537,3 +537,34 @@ pub struct BodyText {
     /// Whether the body is longer.
     pub is_cut: bool,
 }
+
+/// Why no job of a queue runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Why {
+    /// The first thing in the way.
+    pub answer: WhyCode,
+    /// The reason in words, and what to do.
+    pub text: String,
+    /// What the server checked, in this order. The last one is the answer.
+    pub checked: Vec<WhyCode>,
+}
+
+/// A thing that can be in the way of a job.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhyCode {
+    /// The status of the server does not let clients take jobs.
+    ReadsBlocked,
+    /// The queue is being removed.
+    Removing,
+    /// No job is ready.
+    NotReady,
+    /// The queue is paused.
+    Paused,
+    /// No client watches the queue.
+    NoWorkers,
+    /// No client waits for a job of the queue.
+    AllBusy,
+    /// Nothing is in the way.
+    ShouldRun,
+}

@@ -6,4 +6,5 @@ mod jobs;
 mod queues;
 mod reading;
 mod routes;
+mod why;
 mod world;

@@ -1,0 +1,134 @@
+//! Why no job of a queue runs: walks the rule of delivery, and names the first thing in the way.
+
+use axum::extract::State;
+use broker::QueueStats;
+use hyper::Uri;
+
+use crate::json::Json;
+use crate::name::QueueName;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::state::Api;
+use crate::types;
+
+/// Why no job of the queue runs: the first thing in the way, and what to do.
+#[utoipa::path(
+    get,
+    path = "/queues/{queue}/why",
+    tag = "queues",
+    params(("queue" = String, Path, description = "The name of the queue.")),
+    responses(
+        (status = 200, description = "The reason.", body = types::Why),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn get_why(
+    State(api): State<Api>,
+    QueueName(name): QueueName,
+    uri: Uri,
+) -> Result<Json<types::Why>, Problem> {
+    Query::read(&uri, &[])?;
+    api.why(&name).map(Json)
+}
+
+/// What decides whether a job of the queue runs.
+struct Facts {
+    stats: QueueStats,
+    reads_blocked: bool,
+    is_being_removed: bool,
+}
+
+/// A check: its name, and the reason if it applies.
+type Check = (types::WhyCode, fn(&Facts) -> Option<String>);
+
+/// All checks, in the order of the rule of delivery.
+const CHECKS: [Check; 7] = [
+    (types::WhyCode::ReadsBlocked, |facts| {
+        let text = "the status of the server does not let clients take jobs; set the status to up";
+        facts.reads_blocked.then(|| text.to_owned())
+    }),
+    (types::WhyCode::Removing, |facts| {
+        facts.is_being_removed.then(|| "a client removes the queue with all its jobs".to_owned())
+    }),
+    (types::WhyCode::NotReady, |facts| {
+        let QueueStats { ready, leased, delayed, buried, .. } = facts.stats;
+        (ready == 0).then(|| {
+            format!(
+                "no job is ready: {leased} are leased, {delayed} wait for their time, {buried} are \
+                 buried until a client kicks them"
+            )
+        })
+    }),
+    (types::WhyCode::Paused, |facts| {
+        let left_ms = facts.stats.pause_left_ms;
+        (left_ms > 0).then(|| {
+            let left_s = left_ms.div_ceil(1_000);
+            format!(
+                "a client paused the queue; it continues in {left_s} s, or if you pause it for 0 s"
+            )
+        })
+    }),
+    (types::WhyCode::NoWorkers, |facts| {
+        let QueueStats { watchers, workers, .. } = facts.stats;
+        (watchers + workers == 0).then(|| {
+            "no connected client watches the queue, and no worker has registered for it; start a \
+             worker (clients of Kestrel appear only while they wait)"
+                .to_owned()
+        })
+    }),
+    (types::WhyCode::AllBusy, |facts| {
+        (facts.stats.waiters == 0).then(|| {
+            "no client waits for a job of the queue: all are busy, or between two jobs; if this \
+             stays so, start more workers"
+                .to_owned()
+        })
+    }),
+    (types::WhyCode::ShouldRun, |_| {
+        Some("nothing is in the way: the server hands out the next job now".to_owned())
+    }),
+];
+
+fn why(facts: &Facts) -> types::Why {
+    let mut checked = Vec::new();
+    for (code, check) in CHECKS {
+        checked.push(code);
+        if let Some(text) = check(facts) {
+            return types::Why { answer: code, text, checked };
+        }
+    }
+    unreachable!("the last check always applies")
+}
+
+impl Api {
+    /// Why no job of a queue runs.
+    pub fn why(&self, name: &[u8]) -> Result<types::Why, Problem> {
+        let turn = self.turn();
+        let queue = turn.queue_id(name).ok_or_else(|| Problem::no_queue(name))?;
+        let facts = Facts {
+            stats: turn.queue_stats_of(queue),
+            reads_blocked: turn.reads_blocked(),
+            is_being_removed: turn.is_being_removed(queue),
+        };
+        drop(turn);
+        Ok(why(&facts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiting_client_and_a_ready_job_meet() {
+        let stats = QueueStats { ready: 1, watchers: 1, waiters: 1, ..QueueStats::default() };
+        let facts = Facts { stats, reads_blocked: false, is_being_removed: false };
+        assert_eq!(why(&facts).answer, types::WhyCode::ShouldRun);
+        let removed = why(&Facts { is_being_removed: true, ..facts });
+        assert_eq!(removed.answer, types::WhyCode::Removing);
+    }
+}

@@ -1,0 +1,37 @@
+//! Why no job of a queue runs.
+
+use broker::{NewJob, Patience, Status};
+use serde_json::json;
+
+use crate::world::World;
+
+#[test]
+fn the_first_thing_in_the_way_is_named() {
+    let world = World::new();
+    let answer = || world.get("/queues/mail/why")["answer"].as_str().unwrap().to_owned();
+    world.put(b"mail", NewJob { delay_s: 5, ..NewJob::default() }, b"x");
+    let why = world.get("/queues/mail/why");
+    assert_eq!(why["answer"], "not_ready");
+    assert!(why["text"].as_str().unwrap().contains("1 wait for their time"), "{why}");
+    assert_eq!(why["checked"], json!(["reads_blocked", "removing", "not_ready"]));
+    world.put(b"mail", NewJob::default(), b"x");
+    assert_eq!(answer(), "no_workers");
+
+    let mut turn = world.broker.turn(world.now());
+    let session = turn.open_session(0);
+    let _ = turn.caller(session).watch(b"mail");
+    drop(turn);
+    assert_eq!(answer(), "all_busy");
+    let _ = world.broker.turn(world.now()).caller(session).pause(b"mail", 60);
+    assert_eq!(answer(), "paused");
+    let mut turn = world.broker.turn(world.now());
+    let _ = turn.caller(session).take(Patience::Endless);
+    drop(turn);
+    world.pass(61_000);
+    let why = world.get("/queues/mail/why");
+    // Both jobs were ready after the pause: the client that waited has one, and does not wait.
+    assert_eq!((&why["answer"], why["checked"].as_array().unwrap().len()), (&json!("all_busy"), 6));
+    let _ = world.broker.turn(world.now()).set_status(Status::Quiescent, 0);
+    assert_eq!(answer(), "reads_blocked");
+    assert_eq!(world.ask("GET", "/queues/nothing/why").status, 404);
+}
