@@ -27,7 +27,7 @@ use crate::cold::loads::ColdLoad;
 use crate::cold::waits::Waits;
 use crate::core::Core;
 use crate::ledger::locations::Location;
-use crate::ledger::meta::{self, OptionalFields};
+use crate::ledger::meta;
 use crate::{Answer, BrokerError, Caller, Event};
 
 /// A block stays in memory if fewer jobs of it can become cold than the head of a queue has,
@@ -36,17 +36,22 @@ const HEADS_OF_BLOCK: usize = 128;
 
 /// Jobs with a key have lists of their own in the log's index: a start must read their keys.
 const HAS_KEY: u8 = 1 << 4;
+/// Jobs that expire have lists of their own: the engine must know whether a cold head expires.
+const EXPIRES: u8 = 1 << 5;
 
 /// Sorts the jobs of a segment into blocks, for the log's index files. Index files contain the
 /// result, so it must stay the same.
 pub(crate) fn classify(meta: &Meta<'_>) -> Option<Class> {
     let (facts, tags) = meta::facts(meta, None).ok()?;
-    let is_timeless = facts.expires.is_none() && facts.wall.is_none();
-    let is_plain = facts.state != State::Leased && !Engine::needs_body(tags) && is_timeless;
+    let expires = facts.expires.is_some();
+    // The place of a job in its list must not go by the wall clock.
+    let has_place = facts.wall.is_none() || expires;
+    let is_plain = facts.state != State::Leased && !Engine::needs_body(tags) && has_place;
     let key = BlockFacts::place(&facts);
     let has_key = facts.state != State::Buried && tags.is_some_and(|tags| !tags.unique.is_empty());
+    let flags = if has_key { HAS_KEY } else { 0 } | if expires { EXPIRES } else { 0 };
     is_plain.then(|| Class {
-        list: facts.state as u8 | if has_key { HAS_KEY } else { 0 },
+        list: facts.state as u8 | flags,
         key,
         next_key: if facts.state == State::Delayed { BlockFacts::ready_place(&facts) } else { key },
         band: engine::Band::of(facts.priority) as u8,
@@ -85,7 +90,7 @@ struct StartRules {
 fn state_of(list: u8) -> State {
     [State::Delayed, State::Buried]
         .into_iter()
-        .find(|state| *state as u8 == list & !HAS_KEY)
+        .find(|state| *state as u8 == list & !(HAS_KEY | EXPIRES))
         .unwrap_or(State::Ready)
 }
 
@@ -187,17 +192,22 @@ enum Cooled {
 /// # What is in memory
 impl Caller<'_> {
     /// Whether a request of this session can run now. If not, the job that it needs is only in the
-    /// log. The broker then loads the job, and sends [`Event::Loaded`]. Until that event, the
-    /// session must make no other request.
+    /// log, or behind more expired jobs than one slice of work can end. The broker then loads the job,
+    /// and sends [`Event::Loaded`]. Until that event, the session must make no other request.
     pub fn is_at_hand(&mut self, need: Need<'_>) -> bool {
         let core = &mut *self.core;
-        if core.engine.blocks() == 0 {
+        if !core.engine.needs_sweeps() {
             return true;
         }
-        core.engine.sweep_for(self.session, need, &mut core.effects);
+        let is_swept = core.engine.sweep_for(self.session, need, &mut core.effects);
         core.apply_effects();
-        let Some(list) = core.engine.missing(self.session, need) else { return true };
         let Some(mailbox) = core.engine.mailbox(self.session) else { return true };
+        if !is_swept {
+            // More jobs have expired than one slice can end. The session continues in its next slice.
+            core.outgoing.push((mailbox, self.session, Answer::at_once(Event::Loaded)));
+            return false;
+        }
+        let Some(list) = core.engine.missing(self.session, need) else { return true };
         core.engine.want_blocks(list);
         core.cold.waits.for_list(list, self.session, mailbox);
         false
@@ -256,6 +266,7 @@ impl Core {
             created: engine::Millis(summary.first_created_ms),
             bands: [high, normal, low],
             body_bytes: summary.body_bytes,
+            expires: summary.list & EXPIRES != 0,
         };
         let slot = self.engine.restore_block(queue, facts)?;
         self.cold.insert(id, slot);
@@ -331,13 +342,18 @@ impl Core {
         if location.is_none_or(|location| location.log_slot != row.slot) {
             return false;
         }
+        let Ok((known, tags)) = meta::facts(&row.meta(), None) else { return false };
         let mut facts = self.engine.facts(slot);
-        let is_overdue = row.state == State::Delayed as u8 && row.due_ms <= self.engine.now().0;
+        let is_overdue = known.state == State::Delayed && known.due <= self.engine.now();
         if facts.state == State::Ready && is_overdue {
             // The job has become ready. The log does not have this change.
             facts.state = State::Delayed;
         }
-        OptionalFields::of(&facts, self.engine.tags(slot)).meta(&facts) == row.meta()
+        if facts.wall.is_some() && facts.expires.is_some() && facts.wall == known.wall {
+            // The time of the wall clock decides. The engine's moment for it can have changed.
+            facts.expires = known.expires;
+        }
+        facts == known && self.engine.tags(slot) == tags
     }
 
     fn load_blocks(&mut self, blocks: &[(BlockId, Vec<OwnedRow>)], log: &Log) {

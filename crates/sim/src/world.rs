@@ -52,6 +52,9 @@ pub(crate) struct World {
     pub(crate) known: Known,
     pub(crate) links_made: u64,
     pub(crate) summary: Summary,
+    /// True while the log does its own work until it is idle. Then no new segments begin early,
+    /// because reclaim would never end.
+    pub(crate) settles: bool,
 }
 
 /// Counts what a run did. Tests check that runs do enough of each kind.
@@ -164,6 +167,7 @@ impl World {
             known: Known::default(),
             links_made: 0,
             summary: Summary::default(),
+            settles: false,
         })
     }
 
@@ -189,9 +193,15 @@ impl World {
         if self.is_modelled() {
             self.model.advance(self.now);
         }
+        if self.loads_at_once() {
+            // The model has done all due work. Some of it can need loads.
+            while turn.load_now() {
+                turn.catch_up();
+            }
+        }
         turn.begin_slice();
         let done = act(self, &mut turn)?;
-        if self.plan.jobs_bytes_max.is_some() && !self.plan.loads_later {
+        if self.loads_at_once() {
             turn.load_now();
         }
         // As in `call`: a timer, too, can move a job when no segment is ready for the entry.
@@ -210,6 +220,11 @@ impl World {
         drop(turn);
         self.collect_notifications()?;
         Ok(done)
+    }
+
+    /// True if cold jobs are loaded within the turn that needs them.
+    pub(super) fn loads_at_once(&self) -> bool {
+        self.plan.jobs_bytes_max.is_some() && !self.plan.loads_later
     }
 
     fn check_totals(&self, turn: &Turn<'_>) -> Checked {
@@ -310,7 +325,12 @@ impl World {
                 if world.is_modelled() {
                     world.model.advance(world.now);
                 }
-                Ok(turn.advance())
+                let mut more = turn.advance();
+                // The model does not wait for the load of expired items.
+                while !more && world.loads_at_once() && turn.load_now() {
+                    more = turn.advance();
+                }
+                Ok(more)
             })?;
             if self.is_modelled() && more != self.model.has_chores() {
                 return Err(format!("the broker has more to do: {more}, not so the model"));

@@ -193,6 +193,7 @@ mod tests {
             created: Millis(0),
             bands: [2, 0, 0],
             body_bytes: 10,
+            expires: false,
         };
         damage.lose(BlockId { segment: 7, number: 3 }, facts);
         assert!(damage.lost_segments().eq([7]));

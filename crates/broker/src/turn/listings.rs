@@ -136,6 +136,11 @@ impl Turn<'_> {
         Some(outgoing.remove(found).2)
     }
 
+    /// Whether a session waits for an event of the engine. Only for the simulator.
+    pub fn is_waiting(&self, session: SessionId) -> bool {
+        self.core.engine.mailbox(session).is_some() && self.core.engine.is_waiting(session)
+    }
+
     /// All submitted jobs, for tests and the simulator.
     pub fn submitted_jobs(&self) -> impl Iterator<Item = SubmittedJob<'_>> {
         let engine = &self.core.engine;

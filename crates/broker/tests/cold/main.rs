@@ -3,6 +3,7 @@
 //! calls the function for them.
 
 mod corners;
+mod expiry;
 mod faults;
 mod keys;
 mod listing;

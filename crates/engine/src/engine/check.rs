@@ -110,6 +110,11 @@ impl Engine {
                     || self.wants_blocks(JobList { queue: id, state: queue.cold_head().1 }),
                 "a session waits for a cold job of queue {id}, and nobody loads it"
             );
+            assert!(
+                !self.expiring_head_is_cold(queue)
+                    || self.wants_blocks(JobList { queue: id, state: State::Ready }),
+                "the cold head of queue {id} may expire, and nobody loads it"
+            );
             let idle = queue.ready().is_empty()
                 || queue.head_is_cold()
                 || queue.pause().is_some()

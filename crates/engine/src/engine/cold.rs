@@ -2,7 +2,8 @@
 //!
 //! The owner decides which jobs become cold, because only the owner can read the log. Nothing
 //! happens to a cold job except that the owner loads its block. So a request that needs a cold job
-//! must wait until the owner has loaded it: see [`Engine::missing`].
+//! must wait until the owner has loaded it: see [`Engine::missing`]. A job that has expired can stay
+//! cold until it is the head of its queue. If the head is cold and may expire, the engine requests it.
 
 use super::{Engine, RestoreError};
 use crate::collections::prefetch;
@@ -93,7 +94,7 @@ impl Engine {
 
     /// Whether these jobs of one list are far from its head. A ready or buried job is far if a cold
     /// job of the list comes before it, or at least `jobs` jobs in memory do. A delayed job is far
-    /// if it is not due soon.
+    /// if it is not due soon. The head itself is not far if it expires.
     pub fn are_far_from_head(&self, slots: &[JobSlot], jobs: usize) -> bool {
         let Some(first) = slots.iter().map(|slot| &self.jobs[*slot]).min_by_key(|job| job.place())
         else {
@@ -102,6 +103,16 @@ impl Engine {
         let (queue, place) = (&self.queues[first.queue()], first.place());
         if first.state() == State::Delayed {
             return !is_due_soon(first.due(), self.now);
+        }
+        let expires = |slot: &JobSlot| self.jobs[*slot].expires().is_some();
+        let is_head = queue.ready().first().is_some_and(|(key, _)| ready_place(key) == place);
+        if first.state() == State::Ready
+            && is_head
+            && queue.first_cold(State::Ready).is_none_or(|(cold, _)| cold > place)
+            && slots.iter().any(expires)
+        {
+            // The engine would request them at once: see `want_expiring_head`.
+            return false;
         }
         let is_behind = match first.state() {
             State::Buried => queue.buried().iter().nth(jobs).map(|(order, _)| (order, 0)),
@@ -153,6 +164,7 @@ impl Engine {
         self.queues.add_block(queue, &facts, id);
         self.queues[queue].note_due(self.now);
         self.arm_queue(queue);
+        self.want_expiring_head(queue);
         id
     }
 
@@ -183,6 +195,7 @@ impl Engine {
             has_new_jobs = true;
         }
         self.queues[id].note_due(self.now);
+        self.want_expiring_head(id);
         if has_new_jobs && !self.queues[id].is_paused() {
             self.serve_waiters(id, effects);
         }
@@ -247,6 +260,10 @@ impl Engine {
         self.chores.rest_until(Millis(0));
         self.end_policy_wait(queue);
         self.queues[queue].note_due(self.now);
+        if !self.queues[queue].waiters().is_empty() && !self.chores.is_held() {
+            self.sweep_head(queue, effects);
+        }
+        self.want_expiring_head(queue);
         if !self.queues[queue].is_paused() {
             self.serve_waiters(queue, effects);
         }
@@ -289,6 +306,7 @@ impl Engine {
             self.want_head(queue);
         } else {
             self.load_if_needed(queue);
+            self.want_expiring_head(queue);
         }
     }
 
@@ -309,6 +327,20 @@ impl Engine {
         self.want_blocks(JobList { queue, state });
     }
 
+    /// Requests the head of a queue if it is cold and may expire. In memory, it ends in time.
+    fn want_expiring_head(&mut self, id: QueueId) {
+        if self.expiring_head_is_cold(&self.queues[id]) {
+            self.want_blocks(JobList { queue: id, state: State::Ready });
+        }
+    }
+
+    pub(super) fn expiring_head_is_cold(&self, queue: &Queue) -> bool {
+        // In most cases the head is in memory, and no block need be looked at.
+        let first = || queue.first_cold(State::Ready);
+        queue.is_first_cold(State::Ready)
+            && first().is_some_and(|(_, block)| self.jobs.blocks()[block].facts.expires)
+    }
+
     /// Requests the next blocks of a list. Chores rest for a moment, because a chore needs a cold
     /// job of the list.
     pub(super) fn rest_for_load(&mut self, list: JobList) {
@@ -327,6 +359,7 @@ impl Engine {
         if is_in_front && wanted_from.is_some_and(|from| from <= place) {
             self.want_blocks(JobList { queue, state: State::Ready });
         }
+        self.want_expiring_head(queue);
     }
 
     /// The list whose next job is cold, if a request of this session needs that job. Then the

@@ -76,11 +76,11 @@ impl Engine {
     }
 
     /// Removes expired jobs in front of the job that a request of this session needs, as the request
-    /// itself would. So [`Engine::missing`] sees the job behind them, which can be cold. Does nothing
-    /// if no job is cold. Uses only what is left of the slice, so an expired head can remain.
-    pub fn sweep_for(&mut self, session: SessionId, need: Need<'_>, effects: &mut Effects) {
-        if self.jobs.blocks().is_empty() || !self.queues.have_extensions() {
-            return;
+    /// itself would. So [`Engine::missing`] sees the job behind them, which can be cold. Uses only
+    /// what is left of the slice. Returns false if the slice is spent and an expired head remains.
+    pub fn sweep_for(&mut self, session: SessionId, need: Need<'_>, effects: &mut Effects) -> bool {
+        if !self.needs_sweeps() || !self.queues.have_extensions() {
+            return true;
         }
         self.meter.use_rest_of_slice();
         match need {
@@ -100,6 +100,26 @@ impl Engine {
                     self.drop_if_unwanted(queue, effects);
                 }
             }
+        }
+        !self.meter.request_is_spent() || !self.finds_expired_head(session, need)
+    }
+
+    /// Whether [`Engine::sweep_for`] can do anything, or [`Engine::missing`] can find a cold job.
+    pub fn needs_sweeps(&self) -> bool {
+        !self.jobs.blocks().is_empty() || self.jobs.can_expire()
+    }
+
+    /// Whether a request of this session would find an expired head.
+    fn finds_expired_head(&self, session: SessionId, need: Need<'_>) -> bool {
+        let is_expired = |id: QueueId| self.head_is_expired(&self.queues[id]);
+        match need {
+            Need::Watched => self.sessions[session].watched().iter().any(|id| is_expired(*id)),
+            Need::Registered => {
+                let found = self.next_supplier(session);
+                found.is_some_and(|(_, found)| is_expired(found.queue))
+            }
+            Need::Queue(name) => self.queue_id(name).is_some_and(is_expired),
+            Need::Used(_) | Need::Sleep => false,
         }
     }
 

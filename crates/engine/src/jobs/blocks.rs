@@ -31,6 +31,8 @@ pub struct BlockFacts {
     pub bands: [u32; 3],
     /// Bytes of all bodies.
     pub body_bytes: u64,
+    /// Whether some of the jobs expire.
+    pub expires: bool,
 }
 
 impl BlockFacts {
@@ -70,6 +72,7 @@ impl BlockFacts {
             created: job.created(),
             bands: [0; 3],
             body_bytes: 0,
+            expires: false,
         }
     }
 
@@ -81,6 +84,7 @@ impl BlockFacts {
         self.first_ready = self.first_ready.min(job.ready_place());
         self.bands[Band::of(job.priority()) as usize] += 1;
         self.body_bytes += job.body_len() as u64;
+        self.expires |= job.expires().is_some();
     }
 
     /// The same jobs, after they have become ready.
@@ -181,12 +185,12 @@ impl Counts {
 }
 
 impl Job {
-    /// Whether the job can become cold: it is in the log, nobody holds it or waits for it, it does
-    /// not expire, and no worker has reported progress.
+    /// Whether the job can become cold: it is in the log, nobody holds it or waits for it, and no
+    /// worker has reported progress.
     pub(crate) fn may_be_cold(&self) -> bool {
         let outcome = self.extension.as_ref().and_then(|extension| extension.outcome.as_ref());
         let is_bare = outcome.is_none_or(|outcome| outcome.is_bare());
-        self.state() != State::Leased && self.is_logged() && is_bare && self.expires().is_none()
+        self.state() != State::Leased && self.is_logged() && is_bare
     }
 
     /// The place of the job in the list of ready jobs, as [`BlockFacts::ready_place`] says.

@@ -122,7 +122,7 @@ impl Owner {
             engine.load(&name, facts, tags, JobBody::Stored(*len)).expect("it is a cold job");
         }
         self.world.act(|engine, effects| {
-            engine.end_load(list.queue, effects, &mut |_| panic!("no other job has its place"))
+            engine.end_load(list.queue, effects, &mut |_| panic!("no other job has its place"));
         });
         jobs.iter().map(|(facts, ..)| BlockFacts::ready_place(facts)).min()
     }

@@ -163,3 +163,59 @@ fn a_get_during_a_load_is_not_told_that_the_queue_is_empty_when_the_server_stops
         assert_eq!(world.broker.turn(world.now).totals().ready, ITEMS);
     }
 }
+
+/// A world with items of which the first two expire after a second, and a client of each protocol.
+fn expiring(world: world::World) -> (World, [usize; 2]) {
+    let mut world = World::over(world, options());
+    let clients = [world.connect_memcache(), world.connect_text()];
+    for (item, seconds) in [("a", 1), ("b", 1), ("c", 0), ("d", 100)] {
+        let set = format!("set q 0 {seconds} 1\r\n{item}\r\n");
+        assert_eq!(world.say(clients[0], &set), "STORED\r\n");
+    }
+    (world, clients)
+}
+
+#[test]
+fn a_cold_item_that_has_expired_is_never_handed_out() {
+    let c = value("c");
+    for (client, request, reply) in [
+        (0, "get q\r\n", &c[..]),
+        (0, "get q/t=500\r\n", &c),
+        (0, "get q/peek\r\n", &c),
+        (0, "get q/open\r\n", &c),
+        (0, "monitor q 1 2\r\n", "VALUE q 0 1\r\nc\r\nEND\r\nVALUE q 0 1\r\nd\r\nEND\r\nEND\r\n"),
+        (1, "get q\n", ":c\n"),
+        (1, "peek q\n", ":c\n"),
+        (1, "flush q\n", "+0\n"),
+    ] {
+        let (mut world, clients) = expiring(world::World::cold(with_log()));
+        // The head stays in memory, because it expires.
+        assert_eq!(world.broker.cold_jobs(), ITEMS - 1);
+        world.hold_loads();
+        world.advance(2_000);
+        let stats = world.say(clients[0], "dump_stats q\r\n");
+        assert!(stats.contains("  items=3\r\n"), "`b` is not in memory yet: {stats}");
+        assert_eq!(world.say(clients[client], request), "", "{request:?}");
+        assert_eq!(after_load(&mut world, clients[client]), reply, "{request:?}");
+    }
+}
+
+#[test]
+fn cold_items_that_have_expired_end_without_a_request() {
+    for flushes in [false, true] {
+        let (mut world, [a, _]) = expiring(world::World::cold(with_log()));
+        world.hold_loads();
+        world.advance(2_000);
+        if flushes {
+            // It reports only the items that it has ended at once.
+            assert_eq!(world.say(a, "flush_all_expired\r\n"), "0\r\n");
+        }
+        world.load();
+        world.advance(100);
+        let stats = world.say(a, "dump_stats q\r\n");
+        for line in ["items=2", "bytes=2", "expired_items=2"] {
+            assert!(stats.contains(&format!("  {line}\r\n")), "{line} in {stats}");
+        }
+        world.broker.turn(world.now).check_invariants();
+    }
+}

@@ -14,7 +14,7 @@ use crate::types::{Position, Slot};
 
 const MAGIC: &[u8; 8] = b"LINESIDX";
 /// The version of index files. A file of another version is not used.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const SECTIONS: usize = 8;
 /// The number of the section of the rows that are in no block.
 const OTHERS: usize = 5;

@@ -229,11 +229,13 @@ impl World {
         if !self.is_durable() {
             return Ok(());
         }
+        self.settles = true;
         for _ in 0..RECLAIM_STEPS_MAX {
             let copied = self.reclaim()?;
             self.commit()?;
             self.prepare()?;
             if !copied {
+                self.settles = false;
                 return Ok(());
             }
         }

@@ -203,7 +203,8 @@ impl World {
         broker.set_memory_limit(self.memory_limit);
         self.process = Process::new(broker.clone(), &self.plan, now);
         let mut turn = broker.turn(Millis(now));
-        while turn.advance() {
+        // The model lets all expired jobs end. The heads of queues can be cold.
+        while turn.advance() || self.loads_at_once() && turn.load_now() {
             turn.begin_slice();
         }
         if !self.is_modelled() {

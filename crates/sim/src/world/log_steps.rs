@@ -91,7 +91,7 @@ impl World {
             return Ok(());
         }
         let has_room = !self.storage.is_full && !self.process.broker.congested();
-        if has_room && self.rng.one_in(SEALS_ONE_IN) {
+        if has_room && !self.settles && self.rng.one_in(SEALS_ONE_IN) {
             // Few segments of a simulation become full, and only earlier segments have an index.
             let sealed = self.process.broker.seal_step(Millis(self.now));
             self.trace.note(format_args!("sealed {sealed}"));

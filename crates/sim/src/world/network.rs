@@ -94,6 +94,7 @@ impl World {
         // model, the session gets the rest of its input at once.
         let (stops, id) = (!self.is_modelled(), self.links[index].id);
         let loads_later = self.plan.loads_later;
+        let mut has_caught_up = false;
         self.call(
             index,
             turn,
@@ -107,9 +108,10 @@ impl World {
                         // In a server, the request would wait for the load. Here the load ends
                         // within the request, so that the model need not know of it.
                         let mut outcome = turn.take_outcome(id);
-                        if outcome.is_none() {
+                        if outcome.is_none() && turn.is_waiting(id) {
                             // A flush or a removal waits for the load.
                             turn.catch_up();
+                            has_caught_up = true;
                             outcome = turn.take_outcome(id);
                         }
                         while let Some(event) = outcome {
@@ -129,6 +131,13 @@ impl World {
             },
             |model, place, observed| model.input(place, bytes, observed),
         )?;
+        if has_caught_up && self.is_modelled() {
+            // The broker has done all due work, which can be the expiry of jobs of any queue.
+            while turn.load_now() {
+                turn.catch_up();
+            }
+            self.model.advance(self.now);
+        }
         self.links[index].inbox = inbox[used..].to_vec();
         self.links[index].inbox_is_due |= is_unfinished;
         Ok(())
