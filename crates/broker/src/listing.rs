@@ -132,8 +132,17 @@ impl Broker {
             .iter()
             .map(|(segment, number)| BlockId { segment: *segment, number: *number });
         // A page always reads the blocks of its cursor. So it also makes progress with a low limit.
-        for block in opened.take(OPEN_BLOCKS_MAX) {
-            listing.read(block, 0, self.shared.log.as_deref());
+        let log = self.shared.log.as_deref();
+        // A cursor may name a block of another queue.
+        let is_of_queue = |block: &BlockId| {
+            let index = log.and_then(|log| log.index(block.segment));
+            index.is_some_and(|index| {
+                let summary = index.blocks().get(block.number as usize);
+                summary.is_some_and(|summary| index.queue_name(summary.queue) == queue)
+            })
+        };
+        for block in opened.take(OPEN_BLOCKS_MAX).filter(is_of_queue) {
+            listing.read(block, 0, log);
         }
         loop {
             let step = {
@@ -145,7 +154,7 @@ impl Broker {
                 Step::Open(block) if listing.blocks_left > 0 => {
                     listing.blocks_left -= 1;
                     listing.blocks_from = successor(block.first);
-                    listing.read(block.id, block.jobs, self.shared.log.as_deref());
+                    listing.read(block.id, block.jobs, log);
                 }
                 Step::Open(..) | Step::Full => return Some(listing.page(true)),
                 Step::End => return Some(listing.page(false)),

@@ -154,6 +154,23 @@ fn a_damaged_index_file_leaves_its_jobs_out_and_changes_nothing() {
 }
 
 #[test]
+fn a_cursor_shows_no_jobs_of_another_queue() {
+    let disk = log::FaultDisk::new(8, 64 << 20);
+    let (broker, _, _) = with_cold_jobs(&disk);
+    let session = broker.turn(NOW).open_session(0);
+    broker.turn(NOW).caller(session).use_queue(b"other");
+    let limits = ListLimits { rows: 10, blocks: 1 };
+    let first = ListCursor::default();
+    let page = broker.list_jobs(NOW, (QUEUE, State::Ready), &first, limits).expect("it exists");
+    let mut cursor = page.next.expect("there are more");
+    // All blocks of the first segments.
+    cursor.open = (1..4).flat_map(|segment| (0..8).map(move |number| (segment, number))).collect();
+    cursor.after = None;
+    let page = broker.list_jobs(NOW, (b"other", State::Ready), &cursor, limits);
+    assert!(page.expect("a session uses it").rows.is_empty());
+}
+
+#[test]
 fn a_queue_that_does_not_exist_has_no_page() {
     let disk = log::FaultDisk::new(7, 64 << 20);
     let broker = open(&disk);
