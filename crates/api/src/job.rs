@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Path, State as Shared};
 use axum::response::Response;
-use broker::{JobFacts, JobId, Millis, State, Turn};
+use broker::{Body, JobFacts, JobId, Millis, State, Turn};
 use http_api::{DoorError, DoorSession, SessionKind, answer, complete};
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use hyper::http::request::Parts;
@@ -79,10 +79,7 @@ pub(crate) async fn get_body(
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
-    let session = api.session_with(id).await?;
-    let peeked = api.turn().caller(session.id()).peek(id).value;
-    let body = peeked.map_err(|_| no_job(id))?.body;
-    let body = in_time(session.loaded(&body)).await?;
+    let body = api.job_body(id).await?;
     let mut response = complete(answer(StatusCode::OK, "application/octet-stream", body.to_vec()));
     // A browser saves the body, and never shows it as a page of this server.
     response.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
@@ -103,6 +100,14 @@ impl Api {
             is_durable: turn.job_segment(id) != 0,
         };
         Ok(view.shown(turn.queue_name(status.queue), &Moments::of(&turn)))
+    }
+
+    /// The body of a job.
+    pub async fn job_body(&self, id: JobId) -> Result<Body, Problem> {
+        let session = self.session_with(id).await?;
+        let peeked = self.turn().caller(session.id()).peek(id).value;
+        let body = peeked.map_err(|_| no_job(id))?.body;
+        in_time(session.loaded(&body)).await
     }
 
     /// A session that has this job in memory, if the job exists.

@@ -62,10 +62,12 @@ pub(crate) async fn get_jobs(
     QueueName(name): QueueName,
     uri: Uri,
 ) -> Result<Json<types::Jobs>, Problem> {
-    let query = Query::read(&uri, &["state", "body", "limit", "cursor"])?;
+    let query = Query::read(&uri, &PARAMETERS)?;
     let list = ListJobs::read(&api.cursor_key, name, &query)?;
     api.jobs(list).await.map(Json)
 }
+
+const PARAMETERS: [&str; 4] = ["state", "body", "limit", "cursor"];
 
 /// Which jobs a page has.
 #[derive(Clone, Debug)]
@@ -136,6 +138,12 @@ fn parse(text: &str) -> Option<ListCursor> {
 type RowWithBody = (JobRow, Option<Result<Body, ()>>);
 
 impl Api {
+    /// The list that these parameters describe: the text behind the `?` of `/queues/QUEUE/jobs`.
+    pub fn list_jobs(&self, queue: Vec<u8>, query: &str) -> Result<ListJobs, Problem> {
+        let query = Query::read_form(query, &PARAMETERS)?;
+        ListJobs::read(&self.cursor_key, queue, &query)
+    }
+
     /// A page of the jobs of a queue.
     pub async fn jobs(&self, list: ListJobs) -> Result<types::Jobs, Problem> {
         let moments = Moments::of(&self.turn());

@@ -39,6 +39,7 @@ pub mod types;
 mod why;
 
 pub use access::PREFIX;
+pub use broker::JobId;
 pub use jobs::ListJobs;
 pub use name::{parse_name, shown_name};
 pub use openapi::document;

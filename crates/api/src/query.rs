@@ -32,6 +32,18 @@ impl Query {
         Ok(Query(read))
     }
 
+    /// Like [`Query::read`], for the text behind the `?`. A parameter without a value counts as
+    /// absent, because a browser sends all fields of a form.
+    pub(crate) fn read_form(text: &str, known: &[&str]) -> Result<Query, Problem> {
+        let uri = Uri::builder().path_and_query(format!("/?{text}")).build();
+        let uri = uri.map_err(|_| {
+            Problem::new(ProblemKind::BadRequest, "the parameters are not valid text")
+        })?;
+        let mut query = Query::read(&uri, known)?;
+        query.0.retain(|(_, value)| !value.is_empty());
+        Ok(query)
+    }
+
     /// The value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())

@@ -13,6 +13,8 @@ use crate::state::Api;
 use crate::survey::{Key, Row, Survey};
 use crate::{moment, types};
 
+const PARAMETERS: [&str; 6] = ["match", "search", "state", "sort", "limit", "cursor"];
+
 /// A longer list is made in a thread of its own, so that other requests do not wait.
 const ROWS_AT_ONCE: usize = 5_000;
 
@@ -50,8 +52,7 @@ pub(crate) async fn get_queues(
     State(api): State<Api>,
     uri: Uri,
 ) -> Result<Json<types::Queues>, Problem> {
-    let known = ["match", "search", "state", "sort", "limit", "cursor"];
-    let list = ListQueues::read(&api.cursor_key, &Query::read(&uri, &known)?)?;
+    let list = ListQueues::read(&api.cursor_key, &Query::read(&uri, &PARAMETERS)?)?;
     Ok(Json(api.queues(list).await))
 }
 
@@ -192,6 +193,12 @@ impl Cursor {
 }
 
 impl Api {
+    /// The list that these parameters describe: the text behind the `?` of `/queues`.
+    pub fn list_queues(&self, query: &str) -> Result<ListQueues, Problem> {
+        let query = Query::read_form(query, &PARAMETERS)?;
+        ListQueues::read(&self.cursor_key, &query)
+    }
+
     /// A page of queues.
     pub async fn queues(&self, list: ListQueues) -> types::Queues {
         let survey = self.surveys.current().await;

@@ -10,7 +10,7 @@ use super::{Report, Tree};
 
 /// The crates of this repository that each crate can name in `[dependencies]`. There is no rule for
 /// development dependencies.
-const LAYERS: [(&str, &[&str]); 19] = [
+const LAYERS: [(&str, &[&str]); 20] = [
     ("engine", &[]),
     ("log", &[]),
     ("broker", &["engine", "log"]),
@@ -22,10 +22,12 @@ const LAYERS: [(&str, &[&str]); 19] = [
     ("http", &["broker", "origin"]),
     ("kestrel-admin", &["broker", "http", "origin"]),
     ("api", &["broker", "http", "origin"]),
+    ("console", &["api", "broker", "http", "origin"]),
     (
         "server",
         &[
             "api",
+            "console",
             "beanstalk",
             "gearman",
             "kestrel",

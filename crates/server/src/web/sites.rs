@@ -57,7 +57,9 @@ pub(crate) fn overview(
         queues_max: config.metrics.queues_max,
         process: Box::new(process),
     };
-    Site::new(health_router(Arc::new(overview)).nest(api::PREFIX, api::router(api)))
+    let console = console::router(api.clone());
+    let router = health_router(Arc::new(overview)).nest(api::PREFIX, api::router(api));
+    Site::new(router.nest(console::PREFIX, console))
 }
 
 fn shown(one: &Listening) -> api::types::Listener {

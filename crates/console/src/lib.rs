@@ -1,0 +1,42 @@
+//! The web console: pages in which operators see queues, jobs and the log.
+//!
+//! The server makes the HTML, from the values that the API shows as JSON. So each number has one
+//! definition, and every page works without scripts. A small script replaces the parts of a page
+//! that change, and adds keys. Nothing comes from other servers.
+//!
+//! - `page`: the frame of all pages, and errors. `pages`: one file for each page. `table`, `bar`,
+//!   `number`, `link`, `body`: parts of pages. `assets`: the style sheet, the script and the icon.
+
+mod assets;
+mod bar;
+mod body;
+mod link;
+mod number;
+mod page;
+mod pages;
+mod table;
+
+use api::Api;
+use axum::Router;
+use axum::middleware::from_fn;
+use axum::routing::get;
+
+/// All paths of the console begin with this.
+pub const PREFIX: &str = "/console";
+
+/// The router of the console. The caller must nest it under [`PREFIX`].
+pub fn router(api: Api) -> Router {
+    Router::new()
+        .route("/", get(pages::overview::page))
+        .route("/queues", get(pages::queues::page))
+        .route("/queues/{queue}", get(pages::queue::page))
+        .route("/jobs", get(pages::job::find))
+        .route("/jobs/{id}", get(pages::job::page))
+        .route("/log", get(pages::log::page))
+        .route("/policies", get(pages::policies::page))
+        .route("/help", get(pages::help::page))
+        .route("/assets/{name}", get(assets::asset))
+        .fallback(page::not_found)
+        .layer(from_fn(page::guard))
+        .with_state(api)
+}

@@ -1,0 +1,117 @@
+//! Numbers, sizes and times for people. The exact value is in the title of the element.
+
+use maud::{Markup, html};
+
+/// A count such as `1,234` or `12.3 M`.
+pub(crate) fn count(number: u64) -> Markup {
+    html! { span .n title=(grouped(number)) { (short(number)) } }
+}
+
+/// A count, with a dash for none. In a table with many zeros, the other numbers are easier to see.
+pub(crate) fn count_or_dash(number: u64) -> Markup {
+    if number == 0 {
+        html! { span .none { "–" } }
+    } else {
+        count(number)
+    }
+}
+
+/// A size such as `1.5 MiB`.
+pub(crate) fn bytes(number: u64) -> Markup {
+    html! { span .n title={ (grouped(number)) " bytes" } { (size(number)) } }
+}
+
+/// A time such as `3 min`. A dash for none.
+pub(crate) fn duration(ms: u64) -> Markup {
+    if ms == 0 {
+        return html! { span .none { "–" } };
+    }
+    html! { span .n title={ (grouped(ms)) " ms" } { (span(ms)) } }
+}
+
+/// A number per second. A dash if it is not known yet.
+pub(crate) fn rate(per_s: Option<f64>) -> Markup {
+    match per_s {
+        None => html! { span .none { "–" } },
+        Some(rate) if rate.abs() < 0.05 => html! { span .none { "0" } },
+        Some(rate) => html! { span .n title={ (rate) " per second" } { (signed(rate)) } },
+    }
+}
+
+fn signed(rate: f64) -> String {
+    let sign = if rate < 0.0 { "−" } else { "" };
+    let size = rate.abs();
+    if size < 10.0 { format!("{sign}{size:.1}") } else { format!("{sign}{}", short(size as u64)) }
+}
+
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn short(number: u64) -> String {
+    let units = [(1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M")];
+    match units.iter().find(|(unit, _)| number >= *unit) {
+        Some((unit, name)) => format!("{:.1} {name}", number as f64 / *unit as f64),
+        None if number >= 100_000 => format!("{} k", number / 1000),
+        None => grouped(number),
+    }
+}
+
+fn size(number: u64) -> String {
+    let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.iter().find(|(unit, _)| number >= *unit) {
+        Some((unit, name)) => format!("{:.1} {name}", number as f64 / *unit as f64),
+        None => format!("{number} B"),
+    }
+}
+
+/// A time in one or two units.
+pub(crate) fn span(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (ms, days, hours, minutes) {
+        (0..1000, ..) => format!("{ms} ms"),
+        (1000..10_000, ..) => format!("{:.1} s", ms as f64 / 1000.0),
+        (_, 0, 0, 0) => format!("{seconds} s"),
+        (_, 0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (_, 0, ..) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_exact_in_the_title() {
+        assert_eq!(short(0), "0");
+        assert_eq!(short(99_999), "99,999");
+        assert_eq!(short(123_456), "123 k");
+        assert_eq!(short(12_345_678), "12.3 M");
+        assert_eq!(
+            count(12_345_678).into_string(),
+            "<span class=\"n\" title=\"12,345,678\">12.3 M</span>"
+        );
+    }
+
+    #[test]
+    fn times_have_at_most_two_units() {
+        let shown = [999, 1500, 59_999, 61_000, 3_660_000, 90_000_000].map(span);
+        assert_eq!(shown, ["999 ms", "1.5 s", "59 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+    }
+
+    #[test]
+    fn rates_keep_their_sign() {
+        assert_eq!(signed(-2.5), "−2.5");
+        assert_eq!(signed(123_456.0), "123 k");
+    }
+}

@@ -1,0 +1,9 @@
+//! The pages: one file for each.
+
+pub(crate) mod help;
+pub(crate) mod job;
+pub(crate) mod log;
+pub(crate) mod overview;
+pub(crate) mod policies;
+pub(crate) mod queue;
+pub(crate) mod queues;

@@ -1,0 +1,96 @@
+//! One job: its state, what happened to it, and its body.
+
+use api::types::{Job, JobState};
+use api::{Api, JobId, Problem, ProblemKind};
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use hyper::header::{HeaderValue, LOCATION};
+use hyper::{StatusCode, Uri};
+use maud::html;
+
+use crate::page::{Page, Result};
+use crate::{body, link, number};
+
+/// Goes to the job whose number is the parameter `id`.
+pub(crate) async fn find(uri: Uri) -> Result<Response> {
+    let query = uri.query().unwrap_or_default();
+    let id = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "id");
+    let id = number_of(id.as_ref().map_or("", |(_, value)| value.trim()))?;
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    if let Ok(address) = HeaderValue::from_str(&link::job(id)) {
+        response.headers_mut().insert(LOCATION, address);
+    }
+    Ok(response)
+}
+
+pub(crate) async fn page(State(api): State<Api>, Path(id): Path<String>) -> Result {
+    let id = number_of(&id)?;
+    let job = api.job(JobId(id)).await?;
+    let bytes = api.job_body(JobId(id)).await?;
+    let counters = &job.counters;
+    let contents = html! {
+        div .title {
+            h1 { "Job " (job.id) }
+            p class={ "level " (state(&job)) } { (state(&job)) }
+            p { "in " a href=(link::queue(&job.queue)) { (job.queue) } }
+        }
+        div .columns {
+            section #state data-live {
+                h2 { "State" }
+                dl {
+                    dt { "State" } dd { (state(&job)) }
+                    dt { "Age" } dd { (number::duration(job.age_ms)) }
+                    dt { "Put" } dd { time datetime=(job.created_at) { (job.created_at) } }
+                    @if let Some(due) = &job.due_at {
+                        dt { "Due" } dd { time datetime=(due) { (due) } }
+                    }
+                    @if job.time_left_ms > 0 {
+                        dt { "Ready again in" } dd { (number::duration(job.time_left_ms)) }
+                    }
+                    @if let Some(expires) = &job.expires_at {
+                        dt { "Expires" } dd { time datetime=(expires) { (expires) } }
+                    }
+                    dt { "Priority" } dd { (job.priority) }
+                    dt { "Time to run" }
+                    dd {
+                        @if job.ttr_s == 0 { "no limit" } @else { (number::span(u64::from(job.ttr_s) * 1000)) }
+                    }
+                    @if let Some(unique) = &job.unique { dt { "Key" } dd { code { (unique) } } }
+                    dt { "In the log" } dd { @if job.is_durable { "yes" } @else { "no" } }
+                }
+            }
+            section #counters data-live {
+                h2 { "So far" }
+                dl {
+                    dt { "Taken by a worker" } dd { (number::count_or_dash(counters.takes.into())) }
+                    dt { "Given back" } dd { (number::count_or_dash(counters.releases.into())) }
+                    dt { "Time to run ended" } dd { (number::count_or_dash(counters.timeouts.into())) }
+                    dt { "Buried" } dd { (number::count_or_dash(counters.buries.into())) }
+                    dt { "Kicked" } dd { (number::count_or_dash(counters.kicks.into())) }
+                    dt { "Lost by a worker" } dd { (number::count_or_dash(counters.failures.into())) }
+                }
+                p .form { "The times of earlier attempts are not kept." }
+            }
+        }
+        section {
+            h2 { "Body " small { (number::bytes(job.body_bytes)) } }
+            (body::shown(&bytes))
+            p { a href={ "/api/v1/jobs/" (job.id) "/body" } download={ "job-" (job.id) } { "Save the body" } }
+        }
+    };
+    Ok(Page::new(&api, "/queues", &format!("Job {}", job.id), contents))
+}
+
+fn number_of(text: &str) -> Result<u64> {
+    let why = "the number of a job is a whole number";
+    text.parse().map_err(|_| Problem::new(ProblemKind::BadRequest, why).into())
+}
+
+fn state(job: &Job) -> &'static str {
+    match job.state {
+        JobState::Ready => "ready",
+        JobState::Delayed => "delayed",
+        JobState::Leased => "leased",
+        JobState::Buried => "buried",
+    }
+}

@@ -1,0 +1,197 @@
+//! Renders all pages over a broker in memory, with hostile names and bodies.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use api::{Api, ServerInfo, Setup};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use broker::{Answer, Broker, EngineSetup, Event, Mailbox, Millis, NewJob, SessionId};
+use http_api::{Door, ProcessFacts, Site};
+use hyper::{HeaderMap, Request};
+use origin::{Gate, Names, Reach};
+
+const NOW: Millis = Millis(1_700_000_000_000);
+const HOSTILE: &[u8] = b"<script>alert(1)</script>\"'&";
+
+struct Deaf;
+
+impl Mailbox for Deaf {
+    fn deliver(&self, _session: SessionId, _event: Answer<Event>) {}
+    fn released(&self) {}
+    fn alarm(&self, _at: Millis) {}
+}
+
+struct World {
+    broker: Broker,
+    site: Site,
+}
+
+struct Shown {
+    status: u16,
+    headers: HeaderMap,
+    text: String,
+}
+
+impl World {
+    fn new() -> World {
+        let broker = Broker::memory(EngineSetup::default(), NOW);
+        broker.add_mailbox(Arc::new(Deaf));
+        let api = Api::new(Setup {
+            door: Door::open(broker.clone(), Arc::new(|| NOW)),
+            info: ServerInfo { host: "machine".to_owned(), ..ServerInfo::default() },
+            process: Box::new(ProcessFacts::default),
+            show_setting: |setting| format!("{setting:?}"),
+        });
+        let router = Router::new().nest(console::PREFIX, console::router(api));
+        World { broker, site: Site::new(router) }
+    }
+
+    fn put(&self, queue: &[u8], body: &[u8]) -> u64 {
+        let mut turn = self.broker.turn(NOW);
+        let session = turn.open_reader_session(0);
+        turn.caller(session).use_queue(queue);
+        let put = turn.caller(session).put(NewJob::default(), broker::Body::from(body));
+        turn.close_session(session);
+        put.value.expect("there is room").0
+    }
+
+    fn show(&self, path: &str) -> Shown {
+        self.ask("GET", path, Reach::Loopback)
+    }
+
+    fn ask(&self, method: &str, path: &str, reach: Reach) -> Shown {
+        let uri = format!("{}{path}", console::PREFIX);
+        let request = Request::builder().method(method).uri(uri).body(Body::empty());
+        let mut request = request.expect("the path is valid");
+        request.extensions_mut().insert(Gate { names: Arc::new(Names::default()), reach });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(async {
+            let (head, body) = self.site.answer(request).await.into_parts();
+            let bytes = to_bytes(body, usize::MAX).await.expect("the body is in memory");
+            let text = String::from_utf8(bytes.to_vec()).expect("a page is text");
+            Shown { status: head.status.as_u16(), headers: head.headers, text }
+        })
+    }
+}
+
+/// The pages of a server with a queue and a job.
+fn pages(queue: &str, id: u64) -> Vec<String> {
+    let paths = ["", "/queues", "/queues?search=s&state=nonempty&sort=-ready", "/log", "/policies"];
+    let mut paths: Vec<String> = paths.map(str::to_owned).to_vec();
+    paths.push(format!("/policies?name={queue}"));
+    paths.push(format!("/queues/{queue}"));
+    paths.push(format!("/queues/{queue}?state=buried"));
+    paths.push(format!("/jobs/{id}"));
+    paths.push("/help".to_owned());
+    paths
+}
+
+const HOSTILE_PATH: &str = "%3Cscript%3Ealert%281%29%3C%2Fscript%3E%22%27%26";
+
+#[test]
+fn no_page_contains_what_a_client_wrote_as_html() {
+    let world = World::new();
+    let id = world.put(HOSTILE, HOSTILE);
+    for path in pages(HOSTILE_PATH, id) {
+        let shown = world.show(&path);
+        assert_eq!(shown.status, 200, "{path}: {}", shown.text);
+        assert!(!shown.text.contains("<script>alert"), "{path}");
+        assert!(!shown.text.contains("style="), "{path} has no styles of its own");
+        assert!(!shown.text.contains(" onclick"), "{path}");
+        assert!(shown.text.len() < 60_000, "{path} has {} bytes", shown.text.len());
+    }
+    let queue = world.show(&format!("/queues/{HOSTILE_PATH}")).text;
+    assert!(queue.contains("&lt;script&gt;alert(1)"), "the name is shown: {queue}");
+}
+
+#[test]
+fn pages_tell_browsers_what_they_may_do() {
+    let world = World::new();
+    let shown = world.show("");
+    let header = |name: &str| shown.headers[name].to_str().expect("text").to_owned();
+    assert!(header("content-security-policy").contains("script-src 'self'"));
+    assert!(header("content-security-policy").contains("frame-ancestors 'none'"));
+    assert_eq!(header("cache-control"), "no-store");
+    assert_eq!(header("referrer-policy"), "same-origin");
+}
+
+#[test]
+fn only_clients_of_this_machine_can_read() {
+    let world = World::new();
+    assert_eq!(world.ask("GET", "", Reach::Unix).status, 200);
+    let refused = world.ask("GET", "", Reach::Network);
+    assert_eq!(refused.status, 403);
+    assert!(refused.text.contains("ssh -L"), "{}", refused.text);
+    assert_eq!(world.ask("POST", "/queues", Reach::Loopback).status, 405);
+}
+
+#[test]
+fn each_part_that_changes_has_an_id_of_its_own() {
+    let world = World::new();
+    let id = world.put(b"mail", b"hello");
+    for path in pages("mail", id) {
+        let text = world.show(&path).text;
+        let ids: Vec<&str> =
+            text.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "{path}: {ids:?}");
+        let live = text.matches(" data-live").count();
+        let named = text
+            .split('<')
+            .filter(|tag| tag.contains(" data-live"))
+            .all(|tag| tag.split('>').next().is_some_and(|head| head.contains(" id=\"")));
+        assert!(live > 0 && named, "{path}");
+    }
+}
+
+#[test]
+fn a_queue_is_found_and_its_job_is_shown() {
+    let world = World::new();
+    let id = world.put(b"mail/urgent", b"{\"to\":\"ann\"}");
+    world.put(b"other", b"x");
+    let list = world.show("/queues?search=urg").text;
+    assert!(list.contains("1 of 3 queues") && list.contains("/console/queues/mail%2Furgent"));
+    let queue = world.show("/queues/mail%2Furgent").text;
+    assert!(queue.contains("class=\"remark\""), "the page says why no job runs: {queue}");
+    assert!(queue.contains(&format!("/console/jobs/{id}")));
+    let job = world.show(&format!("/jobs/{id}")).text;
+    assert!(job.contains("Shown as JSON") && job.contains("mail/urgent"), "{job}");
+}
+
+#[test]
+fn what_does_not_exist_is_said_in_words() {
+    let world = World::new();
+    for (path, status, words) in [
+        ("/nosuch", 404, "no such page"),
+        ("/queues/nosuch", 404, "nosuch"),
+        ("/jobs/7", 404, "no job has the number 7"),
+        ("/jobs/seven", 400, "whole number"),
+        ("/queues?sort=colour", 400, "write one of"),
+        ("/assets/nosuch.css", 404, ""),
+    ] {
+        let shown = world.show(path);
+        assert_eq!(shown.status, status, "{path}");
+        assert!(shown.text.contains(words), "{path}: {}", shown.text);
+    }
+    let found = world.show("/jobs?id=12");
+    assert_eq!(
+        (found.status, &found.headers["location"]),
+        (303, &"/console/jobs/12".parse().unwrap())
+    );
+}
+
+#[test]
+fn files_can_be_kept_for_ever_because_their_address_changes() {
+    let world = World::new();
+    let page = world.show("").text;
+    let style = page.split("/console/assets/console.css").nth(1).expect("a style sheet");
+    assert!(style.starts_with("?v="), "{style}");
+    for (name, kind) in
+        [("console.css", "text/css"), ("console.js", "text/javascript"), ("icon.svg", "image/svg")]
+    {
+        let file = world.show(&format!("/assets/{name}"));
+        assert_eq!(file.status, 200);
+        assert!(file.headers["content-type"].to_str().expect("text").starts_with(kind));
+        assert!(file.headers["cache-control"].to_str().expect("text").contains("immutable"));
+    }
+}
