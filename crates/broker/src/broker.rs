@@ -18,6 +18,7 @@ use crate::cold::loads::{ColdLoad, ForReclaim};
 use crate::cold::upkeep::{CoolPass, Upkeep};
 use crate::cold::{Cold, classify};
 use crate::core::{Core, Mover};
+use crate::guard::CoreGuard;
 use crate::ledger::locations::Location;
 use crate::ledger::meta;
 use crate::step_thread::{Step, StepThread};
@@ -565,10 +566,8 @@ impl Shared {
     /// Locks the engine and the ledger. Panics if another thread panicked while it held this lock.
     /// The engine may then be half changed, so further replies could be wrong, and the process must
     /// end.
-    fn lock_core(&self) -> parking_lot::MutexGuard<'_, Core> {
-        let core = self.core.lock();
-        assert!(!core.is_broken, "no thread has panicked during a turn");
-        core
+    fn lock_core(&self) -> CoreGuard<'_> {
+        CoreGuard::lock(&self.core)
     }
 
     pub(crate) fn turn(&self, now: Millis) -> Turn<'_> {

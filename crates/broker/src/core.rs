@@ -40,7 +40,7 @@ pub(crate) struct Core {
     /// The moment of the last alarm that was sent to the first mailbox. `None`: an alarm must be
     /// sent for the next deadline.
     pub(crate) alarm: Option<Millis>,
-    /// A thread has panicked during a turn, so a request may be half done.
+    /// A thread has panicked while it had the lock, so a request may be half done.
     pub(crate) is_broken: bool,
     /// Turns since the last call of `check_invariants`, counted in debug builds only.
     unchecked_turns: u32,

@@ -20,6 +20,7 @@ mod core;
 mod dialect;
 pub mod embedded;
 mod event;
+mod guard;
 mod ledger;
 mod listing;
 pub mod offline;

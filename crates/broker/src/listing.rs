@@ -110,6 +110,8 @@ struct NextBlock {
 enum Step {
     /// The jobs of this block come next.
     Open(NextBlock),
+    /// The slice of work is spent.
+    Pause,
     /// The page is full.
     Full,
     /// There are no more jobs.
@@ -156,6 +158,7 @@ impl Broker {
                     listing.blocks_from = successor(block.first);
                     listing.read(block.id, block.jobs, log);
                 }
+                Step::Pause => {}
                 Step::Open(..) | Step::Full => return Some(listing.page(true)),
                 Step::End => return Some(listing.page(false)),
             }
@@ -220,6 +223,10 @@ impl Listing {
             return;
         };
         for row in rows {
+            // Another block may have a copy of an ended row, at the same place.
+            if !log.is_live(row.slot) {
+                continue;
+            }
             let Ok((facts, _)) = meta::facts(&row.meta(), None) else { continue };
             // The jobs of a block of delayed jobs may be ready now. Then the row does not say so.
             let facts = JobFacts { state: self.state, ..facts };
@@ -236,6 +243,9 @@ impl Listing {
         loop {
             if self.rows.len() >= self.rows_max {
                 return Step::Full;
+            }
+            if turn.slice_is_spent() {
+                return Step::Pause;
             }
             let core = &mut *turn.core;
             let from = self.after.map_or((0, 0), successor);

@@ -10,10 +10,9 @@ mod statistics;
 mod time;
 
 use engine::{ReturnOrder, SessionId};
-use parking_lot::MutexGuard;
 
 use crate::broker::Shared;
-use crate::core::Core;
+use crate::guard::CoreGuard;
 use crate::{Answer, Caller, Event};
 
 pub use listings::SubmittedJob;
@@ -40,7 +39,7 @@ pub use statistics::LogStats;
 #[derive(Debug)]
 pub struct Turn<'a> {
     pub(crate) shared: &'a Shared,
-    pub(crate) core: MutexGuard<'a, Core>,
+    pub(crate) core: CoreGuard<'a>,
     /// The bytes of the records of jobs when the turn began.
     pub(crate) records_before: u64,
 }
@@ -113,9 +112,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         // After a panic, a request may be half done. Then the turn must not pass on its entries and
         // events.
-        if std::thread::panicking() {
-            self.core.is_broken = true;
-        } else {
+        if !self.core.has_panicked() {
             self.shared.end_turn(&mut self.core);
         }
     }

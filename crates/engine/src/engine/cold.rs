@@ -306,8 +306,8 @@ impl Engine {
             self.want_head(queue);
         } else {
             self.load_if_needed(queue);
-            self.want_expiring_head(queue);
         }
+        self.want_expiring_head(queue);
     }
 
     /// The lists whose next blocks the owner must load. A list is returned once. After the end of

@@ -82,7 +82,7 @@ impl Engine {
                 ((due.0, id), slot)
             }
             State::Buried => {
-                let order = from.0 + u64::from(from.1 > 0);
+                let order = from.0.saturating_add(u64::from(from.1 > 0));
                 let (order, slot) = queue.buried().first_from(order)?;
                 ((order, 0), slot)
             }

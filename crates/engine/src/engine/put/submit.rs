@@ -220,7 +220,9 @@ impl Engine {
         unique: &[u8],
         body: &[u8],
     ) -> impl Iterator<Item = (JobId, Option<JobSlot>)> {
-        self.jobs.with_key_in(queue, unique, body).inspect(|_| self.meter.count(1))
+        let jobs = self.jobs.with_key_in(queue, unique, body).inspect(|_| self.meter.count(1));
+        // The key of a job that could not be read may be of an earlier queue with this number.
+        jobs.filter(move |(_, slot)| slot.is_none_or(|slot| self.jobs[slot].queue() == queue))
     }
 
     fn can_join(&self, slot: JobSlot, unique: &[u8], body: &[u8]) -> bool {
