@@ -27,24 +27,43 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
     answer
 }
 
-/// Clients on this machine can read. There is no way yet to recognize other clients.
+/// Headers with which a proxy says that it passes a request on.
+const PROXY_HEADERS: [&str; 5] =
+    ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
+
+/// Whether a client can read the API. Clients on this machine can. There is no way yet to recognize
+/// other clients.
 fn check(request: &Request) -> Result<(), Problem> {
-    let forbidden = |why: &str| Problem::new(ProblemKind::Forbidden, why);
-    let Some(gate) = request.extensions().get::<Gate>() else {
-        return Err(forbidden("this listener has no rules of access"));
+    check_place(request)?;
+    // Without this, pages of other sites could make this server read jobs from the disk, although
+    // they do not get the answers.
+    let gate = request.extensions().get::<Gate>();
+    let claims = claims(request.headers());
+    let allowed = match gate {
+        Some(gate) if !only_looks(request.method()) => gate.may_control(&claims, false),
+        _ => claims.check_no_page(true),
     };
-    match gate.reach {
-        Reach::Loopback | Reach::Unix => {}
-        Reach::Network => {
-            return Err(forbidden(
-                "other machines can reach this listener, so it does not serve the API; \
-                 send the request to a listener at a loopback address or a unix socket",
-            ));
+    allowed.map_err(|why| Problem::new(ProblemKind::Forbidden, why.to_string()))
+}
+
+/// Whether the request comes from a client on this machine, and not through a proxy.
+pub fn check_place(request: &Request) -> Result<(), Problem> {
+    let forbidden = |why: &str| Err(Problem::new(ProblemKind::Forbidden, why));
+    match request.extensions().get::<Gate>().map(|gate| gate.reach) {
+        Some(Reach::Loopback | Reach::Unix) => {}
+        Some(Reach::Network) => {
+            return forbidden(
+                "other machines can reach this listener, so it shows no queues; send the request \
+                 to a listener at a loopback address or a unix socket, for example with `ssh -L`",
+            );
         }
+        None => return forbidden("this listener has no rules of access"),
     }
-    if !only_looks(request.method()) {
-        gate.may_control(&claims(request.headers()), false)
-            .map_err(|why| forbidden(&why.to_string()))?;
+    if PROXY_HEADERS.iter().any(|name| request.headers().contains_key(*name)) {
+        return forbidden(
+            "a proxy has passed this request on, so its client may be on another machine; \
+             send the request without the proxy",
+        );
     }
     Ok(())
 }

@@ -54,7 +54,8 @@ pub(crate) fn of(broker: &Broker, totals: &Totals, status: Status, is_stopping: 
     }
     if let Some(error) = broker.body_error() {
         let text = format!("cannot read a job from the log: {error}; check the disk");
-        add(critical, "unreadable", text);
+        // The error may be old: the disk may work again.
+        add(warning, "unreadable", text);
     }
     // The most important reason comes first.
     reasons.sort_by_key(|reason| std::cmp::Reverse(reason.level));

@@ -1,11 +1,16 @@
 //! One job.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::HttpBody;
 use axum::extract::{FromRequestParts, Path, State as Shared};
 use axum::response::Response;
 use broker::{Body, JobFacts, JobId, Millis, State, Turn};
 use http_api::{DoorError, DoorSession, SessionKind, answer, complete};
+use hyper::body::{Bytes, Frame, SizeHint};
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
@@ -17,6 +22,8 @@ use crate::query::Query;
 use crate::state::Api;
 use crate::{moment, types};
 
+/// The bytes of a piece of a long body.
+const PIECE_BYTES: usize = 64 << 10;
 /// Time limit for a job that must be read from the log. A disk can hang.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -80,7 +87,8 @@ pub(crate) async fn get_body(
 ) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
     let body = api.job_body(id).await?;
-    let mut response = complete(answer(StatusCode::OK, "application/octet-stream", body.to_vec()));
+    let mut response = complete(answer(StatusCode::OK, "application/octet-stream", ""));
+    *response.body_mut() = axum::body::Body::new(Pieces(Bytes::from_owner(body)));
     // A browser saves the body, and never shows it as a page of this server.
     response.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     Ok(response)
@@ -113,8 +121,41 @@ impl Api {
     /// A session that has this job in memory, if the job exists.
     async fn session_with(&self, id: JobId) -> Result<DoorSession, Problem> {
         let session = self.setup.door.session(SessionKind::Reader);
-        in_time(session.job_at_hand(id)).await?;
-        Ok(session)
+        let finders = self.finders.clone();
+        // The search goes on even if the client has gone. So it counts until its end.
+        let found = tokio::spawn(async move {
+            let _permit = finders.acquire_owned().await;
+            session.job_at_hand(id).await.map(|()| session)
+        });
+        in_time(async {
+            // A panic there has been reported. It ends this request, too.
+            found.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+        })
+        .await
+    }
+}
+
+/// A body in pieces, so that the memory of a response does not depend on its length.
+struct Pieces(Bytes);
+
+impl HttpBody for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let len = self.0.len().min(PIECE_BYTES);
+        Poll::Ready((len > 0).then(|| Ok(Frame::data(self.0.split_to(len)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.len() as u64)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use axum::extract::State as Shared;
-use broker::{Body, JobRow, ListCursor, ListLimits, RowBody, State};
+use broker::{Broker, JobRow, ListCursor, ListLimits, RowBody, State};
 use hyper::Uri;
 
 use crate::cursor::CursorKey;
@@ -18,10 +18,12 @@ use crate::{moment, types};
 
 /// The largest page with the beginnings of bodies.
 const BODIES_MAX: usize = 100;
-/// A page reads at most this many blocks of cold jobs, of up to 256 jobs each.
+/// A page reads at most this many new blocks of cold jobs, of up to 256 jobs each.
 const BLOCKS_MAX: usize = 8;
 /// The beginning of a body in a list has at most this many bytes.
 const PREVIEW_BYTES_MAX: usize = 200;
+/// A list shows no beginning of a larger body that is only in the log.
+const STORED_BYTES_MAX: usize = 64 << 10;
 /// Time limit of a page. A disk can hang.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -134,9 +136,6 @@ fn parse(text: &str) -> Option<ListCursor> {
     Some(ListCursor { after: (flag == 1).then_some(after), open, blocks_from })
 }
 
-/// A job, and the beginning of its body if the list has bodies.
-type RowWithBody = (JobRow, Option<Result<Body, ()>>);
-
 impl Api {
     /// The list that these parameters describe: the text behind the `?` of `/queues/QUEUE/jobs`.
     pub fn list_jobs(&self, queue: Vec<u8>, query: &str) -> Result<ListJobs, Problem> {
@@ -154,22 +153,19 @@ impl Api {
             let limits = ListLimits { rows: asked.limit, blocks: BLOCKS_MAX };
             let mut page =
                 broker.list_jobs(now, (&asked.queue, asked.state), &asked.cursor, limits)?;
-            let rows: Vec<RowWithBody> = std::mem::take(&mut page.rows)
+            let rows: Vec<(JobRow, Option<types::BodyText>)> = std::mem::take(&mut page.rows)
                 .into_iter()
                 .map(|mut row| {
                     // Without a log, no job is durable, whatever its kind is.
                     row.is_durable &= has_log;
-                    let body = asked.has_bodies.then(|| match &row.body {
-                        RowBody::Resident(body) => Ok(body.clone()),
-                        RowBody::Stored(stored) => broker.read_body(stored).map_err(drop),
-                    });
-                    (row, body)
+                    let preview = if asked.has_bodies { preview(&broker, &row) } else { None };
+                    (row, preview)
                 })
                 .collect();
             Some((page, rows))
         });
         let (page, rows) = page.await?.ok_or_else(|| Problem::no_queue(&list.queue))?;
-        let items = rows.iter().map(|(row, body)| shown(row, body.as_ref(), &list, &moments));
+        let items = rows.into_iter().map(|(row, body)| shown(&row, body, &list, &moments));
         Ok(types::Jobs {
             items: items.collect(),
             next: page.next.map(|next| self.cursor_key.written(&list.id(), &written(&next))),
@@ -219,9 +215,24 @@ impl Api {
     }
 }
 
+/// The beginning of a body. `None`: it cannot be read.
+fn preview(broker: &Broker, row: &JobRow) -> Option<types::BodyText> {
+    let body = match &row.body {
+        RowBody::Resident(body) => body.clone(),
+        // A page must not read many megabytes to show their beginnings.
+        RowBody::Stored(_) if row.body_len > STORED_BYTES_MAX => {
+            return Some(types::BodyText { text: String::new(), is_cut: true });
+        }
+        RowBody::Stored(stored) => broker.read_body(stored).ok()?,
+    };
+    let cut = &body[..body.len().min(PREVIEW_BYTES_MAX)];
+    let text = String::from_utf8_lossy(cut).into_owned();
+    Some(types::BodyText { text, is_cut: cut.len() < body.len() })
+}
+
 fn shown(
     row: &JobRow,
-    body: Option<&Result<Body, ()>>,
+    body: Option<types::BodyText>,
     list: &ListJobs,
     moments: &Moments,
 ) -> types::Job {
@@ -237,12 +248,5 @@ fn shown(
         unique: &row.unique,
         is_durable: row.is_durable,
     };
-    let preview = body.and_then(|body| body.as_ref().ok()).map(|body| {
-        let cut = &body[..body.len().min(PREVIEW_BYTES_MAX)];
-        types::BodyText {
-            text: String::from_utf8_lossy(cut).into_owned(),
-            is_cut: cut.len() < body.len(),
-        }
-    });
-    types::Job { memory: Some(memory), body: preview, ..view.shown(&list.queue, moments) }
+    types::Job { memory: Some(memory), body, ..view.shown(&list.queue, moments) }
 }

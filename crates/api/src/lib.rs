@@ -38,7 +38,7 @@ mod survey;
 pub mod types;
 mod why;
 
-pub use access::PREFIX;
+pub use access::{PREFIX, check_place};
 pub use broker::JobId;
 pub use jobs::ListJobs;
 pub use name::{parse_name, shown_name};

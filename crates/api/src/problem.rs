@@ -112,7 +112,7 @@ impl Problem {
     /// A problem of this kind.
     pub fn new(kind: ProblemKind, detail: impl Into<String>) -> Problem {
         Problem {
-            kind: format!("/help/problems#{}", kind.name()),
+            kind: format!("/console/help#{}", kind.name()),
             title: kind.title().to_owned(),
             status: kind.status().as_u16(),
             detail: detail.into(),

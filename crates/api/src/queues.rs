@@ -13,6 +13,8 @@ use crate::state::Api;
 use crate::survey::{Key, Row, Survey};
 use crate::{moment, types};
 
+/// A match takes time in proportion to the pattern and to the name.
+const PATTERN_BYTES_MAX: usize = 256;
 const PARAMETERS: [&str; 6] = ["match", "search", "state", "sort", "limit", "cursor"];
 
 /// A longer list is made in a thread of its own, so that other requests do not wait.
@@ -104,6 +106,9 @@ impl ListQueues {
         };
         let bytes = |name| query.get(name).map(parse_name).transpose();
         let pattern = bytes("match").map_err(|problem| problem.of_parameter("match"))?;
+        if pattern.as_ref().is_some_and(|pattern| pattern.len() > PATTERN_BYTES_MAX) {
+            return Err(bad("match", format!("a pattern has at most {PATTERN_BYTES_MAX} bytes")));
+        }
         let search = bytes("search").map_err(|problem| problem.of_parameter("search"))?;
         let after =
             query.get("cursor").map(|text| Cursor::read(key_of_cursors, sort, text)).transpose()?;

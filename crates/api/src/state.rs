@@ -22,6 +22,8 @@ pub struct Api {
     pub(crate) cursor_key: CursorKey,
     /// Limits the threads that read from the disk. A disk can hang.
     pub(crate) readers: Arc<Semaphore>,
+    /// Limits the searches for jobs by their numbers. Workers wait for the same threads.
+    pub(crate) finders: Arc<Semaphore>,
 }
 
 /// What the server passes to [`Api::new`].
@@ -64,6 +66,7 @@ impl Api {
             surveys,
             cursor_key: CursorKey::default(),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
+            finders: Arc::new(Semaphore::new(READERS_MAX)),
         }
     }
 

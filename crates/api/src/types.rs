@@ -532,7 +532,8 @@ pub struct JobCounters {
 /// The beginning of a body as text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BodyText {
-    /// The text. Bytes that are not UTF-8 are replaced.
+    /// The text. Bytes that are not UTF-8 are replaced. Empty for a large body that is only in the
+    /// log.
     pub text: String,
     /// Whether the body is longer.
     pub is_cut: bool,

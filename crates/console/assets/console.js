@@ -11,26 +11,35 @@ function isInUse(element) {
 }
 
 async function refresh() {
-  const response = await fetch(location.href, { cache: "no-store" });
+  const signal = AbortSignal.timeout(5000);
+  const headers = { "X-Live": "1" };
+  const response = await fetch(location.href, { cache: "no-store", headers, signal });
+  if (response.status === 404) return "this does not exist any more";
   if (!response.ok) throw new Error(response.status);
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   for (const element of document.querySelectorAll("[data-live]")) {
     const next = page.getElementById(element.id);
     if (next && !isInUse(element) && next.innerHTML !== element.innerHTML) {
+      const left = element.querySelector(".scroll")?.scrollLeft;
       element.replaceWith(document.adoptNode(next));
+      if (left) next.querySelector(".scroll").scrollLeft = left;
     }
   }
+  return "live";
+}
+
+function say(text) {
+  if (state.textContent !== text) state.textContent = text;
 }
 
 async function live() {
   if (!document.hidden) {
     try {
-      await refresh();
+      say(await refresh());
       failures = 0;
-      state.textContent = "live";
     } catch {
       failures += 1;
-      state.textContent = failures > 1 ? "no answer from the server" : "";
+      if (failures > 1) say("no answer from the server");
     }
   }
   setTimeout(live, PAUSE_MS * Math.min(1 + failures, 8));

@@ -18,8 +18,7 @@ pub(crate) fn states(ready: u64, leased: u64, delayed: u64, buried: u64) -> Mark
         (name, number, at, width)
     });
     html! {
-        svg .bar viewBox="0 0 400 12" preserveAspectRatio="none" role="img"
-            aria-label="jobs by state" {
+        svg .bar viewBox="0 0 400 12" preserveAspectRatio="none" aria-hidden="true" {
             rect .rest x="0" y="0" width="400" height="12" {}
             @for (name, number, at, width) in parts {
                 @if number > 0 {

@@ -34,7 +34,9 @@ pub(crate) fn rate(per_s: Option<f64>) -> Markup {
     match per_s {
         None => html! { span .none { "–" } },
         Some(rate) if rate.abs() < 0.05 => html! { span .none { "0" } },
-        Some(rate) => html! { span .n title={ (rate) " per second" } { (signed(rate)) } },
+        Some(rate) => {
+            html! { span .n title={ (format!("{rate:.2}")) " per second" } { (signed(rate)) } }
+        }
     }
 }
 
@@ -59,7 +61,7 @@ pub(crate) fn grouped(number: u64) -> String {
 fn short(number: u64) -> String {
     let units = [(1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M")];
     match units.iter().find(|(unit, _)| number >= *unit) {
-        Some((unit, name)) => format!("{:.1} {name}", number as f64 / *unit as f64),
+        Some((unit, name)) => tenths(number, *unit, name),
         None if number >= 100_000 => format!("{} k", number / 1000),
         None => grouped(number),
     }
@@ -68,9 +70,15 @@ fn short(number: u64) -> String {
 fn size(number: u64) -> String {
     let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.iter().find(|(unit, _)| number >= *unit) {
-        Some((unit, name)) => format!("{:.1} {name}", number as f64 / *unit as f64),
+        Some((unit, name)) => tenths(number, *unit, name),
         None => format!("{number} B"),
     }
+}
+
+/// A number of units with one digit behind the point. The digit is cut, so that 999,999,999 is
+/// 999.9 M and not 1000.0 M.
+fn tenths(number: u64, unit: u64, name: &str) -> String {
+    format!("{}.{} {name}", number / unit, (number % unit).saturating_mul(10) / unit)
 }
 
 /// A time in one or two units.
@@ -97,6 +105,8 @@ mod tests {
         assert_eq!(short(99_999), "99,999");
         assert_eq!(short(123_456), "123 k");
         assert_eq!(short(12_345_678), "12.3 M");
+        assert_eq!(short(999_999_999), "999.9 M");
+        assert_eq!(size(1_048_575), "1023.9 KiB");
         assert_eq!(
             count(12_345_678).into_string(),
             "<span class=\"n\" title=\"12,345,678\">12.3 M</span>"

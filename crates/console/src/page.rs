@@ -2,15 +2,14 @@
 //! and shows errors.
 
 use api::types::{Health, HealthLevel};
-use api::{Api, Problem, ProblemKind};
+use api::{Api, Problem, ProblemKind, check_place};
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http_api::{answer, complete, only_looks};
+use http_api::{answer, claims, complete, only_looks};
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue};
 use maud::{DOCTYPE, Markup, html};
-use origin::{Gate, Reach};
 
 use crate::assets::address;
 
@@ -97,10 +96,12 @@ impl Page {
 /// What an operator should know at once. An empty place if all is well.
 fn banner(health: &Health) -> Markup {
     html! {
-        div #banner data-live aria-live="polite" {
-            @for reason in &health.reasons {
-                p class={ "banner " (level(reason.level)) } {
-                    strong { (level(reason.level)) } " " (reason.text)
+        div aria-live="polite" {
+            div #banner data-live {
+                @for reason in &health.reasons {
+                    p class={ "banner " (level(reason.level)) } {
+                        strong { (level(reason.level)) } " " (reason.text)
+                    }
                 }
             }
         }
@@ -172,24 +173,27 @@ fn page(status: StatusCode, text: String) -> Response {
 
 /// Lets clients on this machine read. The pages change nothing, so no other method is allowed.
 pub(crate) async fn guard(request: Request, next: Next) -> Response {
-    let reach = request.extensions().get::<Gate>().map(|gate| gate.reach);
-    let why = match reach {
-        Some(Reach::Loopback | Reach::Unix) if only_looks(request.method()) => {
-            return next.run(request).await;
-        }
-        Some(Reach::Loopback | Reach::Unix) => {
-            return Failed::from(Problem::new(
-                ProblemKind::MethodNotAllowed,
-                "the pages of the console can only be read",
-            ))
-            .into_response();
-        }
-        Some(Reach::Network) | None => {
-            "other machines can reach this listener, so it does not serve the console; open it \
-             through a listener at a loopback address, for example with `ssh -L`"
-        }
-    };
-    Failed::from(Problem::new(ProblemKind::Forbidden, why)).into_response()
+    match check(&request) {
+        Ok(()) => next.run(request).await,
+        Err(failed) => failed.into_response(),
+    }
+}
+
+fn check(request: &Request) -> Result<()> {
+    check_place(request)?;
+    if !only_looks(request.method()) {
+        let why = "the pages of the console can only be read";
+        return Err(Problem::new(ProblemKind::MethodNotAllowed, why).into());
+    }
+    // A person can follow a link from another site. But no page of another site can load these
+    // pages in the background.
+    let headers = request.headers();
+    let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
+    if is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document") {
+        return Ok(());
+    }
+    let allowed = claims(headers).check_no_page(true);
+    allowed.map_err(|why| Problem::new(ProblemKind::Forbidden, why.to_string()).into())
 }
 
 pub(crate) async fn not_found() -> Failed {

@@ -195,3 +195,38 @@ fn files_can_be_kept_for_ever_because_their_address_changes() {
         assert!(file.headers["cache-control"].to_str().expect("text").contains("immutable"));
     }
 }
+
+/// A request with these headers, from this machine.
+fn ask_with(world: &World, headers: &[(&'static str, &'static str)]) -> u16 {
+    let mut request = Request::builder().uri(console::PREFIX).body(Body::empty()).expect("valid");
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().expect("a header"));
+    }
+    let names = Arc::new(Names::default());
+    request.extensions_mut().insert(Gate { names, reach: Reach::Loopback });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime").block_on(world.site.answer(request)).status().as_u16()
+}
+
+#[test]
+fn pages_of_other_sites_cannot_load_a_page_in_the_background() {
+    let world = World::new();
+    let cross = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")];
+    assert_eq!(ask_with(&world, &cross), 403);
+    assert_eq!(ask_with(&world, &[("origin", "http://evil.example"), ("host", "127.0.0.1")]), 403);
+    let link = [
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-mode", "navigate"),
+        ("sec-fetch-dest", "document"),
+    ];
+    assert_eq!(ask_with(&world, &link), 200, "a person follows a link");
+    let frame = [link[0], link[1], ("sec-fetch-dest", "iframe")];
+    assert_eq!(ask_with(&world, &frame), 403);
+}
+
+#[test]
+fn requests_through_a_proxy_are_refused() {
+    let world = World::new();
+    assert_eq!(ask_with(&world, &[("x-forwarded-for", "192.0.2.7")]), 403);
+    assert_eq!(ask_with(&world, &[]), 200);
+}

@@ -225,7 +225,12 @@ impl DoorSession {
         &self,
         mut is_at_hand: impl FnMut(&mut Turn<'_>) -> bool,
     ) -> Result<(), DoorError> {
-        while !is_at_hand(&mut self.door.turn()) {
+        let mut look = || {
+            let mut turn = self.door.turn();
+            turn.begin_slice();
+            is_at_hand(&mut turn)
+        };
+        while !look() {
             match self.event().await?.value {
                 Event::Loaded => {}
                 Event::Unreadable => return Err(DoorError::Unreadable),

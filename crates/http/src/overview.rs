@@ -13,6 +13,7 @@ use crate::metrics::{Gathered, Health, Identity, ProcessFacts, render};
 
 /// The index page, for people.
 const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Lineshaft</title>\n<h1>Lineshaft</h1>\n<ul>\n\
+    <li><a href=\"/console\">/console</a>: queues and jobs, for clients on this machine\n\
     <li><a href=\"/health/live\">/health/live</a>: the server works\n\
     <li><a href=\"/health/ready\">/health/ready</a>: the server accepts and hands out jobs\n\
     <li><a href=\"/metrics\">/metrics</a>: metrics, for Prometheus\n</ul></html>\n";

@@ -43,7 +43,7 @@ fn pages_have_each_job_once_in_the_order_of_the_queue() {
     for path in ["/queues/other/jobs?", "/queues/mail/jobs?state=delayed&"] {
         let refused = world.ask("GET", &format!("{path}cursor={cursor}"));
         assert_eq!(refused.status, 400, "{path}");
-        assert_eq!(refused.body["type"], "/help/problems#bad-cursor");
+        assert_eq!(refused.body["type"], "/console/help#bad-cursor");
     }
 }
 

@@ -76,7 +76,7 @@ fn a_cursor_works_only_with_its_order() {
     let cursor = page["next"].as_str().unwrap();
     let other = world.ask("GET", &format!("/queues?sort=-ready&cursor={cursor}"));
     assert_eq!(other.status, 400);
-    assert_eq!(other.body["type"], "/help/problems#bad-cursor");
+    assert_eq!(other.body["type"], "/console/help#bad-cursor");
     // The number at which the page ended does not exist any more.
     world.pass(2_000);
     world.put(b"q0", NewJob::default(), b"x");

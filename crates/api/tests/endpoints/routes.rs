@@ -1,12 +1,13 @@
 //! The document, and what all endpoints have in common.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use api::{Problem, ProblemKind};
+use api::{PREFIX, Problem, ProblemKind};
 use axum::body::Body;
 use broker::NewJob;
 use hyper::Request;
-use origin::Reach;
+use origin::{Gate, Names, Reach};
 use serde_json::Value;
 
 use crate::world::World;
@@ -96,7 +97,7 @@ fn mistakes_are_problems_with_the_path_of_the_request() {
         assert_eq!(reply.headers.get_all("content-type").iter().count(), 1, "{path}");
         assert_eq!(reply.headers["content-type"], "application/problem+json", "{path}");
         let problem: Problem = serde_json::from_value(reply.body).unwrap();
-        assert_eq!(problem.kind, format!("/help/problems#{}", kind.name()), "{path}");
+        assert_eq!(problem.kind, format!("/console/help#{}", kind.name()), "{path}");
         assert_eq!(problem.status, reply.status);
         let (asked, _) = path.split_once('?').unwrap_or((path, ""));
         assert_eq!(problem.instance, Some(format!("/api/v1{asked}")));
@@ -139,4 +140,45 @@ fn the_page_about_the_api_has_each_endpoint_and_each_problem() {
         let row = format!("| `{}` | {} |", kind.name(), kind.status().as_u16());
         assert!(page.contains(&row), "{row}");
     }
+}
+
+fn request(path: &str, headers: &[(&'static str, &'static str)]) -> Request<Body> {
+    let mut request =
+        Request::builder().uri(format!("{PREFIX}{path}")).body(Body::empty()).unwrap();
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().unwrap());
+    }
+    let gate = Gate { names: Arc::new(Names::default()), reach: Reach::Loopback };
+    request.extensions_mut().insert(gate);
+    request
+}
+
+#[test]
+fn pages_of_other_sites_and_clients_of_proxies_are_refused() {
+    let world = World::new();
+    let status =
+        |headers: &[(&'static str, &'static str)]| world.send(request("/server", headers)).status;
+    assert_eq!(status(&[]), 200);
+    assert_eq!(status(&[("sec-fetch-site", "same-origin")]), 200);
+    assert_eq!(status(&[("sec-fetch-site", "cross-site")]), 403);
+    assert_eq!(status(&[("origin", "http://evil.example"), ("host", "127.0.0.1:7300")]), 403);
+    assert_eq!(status(&[("x-forwarded-for", "192.0.2.7")]), 403);
+    assert_eq!(status(&[("forwarded", "for=192.0.2.7")]), 403);
+}
+
+#[test]
+fn a_long_pattern_is_refused() {
+    let world = World::new();
+    let pattern = "z".repeat(257);
+    assert_eq!(world.ask("GET", &format!("/queues?match={pattern}")).status, 400);
+    assert_eq!(world.ask("GET", &format!("/queues?match={}", &pattern[1..])).status, 200);
+}
+
+#[test]
+fn a_long_body_comes_whole() {
+    let world = World::new();
+    let body: Vec<u8> = (0..300_000_u32).map(|number| number as u8).collect();
+    let id = world.put(b"mail", NewJob::default(), &body);
+    let reply = world.ask("GET", &format!("/jobs/{id}/body"));
+    assert_eq!((reply.status, reply.bytes == body), (200, true));
 }

@@ -5,11 +5,14 @@ use api::{Api, JobId, Problem, ProblemKind};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::{HeaderValue, LOCATION};
-use hyper::{StatusCode, Uri};
+use hyper::{HeaderMap, StatusCode, Uri};
 use maud::html;
 
 use crate::page::{Page, Result};
 use crate::{body, link, number};
+
+/// A longer body can only be saved.
+const SHOWN_BYTES_MAX: u64 = 1 << 20;
 
 /// Goes to the job whose number is the parameter `id`.
 pub(crate) async fn find(uri: Uri) -> Result<Response> {
@@ -23,10 +26,16 @@ pub(crate) async fn find(uri: Uri) -> Result<Response> {
     Ok(response)
 }
 
-pub(crate) async fn page(State(api): State<Api>, Path(id): Path<String>) -> Result {
+pub(crate) async fn page(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result {
     let id = number_of(&id)?;
     let job = api.job(JobId(id)).await?;
-    let bytes = api.job_body(JobId(id)).await?;
+    // The script needs only the parts that change.
+    let is_shown = job.body_bytes <= SHOWN_BYTES_MAX && !headers.contains_key("x-live");
+    let body = if is_shown { Some(api.job_body(JobId(id)).await) } else { None };
     let counters = &job.counters;
     let contents = html! {
         div .title {
@@ -44,7 +53,7 @@ pub(crate) async fn page(State(api): State<Api>, Path(id): Path<String>) -> Resu
                     @if let Some(due) = &job.due_at {
                         dt { "Due" } dd { time datetime=(due) { (due) } }
                     }
-                    @if job.time_left_ms > 0 {
+                    @if job.state == JobState::Leased && job.time_left_ms > 0 {
                         dt { "Ready again in" } dd { (number::duration(job.time_left_ms)) }
                     }
                     @if let Some(expires) = &job.expires_at {
@@ -74,7 +83,11 @@ pub(crate) async fn page(State(api): State<Api>, Path(id): Path<String>) -> Resu
         }
         section {
             h2 { "Body " small { (number::bytes(job.body_bytes)) } }
-            (body::shown(&bytes))
+            @match &body {
+                Some(Ok(bytes)) => { (body::shown(bytes)) }
+                Some(Err(problem)) => { p .remark { (problem.detail) } }
+                None => { p .form { "The body is too long to show." } }
+            }
             p { a href={ "/api/v1/jobs/" (job.id) "/body" } download={ "job-" (job.id) } { "Save the body" } }
         }
     };
