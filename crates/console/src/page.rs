@@ -53,12 +53,7 @@ impl Page {
             (DOCTYPE)
             html lang="en" {
                 head {
-                    meta charset="utf-8";
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta name="color-scheme" content="light dark";
-                    title { (title) " · Lineshaft" }
-                    link rel="icon" href=(address("icon.svg")) type="image/svg+xml";
-                    link rel="stylesheet" href=(address("console.css"));
+                    (head(title))
                     script type="module" src=(address("console.js")) {}
                 }
                 body {
@@ -90,6 +85,18 @@ impl Page {
             }
         };
         page.into_string()
+    }
+}
+
+/// What all heads have.
+fn head(title: &str) -> Markup {
+    html! {
+        meta charset="utf-8";
+        meta name="viewport" content="width=device-width, initial-scale=1";
+        meta name="color-scheme" content="light dark";
+        title { (title) " · Lineshaft" }
+        link rel="icon" href=(address("icon.svg")) type="image/svg+xml";
+        link rel="stylesheet" href=(address("console.css"));
     }
 }
 
@@ -139,12 +146,7 @@ impl IntoResponse for Failed {
         let text = html! {
             (DOCTYPE)
             html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    title { (title) " · Lineshaft" }
-                    link rel="stylesheet" href=(address("console.css"));
-                }
+                head { (head(&title)) }
                 body {
                     main .problem {
                         h1 { (title) }

@@ -9,8 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::{
-    Answer, Body, Broker, Clock, Event, Failure, JobBody, JobId, Mailbox, Millis, Need, Position,
-    SessionId, State, Turn,
+    Answer, Body, Broker, Clock, Event, Failure, JobBody, JobId, Mailbox, Millis, SessionId, Turn,
 };
 use tokio::sync::Notify;
 
@@ -58,15 +57,6 @@ pub enum SessionKind {
 pub struct DoorSession {
     door: Door,
     id: SessionId,
-}
-
-/// What a request of a [`DoorSession`] needs in memory: see [`broker::Need`].
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum SessionNeed {
-    /// The best job of the queues that the session watches.
-    Watched,
-    /// The first job of this state in the queue that the session uses.
-    Used(State),
 }
 
 /// The events of the door's sessions that no handler has taken yet.
@@ -153,16 +143,6 @@ impl Door {
         Ok(value)
     }
 
-    /// Waits until replies with this position can be sent.
-    pub async fn settled_at(&self, after: Position) -> Result<(), DoorError> {
-        self.settled(Answer::new((), after)).await
-    }
-
-    /// Waits while the log is behind. Requests that put jobs call this first.
-    pub async fn uncongested(&self) -> Result<(), DoorError> {
-        self.until(|| (!self.broker().congested()).then_some(())).await
-    }
-
     /// Opens a session.
     pub fn session(&self, kind: SessionKind) -> DoorSession {
         let mailbox = self.inner.mailbox;
@@ -202,18 +182,6 @@ impl DoorSession {
     pub async fn event(&self) -> Result<Answer<Event>, DoorError> {
         let inbox = &self.door.inner.inbox;
         self.door.until(|| inbox.events().get_mut(&self.id)?.pop_front()).await
-    }
-
-    /// Waits until a request with this need can run: the job that it needs is in memory.
-    pub async fn at_hand(&self, need: SessionNeed) -> Result<(), DoorError> {
-        self.until_loaded(|turn| {
-            let need = match need {
-                SessionNeed::Watched => Need::Watched,
-                SessionNeed::Used(state) => Need::Used(state),
-            };
-            turn.caller(self.id).is_at_hand(need)
-        })
-        .await
     }
 
     /// Waits until the job with this number is in memory, if it exists.
@@ -266,7 +234,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    use broker::{NewJob, Options, Patience, Take};
+    use broker::{NewJob, Options, Patience, State, Take};
     use tokio::runtime::Builder;
 
     use super::*;

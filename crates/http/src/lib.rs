@@ -27,7 +27,7 @@ pub use answer::{
     method_not_allowed, only_looks,
 };
 pub use connection::serve;
-pub use door::{Door, DoorError, DoorSession, SessionKind, SessionNeed};
+pub use door::{Door, DoorError, DoorSession, SessionKind};
 pub use metrics::{ProcessFacts, escaped_name};
 pub use overview::{Overview, health_router};
 pub use received::{ReceiveError, Received, read_body};
