@@ -188,7 +188,9 @@ impl Binlog {
             ),
             None if !zero => backlog.lose(
                 at(name, offset),
-                format!("the records end here, but {bytes} more bytes follow; they are not taken"),
+                format!(
+                    "the records end here, but {bytes} more bytes follow; they are not imported"
+                ),
             ),
             None => {}
         }
@@ -219,7 +221,7 @@ fn apply(
     let known = jobs.get(&id);
     let (queue, body) = match (full, known) {
         (Some((name, place)), _) => {
-            let refused = |what| format!("job {id} is not taken: {what}");
+            let refused = |what| format!("job {id} is not imported: {what}");
             check_body(place.bytes).map_err(refused)?;
             (backlog.queue(&name, false).map_err(refused)?, Body::At(place))
         }

@@ -96,7 +96,7 @@ pub fn parse_sqlite(bytes: &[u8], name: &str, table: &str) -> Result<Backlog, St
             when_to_run: when_to_run.and_then(|column| number_of(&take(column))).unwrap_or(0),
         };
         if let Err(what) = row.add_to(&mut backlog) {
-            backlog.lose(format!("{name} in row {row_id}"), format!("not taken: {what}"));
+            backlog.lose(format!("{name} in row {row_id}"), format!("not imported: {what}"));
         }
     }
     Ok(backlog)
@@ -179,7 +179,7 @@ pub fn parse_csv(bytes: &[u8], name: &str) -> Result<Backlog, String> {
             Err(error) => return Err(format!("{name}: {error}")),
         };
         if let Err(what) = result {
-            backlog.lose(format!("{name} in line {line}"), format!("not taken: {what}"));
+            backlog.lose(format!("{name} in line {line}"), format!("not imported: {what}"));
         }
     }
 }

@@ -207,7 +207,7 @@ fn read(bytes: impl Read, name: &str) -> io::Result<Backlog> {
             continue;
         }
         if let Err(what) = add(&mut backlog, &line, place) {
-            backlog.lose(format!("{name} in line {number}"), format!("not taken: {what}"));
+            backlog.lose(format!("{name} in line {number}"), format!("not imported: {what}"));
         }
     }
     backlog.fingerprint = hash.value();

@@ -146,7 +146,7 @@ environment variable; `lineshaft config show` lists them all. Flags override
 the environment, and the environment overrides the file.
 
 SIGTERM and Ctrl-C stop the server cleanly. SIGUSR1 makes it refuse new jobs.
-SIGHUP reloads policies, limits and the log level from the file.";
+SIGHUP reloads policies, limits, certificates and the level of messages.";
 
 /// Start the server
 #[derive(Debug, Default, Args)]
@@ -266,8 +266,8 @@ Examples:
   lineshaft kestrel --listen 127.0.0.1 --text-port off   no text protocol
 
 The configuration is a lineshaft.toml; docs/policies.md shows how to translate
-one of the original. SIGHUP and a client's RELOAD read it again. SIGTERM and a
-client's SHUTDOWN stop the server cleanly. SIGUSR1 makes it refuse new items.
+Kestrel's configuration. SIGHUP and a client's RELOAD read it again. SIGTERM and
+a client's SHUTDOWN stop the server cleanly. SIGUSR1 makes it refuse new items.
 `lineshaft serve` has the same listeners, and those of the other protocols.";
 
 /// Replace Kestrel: only its three protocols, on its ports and all addresses
@@ -377,15 +377,15 @@ Examples:
 
 const BACKUP_DETAILS: &str = "\
 The backup has everything that the server acknowledged before the backup began.
-The server goes on meanwhile. Run this command as the server's user, on the
-server's machine.
+The server continues to run during the backup. Run this command as the server's
+user, on the server's machine.
 
-Where the folder is on the same file system as the data folder, all files but
-one are links. They take no time and no room now, but they keep the room of
-finished jobs until the backup is removed. A copy elsewhere is safer.
+If the folder is on the file system of the data folder, all files except one are
+hard links. At first they take no disk space. But while the links exist, the
+server cannot free the space of finished jobs. A copy on another disk is safer.
 
-Every byte of a folder and of a tar file is read again, and checked. A stream
-is checked while it is written: run `lineshaft log check` where it arrives.";
+The command reads a folder or a tar file again, and checks every byte. It checks
+a stream while it writes it: run `lineshaft log check` where the stream arrives.";
 
 /// Back up the jobs of a running server
 #[derive(Debug, Args)]
@@ -425,8 +425,8 @@ Examples:
   lineshaft bench compare --quick         side by side with other servers
 
 Bench puts and takes real jobs: do not use it on a server with other jobs.
-`put` and `take` use the queue `default`, or --queue. Jobs of `put` stay there
-until `take` or `lineshaft work default --drain -- true` removes them.
+`put` and `take` use the queue `default`, or --queue. Jobs of `put` stay there:
+`lineshaft bench take --seconds 600 --depth 8` removes them.
 `trip` uses its own queues, which must be empty: bench-trip-0, -1, ...";
 
 #[cfg(test)]

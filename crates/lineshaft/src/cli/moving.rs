@@ -18,10 +18,10 @@ Examples:
   lineshaft import kestrel /var/spool/kestrel
   lineshaft import jsonl mail.jsonl            from `lineshaft export`
 
-Stop the original server and Lineshaft first. The source is only read.
+Stop the original server and Lineshaft first. An import only reads the source.
 If an import is interrupted, run the same command again: it continues.
 A source that was imported before is not imported again. The exit code is 65
-if a part of the source could not be taken. docs/migrating.md has the steps.";
+if a part of the source could not be imported. docs/migrating.md has the steps.";
 
 /// Take over the jobs of another server, from its files
 #[derive(Debug, Args)]
@@ -96,13 +96,13 @@ pub(crate) struct ImportOptions {
     /// Folder that gets the jobs; default: that of the configuration, or ./lineshaft-data
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
-    /// Only say what would be taken; change nothing
+    /// Only report what would be imported; change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Import although this source, or an earlier state of it, was imported before
+    /// Import even if this source, or an earlier state of it, was imported before
     #[arg(long)]
     pub again: bool,
-    /// Afterwards move the source's files into a folder `imported` beside them
+    /// After the import, move the source's files into a folder `imported` beside them
     #[arg(long)]
     pub set_aside: bool,
     /// Configuration file; default: ./lineshaft.toml, if it exists
@@ -117,8 +117,8 @@ Examples:
   lineshaft export mail | jq .body              look at the bodies
 
 It writes one JSON object for each job, with everything that `lineshaft import
-jsonl` needs. The data folder is only read, and no server may use it. While a
-server runs, make a backup (`lineshaft backup DIR`) and export from that.";
+jsonl` needs. It only reads the data folder, and no server may use the folder.
+While a server runs, make a backup (`lineshaft backup DIR`) and export that.";
 
 /// Write the jobs of a data folder as JSON lines
 #[derive(Debug, Args)]

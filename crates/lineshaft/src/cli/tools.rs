@@ -54,9 +54,9 @@ A line ends at its line feed: the carriage return of a Windows file stays in the
 body (remove it with `tr -d '\\r'`), and an empty line is an empty job.
 
 If a line is too big, put reports its number and puts all others. If the server
-accepts no more jobs (it has no room, or drains), put stops. It lists the
-refused lines, and the line after which it sent nothing, so that you can put
-the rest again. The exit code is 1 in both cases.
+accepts no more jobs (it has no room, or is in drain mode), put stops. It lists
+the refused lines, and the last line that it sent, so that you can put the
+remaining lines later. The exit code is 1 in both cases.
 
 With --protocol gearman the jobs are background jobs of the function QUEUE. The
 default port is 4730. With --wait, which implies --protocol gearman, they are
@@ -158,10 +158,10 @@ What happens to the job:
                  shows it, and `lineshaft kick QUEUE` gives it one more
                  attempt. Every take counts as an attempt, by any worker, even
                  if it was interrupted or lost its lease.
-  --timeout      The command is stopped, and the attempt has failed.
-  lost worker    If its worker vanished, the job is taken again at once. After
-                 --attempts times it is buried without being run, so that it
-                 cannot kill workers for ever.
+  --timeout      The worker stops the command, and the attempt counts as failed.
+  lost worker    If its worker was lost, the job is taken again at once. After
+                 --attempts lost workers it is buried without another attempt,
+                 so that it cannot make workers crash for ever.
 
 While the command runs, the worker renews the lease. So the command can take
 longer than the job's ttr. If the lease is lost anyway, because the server gave
@@ -169,22 +169,22 @@ the job to another worker, the worker stops the command: SIGTERM to it and its
 children, SIGKILL after --grace.
 
 If the connection breaks, the command continues and the worker reconnects. If
-the job still waits there, the worker takes it back and nothing is lost. If
-another worker has it, or the server came back without it, the lease is lost.
+the job is still free, the worker takes it back and nothing is lost. If another
+worker has the job, or the server no longer has it, the lease is lost.
 
-If the server is away, the worker retries until it is back. With --drain it
-gives up after a minute (--give-up-after).
+If the server is unreachable, the worker reconnects again and again. With
+--drain it gives up after a minute (--give-up-after).
 
 After Ctrl-C (or SIGTERM, SIGHUP) the worker takes no more jobs, and running
 commands finish. A second Ctrl-C stops the commands and gives their jobs back at
-once. A third one does not wait for --grace. The worker does not wait then for a
-server that is away: what it could not report counts as lost.
+once. A third one does not wait for --grace. After Ctrl-C the worker does not
+wait for an unreachable server: jobs that it could not report count as lost.
 
 With --protocol gearman, the worker runs jobs of functions. The default port is
 4730. The command's output is the result. Each line of its standard error is a
-warning to the client, except `progress: 3/10`, which reports progress. Any end
-but exit code 0 fails the job for good. There is no lease: if the connection
-breaks, another worker gets the job, and the command is stopped.
+warning to the client, except `progress: 3/10`, which reports progress. With any
+exit code except 0 the job fails, and is not retried. There is no lease: if the
+connection breaks, another worker gets the job, and this one stops the command.
 
 The exit code is 0; 1 if a job was lost, --drain ended with buried jobs, or the
 worker gave up; 130 after a second Ctrl-C.";
@@ -209,13 +209,13 @@ pub(crate) struct WorkArguments {
     /// Bury a job that fails on this attempt; default 5; 0 = never
     #[arg(long, short, value_name = "N")]
     pub attempts: Option<u32>,
-    /// Wait before the second attempt; doubled each time after; default 1s
+    /// Wait before the second attempt; doubles with each further attempt; default 1s
     #[arg(long, value_name = "TIME", value_parser = duration::parse_seconds)]
     pub backoff: Option<u32>,
     /// Longest wait before an attempt; default 1h
     #[arg(long, value_name = "TIME", value_parser = duration::parse_seconds)]
     pub backoff_max: Option<u32>,
-    /// Stop a command that runs longer than this; the attempt has failed; 0 = no limit
+    /// Stop a command that runs longer than this; the attempt counts as failed; 0 = no limit
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration::parse_seconds)]
     pub timeout: u32,
     /// Kill a stopped command that has not ended after this time
@@ -263,7 +263,7 @@ Examples:
   lineshaft peek --id 42 > job.bin       the job with this id, in any queue
 
 The unchanged body goes to the output, a line about the job to standard error.
-The exit code is 1 if there is no such job.";
+The exit code is 1 if the job does not exist.";
 
 /// Look at a job without taking it
 #[derive(Debug, Args)]
@@ -351,8 +351,8 @@ Examples:
   lineshaft pause mail 0      end the pause
 
 During a pause, clients can put jobs, and workers can finish the jobs they hold.
-A pause ends when the server stops or the queue vanishes.
-The exit code is 1 if there is no such queue.";
+A pause ends early if the server stops or the queue is removed.
+The exit code is 1 if the queue does not exist.";
 
 /// Stop handing out jobs of a queue for a while
 #[derive(Debug, Args)]
@@ -376,7 +376,7 @@ Keys:
                   scroll
   q, Esc          quit
 
-It changes nothing. `lineshaft kick` gives buried jobs another chance.";
+watch changes nothing. `lineshaft kick` makes buried jobs ready again.";
 
 /// Watch the queues live, in a table
 #[derive(Debug, Args)]

@@ -25,7 +25,7 @@ fn delete_job(client: &mut Client, id: u64) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     match client.stats_job(id)? {
-        None => eprintln!("lineshaft: there is no job {id}"),
+        None => eprintln!("lineshaft: job {id} does not exist"),
         Some(_) => eprintln!("lineshaft: a worker holds job {id}; only that worker can delete it"),
     }
     Ok(ExitCode::FAILURE)

@@ -44,7 +44,7 @@ fn export(arguments: ExportArguments) -> Result<ExitCode> {
     })
     .map_err(refusal)?;
     if contents.report.segments == 0 && contents.refusal.is_none() {
-        bail!("there is no log in {}", folder.display());
+        bail!("{} has no log", folder.display());
     }
     jobs.sort_by(|one, other| {
         (&one.queue, one.order, one.job.id).cmp(&(&other.queue, other.order, other.job.id))

@@ -29,7 +29,7 @@ fn kick_job(client: &mut Client, id: u64) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     match client.stats_job(id)?.as_ref().and_then(|stats| stats.get("state")) {
-        None => eprintln!("lineshaft: there is no job {id}"),
+        None => eprintln!("lineshaft: job {id} does not exist"),
         Some("reserved") => eprintln!("lineshaft: a worker holds job {id}; nothing to kick"),
         Some(state) => eprintln!("lineshaft: job {id} is {state}; nothing to kick"),
     }

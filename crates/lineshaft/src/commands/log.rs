@@ -46,7 +46,7 @@ fn check(folder: &Path) -> Result<ExitCode> {
         Err(error) => return Ok(refuse(&error)),
     };
     if is_empty(&salvage) {
-        bail!("there is no log in {}", folder.display());
+        bail!("{} has no log", folder.display());
     }
     let mut out = io::stdout().lock();
     print_salvage(&mut out, folder, &salvage)?;
@@ -83,7 +83,7 @@ fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
             fs::remove_dir_all(&unfinished)
                 .with_context(|| format!("cannot remove {}", unfinished.display()))?;
             return match failed {
-                Ok(_) => bail!("there is no log in {}", folder.display()),
+                Ok(_) => bail!("{} has no log", folder.display()),
                 Err(error) if has_no_room(&error) => Ok(refuse_small(folder, copy)),
                 Err(error) => Ok(refuse(&error)),
             };

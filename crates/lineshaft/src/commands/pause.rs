@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: &PauseArguments) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     let what = match time {
-        0 => "is not paused any more".to_owned(),
+        0 => "is no longer paused".to_owned(),
         seconds => format!("is paused for {}", text::seconds(u64::from(*seconds))),
     };
     writeln!(io::stdout(), "{queue} {what}")?;

@@ -65,7 +65,7 @@ fn about(job: &Job, stats: &Stats) -> String {
     let state = match stats.get("state") {
         Some("reserved") => "leased",
         Some(state) => state,
-        None => "gone meanwhile",
+        None => "gone now",
     };
     let due = match stats.number("time-left") {
         0 => String::new(),
@@ -85,7 +85,7 @@ fn about(job: &Job, stats: &Stats) -> String {
 /// Says which job is missing, and which states have jobs.
 fn nothing_there(client: &mut Client, arguments: &PeekArguments) -> Result<String> {
     let Some(queue) = &arguments.queue else {
-        return Ok(format!("there is no job {}", arguments.id.unwrap_or(0)));
+        return Ok(format!("job {} does not exist", arguments.id.unwrap_or(0)));
     };
     let stats = client.stats_queue(queue)?.unwrap_or_default();
     let others: Vec<String> = [WaitingState::Ready, WaitingState::Delayed, WaitingState::Buried]

@@ -77,7 +77,7 @@ fn json_of(stats: &Stats) -> Value {
 
 fn server_summary(address: &str, stats: &Stats) -> String {
     let draining = match stats.get("draining") {
-        Some("true") => "; draining: it takes no new jobs",
+        Some("true") => "; draining: it refuses new jobs",
         _ => "",
     };
     format!(
@@ -135,8 +135,8 @@ fn queue_details(stats: &Stats) -> String {
         ("delayed", count("current-jobs-delayed")),
         ("leased", count("current-jobs-reserved")),
         ("buried", count("current-jobs-buried")),
-        ("put so far", count("total-jobs")),
-        ("finished so far", count("cmd-delete")),
+        ("put, in all", count("total-jobs")),
+        ("finished, in all", count("cmd-delete")),
         ("producers", count("current-using")),
         ("workers", workers),
         ("paused", paused),

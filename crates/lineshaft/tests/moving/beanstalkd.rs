@@ -94,11 +94,14 @@ fn jobs_of_the_original_come_with_all_their_facts() {
 
     let before = contents(place);
     let planned = done(place, &["import", "beanstalkd", "old", "--dry-run"]);
-    assert!(planned.contains("would take 6 jobs"), "{planned}");
+    assert!(planned.contains("would add 6 jobs"), "{planned}");
     assert_eq!(contents(place), before, "a dry run changes nothing");
 
     let said = done(place, &["import", "beanstalkd", "old"]);
-    assert!(said.contains("Took 6 jobs") && said.contains("6 jobs: with the number"), "{said}");
+    assert!(
+        said.contains("Imported 6 jobs") && said.contains("6 jobs: with the old number"),
+        "{said}"
+    );
     let server = serve(place, "lineshaft-data", &["beanstalk"]);
     ensure_all_there(&server, ids);
     let after = contents(&place.join("old"));
@@ -172,7 +175,7 @@ fn a_source_is_imported_once() {
     let (code, said) = run(place, &import);
     assert!(code == 1 && said.contains("has changed since"), "{code} {said}");
     let said = done(place, &["import", "beanstalkd", "old", "--again"]);
-    assert!(said.contains("2 jobs: not taken: the same job"), "{said}");
+    assert!(said.contains("2 jobs: not imported: the queue already has the same job"), "{said}");
     let jobs = exported(place, "lineshaft-data");
     assert_eq!(all(&jobs, "body"), ["first", "second", "third"]);
 }

@@ -112,7 +112,7 @@ fn what_workers_hold_stays_and_is_named() {
     worker.put(0, 0, 60, b"waiting").unwrap();
     let (code, said) = drain(&old, &new);
     assert!(code == 1 && said.contains("Moved 1 job."), "{code} {said}");
-    assert!(said.contains("Left: 1 job in the hands of workers"), "{said}");
+    assert!(said.contains("Not moved: 1 job held by workers"), "{said}");
     worker.expect(&format!("release {id} 0 0"), "RELEASED").unwrap();
     let (code, said) = drain(&old, &new);
     assert!(code == 0 && said.contains("Moved 1 job."), "{code} {said}");

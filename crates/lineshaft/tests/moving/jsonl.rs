@@ -33,7 +33,7 @@ fn an_export_makes_the_same_jobs_elsewhere() {
     let export = command(place, &["export", "--all"]).output().unwrap();
     fs::write(place.join("all.jsonl"), &export.stdout).unwrap();
     let said = done(place, &["import", "jsonl", "all.jsonl", "--data", "copy"]);
-    assert!(said.contains("6 jobs: with the number"), "{said}");
+    assert!(said.contains("6 jobs: with the old number"), "{said}");
     assert_eq!(exported(place, "copy"), jobs, "nothing is lost on the way");
 
     let mail = command(place, &["export", "mail"]).output().unwrap();
@@ -54,7 +54,7 @@ fn lines_come_from_a_pipe_and_wrong_ones_are_named() {
     let done = child.wait_with_output().unwrap();
     let said = String::from_utf8(done.stdout).unwrap();
     assert_eq!(done.status.code(), Some(65), "{said}");
-    assert!(said.contains("standard input in line 2: not taken"), "{said}");
+    assert!(said.contains("standard input in line 2: not imported"), "{said}");
     let jobs = exported(place, "lineshaft-data");
     assert_eq!(all(&jobs, "body"), ["b", "c"]);
     assert_eq!(jobs[1]["id"], 7);

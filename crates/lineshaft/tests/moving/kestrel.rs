@@ -51,7 +51,7 @@ fn items_come_in_their_order_and_children_stay_children() {
     let place = place.path();
     fill(&place.join("old"));
     let said = done(place, &["import", "kestrel", "old"]);
-    assert!(said.contains("Took 5 jobs"), "{said}");
+    assert!(said.contains("Imported 5 jobs"), "{said}");
     let jobs = exported(place, "lineshaft-data");
     assert_eq!(all(&jobs, "body"), ["one", "two", "three", "copy", "over"]);
     let left_ms = jobs[2]["expires_ms"].as_u64().unwrap() - now_ms();

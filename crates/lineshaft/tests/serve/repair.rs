@@ -105,7 +105,7 @@ fn a_repair_refuses_a_folder_that_is_in_use_or_holds_nothing() {
     fs::create_dir(folder.join("used")).unwrap();
     fs::write(folder.join("used/file"), "").unwrap();
     for (from, to, why) in [
-        ("empty", "new", "there is no log in empty"),
+        ("empty", "new", "empty has no log"),
         ("empty", "used", "used is not empty"),
         ("empty", "empty/new", "new is inside"),
         ("none", "new", "cannot open none"),

@@ -62,7 +62,7 @@ fn peek_shows_a_body_as_it_is() {
          --state delayed)\n"
         );
         let unknown = world.run(&["peek", "--id", "99"], b"");
-        assert_eq!(unknown.stderr, "lineshaft: there is no job 99\n");
+        assert_eq!(unknown.stderr, "lineshaft: job 99 does not exist\n");
     }
 }
 
@@ -146,7 +146,7 @@ fn delete_removes_jobs_in_one_state() {
         for (arguments, why) in [
             (&["mail", "--state", "ready", "--all"][..], "no job in mail is ready"),
             (&["--id", "4"], "a worker holds job 4; only that worker can delete it"),
-            (&["--id", "5"], "there is no job 5"),
+            (&["--id", "5"], "job 5 does not exist"),
         ] {
             let output = world.run(&[&["delete"], arguments].concat(), b"");
             assert_eq!(output.status.code(), Some(1));
@@ -200,7 +200,7 @@ fn pause_holds_the_jobs_of_a_queue_back() {
         assert!(client.reserve(0).unwrap().is_none());
         let stats = world.run_well(&["stats", "mail"], b"");
         assert!(stats.stdout.contains("paused           paused for 59 m"), "{stats:?}");
-        assert_eq!(pause("0"), "mail is not paused any more\n");
+        assert_eq!(pause("0"), "mail is no longer paused\n");
         assert!(client.reserve(10).unwrap().is_some());
         let nothing = world.run(&["pause", "nothing", "5s"], b"");
         assert_eq!(nothing.status.code(), Some(1));

@@ -211,7 +211,7 @@ fn a_job_that_kills_its_workers_is_buried() {
         wait_until("the job to be back", || world.stat("stats-job 1", "state") == "ready");
         let output = world.run(&work("mail", &["--drain", "--attempts", "3"], "echo ran"), b"");
         assert_eq!((output.status.code(), output.stdout.as_str()), (Some(1), ""), "{output:?}");
-        assert!(output.stderr.contains("its workers vanished too often; buried"), "{output:?}");
+        assert!(output.stderr.contains("too many workers were lost; buried"), "{output:?}");
         assert_eq!(world.stat("stats-job 1", "state"), "buried");
     }
 }

@@ -75,7 +75,7 @@ fn explain(data: &Path, error: io::Error) -> anyhow::Error {
     let folder = data.display();
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused if !has_log(data) => anyhow!(
-            "there is no log in {folder}, so there is nothing to back up. Name the server's data folder with \
+            "{folder} has no log, so there is nothing to back up. Name the server's data folder with \
              --data. A server with --memory keeps nothing on disk"
         ),
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {

@@ -110,7 +110,7 @@ pub(super) fn run(request: &Request) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     println!(
-        "Left: {} in the hands of workers, {} that came meanwhile. Run it again when the workers are done.",
+        "Not moved: {} held by workers, {} put during the drain. Run the drain again when the workers are done.",
         counted(held, "job"),
         count(rest)
     );
@@ -126,7 +126,8 @@ fn survey(source: &mut Client, request: &Request) -> Result<BTreeMap<String, Sta
     let survey = source.survey()?;
     if survey.unnamed_count > 0 && request.tubes.is_empty() {
         let queues = counted(survey.unnamed_count, "queue");
-        eprintln!("lineshaft: {queues} of the source cannot be named in this protocol, and stay");
+        let why = "have names that are not allowed in this protocol; their jobs stay there";
+        eprintln!("lineshaft: {queues} of the source: {why}");
     }
     let named = survey.queues.into_iter().filter_map(|stats| {
         let name = stats.get("name")?.to_owned();
@@ -304,7 +305,10 @@ impl Drain<'_> {
         writeln!(out, "Moved {}.", counted(self.count(), "job"))?;
         if self.doubled > 0 {
             let jobs = counted(self.doubled, "job");
-            writeln!(out, "  {jobs}: perhaps done twice, because workers of both sides took them")?;
+            writeln!(
+                out,
+                "  {jobs}: perhaps done twice, because workers of both servers took them"
+            )?;
         }
         Ok(())
     }

@@ -79,12 +79,12 @@ pub(super) fn exit_code(backlog: &Backlog) -> ExitCode {
     ExitCode::from(if backlog.losses.is_empty() { 0 } else { exit::DAMAGED_DATA })
 }
 
-/// Prints which jobs an import would take.
+/// Prints which jobs an import would add.
 pub(super) fn print_plan(source: &Source, folder: &Path, earlier: &Earlier) -> Result<()> {
     print_table(&source.backlog)?;
     let jobs = counted(source.backlog.jobs.len() as u64, "job");
     let (from, to) = (source.shown(), folder.display());
-    println!("An import would take {jobs} from {from} into {to}. Nothing was changed.");
+    println!("An import would add {jobs} from {from} to {to}. Nothing was changed.");
     match earlier {
         Earlier::None => {}
         Earlier::Done(record) => println!("But {}", record.done_before(source)),
@@ -94,18 +94,18 @@ pub(super) fn print_plan(source: &Source, folder: &Path, earlier: &Earlier) -> R
     print_losses(&source.backlog)
 }
 
-/// Prints which jobs were taken.
+/// Prints which jobs were imported.
 pub(super) fn print_done(source: &Source, folder: &Path, tally: &Tally) -> Result<()> {
     print_table(&source.backlog)?;
     let Tally { before, kept, unnumbered, renumbered, joined, present } = *tally;
-    let taken = counted(kept + unnumbered + renumbered, "job");
-    println!("Took {taken} from {} into {}.", source.shown(), folder.display());
+    let imported = counted(kept + unnumbered + renumbered, "job");
+    println!("Imported {imported} from {} into {}.", source.shown(), folder.display());
     for (number, what) in [
-        (before, "dealt with before this import was interrupted"),
-        (kept, "with the number that it had"),
-        (renumbered, "with a new number, because its own was used before"),
-        (joined, "not taken: a job with the same key is there, which it would have joined"),
-        (present, "not taken: the same job is there already"),
+        (before, "imported, or left out, before the interruption"),
+        (kept, "with the old number"),
+        (renumbered, "with a new number, because the old one was used before"),
+        (joined, "not imported: an unfinished job of the queue has the same key"),
+        (present, "not imported: the queue already has the same job"),
     ] {
         if number > 0 {
             println!("  {}: {what}", counted(number, "job"));
@@ -167,7 +167,7 @@ fn print_losses(backlog: &Backlog) -> Result<()> {
     let (shown, hidden) = backlog.losses.split_at(backlog.losses.len().min(LOSSES_SHOWN_MAX));
     let mut out = io::stdout().lock();
     if !shown.is_empty() {
-        writeln!(out, "Not taken:")?;
+        writeln!(out, "Not imported:")?;
     }
     for loss in shown {
         writeln!(out, "  {}: {}", loss.place, loss.what)?;

@@ -151,7 +151,7 @@ impl View {
     /// The lines above the table. Each line has at most `width` columns.
     fn title(&self, width: usize, age: Option<u64>) -> (Vec<String>, Style) {
         let old = age.map(|age| format!("this table is {} old", text::seconds(age)));
-        let silent = || old.as_ref().map(|_| "waiting for the server's answer".to_owned());
+        let silent = || old.as_ref().map(|_| "waiting for the server's reply".to_owned());
         if let Some(trouble) = self.trouble.clone().or_else(silent) {
             let note = [Some(trouble), old].into_iter().flatten().collect::<Vec<_>>().join("; ");
             return (fold(note.split(' '), " ", width), Style::new().fg(Color::Red));
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(view.age_to_show(after(3)), None);
         assert_eq!(view.age_to_show(after(65)), Some(65));
         let lines = lines_aged(&mut view, 80, Some(65));
-        assert_eq!(lines[0], "waiting for the server's answer; this table is 1 m 5 s old");
+        assert_eq!(lines[0], "waiting for the server's reply; this table is 1 m 5 s old");
         view.update(Update::Error(crate::client::ClientError::Closed));
         let age = view.age_to_show(after(2));
         let lines = lines_aged(&mut view, 110, age);

@@ -97,7 +97,7 @@ impl Side for BeanstalkSide {
         if retry.looks_deadly(Counts::of(&stats)) {
             if self.settle(&mut lease, JobEnd::Bury { priority }, shared) {
                 count(&shared.totals.buried);
-                print_of(&lease, "its workers vanished too often; buried without a run");
+                print_of(&lease, "too many workers were lost; buried without another attempt");
             }
             return Ok(());
         }
