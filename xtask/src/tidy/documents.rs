@@ -163,16 +163,25 @@ fn check_map(tree: &Tree, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the first page of the guide links to every other page.
+/// Checks that the first page of the guide in each language links to every page in this language,
+/// and that the contents of the book have every page.
 fn check_guide(tree: &Tree, report: &mut Report) -> Result<()> {
-    const FIRST: &str = "docs/README.md";
-    let linked: BTreeSet<String> = links(tree.text(FIRST)?)
-        .into_iter()
-        .map(|(_, target)| resolve(FIRST, target.split('#').next().unwrap_or(target)))
-        .collect();
-    for (path, _) in tree.ending(".md").filter(|(path, _)| path.starts_with("docs/")) {
-        if path != FIRST && !linked.contains(path) {
-            report.complain(path, 1, format!("{FIRST} does not link to this page"));
+    const CONTENTS: &str = "docs/SUMMARY.md";
+    const FIRST_PAGES: [&str; 2] = ["docs/zh-CN/README.md", "docs/README.md"];
+    for list in [CONTENTS].into_iter().chain(FIRST_PAGES) {
+        let linked: BTreeSet<String> = links(tree.text(list)?)
+            .into_iter()
+            .map(|(_, target)| resolve(list, target.split('#').next().unwrap_or(target)))
+            .collect();
+        for (path, _) in tree.ending(".md").filter(|(path, _)| path.starts_with("docs/")) {
+            let first = FIRST_PAGES.into_iter().find(|first| {
+                let folder = first.trim_end_matches("README.md");
+                path.starts_with(folder)
+            });
+            let is_listed = list == CONTENTS || Some(list) == first;
+            if is_listed && ![CONTENTS, list].contains(&path) && !linked.contains(path) {
+                report.complain(path, 1, format!("{list} does not link to this page"));
+            }
         }
     }
     Ok(())
@@ -246,6 +255,27 @@ mod tests {
         };
         assert_eq!(complaints("`one.rs`, and `src/one.rs`\n"), 0);
         assert_eq!(complaints("`one.rs` and `two.rs`\n"), 1);
+    }
+
+    #[test]
+    fn every_page_of_the_guide_is_in_the_lists_of_its_language() {
+        let complaints = |contents: &str, english: &str, chinese: &str| {
+            let mut report = Report::default();
+            let tree = Tree::of(&[
+                ("docs/SUMMARY.md", contents),
+                ("docs/README.md", english),
+                ("docs/zh-CN/README.md", chinese),
+                ("docs/a.md", ""),
+                ("docs/zh-CN/a.md", ""),
+            ]);
+            check_guide(&tree, &mut report).expect("the lists are there");
+            report.complaints.len()
+        };
+        let all = "[g](README.md) [a](a.md) [g](zh-CN/README.md) [a](zh-CN/a.md)";
+        assert_eq!(complaints(all, "[a](a.md)", "[a](a.md)"), 0);
+        assert_eq!(complaints("[g](README.md) [a](a.md)", "[a](a.md)", "[a](a.md)"), 2);
+        assert_eq!(complaints(all, "", "[a](a.md)"), 1);
+        assert_eq!(complaints(all, "[a](zh-CN/a.md)", "[a](../a.md)"), 2);
     }
 
     #[test]

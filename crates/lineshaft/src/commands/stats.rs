@@ -135,8 +135,8 @@ fn queue_details(stats: &Stats) -> String {
         ("delayed", count("current-jobs-delayed")),
         ("leased", count("current-jobs-reserved")),
         ("buried", count("current-jobs-buried")),
-        ("put, in all", count("total-jobs")),
-        ("finished, in all", count("cmd-delete")),
+        ("put*", count("total-jobs")),
+        ("finished*", count("cmd-delete")),
         ("producers", count("current-using")),
         ("workers", workers),
         ("paused", paused),
@@ -145,6 +145,7 @@ fn queue_details(stats: &Stats) -> String {
     for (name, value) in lines {
         writeln!(details, "{name:<16} {value}").expect("writing to a string does not fail");
     }
+    details.push_str("* since the queue was made, or since the server started\n");
     details
 }
 
