@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A preprocessor of mdbook: links to files outside docs/ become links to the repository.
+"""A preprocessor of mdBook: links to files outside docs/ become links to the repository.
 
 On the repository's site, relative links between all files work. The book has only docs/.
 """
@@ -16,7 +16,9 @@ def rewrite(text, folder, base):
         start, target, anchor, end = match.groups()
         path = posixpath.normpath(posixpath.join("docs", folder, target))
         if path.startswith("docs/"):
-            return match.group(0)
+            # mdBook calls the page of a README `index`.
+            page = re.sub(r"(^|/)README\.md$", r"\1index.md", target)
+            return f"{start}{page}{anchor or ''}{end}"
         return f"{start}{base}/{path}{anchor or ''}{end}"
 
     return LINK.sub(replace, text)

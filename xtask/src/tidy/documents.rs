@@ -1,5 +1,5 @@
-//! Checks documents. Links must have targets, the two READMEs must have the same content, and
-//! ARCHITECTURE.md must name every crate and only existing files.
+//! Checks documents. Links must have targets, translated pages must have the content of the English
+//! ones, and ARCHITECTURE.md must name every crate and only existing files.
 
 use std::collections::BTreeSet;
 
@@ -97,20 +97,33 @@ fn anchors(text: &str) -> BTreeSet<String> {
     headings(text).map(|(_, title)| slug(title)).collect()
 }
 
-/// Checks that both READMEs have the same sections and the same commands.
+/// Checks that each translated page has the sections and the commands of the English page. The
+/// first pages of the guide are lists of pages, which differ.
 fn check_twins(tree: &Tree, report: &mut Report) -> Result<()> {
-    const TWINS: [&str; 2] = ["README.md", "README.zh-CN.md"];
-    let [one, other] = [tree.text(TWINS[0])?, tree.text(TWINS[1])?];
+    const TRANSLATIONS: &str = "docs/zh-CN/";
+    check_pair(tree, ["README.md", "README.zh-CN.md"], report)?;
+    for (path, _) in tree.ending(".md") {
+        let Some(name) = path.strip_prefix(TRANSLATIONS) else { continue };
+        let english = format!("docs/{name}");
+        if name != "README.md" && tree.has(&english) {
+            check_pair(tree, [&english, path], report)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_pair(tree: &Tree, twins: [&str; 2], report: &mut Report) -> Result<()> {
+    let [one, other] = [tree.text(twins[0])?, tree.text(twins[1])?];
     let levels = |text| headings(text).map(|(level, _)| level).collect::<Vec<_>>();
     if levels(one) != levels(other) {
-        report.complain(TWINS[1], 1, "its sections are not those of README.md");
+        report.complain(twins[1], 1, format!("its sections are not those of {}", twins[0]));
     }
     let (one, other) = (code(one), code(other));
     if let Some((line, text)) = other.iter().find(|(_, text)| !has_text(&one, text)) {
-        report.complain(TWINS[1], *line, format!("README.md has no such code line: {text}"));
+        report.complain(twins[1], *line, format!("{} has no such code line: {text}", twins[0]));
     }
     if let Some((line, text)) = one.iter().find(|(_, text)| !has_text(&other, text)) {
-        report.complain(TWINS[0], *line, format!("README.zh-CN.md has no such code line: {text}"));
+        report.complain(twins[0], *line, format!("{} has no such code line: {text}", twins[1]));
     }
     Ok(())
 }
@@ -283,8 +296,14 @@ mod tests {
         let complaints = |other: &str| {
             let one = "# A\n```sh\nrun it  # quickly\n```\n";
             let mut report = Report::default();
-            let tree = Tree::of(&[("README.md", one), ("README.zh-CN.md", other)]);
-            check_twins(&tree, &mut report).expect("both are there");
+            let tree = Tree::of(&[
+                ("README.md", one),
+                ("README.zh-CN.md", one),
+                ("docs/a.md", one),
+                ("docs/zh-CN/a.md", other),
+                ("docs/zh-CN/only-chinese.md", "# 甲\n"),
+            ]);
+            check_twins(&tree, &mut report).expect("all pages are there");
             report.complaints.len()
         };
         assert_eq!(complaints("# 甲\n```sh\nrun it  # 快\n```\n"), 0);
