@@ -54,6 +54,14 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
+/// Says that a queue does not exist.
+pub(crate) fn no_queue(queue: &str) -> String {
+    format!(
+        "the server has no queue `{queue}`: a queue exists while it has jobs or clients; see `lineshaft \
+         stats`"
+    )
+}
+
 /// Shows a count with its noun: `1 job`, `1,234 jobs`.
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };

@@ -75,6 +75,9 @@ pub enum AddressError {
     /// A listener has `off` together with an address.
     #[error("`off` cannot be combined with an address")]
     OffAndMore,
+    /// The name of a server is a URL.
+    #[error("`{0}` is a URL; write HOST:PORT or unix:PATH")]
+    Url(String),
     /// The name of a server has the prefix `tls:`.
     #[error("the tools connect without TLS; name a plain address")]
     TlsServer,
@@ -136,6 +139,13 @@ impl FromStr for ServerName {
     fn from_str(text: &str) -> Result<ServerName, AddressError> {
         if text.starts_with(TLS_PREFIX) {
             return Err(AddressError::TlsServer);
+        }
+        if !text.starts_with(UNIX_PREFIX) && text.contains("://") {
+            return Err(AddressError::Url(text.to_owned()));
+        }
+        // The system would take a number for an IPv4 address, but people mean a port.
+        if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(AddressError::Server(text.to_owned()));
         }
         parse_unix_or_host(text, AddressError::Server)
     }
@@ -307,9 +317,13 @@ mod tests {
     #[test]
     fn an_error_about_a_server_says_what_to_write() {
         let refused = |text: &str| text.parse::<ServerName>().unwrap_err().to_string();
-        for text in ["", ":1", "[]", "[::1", "[::1]1"] {
+        for text in ["", ":1", "[]", "[::1", "[::1]1", "11300"] {
             let expected =
                 format!("`{text}` is not an address; write HOST, HOST:PORT or unix:PATH");
+            assert_eq!(refused(text), expected);
+        }
+        for text in ["beanstalk://127.0.0.1:11300", "http://localhost", "tcp://[::1]:1"] {
+            let expected = format!("`{text}` is a URL; write HOST:PORT or unix:PATH");
             assert_eq!(refused(text), expected);
         }
         for (text, port) in [("host:port", "port"), ("host:70000", "70000"), ("host:", "")] {

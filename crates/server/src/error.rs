@@ -27,7 +27,7 @@ pub enum ServeError {
     /// A configured address is in use.
     #[error(
         "cannot listen on {address}: the address is in use; stop the other server, or set listen.{protocol} \
-         to another address, or to \"off\" (lineshaft serve --{} off)", protocol.replace('_', "-")
+         to another address (lineshaft serve --{} HOST:PORT), or to \"off\"", protocol.replace('_', "-")
     )]
     ListenerInUse {
         /// The address.

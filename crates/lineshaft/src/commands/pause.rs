@@ -14,7 +14,7 @@ pub(crate) fn run(arguments: &PauseArguments) -> Result<ExitCode> {
     let PauseArguments { queue, time, server } = arguments;
     let mut client = Client::connect_within(&server.beanstalk(), CONNECT_TIMEOUT)?;
     if !client.pause(queue, *time)? {
-        eprintln!("lineshaft: the server has no queue `{queue}`; see `lineshaft stats`");
+        eprintln!("lineshaft: {}", text::no_queue(queue));
         return Ok(ExitCode::FAILURE);
     }
     let what = match time {

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let Some(stats) = client.stats_queue(queue)? else {
-        eprintln!("lineshaft: the server has no queue `{queue}`; see `lineshaft stats`");
+        eprintln!("lineshaft: {}", text::no_queue(queue));
         return Ok(ExitCode::FAILURE);
     };
     if arguments.json {
