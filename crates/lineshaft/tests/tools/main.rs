@@ -12,6 +12,7 @@ mod look;
 mod put;
 mod readme;
 mod work;
+mod workers;
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
