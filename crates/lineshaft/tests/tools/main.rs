@@ -11,6 +11,7 @@ mod gearman;
 mod look;
 mod put;
 mod readme;
+mod tutorial;
 mod work;
 mod workers;
 
