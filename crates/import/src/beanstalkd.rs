@@ -158,7 +158,7 @@ impl Binlog {
                 let (bytes, zero) = input.rest()?;
                 if version != 0 || !zero {
                     let what = format!(
-                        "unknown version {version}: nothing of the file's {} bytes is taken",
+                        "unknown version {version}: none of the file's {} bytes is imported",
                         bytes + 4
                     );
                     backlog.lose(at(name, 0), what);
@@ -184,7 +184,7 @@ impl Binlog {
         match broken {
             Some(what) => backlog.lose(
                 at(name, offset),
-                format!("{what}; nothing of the {skipped} bytes from there on is taken"),
+                format!("{what}; none of the {skipped} bytes from there on is imported"),
             ),
             None if !zero => backlog.lose(
                 at(name, offset),
@@ -258,7 +258,7 @@ fn read_record<R: Read>(input: &mut Input<'_, R>, version: Version, file: u32) -
         return if name_bytes == 0 { Ok(Next::End) } else { cut() };
     }
     if name_bytes > NAME_BYTES_MAX {
-        return Ok(Next::Broken("the length of the tube's name is impossible".to_owned()));
+        return Ok(Next::Broken("the length of the tube's name is invalid".to_owned()));
     }
     let Some(name) = input.bytes(name_bytes)? else { return cut() };
     let (bytes, read) = input.padded::<FIELDS_BYTES>()?;
@@ -282,7 +282,7 @@ fn read_record<R: Read>(input: &mut Input<'_, R>, version: Version, file: u32) -
     }
     let size = i32::from_le_bytes(field(&bytes, 32));
     let Some(body_bytes) = u64::try_from(size).ok().and_then(|size| size.checked_sub(2)) else {
-        return Ok(Next::Broken(format!("the body of job {id} has an impossible length")));
+        return Ok(Next::Broken(format!("the body of job {id} has an invalid length")));
     };
     let place = Place { file, offset: input.offset(), bytes: body_bytes };
     match input.skip(body_bytes + 2)? {

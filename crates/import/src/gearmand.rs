@@ -79,7 +79,7 @@ pub fn parse_sqlite(bytes: &[u8], name: &str, table: &str) -> Result<Backlog, St
         (column("unique_key"), column("function_name"), column("priority"), column("data"))
     else {
         return Err(format!(
-            "the table {table} is none of gearmand's: its columns are {}",
+            "the table {table} is not a table of gearmand: its columns are {}",
             read.columns.join(", ")
         ));
     };

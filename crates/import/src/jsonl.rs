@@ -225,7 +225,7 @@ fn add(backlog: &mut Backlog, text: &[u8], place: Place) -> Result<(), String> {
         Box::new(Tags { unique: unique.unwrap_or_default(), reducer: reducer.unwrap_or_default() })
     });
     tags.as_deref().map_or(Ok(()), check_tags)?;
-    let name = join("queue", line.queue, line.queue_base64)?.ok_or("it names no queue")?;
+    let name = join("queue", line.queue, line.queue_base64)?.ok_or("it has no queue")?;
     let state = match line.state {
         Some(StateName::Buried) => State::Buried,
         Some(StateName::Delayed) => State::Delayed,

@@ -182,7 +182,7 @@ impl Journal {
                     input.rest()?;
                     let skipped = input.offset() - offset;
                     let what =
-                        format!("{what}; nothing of the {skipped} bytes from there on is taken");
+                        format!("{what}; none of the {skipped} bytes from there on is imported");
                     backlog.lose(at(name, offset), what);
                     return Ok(());
                 }
@@ -286,7 +286,7 @@ fn read_item<R: Read>(
     let head_bytes = if is_old { 4 } else { 16 };
     let Some(size) = input.array()?.map(i32::from_le_bytes) else { return cut() };
     let Some(bytes) = u64::try_from(size).ok().and_then(|size| size.checked_sub(head_bytes)) else {
-        return Ok(Err(format!("the impossible length {size}")));
+        return Ok(Err(format!("the invalid length {size}")));
     };
     if let Err(what) = check_body(bytes) {
         return Ok(Err(what));

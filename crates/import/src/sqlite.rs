@@ -80,7 +80,7 @@ pub(crate) fn read(file: &[u8], table: &str) -> Result<Table, String> {
         Some((offset, what)) => format!("; the file is damaged at offset {offset}: {what}"),
         None => String::new(),
     };
-    Err(format!("there is no table {table}; the tables are: {}{damage}", tables.join(", ")))
+    Err(format!("the table {table} does not exist; the tables are: {}{damage}", tables.join(", ")))
 }
 
 /// A database file.
@@ -101,7 +101,7 @@ struct Cell<'a> {
 impl<'a> Database<'a> {
     fn new(file: &'a [u8]) -> Result<Self, String> {
         let Some(header) = file.first_chunk::<HEADER_BYTES>().filter(|_| is_database(file)) else {
-            return Err("this is no sqlite database".to_owned());
+            return Err("it is not an sqlite database".to_owned());
         };
         let page_bytes = match u16::from_be_bytes([header[16], header[17]]) {
             1 => 65_536,
@@ -110,7 +110,7 @@ impl<'a> Database<'a> {
         let reserved = usize::from(header[20]);
         let is_right = page_bytes.is_power_of_two() && page_bytes >= PAGE_BYTES_MIN;
         if !is_right || page_bytes - reserved < 480 {
-            return Err(format!("the size of a page is {page_bytes} bytes, which cannot be"));
+            return Err(format!("the size of a page is {page_bytes} bytes, which is invalid"));
         }
         match header[59] {
             0 | 1 => {}

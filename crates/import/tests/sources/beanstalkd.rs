@@ -159,7 +159,7 @@ fn what_is_broken_is_named_with_its_offset() {
     wrong_length[4 + 2 + 32] = 3;
     assert!(broken(&wrong_length).contains("wrong length"));
     assert!(broken(&change(1, 5)).contains("unknown state 5"));
-    assert!(broken(&[0xFF; 200]).contains("name is impossible"));
+    assert!(broken(&[0xFF; 200]).contains("name is invalid"));
     assert!(broken(&put(3, b"cut off")[..80]).contains("cut off"));
     assert!(broken(&put(0, b"no number")).contains("without a job"));
     assert!(broken(&[&[0; 84][..], &put(3, b"behind")].concat()).contains("more bytes follow"));

@@ -97,8 +97,8 @@ fn every_prefix_gives_exactly_its_whole_records() {
 fn broken_records_are_named() {
     for (bytes, what) in [
         (&[77][..], "unknown operation 77"),
-        (&[2, 15, 0, 0, 0, 1, 1], "impossible length 15"),
-        (&[2, 0xFF, 0xFF, 0xFF, 0xFF], "impossible length -1"),
+        (&[2, 15, 0, 0, 0, 1, 1], "invalid length 15"),
+        (&[2, 0xFF, 0xFF, 0xFF, 0xFF], "invalid length -1"),
         (&[2, 0xFF, 0xFF, 0xFF, 0x7F], "more than"),
         (&[9, 1, 0], "cut off"),
     ] {

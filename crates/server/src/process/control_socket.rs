@@ -193,7 +193,7 @@ async fn answer(stream: UnixStream, broker: &Broker) -> io::Result<()> {
     match &ended {
         Ok(Ended::Done) => tracing::info!("the backup has its files"),
         Ok(Ended::Gone) => tracing::warn!(
-            "the log needs the room of files that a backup holds: the backup was ended"
+            "the log needs the space of files that a backup holds: the server has ended the backup"
         ),
         // The server ends because the log failed, and reports this failure itself.
         Ok(Ended::Failed) => {}
