@@ -130,6 +130,34 @@ impl FromArgMatches for MisplacedOptions {
     }
 }
 
+/// Accepts `serve --port`, as many servers have it, only to explain that each listener has an
+/// option of its own.
+#[derive(Debug, Default)]
+pub(crate) struct PortOption;
+
+impl Args for PortOption {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let tip = "name the listener, for example `--beanstalk 127.0.0.1:11400`";
+        let parser = UnknownArgumentValueParser::suggest(tip);
+        let option = Arg::new("port").long("port").short('p').hide(true);
+        command.arg(option.num_args(0..=1).default_missing_value("").value_parser(parser))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for PortOption {
+    fn from_arg_matches(_matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(PortOption)
+    }
+
+    fn update_from_arg_matches(&mut self, _matches: &ArgMatches) -> Result<(), clap::Error> {
+        Ok(())
+    }
+}
+
 const SERVE_EXAMPLES: &str = "\
 Examples:
   lineshaft serve                             jobs in ./lineshaft-data
@@ -209,6 +237,8 @@ pub(crate) struct ServeArguments {
     /// Configuration file; default: ./lineshaft.toml, if it exists
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub port: PortOption,
 }
 
 const CONFIG_EXAMPLES: &str = "\
@@ -447,11 +477,22 @@ mod tests {
             );
         }
         let options = ServeArguments::augment_args(clap::Command::new("serve"));
-        let names: Vec<&str> = options.get_arguments().filter_map(Arg::get_long).collect();
+        let shown = options.get_arguments().filter(|option| !option.is_hide_set());
+        let names: Vec<&str> = shown.filter_map(Arg::get_long).collect();
         assert_eq!(names, SERVE_OPTIONS);
         let serve = Cli::try_parse_from(["lineshaft", "serve", "--memory"]).expect("it is right");
         assert!(matches!(serve.command, Some(Command::Serve(arguments)) if arguments.memory));
         assert!(!Cli::command().render_long_help().to_string().contains("--memory"));
+    }
+
+    #[test]
+    fn a_port_without_a_listener_is_explained() {
+        for arguments in [&["--port", "11400"][..], &["-p", "11400"], &["--port=11400"]] {
+            let line = ["lineshaft", "serve"].into_iter().chain(arguments.iter().copied());
+            let error = Cli::try_parse_from(line).expect_err("no such option").to_string();
+            assert!(error.contains("unexpected argument"), "{error}");
+            assert!(error.contains("tip: name the listener, for example `--beanstalk"), "{error}");
+        }
     }
 
     #[test]

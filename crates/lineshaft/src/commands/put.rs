@@ -73,8 +73,8 @@ impl Shared {
 /// Puts all jobs and prints the result.
 pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     let started = Instant::now();
-    let Connection { sender, receiver, body_bytes_max } = server::connect(&arguments)?;
-    let input = Input::open(&arguments, body_bytes_max)?;
+    let Connection { sender, receiver, facts } = server::connect(&arguments)?;
+    let input = Input::open(&arguments, facts.body_bytes_max)?;
     if input.is_typed() && !arguments.quiet {
         eprintln!("{}; end with Ctrl-D:", input.input_hint());
     }
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     let (tally, bar) = if wait {
         (Tally::of_results(&arguments.queue, input.noun()), results::hidden_bar())
     } else {
-        let tally = Tally::new(&arguments.queue, input.noun(), body_bytes_max);
+        let tally = Tally::new(&arguments.queue, input.noun(), facts);
         (tally, hidden_bar(input.bytes()))
     };
     let stop = Arc::new(AtomicBool::new(false));

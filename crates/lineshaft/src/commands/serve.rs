@@ -68,6 +68,7 @@ fn sources(arguments: ServeArguments) -> Sources {
         max_job_size,
         io_threads,
         config,
+        port: _,
     } = arguments;
     let memory = memory.then(|| "memory".to_owned());
     let one = |value: Option<String>| value.map(|value| vec![value]);

@@ -26,8 +26,16 @@ const NORMAL_PRIORITY_MIN: u32 = 1024;
 pub(super) struct Connection {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
-    /// The largest body that the server accepts, if the server reports it.
+    pub(super) facts: Facts,
+}
+
+/// What the server reports about itself before the first put.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Facts {
+    /// The largest body that the server accepts.
     pub(super) body_bytes_max: Option<u64>,
+    /// True if the server is in drain mode.
+    pub(super) is_draining: bool,
 }
 
 /// Sends jobs.
@@ -74,7 +82,7 @@ pub(super) fn connect(arguments: &PutArguments) -> Result<Connection> {
         Protocol::Beanstalk => {
             let mut client = Client::connect(&address)?;
             client.use_queue(&arguments.queue)?;
-            let body_bytes_max = body_bytes_max(&mut client)?;
+            let facts = facts(&mut client)?;
             let (requests, replies) = client.into_halves();
             let schedule =
                 Schedule { priority: arguments.priority, delay_seconds: arguments.delay };
@@ -82,7 +90,7 @@ pub(super) fn connect(arguments: &PutArguments) -> Result<Connection> {
             Ok(Connection {
                 sender: Sender::Beanstalk { requests, schedule, ttr_seconds },
                 receiver: Receiver::Beanstalk(replies),
-                body_bytes_max,
+                facts,
             })
         }
         Protocol::Gearman => {
@@ -97,19 +105,21 @@ pub(super) fn connect(arguments: &PutArguments) -> Result<Connection> {
             Ok(Connection {
                 sender: Sender::Gearman { requests, submission },
                 receiver: Receiver::Gearman(replies),
-                body_bytes_max: None,
+                facts: Facts::default(),
             })
         }
     }
 }
 
-/// Asks for the largest body that the server accepts. Returns `None` if the server does not report
-/// it.
-fn body_bytes_max(client: &mut Client) -> Result<Option<u64>, ClientError> {
+/// Asks for the facts. They are unknown if the server does not report them.
+fn facts(client: &mut Client) -> Result<Facts, ClientError> {
     match client.stats() {
-        Ok(stats) => Ok(Some(stats.number("max-job-size")).filter(|bytes| *bytes > 0)),
+        Ok(stats) => Ok(Facts {
+            body_bytes_max: Some(stats.number("max-job-size")).filter(|bytes| *bytes > 0),
+            is_draining: stats.get("draining") == Some("true"),
+        }),
         Err(error) if error.is_disconnect() => Err(error),
-        Err(_) => Ok(None),
+        Err(_) => Ok(Facts::default()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::server::Facts;
 use crate::text;
 
 /// Limit of ranges of job numbers in one message.
@@ -61,7 +62,7 @@ pub(super) struct Tally {
     queue: String,
     /// The noun for one job: `line`, `argument` or `input`.
     noun: &'static str,
-    body_bytes_max: Option<u64>,
+    facts: Facts,
     /// The words between the number of jobs and the queue: `put into` or `done by`.
     verb: &'static str,
     accepted: u64,
@@ -74,11 +75,11 @@ pub(super) struct Tally {
 
 impl Tally {
     /// An empty tally.
-    pub(super) fn new(queue: &str, noun: &'static str, body_bytes_max: Option<u64>) -> Tally {
+    pub(super) fn new(queue: &str, noun: &'static str, facts: Facts) -> Tally {
         Tally {
             queue: queue.to_owned(),
             noun,
-            body_bytes_max,
+            facts,
             verb: "put into",
             accepted: 0,
             buried: 0,
@@ -90,7 +91,7 @@ impl Tally {
 
     /// An empty tally for `put --wait`.
     pub(super) fn of_results(queue: &str, noun: &'static str) -> Tally {
-        Tally { verb: "done by", ..Tally::new(queue, noun, None) }
+        Tally { verb: "done by", ..Tally::new(queue, noun, Facts::default()) }
     }
 
     /// The noun for one job.
@@ -185,7 +186,7 @@ impl Tally {
                     }
                     _ => "more".to_owned(),
                 };
-                let limit = match self.body_bytes_max {
+                let limit = match self.facts.body_bytes_max {
                     Some(limit) => format!(" the {} bytes", text::count(limit)),
                     None => String::new(),
                 };
@@ -195,9 +196,13 @@ impl Tally {
                      the data elsewhere and put its address into the job"
                 )
             }
+            Refusal::Draining if self.facts.is_draining => format!(
+                "{which} refused: the server is in drain mode (DRAINING); restart it to end drain mode, or \
+                 put the jobs into another server"
+            ),
             Refusal::Draining => format!(
-                "{which} refused: {} is full, or the server drains, or its status forbids writes \
-                 (DRAINING); let workers finish some jobs, raise the limits of the queue's \
+                "{which} refused: {} is full, or the server's status forbids writes, or its drain mode has \
+                 just begun (DRAINING); let workers finish some jobs, raise the limits of the queue's \
                  policy, or try again later or on another server",
                 self.queue
             ),
@@ -251,7 +256,7 @@ mod tests {
     use super::*;
 
     fn tally() -> Tally {
-        Tally::new("mail", "line", Some(65_535))
+        Tally::new("mail", "line", Facts { body_bytes_max: Some(65_535), is_draining: false })
     }
 
     #[test]
@@ -280,7 +285,7 @@ mod tests {
             "line 2 refused: 70,000 bytes is more than the 65,535 bytes the server takes"
         ));
         assert!(lines[0].contains("raise its limit (--max-job-size or "), "{}", lines[0]);
-        assert!(lines[1].starts_with("lines 5–7, 9 refused: mail is full, or the server drains"));
+        assert!(lines[1].starts_with("lines 5–7, 9 refused: mail is full, or the server's status"));
         assert_eq!(lines[2], "put sent nothing after line 9");
         assert!(!tally.is_complete());
     }
