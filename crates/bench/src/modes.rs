@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::ValueEnum as _;
 use serde::Serialize;
 
 use crate::args::{IdleArgs, LoadArgs, Protocol, PutArgs, TakeArgs, TargetArgs, TripArgs};
@@ -43,7 +44,25 @@ pub(crate) fn put(args: &PutArgs) -> anyhow::Result<()> {
     let meter = Meter::new();
     let report = run_load(&args.target, &args.load, drivers, &meter)?;
     drop(meter);
-    show_load("put", &args.target, &args.load, &report)
+    show_load("put", &args.target, &args.load, &report)?;
+    if args.queues.is_none() && !args.target.json {
+        eprintln!("\nThe jobs stay in the queue. To remove all its jobs: {}", removal(args));
+    }
+    Ok(())
+}
+
+/// The command that removes the jobs of this run, and all others in their queue.
+fn removal(args: &PutArgs) -> String {
+    let mut words = vec!["lineshaft bench take".to_owned()];
+    let protocol = args.target.protocol.to_possible_value();
+    if let Some(protocol) = protocol.filter(|_| args.target.protocol != Protocol::Beanstalk) {
+        words.push(format!("--protocol {}", protocol.get_name()));
+    }
+    if args.load.queue != "default" {
+        words.push(format!("--queue {}", args.load.queue));
+    }
+    words.push("--seconds 600 --depth 8".to_owned());
+    words.join(" ")
 }
 
 /// Runs `bench take`.

@@ -9,12 +9,17 @@ fn bench_finds_the_server_as_the_other_tools_do() {
     for world in World::each() {
         let by_variable = ["bench", "put", "--count", "10", "--connections", "2"];
         let count = ["--warm-up", "0", "--queue", "load"];
-        world.run_well(&[&by_variable[..], &count].concat(), b"");
+        let output = world.run_well(&[&by_variable[..], &count].concat(), b"");
+        let removal = "bench take --queue load --seconds 600 --depth 8";
+        assert!(output.stderr.ends_with(&format!("all its jobs: lineshaft {removal}\n")));
         assert_eq!(world.stat("stats-tube load", "current-jobs-ready"), "10", "the jobs stay");
         let named = format!("localhost:{}", world.server().address().port());
         let by_name = ["bench", "put", "--count", "5", "--connections", "1", "--server", &named];
         world.run_well(&[&by_name[..], &count].concat(), b"");
         assert_eq!(world.stat("stats-tube load", "current-jobs-ready"), "15");
+        let removal: Vec<&str> = removal.split(' ').collect();
+        world.run_well(&removal, b"");
+        assert_eq!(world.stat("stats", "current-jobs-ready"), "0", "all jobs were removed");
         let socket = world.run(&["bench", "put", "--server", "unix:/nowhere"], b"");
         assert_eq!(socket.status.code(), Some(2));
         assert!(socket.stderr.contains("the generator speaks only TCP"), "{socket:?}");
