@@ -1,69 +1,378 @@
-//! Which requests are allowed. This is the outermost layer of the API: it sees each request first,
-//! and each response last.
+//! Who a client is, and what it is allowed to do. [`guard`] is the outermost layer of the API: it
+//! sees each request first, and each response last. The console uses the same rules.
 
-use axum::extract::Request;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
-use http_api::{claims, only_looks};
-use origin::{Gate, Reach};
+use axum::response::{IntoResponse as _, Response};
+use http_api::{Peer, claims, only_looks, sha256};
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderValue};
+use origin::Gate;
 
+use crate::audit::{Asked, Audit, Unaudited};
 use crate::problem::{Problem, ProblemKind};
+use crate::sessions::{SESSION_S, Sessions};
+use crate::state::Api;
+use crate::tokens::{Entry, EntryKind, Tokens, random_text};
+use crate::types::{Role, Via};
 
 /// All paths of the API begin with this.
 pub const PREFIX: &str = "/api/v1";
 
-/// Lets allowed requests pass, and gives problems their body.
-pub(crate) async fn guard(request: Request, next: Next) -> Response {
+/// The header with the secret of a console's session.
+const CSRF_HEADER: &str = "x-csrf-token";
+
+/// Headers with which a proxy says that it passes a request on.
+const PROXY_HEADERS: [&str; 5] =
+    ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
+
+/// What the configuration says about access.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AccessSettings {
+    /// The token file. It need not exist.
+    pub tokens: Option<PathBuf>,
+    /// What clients on this machine are allowed to do without credentials.
+    pub anonymous: Role,
+}
+
+impl Default for AccessSettings {
+    fn default() -> AccessSettings {
+        AccessSettings { tokens: None, anonymous: Role::Viewer }
+    }
+}
+
+/// The state of access, for all requests.
+#[derive(Debug)]
+pub(crate) struct Access {
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) audit: Audit,
+    sessions: Sessions,
+    anonymous: Role,
+    /// The secret of forms for clients without a session. Pages of other sites cannot read it.
+    csrf: Arc<str>,
+}
+
+/// A client, as the server recognized it.
+#[derive(Clone, Debug)]
+pub struct Principal {
+    /// The name of the client.
+    pub name: Arc<str>,
+    /// What the client is allowed to do.
+    pub role: Role,
+    /// How the server recognized the client.
+    pub via: Via,
+    /// The other end of the connection.
+    pub(crate) peer: Peer,
+    /// The secret that forms of the console contain.
+    csrf: Arc<str>,
+    /// What the client can do to get more rights.
+    advice: &'static str,
+}
+
+const ADVICE_TOKEN: &str =
+    "send a token with `Authorization: Bearer`; `lineshaft token add` makes one";
+const ADVICE_NETWORK: &str = "other machines can reach this listener, so it shows nothing without \
+    credentials; send a token with `Authorization: Bearer`, or send the request to a listener at a \
+    loopback address or a unix socket, for example with `ssh -L`";
+const ADVICE_PROXY: &str = "a proxy has passed this request on, so its client may be on another \
+    machine; send a token with `Authorization: Bearer`, or send the request without the proxy";
+
+impl Access {
+    pub(crate) fn new(settings: AccessSettings) -> Access {
+        let tokens = Arc::new(Tokens::new(settings.tokens));
+        tokens.look();
+        // Without random numbers, no form works.
+        let csrf = random_text().unwrap_or_default().into();
+        Access {
+            tokens,
+            audit: Audit::default(),
+            sessions: Sessions::default(),
+            anonymous: settings.anonymous,
+            csrf,
+        }
+    }
+}
+
+impl Principal {
+    /// Checks that the client has this role.
+    pub fn require(&self, role: Role) -> Result<(), Problem> {
+        if self.role >= role {
+            return Ok(());
+        }
+        let mut problem = if self.via == Via::Anonymous {
+            let why = if self.role == Role::None {
+                self.advice.to_owned()
+            } else {
+                format!("this needs the role `{}`; {}", role.name(), self.advice)
+            };
+            Problem::new(ProblemKind::Unauthenticated, why)
+        } else {
+            let (name, own) = (&self.name, self.role.name());
+            let why = format!("`{name}` has the role `{own}`; this needs `{}`", role.name());
+            Problem::new(ProblemKind::Forbidden, why)
+        };
+        problem.needs = Some(role);
+        Err(problem)
+    }
+
+    /// The secret that forms of the console contain.
+    pub fn csrf(&self) -> &str {
+        &self.csrf
+    }
+
+    /// Checks the secret of a form.
+    pub fn check_csrf(&self, given: Option<&str>) -> Result<(), Problem> {
+        if !self.csrf.is_empty() && given == Some(&self.csrf) {
+            return Ok(());
+        }
+        let why = "the request does not have the secret of your session; load the page again";
+        Err(Problem::new(ProblemKind::Forbidden, why))
+    }
+}
+
+fn unauthenticated(why: &str) -> Problem {
+    Problem::new(ProblemKind::Unauthenticated, why)
+}
+
+/// # Who a client is
+impl Api {
+    /// Recognizes the client of a request. Wrong credentials are a problem.
+    pub fn identify(&self, request: &Request) -> Result<Principal, Problem> {
+        let (headers, access) = (request.headers(), &self.access);
+        let gate = request.extensions().get::<Gate>().ok_or_else(|| {
+            Problem::new(ProblemKind::Forbidden, "this listener has no rules of access")
+        })?;
+        let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
+        let known = |entry: &Entry, via, csrf: &Arc<str>| Principal {
+            name: entry.name.as_str().into(),
+            role: entry.role,
+            via,
+            peer: peer.clone(),
+            csrf: csrf.clone(),
+            advice: ADVICE_TOKEN,
+        };
+        if let Some(header) = headers.get(AUTHORIZATION) {
+            let token = bearer(header).ok_or_else(|| {
+                unauthenticated("the header `Authorization` must be `Bearer` and a token")
+            })?;
+            let entry = access.tokens.find(EntryKind::Token, &sha256(token.as_bytes()));
+            let entry = entry.ok_or_else(|| {
+                unauthenticated("the token is unknown; `lineshaft token list` shows the names")
+            })?;
+            return Ok(known(&entry, Via::Token, &access.csrf));
+        }
+        // An old cookie is no mistake of the person, so it counts as no cookie.
+        if let Some(secret) = session_secret(headers)
+            && let Some(session) = access.sessions.find(&secret, self.setup.door.now())
+            && let Some(entry) = access.tokens.find(EntryKind::Token, &session.token)
+        {
+            return Ok(known(&entry, Via::Session, &session.csrf));
+        }
+        if let Some(fingerprint) = &peer.certificate
+            && let Some(entry) = access.tokens.find(EntryKind::Certificate, fingerprint)
+        {
+            return Ok(known(&entry, Via::Certificate, &access.csrf));
+        }
+        let (role, via, advice) = if peer.is_operator {
+            (Role::Admin, Via::Socket, ADVICE_TOKEN)
+        } else if !gate.reach.is_local() {
+            (Role::None, Via::Anonymous, ADVICE_NETWORK)
+        } else if PROXY_HEADERS.iter().any(|name| headers.contains_key(*name)) {
+            (Role::None, Via::Anonymous, ADVICE_PROXY)
+        } else {
+            (access.anonymous, Via::Anonymous, ADVICE_TOKEN)
+        };
+        let name = if via == Via::Socket { "operator" } else { "anonymous" };
+        Ok(Principal { name: name.into(), role, via, peer, csrf: access.csrf.clone(), advice })
+    }
+
+    /// Checks that no page of another site sent a request that changes something.
+    pub fn check_change(&self, request: &Request, principal: &Principal) -> Result<(), Problem> {
+        let claims = claims(request.headers());
+        let allowed = match request.extensions().get::<Gate>() {
+            // Pages cannot make a browser send a token. So the server's name does not matter.
+            Some(gate) if principal.via == Via::Token => gate.may_submit(&claims, false),
+            Some(gate) => gate.may_control(&claims, false),
+            None => return Err(Problem::new(ProblemKind::Forbidden, "no rules of access")),
+        };
+        allowed.map_err(|why| Problem::new(ProblemKind::Forbidden, why.to_string()))
+    }
+
+    /// Begins a session for the client with this token. Returns the principal, and the value of the
+    /// header `Set-Cookie`.
+    pub fn sign_in(
+        &self,
+        request: &Principal,
+        headers: &HeaderMap,
+        token: &str,
+    ) -> Result<(Principal, HeaderValue), Problem> {
+        let fingerprint = sha256(token.trim().as_bytes());
+        let entry = self.access.tokens.find(EntryKind::Token, &fingerprint);
+        let entry = entry.ok_or_else(|| {
+            unauthenticated("the token is unknown; `lineshaft token list` shows the names")
+        })?;
+        let begun = self.access.sessions.begin(fingerprint, self.setup.door.now());
+        let secret =
+            begun.map_err(|why| Problem::new(ProblemKind::Unavailable, why.to_string()))?;
+        let cookie = cookie(headers, &request.peer, &secret, SESSION_S)?;
+        let principal = Principal {
+            name: entry.name.as_str().into(),
+            role: entry.role,
+            via: Via::Session,
+            ..request.clone()
+        };
+        Ok((principal, cookie))
+    }
+
+    /// Ends the session of a request. Returns the value of the header `Set-Cookie`.
+    pub fn sign_out(
+        &self,
+        principal: &Principal,
+        headers: &HeaderMap,
+    ) -> Result<HeaderValue, Problem> {
+        if let Some(secret) = session_secret(headers) {
+            self.access.sessions.end(&secret);
+        }
+        cookie(headers, &principal.peer, "", 0)
+    }
+
+    /// Reads the token file again if it changed. The server calls this once a second, in the
+    /// runtime of the site.
+    pub fn tick(&self) {
+        self.access.tokens.look_soon();
+    }
+
+    /// Reads the token file now if it changed. Blocks the thread.
+    pub fn read_tokens(&self) {
+        self.access.tokens.look();
+    }
+
+    /// Checks what applies to all endpoints.
+    fn admit(&self, request: &Request, principal: &Principal) -> Result<(), Problem> {
+        if only_looks(request.method()) {
+            // Without this, pages of other sites could make this server read jobs from the disk,
+            // although they do not get the answers.
+            let allowed = claims(request.headers()).check_no_page(true);
+            allowed.map_err(|why| Problem::new(ProblemKind::Forbidden, why.to_string()))?;
+        } else {
+            self.check_change(request, principal)?;
+            // A browser sends a cookie or a certificate by itself.
+            let is_of_browser = match principal.via {
+                Via::Session => true,
+                Via::Certificate => claims(request.headers()).is_from_browser(),
+                Via::Anonymous | Via::Token | Via::Socket => false,
+            };
+            if is_of_browser {
+                let given = request.headers().get(CSRF_HEADER);
+                principal.check_csrf(given.and_then(|value| value.to_str().ok()))?;
+            }
+        }
+        // Everybody can ask who they are.
+        if request.uri().path() != "/me" {
+            principal.require(Role::Viewer)?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets allowed requests pass, gives problems their body, and records changes.
+pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     // `Router::nest` has removed the prefix from the path.
     let path = format!("{PREFIX}{}", request.uri().path());
-    if let Err(problem) = check(&request) {
-        return problem.at(&path);
+    let asked = Asked::of(&request, &path);
+    let (principal, admitted) = match api.identify(&request) {
+        Ok(principal) => {
+            let admitted = api.admit(&request, &principal);
+            (Some(principal), admitted)
+        }
+        Err(problem) => (None, Err(problem)),
+    };
+    let mut response = if let Err(problem) = admitted {
+        problem.into_response()
+    } else {
+        if let Some(principal) = &principal {
+            request.extensions_mut().insert(principal.clone());
+        }
+        next.run(request).await
+    };
+    let problem = response.extensions_mut().remove::<Problem>();
+    let is_usual = problem.is_none() && response.extensions().get::<Unaudited>().is_some();
+    if let Some(asked) = asked.filter(|_| !is_usual) {
+        let status = problem.as_ref().map_or(response.status().as_u16(), |it| it.status);
+        api.note_change(principal.as_ref(), asked, status, problem.as_ref(), response.extensions());
     }
-    let mut response = next.run(request).await;
-    let Some(problem) = response.extensions_mut().remove::<Problem>() else { return response };
+    let Some(problem) = problem else { return response };
     let mut answer = problem.at(&path);
     // Keep headers such as `Allow`.
     answer.headers_mut().extend(std::mem::take(response.headers_mut()));
     answer
 }
 
-/// Headers with which a proxy says that it passes a request on.
-const PROXY_HEADERS: [&str; 5] =
-    ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
-
-/// Whether a client can read the API. Clients on this machine can. There is no way yet to recognize
-/// other clients.
-fn check(request: &Request) -> Result<(), Problem> {
-    check_place(request)?;
-    // Without this, pages of other sites could make this server read jobs from the disk, although
-    // they do not get the answers.
-    let gate = request.extensions().get::<Gate>();
-    let claims = claims(request.headers());
-    let allowed = match gate {
-        Some(gate) if !only_looks(request.method()) => gate.may_control(&claims, false),
-        _ => claims.check_no_page(true),
-    };
-    allowed.map_err(|why| Problem::new(ProblemKind::Forbidden, why.to_string()))
+/// The token of a header `Authorization`.
+fn bearer(header: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = header.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Whether the request comes from a client on this machine, and not through a proxy.
-pub fn check_place(request: &Request) -> Result<(), Problem> {
-    let forbidden = |why: &str| Err(Problem::new(ProblemKind::Forbidden, why));
-    match request.extensions().get::<Gate>().map(|gate| gate.reach) {
-        Some(Reach::Loopback | Reach::Unix) => {}
-        Some(Reach::Network) => {
-            return forbidden(
-                "other machines can reach this listener, so it shows no queues; send the request \
-                 to a listener at a loopback address or a unix socket, for example with `ssh -L`",
-            );
-        }
-        None => return forbidden("this listener has no rules of access"),
+/// The name of the session's cookie. Browsers send a cookie to all ports of a host, so each port
+/// has its own name.
+fn cookie_name(headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let port = host.rsplit_once(':').map_or("", |(_, port)| port);
+    let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    format!("lineshaft-{}", if is_port { port } else { "0" })
+}
+
+/// The secret in the session's cookie.
+fn session_secret(headers: &HeaderMap) -> Option<String> {
+    let name = cookie_name(headers);
+    let all = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    let mut pairs =
+        all.flat_map(|all| all.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(found, _)| *found == name).map(|(_, secret)| secret.to_owned())
+}
+
+fn cookie(
+    headers: &HeaderMap,
+    peer: &Peer,
+    secret: &str,
+    seconds: u64,
+) -> Result<HeaderValue, Problem> {
+    let secure = if peer.is_tls { "; Secure" } else { "" };
+    let name = cookie_name(headers);
+    let text =
+        format!("{name}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}{secure}");
+    let value = HeaderValue::try_from(text);
+    value.map_err(|_| Problem::new(ProblemKind::BadRequest, "the header `Host` is not valid"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
     }
-    if PROXY_HEADERS.iter().any(|name| request.headers().contains_key(*name)) {
-        return forbidden(
-            "a proxy has passed this request on, so its client may be on another machine; \
-             send the request without the proxy",
-        );
+
+    #[test]
+    fn cookies_of_other_ports_are_ignored() {
+        let both = "lineshaft-7300=a; other=b; lineshaft-7301=c";
+        let secret = |host| session_secret(&headers(&[("host", host), ("cookie", both)]));
+        assert_eq!(secret("localhost:7301").as_deref(), Some("c"));
+        assert_eq!(secret("[::1]:7300").as_deref(), Some("a"));
+        assert_eq!(secret("localhost"), None);
+        assert_eq!(secret("localhost:7302"), None);
     }
-    Ok(())
+
+    #[test]
+    fn only_bearer_tokens_are_read() {
+        let token = |text: &'static str| bearer(&HeaderValue::from_static(text)).map(str::to_owned);
+        assert_eq!(token("Bearer abc").as_deref(), Some("abc"));
+        assert_eq!(token("bearer  abc").as_deref(), Some("abc"));
+        assert_eq!(token("Basic abc"), None);
+        assert_eq!(token("Bearer"), None);
+    }
 }

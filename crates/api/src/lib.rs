@@ -5,7 +5,9 @@
 //! reads a bounded number of queues in each.
 //!
 //! - `state`: what all endpoints use. `routes`: the table of endpoints. `openapi`: the document that
-//!   describes them. `access`: which requests are allowed.
+//!   describes them.
+//! - `access`: who a client is, and what it is allowed to do. `tokens`: the token file. `sessions`:
+//!   people who signed in. `audit`: the record of changes.
 //! - `problem`: errors (RFC 9457). `query`, `name`: parameters, and names of queues. `json`,
 //!   `moment`: responses, and dates in them. `cursor`: places in lists.
 //! - `server`, `health`, `log_health`, `queue`, `queues`, `jobs`, `job`, `why`, `policies`: one topic each.
@@ -17,6 +19,7 @@
 )]
 
 mod access;
+mod audit;
 mod cursor;
 mod health;
 mod job;
@@ -33,14 +36,18 @@ mod queue;
 mod queues;
 mod routes;
 mod server;
+mod sessions;
 mod state;
 mod survey;
+pub mod tokens;
 pub mod types;
 mod why;
 
-pub use access::{PREFIX, check_place};
+pub use access::{AccessSettings, PREFIX, Principal};
+pub use audit::Asked;
 pub use broker::JobId;
 pub use jobs::ListJobs;
+pub use moment::written as shown_moment;
 pub use name::{parse_name, shown_name};
 pub use openapi::document;
 pub use problem::{Problem, ProblemKind};

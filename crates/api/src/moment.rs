@@ -8,7 +8,7 @@ const DAYS_BEFORE_1970: u64 = 719_468;
 const ERA_DAYS: u64 = 146_097;
 
 /// A moment of the wall clock as text.
-pub(crate) fn written(moment: Millis) -> String {
+pub fn written(moment: Millis) -> String {
     let (seconds, millis) = (moment.0 / 1_000, moment.0 % 1_000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);

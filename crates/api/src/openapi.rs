@@ -1,12 +1,13 @@
 //! The OpenAPI document. It is made from the code of the endpoints.
 
 use hyper::Uri;
-use utoipa::OpenApi;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{Modify, OpenApi};
 
 use crate::json::Json;
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::{job, jobs, log_health, policies, queue, queues, server, why};
+use crate::{audit, job, jobs, log_health, policies, queue, queues, server, why};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -29,10 +30,23 @@ use crate::{job, jobs, log_health, policies, queue, queues, server, why};
         jobs::get_jobs,
         job::get_job,
         job::get_body,
+        audit::get_audit,
         get_document,
-    )
+    ),
+    modifiers(&Schemes),
+    security((), ("token" = []))
 )]
 struct Document;
+
+/// Adds how a client shows who it is.
+struct Schemes;
+
+impl Modify for Schemes {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        document.components.get_or_insert_default().add_security_scheme("token", scheme);
+    }
+}
 
 /// The OpenAPI document of the API.
 pub fn document() -> utoipa::openapi::OpenApi {

@@ -3,8 +3,11 @@
 use axum::response::{IntoResponse, Response};
 use http_api::{answer, complete};
 use hyper::StatusCode;
+use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use crate::types::Role;
 
 /// The content type of a problem.
 pub(crate) const PROBLEM: &str = "application/problem+json";
@@ -20,6 +23,8 @@ pub enum ProblemKind {
     BadCursor,
     /// The text is not the name of a queue.
     BadName,
+    /// The client must send credentials.
+    Unauthenticated,
     /// The client is not allowed to do this.
     Forbidden,
     /// The thing does not exist.
@@ -28,19 +33,23 @@ pub enum ProblemKind {
     MethodNotAllowed,
     /// The log cannot give the job, or not in time.
     Unreadable,
+    /// The server cannot do this now.
+    Unavailable,
 }
 
 impl ProblemKind {
     /// All kinds.
-    pub const ALL: [ProblemKind; 8] = [
+    pub const ALL: [ProblemKind; 10] = [
         ProblemKind::BadRequest,
         ProblemKind::UnknownParameter,
         ProblemKind::BadCursor,
         ProblemKind::BadName,
+        ProblemKind::Unauthenticated,
         ProblemKind::Forbidden,
         ProblemKind::NotFound,
         ProblemKind::MethodNotAllowed,
         ProblemKind::Unreadable,
+        ProblemKind::Unavailable,
     ];
 
     /// The name of the kind, in the member `type`.
@@ -50,10 +59,12 @@ impl ProblemKind {
             ProblemKind::UnknownParameter => "unknown-parameter",
             ProblemKind::BadCursor => "bad-cursor",
             ProblemKind::BadName => "bad-name",
+            ProblemKind::Unauthenticated => "unauthenticated",
             ProblemKind::Forbidden => "forbidden",
             ProblemKind::NotFound => "not-found",
             ProblemKind::MethodNotAllowed => "method-not-allowed",
             ProblemKind::Unreadable => "unreadable",
+            ProblemKind::Unavailable => "unavailable",
         }
     }
 
@@ -63,10 +74,12 @@ impl ProblemKind {
             ProblemKind::UnknownParameter => "unknown parameter",
             ProblemKind::BadCursor => "invalid cursor",
             ProblemKind::BadName => "invalid queue name",
+            ProblemKind::Unauthenticated => "credentials needed",
             ProblemKind::Forbidden => "not allowed",
             ProblemKind::NotFound => "not found",
             ProblemKind::MethodNotAllowed => "method not allowed",
             ProblemKind::Unreadable => "cannot read the job",
+            ProblemKind::Unavailable => "not available now",
         }
     }
 
@@ -77,10 +90,12 @@ impl ProblemKind {
             | ProblemKind::UnknownParameter
             | ProblemKind::BadCursor
             | ProblemKind::BadName => StatusCode::BAD_REQUEST,
+            ProblemKind::Unauthenticated => StatusCode::UNAUTHORIZED,
             ProblemKind::Forbidden => StatusCode::FORBIDDEN,
             ProblemKind::NotFound => StatusCode::NOT_FOUND,
             ProblemKind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             ProblemKind::Unreadable => StatusCode::BAD_GATEWAY,
+            ProblemKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -106,6 +121,9 @@ pub struct Problem {
     /// The parameter that the client may have meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// The role that the request needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs: Option<Role>,
 }
 
 impl Problem {
@@ -119,6 +137,7 @@ impl Problem {
             instance: None,
             parameter: None,
             hint: None,
+            needs: None,
         }
     }
 
@@ -132,7 +151,17 @@ impl Problem {
     pub(crate) fn at(mut self, path: &str) -> Response {
         self.instance = Some(path.to_owned());
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        complete(answer(status, PROBLEM, as_json(&self)))
+        let mut response = complete(answer(status, PROBLEM, as_json(&self)));
+        if status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer realm=\"lineshaft\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+
+    /// The name of the kind.
+    pub(crate) fn kind_name(&self) -> &str {
+        self.kind.rsplit_once('#').map_or(&self.kind, |(_, name)| name)
     }
 }
 

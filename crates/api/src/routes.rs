@@ -1,37 +1,90 @@
 //! The table of endpoints: one line each.
 
 use axum::Router;
-use axum::middleware::from_fn;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get};
+use http_api::only_looks;
 
-use crate::access::{PREFIX, guard};
+use crate::access::{PREFIX, Principal, guard};
+use crate::audit::{self, Unaudited};
 use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
+use crate::types::Role;
 use crate::{job, jobs, log_health, openapi, policies, queue, queues, server, why};
 
 /// All endpoints. The paths are also in the document of `openapi`; a test compares them.
-fn table() -> [(&'static str, MethodRouter<Api>); 12] {
-    [
-        ("/server", get(server::get_server)),
-        ("/log", get(log_health::get_log)),
-        ("/policies", get(policies::get_policies)),
-        ("/policies/effective", get(policies::get_effective)),
-        ("/queues", get(queues::get_queues)),
-        ("/queues/{queue}", get(queue::get_queue)),
-        ("/queues/{queue}/why", get(why::get_why)),
-        ("/queues/{queue}/jobs", get(jobs::get_jobs)),
-        ("/jobs/{id}", get(job::get_job)),
-        ("/jobs/{id}/body", get(job::get_body)),
-        ("/me", get(server::get_me)),
-        ("/openapi.json", get(openapi::get_document)),
+fn table() -> Vec<Endpoint> {
+    vec![
+        at("/server", get(server::get_server)),
+        at("/log", get(log_health::get_log)),
+        at("/policies", get(policies::get_policies)),
+        at("/policies/effective", get(policies::get_effective)),
+        at("/queues", get(queues::get_queues)),
+        at("/queues/{queue}", get(queue::get_queue)),
+        at("/queues/{queue}/why", get(why::get_why)),
+        at("/queues/{queue}/jobs", get(jobs::get_jobs)),
+        at("/jobs/{id}", get(job::get_job)),
+        at("/jobs/{id}/body", get(job::get_body)),
+        at("/audit", get(audit::get_audit)).read_by(Role::Operator),
+        at("/me", get(server::get_me)).read_by(Role::None),
+        at("/openapi.json", get(openapi::get_document)),
     ]
+}
+
+/// An endpoint, and who can use it.
+struct Endpoint {
+    path: &'static str,
+    methods: MethodRouter<Api>,
+    /// Who can send GET.
+    read: Role,
+    /// Who can send other methods.
+    change: Role,
+    /// Whether changes are usual work of programs: see [`Unaudited`].
+    is_work: bool,
+}
+
+/// An endpoint that viewers can read and operators can change.
+fn at(path: &'static str, methods: MethodRouter<Api>) -> Endpoint {
+    Endpoint { path, methods, read: Role::Viewer, change: Role::Operator, is_work: false }
+}
+
+impl Endpoint {
+    fn read_by(self, role: Role) -> Endpoint {
+        Endpoint { read: role, ..self }
+    }
+
+    /// Adds the endpoint, with a layer that checks the role of the client.
+    fn add_to(self, router: Router<Api>) -> Router<Api> {
+        let Endpoint { path, methods, read, change, is_work } = self;
+        let check = move |request: Request, next: Next| async move {
+            let role = if only_looks(request.method()) { read } else { change };
+            if let Err(problem) = check_role(&request, role) {
+                return problem.into_response();
+            }
+            let mut response: Response = next.run(request).await;
+            if is_work {
+                response.extensions_mut().insert(Unaudited);
+            }
+            response
+        };
+        router.route(path, methods.route_layer(from_fn(check)))
+    }
+}
+
+fn check_role(request: &Request, role: Role) -> Result<(), Problem> {
+    match request.extensions().get::<Principal>() {
+        Some(principal) => principal.require(role),
+        None => Err(Problem::new(ProblemKind::Forbidden, "nobody has checked the client")),
+    }
 }
 
 /// The router of the API. The caller must nest it under [`PREFIX`].
 pub fn router(api: Api) -> Router {
-    let routes = table().into_iter();
-    let router = routes.fold(Router::new(), |router, (path, methods)| router.route(path, methods));
-    router
+    let endpoints = table().into_iter();
+    endpoints
+        .fold(Router::new(), |router, endpoint| endpoint.add_to(router))
         .method_not_allowed_fallback(async || {
             let why = "this endpoint does not have this method; see the header `Allow`";
             Problem::new(ProblemKind::MethodNotAllowed, why)
@@ -40,7 +93,7 @@ pub fn router(api: Api) -> Router {
             let why = format!("no such endpoint; see {PREFIX}/openapi.json");
             Problem::new(ProblemKind::NotFound, why)
         })
-        .layer(from_fn(guard))
+        .layer(from_fn_with_state(api.clone(), guard))
         .with_state(api)
 }
 
@@ -54,7 +107,7 @@ mod tests {
     fn each_route_is_in_the_document() {
         let document = openapi::document();
         let documented: BTreeSet<&str> = document.paths.paths.keys().map(String::as_str).collect();
-        let routes: BTreeSet<&str> = table().into_iter().map(|(path, _)| path).collect();
+        let routes: BTreeSet<&str> = table().into_iter().map(|endpoint| endpoint.path).collect();
         assert_eq!(routes, documented);
     }
 }

@@ -1,9 +1,11 @@
 //! The server as a whole, and the client itself.
 
+use axum::Extension;
 use axum::extract::State;
 use broker::{Status, Totals};
 use hyper::Uri;
 
+use crate::access::Principal;
 use crate::json::Json;
 use crate::problem::Problem;
 use crate::query::Query;
@@ -49,13 +51,13 @@ pub(crate) async fn get_server(
         ),
     )
 )]
-pub(crate) async fn get_me(uri: Uri) -> Result<Json<types::Me>, Problem> {
+pub(crate) async fn get_me(
+    Extension(principal): Extension<Principal>,
+    uri: Uri,
+) -> Result<Json<types::Me>, Problem> {
     Query::read(&uri, &[])?;
-    Ok(Json(types::Me {
-        name: "anonymous".to_owned(),
-        role: types::Role::Viewer,
-        via: types::Via::Anonymous,
-    }))
+    let Principal { name, role, via, .. } = principal;
+    Ok(Json(types::Me { name: name.to_string(), role, via }))
 }
 
 impl Api {

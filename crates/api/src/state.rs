@@ -7,6 +7,7 @@ use broker::{Millis, Turn};
 use http_api::{Door, ProcessFacts};
 use tokio::sync::Semaphore;
 
+use crate::access::{Access, AccessSettings};
 use crate::cursor::CursorKey;
 use crate::survey::Surveys;
 use crate::types;
@@ -19,6 +20,7 @@ const READERS_MAX: usize = 2;
 pub struct Api {
     pub(crate) setup: Arc<Setup>,
     pub(crate) surveys: Arc<Surveys>,
+    pub(crate) access: Arc<Access>,
     pub(crate) cursor_key: CursorKey,
     /// Limits the threads that read from the disk. A disk can hang.
     pub(crate) readers: Arc<Semaphore>,
@@ -34,6 +36,8 @@ pub struct Setup {
     pub info: ServerInfo,
     /// Returns the current facts of the process.
     pub process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
+    /// Who can use the API.
+    pub access: AccessSettings,
     /// The value of a setting of a policy, as it is written in the configuration.
     pub show_setting: fn(&Setting) -> String,
 }
@@ -61,9 +65,11 @@ impl Api {
     /// The API of one server.
     pub fn new(setup: Setup) -> Api {
         let surveys = Arc::new(Surveys::new(setup.door.clone()));
+        let access = Arc::new(Access::new(setup.access.clone()));
         Api {
             setup: Arc::new(setup),
             surveys,
+            access,
             cursor_key: CursorKey::default(),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
             finders: Arc::new(Semaphore::new(READERS_MAX)),

@@ -184,8 +184,34 @@ pub struct Me {
 #[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
+    /// The client can do nothing.
+    None,
     /// The client can read.
     Viewer,
+    /// The client can also change jobs and queues.
+    Operator,
+    /// The client can also control the server.
+    Admin,
+}
+
+impl Role {
+    /// All roles. Each one has the rights of those before it.
+    pub const ALL: [Role; 4] = [Role::None, Role::Viewer, Role::Operator, Role::Admin];
+
+    /// The name of the role.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::None => "none",
+            Role::Viewer => "viewer",
+            Role::Operator => "operator",
+            Role::Admin => "admin",
+        }
+    }
+
+    /// The role with this name.
+    pub fn parse(text: &str) -> Option<Role> {
+        Role::ALL.into_iter().find(|role| role.name() == text)
+    }
 }
 
 /// How the server recognized a client.
@@ -194,6 +220,63 @@ pub enum Role {
 pub enum Via {
     /// The client sent no credentials.
     Anonymous,
+    /// The client sent a token.
+    Token,
+    /// A person signed in to the console with a token.
+    Session,
+    /// The client has a certificate.
+    Certificate,
+    /// The client is at the operator's socket in the data folder.
+    Socket,
+}
+
+impl Via {
+    /// The name of the value.
+    pub fn name(self) -> &'static str {
+        match self {
+            Via::Anonymous => "anonymous",
+            Via::Token => "token",
+            Via::Session => "session",
+            Via::Certificate => "certificate",
+            Via::Socket => "socket",
+        }
+    }
+}
+
+/// A page of the latest changes that clients requested over HTTP, newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Audit {
+    /// The changes.
+    pub items: Vec<AuditLine>,
+    /// The parameter `cursor` of the next page.
+    pub next: Option<String>,
+}
+
+/// One requested change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AuditLine {
+    /// The number of the line. The first line since the start has 1.
+    pub number: u64,
+    /// The time of the request.
+    pub at: String,
+    /// The name of the client.
+    pub who: String,
+    /// What the client is allowed to do.
+    pub role: Role,
+    /// How the server recognized the client.
+    pub via: Via,
+    /// The address of the client, if it came over TCP.
+    pub address: Option<String>,
+    /// The method and the path of the request.
+    pub action: String,
+    /// Further facts about the change.
+    pub detail: Option<String>,
+    /// The reason that the client gave.
+    pub reason: Option<String>,
+    /// The status of the response.
+    pub status: u16,
+    /// The kind of the problem, if the request failed.
+    pub problem: Option<String>,
 }
 
 /// The log. All numbers are 0 if the server has no log.

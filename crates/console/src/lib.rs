@@ -4,12 +4,15 @@
 //! definition, and every page works without scripts. A small script replaces the parts of a page
 //! that change, and adds keys. Nothing comes from other servers.
 //!
-//! - `page`: the frame of all pages, and errors. `pages`: one file for each page. `table`, `bar`,
-//!   `number`, `link`, `body`: parts of pages. `assets`: the style sheet, the script and the icon.
+//! - `guard`: who sees a page, and who can send a form. `page`: the frame of all pages, and errors.
+//!   `pages`: one file for each page.
+//! - `table`, `bar`, `number`, `link`, `body`: parts of pages. `assets`: the style sheet, the script
+//!   and the icon.
 
 mod assets;
 mod bar;
 mod body;
+mod guard;
 mod link;
 mod number;
 mod page;
@@ -18,8 +21,8 @@ mod table;
 
 use api::Api;
 use axum::Router;
-use axum::middleware::from_fn;
-use axum::routing::get;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
 
 /// All paths of the console begin with this.
 pub const PREFIX: &str = "/console";
@@ -35,8 +38,12 @@ pub fn router(api: Api) -> Router {
         .route("/log", get(pages::log::page))
         .route("/policies", get(pages::policies::page))
         .route("/help", get(pages::help::page))
+        .route("/login", get(pages::login::page).post(pages::login::sign_in))
+        .route("/logout", post(pages::login::sign_out))
+        .route("/signed-out", get(pages::login::signed_out))
         .route("/assets/{name}", get(assets::asset))
         .fallback(page::not_found)
-        .layer(from_fn(page::guard))
+        .method_not_allowed_fallback(page::no_method)
+        .layer(from_fn_with_state(api.clone(), guard::guard))
         .with_state(api)
 }

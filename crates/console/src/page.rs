@@ -1,17 +1,16 @@
-//! The frame of all pages: the head, the navigation and the banner. Also decides who sees a page,
-//! and shows errors.
+//! The frame of all pages: the head, the navigation and the banner. Also shows errors.
 
-use api::types::{Health, HealthLevel};
-use api::{Api, Problem, ProblemKind, check_place};
-use axum::extract::Request;
-use axum::middleware::Next;
+use api::types::{Health, HealthLevel, Via};
+use api::{Api, Principal, Problem, ProblemKind};
 use axum::response::{IntoResponse, Response};
-use http_api::{answer, claims, complete, only_looks};
-use hyper::StatusCode;
-use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue};
+use http_api::{answer, complete};
+use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, LOCATION};
+use hyper::{StatusCode, Uri};
 use maud::{DOCTYPE, Markup, html};
 
 use crate::assets::address;
+use crate::guard::after_sign_in;
+use crate::link;
 
 /// Pages load only the console's own files, and no other site can show them in a frame.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
@@ -29,8 +28,8 @@ const NAVIGATION: [(&str, &str, &str); 5] = [
 /// A page, or the problem that it shows instead.
 pub(crate) type Result<T = Page> = std::result::Result<T, Failed>;
 
-/// A page: its title and its contents.
-#[derive(Debug)]
+/// A page: its title and its contents. The guard knows for whom the page is, and shows it.
+#[derive(Clone, Debug)]
 pub(crate) struct Page {
     title: String,
     /// The path in the navigation.
@@ -47,7 +46,12 @@ impl Page {
         Page { title: title.to_owned(), section, health, host, contents }
     }
 
-    fn text(&self) -> String {
+    /// The page for this client. `uri` is the address of the page within the console.
+    pub(crate) fn shown(&self, principal: &Principal, uri: &Uri) -> Response {
+        page(StatusCode::OK, self.text(principal, uri))
+    }
+
+    fn text(&self, principal: &Principal, uri: &Uri) -> String {
         let Page { title, section, health, host, contents } = self;
         let page = html! {
             (DOCTYPE)
@@ -74,6 +78,7 @@ impl Page {
                             input type="search" name="search" placeholder="Find a queue"
                                 aria-label="Find a queue" data-key="/";
                         }
+                        (person(principal, uri))
                     }
                     (banner(health))
                     main #main { (contents) }
@@ -85,6 +90,27 @@ impl Page {
             }
         };
         page.into_string()
+    }
+}
+
+/// Who looks at the page, and how to change that.
+fn person(principal: &Principal, uri: &Uri) -> Markup {
+    html! {
+        @if principal.via == Via::Anonymous {
+            a .person href=(link::with(
+                &format!("{}/login", crate::PREFIX), &[("next", Some(&after_sign_in(uri)))],
+            )) { "Sign in" }
+        } @else {
+            span .person {
+                (principal.name) " " small { (principal.role.name()) }
+                @if principal.via == Via::Session {
+                    form method="post" action={ (crate::PREFIX) "/logout" } {
+                        input type="hidden" name="csrf" value=(principal.csrf());
+                        button .quiet { "Sign out" }
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -126,7 +152,9 @@ pub(crate) fn level(level: HealthLevel) -> &'static str {
 
 impl IntoResponse for Page {
     fn into_response(self) -> Response {
-        page(StatusCode::OK, self.text())
+        let mut response = Response::default();
+        response.extensions_mut().insert(self);
+        response
     }
 }
 
@@ -142,23 +170,36 @@ impl From<Problem> for Failed {
 
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
-        let Problem { title, status, detail, .. } = *self.0;
-        let text = html! {
-            (DOCTYPE)
-            html lang="en" {
-                head { (head(&title)) }
-                body {
-                    main .problem {
-                        h1 { (title) }
-                        p { (detail) }
-                        p { a href=(crate::PREFIX) { "Go to the overview" } }
-                    }
-                }
-            }
-        };
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        page(status, text.into_string())
+        let mut response = Response::default();
+        response.extensions_mut().insert(*self.0);
+        response
     }
+}
+
+impl Failed {
+    /// The problem as a page.
+    pub(crate) fn shown(self) -> Response {
+        let Problem { title, status, detail, .. } = *self.0;
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let contents = html! {
+            h1 { (title) }
+            p { (detail) }
+            p { a href=(crate::PREFIX) { "Go to the overview" } }
+        };
+        bare(status, &title, &contents)
+    }
+}
+
+/// A page without the navigation.
+pub(crate) fn bare(status: StatusCode, title: &str, contents: &Markup) -> Response {
+    let text = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head { (head(title)) }
+            body { main .problem { (contents) } }
+        }
+    };
+    page(status, text.into_string())
 }
 
 fn page(status: StatusCode, text: String) -> Response {
@@ -173,29 +214,18 @@ fn page(status: StatusCode, text: String) -> Response {
     response
 }
 
-/// Lets clients on this machine read. The pages change nothing, so no other method is allowed.
-pub(crate) async fn guard(request: Request, next: Next) -> Response {
-    match check(&request) {
-        Ok(()) => next.run(request).await,
-        Err(failed) => failed.into_response(),
+/// Goes to another page.
+pub(crate) fn see_other(address: &str) -> Response {
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    if let Ok(address) = HeaderValue::from_str(address) {
+        response.headers_mut().insert(LOCATION, address);
     }
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
-fn check(request: &Request) -> Result<()> {
-    check_place(request)?;
-    if !only_looks(request.method()) {
-        let why = "the pages of the console can only be read";
-        return Err(Problem::new(ProblemKind::MethodNotAllowed, why).into());
-    }
-    // A person can follow a link from another site. But no page of another site can load these
-    // pages in the background.
-    let headers = request.headers();
-    let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
-    if is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document") {
-        return Ok(());
-    }
-    let allowed = claims(headers).check_no_page(true);
-    allowed.map_err(|why| Problem::new(ProblemKind::Forbidden, why.to_string()).into())
+pub(crate) async fn no_method() -> Failed {
+    Problem::new(ProblemKind::MethodNotAllowed, "this page has no such form").into()
 }
 
 pub(crate) async fn not_found() -> Failed {

@@ -3,6 +3,7 @@
 pub(crate) mod help;
 pub(crate) mod job;
 pub(crate) mod log;
+pub(crate) mod login;
 pub(crate) mod overview;
 pub(crate) mod policies;
 pub(crate) mod queue;

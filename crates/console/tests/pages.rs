@@ -1,8 +1,11 @@
 //! Renders all pages over a broker in memory, with hostile names and bodies.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use api::tokens::{Entry, EntryKind, TokenFile};
+use api::types::Role;
 use api::{Api, ServerInfo, Setup};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -24,6 +27,7 @@ impl Mailbox for Deaf {
 
 struct World {
     broker: Broker,
+    api: Api,
     site: Site,
 }
 
@@ -35,16 +39,21 @@ struct Shown {
 
 impl World {
     fn new() -> World {
+        World::with_tokens(None)
+    }
+
+    fn with_tokens(tokens: Option<PathBuf>) -> World {
         let broker = Broker::memory(EngineSetup::default(), NOW);
         broker.add_mailbox(Arc::new(Deaf));
         let api = Api::new(Setup {
             door: Door::open(broker.clone(), Arc::new(|| NOW)),
             info: ServerInfo { host: "machine".to_owned(), ..ServerInfo::default() },
             process: Box::new(ProcessFacts::default),
+            access: api::AccessSettings { tokens, ..api::AccessSettings::default() },
             show_setting: |setting| format!("{setting:?}"),
         });
-        let router = Router::new().nest(console::PREFIX, console::router(api));
-        World { broker, site: Site::new(router) }
+        let router = Router::new().nest(console::PREFIX, console::router(api.clone()));
+        World { broker, api, site: Site::new(router) }
     }
 
     fn put(&self, queue: &[u8], body: &[u8]) -> u64 {
@@ -63,7 +72,33 @@ impl World {
     fn ask(&self, method: &str, path: &str, reach: Reach) -> Shown {
         let uri = format!("{}{path}", console::PREFIX);
         let request = Request::builder().method(method).uri(uri).body(Body::empty());
-        let mut request = request.expect("the path is valid");
+        self.send(request.expect("the path is valid"), reach)
+    }
+
+    /// Sends a form as a browser does. `cookie` is the cookie of a session.
+    fn submit(&self, path: &str, cookie: &str, fields: &[(&str, &str)], reach: Reach) -> Shown {
+        let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let request = Request::post(format!("{}{path}", console::PREFIX))
+            .header("host", "127.0.0.1:7300")
+            .header("origin", "http://127.0.0.1:7300")
+            .header("sec-fetch-site", "same-origin")
+            .header("user-agent", "Mozilla/5.0")
+            .header("cookie", cookie)
+            .body(Body::from(form));
+        self.send(request.expect("valid"), reach)
+    }
+
+    /// Shows a page to somebody with a session.
+    fn show_to(&self, cookie: &str, path: &str, reach: Reach) -> Shown {
+        let request = Request::get(format!("{}{path}", console::PREFIX))
+            .header("host", "127.0.0.1:7300")
+            .header("sec-fetch-site", "same-origin")
+            .header("cookie", cookie)
+            .body(Body::empty());
+        self.send(request.expect("valid"), reach)
+    }
+
+    fn send(&self, mut request: Request<Body>, reach: Reach) -> Shown {
         request.extensions_mut().insert(Gate { names: Arc::new(Names::default()), reach });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         runtime.expect("a runtime").block_on(async {
@@ -117,13 +152,101 @@ fn pages_tell_browsers_what_they_may_do() {
 }
 
 #[test]
-fn only_clients_of_this_machine_can_read() {
+fn clients_of_other_machines_must_sign_in() {
     let world = World::new();
     assert_eq!(world.ask("GET", "", Reach::Unix).status, 200);
-    let refused = world.ask("GET", "", Reach::Network);
-    assert_eq!(refused.status, 403);
-    assert!(refused.text.contains("ssh -L"), "{}", refused.text);
-    assert_eq!(world.ask("POST", "/queues", Reach::Loopback).status, 405);
+    for path in ["", "/queues", "/help", "/nosuch"] {
+        let refused = world.ask("GET", path, Reach::Network);
+        assert_eq!(refused.status, 401, "{path}");
+        assert!(refused.text.contains("ssh -L") && refused.text.contains("name=\"token\""));
+        assert!(!refused.text.contains("machine</"), "the page says nothing about the server");
+    }
+    assert_eq!(world.ask("GET", "/login", Reach::Network).status, 200);
+    assert_eq!(world.ask("GET", "/assets/console.css", Reach::Network).status, 200);
+}
+
+/// The secret in the forms of a page.
+fn csrf(page: &Shown) -> String {
+    let rest = page.text.split("name=\"csrf\" value=\"").nth(1).expect("a form");
+    rest.split('"').next().expect("a value").to_owned()
+}
+
+#[test]
+fn a_person_signs_in_with_a_token_and_out_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tokens.toml");
+    let (token, fingerprint) = api::tokens::new_token().expect("random numbers");
+    let entry = |name: &str, fingerprint| Entry {
+        kind: EntryKind::Token,
+        name: name.to_owned(),
+        role: Role::Viewer,
+        fingerprint,
+        created: None,
+    };
+    let file = TokenFile { entries: vec![entry("ann", fingerprint)] };
+    std::fs::write(&path, file.written()).expect("the disk works");
+    let world = World::with_tokens(Some(path.clone()));
+    let login = world.show_to("", "/login?next=/console/queues", Reach::Network);
+    let secret = csrf(&login);
+    let fields = |token: &str, csrf: &str| {
+        [("token", token), ("csrf", csrf), ("next", "/console/queues")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    };
+    let submit = |token: &str, csrf: &str| {
+        let fields = fields(token, csrf);
+        let fields: Vec<(&str, &str)> =
+            fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        world.submit("/login", "", &fields, Reach::Network)
+    };
+    assert_eq!(submit("lsh_wrong", &secret).status, 401);
+    assert_eq!(submit(&token, "wrong").status, 403, "another page cannot sign somebody in");
+    let done = submit(&token, &secret);
+    assert_eq!(
+        (done.status, done.headers["location"].to_str().unwrap_or("")),
+        (303, "/console/queues")
+    );
+    let cookie = done.headers["set-cookie"].to_str().expect("text").to_owned();
+    assert!(cookie.contains("; HttpOnly; SameSite=Strict; Path=/"), "{cookie}");
+    let cookie = cookie.split(';').next().expect("a cookie").to_owned();
+    let page = world.show_to(&cookie, "/queues", Reach::Network);
+    assert_eq!(page.status, 200);
+    assert!(page.text.contains("ann") && page.text.contains("Sign out"), "{}", page.text);
+    // Signing out ends the session, also for somebody who kept the cookie.
+    assert_eq!(world.submit("/logout", &cookie, &[("csrf", "wrong")], Reach::Network).status, 403);
+    let out = world.submit("/logout", &cookie, &[("csrf", &csrf(&page))], Reach::Network);
+    assert_eq!(
+        (out.status, out.headers["location"].to_str().unwrap_or("")),
+        (303, "/console/signed-out")
+    );
+    assert_eq!(world.show_to(&cookie, "/queues", Reach::Network).status, 401);
+    assert_eq!(world.show("/signed-out").status, 200);
+
+    // A session ends when its token is removed.
+    let again = submit(&token, &secret);
+    let cookie = again.headers["set-cookie"].to_str().expect("text");
+    let cookie = cookie.split(';').next().expect("a cookie").to_owned();
+    assert_eq!(world.show_to(&cookie, "/queues", Reach::Network).status, 200);
+    let other = TokenFile { entries: vec![entry("ann", [7; 32])] };
+    std::fs::write(&path, other.written()).expect("the disk works");
+    world.api.read_tokens();
+    assert_eq!(world.show_to(&cookie, "/queues", Reach::Network).status, 401);
+}
+
+#[test]
+fn a_form_needs_the_secret_and_a_page_of_this_server() {
+    let world = World::new();
+    assert_eq!(world.ask("POST", "/queues", Reach::Loopback).status, 403);
+    let secret = csrf(&world.show("/login"));
+    let fields = [("csrf", secret.as_str())];
+    assert_eq!(world.submit("/queues", "", &fields, Reach::Loopback).status, 405);
+    let form = format!("csrf={secret}");
+    for (name, value) in
+        [("origin", "http://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")]
+    {
+        let request = Request::post("/console/login").header("host", "127.0.0.1:7300");
+        let request = request.header(name, value).body(Body::from(form.clone()));
+        assert_eq!(world.send(request.expect("valid"), Reach::Loopback).status, 403, "{value}");
+    }
 }
 
 #[test]
@@ -225,8 +348,8 @@ fn pages_of_other_sites_cannot_load_a_page_in_the_background() {
 }
 
 #[test]
-fn requests_through_a_proxy_are_refused() {
+fn clients_of_a_proxy_must_sign_in() {
     let world = World::new();
-    assert_eq!(ask_with(&world, &[("x-forwarded-for", "192.0.2.7")]), 403);
+    assert_eq!(ask_with(&world, &[("x-forwarded-for", "192.0.2.7")]), 401);
     assert_eq!(ask_with(&world, &[]), 200);
 }

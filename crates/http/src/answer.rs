@@ -9,8 +9,8 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use origin::{Claims, Rejection};
 
-/// A request, as a handler gets it. Its extensions contain the [`origin::Gate`] of its listener,
-/// and the [`crate::Unread`] of its site.
+/// A request, as a handler gets it. Its extensions contain the [`origin::Gate`] of its listener, its
+/// [`crate::Peer`], and the [`crate::Unread`] of its site.
 pub type Request = axum::extract::Request;
 
 /// The head of a request, for pages that need no body.

@@ -14,6 +14,7 @@ use origin::Gate;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::answer::{Site, claims, complete, forbidden};
+use crate::peer::Peer;
 use crate::stall::Stalling;
 use crate::unread::Unread;
 
@@ -31,19 +32,33 @@ const STALL_TIME_MAX: Duration = Duration::from_secs(10);
 /// Age limit of a connection. It also ends connections of clients that read very slowly.
 const AGE_MAX: Duration = Duration::from_mins(5);
 
+/// The client of a connection, and the rules of the listener.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// The rules of the listener.
+    pub gate: Gate,
+    /// The other end of the connection.
+    pub peer: Peer,
+}
+
 /// Serves one connection to its end. An error of the client ends only this connection.
 ///
 /// This function calls `note_request` for each request. All connections of a site share one
 /// `unread`.
-pub async fn serve<S>(socket: S, site: Site, gate: Gate, unread: Unread, note_request: impl Fn())
-where
+pub async fn serve<S>(
+    socket: S,
+    site: Site,
+    client: Client,
+    unread: Unread,
+    note_request: impl Fn(),
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
     let service = service_fn(|request: hyper::Request<Incoming>| {
         note_request();
-        let (site, gate, unread) = (site.clone(), gate.clone(), unread.clone());
+        let (site, client, unread) = (site.clone(), client.clone(), unread.clone());
         async move {
-            let answer = reply(&site, gate, unread.clone(), request).await;
+            let answer = reply(&site, client, unread.clone(), request).await;
             let mut answer = unread.admit(answer);
             mark(&mut answer);
             Ok::<_, Infallible>(answer)
@@ -68,15 +83,17 @@ where
 
 async fn reply(
     site: &Site,
-    gate: Gate,
+    client: Client,
     unread: Unread,
     request: hyper::Request<Incoming>,
 ) -> Response<Body> {
+    let Client { gate, peer } = client;
     let mut request = request.map(Body::new);
     if let Err(why) = gate.may_read(&claims(request.headers())) {
         return complete(forbidden(why));
     }
     request.extensions_mut().insert(gate);
+    request.extensions_mut().insert(peer);
     request.extensions_mut().insert(unread);
     site.answer(request).await
 }
@@ -145,7 +162,8 @@ mod tests {
             let served = async {
                 let gate = Gate { names: Arc::default(), reach: Reach::Network };
                 let broker = Broker::memory(EngineSetup::default(), Millis(0));
-                serve(near, site, gate, Unread::new(broker), || ()).await;
+                let client = Client { gate, peer: Peer::default() };
+                serve(near, site, client, Unread::new(broker), || ()).await;
                 began.elapsed()
             };
             tokio::join!(served, client(far)).0

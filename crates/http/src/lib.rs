@@ -5,8 +5,8 @@
 //! owns sockets, threads and the clock. Kestrel's admin commands are another site, in
 //! `crates/kestrel-admin`.
 //!
-//! - `answer`: sites, requests and responses. `connection`, `stall`: one connection. `received`:
-//!   bodies of requests. `unread`: the limit of responses that clients have not read yet.
+//! - `answer`: sites, requests and responses. `connection`, `stall`, `peer`: one connection.
+//!   `received`: bodies of requests. `unread`: the limit of responses that clients have not read yet.
 //! - `door`: lets handlers use the broker, and wait for it.
 //! - `starting`: health during the start. `overview`: health and metrics. `metrics`, `exposition`:
 //!   the numbers, and their text format for Prometheus.
@@ -17,6 +17,7 @@ mod door;
 mod exposition;
 mod metrics;
 mod overview;
+mod peer;
 mod received;
 mod stall;
 mod starting;
@@ -26,10 +27,11 @@ pub use answer::{
     Answer, HTML, Head, Request, Site, TEXT, answer, claims, complete, forbidden, head_of,
     method_not_allowed, only_looks,
 };
-pub use connection::serve;
+pub use connection::{Client, serve};
 pub use door::{Door, DoorError, DoorSession, SessionKind};
 pub use metrics::{ProcessFacts, escaped_name};
 pub use overview::{Overview, health_router};
+pub use peer::{Peer, sha256};
 pub use received::{ReceiveError, Received, read_body};
 pub use starting::Starting;
 pub use unread::Unread;

@@ -3,6 +3,7 @@
 //! This module only describes the command line. The module `commands` runs the subcommands.
 
 mod moving;
+mod token;
 mod tools;
 
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand}
 use notation::size;
 
 pub(crate) use moving::{ExportArguments, ImportArguments, ImportOptions, ImportSource};
+pub(crate) use token::{TokenAddArguments, TokenArguments, TokenCommand, TokenPlace};
 pub(crate) use tools::{
     DeleteArguments, KickArguments, PauseArguments, PeekArguments, PutArguments, StatsArguments,
     WatchArguments, WorkArguments, refuse,
@@ -61,6 +63,7 @@ pub(crate) enum Command {
     },
     Kestrel(KestrelArguments),
     Policy(PolicyArguments),
+    Token(TokenArguments),
     Log(LogArguments),
     Import(ImportArguments),
     Export(ExportArguments),

@@ -20,6 +20,7 @@ pub(crate) mod put;
 pub(crate) mod serve;
 mod service;
 pub(crate) mod stats;
+pub(crate) mod token;
 mod user;
 pub(crate) mod watch;
 pub(crate) mod work;

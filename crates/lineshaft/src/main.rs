@@ -69,6 +69,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Gearmand { arguments }) => Ok(commands::gearmand::run(&arguments)),
         Some(Command::Kestrel(arguments)) => Ok(commands::kestrel::run(arguments)),
         Some(Command::Policy(arguments)) => commands::policy::run(arguments.command),
+        Some(Command::Token(arguments)) => commands::token::run(arguments.command),
         Some(Command::Backup(arguments)) => commands::backup::run(arguments),
         Some(Command::Log(arguments)) => commands::log::run(arguments.command),
         Some(Command::Import(arguments)) => commands::import::run(arguments),

@@ -93,7 +93,7 @@ impl<'a> Claims<'a> {
     }
 
     /// Whether the request has a header that only browsers send.
-    fn is_from_browser(&self) -> bool {
+    pub fn is_from_browser(&self) -> bool {
         self.is_browser || self.site.is_some() || self.origin.is_some() || self.referer.is_some()
     }
 }

@@ -218,6 +218,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let signals = signals.complete().map_err(failed("watch for signals"))?;
     let _listen_file = write_listen_file(&config.data, &listening);
     let _control_socket = serve_control_socket(&config.data, &broker, &runtime);
+    let _operator_socket = serve_operator_socket(&config.data, web[0].as_ref());
     let memory_bytes = limits.memory_bytes();
     let recovery = recovery.as_ref();
     announce(&Started { config: &config, listening: &listening, recovery, memory_bytes });
@@ -428,6 +429,21 @@ fn serve_control_socket(data: &Data, broker: &Broker, runtime: &Runtime) -> Opti
         .ok()?;
     runtime.spawn(ControlSocket::serve(listener, broker.clone()));
     Some(socket)
+}
+
+/// Serves the API on the operator's socket. The site exists only if there is an HTTP listener.
+fn serve_operator_socket(data: &Data, web: Option<&WebThread>) -> Option<ControlSocket> {
+    let web = web.filter(|_| data.sync != Durability::Memory)?;
+    let served = ControlSocket::listen_for_api(&data.dir).and_then(|socket| {
+        web.add_operator_socket(socket.listener()?)?;
+        Ok(socket)
+    });
+    served
+        .inspect_err(|error| {
+            let dir = data.dir.display();
+            tracing::warn!(%error, %dir, "cannot listen on the operator's socket; serving without it");
+        })
+        .ok()
 }
 
 fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> ServeError {

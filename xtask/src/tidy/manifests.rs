@@ -39,7 +39,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
             "log",
         ],
     ),
-    ("lineshaft", &["server", "notation", "broker", "log", "bench", "import"]),
+    ("lineshaft", &["server", "api", "notation", "broker", "log", "bench", "import"]),
     ("import", &[]),
     ("bench", &["notation"]),
     ("testkit", &["broker"]),

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
+mod access;
 mod jobs;
 mod queues;
 mod reading;

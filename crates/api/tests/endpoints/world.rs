@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::{Api, PREFIX, ServerInfo, Setup};
+use api::{AccessSettings, Api, PREFIX, ServerInfo, Setup};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use broker::{Answer, Broker, EngineSetup, Event, Mailbox, Millis, NewJob, SessionId};
-use http_api::{Door, ProcessFacts, Site};
+use http_api::{Door, ProcessFacts, Site, Unread};
 use hyper::{HeaderMap, Request};
 use origin::{Gate, Names, Reach};
 use serde_json::Value;
@@ -28,6 +28,7 @@ impl Mailbox for Deaf {
 
 pub(crate) struct World {
     pub(crate) broker: Broker,
+    pub(crate) api: Api,
     site: Site,
     now_ms: Arc<AtomicU64>,
     runtime: Runtime,
@@ -44,6 +45,10 @@ pub(crate) struct Reply {
 
 impl World {
     pub(crate) fn new() -> World {
+        World::with_access(AccessSettings::default())
+    }
+
+    pub(crate) fn with_access(access: AccessSettings) -> World {
         let broker = Broker::memory(EngineSetup::default(), NOW);
         broker.add_mailbox(Arc::new(Deaf));
         let now_ms = Arc::new(AtomicU64::new(NOW.0));
@@ -60,12 +65,13 @@ impl World {
                 listeners: Vec::new(),
             },
             process: Box::new(|| ProcessFacts { connections: 7, ..ProcessFacts::default() }),
+            access,
             show_setting: |setting| format!("{setting:?}"),
         });
-        let router = Router::new().nest(PREFIX, api::router(api));
+        let router = Router::new().nest(PREFIX, api::router(api.clone()));
         let runtime =
             Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        World { broker, site: Site::new(router), now_ms, runtime }
+        World { broker, api, site: Site::new(router), now_ms, runtime }
     }
 
     pub(crate) fn now(&self) -> Millis {
@@ -98,7 +104,8 @@ impl World {
         self.send(request)
     }
 
-    pub(crate) fn send(&self, request: Request<Body>) -> Reply {
+    pub(crate) fn send(&self, mut request: Request<Body>) -> Reply {
+        request.extensions_mut().insert(Unread::without_broker());
         self.runtime.block_on(async {
             let answer = self.site.answer(request).await;
             let (head, body) = answer.into_parts();

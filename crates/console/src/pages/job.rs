@@ -3,12 +3,11 @@
 use api::types::{Job, JobState};
 use api::{Api, JobId, Problem, ProblemKind};
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
-use hyper::header::{HeaderValue, LOCATION};
-use hyper::{HeaderMap, StatusCode, Uri};
+use axum::response::Response;
+use hyper::{HeaderMap, Uri};
 use maud::html;
 
-use crate::page::{Page, Result};
+use crate::page::{Page, Result, see_other};
 use crate::{body, link, number};
 
 /// A longer body can only be saved.
@@ -19,11 +18,7 @@ pub(crate) async fn find(uri: Uri) -> Result<Response> {
     let query = uri.query().unwrap_or_default();
     let id = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "id");
     let id = number_of(id.as_ref().map_or("", |(_, value)| value.trim()))?;
-    let mut response = StatusCode::SEE_OTHER.into_response();
-    if let Ok(address) = HeaderValue::from_str(&link::job(id)) {
-        response.headers_mut().insert(LOCATION, address);
-    }
-    Ok(response)
+    Ok(see_other(&link::job(id)))
 }
 
 pub(crate) async fn page(

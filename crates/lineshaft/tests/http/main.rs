@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
+mod access;
 mod api;
 mod clients;
 mod deep_queue;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use api::types::Role;
 use broker::policy::Rules;
 use notation::address::{Address, ListenAddress};
 use notation::{duration, port};
@@ -18,6 +19,9 @@ use crate::config::protocol::Protocol;
 pub const JOB_BYTES_LIMIT: u64 = 1 << 30;
 /// The allowed sizes of one file of the log.
 pub const SEGMENT_BYTES: RangeInclusive<u64> = 256 << 10..=1 << 30;
+
+/// The usual name of the token file, in the data folder.
+const TOKENS_FILE: &str = "tokens.toml";
 
 /// The whole configuration of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -47,6 +51,13 @@ pub struct Config {
 }
 
 impl Config {
+    /// The token file. `None` if jobs are only in memory, and no file is configured.
+    pub fn tokens_file(&self) -> Option<PathBuf> {
+        let has_folder = self.data.sync != Durability::Memory;
+        let usual = has_folder.then(|| self.data.dir.join(TOKENS_FILE));
+        self.http.tokens.clone().or(usual)
+    }
+
     /// How long a client of this protocol can be silent before the server closes its connection, in
     /// milliseconds. `None` means for ever.
     pub(crate) fn silence_max_ms(&self, protocol: Protocol) -> Option<u64> {
@@ -201,13 +212,23 @@ pub struct Limits {
     pub unfinished_bytes: u64,
 }
 
-/// The names of the server over HTTP.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+/// The names of the server over HTTP, and who can use its API.
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Http {
     /// Further names of the server. Its addresses, `localhost` and the machine's name are always
     /// valid. If the list is empty, a listener that other machines can reach also accepts other
     /// names. But it accepts them only for reading, and not from browsers.
     pub hosts: Vec<String>,
+    /// The token file. `None` means the file `tokens.toml` in the data folder.
+    pub tokens: Option<PathBuf>,
+    /// What HTTP clients on this machine are allowed to do without credentials.
+    pub anonymous: Role,
+}
+
+impl Default for Http {
+    fn default() -> Http {
+        Http { hosts: Vec::new(), tokens: None, anonymous: Role::Viewer }
+    }
 }
 
 /// What the metrics show.

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use api::types::Role;
 use notation::address::{ListenAddress, parse_listeners};
 use notation::{duration, size};
 
@@ -46,7 +47,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in display order.
-pub(crate) static SETTINGS: [Setting; 48] = [
+pub(crate) static SETTINGS: [Setting; 50] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -301,6 +302,23 @@ pub(crate) static SETTINGS: [Setting; 48] = [
         show: |config| show_hosts(&config.http.hosts),
     },
     Setting {
+        key: "http.tokens",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.http.tokens, parse_tokens(value[0])),
+        show: |config| {
+            let path = config.http.tokens.as_deref();
+            quote(&path.map_or_else(|| "auto".to_owned(), |path| path.display().to_string()))
+        },
+    },
+    Setting {
+        key: "http.anonymous",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.http.anonymous, parse_role(value[0])),
+        show: |config| quote(config.http.anonymous.name()),
+    },
+    Setting {
         key: "metrics.max_queues",
         many: false,
         live: false,
@@ -513,6 +531,19 @@ fn parse_hosts(names: &[&str]) -> Result<Vec<String>, String> {
         None if names.is_empty() => Err("the list is empty; write `auto`".to_owned()),
         None => Ok(names.iter().map(|name| (*name).to_owned()).collect()),
     }
+}
+
+fn parse_tokens(text: &str) -> Result<Option<PathBuf>, String> {
+    match text {
+        "" => Err("the file has no name; write `auto` for the file in the data folder".to_owned()),
+        "auto" => Ok(None),
+        path => Ok(Some(PathBuf::from(path))),
+    }
+}
+
+fn parse_role(text: &str) -> Result<Role, String> {
+    Role::parse(text)
+        .ok_or_else(|| format!("`{text}` is not `none`, `viewer`, `operator` or `admin`"))
 }
 
 fn show_hosts(names: &[String]) -> String {

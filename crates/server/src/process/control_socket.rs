@@ -39,6 +39,10 @@ use tokio::sync::Semaphore;
 
 /// The name of the socket in the data folder.
 const NAME: &str = "control";
+/// The name of the socket for the operator's requests over HTTP.
+const API_NAME: &str = "api";
+/// The length of the accept queue for requests over HTTP.
+const API_BACKLOG: usize = 64;
 /// Only the user that runs the server can connect.
 const MODE: u32 = 0o600;
 /// Limit of connections. The server reserves file descriptors for its own use, and they are enough
@@ -82,12 +86,21 @@ pub struct ControlPath {
 impl ControlPath {
     /// The socket of this data folder. The folder must exist.
     pub fn of(data_dir: &Path) -> io::Result<ControlPath> {
-        let path = data_dir.join(NAME);
+        ControlPath::named(data_dir, NAME)
+    }
+
+    /// The socket of this data folder for the operator's requests over HTTP.
+    pub fn of_api(data_dir: &Path) -> io::Result<ControlPath> {
+        ControlPath::named(data_dir, API_NAME)
+    }
+
+    fn named(data_dir: &Path, name: &str) -> io::Result<ControlPath> {
+        let path = data_dir.join(name);
         if path.as_os_str().len() <= PATH_BYTES_MAX {
             return Ok(ControlPath { path, _folder: None });
         }
         let folder = File::open(data_dir)?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd()));
+        let path = PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()));
         Ok(ControlPath { path, _folder: Some(folder) })
     }
 
@@ -108,17 +121,26 @@ impl ControlSocket {
     /// Listens in the data folder. This process must hold the lock of the log. Then no other server
     /// uses the folder, so an old socket file can be removed.
     pub(crate) fn listen(data_dir: &Path) -> io::Result<ControlSocket> {
-        let file = std::path::absolute(data_dir)?.join(NAME);
+        ControlSocket::listen_as(data_dir, NAME, CONNECTIONS_MAX)
+    }
+
+    /// Like [`ControlSocket::listen`], for the operator's requests over HTTP. A site serves them.
+    pub(crate) fn listen_for_api(data_dir: &Path) -> io::Result<ControlSocket> {
+        ControlSocket::listen_as(data_dir, API_NAME, API_BACKLOG)
+    }
+
+    fn listen_as(data_dir: &Path, name: &str, backlog: usize) -> io::Result<ControlSocket> {
+        let file = std::path::absolute(data_dir)?.join(name);
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        let path = ControlPath::of(data_dir)?;
+        let path = ControlPath::named(data_dir, name)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.bind(&SockAddr::unix(path.path())?)?;
         // Nobody can connect before the socket listens.
         fs::set_permissions(&file, Permissions::from_mode(MODE))?;
-        socket.listen(CONNECTIONS_MAX as i32)?;
+        socket.listen(backlog as i32)?;
         socket.set_nonblocking(true)?;
         Ok(ControlSocket { listener: std::os::fd::OwnedFd::from(socket).into(), file })
     }

@@ -47,6 +47,10 @@ pub(crate) fn overview(
             listeners: listening.iter().map(shown).collect(),
         },
         process: Box::new(process.clone()),
+        access: api::AccessSettings {
+            tokens: config.tokens_file(),
+            anonymous: config.http.anonymous,
+        },
         show_setting: show_value,
     });
     let overview = Overview {
@@ -58,8 +62,8 @@ pub(crate) fn overview(
         process: Box::new(process),
     };
     let console = console::router(api.clone());
-    let router = health_router(Arc::new(overview)).nest(api::PREFIX, api::router(api));
-    Site::new(router.nest(console::PREFIX, console))
+    let router = health_router(Arc::new(overview)).nest(api::PREFIX, api::router(api.clone()));
+    Site::new(router.nest(console::PREFIX, console)).with_tick(move || api.tick())
 }
 
 fn shown(one: &Listening) -> api::types::Listener {

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use http_api::{Site, Unread, serve};
+use http_api::{Client, Peer, Site, Unread, serve};
 use notation::address::Address;
-use origin::{Gate, Names};
+use origin::{Gate, Names, Reach};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::runtime::Runtime;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
@@ -53,6 +53,9 @@ pub(crate) struct Endpoint {
 pub(crate) struct WebThread {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    runtime: Handle,
+    served: Served,
+    names: Arc<Names>,
 }
 
 /// State that all connections of a site share.
@@ -71,6 +74,8 @@ struct Listener {
     served: Served,
     gate: Gate,
     certificates: Option<Arc<Certificates>>,
+    /// Whether this is the operator's socket, which only the server's user can use.
+    is_for_operator: bool,
 }
 
 /// A listening socket of the runtime.
@@ -99,11 +104,28 @@ impl WebThread {
             runtime.spawn(accept(Listener::of(place, served.clone(), names.clone())?));
         }
         drop(inside);
+        let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let named = std::thread::Builder::new().name(WEB_THREAD.to_owned());
         // `stopped` ends with an error when its sender is dropped. That also stops this thread.
         let thread = named.spawn(move || drop(runtime.block_on(stopped)))?;
-        Ok(WebThread { stop: Some(stop), thread: Some(thread) })
+        let (stop, thread, names) = (Some(stop), Some(thread), names.clone());
+        Ok(WebThread { stop, thread, runtime: handle, served, names })
+    }
+
+    /// Also serves the operator's socket.
+    pub(crate) fn add_operator_socket(&self, listener: StdUnixListener) -> io::Result<()> {
+        let _inside = self.runtime.enter();
+        let listener = Listener {
+            _file: None,
+            socket: Socket::Unix(UnixListener::from_std(listener)?),
+            served: self.served.clone(),
+            gate: Gate { names: self.names.clone(), reach: Reach::Unix },
+            certificates: None,
+            is_for_operator: true,
+        };
+        self.runtime.spawn(accept(listener));
+        Ok(())
     }
 }
 
@@ -128,7 +150,8 @@ impl Listener {
         } else {
             Socket::Tcp(TcpListener::from_std(StdTcpListener::from(bound.socket))?)
         };
-        Ok(Listener { socket, served, gate, certificates, _file: bound.file })
+        let is_for_operator = false;
+        Ok(Listener { _file: bound.file, socket, served, gate, certificates, is_for_operator })
     }
 
     /// Accepts one connection and serves it in its own task.
@@ -136,25 +159,29 @@ impl Listener {
         let connections = &self.served.connections;
         match &self.socket {
             Socket::Tcp(listener) => {
-                let (socket, _) = listener.accept().await?;
-                connections.admit(|ticket| self.serve(socket, ticket));
+                let (socket, address) = listener.accept().await?;
+                let address = Some(address.ip().to_canonical());
+                let peer = Peer { address, ..Peer::default() };
+                connections.admit(|ticket| self.serve(socket, peer, ticket));
             }
             Socket::Unix(listener) => {
                 let (socket, _) = listener.accept().await?;
-                connections.admit(|ticket| self.serve(socket, ticket));
+                let is_operator = self.is_for_operator && is_own_user(&socket);
+                let peer = Peer { is_operator, ..Peer::default() };
+                connections.admit(|ticket| self.serve(socket, peer, ticket));
             }
         }
         Ok(())
     }
 
-    fn serve<S>(&self, socket: S, ticket: Ticket) -> AbortHandle
+    fn serve<S>(&self, socket: S, peer: Peer, ticket: Ticket) -> AbortHandle
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (served, gate) = (self.served.clone(), self.gate.clone());
+        let (served, client) = (self.served.clone(), Client { gate: self.gate.clone(), peer });
         // Get the certificates for each connection, because a reload can change them.
         let tls = self.certificates.as_ref().map(|certificates| certificates.current());
-        tokio::spawn(serve_one(socket, tls, served, gate, ticket)).abort_handle()
+        tokio::spawn(serve_one(socket, tls, served, client, ticket)).abort_handle()
     }
 }
 
@@ -163,7 +190,7 @@ async fn serve_one<S>(
     socket: S,
     tls: Option<Arc<ServerConfig>>,
     served: Served,
-    gate: Gate,
+    client: Client,
     ticket: Ticket,
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin,
@@ -171,16 +198,27 @@ async fn serve_one<S>(
     let Served { site, unread, .. } = served;
     let note_request = || ticket.note_request();
     match tls {
-        None => serve(socket, site, gate, unread, note_request).await,
+        None => serve(socket, site, client, unread, note_request).await,
         Some(config) => {
             let handshake = TlsAcceptor::from(config).accept(socket);
             // Ignore a failed handshake, because the cause is the client: garbage, silence or a
             // wrong certificate.
             if let Ok(Ok(socket)) = tokio::time::timeout(HANDSHAKE_TIME, handshake).await {
-                serve(socket, site, gate, unread, note_request).await;
+                let certificates = socket.get_ref().1.peer_certificates();
+                let certificate = certificates.and_then(|all| all.first()).map(AsRef::as_ref);
+                let Client { gate, peer } = client;
+                let client = Client { gate, peer: peer.over_tls(certificate) };
+                serve(socket, site, client, unread, note_request).await;
             }
         }
     }
+}
+
+/// Whether the other end runs as the user of this process, or as root. The mode of the socket's
+/// file says the same, but not on all systems.
+fn is_own_user(socket: &UnixStream) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    socket.peer_cred().is_ok_and(|peer| peer.uid() == user || peer.uid() == 0)
 }
 
 /// Calls the site's `tick` once per [`TICK`].

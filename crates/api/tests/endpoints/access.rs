@@ -1,0 +1,226 @@
+//! Who can do what: tokens, certificates, roles, and the record of changes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use api::tokens::{Entry, EntryKind, TokenFile, new_token};
+use api::types::Role;
+use api::{AccessSettings, PREFIX};
+use axum::body::Body;
+use http_api::{Peer, sha256};
+use hyper::Request;
+use origin::{Gate, Names, Reach};
+use tempfile::TempDir;
+
+use crate::routes::{documented, filled};
+use crate::world::{Reply, World};
+
+/// A world with a token for each role, and a certificate.
+struct Guarded {
+    world: World,
+    path: PathBuf,
+    /// The tokens of a viewer, an operator and an admin.
+    tokens: [String; 3],
+    file: TokenFile,
+    _folder: TempDir,
+}
+
+const ROLES: [Role; 3] = [Role::Viewer, Role::Operator, Role::Admin];
+
+impl Guarded {
+    fn new(anonymous: Role) -> Guarded {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.toml");
+        let mut file = TokenFile::default();
+        let entry = |kind, name: &str, role, fingerprint| Entry {
+            kind,
+            name: name.to_owned(),
+            role,
+            fingerprint,
+            created: None,
+        };
+        let tokens = ROLES.map(|role| {
+            let (token, fingerprint) = new_token().unwrap();
+            file.entries.push(entry(EntryKind::Token, role.name(), role, fingerprint));
+            token
+        });
+        let fingerprint = sha256(b"certificate");
+        file.entries.push(entry(EntryKind::Certificate, "deploy", Role::Operator, fingerprint));
+        std::fs::write(&path, file.written()).unwrap();
+        let world = World::with_access(AccessSettings { tokens: Some(path.clone()), anonymous });
+        Guarded { world, path, tokens, file, _folder: folder }
+    }
+
+    /// Sends a request from another machine.
+    fn ask(&self, method: &str, path: &str, headers: &[(&'static str, &str)], peer: Peer) -> Reply {
+        let mut request = Request::builder().method(method).uri(format!("{PREFIX}{path}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut request = request.body(Body::empty()).unwrap();
+        let gate = Gate { names: Arc::new(Names::default()), reach: Reach::Network };
+        request.extensions_mut().insert(gate);
+        request.extensions_mut().insert(peer);
+        self.world.send(request)
+    }
+
+    fn ask_as(&self, token: &str, method: &str, path: &str) -> Reply {
+        let bearer = format!("Bearer {token}");
+        self.ask(method, path, &[("authorization", &bearer)], Peer::default())
+    }
+}
+
+#[test]
+fn a_token_gives_its_role_from_any_machine() {
+    let guarded = Guarded::new(Role::Viewer);
+    for (token, role) in guarded.tokens.iter().zip(ROLES) {
+        let me = guarded.ask_as(token, "GET", "/me").body;
+        assert_eq!((&me["name"], &me["role"]), (&role.name().into(), &role.name().into()));
+        assert_eq!(me["via"], "token");
+        assert_eq!(guarded.ask_as(token, "GET", "/server").status, 200);
+        let wanted = if role == Role::Viewer { 403 } else { 200 };
+        let audit = guarded.ask_as(token, "GET", "/audit");
+        assert_eq!(audit.status, wanted, "{audit:?}");
+        if role == Role::Viewer {
+            assert_eq!(audit.body["needs"], "operator");
+        }
+    }
+    for wrong in ["lsh_wrong", "", "a b"] {
+        assert_eq!(guarded.ask_as(wrong, "GET", "/server").status, 401, "{wrong}");
+        assert_eq!(guarded.ask_as(wrong, "GET", "/me").status, 401, "never anonymous");
+    }
+    let basic = [("authorization", "Basic YTpi")];
+    assert_eq!(guarded.ask("GET", "/server", &basic, Peer::default()).status, 401);
+}
+
+#[test]
+fn a_client_certificate_counts_only_if_it_is_listed() {
+    let guarded = Guarded::new(Role::None);
+    let with = |certificate: &[u8]| Peer::default().over_tls(Some(certificate));
+    let me = guarded.ask("GET", "/me", &[], with(b"certificate")).body;
+    assert_eq!((&me["name"], &me["via"]), (&"deploy".into(), &"certificate".into()));
+    assert_eq!(guarded.ask("GET", "/server", &[], with(b"other")).status, 401);
+    assert_eq!(guarded.ask("GET", "/server", &[], Peer::default().over_tls(None)).status, 401);
+}
+
+#[test]
+fn the_operators_socket_needs_no_token() {
+    let guarded = Guarded::new(Role::None);
+    let peer = Peer { is_operator: true, ..Peer::default() };
+    let me = guarded.ask("GET", "/me", &[], peer).body;
+    assert_eq!((&me["role"], &me["via"]), (&"admin".into(), &"socket".into()));
+}
+
+#[test]
+fn removed_tokens_stop_working_and_a_broken_file_changes_nothing() {
+    let mut guarded = Guarded::new(Role::Viewer);
+    let operator = guarded.tokens[1].clone();
+    let status = |guarded: &Guarded| {
+        guarded.world.api.read_tokens();
+        guarded.ask_as(&operator, "GET", "/server").status
+    };
+    assert_eq!(status(&guarded), 200);
+    std::fs::write(&guarded.path, "[[token]]\nname = \"x\"\n").unwrap();
+    assert_eq!(status(&guarded), 200, "a mistake does not lock everybody out");
+    guarded.file.entries.retain(|entry| entry.name != "operator");
+    std::fs::write(&guarded.path, guarded.file.written()).unwrap();
+    assert_eq!(status(&guarded), 401);
+    assert_eq!(guarded.ask_as(&guarded.tokens[2], "GET", "/server").status, 200);
+    std::fs::remove_file(&guarded.path).unwrap();
+    guarded.world.api.read_tokens();
+    assert_eq!(guarded.ask_as(&guarded.tokens[2], "GET", "/server").status, 401);
+}
+
+#[test]
+fn the_configuration_says_what_clients_of_this_machine_can_do() {
+    for (role, server, audit) in
+        [(Role::None, 401, 401), (Role::Viewer, 200, 401), (Role::Operator, 200, 200)]
+    {
+        let guarded = Guarded::new(role);
+        assert_eq!(guarded.world.ask("GET", "/server").status, server);
+        assert_eq!(guarded.world.ask("GET", "/audit").status, audit);
+        assert_eq!(guarded.world.ask("GET", "/me").body["role"], role.name());
+        // The setting does not apply to other machines.
+        assert_eq!(guarded.ask("GET", "/server", &[], Peer::default()).status, 401);
+    }
+}
+
+/// All methods of all paths that change something.
+fn changes() -> Vec<(String, String)> {
+    let each = documented().into_iter().flat_map(|(path, methods)| {
+        let changing = methods.into_iter().filter(|method| method != "GET");
+        changing.map(move |method| (method, filled(&path))).collect::<Vec<_>>()
+    });
+    each.collect()
+}
+
+#[test]
+fn every_change_needs_a_role_and_no_page_of_another_site() {
+    let guarded = Guarded::new(Role::Viewer);
+    for (method, path) in changes() {
+        let refused = guarded.world.ask(&method, &path);
+        assert_eq!(refused.status, 401, "{method} {path}: {refused:?}");
+        let refused = guarded.ask(&method, &path, &[], Peer::default());
+        assert_eq!(refused.status, 401, "{method} {path}");
+        let refused = guarded.ask_as(&guarded.tokens[0], &method, &path);
+        assert_eq!(refused.status, 403, "{method} {path}");
+        let bearer = format!("Bearer {}", guarded.tokens[2]);
+        for (name, value) in [
+            ("origin", "http://evil.example"),
+            ("origin", "null"),
+            ("sec-fetch-site", "cross-site"),
+        ] {
+            let headers =
+                [("authorization", bearer.as_str()), ("host", "127.0.0.1"), (name, value)];
+            let refused = guarded.ask(&method, &path, &headers, Peer::default());
+            assert_eq!(refused.status, 403, "{method} {path} {name}");
+        }
+        // A browser sends the certificate by itself, so the page must know a secret.
+        let peer = Peer::default().over_tls(Some(b"certificate"));
+        let browser = [("user-agent", "Mozilla/5.0"), ("host", "127.0.0.1")];
+        let refused = guarded.ask(&method, &path, &browser, peer);
+        assert_eq!(refused.status, 403, "{method} {path}");
+        // A GET changes nothing: the path either has a GET of its own, or none.
+        let looked = guarded.ask_as(&guarded.tokens[2], "GET", &path);
+        let has_get = documented()
+            .iter()
+            .any(|(known, methods)| filled(known) == path && methods.contains("GET"));
+        assert_eq!(looked.status == 405, !has_get, "{path}");
+    }
+}
+
+#[test]
+fn refused_changes_are_recorded_but_cannot_fill_the_record() {
+    let guarded = Guarded::new(Role::Viewer);
+    let reason = [("x-reason", "a\tb"), ("host", "127.0.0.1")];
+    let peer = Peer { address: Some([192, 0, 2, 7].into()), ..Peer::default() };
+    assert_eq!(guarded.ask("POST", "/server?x=1", &reason, peer).status, 401);
+    let audit = guarded.ask_as(&guarded.tokens[1], "GET", "/audit").body;
+    let line = &audit["items"][0];
+    for (key, wanted) in [
+        ("who", "anonymous"),
+        ("role", "none"),
+        ("via", "anonymous"),
+        ("address", "192.0.2.7"),
+        ("action", "POST /api/v1/server?x=1"),
+        ("reason", "a b"),
+        ("problem", "unauthenticated"),
+        ("at", "2023-11-14T22:13:20.000Z"),
+    ] {
+        assert_eq!(line[key], wanted, "{key}: {line}");
+    }
+    for _ in 0..100 {
+        guarded.world.ask("POST", "/server");
+    }
+    let audit = guarded.ask_as(&guarded.tokens[1], "GET", "/audit?limit=500").body;
+    assert_eq!(audit["items"].as_array().unwrap().len(), 20);
+    guarded.world.pass(1_000);
+    guarded.world.ask("DELETE", "/server");
+    let page = |path: &str| guarded.ask_as(&guarded.tokens[1], "GET", path).body;
+    let first = page("/audit?limit=20");
+    assert_eq!(first["items"][0]["action"], "DELETE /api/v1/server");
+    let cursor = first["next"].as_str().unwrap();
+    let second = page(&format!("/audit?cursor={cursor}"));
+    assert_eq!(second["items"].as_array().unwrap().len(), 1);
+    assert_eq!((&second["items"][0]["number"], &second["next"]), (&1.into(), &().into()));
+}

@@ -1,0 +1,109 @@
+//! Signing in with a token, and signing out.
+
+use api::types::Via;
+use api::{Api, Principal, Problem};
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use hyper::header::SET_COOKIE;
+use hyper::{HeaderMap, StatusCode, Uri};
+use maud::html;
+
+use crate::guard::Form;
+use crate::page::{Result, bare, see_other};
+
+/// The form for signing in. `next` is the page after it, and `problem` says why the form is shown.
+pub(crate) fn form(principal: &Principal, next: &str, problem: Option<&Problem>) -> Response {
+    let status = problem.map_or(StatusCode::OK, |_| StatusCode::UNAUTHORIZED);
+    let contents = html! {
+        h1 { "Sign in" }
+        @if let Some(problem) = problem { p .remark { (problem.detail) } }
+        form .sign-in method="post" action={ (crate::PREFIX) "/login" } {
+            input type="hidden" name="csrf" value=(principal.csrf());
+            input type="hidden" name="next" value=(next);
+            label for="token" { "Token" }
+            input #token type="password" name="token" required autocomplete="current-password";
+            button { "Sign in" }
+        }
+        p .remark {
+            "An operator makes a token on the server's machine: "
+            code { "lineshaft token add NAME --role operator" }
+        }
+        @if principal.via == Via::Anonymous && principal.require(api::types::Role::Viewer).is_ok() {
+            p { a href=(crate::PREFIX) { "Go on without signing in" } }
+        }
+    };
+    bare(status, "Sign in", &contents)
+}
+
+pub(crate) async fn page(Extension(principal): Extension<Principal>, uri: Uri) -> Response {
+    let query = uri.query().unwrap_or_default();
+    let next = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "next");
+    form(&principal, &own_page(next.as_ref().map(|(_, next)| &**next)), None)
+}
+
+pub(crate) async fn sign_in(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    form: Form,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let (_, cookie) = api.sign_in(&principal, &headers, form.get("token").unwrap_or_default())?;
+    let mut response = see_other(&own_page(form.get("next")));
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    Ok(response)
+}
+
+pub(crate) async fn sign_out(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let cookie = api.sign_out(&principal, &headers)?;
+    let mut response = see_other(&format!("{}/signed-out", crate::PREFIX));
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    Ok(response)
+}
+
+pub(crate) async fn signed_out() -> Response {
+    let contents = html! {
+        h1 { "Signed out" }
+        p { a href={ (crate::PREFIX) "/login" } { "Sign in again" } }
+        p { a href=(crate::PREFIX) { "Go to the overview" } }
+    };
+    bare(StatusCode::OK, "Signed out", &contents)
+}
+
+/// The page after signing in. It is a page of the console, not of another site.
+fn own_page(next: Option<&str>) -> String {
+    let is_own = |next: &&str| {
+        let rest = next.strip_prefix(crate::PREFIX);
+        let is_path = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']));
+        is_path && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+    };
+    next.filter(is_own).unwrap_or(crate::PREFIX).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pages_of_the_console_follow_a_sign_in() {
+        for next in ["/console", "/console/queues?search=a", "/console?a=b"] {
+            assert_eq!(own_page(Some(next)), next);
+        }
+        for next in [
+            "",
+            "/",
+            "//evil.example",
+            "/console.evil",
+            "/consoles",
+            "/console/\\x",
+            "/console/a\r\nb",
+        ] {
+            assert_eq!(own_page(Some(next)), "/console", "{next:?}");
+        }
+        assert_eq!(own_page(None), "/console");
+    }
+}

@@ -1,0 +1,174 @@
+//! `lineshaft token`: changes the token file of a server. A running server reads the file again.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use api::tokens::{
+    Entry, EntryKind, TokenFile, check_entry_name, new_token, parse_fingerprint, shown_fingerprint,
+};
+use server::config::sources::Sources;
+use server::exit;
+
+use crate::cli::{TokenAddArguments, TokenCommand, TokenPlace};
+
+/// The mode of a new file. Only the user of the server uses it.
+const MODE: u32 = 0o600;
+
+/// Runs the subcommand.
+pub(crate) fn run(command: TokenCommand) -> Result<ExitCode> {
+    let place = match &command {
+        TokenCommand::Add(TokenAddArguments { place, .. })
+        | TokenCommand::List { place }
+        | TokenCommand::Remove { place, .. } => place,
+    };
+    let path = match token_file(place)? {
+        Ok(path) => path,
+        Err(mistakes) => {
+            eprintln!("{mistakes}");
+            return Ok(ExitCode::from(exit::BAD_CONFIGURATION));
+        }
+    };
+    match command {
+        TokenCommand::Add(arguments) => add(&path, arguments)?,
+        TokenCommand::List { .. } => list(&path)?,
+        TokenCommand::Remove { name, .. } => remove(&path, &name)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The token file: the one that was named, or the one of the configuration. The inner error has the
+/// mistakes of the configuration.
+fn token_file(place: &TokenPlace) -> Result<Result<PathBuf, String>> {
+    if let Some(file) = &place.file {
+        return Ok(Ok(file.clone()));
+    }
+    let effective = match Sources::of_process(place.config.clone()).load() {
+        Ok(effective) => effective,
+        Err(mistakes) => return Ok(Err(mistakes.to_string())),
+    };
+    let path = effective.config.tokens_file().ok_or_else(|| {
+        anyhow!("the server keeps nothing on disk; name a file with --file, and set http.tokens")
+    })?;
+    Ok(Ok(path))
+}
+
+fn add(path: &Path, arguments: TokenAddArguments) -> Result<()> {
+    let TokenAddArguments { name, role, fingerprint, place: _ } = arguments;
+    check_entry_name(&name).map_err(anyhow::Error::msg)?;
+    let (kind, token, fingerprint) = match fingerprint {
+        None => {
+            let (token, fingerprint) = new_token()?;
+            (EntryKind::Token, Some(token), fingerprint)
+        }
+        Some(text) => {
+            let fingerprint = parse_fingerprint(&text).ok_or_else(|| {
+                anyhow!("`{text}` is not a SHA-256: write 64 hexadecimal digits, as openssl does")
+            })?;
+            (EntryKind::Certificate, None, fingerprint)
+        }
+    };
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    let mut created = api::shown_moment(broker::Millis(since_1970.as_millis() as u64));
+    created.truncate("2026-11-22".len());
+    let entry = Entry { kind, name, role, fingerprint, created: Some(created) };
+    change(path, |file| {
+        if file.entries.iter().any(|other| other.name == entry.name) {
+            bail!(
+                "the name `{}` is used already; remove it first, or use another name",
+                entry.name
+            );
+        }
+        file.entries.push(entry);
+        Ok(())
+    })?;
+    if let Some(token) = token {
+        println!("{token}");
+        eprintln!("This is the only time that the token is shown.");
+    }
+    Ok(())
+}
+
+fn list(path: &Path) -> Result<()> {
+    let mut out = io::stdout().lock();
+    for entry in read(path)?.entries {
+        let Entry { kind, name, role, fingerprint, created } = entry;
+        let (created, sum) = (created.unwrap_or_default(), shown_fingerprint(&fingerprint));
+        let (kind, role) = (kind.name(), role.name());
+        writeln!(out, "{name:<24} {role:<9} {kind:<12} {created:<10}  sha256 {}…", &sum[..12])?;
+    }
+    Ok(())
+}
+
+fn remove(path: &Path, name: &str) -> Result<()> {
+    change(path, |file| {
+        let count = file.entries.len();
+        file.entries.retain(|entry| entry.name != name);
+        if file.entries.len() == count {
+            bail!("{} has no `{name}`; `lineshaft token list` shows the names", path.display());
+        }
+        Ok(())
+    })
+}
+
+fn read(path: &Path) -> Result<TokenFile> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error).with_context(|| path.display().to_string()),
+    };
+    TokenFile::parse(&text).map_err(|mistake| anyhow!("{}: {mistake}", path.display()))
+}
+
+/// Changes the file. The new file replaces the old one at once, so the server never sees a part.
+fn change(path: &Path, edit: impl FnOnce(&mut TokenFile) -> Result<()>) -> Result<()> {
+    let mut name = path.file_name().context("the token file has no name")?.to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    // The new file is also the lock: a second tool cannot create it.
+    let created = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&new);
+    let mut out = created.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => anyhow!(
+            "{} exists: another tool is changing the tokens; if no tool runs, remove this file",
+            new.display()
+        ),
+        io::ErrorKind::NotFound => anyhow!(
+            "the folder of {} does not exist; start the server once, or name a file with --file",
+            path.display()
+        ),
+        _ => anyhow!("{}: {error}", new.display()),
+    })?;
+    let replaced = (|| {
+        let mut file = read(path)?;
+        edit(&mut file)?;
+        out.write_all(file.written().as_bytes())?;
+        keep_owner(path, &new)?;
+        out.sync_all()?;
+        fs::rename(&new, path)?;
+        Ok(())
+    })();
+    if replaced.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    replaced
+}
+
+/// Gives the new file the owner and the mode of the old one. If there is no old one, the owner of
+/// the folder gets it, because the server runs as this user.
+fn keep_owner(path: &Path, new: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let old = fs::metadata(path);
+    if let Ok(old) = &old {
+        fs::set_permissions(new, Permissions::from_mode(old.mode() & 0o777))?;
+    }
+    let owner = old.or_else(|_| fs::metadata(folder.unwrap_or(Path::new("."))))?;
+    let own = fs::metadata(new)?;
+    if (own.uid(), own.gid()) != (owner.uid(), owner.gid()) {
+        chown(new, Some(owner.uid()), Some(owner.gid()))?;
+    }
+    Ok(())
+}
