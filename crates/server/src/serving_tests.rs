@@ -2,7 +2,7 @@
 //! descriptors and inherited sockets need a separate process. They are among the tests of the
 //! program.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -174,6 +174,19 @@ impl Client {
         assert_eq!(String::from_utf8_lossy(&rest), "");
     }
 
+    /// Sends a request again and again until the server closes the connection. A reply can only be
+    /// a refusal.
+    fn expect_only_refusals(&mut self, request: &[u8]) {
+        let mut reply = [0; b"OUT_OF_MEMORY\r\n".len()];
+        while self.stream.write_all(request).is_ok() {
+            match self.stream.read_exact(&mut reply) {
+                Ok(()) => assert_eq!(&reply, b"OUT_OF_MEMORY\r\n"),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("no reply, no end"),
+                Err(_) => break,
+            }
+        }
+    }
+
     fn end_sending(&self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
@@ -182,7 +195,7 @@ impl Client {
     fn expect_silence(&mut self) {
         self.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let error = self.stream.read(&mut [0]).unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
         self.stream.set_read_timeout(Some(LIMIT)).unwrap();
     }
 }
@@ -596,8 +609,7 @@ fn a_failed_log_ends_the_threads_without_a_false_reply() {
     // All calls of the disk fail from now on. If only one call failed, it could be a call that
     // prepares a segment. The log retries such a call.
     disk.crash();
-    client.send(put(b"y"));
-    client.expect_end();
+    client.expect_only_refusals(&put(b"y"));
     let threads = std::mem::take(&mut serving.threads);
     for thread in threads {
         assert_eq!(thread.join().unwrap(), Ended::LogFailed);

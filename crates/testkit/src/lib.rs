@@ -4,6 +4,7 @@
 //! - [`dialect`]: runs dialects in this process, in simulated time, without a server.
 //! - [`differential`]: sends the same random steps to two servers.
 //! - [`process`]: servers and clients under test. [`tools`]: programs that a machine can lack.
+//! - [`backlog`]: servers with more jobs than memory.
 //! - [`wait`]: the only place where a test sleeps.
 //! - [`tls`]: TLS for clients and for conformance cases.
 //! - [`client`]: a beanstalk client. [`rng`]: seeded random numbers.
@@ -13,6 +14,7 @@
 //!
 //! The product does not use this crate; only tests depend on it.
 
+pub mod backlog;
 pub mod client;
 pub mod conformance;
 pub mod dialect;

@@ -4,14 +4,13 @@
 //!
 //! `LINESHAFT_ROUNDS` sets the number of rounds. `LINESHAFT_SEED` repeats the choices of a run.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use testkit::process::{IO_THREADS, Program, Server};
+use testkit::backlog::{self, wait_until_cold};
+use testkit::process::{IO_THREADS, Program};
 use testkit::rng::Rng;
-use testkit::{settings, wait};
+use testkit::settings;
 
 use crate::load::{Load, Promises};
 use crate::programs;
@@ -21,7 +20,6 @@ const COLD_ROUNDS_DEFAULT: u64 = 2;
 
 /// The backlog of each client. A server keeps 4,096 jobs at the head of each queue in memory.
 pub(crate) const COLD_BACKLOG: usize = 12_500;
-const COLD_WAIT: Duration = Duration::from_secs(30);
 
 #[test]
 fn jobs_that_lineshaft_acknowledged_survive_kill() -> Result<()> {
@@ -44,10 +42,9 @@ fn jobs_that_lineshaft_acknowledged_without_syncs_survive_kill() -> Result<()> {
 /// than ten times as much.
 pub(crate) fn with_little_memory(folder: &str, sync: &str) -> Program {
     let arguments = ["--data", folder, "--sync", sync];
-    Program::serve_on(&["beanstalk", "http"], programs::lineshaft_path(), &arguments)
-        .with_environment("LINESHAFT_DATA_SEGMENT_SIZE", "256KiB")
-        .with_environment("LINESHAFT_MEMORY_JOBS", "64KiB")
-        .with_environment("LINESHAFT_MEMORY_BODIES", "64KiB")
+    let listeners = ["beanstalk", "http"];
+    let program = Program::serve_on(&listeners, programs::lineshaft_path(), &arguments);
+    backlog::with_little_memory(program)
 }
 
 /// Most jobs of a backlog are cold. The clients of the load find, take and delete random ones.
@@ -60,25 +57,6 @@ fn cold_jobs_survive_kill() -> Result<()> {
         let rounds = settings::rounds(COLD_ROUNDS_DEFAULT);
         kill_and_check(&program, rounds, Promises::All, COLD_BACKLOG).context(sync)?;
     }
-    Ok(())
-}
-
-/// The number of cold jobs, from the server's metrics.
-fn cold_jobs(server: &Server) -> Option<usize> {
-    let mut stream = TcpStream::connect(server.address_of("http")).ok()?;
-    stream
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        .ok()?;
-    let mut page = String::new();
-    stream.read_to_string(&mut page).ok()?;
-    page.lines().find_map(|line| line.strip_prefix("lineshaft_cold_jobs "))?.parse().ok()
-}
-
-/// Waits until most jobs of a backlog are cold.
-pub(crate) fn wait_until_cold(server: &Server, load: &Load) -> Result<()> {
-    let is_cold = || cold_jobs(server).filter(|cold| *cold > load.jobs() / 2);
-    let found = wait::for_some(COLD_WAIT, is_cold);
-    found.with_context(|| format!("{:?} of {} jobs are cold", cold_jobs(server), load.jobs()))?;
     Ok(())
 }
 
@@ -116,7 +94,7 @@ fn kill_and_check(
     load.fill(server.address(), backlog)?;
     for round in 1..=rounds {
         if backlog > 0 {
-            wait_until_cold(&server, &load)?;
+            wait_until_cold(&server, load.jobs() / 2)?;
         }
         let time = Duration::from_millis(100 + rng.below(300));
         let address = server.address();

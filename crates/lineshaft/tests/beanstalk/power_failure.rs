@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
+use testkit::backlog::wait_until_cold;
 use testkit::client::Client;
 use testkit::process::{IO_THREADS, Program};
 use testkit::rng::Rng;
 use testkit::{settings, tools, wait};
 
-use crate::crash::{COLD_BACKLOG, wait_until_cold, with_little_memory};
+use crate::crash::{COLD_BACKLOG, with_little_memory};
 use crate::load::{Load, Promises};
 use crate::programs;
 
@@ -150,7 +151,7 @@ fn cut_and_check(
     load.fill(server.address(), backlog)?;
     for round in 1..=rounds {
         if backlog > 0 {
-            wait_until_cold(&server, &load)?;
+            wait_until_cold(&server, load.jobs() / 2)?;
         }
         let time = Duration::from_millis(200 + rng.below(600));
         let context = || format!("round {round}; repeat with LINESHAFT_SEED={seed}");

@@ -6,6 +6,7 @@
 
 mod clients;
 mod clock;
+mod crash;
 mod differential;
 mod flags;
 #[expect(dead_code, reason = "the tests of serving use more of it")]

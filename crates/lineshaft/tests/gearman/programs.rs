@@ -46,6 +46,6 @@ pub(crate) fn reference() -> Option<Program> {
     Some(Program::like_gearmand(path, &["-l", "stderr", "-P", "gearmand.pid"]))
 }
 
-fn lineshaft_path() -> PathBuf {
+pub(crate) fn lineshaft_path() -> PathBuf {
     process::lineshaft_path(env!("CARGO_BIN_EXE_lineshaft"))
 }

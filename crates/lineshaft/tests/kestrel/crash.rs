@@ -6,15 +6,25 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use testkit::process::{IO_THREADS, Program, Server};
+use testkit::backlog;
+use testkit::process::{IO_THREADS, Program};
 use testkit::{settings, wait};
 
 use crate::programs::lineshaft_path;
 
 const ROUNDS_DEFAULT: u64 = 8;
+const COLD_ROUNDS_DEFAULT: u64 = 2;
+
+/// The items of a queue that is mostly cold. The server keeps 4,096 of them in memory.
+const COLD_BACKLOG: u64 = 12_000;
+/// Requests that are sent with one write.
+const BATCH: u64 = 1_000;
+/// The expiry time of each item. No item expires during a test.
+const EXPIRY_S: u64 = 3_600;
 
 /// Duration of the load before the kill. It is a little longer in each round.
 const LOAD_MS_MIN: u64 = 100;
@@ -31,21 +41,48 @@ struct Told {
 
 #[test]
 fn jobs_that_lineshaft_acknowledged_survive_kill() -> Result<()> {
+    let program = Program::serve_on(&["kestrel"], lineshaft_path(), &[]);
+    kill_and_check(&program, settings::rounds(ROUNDS_DEFAULT), 0)
+}
+
+/// Most items are cold when the server is killed, and again when the new server reads its log.
+#[test]
+fn cold_items_survive_kill() -> Result<()> {
+    let program = Program::serve_on(&["kestrel", "http"], lineshaft_path(), &[]);
+    let program = backlog::with_little_memory(program);
+    kill_and_check(&program, settings::rounds(COLD_ROUNDS_DEFAULT), COLD_BACKLOG)
+}
+
+/// `backlog` is the number of items that a client sets before each round.
+fn kill_and_check(program: &Program, rounds: u64, backlog: u64) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path().to_str().context("a text path")?;
+    let program = program.clone().with(&["--data", folder]);
+    let start = |round: u64| {
+        // Rounds alternate between one I/O thread and several.
+        let threads = IO_THREADS[round as usize % IO_THREADS.len()];
+        program.clone().with_io_threads(threads).start()
+    };
     let (mut next, mut acknowledged) = (1, 0);
-    for round in 0..settings::rounds(ROUNDS_DEFAULT) {
-        let server = start(folder, round)?;
+    for round in 0..rounds {
+        let server = start(round)?;
         let address = server.address();
+        let waiting = next..next + backlog;
+        fill(address, waiting.clone())?;
+        next = waiting.end;
+        if backlog > 0 {
+            backlog::wait_until_cold(&server, backlog as usize / 2)?;
+        }
         let load = Duration::from_millis(LOAD_MS_MIN + LOAD_MS_STEP * (round % 8));
-        let (stored, closed) = std::thread::scope(|scope| {
+        let (mut stored, closed) = std::thread::scope(|scope| {
             let producer = scope.spawn(move || produce(address, next));
             let consumer = scope.spawn(move || consume(address));
             wait::let_pass(load, "the kill comes at a random moment");
             server.kill();
             (producer.join().expect("it fails politely"), consumer.join().expect("the same"))
         });
-        let server = start(folder, round)?;
+        stored.done.extend(waiting);
+        let server = start(round)?;
         let left = drain(server.address())?;
         check(&stored, &closed, &left).with_context(|| format!("round {round}"))?;
         acknowledged += stored.done.len().min(closed.done.len());
@@ -56,11 +93,25 @@ fn jobs_that_lineshaft_acknowledged_survive_kill() -> Result<()> {
     Ok(())
 }
 
-/// Starts the server. Rounds alternate between one I/O thread and several.
-fn start(folder: &str, round: u64) -> Result<Server> {
-    let threads = IO_THREADS[round as usize % IO_THREADS.len()];
-    let program = Program::serve_on(&["kestrel"], lineshaft_path(), &["--data", folder]);
-    program.with_io_threads(threads).start()
+/// Sets these items.
+fn fill(address: SocketAddr, numbers: Range<u64>) -> Result<()> {
+    let mut client = Client::connect(address)?;
+    for first in numbers.clone().step_by(BATCH as usize) {
+        let batch = first..numbers.end.min(first + BATCH);
+        let requests: String = batch.clone().map(set).collect();
+        client.0.get_mut().write_all(requests.as_bytes())?;
+        for number in batch {
+            let reply = client.line();
+            ensure!(reply.as_deref() == Some("STORED"), "item {number}: {reply:?}");
+        }
+    }
+    Ok(())
+}
+
+/// The request that sets an item.
+fn set(number: u64) -> String {
+    let item = number.to_string();
+    format!("set queue 0 {EXPIRY_S} {}\r\n{item}\r\n", item.len())
 }
 
 /// Sets items until the server ends.
@@ -69,9 +120,7 @@ fn produce(address: SocketAddr, first: u64) -> Told {
     let Ok(mut client) = Client::connect(address) else { return told };
     for number in first.. {
         told.unknown = Some(number);
-        let item = number.to_string();
-        let sent = format!("set queue 0 0 {}\r\n{item}\r\n", item.len());
-        match client.ask(&sent) {
+        match client.ask(&set(number)) {
             Some(line) if line == "STORED" => told.done.insert(number),
             _ => break,
         };

@@ -34,6 +34,8 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) fn connect(address: &str) -> Peer {
         let stream = TcpStream::connect(address).unwrap();
+        // Requests without replies would otherwise wait for the server's acknowledgements.
+        stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         Peer { stream, unread: Vec::new() }
     }
