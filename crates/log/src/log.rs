@@ -12,8 +12,7 @@ use crate::index::Classify;
 use crate::index::step::Indexes;
 use crate::reclaim::Cursor;
 use crate::settings::{
-    BACKLOG_BYTES, ID_BLOCK, ID_LIMIT_MAX, IDS_AHEAD, LAG_MARGIN_BYTES, LAZY_BYTES_MAX,
-    OPEN_BATCH_BYTES_MAX, Sync,
+    BACKLOG_BYTES, ID_BLOCK, ID_LIMIT_MAX, IDS_AHEAD, LAG_MARGIN_BYTES, OPEN_BATCH_BYTES_MAX, Sync,
 };
 use crate::types::{Meta, Position, QueueRef, Slot};
 use crate::write::batch::{ID_LIMIT_BYTES, Open, fact_entry_bytes, name_bytes};
@@ -211,16 +210,15 @@ impl Log {
         })
     }
 
-    /// Replaces all counters of a job. No reply waits for these counters. They are written with the
-    /// next group, at most a second later. The log drops them if the job is finished before the
-    /// write, or if the disk is full.
+    /// Replaces all counters of a job. No reply waits for these counters. They are written within a
+    /// second. The log drops them if the job is finished before the write, or if the disk is full.
     pub fn count(&self, now_ms: u64, slot: Slot, counters: &[u8]) {
         let mut open = self.appending(now_ms);
         assert!(open.live.is_live(slot), "only a live slot is counted: {slot:?}");
         if !self.segments.is_short() || self.available(&open) >= self.put_reserve(&open) {
             open.lazy.set(now_ms, slot, counters);
         }
-        if open.lazy.bytes() >= LAZY_BYTES_MAX {
+        if open.lazy.is_full() {
             drop(open);
             self.wake();
         }

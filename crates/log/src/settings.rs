@@ -57,11 +57,12 @@ pub(crate) const ID_LIMIT_MAX: u64 = 1 << 62;
 pub(crate) const MARK_AFTER_MS: u64 = 100;
 /// If there is no room for a segment, the log retries after this time.
 pub(crate) const RETRY_FULL_MS: u64 = 1000;
-/// Lazy counters wait at most this long for other entries.
+/// Lazy counters wait this long. Most jobs are finished in this time, and then their counters are
+/// never written.
 pub(crate) const LAZY_MAX_MS: u64 = 1000;
 /// When there are this many bytes of lazy counters, they are written at once. Otherwise they could
-/// fill the open batch.
-pub(crate) const LAZY_BYTES_MAX: usize = 64 << 10;
+/// fill the open batch. There is room for the counters of 10,000 jobs.
+pub(crate) const LAZY_BYTES_MAX: usize = 256 << 10;
 /// Reclaim reads and copies slices of about this many bytes. The owner's lock is held while a slice
 /// is copied.
 pub(crate) const SLICE_BYTES: u64 = 256 << 10;

@@ -72,6 +72,8 @@ fn appended_jobs_come_back() {
         assert!(log.durable() < position);
         log.commit_step(1002).unwrap();
         assert!(log.durable() >= position);
+        assert_eq!(log.next_step_ms(), Some(1002 + 100), "the time of a mark");
+        log.commit_step(2000).unwrap();
     }
     let (log, jobs, facts, next_id) = open(folder.path());
     assert_eq!(next_id, 1 + (1 << 20));

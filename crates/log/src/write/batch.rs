@@ -381,9 +381,6 @@ impl Open {
 
     /// Appends a COUNT entry for each live job with lazy counters.
     pub(crate) fn flush_lazy(&mut self) {
-        if self.lazy.is_empty() {
-            return;
-        }
         let lazy = std::mem::take(&mut self.lazy);
         for (slot, counters) in lazy.iter() {
             if self.live.is_live(slot) {
@@ -402,8 +399,10 @@ impl Open {
 
     /// Takes all waiting entries for the committer. If nothing waits and `mark` is true, takes an
     /// empty group. If the empty group does not fit into the segment, takes nothing.
-    pub(crate) fn take(&mut self, mark: bool) -> Vec<Part> {
-        self.flush_lazy();
+    pub(crate) fn take(&mut self, mark: bool, now_ms: u64) -> Vec<Part> {
+        if self.lazy.due_ms().is_some_and(|due_ms| due_ms <= now_ms) {
+            self.flush_lazy();
+        }
         let mut parts = std::mem::take(&mut self.full);
         let fits = self.part.end().offset() <= self.part.segment_size;
         let mark = mark && parts.is_empty() && fits;

@@ -13,7 +13,7 @@ use crate::files::segments::{SegmentFile, THOUSAND, Wanted, segment_name};
 use crate::format::entry::sum_entries;
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader};
 use crate::log::Log;
-use crate::settings::{LAG_MARGIN_BYTES, LAZY_MAX_MS, MARK_AFTER_MS, RETRY_FULL_MS, Sync};
+use crate::settings::{LAG_MARGIN_BYTES, MARK_AFTER_MS, RETRY_FULL_MS, Sync};
 use crate::types::{Committed, Position};
 use crate::write::batch::{ID_LIMIT_BYTES, Part};
 
@@ -75,7 +75,7 @@ impl Log {
             let mark = commit.mark_due().is_some_and(|due_ms| due_ms <= now_ms);
             commit.time_ms = commit.time_ms.max(open.time_ms).max(now_ms);
             entries = open.waiting();
-            commit.held.extend(open.take(mark));
+            commit.held.extend(open.take(mark, now_ms));
             // If the segment has no room for a mark, `take` returned nothing. Then the committer
             // does not retry the mark, because the retries would never end.
             commit.marked |= mark && commit.held.is_empty();
@@ -247,16 +247,15 @@ impl Log {
         if !commit.held.is_empty() {
             return Some(commit.retry_ms);
         }
-        let (entries, lazy_since_ms) = {
+        let (entries, lazy_due_ms) = {
             let open = self.open_batch();
-            (open.has_entries(), open.lazy.since_ms())
+            (open.has_entries(), open.lazy.due_ms())
         };
         // A step reads requests for a sync only at its start. So a request that came later needs
         // another step.
         if entries || self.positions.wants_sync() {
             return Some(0);
         }
-        let lazy_due_ms = lazy_since_ms.map(|since_ms| since_ms + LAZY_MAX_MS);
         [lazy_due_ms, self.sync_due(&commit), commit.mark_due()].into_iter().flatten().min()
     }
 
@@ -338,6 +337,7 @@ impl Log {
         {
             let mut open = self.open_batch();
             assert!(!open.closed, "a log is closed once");
+            open.flush_lazy();
             open.room(ID_LIMIT_BYTES);
             open.append_id_limit(next_id);
             open.closed = true;

@@ -142,8 +142,8 @@ impl Storage {
         is_unchecked || history.is_of_start(need) || need <= written.max(self.durable)
     }
 
-    /// The two parts of the history that must survive a crash of this kind: one for changes, one
-    /// for counters of takes and timeouts. If the kernel continues to run, all written data
+    /// The two parts of the history that must survive a crash of this kind: the changes, and those
+    /// whose group must survive as a whole. If the kernel continues to run, all written data
     /// survives. After a power failure, only two things are certain: synced data, and changes that
     /// a reply confirmed as synced.
     pub(crate) fn survives(&self, kind: CrashKind) -> (Need, Need) {

@@ -5,9 +5,9 @@
 //! start of the current process, and every change since then. The recovered jobs must be the result
 //! of some prefix with at least `required` changes.
 //!
-//! The log appends the counters of takes, timeouts and lost leases later than the counted events:
-//! with the next group. So after a crash, the recovered counters can be older than the recovered
-//! jobs, by less than one group.
+//! The log appends the counters of takes, timeouts and lost leases up to a second later than the
+//! counted events. So after a crash, the recovered counters can be older than the recovered jobs,
+//! by a second and by less than one group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -17,17 +17,28 @@ use super::log_contents::{Counts, LogContents, Start, StoredJob, StoredJobs};
 use super::record::{Record, Subject};
 use super::{Name, Need, Tags};
 
+/// Counters are in a group that is written at most this much later than the counted event.
+const COUNTS_LATE_MS: u64 = 1000;
+
+/// A group of the log.
+#[derive(Copy, Clone, Debug, PartialEq)]
+struct Group {
+    /// The number of records when the group was written. The disk had all of them then.
+    end: Need,
+    at_ms: u64,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct History {
     base: LogContents,
     records: Vec<Record>,
     /// For each record, whether the log syncs it before a reply about it is sent.
     strict: Vec<bool>,
-    /// For each group, the number of records at the moment when the group was written. At this
-    /// moment, the disk had all these records and the newest counters of takes and timeouts.
-    groups: Vec<Need>,
+    groups: Vec<Group>,
     /// The number of records that certainly survive.
     required: Need,
+    /// The number of records whose group certainly survives as a whole.
+    written: Need,
     /// The number of records that certainly survive together with their counters of takes and
     /// timeouts.
     counted: Need,
@@ -206,19 +217,32 @@ impl History {
     }
 
     /// Records that the changes up to `required` must survive, because they are durable, or because
-    /// a client got a reply that depends on them. The counters of takes and timeouts must survive
-    /// up to `counted`.
-    pub(crate) fn require(&mut self, required: Need, counted: Need) {
-        assert!(required.max(counted) <= self.records.len(), "it happened");
+    /// a client got a reply that depends on them. The groups up to `written` must survive as a
+    /// whole.
+    pub(crate) fn require(&mut self, required: Need, written: Need) {
+        assert!(required.max(written) <= self.records.len(), "it happened");
         self.required = self.required.max(required);
-        self.counted = self.counted.max(counted);
+        self.written = self.written.max(written);
+    }
+
+    /// Records that all changes and all counters so far must survive.
+    pub(crate) fn require_all(&mut self) {
+        self.require(self.records.len(), self.records.len());
+        self.counted = self.records.len();
     }
 
     /// Notes that all changes so far are written.
-    pub(crate) fn end_group(&mut self) {
-        if self.groups.last() != Some(&self.records.len()) {
-            self.groups.push(self.records.len());
+    pub(crate) fn end_group(&mut self, at_ms: u64) {
+        let group = Group { end: self.records.len(), at_ms };
+        if self.groups.last() != Some(&group) {
+            self.groups.push(group);
         }
+    }
+
+    /// The number of records whose counters are certainly in the groups up to the time `at_ms`.
+    fn counted_at(&self, at_ms: u64) -> Need {
+        let is_old = |group: &&Group| group.at_ms + COUNTS_LATE_MS <= at_ms;
+        self.groups.iter().rfind(is_old).map_or(0, |group| group.end)
     }
 
     /// Finds the shortest prefix that explains the recovered state `found`. Calls `judge` for each
@@ -282,16 +306,19 @@ impl History {
     }
 
     /// Checks the counters of takes, timeouts and lost leases of the recovered jobs. The lower
-    /// bound is their value at the last complete group in the prefix. The upper bound is their
-    /// value at the end of the group in which the prefix ends.
+    /// bound is their value a second before the last complete group in the prefix. The upper bound
+    /// is their value at the end of the group in which the prefix ends.
     fn check_counts(&self, found: &StoredJobs, end: Need) -> Result<(), String> {
         // Counters are the last part of a group. They can be in a later segment than the other
         // entries of the group. A crash can lose the later segment, and keep the earlier one. So
         // the last group of the prefix can lack its counters.
-        let before = self.groups.iter().copied().take_while(|group| *group < end).last();
-        let after = self.groups.iter().copied().find(|group| *group >= end);
-        let low = self.images_at(before.unwrap_or(0).max(self.counted));
-        let high = self.counts_at(after.unwrap_or(self.records.len()));
+        let before = self.groups.iter().take_while(|group| group.end < end).last();
+        let written = self.groups.iter().find(|group| group.end >= self.written);
+        let complete = [before, written.filter(|_| self.written > 0)].into_iter().flatten();
+        let counted = complete.map(|group| self.counted_at(group.at_ms)).max();
+        let after = self.groups.iter().find(|group| group.end >= end);
+        let low = self.images_at(counted.unwrap_or(0).max(self.counted));
+        let high = self.counts_at(after.map_or(self.records.len(), |group| group.end));
         for (id, found) in found {
             let high = high.get(id).copied().unwrap_or(found.counts);
             let low = low.get(id).map_or(Counts::default(), |image| image.counts);

@@ -72,7 +72,7 @@ impl World {
             self.disconnect(0)?;
         }
         let closed = self.process.broker.close(Millis(self.now));
-        self.model.history.end_group();
+        self.model.history.end_group(self.now);
         match closed {
             Ok(()) => {
                 let end = self.model.history.len();
@@ -81,7 +81,7 @@ impl World {
                 let disturbed = self.summary.crashed_recoveries;
                 let kind = if self.rng.coin() { CrashKind::Killed } else { CrashKind::PowerLoss };
                 // A clean stop is durable with any setting of `sync`.
-                self.model.history.require(end, end);
+                self.model.history.require_all();
                 self.oracle.stopped_cleanly();
                 let kind = self.end_disk(kind);
                 self.start_again(kind)?;
@@ -164,8 +164,8 @@ impl World {
                         self.summary.crashed_recoveries += 1;
                         continue;
                     }
-                    let (required, counted) = self.storage.survives(worst);
-                    self.model.history.require(required, counted);
+                    let (required, written) = self.storage.survives(worst);
+                    self.model.history.require(required, written);
                     let is_certain = worst == CrashKind::Killed || sync == log::Sync::Always;
                     // With policies, a queue may have a weaker sync setting. Then its changes are
                     // not certain.

@@ -20,7 +20,7 @@ impl World {
     pub(crate) fn commit(&mut self) -> Checked {
         let before = self.process.broker.released();
         let done = self.process.broker.commit_step(Millis(self.now));
-        self.model.history.end_group();
+        self.model.history.end_group(self.now);
         self.trace.note(format_args!("commit {done:?} disk {}", self.storage.disk.calls()));
         if self.is_durable()
             && let Ok(committed) = done
