@@ -24,17 +24,9 @@ pub enum ServeError {
         "cannot listen on {0}: the address is in use; stop the other server, or choose another address"
     )]
     AddressInUse(ListenAddress),
-    /// A configured address is in use.
-    #[error(
-        "cannot listen on {address}: the address is in use; stop the other server, or set listen.{protocol} \
-         to another address (lineshaft serve --{} HOST:PORT), or to \"off\"", protocol.replace('_', "-")
-    )]
-    ListenerInUse {
-        /// The address.
-        address: ListenAddress,
-        /// The name of the listener's protocol.
-        protocol: &'static str,
-    },
+    /// Configured addresses are in use. There is at least one.
+    #[error("{}", in_use(.0))]
+    ListenersInUse(Vec<TakenListener>),
     /// There is already a file with the path of the socket, and it is not a socket.
     #[error("cannot listen on {0}: another file is there; move it away, or choose another path")]
     NotASocket(ListenAddress),
@@ -113,6 +105,33 @@ pub mod exit {
     pub const BAD_CONFIGURATION: u8 = 78;
 }
 
+/// A configured address that another program uses.
+#[derive(Debug)]
+pub struct TakenListener {
+    /// The address.
+    pub address: ListenAddress,
+    /// The name of the listener's protocol.
+    pub protocol: &'static str,
+}
+
+/// Names all addresses that are in use, so that one new start is enough.
+fn in_use(taken: &[TakenListener]) -> String {
+    if let [TakenListener { address, protocol }] = taken {
+        let flag = protocol.replace('_', "-");
+        return format!(
+            "cannot listen on {address}: the address is in use; stop the other server, or set \
+             listen.{protocol} to another address (lineshaft serve --{flag} HOST:PORT), or to \"off\""
+        );
+    }
+    let named = taken.iter().map(|one| format!("{} (listen.{})", one.address, one.protocol));
+    let named: Vec<String> = named.collect();
+    format!(
+        "cannot listen on {}: these addresses are in use; stop the other servers, or set these listeners \
+         to other addresses or to \"off\"",
+        named.join(", ")
+    )
+}
+
 impl ServeError {
     /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
@@ -129,7 +148,7 @@ impl ServeError {
                 | TlsError::Mismatch { .. } => exit::BAD_CONFIGURATION,
             },
             ServeError::AddressInUse(_)
-            | ServeError::ListenerInUse { .. }
+            | ServeError::ListenersInUse(_)
             | ServeError::NotASocket(_)
             | ServeError::Inherited(_) => exit::ADDRESS_UNAVAILABLE,
             ServeError::ListenForbidden(_) => exit::NO_PERMISSION,

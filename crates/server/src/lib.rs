@@ -30,7 +30,7 @@ mod threads;
 mod web;
 
 pub use config::protocol::Protocol;
-pub use error::{ServeError, exit};
+pub use error::{ServeError, TakenListener, exit};
 pub use net::limits::raise_descriptors;
 pub use net::listen::{
     Bound, Keepalive, Listening, SocketOptions, bind, bind_all_addresses, inherited, inherited_as,

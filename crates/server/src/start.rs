@@ -18,7 +18,7 @@ use tokio::task::coop::unconstrained;
 use crate::config::protocol::Protocol;
 use crate::config::sources::Sources;
 use crate::config::{Config, Data, Durability};
-use crate::error::ServeError;
+use crate::error::{ServeError, TakenListener};
 use crate::net::accept::Acceptor;
 use crate::net::limits::{LiveLimits, own_descriptors, raise_descriptors};
 use crate::net::listen::{Bound, Listening, SocketOptions, bind, reach_of};
@@ -77,15 +77,25 @@ pub fn bind_configured(config: &Config, inherited: Vec<Bound>) -> Result<Vec<Bou
         Protocol::ALL.map(|protocol| inherited.iter().any(|bound| bound.protocol == protocol));
     let options = SocketOptions { unix_mode: config.listen.unix_mode, ..SocketOptions::default() };
     let mut listeners = inherited;
+    let mut taken = Vec::new();
     for (protocol, is_inherited) in Protocol::ALL.into_iter().zip(is_inherited) {
         if is_inherited {
             refuse_plain_instead_of_tls(protocol, config, &listeners)?;
         } else {
             for address in config.listen.of(protocol) {
-                let bound = bind(protocol, address, &options);
-                listeners.extend(bound.map_err(|error| name_listener(protocol, error))?);
+                match bind(protocol, address, &options) {
+                    Ok(bound) => listeners.extend(bound),
+                    Err(error) => match name_listener(protocol, error) {
+                        // Look for more addresses in use, so that one message names all.
+                        ServeError::ListenersInUse(more) => taken.extend(more),
+                        other => return Err(other),
+                    },
+                }
             }
         }
+    }
+    if !taken.is_empty() {
+        return Err(ServeError::ListenersInUse(taken));
     }
     if listeners.is_empty() { Err(ServeError::NothingToListenOn) } else { Ok(listeners) }
 }
@@ -94,7 +104,7 @@ pub fn bind_configured(config: &Config, inherited: Vec<Bound>) -> Result<Vec<Bou
 fn name_listener(protocol: Protocol, error: ServeError) -> ServeError {
     match error {
         ServeError::AddressInUse(address) => {
-            ServeError::ListenerInUse { address, protocol: protocol.name() }
+            ServeError::ListenersInUse(vec![TakenListener { address, protocol: protocol.name() }])
         }
         other => other,
     }

@@ -120,7 +120,9 @@ fn configure(arguments: KestrelArguments) -> Result<(Sources, server::config::Co
 /// from flags, so settings do not change them.
 fn without_settings(error: ServeError) -> ServeError {
     match error {
-        ServeError::ListenerInUse { address, .. } => ServeError::AddressInUse(address),
+        ServeError::ListenersInUse(mut taken) => {
+            ServeError::AddressInUse(taken.swap_remove(0).address)
+        }
         other => other,
     }
 }

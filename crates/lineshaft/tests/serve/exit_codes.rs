@@ -39,6 +39,18 @@ fn a_taken_port() {
 }
 
 #[test]
+fn several_taken_ports_are_all_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [one, other] = taken.each_ref().map(|port| port.local_addr().unwrap().to_string());
+    let arguments = ["serve", "--memory", "--beanstalk", &one, "--kestrel-text", &other];
+    let (code, said) = failed(folder.path(), &arguments);
+    assert_eq!(code, 69, "{said}");
+    let named = format!("{one} (listen.beanstalk), {other} (listen.kestrel_text): these addresses");
+    assert!(said.contains(&named), "{said}");
+}
+
+#[test]
 fn a_folder_in_which_another_server_works() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["serve", "--data", "d", "--beanstalk", "127.0.0.1:0"];
