@@ -16,7 +16,7 @@ Examples:
 Viewers read; operators also change jobs and queues; admins also control the
 server. A running server reads the file again within two seconds.";
 
-/// Say who may use the HTTP API and the console
+/// Manage the tokens of the HTTP API and the console
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TokenArguments {
