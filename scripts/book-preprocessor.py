@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""A preprocessor of mdBook: links to files outside docs/ become links to the repository.
+"""A preprocessor of mdBook.
 
-On the repository's site, relative links between all files work. The book has only docs/.
+Links to files outside docs/ become links to the repository: on the repository's site, relative
+links between all files work, but the book has only docs/. Lines of Chinese text are joined, because
+a browser shows a line end as a space.
 """
 import json
 import posixpath
 import re
 import sys
 
+CHINESE = "\u3000-\u303f\u4e00-\u9fff\uff00-\uffef"
+LINE_END = re.compile(f"(?<=[{CHINESE}])\\n *(?=[{CHINESE}])")
+FENCED = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(\]\()([^)#:\s]+)(#[^)\s]*)?(\))")
 
 
@@ -24,6 +29,12 @@ def rewrite(text, folder, base):
     return LINK.sub(replace, text)
 
 
+def join_chinese(text):
+    pieces = FENCED.split(text)
+    pieces[::2] = [LINE_END.sub("", piece) for piece in pieces[::2]]
+    return "".join(pieces)
+
+
 def walk(items, base):
     for item in items:
         chapter = item.get("Chapter") if isinstance(item, dict) else None
@@ -31,7 +42,7 @@ def walk(items, base):
             continue
         if chapter.get("path"):
             folder = posixpath.dirname(chapter["path"])
-            chapter["content"] = rewrite(chapter["content"], folder, base)
+            chapter["content"] = join_chinese(rewrite(chapter["content"], folder, base))
         walk(chapter["sub_items"], base)
 
 
