@@ -7,7 +7,9 @@
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -20,6 +22,9 @@ use crate::client::gearman::{Handle, News, Packet, Replies};
 
 /// Limit of unfinished jobs. Their news stays in memory until it can be printed.
 pub(super) const WAITING_MAX: usize = 100;
+
+/// If a job has no news for this long, a person wants to know what `put` waits for.
+const SILENT_MAX: Duration = Duration::from_secs(3);
 
 /// Creates a bar for the progress of the first job. It becomes visible when the job's worker
 /// reports progress.
@@ -40,6 +45,7 @@ pub(super) fn collect(
     let output = BufWriter::new(io::stdout().lock());
     let mut printer = Printer { output, shared, with_bar };
     let mut jobs = Jobs::default();
+    let (mut hint, mut has_news) = (None, false);
     // Each step takes the next job from the channel, so that the sending thread can send another
     // job. Then the step prints the news of the taken job until this job has ended. The taken job
     // is the first job in `jobs`, because the channel and `jobs` have the same order.
@@ -51,12 +57,18 @@ pub(super) fn collect(
             }
             Pending::Sent(number) => number,
         };
+        if with_bar && !has_news {
+            hint.get_or_insert_with(|| hint_if_silent(shared.tally().queue().to_owned()));
+        }
         loop {
             let Some(update) = jobs.next_update() else {
                 let packet = replies.next_reply().with_context(|| {
                     let unit = shared.tally().noun();
                     format!("no result of {unit} {number} and of later ones")
                 })?;
+                if !matches!(packet, Packet::Created(_) | Packet::OptionSet) {
+                    (hint, has_news) = (None, true);
+                }
                 jobs.note(packet)?;
                 continue;
             };
@@ -74,6 +86,20 @@ pub(super) fn collect(
         jobs.first_has_ended();
     }
     Ok(())
+}
+
+/// Says what `put` waits for, unless the returned value is dropped soon.
+fn hint_if_silent(queue: String) -> mpsc::Sender<()> {
+    let (keep, dropped) = mpsc::channel();
+    thread::spawn(move || {
+        if dropped.recv_timeout(SILENT_MAX) == Err(RecvTimeoutError::Timeout) {
+            eprintln!(
+                "lineshaft: no result yet; if no worker of {queue} runs, start one, for example: lineshaft \
+                 work {queue} --protocol gearman -- cat"
+            );
+        }
+    });
+    keep
 }
 
 /// Submitted jobs, with the news that is not printed yet.

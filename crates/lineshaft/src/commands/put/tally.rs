@@ -94,6 +94,11 @@ impl Tally {
         Tally { verb: "done by", ..Tally::new(queue, noun, Facts::default()) }
     }
 
+    /// The queue.
+    pub(super) fn queue(&self) -> &str {
+        &self.queue
+    }
+
     /// The noun for one job.
     pub(super) fn noun(&self) -> &'static str {
         self.noun

@@ -25,6 +25,20 @@ fn a_result_is_printed_as_it_is() {
 }
 
 #[test]
+fn a_person_who_waits_for_a_worker_gets_a_hint() {
+    for world in World::each_gearman() {
+        let slow = "sleep 4; cat";
+        let _worker = world.start(&["work", "f", "--protocol", "gearman", "--", "sh", "-c", slow]);
+        wait_until("the worker", || world.admin("status").starts_with("f\t0\t0\t1\n"));
+        let Some(output) = world.run_on_terminal("put f --wait x", b"") else { return };
+        let hint = "lineshaft: no result yet; if no worker of f runs, start one";
+        let (before, result) = output.stdout.split_once("-- cat\r\n").unwrap();
+        assert!(before.starts_with(hint), "{output:?}");
+        assert!(result.starts_with('x') && !result.contains(hint), "{output:?}");
+    }
+}
+
+#[test]
 fn results_come_in_the_order_of_the_jobs() {
     for world in World::each_gearman() {
         let gate = world.path("gate");
