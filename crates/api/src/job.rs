@@ -119,7 +119,7 @@ impl Api {
     }
 
     /// A session that has this job in memory, if the job exists.
-    async fn session_with(&self, id: JobId) -> Result<DoorSession, Problem> {
+    pub(crate) async fn session_with(&self, id: JobId) -> Result<DoorSession, Problem> {
         let session = self.setup.door.session(SessionKind::Reader);
         let finders = self.finders.clone();
         // The search goes on even if the client has gone. So it counts until its end.
@@ -160,22 +160,14 @@ impl HttpBody for Pieces {
 }
 
 async fn in_time<T>(read: impl Future<Output = Result<T, DoorError>>) -> Result<T, Problem> {
-    let problem = |why: &str| Problem::new(ProblemKind::Unreadable, why);
-    match tokio::time::timeout(TIME_MAX, read).await {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(DoorError::Unreadable)) => {
-            Err(problem("the log cannot give the job; see /api/v1/log"))
-        }
-        Ok(Err(DoorError::LogFailed(_))) => {
-            Err(problem("the log failed; the server is about to end"))
-        }
-        Err(_) => {
-            Err(problem("the disk did not give the job in time; check the disk, or try again"))
-        }
+    if let Ok(read) = tokio::time::timeout(TIME_MAX, read).await {
+        return Ok(read?);
     }
+    let why = "the disk did not give the job in time; check the disk, or try again";
+    Err(Problem::new(ProblemKind::Unreadable, why))
 }
 
-fn no_job(id: JobId) -> Problem {
+pub(crate) fn no_job(id: JobId) -> Problem {
     let why = format!("no job has the number {}; it may have ended", id.0);
     Problem::new(ProblemKind::NotFound, why)
 }
@@ -250,7 +242,7 @@ impl JobView<'_> {
 }
 
 /// The number of a job in the path of a request.
-pub(crate) struct JobNumber(JobId);
+pub(crate) struct JobNumber(pub(crate) JobId);
 
 impl<S: Send + Sync> FromRequestParts<S> for JobNumber {
     type Rejection = Problem;

@@ -11,7 +11,7 @@
 //! - `problem`: errors (RFC 9457). `query`, `name`: parameters, and names of queues. `json`,
 //!   `moment`: responses, and dates in them. `cursor`: places in lists.
 //! - `server`, `health`, `log_health`, `queue`, `queues`, `jobs`, `job`, `why`, `policies`: one topic each.
-//!   `types`: their JSON. `survey`: the numbers of all queues, for sorted lists.
+//!   `act`: requests that change something. `types`: their JSON. `survey`: the numbers of all queues, for sorted lists.
 
 #![expect(
     clippy::result_large_err,
@@ -19,6 +19,7 @@
 )]
 
 mod access;
+mod act;
 mod audit;
 mod cursor;
 mod health;
@@ -53,4 +54,4 @@ pub use openapi::document;
 pub use problem::{Problem, ProblemKind};
 pub use queues::ListQueues;
 pub use routes::router;
-pub use state::{Api, ServerInfo, Setup};
+pub use state::{Api, Reload, ServerInfo, Setup};

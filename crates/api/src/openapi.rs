@@ -7,7 +7,7 @@ use utoipa::{Modify, OpenApi};
 use crate::json::Json;
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::{audit, job, jobs, log_health, policies, queue, queues, server, why};
+use crate::{act, audit, job, jobs, log_health, policies, queue, queues, server, why};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -31,6 +31,24 @@ use crate::{audit, job, jobs, log_health, policies, queue, queues, server, why};
         job::get_job,
         job::get_body,
         audit::get_audit,
+        act::put::post_jobs,
+        act::job::delete_job,
+        act::job::post_kick,
+        act::job::post_bury,
+        act::job::post_reschedule,
+        act::leases::post_take,
+        act::leases::post_finish,
+        act::leases::post_give_back,
+        act::leases::post_bury,
+        act::leases::post_touch,
+        act::queue::put_queue,
+        act::queue::patch_queue,
+        act::queue::post_pause,
+        act::queue::delete_pause,
+        act::server::post_drain,
+        act::server::delete_drain,
+        act::server::put_status,
+        act::server::post_reload,
         get_document,
     ),
     modifiers(&Schemes),

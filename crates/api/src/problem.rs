@@ -1,7 +1,8 @@
 //! Errors as JSON, in the form of RFC 9457.
 
 use axum::response::{IntoResponse, Response};
-use http_api::{answer, complete};
+use broker::PutRefusal;
+use http_api::{DoorError, answer, complete};
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
 use serde::{Deserialize, Serialize};
@@ -31,15 +32,43 @@ pub enum ProblemKind {
     NotFound,
     /// The endpoint does not have this method.
     MethodNotAllowed,
+    /// A worker has the job.
+    JobLeased,
+    /// The job does not have the state that the request needs.
+    WrongState,
+    /// The first request with this key is not done.
+    IdempotencyBusy,
+    /// The configuration has a mistake, or the change needs a restart.
+    BadConfiguration,
+    /// The body of the request, or of the job, is too long.
+    TooLong,
+    /// Another request had the same key.
+    IdempotencyMismatch,
+    /// The queue has as many jobs as its policy allows.
+    QueueFull,
+    /// The log has failed, and the server is about to end.
+    LogFailed,
     /// The log cannot give the job, or not in time.
     Unreadable,
+    /// The server accepts no new jobs.
+    Draining,
+    /// The status of the server refuses writes.
+    WritesBlocked,
+    /// There are too many leases.
+    TooManyLeases,
     /// The server cannot do this now.
     Unavailable,
+    /// The limit of memory is reached.
+    MemoryFull,
+    /// The limit of queues is reached.
+    NoNewQueue,
+    /// The log has no room.
+    LogFull,
 }
 
 impl ProblemKind {
-    /// All kinds.
-    pub const ALL: [ProblemKind; 10] = [
+    /// All kinds, by their status.
+    pub const ALL: [ProblemKind; 24] = [
         ProblemKind::BadRequest,
         ProblemKind::UnknownParameter,
         ProblemKind::BadCursor,
@@ -48,55 +77,73 @@ impl ProblemKind {
         ProblemKind::Forbidden,
         ProblemKind::NotFound,
         ProblemKind::MethodNotAllowed,
+        ProblemKind::JobLeased,
+        ProblemKind::WrongState,
+        ProblemKind::IdempotencyBusy,
+        ProblemKind::BadConfiguration,
+        ProblemKind::TooLong,
+        ProblemKind::IdempotencyMismatch,
+        ProblemKind::QueueFull,
+        ProblemKind::LogFailed,
         ProblemKind::Unreadable,
+        ProblemKind::Draining,
+        ProblemKind::WritesBlocked,
+        ProblemKind::TooManyLeases,
         ProblemKind::Unavailable,
+        ProblemKind::MemoryFull,
+        ProblemKind::NoNewQueue,
+        ProblemKind::LogFull,
     ];
 
-    /// The name of the kind, in the member `type`.
-    pub fn name(self) -> &'static str {
+    /// The name, the title and the status of the kind.
+    fn row(self) -> (&'static str, &'static str, u16) {
         match self {
-            ProblemKind::BadRequest => "bad-request",
-            ProblemKind::UnknownParameter => "unknown-parameter",
-            ProblemKind::BadCursor => "bad-cursor",
-            ProblemKind::BadName => "bad-name",
-            ProblemKind::Unauthenticated => "unauthenticated",
-            ProblemKind::Forbidden => "forbidden",
-            ProblemKind::NotFound => "not-found",
-            ProblemKind::MethodNotAllowed => "method-not-allowed",
-            ProblemKind::Unreadable => "unreadable",
-            ProblemKind::Unavailable => "unavailable",
+            ProblemKind::BadRequest => ("bad-request", "invalid parameter", 400),
+            ProblemKind::UnknownParameter => ("unknown-parameter", "unknown parameter", 400),
+            ProblemKind::BadCursor => ("bad-cursor", "invalid cursor", 400),
+            ProblemKind::BadName => ("bad-name", "invalid queue name", 400),
+            ProblemKind::Unauthenticated => ("unauthenticated", "credentials needed", 401),
+            ProblemKind::Forbidden => ("forbidden", "not allowed", 403),
+            ProblemKind::NotFound => ("not-found", "not found", 404),
+            ProblemKind::MethodNotAllowed => ("method-not-allowed", "method not allowed", 405),
+            ProblemKind::JobLeased => ("job-leased", "a worker has the job", 409),
+            ProblemKind::WrongState => ("wrong-state", "wrong state", 409),
+            ProblemKind::IdempotencyBusy => {
+                ("idempotency-busy", "the first request is not done", 409)
+            }
+            ProblemKind::BadConfiguration => {
+                ("bad-configuration", "configuration not reloaded", 409)
+            }
+            ProblemKind::TooLong => ("too-long", "too long", 413),
+            ProblemKind::IdempotencyMismatch => {
+                ("idempotency-mismatch", "the key belongs to another request", 422)
+            }
+            ProblemKind::QueueFull => ("queue-full", "the queue is full", 429),
+            ProblemKind::LogFailed => ("log-failed", "the log failed", 500),
+            ProblemKind::Unreadable => ("unreadable", "cannot read the job", 502),
+            ProblemKind::Draining => ("draining", "the server drains", 503),
+            ProblemKind::WritesBlocked => ("writes-blocked", "writes are refused", 503),
+            ProblemKind::TooManyLeases => ("too-many-leases", "too many leases", 503),
+            ProblemKind::Unavailable => ("unavailable", "not available now", 503),
+            ProblemKind::MemoryFull => ("memory-full", "no memory", 507),
+            ProblemKind::NoNewQueue => ("no-new-queue", "too many queues", 507),
+            ProblemKind::LogFull => ("log-full", "no room in the log", 507),
         }
     }
 
+    /// The name of the kind, in the member `type`.
+    pub fn name(self) -> &'static str {
+        self.row().0
+    }
+
     fn title(self) -> &'static str {
-        match self {
-            ProblemKind::BadRequest => "invalid parameter",
-            ProblemKind::UnknownParameter => "unknown parameter",
-            ProblemKind::BadCursor => "invalid cursor",
-            ProblemKind::BadName => "invalid queue name",
-            ProblemKind::Unauthenticated => "credentials needed",
-            ProblemKind::Forbidden => "not allowed",
-            ProblemKind::NotFound => "not found",
-            ProblemKind::MethodNotAllowed => "method not allowed",
-            ProblemKind::Unreadable => "cannot read the job",
-            ProblemKind::Unavailable => "not available now",
-        }
+        self.row().1
     }
 
     /// The status of the response.
     pub fn status(self) -> StatusCode {
-        match self {
-            ProblemKind::BadRequest
-            | ProblemKind::UnknownParameter
-            | ProblemKind::BadCursor
-            | ProblemKind::BadName => StatusCode::BAD_REQUEST,
-            ProblemKind::Unauthenticated => StatusCode::UNAUTHORIZED,
-            ProblemKind::Forbidden => StatusCode::FORBIDDEN,
-            ProblemKind::NotFound => StatusCode::NOT_FOUND,
-            ProblemKind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            ProblemKind::Unreadable => StatusCode::BAD_GATEWAY,
-            ProblemKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        }
+        // The table has only valid statuses.
+        StatusCode::from_u16(self.row().2).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 
@@ -162,6 +209,38 @@ impl Problem {
     /// The name of the kind.
     pub(crate) fn kind_name(&self) -> &str {
         self.kind.rsplit_once('#').map_or(&self.kind, |(_, name)| name)
+    }
+}
+
+impl From<DoorError> for Problem {
+    fn from(error: DoorError) -> Problem {
+        match error {
+            DoorError::Unreadable => {
+                let why = "the log cannot give the job; see /api/v1/log";
+                Problem::new(ProblemKind::Unreadable, why)
+            }
+            DoorError::LogFailed(_) => {
+                let why = "the log failed, and the server is about to end; the change may be lost";
+                Problem::new(ProblemKind::LogFailed, why)
+            }
+        }
+    }
+}
+
+impl From<PutRefusal> for Problem {
+    fn from(refusal: PutRefusal) -> Problem {
+        let (kind, cure) = match refusal {
+            PutRefusal::QueueFull => (ProblemKind::QueueFull, "try again when it has fewer jobs"),
+            PutRefusal::TooBig => (ProblemKind::TooLong, "see `limits.item_bytes` in its policy"),
+            PutRefusal::LogFull => (ProblemKind::LogFull, "finish jobs, or free disk space"),
+            PutRefusal::MemoryFull => (ProblemKind::MemoryFull, "finish jobs to make room"),
+            PutRefusal::NoNewQueue => (ProblemKind::NoNewQueue, "see `limits.queues`"),
+            PutRefusal::WritesBlocked => {
+                (ProblemKind::WritesBlocked, "an admin can set the status to `up`")
+            }
+            PutRefusal::Draining => (ProblemKind::Draining, "an admin can end the drain"),
+        };
+        Problem::new(kind, format!("{refusal}; {cure}"))
     }
 }
 

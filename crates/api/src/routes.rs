@@ -4,7 +4,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post, put};
 use http_api::only_looks;
 
 use crate::access::{PREFIX, Principal, guard};
@@ -12,21 +12,37 @@ use crate::audit::{self, Unaudited};
 use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
 use crate::types::Role;
-use crate::{job, jobs, log_health, openapi, policies, queue, queues, server, why};
+use crate::{act, job, jobs, log_health, openapi, policies, queue, queues, server, why};
 
 /// All endpoints. The paths are also in the document of `openapi`; a test compares them.
 fn table() -> Vec<Endpoint> {
     vec![
         at("/server", get(server::get_server)),
+        at("/server/drain", post(act::server::post_drain).delete(act::server::delete_drain))
+            .changed_by(Role::Admin),
+        at("/server/status", put(act::server::put_status)).changed_by(Role::Admin),
+        at("/server/reload", post(act::server::post_reload)).changed_by(Role::Admin),
         at("/log", get(log_health::get_log)),
         at("/policies", get(policies::get_policies)),
         at("/policies/effective", get(policies::get_effective)),
         at("/queues", get(queues::get_queues)),
-        at("/queues/{queue}", get(queue::get_queue)),
+        at(
+            "/queues/{queue}",
+            get(queue::get_queue).put(act::queue::put_queue).patch(act::queue::patch_queue),
+        ),
+        at("/queues/{queue}/pause", post(act::queue::post_pause).delete(act::queue::delete_pause)),
         at("/queues/{queue}/why", get(why::get_why)),
-        at("/queues/{queue}/jobs", get(jobs::get_jobs)),
-        at("/jobs/{id}", get(job::get_job)),
+        at("/queues/{queue}/jobs", get(jobs::get_jobs).post(act::put::post_jobs)).of_programs(),
+        at("/jobs/{id}", get(job::get_job).delete(act::job::delete_job)),
+        at("/jobs/{id}/kick", post(act::job::post_kick)),
+        at("/jobs/{id}/bury", post(act::job::post_bury)),
+        at("/jobs/{id}/reschedule", post(act::job::post_reschedule)),
         at("/jobs/{id}/body", get(job::get_body)),
+        at("/take", post(act::leases::post_take)).of_programs(),
+        at("/leases/{lease}/finish", post(act::leases::post_finish)).of_programs(),
+        at("/leases/{lease}/give_back", post(act::leases::post_give_back)).of_programs(),
+        at("/leases/{lease}/bury", post(act::leases::post_bury)).of_programs(),
+        at("/leases/{lease}/touch", post(act::leases::post_touch)).of_programs(),
         at("/audit", get(audit::get_audit)).read_by(Role::Operator),
         at("/me", get(server::get_me)).read_by(Role::None),
         at("/openapi.json", get(openapi::get_document)),
@@ -53,6 +69,15 @@ fn at(path: &'static str, methods: MethodRouter<Api>) -> Endpoint {
 impl Endpoint {
     fn read_by(self, role: Role) -> Endpoint {
         Endpoint { read: role, ..self }
+    }
+
+    fn changed_by(self, role: Role) -> Endpoint {
+        Endpoint { change: role, ..self }
+    }
+
+    /// Changes are usual work of programs.
+    fn of_programs(self) -> Endpoint {
+        Endpoint { is_work: true, ..self }
     }
 
     /// Adds the endpoint, with a layer that checks the role of the client.

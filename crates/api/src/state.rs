@@ -1,5 +1,6 @@
 //! The state behind all endpoints.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use broker::policy::Setting;
@@ -8,6 +9,8 @@ use http_api::{Door, ProcessFacts};
 use tokio::sync::Semaphore;
 
 use crate::access::{Access, AccessSettings};
+use crate::act::leases::Leases;
+use crate::act::once::Once;
 use crate::cursor::CursorKey;
 use crate::survey::Surveys;
 use crate::types;
@@ -21,6 +24,7 @@ pub struct Api {
     pub(crate) setup: Arc<Setup>,
     pub(crate) surveys: Arc<Surveys>,
     pub(crate) access: Arc<Access>,
+    pub(crate) act: Acting,
     pub(crate) cursor_key: CursorKey,
     /// Limits the threads that read from the disk. A disk can hang.
     pub(crate) readers: Arc<Semaphore>,
@@ -38,8 +42,24 @@ pub struct Setup {
     pub process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
     /// Who can use the API.
     pub access: AccessSettings,
+    /// The longest body of a request with jobs, in bytes.
+    pub body_bytes_max: usize,
+    /// Reads the configuration again.
+    pub reload: Reload,
     /// The value of a setting of a policy, as it is written in the configuration.
     pub show_setting: fn(&Setting) -> String,
+}
+
+/// Reads the configuration again. Returns the keys whose values have changed, or the mistakes.
+pub type Reload = Box<
+    dyn Fn() -> Pin<Box<dyn Future<Output = Result<Vec<String>, String>> + Send>> + Send + Sync,
+>;
+
+/// The state of requests that change something.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Acting {
+    pub(crate) once: Once,
+    pub(crate) leases: Leases,
 }
 
 /// Facts about the server that do not change.
@@ -70,6 +90,7 @@ impl Api {
             setup: Arc::new(setup),
             surveys,
             access,
+            act: Acting::default(),
             cursor_key: CursorKey::default(),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
             finders: Arc::new(Semaphore::new(READERS_MAX)),

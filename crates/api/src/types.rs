@@ -3,8 +3,15 @@
 //! Names of fields say their unit. A moment is text in the form of RFC 3339. A number counts from
 //! the start of the server if its comment does not say otherwise.
 
+mod changes;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+pub use changes::{
+    Bury, GiveBack, Pause, Paused, Put, PutJob, QueueLimits, Reloaded, SetStatus, Take, Taken,
+    Touched,
+};
 
 /// The server as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -192,6 +199,18 @@ pub enum Role {
     Operator,
     /// The client can also control the server.
     Admin,
+}
+
+impl Status {
+    /// The name of the status.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Up => "up",
+            Status::WriteAvoid => "write_avoid",
+            Status::ReadOnly => "read_only",
+            Status::Quiescent => "quiescent",
+        }
+    }
 }
 
 impl Role {

@@ -404,7 +404,12 @@ impl Broker {
         self.shared.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`Broker::drain`] was called. If it was, the broker refuses all puts.
+    /// Accepts puts again.
+    pub fn end_drain(&self) {
+        self.shared.draining.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the broker drains: see [`Broker::drain`]. If it does, it refuses all puts.
     pub fn draining(&self) -> bool {
         self.shared.draining()
     }

@@ -50,6 +50,8 @@ impl World {
             info: ServerInfo { host: "machine".to_owned(), ..ServerInfo::default() },
             process: Box::new(ProcessFacts::default),
             access: api::AccessSettings { tokens, ..api::AccessSettings::default() },
+            body_bytes_max: 1 << 20,
+            reload: Box::new(|| Box::pin(async { Ok(Vec::new()) })),
             show_setting: |setting| format!("{setting:?}"),
         });
         let router = Router::new().nest(console::PREFIX, console::router(api.clone()));

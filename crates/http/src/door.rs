@@ -9,7 +9,8 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::{
-    Answer, Body, Broker, Clock, Event, Failure, JobBody, JobId, Mailbox, Millis, SessionId, Turn,
+    Answer, Body, Broker, Clock, Event, Failure, JobBody, JobId, Mailbox, Millis, Need, Position,
+    SessionId, Turn,
 };
 use tokio::sync::Notify;
 
@@ -139,8 +140,18 @@ impl Door {
     /// the answer depends on.
     pub async fn settled<T>(&self, answer: Answer<T>) -> Result<T, DoorError> {
         let Answer { value, after } = answer;
-        self.until(|| after.is_reached(self.broker().released()).then_some(())).await?;
+        self.settled_at(after).await?;
         Ok(value)
+    }
+
+    /// Waits until replies with this position can be sent.
+    pub async fn settled_at(&self, after: Position) -> Result<(), DoorError> {
+        self.until(|| after.is_reached(self.broker().released()).then_some(())).await
+    }
+
+    /// Waits while the log is behind. Requests that put jobs call this first.
+    pub async fn uncongested(&self) -> Result<(), DoorError> {
+        self.until(|| (!self.broker().congested()).then_some(())).await
     }
 
     /// Opens a session.
@@ -187,6 +198,13 @@ impl DoorSession {
     /// Waits until the job with this number is in memory, if it exists.
     pub async fn job_at_hand(&self, id: JobId) -> Result<(), DoorError> {
         self.until_loaded(|turn| turn.caller(self.id).is_job_at_hand(id)).await
+    }
+
+    /// Waits until the jobs that a request needs are in memory: see [`Caller::is_at_hand`].
+    ///
+    /// [`Caller::is_at_hand`]: broker::Caller::is_at_hand
+    pub async fn at_hand(&self, need: Need<'_>) -> Result<(), DoorError> {
+        self.until_loaded(|turn| turn.caller(self.id).is_at_hand(need)).await
     }
 
     async fn until_loaded(

@@ -197,7 +197,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let first = IoThread::new(shared.clone(), inboxes[0].clone());
     let others = spawn_others(&shared, &inboxes[1..])?;
 
-    starting.become_site(overview(&config, &shared, &inboxes[0], &listening));
+    starting.become_site(overview(&config, &shared, &inboxes[0], &listening, &reloader));
     let clients_stop = Arc::new(Notify::new());
     let controls = controls(&reloader, &clients_stop, &listening);
     let kestrel = controls.clone().kestrel_server(&config, clock.now());

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
 mod access;
+mod acting;
 mod jobs;
 mod queues;
 mod reading;

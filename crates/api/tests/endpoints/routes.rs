@@ -136,7 +136,10 @@ fn only_clients_on_this_machine_can_read_without_a_token() {
 
 /// A path of the document, with a queue and a job that exist.
 pub(crate) fn filled(path: &str) -> String {
-    path.replace("{queue}", "default").replace("{id}", "1").replace("effective", "effective?name=a")
+    path.replace("{queue}", "default")
+        .replace("{id}", "1")
+        .replace("{lease}", "none")
+        .replace("effective", "effective?name=a")
 }
 
 #[test]

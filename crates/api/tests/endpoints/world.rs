@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use api::types::Role;
 use api::{AccessSettings, Api, PREFIX, ServerInfo, Setup};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -44,12 +45,20 @@ pub(crate) struct Reply {
 }
 
 impl World {
+    /// A world in which clients of this machine can do everything.
+    pub(crate) fn open() -> World {
+        World::with_access(AccessSettings { anonymous: Role::Admin, ..AccessSettings::default() })
+    }
+
     pub(crate) fn new() -> World {
         World::with_access(AccessSettings::default())
     }
 
     pub(crate) fn with_access(access: AccessSettings) -> World {
-        let broker = Broker::memory(EngineSetup::default(), NOW);
+        World::over(Broker::memory(EngineSetup::default(), NOW), access)
+    }
+
+    pub(crate) fn over(broker: Broker, access: AccessSettings) -> World {
         broker.add_mailbox(Arc::new(Deaf));
         let now_ms = Arc::new(AtomicU64::new(NOW.0));
         let clock = now_ms.clone();
@@ -66,6 +75,8 @@ impl World {
             },
             process: Box::new(|| ProcessFacts { connections: 7, ..ProcessFacts::default() }),
             access,
+            body_bytes_max: 100_000,
+            reload: Box::new(|| Box::pin(async { Err("line 7: no".to_owned()) })),
             show_setting: |setting| format!("{setting:?}"),
         });
         let router = Router::new().nest(PREFIX, api::router(api.clone()));
@@ -81,6 +92,7 @@ impl World {
     /// Advances the time of the broker and of the requests.
     pub(crate) fn pass(&self, millis: u64) {
         self.now_ms.fetch_add(millis, Ordering::Relaxed);
+        while self.broker.turn(self.now()).advance() {}
         self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(millis)).await });
     }
 
@@ -104,22 +116,63 @@ impl World {
         self.send(request)
     }
 
-    pub(crate) fn send(&self, mut request: Request<Body>) -> Reply {
-        request.extensions_mut().insert(Unread::without_broker());
-        self.runtime.block_on(async {
-            let answer = self.site.answer(request).await;
-            let (head, body) = answer.into_parts();
-            let body = to_bytes(body, usize::MAX).await.unwrap();
-            let bytes = body.to_vec();
-            let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-            Reply { status: head.status.as_u16(), headers: head.headers, body, bytes }
-        })
+    /// Sends JSON from this machine.
+    pub(crate) fn post(&self, path: &str, json: &Value) -> Reply {
+        self.post_as(path, &[("content-type", "application/json")], json.to_string().as_bytes())
     }
 
+    pub(crate) fn post_as(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        self.send(request("POST", path, headers, body))
+    }
+
+    pub(crate) fn send(&self, mut request: Request<Body>) -> Reply {
+        request.extensions_mut().insert(Unread::without_broker());
+        self.runtime.block_on(async { read(self.site.answer(request).await).await })
+    }
+
+    /// Sends a request, and calls `meanwhile` when it waits. Then waits for its reply.
+    pub(crate) fn send_and(&self, mut request: Request<Body>, meanwhile: impl FnOnce()) -> Reply {
+        request.extensions_mut().insert(Unread::without_broker());
+        self.runtime.block_on(async {
+            let site = self.site.clone();
+            let reply = tokio::spawn(async move { read(site.answer(request).await).await });
+            // The task runs until it waits for something outside of the runtime.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert!(!reply.is_finished(), "it does not wait");
+            meanwhile();
+            reply.await.unwrap()
+        })
+    }
     pub(crate) fn get(&self, path: &str) -> Value {
         let reply = self.ask("GET", path);
         assert_eq!(reply.status, 200, "{path}: {reply:?}");
         assert_eq!(reply.headers["content-type"], "application/json", "{path}");
         reply.body
     }
+}
+
+/// A request from this machine.
+pub(crate) fn request(
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Request<Body> {
+    let mut request = Request::builder().method(method).uri(format!("{PREFIX}{path}"));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let mut request = request.body(Body::from(body.to_vec())).unwrap();
+    let gate = Gate { names: Arc::new(Names::default()), reach: Reach::Loopback };
+    request.extensions_mut().insert(gate);
+    request
+}
+
+async fn read(answer: axum::response::Response) -> Reply {
+    let (head, body) = answer.into_parts();
+    let bytes = to_bytes(body, usize::MAX).await.unwrap().to_vec();
+    let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+    Reply { status: head.status.as_u16(), headers: head.headers, body, bytes }
 }

@@ -223,11 +223,13 @@ pub struct Http {
     pub tokens: Option<PathBuf>,
     /// What HTTP clients on this machine are allowed to do without credentials.
     pub anonymous: Role,
+    /// The longest body of a request with jobs.
+    pub body_bytes: u64,
 }
 
 impl Default for Http {
     fn default() -> Http {
-        Http { hosts: Vec::new(), tokens: None, anonymous: Role::Viewer }
+        Http { hosts: Vec::new(), tokens: None, anonymous: Role::Viewer, body_bytes: 1 << 20 }
     }
 }
 

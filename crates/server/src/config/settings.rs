@@ -47,7 +47,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in display order.
-pub(crate) static SETTINGS: [Setting; 50] = [
+pub(crate) static SETTINGS: [Setting; 51] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -319,6 +319,13 @@ pub(crate) static SETTINGS: [Setting; 50] = [
         show: |config| quote(config.http.anonymous.name()),
     },
     Setting {
+        key: "http.body_size",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.http.body_bytes, parse_body_bytes(value[0])),
+        show: |config| quote(&size::format(config.http.body_bytes)),
+    },
+    Setting {
         key: "metrics.max_queues",
         many: false,
         live: false,
@@ -538,6 +545,13 @@ fn parse_tokens(text: &str) -> Result<Option<PathBuf>, String> {
         "" => Err("the file has no name; write `auto` for the file in the data folder".to_owned()),
         "auto" => Ok(None),
         path => Ok(Some(PathBuf::from(path))),
+    }
+}
+
+fn parse_body_bytes(text: &str) -> Result<u64, String> {
+    match size::parse(text)? {
+        bytes if (1..=JOB_BYTES_LIMIT).contains(&bytes) => Ok(bytes),
+        _ => Err(format!("`{text}` is not a size from 1B to 1GiB")),
     }
 }
 

@@ -42,9 +42,15 @@ pub(crate) enum ReloadRequester {
     Signal,
     /// A Kestrel client.
     Session(SessionId),
-    /// A client that sent an admin command. It may have disconnected meanwhile.
-    Admin(oneshot::Sender<()>),
+    /// A client that sent an admin command, over HTTP. It may have disconnected meanwhile.
+    Admin(oneshot::Sender<ReloadReport>),
 }
+
+/// What a reload did: the keys whose values changed, or the reason why nothing changed.
+pub(crate) type ReloadReport = Result<Vec<String>, String>;
+
+/// What a policy is called in a report.
+const POLICIES: &str = "policy";
 
 impl ReloadRequester {
     /// Whether the server has noticed that the client has disconnected, so that nobody waits for
@@ -94,18 +100,20 @@ impl Reloader {
             self.asked.notified().await;
             let requesters = mem::take(&mut *lock(&self.requesters));
             let reloader = self.clone();
-            let has_new_policies = on_a_thread(move || reloader.take_over()).await;
+            let report = on_a_thread(move || reloader.take_over()).await;
             shared.broker.set_memory_limit(shared.limits.memory_bytes());
             shared.broker.set_bodies_limit(shared.limits.bodies_bytes());
             shared.broker.set_jobs_limit(shared.limits.jobs_bytes());
             shared.broker.set_queue_limit(shared.limits.queues());
-            self.finish(requesters, has_new_policies, &shared);
+            self.finish(requesters, &report, &shared);
         }
     }
 
     /// Applies the policies if they changed, then notifies all requesters. So the new policies
     /// apply when a client gets its notification.
-    fn finish(&self, requesters: Vec<ReloadRequester>, has_new_policies: bool, shared: &Shared) {
+    fn finish(&self, requesters: Vec<ReloadRequester>, report: &ReloadReport, shared: &Shared) {
+        let has_new_policies =
+            report.as_ref().is_ok_and(|changed| changed.iter().any(|key| key == POLICIES));
         let policies = has_new_policies.then(|| lock(&self.config).policies.clone());
         if let Some(policies) = &policies {
             tracing::info!("policies reloaded: {} tables", policies.0.len());
@@ -122,24 +130,23 @@ impl Reloader {
         }
         drop(turn);
         for waiting in clients {
-            let _ = waiting.send(());
+            let _ = waiting.send(report.clone());
         }
     }
 
-    /// Reads the configuration, and applies all changes except policies. Returns whether the
-    /// policies changed. If there is a mistake, reports the mistake and changes nothing. If this
-    /// function applied only some changes, the server would run with a configuration that no
-    /// operator wrote.
-    fn take_over(&self) -> bool {
+    /// Reads the configuration, and applies all changes except policies. If there is a mistake,
+    /// reports the mistake and changes nothing. If this function applied only some changes, the
+    /// server would run with a configuration that no operator wrote.
+    fn take_over(&self) -> ReloadReport {
         let loaded = match self.sources.as_ref().map(|sources| lock(sources).load_and_keep()) {
             None => {
                 self.reopen_files();
-                return false;
+                return Ok(Vec::new());
             }
             Some(Ok(Effective { config, .. })) => config,
             Some(Err(mistakes)) => {
                 tracing::error!("configuration not reloaded, nothing changed: {mistakes}");
-                return false;
+                return Err(mistakes.to_string());
             }
         };
         let current = lock(&self.config).clone();
@@ -147,8 +154,10 @@ impl Reloader {
         let changes: Vec<&Setting> = SETTINGS.iter().filter(changed).collect();
         if let Err(reason) = self.check(&changes, &loaded) {
             tracing::error!("configuration not reloaded, nothing changed: {reason}");
-            return false;
+            return Err(reason);
         }
+        let mut changed: Vec<String> =
+            changes.iter().map(|setting| setting.key.to_owned()).collect();
         for setting in changes {
             tracing::info!("{} is now {}", setting.key, (setting.show)(&loaded));
         }
@@ -156,10 +165,12 @@ impl Reloader {
         if let Some(messages) = &self.messages {
             messages.set_level(loaded.messages.level);
         }
-        let has_new_policies = loaded.policies != current.policies;
+        if loaded.policies != current.policies {
+            changed.push(POLICIES.to_owned());
+        }
         *lock(&self.config) = loaded;
         tracing::info!("configuration reloaded");
-        has_new_policies
+        Ok(changed)
     }
 
     /// Makes all checks that can fail: whether a change needs a restart, and whether the
@@ -192,17 +203,17 @@ fn lock<T>(content: &Mutex<T>) -> MutexGuard<'_, T> {
     content.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `work` on a new thread, and returns its result. Returns false if the thread cannot start.
+/// Runs `work` on a new thread, and returns its result, or an error if the thread cannot start.
 /// Tokio's threads for blocking work cannot be used, because the process could not end before they
 /// finish.
-async fn on_a_thread(work: impl FnOnce() -> bool + Send + 'static) -> bool {
+async fn on_a_thread(work: impl FnOnce() -> ReloadReport + Send + 'static) -> ReloadReport {
     let (said, result) = oneshot::channel();
     let named = std::thread::Builder::new().name("reload".to_owned());
     match named.spawn(move || said.send(work())) {
-        Ok(_) => result.await.unwrap_or(false),
+        Ok(_) => result.await.unwrap_or_else(|_| Err("the reload ended early".to_owned())),
         Err(error) => {
             tracing::error!("configuration not reloaded: cannot start a thread: {error}");
-            false
+            Err(format!("cannot start a thread: {error}"))
         }
     }
 }
@@ -256,9 +267,9 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         std::fs::write(&file, limit(1) + &limit(2)).unwrap();
         drop(pipe);
-        first.blocking_recv().unwrap();
-        second.blocking_recv().unwrap();
-        third.blocking_recv().unwrap();
+        first.blocking_recv().unwrap().unwrap();
+        second.blocking_recv().unwrap().unwrap();
+        assert_eq!(third.blocking_recv().unwrap().unwrap(), [POLICIES]);
         assert_eq!(rules(), 2);
         stop.send(()).unwrap();
         thread.join().unwrap();

@@ -16,7 +16,7 @@ use crate::config::protocol::Protocol;
 use crate::net::listen::Listening;
 use crate::process::controls::Controls;
 use crate::process::facts;
-use crate::process::reload::ReloadRequester;
+use crate::process::reload::{ReloadRequester, Reloader};
 use crate::process::startup::Startup;
 use crate::threads::io_thread::Shared;
 use crate::threads::mailbox::Inbox;
@@ -32,6 +32,7 @@ pub(crate) fn overview(
     shared: &Shared,
     inbox: &Arc<Inbox>,
     listening: &[Listening],
+    reloader: &Arc<Reloader>,
 ) -> Site {
     let Shared { broker, clock, limits } = shared.clone();
     let inbox = inbox.clone();
@@ -51,6 +52,8 @@ pub(crate) fn overview(
             tokens: config.tokens_file(),
             anonymous: config.http.anonymous,
         },
+        body_bytes_max: config.http.body_bytes as usize,
+        reload: reload_of(reloader.clone()),
         show_setting: show_value,
     });
     let overview = Overview {
@@ -64,6 +67,21 @@ pub(crate) fn overview(
     let console = console::router(api.clone());
     let router = health_router(Arc::new(overview)).nest(api::PREFIX, api::router(api.clone()));
     Site::new(router.nest(console::PREFIX, console)).with_tick(move || api.tick())
+}
+
+/// Reads the configuration again for a client of the API.
+fn reload_of(reloader: Arc<Reloader>) -> api::Reload {
+    Box::new(move || {
+        let (done, reloaded) = oneshot::channel();
+        reloader.request(ReloadRequester::Admin(done));
+        Box::pin(async move {
+            match tokio::time::timeout(RELOAD_TIME, reloaded).await {
+                Ok(Ok(report)) => report,
+                Ok(Err(_)) => Err("the server stops".to_owned()),
+                Err(_) => Err("reading the files takes long; the reload goes on".to_owned()),
+            }
+        })
+    })
 }
 
 fn shown(one: &Listening) -> api::types::Listener {

@@ -1,0 +1,95 @@
+//! Requests that change something. A response means that the change is as durable as the policy of
+//! its queue says.
+//!
+//! - `put`: new jobs. `once`: requests that are sent again, with the same `Idempotency-Key`.
+//! - `leases`: workers that take jobs over HTTP.
+//! - `job`, `queue`, `server`: changes of one job, of a queue, and of the server.
+
+pub(crate) mod job;
+pub(crate) mod leases;
+pub(crate) mod once;
+pub(crate) mod put;
+pub(crate) mod queue;
+pub(crate) mod server;
+
+use axum::body::Body;
+use axum::response::Response;
+use broker::{Answer, Refusal};
+use http_api::{ReceiveError, Received, Unread, answer, complete, read_body};
+use hyper::StatusCode;
+use hyper::http::Extensions;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::problem::{Problem, ProblemKind, as_json};
+use crate::state::Api;
+
+/// The longest JSON of a request other than a put, in bytes.
+const JSON_BYTES_MAX: usize = 64 << 10;
+
+impl Api {
+    /// Waits until a change is durable.
+    pub(crate) async fn settled<T>(&self, answer: Answer<T>) -> Result<T, Problem> {
+        Ok(self.setup.door.settled(answer).await?)
+    }
+}
+
+/// Reads the body of a request.
+async fn receive(
+    body: Body,
+    extensions: &Extensions,
+    bytes_max: usize,
+) -> Result<Received, Problem> {
+    let unread = extensions.get::<Unread>().cloned().unwrap_or_else(Unread::without_broker);
+    read_body(body, bytes_max, &unread).await.map_err(|error| {
+        let kind = match error {
+            ReceiveError::TooLong(_) => ProblemKind::TooLong,
+            ReceiveError::Slow | ReceiveError::Broken => ProblemKind::BadRequest,
+        };
+        Problem::new(kind, error.to_string())
+    })
+}
+
+/// Reads the JSON of a request. An empty body counts as an empty object.
+async fn receive_json<T: DeserializeOwned>(
+    body: Body,
+    extensions: &Extensions,
+) -> Result<T, Problem> {
+    let received = receive(body, extensions, JSON_BYTES_MAX).await?;
+    let bytes = received.bytes();
+    parse_json(if bytes.is_empty() { b"{}" } else { bytes })
+}
+
+fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let bad = |why: &str| {
+        Problem::new(ProblemKind::BadRequest, format!("the JSON of the request: {why}"))
+    };
+    // The library would also accept a list of the values.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(bad("write an object"));
+    }
+    serde_json::from_slice(bytes).map_err(|error| bad(&error.to_string()))
+}
+
+/// A response with a value as JSON.
+fn with_json(status: StatusCode, value: &impl Serialize) -> Response {
+    complete(answer(status, "application/json", as_json(value)))
+}
+
+/// A response without a body.
+fn done() -> Response {
+    let mut response = complete(answer(StatusCode::NO_CONTENT, "text/plain", ""));
+    response.headers_mut().remove(hyper::header::CONTENT_TYPE);
+    response
+}
+
+/// The problem of a refused change. `missing` makes the problem if the thing does not exist.
+fn refused(refusal: Refusal, missing: impl FnOnce() -> Problem) -> Problem {
+    match refusal {
+        Refusal::NotFound => missing(),
+        Refusal::LogFull => {
+            let why = "the log has no room for the change; finish jobs, or free disk space";
+            Problem::new(ProblemKind::LogFull, why)
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Changes of one job.
+
+use axum::extract::{Request, State as Shared};
+use axum::response::Response;
+use broker::{Answer, JobFacts, JobId, NotFound, Refusal, State};
+use http_api::DoorSession;
+use hyper::Uri;
+
+use super::{done, receive_json, refused};
+use crate::job::{JobNumber, no_job};
+use crate::problem::{Problem, ProblemKind};
+use crate::query::Query;
+use crate::state::Api;
+use crate::types;
+
+/// Ends a job, as if a worker had finished it.
+#[utoipa::path(
+    delete,
+    path = "/jobs/{id}",
+    tag = "jobs",
+    params(
+        ("id" = u64, Path, description = "The number of the job."),
+        ("force" = Option<bool>, Query, description = "Also if a worker has the job."),
+    ),
+    responses(
+        (status = 204, description = "The job has ended."),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn delete_job(
+    Shared(api): Shared<Api>,
+    JobNumber(id): JobNumber,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = Query::read(&uri, &["force"])?;
+    let force = match query.get("force") {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => {
+            let why = "write `true` or `false`";
+            return Err(Problem::new(ProblemKind::BadRequest, why).of_parameter("force"));
+        }
+    };
+    api.end_job(id, force).await?;
+    Ok(done())
+}
+
+/// Makes a delayed or buried job ready.
+#[utoipa::path(
+    post,
+    path = "/jobs/{id}/kick",
+    tag = "jobs",
+    params(("id" = u64, Path, description = "The number of the job.")),
+    responses(
+        (status = 204, description = "The job is ready."),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn post_kick(
+    Shared(api): Shared<Api>,
+    JobNumber(id): JobNumber,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Query::read(&uri, &[])?;
+    api.kick_job(id).await?;
+    Ok(done())
+}
+
+/// Buries a job that no worker has. The server takes and buries it, so this counts as a take.
+#[utoipa::path(
+    post,
+    path = "/jobs/{id}/bury",
+    tag = "jobs",
+    params(("id" = u64, Path, description = "The number of the job.")),
+    request_body = types::Bury,
+    responses(
+        (status = 204, description = "The job is buried."),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn post_bury(
+    Shared(api): Shared<Api>,
+    JobNumber(id): JobNumber,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    Query::read(&head.uri, &[])?;
+    let asked: types::Bury = receive_json(body, &head.extensions).await?;
+    api.bury_job(id, asked).await?;
+    Ok(done())
+}
+
+/// Gives a job that no worker has another priority or delay. The server takes it and gives it back,
+/// so this counts as a take.
+#[utoipa::path(
+    post,
+    path = "/jobs/{id}/reschedule",
+    tag = "jobs",
+    params(("id" = u64, Path, description = "The number of the job.")),
+    request_body = types::GiveBack,
+    responses(
+        (status = 204, description = "The job is ready, or delayed."),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn post_reschedule(
+    Shared(api): Shared<Api>,
+    JobNumber(id): JobNumber,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    Query::read(&head.uri, &[])?;
+    let asked: types::GiveBack = receive_json(body, &head.extensions).await?;
+    api.reschedule_job(id, asked).await?;
+    Ok(done())
+}
+
+impl Api {
+    /// Ends a job. With `force`, even if a worker has it.
+    pub async fn end_job(&self, id: JobId, force: bool) -> Result<(), Problem> {
+        let session = self.session_with(id).await?;
+        let ended = {
+            let mut turn = self.turn();
+            let facts = turn.job_status(id).value.map(|status| status.facts);
+            let is_leased = facts.is_ok_and(|facts| facts.state == State::Leased);
+            if is_leased && !force {
+                return Err(leased(id, "; with `force=true`, it ends anyway"));
+            }
+            let mut caller = turn.caller(session.id());
+            if is_leased { caller.cancel(id) } else { caller.finish(id) }
+        };
+        self.settled(ended).await?.map_err(|NotFound| no_job(id))
+    }
+
+    /// Makes a delayed or buried job ready.
+    pub async fn kick_job(&self, id: JobId) -> Result<(), Problem> {
+        let session = self.session_with(id).await?;
+        let kicked = {
+            let mut turn = self.turn();
+            let state = turn.job_status(id).value.map_err(|_| no_job(id))?.facts.state;
+            match state {
+                State::Ready => {
+                    let why = format!("job {} is ready already", id.0);
+                    return Err(Problem::new(ProblemKind::WrongState, why));
+                }
+                State::Leased => return Err(leased(id, "")),
+                State::Delayed | State::Buried => turn.caller(session.id()).kick_job(id),
+            }
+        };
+        self.settled(kicked).await?.map_err(|refusal| refused(refusal, || no_job(id)))
+    }
+
+    /// Buries a job that no worker has.
+    pub async fn bury_job(&self, id: JobId, asked: types::Bury) -> Result<(), Problem> {
+        let session = self.session_with(id).await?;
+        let buried = self.taken(&session, id, |caller, facts| {
+            caller.bury(id, asked.priority.unwrap_or(facts.priority))
+        })?;
+        self.settled(buried).await?.map_err(|refusal| refused(refusal, || no_job(id)))
+    }
+
+    /// Gives a job that no worker has another priority or delay.
+    pub async fn reschedule_job(&self, id: JobId, asked: types::GiveBack) -> Result<(), Problem> {
+        let session = self.session_with(id).await?;
+        let given = self.taken(&session, id, |caller, facts| {
+            caller.give_back(id, asked.priority.unwrap_or(facts.priority), asked.delay_s)
+        })?;
+        self.settled(given).await?.map_err(|refusal| refused(refusal, || no_job(id)))
+    }
+
+    /// Takes a job and changes it, in one turn. So no worker sees the job meanwhile.
+    fn taken(
+        &self,
+        session: &DoorSession,
+        id: JobId,
+        change: impl FnOnce(&mut broker::Caller<'_>, &JobFacts) -> Answer<Result<(), Refusal>>,
+    ) -> Result<Answer<Result<(), Refusal>>, Problem> {
+        let mut turn = self.turn();
+        let facts = turn.job_status(id).value.map_err(|_| no_job(id))?.facts;
+        if facts.state == State::Leased {
+            return Err(leased(id, ""));
+        }
+        let mut caller = turn.caller(session.id());
+        let taken = caller.take_job(id);
+        taken.value.map_err(|refusal| refused(refusal, || no_job(id)))?;
+        let changed = change(&mut caller, &facts);
+        Ok(Answer { after: taken.after.max(changed.after), ..changed })
+    }
+}
+
+/// A worker has the job. `cure` says what the client can do.
+fn leased(id: JobId, cure: &str) -> Problem {
+    Problem::new(ProblemKind::JobLeased, format!("a worker has job {}{cure}", id.0))
+}

@@ -1,0 +1,429 @@
+//! Workers that take jobs over HTTP. A lease lasts longer than its request, so a session of the
+//! broker stays open for each lease. If the worker does not end the lease in time, the job goes back
+//! to its queue.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::extract::{FromRequestParts, Path, Request, State as Shared};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use broker::{
+    Answer, Event, Handout, JobId, JobStatus, Millis, Need, Patience, PutRefusal, State, Turn,
+};
+use http_api::{DoorSession, SessionKind};
+use hyper::http::request::Parts;
+use hyper::{StatusCode, Uri};
+
+use super::{done, receive_json, refused, with_json};
+use crate::job::{JobView, Moments};
+use crate::name::parse_name;
+use crate::problem::{Problem, ProblemKind};
+use crate::query::Query;
+use crate::state::Api;
+use crate::tokens::random_text;
+use crate::types;
+
+/// Limit of leases. Each one is a session.
+const LEASES_MAX: usize = 10_000;
+/// Limit of the queues of one take.
+const QUEUES_MAX: usize = 64;
+/// The longest wait for a job.
+const WAIT_S_MAX: u32 = 60;
+/// The longest lease that a client can ask for.
+const TIMEOUT_S_MAX: u32 = 86_400;
+/// The lease of a job without a ttr, if the client asks for none.
+const TIMEOUT_S: u32 = 60;
+/// At each look, at most this many leases end. The end of a session takes a turn.
+const ENDS_MAX: usize = 256;
+
+/// The leases of workers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leases {
+    /// By their secret names.
+    open: Arc<Mutex<HashMap<String, Arc<Lease>>>>,
+}
+
+/// A job that a worker has.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    session: DoorSession,
+    id: JobId,
+    /// The time that the client asked for.
+    timeout_s: Option<u32>,
+    /// When the job goes back to its queue.
+    until: Mutex<Millis>,
+}
+
+impl Lease {
+    fn until(&self) -> MutexGuard<'_, Millis> {
+        self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The end of a lease that begins or is renewed now.
+    fn end(&self, status: &JobStatus, now: Millis) -> Millis {
+        let ttr_s = Some(status.facts.ttr_s).filter(|ttr_s| *ttr_s > 0);
+        let asked_s = self.timeout_s.or(if ttr_s.is_none() { Some(TIMEOUT_S) } else { None });
+        let asked = asked_s.map(|seconds| Millis(now.0 + u64::from(seconds) * 1_000));
+        let own = ttr_s.map(|_| Millis(now.0 + status.time_left_ms));
+        [asked, own].into_iter().flatten().min().unwrap_or(now)
+    }
+}
+
+impl Leases {
+    fn open(&self) -> MutexGuard<'_, HashMap<String, Arc<Lease>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends leases whose time is over.
+    pub(crate) fn look(&self, now: Millis) {
+        let is_over = |lease: &Arc<Lease>| *lease.until() <= now;
+        let mut open = self.open();
+        let over: Vec<String> = open
+            .iter()
+            .filter(|(_, lease)| is_over(lease))
+            .take(ENDS_MAX)
+            .map(|(name, _)| name.clone())
+            .collect();
+        let over: Vec<Arc<Lease>> = over.iter().filter_map(|name| open.remove(name)).collect();
+        drop(open);
+        // This closes the sessions, so the jobs go back. It happens without the lock of the table.
+        drop(over);
+    }
+}
+
+/// The lease in the path of a request.
+pub(crate) struct LeaseName(String);
+
+impl FromRequestParts<Api> for LeaseName {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<LeaseName, Problem> {
+        let name = Path::<String>::from_request_parts(parts, api).await;
+        name.map(|Path(name)| LeaseName(name)).map_err(|_| no_lease())
+    }
+}
+
+fn no_lease() -> Problem {
+    let why = "there is no such lease; its time may be over, and then its job went back";
+    Problem::new(ProblemKind::NotFound, why)
+}
+
+/// Takes a job. The worker then finishes it, gives it back or buries it.
+#[utoipa::path(
+    post,
+    path = "/take",
+    tag = "leases",
+    request_body = types::Take,
+    responses(
+        (status = 200, description = "A job.", body = types::Taken),
+        (status = 204, description = "There was no job in this time."),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn post_take(
+    Shared(api): Shared<Api>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    Query::read(&head.uri, &[])?;
+    let asked = receive_json(body, &head.extensions).await?;
+    let taken = api.take(&asked).await?;
+    Ok(taken.map_or_else(done, |taken| with_json(StatusCode::OK, &taken)))
+}
+
+/// Finishes the job of a lease: it ends.
+#[utoipa::path(
+    post,
+    path = "/leases/{lease}/finish",
+    tag = "leases",
+    params(("lease" = String, Path, description = "The secret name of the lease.")),
+    responses(
+        (status = 204, description = "The job has ended."),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn post_finish(
+    Shared(api): Shared<Api>,
+    LeaseName(name): LeaseName,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Query::read(&uri, &[])?;
+    api.end_lease(&name, |turn, lease, _| {
+        let finished = turn.caller(lease.session.id()).finish(lease.id);
+        finished.map(|finished| finished.map_err(|_| no_lease()))
+    })
+    .await
+}
+
+/// Gives the job of a lease back to its queue.
+#[utoipa::path(
+    post,
+    path = "/leases/{lease}/give_back",
+    tag = "leases",
+    params(("lease" = String, Path, description = "The secret name of the lease.")),
+    request_body = types::GiveBack,
+    responses(
+        (status = 204, description = "The job is ready, or delayed."),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn post_give_back(
+    Shared(api): Shared<Api>,
+    LeaseName(name): LeaseName,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    Query::read(&head.uri, &[])?;
+    let types::GiveBack { priority, delay_s } = receive_json(body, &head.extensions).await?;
+    api.end_lease(&name, |turn, lease, status| {
+        let priority = priority.unwrap_or(status.facts.priority);
+        let given = turn.caller(lease.session.id()).give_back(lease.id, priority, delay_s);
+        given.map(|given| given.map_err(|refusal| refused(refusal, no_lease)))
+    })
+    .await
+}
+
+/// Buries the job of a lease.
+#[utoipa::path(
+    post,
+    path = "/leases/{lease}/bury",
+    tag = "leases",
+    params(("lease" = String, Path, description = "The secret name of the lease.")),
+    request_body = types::Bury,
+    responses(
+        (status = 204, description = "The job is buried."),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn post_bury(
+    Shared(api): Shared<Api>,
+    LeaseName(name): LeaseName,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    Query::read(&head.uri, &[])?;
+    let types::Bury { priority } = receive_json(body, &head.extensions).await?;
+    api.end_lease(&name, |turn, lease, status| {
+        let priority = priority.unwrap_or(status.facts.priority);
+        let buried = turn.caller(lease.session.id()).bury(lease.id, priority);
+        buried.map(|buried| buried.map_err(|refusal| refused(refusal, no_lease)))
+    })
+    .await
+}
+
+/// Begins the time of a lease again.
+#[utoipa::path(
+    post,
+    path = "/leases/{lease}/touch",
+    tag = "leases",
+    params(("lease" = String, Path, description = "The secret name of the lease.")),
+    responses(
+        (status = 200, description = "The lease goes on.", body = types::Touched),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn post_touch(
+    Shared(api): Shared<Api>,
+    LeaseName(name): LeaseName,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Query::read(&uri, &[])?;
+    let touched = {
+        let lease = api.lease(&name)?;
+        let mut turn = api.turn();
+        lease_status(&turn, &lease)?;
+        let touched = turn.caller(lease.session.id()).touch(lease.id);
+        let status = lease_status(&turn, &lease)?;
+        let until = lease.end(&status, turn.now());
+        *lease.until() = until;
+        touched.map(|touched| touched.map(|()| until.since(turn.now())))
+    };
+    let time_left_ms = api.settled(touched).await?.map_err(|_| no_lease())?;
+    Ok(with_json(StatusCode::OK, &types::Touched { time_left_ms }))
+}
+
+/// The state of a lease's job. An error if the worker no longer has the job.
+fn lease_status(turn: &Turn<'_>, lease: &Lease) -> Result<JobStatus, Problem> {
+    let status = turn.job_status(lease.id).value.map_err(|_| no_lease())?;
+    // After the end of its time, nobody may hold the job, and then anybody could finish it. If
+    // another worker has the job, the broker refuses the request.
+    if status.facts.state == State::Leased { Ok(status) } else { Err(no_lease()) }
+}
+
+impl Api {
+    fn lease(&self, name: &str) -> Result<Arc<Lease>, Problem> {
+        self.act.leases.open().get(name).cloned().ok_or_else(no_lease)
+    }
+
+    /// Ends a lease with this request, and waits until the change is durable.
+    async fn end_lease(
+        &self,
+        name: &str,
+        end: impl FnOnce(&mut Turn<'_>, &Lease, &JobStatus) -> Answer<Result<(), Problem>>,
+    ) -> Result<Response, Problem> {
+        let lease = self.lease(name)?;
+        let ended = {
+            let mut turn = self.turn();
+            let status = lease_status(&turn, &lease)?;
+            end(&mut turn, &lease, &status)
+        };
+        self.settled(ended).await??;
+        self.act.leases.open().remove(name);
+        Ok(done())
+    }
+
+    async fn take(&self, asked: &types::Take) -> Result<Option<types::Taken>, Problem> {
+        let bad = |name: &str, why: String| {
+            Err(Problem::new(ProblemKind::BadRequest, why).of_parameter(name))
+        };
+        let types::Take { queues, wait_s, timeout_s } = asked;
+        if !(1..=QUEUES_MAX).contains(&queues.len()) {
+            return bad("queues", format!("name 1 to {QUEUES_MAX} queues"));
+        }
+        if *wait_s > WAIT_S_MAX {
+            return bad("wait_s", format!("a request waits at most {WAIT_S_MAX} seconds"));
+        }
+        if timeout_s.is_some_and(|seconds| !(1..=TIMEOUT_S_MAX).contains(&seconds)) {
+            return bad("timeout_s", format!("write 1 to {TIMEOUT_S_MAX} seconds"));
+        }
+        let names: Vec<Vec<u8>> =
+            queues.iter().map(|name| parse_name(name)).collect::<Result<_, _>>()?;
+        if self.act.leases.open().len() >= LEASES_MAX {
+            let why = format!("{LEASES_MAX} leases are open; finish some, or wait");
+            return Err(Problem::new(ProblemKind::TooManyLeases, why));
+        }
+        let session = self.watching(&names)?;
+        let Some(handout) = self.granted(&session, *wait_s).await? else { return Ok(None) };
+        let body = session.loaded(&handout.body).await?;
+        let name = random_text();
+        let name = name.map_err(|why| Problem::new(ProblemKind::Unavailable, why.to_string()))?;
+        let lease =
+            Lease { session, id: handout.id, timeout_s: *timeout_s, until: Mutex::default() };
+        let (job, time_left_ms) = {
+            let turn = self.turn();
+            let status = lease_status(&turn, &lease)?;
+            let until = lease.end(&status, turn.now());
+            *lease.until() = until;
+            let view = JobView {
+                facts: &status.facts,
+                time_left_ms: status.time_left_ms,
+                body_bytes: status.body_len,
+                unique: &[],
+                is_durable: turn.job_segment(handout.id) != 0,
+            };
+            let job = view.shown(turn.queue_name(status.queue), &Moments::of(&turn));
+            (job, until.since(turn.now()))
+        };
+        self.act.leases.open().insert(name.clone(), Arc::new(lease));
+        let text = std::str::from_utf8(&body).ok().map(str::to_owned);
+        let body_base64 = if text.is_none() { Some(STANDARD.encode(&*body)) } else { None };
+        Ok(Some(types::Taken { lease: name, time_left_ms, job, body: text, body_base64 }))
+    }
+
+    /// A session that watches these queues.
+    fn watching(&self, names: &[Vec<u8>]) -> Result<DoorSession, Problem> {
+        let session = self.setup.door.session(SessionKind::Taker);
+        let mut turn = self.turn();
+        for name in names {
+            if !turn.admits_queue(name) {
+                return Err(PutRefusal::NoNewQueue.into());
+            }
+            turn.caller(session.id()).watch(name);
+        }
+        if !names.iter().any(|name| name == b"default") {
+            turn.caller(session.id()).ignore(b"default");
+        }
+        drop(turn);
+        Ok(session)
+    }
+
+    /// A job of the watched queues, durable as it must be before a worker sees it.
+    async fn granted(
+        &self,
+        session: &DoorSession,
+        wait_s: u32,
+    ) -> Result<Option<Handout>, Problem> {
+        session.at_hand(Need::Watched).await?;
+        let patience = match wait_s {
+            0 => Patience::None,
+            seconds => Patience::Millis(u64::from(seconds) * 1_000),
+        };
+        let taken = self.turn().caller(session.id()).take(patience);
+        let mut answer = match taken.value {
+            broker::Take::Granted(handout) => {
+                return self.settled(Answer { value: Some(handout), after: taken.after }).await;
+            }
+            broker::Take::Waiting => session.event().await?,
+            _ => return self.settled(Answer { value: None, after: taken.after }).await,
+        };
+        loop {
+            let after = answer.after;
+            match answer.value {
+                Event::Granted(handout) => {
+                    return self.settled(Answer { value: Some(handout), after }).await;
+                }
+                Event::TimedOut | Event::DeadlineSoon => {
+                    return self.settled(Answer { value: None, after }).await;
+                }
+                _ => answer = session.event().await?,
+            }
+        }
+    }
+}

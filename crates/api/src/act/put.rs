@@ -1,0 +1,287 @@
+//! New jobs.
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use broker::{Body, JobId, NewJob, Position, PutRefusal};
+use http_api::{DoorSession, SessionKind, answer, complete};
+use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, StatusCode};
+
+use super::{parse_json, receive};
+use crate::access::{PREFIX, Principal};
+use crate::name::{QueueName, shown_name};
+use crate::problem::{Problem, ProblemKind, as_json};
+use crate::query::Query;
+use crate::state::Api;
+use crate::types;
+
+/// At most this many jobs in one request.
+const JOBS_MAX: usize = 10_000;
+/// The longest delay and ttr: about a hundred years. A moment must fit into its field.
+const SECONDS_MAX: u32 = 3_153_600_000;
+const NDJSON: &str = "application/x-ndjson";
+
+/// The response to a put. It can be sent again.
+#[derive(Clone, Debug)]
+pub(crate) struct PutReply {
+    status: StatusCode,
+    kind: &'static str,
+    location: Option<String>,
+    pub(super) body: Vec<u8>,
+}
+
+impl PutReply {
+    pub(super) fn response(self) -> Response {
+        let mut response = complete(answer(self.status, self.kind, self.body));
+        if let Some(location) = self.location.and_then(|it| HeaderValue::try_from(it).ok()) {
+            response.headers_mut().insert(LOCATION, location);
+        }
+        response
+    }
+}
+
+/// The jobs of a request.
+struct Jobs {
+    all: Vec<(NewJob, Body)>,
+    /// Whether the reply has one line for each job.
+    in_lines: bool,
+}
+
+/// Puts one job, or many.
+#[utoipa::path(
+    post,
+    path = "/queues/{queue}/jobs",
+    tag = "jobs",
+    params(
+        ("queue" = String, Path, description = "The name of the queue. A put creates it."),
+        ("priority" = Option<u32>, Query, description = "Only without JSON: 0 is the most urgent."),
+        ("delay_s" = Option<u32>, Query, description = "Only without JSON: seconds until it is ready."),
+        ("ttr_s" = Option<u32>, Query, description = "Only without JSON: seconds that a worker has."),
+        (
+            "Idempotency-Key" = Option<String>,
+            Header,
+            description = "A name of this request. If it is sent again within an hour, the server \
+                does nothing, and sends the same response.",
+        ),
+    ),
+    request_body(
+        description = "One job as JSON, or one job in each line (`application/x-ndjson`, at most \
+            10,000). With any other content type, the bytes are the body of the job.",
+        content(
+            (types::PutJob = "application/json"),
+            (types::PutJob = "application/x-ndjson"),
+            (Vec<u8> = "application/octet-stream"),
+        ),
+    ),
+    responses(
+        (
+            status = 200,
+            description = "One line for each job: its number, or the problem.",
+            body = types::Put,
+            content_type = "application/x-ndjson",
+        ),
+        (status = 201, description = "The job is durable.", body = types::Put),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn post_jobs(
+    State(api): State<Api>,
+    QueueName(queue): QueueName,
+    Extension(principal): Extension<Principal>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    let received = receive(body, &head.extensions, api.setup.body_bytes_max).await?;
+    let jobs = parse_jobs(&head, received.bytes())?;
+    match idempotency_key(&head.headers)? {
+        None => Ok(api.put_jobs(queue, jobs).await?.response()),
+        Some(key) => {
+            let asked = [head.uri.to_string().as_bytes(), b"\n", received.bytes()].concat();
+            let name = (principal.name, key);
+            drop(received);
+            let once = api.clone();
+            api.act
+                .once
+                .run(&api, name, &asked, async move { once.put_jobs(queue, jobs).await })
+                .await
+        }
+    }
+}
+
+/// The name that the client gave this request.
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
+    let is_right =
+        (1..=255).contains(&key.len()) && key.as_bytes().iter().all(u8::is_ascii_graphic);
+    match key.to_str() {
+        Ok(key) if is_right => Ok(Some(key.to_owned())),
+        _ => {
+            let why = "the header `Idempotency-Key` must have 1 to 255 visible ASCII characters";
+            Err(Problem::new(ProblemKind::BadRequest, why).of_parameter("Idempotency-Key"))
+        }
+    }
+}
+
+fn parse_jobs(head: &Parts, bytes: &[u8]) -> Result<Jobs, Problem> {
+    let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        Query::read(&head.uri, &[])?;
+        return Ok(Jobs { all: vec![job_of(parse_json(bytes)?)?], in_lines: false });
+    }
+    if !kind.eq_ignore_ascii_case(NDJSON) {
+        let query = Query::read(&head.uri, &["priority", "delay_s", "ttr_s"])?;
+        let number = |name: &str| match query.get(name) {
+            None => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|_| {
+                Problem::new(ProblemKind::BadRequest, "write a number").of_parameter(name)
+            }),
+        };
+        let job = types::PutJob {
+            priority: number("priority")?,
+            delay_s: number("delay_s")?,
+            ttr_s: number("ttr_s")?,
+            ..types::PutJob::default()
+        };
+        return Ok(Jobs { all: vec![(job_of(job)?.0, bytes.into())], in_lines: false });
+    }
+    Query::read(&head.uri, &[])?;
+    let mut all = Vec::new();
+    for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        // Nothing is put if a line is wrong.
+        let job = parse_json(line).and_then(job_of).map_err(|problem| Problem {
+            detail: format!("line {}: {}", number + 1, problem.detail),
+            ..problem
+        })?;
+        all.push(job);
+        if all.len() > JOBS_MAX {
+            let why = format!("the request has more than {JOBS_MAX} jobs; send several requests");
+            return Err(Problem::new(ProblemKind::TooLong, why));
+        }
+    }
+    Ok(Jobs { all, in_lines: true })
+}
+
+fn job_of(job: types::PutJob) -> Result<(NewJob, Body), Problem> {
+    let bad =
+        |name: &str, why: &str| Err(Problem::new(ProblemKind::BadRequest, why).of_parameter(name));
+    let types::PutJob { body, body_base64, priority, delay_s, ttr_s } = job;
+    let body: Body = match (body, body_base64) {
+        (Some(_), Some(_)) => return bad("body", "write `body` or `body_base64`, not both"),
+        (text, None) => text.unwrap_or_default().as_bytes().into(),
+        (None, Some(text)) => match STANDARD.decode(text) {
+            Ok(bytes) => bytes.as_slice().into(),
+            Err(error) => return bad("body_base64", &format!("this is not base64: {error}")),
+        },
+    };
+    for (name, seconds) in [("delay_s", delay_s), ("ttr_s", ttr_s)] {
+        if seconds.is_some_and(|seconds| seconds > SECONDS_MAX) {
+            return bad(name, "the time is longer than a hundred years");
+        }
+    }
+    let usual = NewJob::default();
+    let job = NewJob {
+        priority: priority.unwrap_or(usual.priority),
+        delay_s: delay_s.unwrap_or(usual.delay_s),
+        ttr_s: ttr_s.unwrap_or(usual.ttr_s),
+    };
+    Ok((job, body))
+}
+
+impl Api {
+    /// Puts one job, and waits until it is durable.
+    pub async fn put_job(&self, queue: &[u8], job: types::PutJob) -> Result<JobId, Problem> {
+        let results = self.put_all(queue, vec![job_of(job)?]).await?;
+        Ok(results.into_iter().next().unwrap_or(Err(PutRefusal::QueueFull))?)
+    }
+
+    async fn put_jobs(&self, queue: Vec<u8>, jobs: Jobs) -> Result<PutReply, Problem> {
+        let Jobs { all, in_lines } = jobs;
+        let mut results = self.put_all(&queue, all).await?;
+        let shown = |id: JobId| as_json(&types::Put { id: id.0, queue: shown_name(&queue) });
+        if !in_lines && let Some(result) = results.pop() {
+            let id = result?;
+            let location = Some(format!("{PREFIX}/jobs/{}", id.0));
+            let (status, kind) = (StatusCode::CREATED, "application/json");
+            return Ok(PutReply { status, kind, location, body: shown(id) });
+        }
+        let mut body = Vec::new();
+        for result in results {
+            body.extend(result.map_or_else(|refusal| as_json(&Problem::from(refusal)), shown));
+            body.push(b'\n');
+        }
+        Ok(PutReply { status: StatusCode::OK, kind: NDJSON, location: None, body })
+    }
+
+    /// Puts jobs, and waits until they are durable. A refused job does not stop the others.
+    async fn put_all(
+        &self,
+        queue: &[u8],
+        jobs: Vec<(NewJob, Body)>,
+    ) -> Result<Vec<Result<JobId, PutRefusal>>, Problem> {
+        let door = &self.setup.door;
+        let session = door.session(SessionKind::Reader);
+        let mut results = Vec::with_capacity(jobs.len());
+        let mut after = Position::NONE;
+        let mut jobs = jobs.into_iter();
+        if !self.use_queue(&session, queue) {
+            return Err(PutRefusal::NoNewQueue.into());
+        }
+        while jobs.len() > 0 {
+            door.uncongested().await?;
+            after = after.max(self.put_slice(&session, &mut jobs, &mut results));
+            tokio::task::yield_now().await;
+        }
+        door.settled_at(after).await?;
+        Ok(results)
+    }
+
+    /// Lets the session use this queue. Returns false if that would create a queue beyond a limit.
+    fn use_queue(&self, session: &DoorSession, queue: &[u8]) -> bool {
+        let mut turn = self.turn();
+        let is_admitted = turn.admits_queue(queue);
+        if is_admitted {
+            turn.caller(session.id()).use_queue(queue);
+        }
+        is_admitted
+    }
+
+    /// Puts jobs in one turn, until the slice of work is spent. Returns the position that their
+    /// replies wait for.
+    fn put_slice(
+        &self,
+        session: &DoorSession,
+        jobs: &mut impl Iterator<Item = (NewJob, Body)>,
+        results: &mut Vec<Result<JobId, PutRefusal>>,
+    ) -> Position {
+        let mut after = Position::NONE;
+        let mut turn = self.turn();
+        turn.begin_slice();
+        while !turn.slice_is_spent()
+            && let Some((job, body)) = jobs.next()
+        {
+            let answer = turn.caller(session.id()).put(job, body);
+            after = after.max(answer.after);
+            results.push(answer.value);
+        }
+        after
+    }
+}

@@ -1,0 +1,191 @@
+//! Changes of one queue.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use broker::{NotFound, PutRefusal};
+use http_api::SessionKind;
+use hyper::{StatusCode, Uri};
+
+use super::{done, receive_json, refused, with_json};
+use crate::name::{QueueName, shown_name};
+use crate::problem::{Problem, ProblemKind};
+use crate::query::Query;
+use crate::state::Api;
+use crate::types;
+
+/// Creates a queue. It then stays, even while it is empty and unused.
+#[utoipa::path(
+    put,
+    path = "/queues/{queue}",
+    tag = "queues",
+    params(("queue" = String, Path, description = "The name of the queue.")),
+    responses(
+        (status = 201, description = "The queue is new."),
+        (status = 204, description = "The queue existed already, and stays from now on."),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn put_queue(
+    State(api): State<Api>,
+    QueueName(name): QueueName,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Query::read(&uri, &[])?;
+    let is_new = api.create_queue(&name).await?;
+    let mut response = done();
+    if is_new {
+        *response.status_mut() = StatusCode::CREATED;
+    }
+    Ok(response)
+}
+
+/// Limits the unfinished jobs of a queue.
+#[utoipa::path(
+    patch,
+    path = "/queues/{queue}",
+    tag = "queues",
+    params(("queue" = String, Path, description = "The name of the queue.")),
+    request_body = types::QueueLimits,
+    responses(
+        (status = 204, description = "The limits apply."),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn patch_queue(
+    State(api): State<Api>,
+    QueueName(name): QueueName,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    Query::read(&head.uri, &[])?;
+    let asked: types::QueueLimits = receive_json(body, &head.extensions).await?;
+    let session = api.setup.door.session(SessionKind::Reader);
+    let limited = api.turn().caller(session.id()).limit_queue(&name, asked.limits);
+    let missing = || Problem::no_queue(&name);
+    api.settled(limited).await?.map_err(|refusal| refused(refusal, missing))?;
+    Ok(done())
+}
+
+/// Pauses a queue: workers get no jobs of it.
+#[utoipa::path(
+    post,
+    path = "/queues/{queue}/pause",
+    tag = "queues",
+    params(("queue" = String, Path, description = "The name of the queue.")),
+    request_body = types::Pause,
+    responses(
+        (status = 200, description = "The queue is paused.", body = types::Paused),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn post_pause(
+    State(api): State<Api>,
+    QueueName(name): QueueName,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    Query::read(&head.uri, &[])?;
+    let types::Pause { seconds } = receive_json(body, &head.extensions).await?;
+    if seconds == 0 {
+        let why = "write at least one second; `DELETE` ends a pause";
+        return Err(Problem::new(ProblemKind::BadRequest, why).of_parameter("seconds"));
+    }
+    api.pause_queue(&name, seconds).await?;
+    Ok(with_json(StatusCode::OK, &types::Paused { seconds, survives_restart: false }))
+}
+
+/// Ends the pause of a queue.
+#[utoipa::path(
+    delete,
+    path = "/queues/{queue}/pause",
+    tag = "queues",
+    params(("queue" = String, Path, description = "The name of the queue.")),
+    responses(
+        (status = 204, description = "The queue is not paused."),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn delete_pause(
+    State(api): State<Api>,
+    QueueName(name): QueueName,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Query::read(&uri, &[])?;
+    api.pause_queue(&name, 0).await?;
+    Ok(done())
+}
+
+impl Api {
+    /// Creates a queue. Returns whether it is new.
+    pub async fn create_queue(&self, name: &[u8]) -> Result<bool, Problem> {
+        let session = self.setup.door.session(SessionKind::Reader);
+        let (is_new, created) = {
+            let mut turn = self.turn();
+            if !turn.admits_queue(name) {
+                return Err(PutRefusal::NoNewQueue.into());
+            }
+            if turn.writes_blocked() {
+                return Err(PutRefusal::WritesBlocked.into());
+            }
+            let is_new = turn.queue_id(name).is_none();
+            (is_new, turn.caller(session.id()).create_queue(name))
+        };
+        self.settled(created).await?;
+        if self.turn().queue_id(name).is_none() {
+            let why = format!("a queue cannot have the name `{}`", shown_name(name));
+            return Err(Problem::new(ProblemKind::BadName, why).of_parameter("queue"));
+        }
+        Ok(is_new)
+    }
+
+    /// Pauses a queue for this many seconds. 0 ends the pause.
+    pub async fn pause_queue(&self, name: &[u8], seconds: u32) -> Result<(), Problem> {
+        let session = self.setup.door.session(SessionKind::Reader);
+        let paused = self.turn().caller(session.id()).pause(name, seconds);
+        self.settled(paused).await?.map_err(|NotFound| Problem::no_queue(name))
+    }
+}

@@ -1,0 +1,136 @@
+//! Changes of the server.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use broker::Status;
+use hyper::{StatusCode, Uri};
+
+use super::{done, receive_json, with_json};
+use crate::problem::{Problem, ProblemKind};
+use crate::query::Query;
+use crate::state::Api;
+use crate::types;
+
+/// Refuses new jobs from now on, so that workers can empty the queues.
+#[utoipa::path(
+    post,
+    path = "/server/drain",
+    tag = "server",
+    responses(
+        (status = 204, description = "New jobs are refused."),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn post_drain(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
+    Query::read(&uri, &[])?;
+    api.setup.door.broker().drain();
+    Ok(done())
+}
+
+/// Accepts new jobs again.
+#[utoipa::path(
+    delete,
+    path = "/server/drain",
+    tag = "server",
+    responses(
+        (status = 204, description = "New jobs are accepted."),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn delete_drain(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
+    Query::read(&uri, &[])?;
+    api.setup.door.broker().end_drain();
+    Ok(done())
+}
+
+/// Sets what clients are allowed to do.
+#[utoipa::path(
+    put,
+    path = "/server/status",
+    tag = "server",
+    request_body = types::SetStatus,
+    responses(
+        (status = 204, description = "The status applies, also after a restart."),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn put_status(
+    State(api): State<Api>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    Query::read(&head.uri, &[])?;
+    let types::SetStatus { status } = receive_json(body, &head.extensions).await?;
+    let status = match status {
+        types::Status::Up => Status::Up,
+        types::Status::WriteAvoid => Status::WriteAvoid,
+        types::Status::ReadOnly => Status::ReadOnly,
+        types::Status::Quiescent => Status::Quiescent,
+    };
+    let set = api.turn().set_status(status, 0);
+    api.settled(set).await?;
+    Ok(done())
+}
+
+/// Reads the configuration again. If it has a mistake, or if a change needs a restart, nothing
+/// changes.
+#[utoipa::path(
+    post,
+    path = "/server/reload",
+    tag = "server",
+    responses(
+        (status = 200, description = "The configuration applies.", body = types::Reloaded),
+        (
+            status = "4XX",
+            description = "The request failed.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX",
+            description = "The server cannot do this.",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    )
+)]
+pub(crate) async fn post_reload(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
+    Query::read(&uri, &[])?;
+    let reloaded = (api.setup.reload)().await;
+    let changed =
+        reloaded.map_err(|mistakes| Problem::new(ProblemKind::BadConfiguration, mistakes))?;
+    Ok(with_json(StatusCode::OK, &types::Reloaded { changed }))
+}
