@@ -2,12 +2,13 @@
 //! its queue says.
 //!
 //! - `put`: new jobs. `once`: requests that are sent again, with the same `Idempotency-Key`.
-//! - `leases`: workers that take jobs over HTTP.
+//! - `leases`: workers that take jobs over HTTP. `operations`: changes of many jobs.
 //! - `job`, `queue`, `server`: changes of one job, of a queue, and of the server.
 
 pub(crate) mod job;
 pub(crate) mod leases;
 pub(crate) mod once;
+pub(crate) mod operations;
 pub(crate) mod put;
 pub(crate) mod queue;
 pub(crate) mod server;

@@ -36,6 +36,8 @@ pub enum ProblemKind {
     JobLeased,
     /// The job does not have the state that the request needs.
     WrongState,
+    /// The request would end many jobs, and does not confirm it.
+    ConfirmationNeeded,
     /// The first request with this key is not done.
     IdempotencyBusy,
     /// The configuration has a mistake, or the change needs a restart.
@@ -56,6 +58,8 @@ pub enum ProblemKind {
     WritesBlocked,
     /// There are too many leases.
     TooManyLeases,
+    /// Too many operations run.
+    TooManyOperations,
     /// The server cannot do this now.
     Unavailable,
     /// The limit of memory is reached.
@@ -68,7 +72,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// All kinds, by their status.
-    pub const ALL: [ProblemKind; 24] = [
+    pub const ALL: [ProblemKind; 26] = [
         ProblemKind::BadRequest,
         ProblemKind::UnknownParameter,
         ProblemKind::BadCursor,
@@ -79,6 +83,7 @@ impl ProblemKind {
         ProblemKind::MethodNotAllowed,
         ProblemKind::JobLeased,
         ProblemKind::WrongState,
+        ProblemKind::ConfirmationNeeded,
         ProblemKind::IdempotencyBusy,
         ProblemKind::BadConfiguration,
         ProblemKind::TooLong,
@@ -89,6 +94,7 @@ impl ProblemKind {
         ProblemKind::Draining,
         ProblemKind::WritesBlocked,
         ProblemKind::TooManyLeases,
+        ProblemKind::TooManyOperations,
         ProblemKind::Unavailable,
         ProblemKind::MemoryFull,
         ProblemKind::NoNewQueue,
@@ -108,6 +114,7 @@ impl ProblemKind {
             ProblemKind::MethodNotAllowed => ("method-not-allowed", "method not allowed", 405),
             ProblemKind::JobLeased => ("job-leased", "a worker has the job", 409),
             ProblemKind::WrongState => ("wrong-state", "wrong state", 409),
+            ProblemKind::ConfirmationNeeded => ("confirmation-needed", "confirmation needed", 409),
             ProblemKind::IdempotencyBusy => {
                 ("idempotency-busy", "the first request is not done", 409)
             }
@@ -124,6 +131,7 @@ impl ProblemKind {
             ProblemKind::Draining => ("draining", "the server drains", 503),
             ProblemKind::WritesBlocked => ("writes-blocked", "writes are refused", 503),
             ProblemKind::TooManyLeases => ("too-many-leases", "too many leases", 503),
+            ProblemKind::TooManyOperations => ("too-many-operations", "too many operations", 503),
             ProblemKind::Unavailable => ("unavailable", "not available now", 503),
             ProblemKind::MemoryFull => ("memory-full", "no memory", 507),
             ProblemKind::NoNewQueue => ("no-new-queue", "too many queues", 507),

@@ -43,6 +43,14 @@ fn table() -> Vec<Endpoint> {
         at("/leases/{lease}/give_back", post(act::leases::post_give_back)).of_programs(),
         at("/leases/{lease}/bury", post(act::leases::post_bury)).of_programs(),
         at("/leases/{lease}/touch", post(act::leases::post_touch)).of_programs(),
+        at(
+            "/operations",
+            get(act::operations::get_operations).post(act::operations::post_operations),
+        ),
+        at(
+            "/operations/{operation}",
+            get(act::operations::get_operation).delete(act::operations::delete_operation),
+        ),
         at("/audit", get(audit::get_audit)).read_by(Role::Operator),
         at("/me", get(server::get_me)).read_by(Role::None),
         at("/openapi.json", get(openapi::get_document)),

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use crate::access::{Access, AccessSettings};
 use crate::act::leases::Leases;
 use crate::act::once::Once;
+use crate::act::operations::Operations;
 use crate::cursor::CursorKey;
 use crate::survey::Surveys;
 use crate::types;
@@ -60,6 +61,7 @@ pub type Reload = Box<
 pub(crate) struct Acting {
     pub(crate) once: Once,
     pub(crate) leases: Leases,
+    pub(crate) operations: Operations,
 }
 
 /// Facts about the server that do not change.

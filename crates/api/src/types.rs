@@ -4,6 +4,7 @@
 //! the start of the server if its comment does not say otherwise.
 
 mod changes;
+mod operations;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -12,6 +13,7 @@ pub use changes::{
     Bury, GiveBack, Pause, Paused, Put, PutJob, QueueLimits, Reloaded, SetStatus, Take, Taken,
     Touched,
 };
+pub use operations::{Operation, OperationKind, OperationStatus, Operations, StartOperation};
 
 /// The server as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -5,6 +5,7 @@
 mod access;
 mod acting;
 mod jobs;
+mod operations;
 mod queues;
 mod reading;
 mod routes;

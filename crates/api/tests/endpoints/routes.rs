@@ -113,6 +113,8 @@ fn only_clients_on_this_machine_can_read_without_a_token() {
     let access = AccessSettings { anonymous: Role::Operator, ..AccessSettings::default() };
     let world = World::with_access(access);
     assert_eq!(world.put(b"default", NewJob::default(), b"x"), 1);
+    let kick = serde_json::json!({ "kind": "kick", "queue": "default" });
+    assert_eq!(world.post("/operations", &kick).body["id"], 1);
     for (path, methods) in documented() {
         let path = filled(&path);
         if methods.contains("GET") {
@@ -139,6 +141,7 @@ pub(crate) fn filled(path: &str) -> String {
     path.replace("{queue}", "default")
         .replace("{id}", "1")
         .replace("{lease}", "none")
+        .replace("{operation}", "1")
         .replace("effective", "effective?name=a")
 }
 

@@ -160,6 +160,20 @@ impl Caller<'_> {
             }
         }
     }
+
+    /// The number of the job that [`Caller::peek_used`] would show.
+    pub fn first_used_id(&self, state: State) -> Answer<Result<JobId, NotFound>> {
+        let core = &*self.core;
+        match core.engine.first_used(self.session, state) {
+            Ok(slot) => {
+                let after = core.ledger.after_job(&core.engine, slot);
+                Answer::new(Ok(core.engine.id_of(slot)), after)
+            }
+            Err(NotFound) => {
+                Answer::new(Err(NotFound), core.ledger.after_queue(core.engine.used(self.session)))
+            }
+        }
+    }
 }
 
 /// Whether this job is delayed or buried, and is in the log.
