@@ -5,10 +5,11 @@
 //! that change, and adds keys. Nothing comes from other servers.
 //!
 //! - `guard`: who sees a page, and who can send a form. `page`: the frame of all pages, and errors.
-//!   `pages`: one file for each page.
+//!   `pages`: one file for each page. `actions`: forms that change something.
 //! - `table`, `bar`, `number`, `link`, `body`: parts of pages. `assets`: the style sheet, the script
 //!   and the icon.
 
+mod actions;
 mod assets;
 mod bar;
 mod body;
@@ -33,6 +34,14 @@ pub fn router(api: Api) -> Router {
         .route("/", get(pages::overview::page))
         .route("/queues", get(pages::queues::page))
         .route("/queues/{queue}", get(pages::queue::page))
+        .route("/queues/{queue}/pause", post(actions::pause))
+        .route("/queues/{queue}/resume", post(actions::resume))
+        .route("/queues/{queue}/kick", post(actions::kick_queue))
+        .route("/queues/{queue}/clear", post(actions::clear_queue))
+        .route("/operations", get(pages::operations::page))
+        .route("/operations/{id}/cancel", post(actions::cancel))
+        .route("/jobs/{id}/kick", post(actions::kick_job))
+        .route("/jobs/{id}/delete", post(actions::delete_job))
         .route("/jobs", get(pages::job::find))
         .route("/jobs/{id}", get(pages::job::page))
         .route("/log", get(pages::log::page))

@@ -15,6 +15,11 @@ pub(crate) fn job(id: u64) -> String {
     format!("{}/jobs/{id}", crate::PREFIX)
 }
 
+/// The page of the operations.
+pub(crate) fn operations() -> String {
+    format!("{}/operations", crate::PREFIX)
+}
+
 /// A page with parameters. Parameters without a value are left out.
 pub(crate) fn with(path: &str, parameters: &[(&str, Option<&str>)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());

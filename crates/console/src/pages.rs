@@ -4,6 +4,7 @@ pub(crate) mod help;
 pub(crate) mod job;
 pub(crate) mod log;
 pub(crate) mod login;
+pub(crate) mod operations;
 pub(crate) mod overview;
 pub(crate) mod policies;
 pub(crate) mod queue;

@@ -43,13 +43,17 @@ impl World {
     }
 
     fn with_tokens(tokens: Option<PathBuf>) -> World {
+        World::with_access(api::AccessSettings { tokens, ..api::AccessSettings::default() })
+    }
+
+    fn with_access(access: api::AccessSettings) -> World {
         let broker = Broker::memory(EngineSetup::default(), NOW);
         broker.add_mailbox(Arc::new(Deaf));
         let api = Api::new(Setup {
             door: Door::open(broker.clone(), Arc::new(|| NOW)),
             info: ServerInfo { host: "machine".to_owned(), ..ServerInfo::default() },
             process: Box::new(ProcessFacts::default),
-            access: api::AccessSettings { tokens, ..api::AccessSettings::default() },
+            access,
             body_bytes_max: 1 << 20,
             reload: Box::new(|| Box::pin(async { Ok(Vec::new()) })),
             show_setting: |setting| format!("{setting:?}"),
@@ -114,7 +118,14 @@ impl World {
 
 /// The pages of a server with a queue and a job.
 fn pages(queue: &str, id: u64) -> Vec<String> {
-    let paths = ["", "/queues", "/queues?search=s&state=nonempty&sort=-ready", "/log", "/policies"];
+    let paths = [
+        "",
+        "/queues",
+        "/queues?search=s&state=nonempty&sort=-ready",
+        "/log",
+        "/policies",
+        "/operations",
+    ];
     let mut paths: Vec<String> = paths.map(str::to_owned).to_vec();
     paths.push(format!("/policies?name={queue}"));
     paths.push(format!("/queues/{queue}"));
@@ -354,4 +365,61 @@ fn clients_of_a_proxy_must_sign_in() {
     let world = World::new();
     assert_eq!(ask_with(&world, &[("x-forwarded-for", "192.0.2.7")]), 401);
     assert_eq!(ask_with(&world, &[]), 200);
+}
+
+#[test]
+fn operators_act_with_forms_and_viewers_do_not() {
+    let access =
+        api::AccessSettings { anonymous: Role::Operator, ..api::AccessSettings::default() };
+    let world = World::with_access(access);
+    let id = world.put(b"mail/a", b"hello");
+    let act = |path: &str, more: &[(&str, &str)]| {
+        let secret = csrf(&world.show("/queues/mail%2Fa"));
+        let fields = [&[("csrf", secret.as_str()), ("reason", "a test")], more].concat();
+        world.submit(path, "", &fields, Reach::Loopback)
+    };
+    let goes_to = |shown: &Shown, page: &str| {
+        assert_eq!(shown.status, 303, "{}", shown.text);
+        assert_eq!(shown.headers["location"], page);
+    };
+    let page = world.show("/queues/mail%2Fa").text;
+    assert!(page.contains("Pause") && !page.contains("Resume"), "{page}");
+    let paused = act("/queues/mail%2Fa/pause", &[("seconds", "60")]);
+    goes_to(&paused, "/console/queues/mail%2Fa?done=paused");
+    let page = world.show("/queues/mail%2Fa?done=paused").text;
+    assert!(page.contains("The queue is paused") && page.contains("Resume"), "{page}");
+    assert_eq!(act("/queues/mail%2Fa/pause", &[("seconds", "-1")]).status, 400);
+    let resumed = act("/queues/mail%2Fa/resume", &[]);
+    goes_to(&resumed, "/console/queues/mail%2Fa?done=resumed");
+
+    let wrong = act("/queues/mail%2Fa/clear", &[("state", "ready"), ("confirm", "mail")]);
+    assert_eq!(wrong.status, 409);
+    assert!(wrong.text.contains("end 1 jobs"), "{}", wrong.text);
+    let cleared = act("/queues/mail%2Fa/clear", &[("state", "buried"), ("confirm", "mail/a")]);
+    goes_to(&cleared, "/console/operations");
+    assert!(world.show("/operations").text.contains("0 of 0"));
+    let deleted = act(&format!("/jobs/{id}/delete"), &[]);
+    goes_to(&deleted, "/console/queues/mail%2Fa?done=ended");
+    assert_eq!(world.show(&format!("/jobs/{id}")).status, 404);
+
+    let viewers = World::new();
+    let id = viewers.put(b"mail", b"hello");
+    for path in ["/queues/mail", &format!("/jobs/{id}")] {
+        let page = viewers.show(path).text;
+        assert!(!page.contains("class=\"action\""), "{path}: {page}");
+    }
+    let secret = csrf(&viewers.show("/login"));
+    for path in [
+        "/queues/mail/pause",
+        "/queues/mail/resume",
+        "/queues/mail/kick",
+        "/queues/mail/clear",
+        "/jobs/1/kick",
+        "/jobs/1/delete",
+        "/operations/1/cancel",
+    ] {
+        let fields = [("csrf", secret.as_str()), ("seconds", "60"), ("confirm", "mail")];
+        assert_eq!(viewers.submit(path, "", &fields, Reach::Loopback).status, 401, "{path}");
+    }
+    assert_eq!(viewers.show(&format!("/jobs/{id}")).status, 200, "nothing has changed");
 }

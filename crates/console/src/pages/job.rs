@@ -1,14 +1,15 @@
 //! One job: its state, what happened to it, and its body.
 
 use api::types::{Job, JobState};
-use api::{Api, JobId, Problem, ProblemKind};
+use api::{Api, JobId, Principal, Problem, ProblemKind};
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use hyper::{HeaderMap, Uri};
 use maud::html;
 
 use crate::page::{Page, Result, see_other};
-use crate::{body, link, number};
+use crate::{actions, body, link, number};
 
 /// A longer body can only be saved.
 const SHOWN_BYTES_MAX: u64 = 1 << 20;
@@ -23,8 +24,10 @@ pub(crate) async fn find(uri: Uri) -> Result<Response> {
 
 pub(crate) async fn page(
     State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
     headers: HeaderMap,
+    uri: Uri,
 ) -> Result {
     let id = number_of(&id)?;
     let job = api.job(JobId(id)).await?;
@@ -38,6 +41,8 @@ pub(crate) async fn page(
             p class={ "level " (state(&job)) } { (state(&job)) }
             p { "in " a href=(link::queue(&job.queue)) { (job.queue) } }
         }
+        (actions::done(&uri))
+        (actions::of_job(&principal, &job))
         div .columns {
             section #state data-live {
                 h2 { "State" }

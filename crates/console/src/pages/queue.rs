@@ -1,19 +1,25 @@
 //! One queue: its numbers, its clients, its policy, and its jobs.
 
 use api::types::{Job, Jobs, Queue, Setting};
-use api::{Api, parse_name};
+use api::{Api, Principal, parse_name};
+use axum::Extension;
 use axum::extract::{Path, State};
 use hyper::Uri;
 use maud::{Markup, html};
 
 use crate::page::{Page, Result};
 use crate::table::paging;
-use crate::{bar, link, number};
+use crate::{actions, bar, link, number};
 
 /// The parameters of the list of jobs.
 const LIST: &str = "limit=50&body=text";
 
-pub(crate) async fn page(State(api): State<Api>, Path(name): Path<String>, uri: Uri) -> Result {
+pub(crate) async fn page(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result {
     let bytes = parse_name(&name)?;
     let (queue, why) = (api.queue(&bytes)?, api.why(&bytes)?);
     let parameters: Vec<(String, String)> =
@@ -36,6 +42,8 @@ pub(crate) async fn page(State(api): State<Api>, Path(name): Path<String>, uri: 
             }
             @if queue.is_being_removed { p .level .warning { "is being removed" } }
         }
+        (actions::done(&uri))
+        (actions::of_queue(&principal, &queue))
         section #counts data-live {
             div .tiles {
                 (tile("Ready", "ready", queue.ready))
