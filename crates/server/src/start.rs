@@ -248,8 +248,10 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     // `unconstrained` switches off the runtime's limit of work per poll. The I/O thread does not
     // need this limit, because each pass of its loop is bounded and checks all sockets.
     let ended = runtime.block_on(unconstrained(first.run()));
-    // The sites must not use the broker after its end.
+    // The sites must not use the broker after its end. The API has a session for each lease of an
+    // HTTP client, and its end is a request.
     drop(web);
+    drop(starting);
     end(ended, others, &inboxes, &broker, clock)
 }
 

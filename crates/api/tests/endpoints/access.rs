@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use api::tokens::{Entry, EntryKind, TokenFile, new_token};
-use api::types::Role;
+use api::types::{Role, Via};
 use api::{AccessSettings, PREFIX};
 use axum::body::Body;
 use http_api::{Peer, sha256};
@@ -13,7 +13,7 @@ use origin::{Gate, Names, Reach};
 use tempfile::TempDir;
 
 use crate::routes::{documented, filled};
-use crate::world::{Reply, World};
+use crate::world::{Reply, World, request};
 
 /// A world with a token for each role, and a certificate.
 struct Guarded {
@@ -223,4 +223,33 @@ fn refused_changes_are_recorded_but_cannot_fill_the_record() {
     let second = page(&format!("/audit?cursor={cursor}"));
     assert_eq!(second["items"].as_array().unwrap().len(), 1);
     assert_eq!((&second["items"][0]["number"], &second["next"]), (&1.into(), &().into()));
+}
+
+#[test]
+fn the_session_of_a_browser_needs_its_secret_to_change_something() {
+    let guarded = Guarded::new(Role::Viewer);
+    guarded.world.put(b"mail", broker::NewJob::default(), b"x");
+    let of = |method: &str, headers: &[(&str, &str)]| {
+        let mut all = vec![("host", "127.0.0.1:7300"), ("user-agent", "Mozilla/5.0")];
+        all.extend([("origin", "http://127.0.0.1:7300"), ("sec-fetch-site", "same-origin")]);
+        all.extend(headers);
+        request(method, "/queues/mail/pause", &all, b"{\"seconds\":5}")
+    };
+    let (api, first) = (&guarded.world.api, of("POST", &[]));
+    let anonymous = api.identify(&first).unwrap();
+    let (_, cookie) = api.sign_in(&anonymous, first.headers(), &guarded.tokens[1]).unwrap();
+    let cookie = cookie.to_str().unwrap().split(';').next().unwrap().to_owned();
+    let session = api.identify(&of("POST", &[("cookie", &cookie)])).unwrap();
+    assert_eq!((&*session.name, session.via), ("operator", Via::Session));
+    let send = |csrf: &str| {
+        let headers = [("cookie", cookie.as_str()), ("x-csrf-token", csrf)];
+        guarded.world.send(of("POST", &headers)).status
+    };
+    assert_eq!(guarded.world.send(of("POST", &[("cookie", &cookie)])).status, 403);
+    assert_eq!(send("wrong"), 403);
+    assert_eq!(send(anonymous.csrf()), 403, "the secret of another client");
+    assert_eq!(send(session.csrf()), 200);
+    let foreign = format!("{cookie}x");
+    let forged = guarded.world.send(of("POST", &[("cookie", &foreign)]));
+    assert_eq!(forged.status, 401, "a forged cookie is no session");
 }

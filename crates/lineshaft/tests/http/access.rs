@@ -122,3 +122,49 @@ fn mistakes_with_tokens_are_said() {
     token(folder.path(), &[&add("deploy")[..], &certificate].concat());
     assert!(token(folder.path(), &[&["list"], &file[..]].concat()).contains("certificate"));
 }
+
+/// Sends a request with a body to the operator's socket.
+fn operate(folder: &Path, method: &str, path: &str, body: &str) -> Answer {
+    let mut peer = Peer::over(UnixStream::connect(folder.join("lineshaft-data/api")).unwrap());
+    let length = body.len();
+    let head = format!("{method} /api/v1{path} HTTP/1.1\r\nHost: localhost\r\n");
+    peer.send(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes());
+    peer.answer(true)
+}
+
+#[test]
+fn an_operator_changes_a_running_server_and_its_jobs_survive() {
+    let folder = tempfile::tempdir().unwrap();
+    let configuration = folder.path().join("lineshaft.toml");
+    std::fs::write(&configuration, "[limits]\nqueues = 50\n").unwrap();
+    let mut site = Site::start(folder.path(), &[]);
+    let operate = |method: &str, path: &str, body: &str| operate(folder.path(), method, path, body);
+    assert_eq!(operate("POST", "/queues/mail/jobs", "kept").status, 201);
+    assert_eq!(operate("POST", "/queues/mail/jobs", "ended").status, 201);
+    let taken = operate("POST", "/take", "{\"queues\":[\"mail\"]}");
+    assert_eq!((taken.status, &json(&taken)["body"]), (200, &"kept".into()));
+    assert_eq!(operate("POST", "/jobs/2/bury", "").status, 204);
+    let clear = "{\"kind\":\"clear\",\"queue\":\"mail\",\"state\":\"buried\",\"confirm\":\"mail\"}";
+    assert_eq!(operate("POST", "/operations", clear).status, 202);
+    wait_for("the operation", || {
+        (json(&operate("GET", "/operations/1", ""))["status"] == "done").then_some(())
+    });
+
+    std::fs::write(&configuration, "[limits]\nqueues = 60\n").unwrap();
+    let reloaded = operate("POST", "/server/reload", "");
+    assert_eq!(reloaded.body, "{\"changed\":[\"limits.queues\"]}");
+    std::fs::write(&configuration, "[limits]\nqueues = -1\n").unwrap();
+    let refused = operate("POST", "/server/reload", "");
+    assert_eq!(refused.status, 409, "{refused:?}");
+    std::fs::write(&configuration, "").unwrap();
+    assert_eq!(operate("POST", "/server/drain", "").status, 204);
+    assert_eq!(operate("POST", "/queues/mail/jobs", "late").status, 503);
+    assert_eq!(operate("DELETE", "/server/drain", "").status, 204);
+
+    // The worker's lease ends with the process. Its job is there again.
+    site.server.signal(rustix::process::Signal::TERM);
+    assert!(site.server.wait().success());
+    let site = Site::start(folder.path(), &[]);
+    let queue = json(&site.get("/api/v1/queues/mail"));
+    assert_eq!((&queue["ready"], &queue["buried"]), (&1.into(), &0.into()), "{queue}");
+}

@@ -50,14 +50,16 @@ impl<S: Read + Write> Peer<S> {
         let status = self.line();
         let (version, rest) = status.split_once(' ').unwrap();
         assert_eq!(version, "HTTP/1.1", "{status}");
-        let status = rest[..3].parse().unwrap();
+        let status: u16 = rest[..3].parse().unwrap();
         let mut headers = BTreeMap::new();
         loop {
             let line = self.line();
             let Some((name, value)) = line.split_once(':') else { break };
             headers.insert(name.to_lowercase(), value.trim().to_owned());
         }
-        let length: usize = headers["content-length"].parse().unwrap();
+        // An answer with this status never has a body.
+        let length: usize =
+            if status == 204 { 0 } else { headers["content-length"].parse().unwrap() };
         let mut body = vec![0; if has_body { length } else { 0 }];
         self.stream.read_exact(&mut body).unwrap();
         Answer { status, headers, body: String::from_utf8(body).unwrap() }
