@@ -36,6 +36,7 @@ readonly programs=(
   thrift:thrift-compiler      # makes clients of Kestrel's thrift service
   javac:default-jdk-headless
   chromium:chromium           # a browser whose pages must not reach the server
+  promtool:prometheus         # checks the metrics and the alerts
 )
 # file:package, for packages without a program.
 readonly files=(
@@ -100,7 +101,7 @@ install_packages() {
   local package
   for package in "${packages[@]}"; do
     case $package in
-      beanstalkd | redis-server | gearman-job-server) stop_service "$package" ;;
+      beanstalkd | redis-server | gearman-job-server | prometheus) stop_service "$package" ;;
     esac
   done
 }

@@ -11,7 +11,8 @@
 //! - `problem`: errors (RFC 9457). `query`, `name`: parameters, and names of queues. `json`,
 //!   `moment`: responses, and dates in them. `cursor`: places in lists.
 //! - `server`, `health`, `log_health`, `queue`, `queues`, `jobs`, `job`, `why`, `policies`: one topic each.
-//!   `act`: requests that change something. `types`: their JSON. `survey`: the numbers of all queues, for sorted lists.
+//!   `act`: requests that change something. `types`: their JSON. `survey`: the numbers of all queues, for
+//!   sorted lists. `top`: the queues with metrics of their own.
 
 #![expect(
     clippy::result_large_err,
@@ -41,6 +42,7 @@ mod sessions;
 mod state;
 mod survey;
 pub mod tokens;
+mod top;
 pub mod types;
 mod why;
 
@@ -55,3 +57,4 @@ pub use problem::{Problem, ProblemKind};
 pub use queues::ListQueues;
 pub use routes::router;
 pub use state::{Api, Reload, ServerInfo, Setup};
+pub use top::TopQueues;

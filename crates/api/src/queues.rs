@@ -18,7 +18,7 @@ const PATTERN_BYTES_MAX: usize = 256;
 const PARAMETERS: [&str; 6] = ["match", "search", "state", "sort", "limit", "cursor"];
 
 /// A longer list is made in a thread of its own, so that other requests do not wait.
-const ROWS_AT_ONCE: usize = 5_000;
+pub(crate) const ROWS_AT_ONCE: usize = 5_000;
 
 /// Queues, sorted and in pages. A queue whose number changes between two pages can be missed, or
 /// occur twice.

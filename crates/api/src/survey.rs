@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// The rest after a walk, as a multiple of the time in turns.
-const RESTS: u32 = 50;
+pub(crate) const RESTS: u32 = 50;
 /// The shortest rest after a walk.
 const REST_MIN: Duration = Duration::from_secs(1);
 /// A walk is compared with an earlier walk of at most this age. Older numbers show no rates.

@@ -5,11 +5,13 @@
 pub(crate) mod memory;
 pub(crate) mod queue_limit;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use engine::{Engine, Refused};
 
 use crate::broker::Shared;
 use crate::core::Core;
-use crate::{Answer, Turn};
+use crate::{Answer, Position, Turn};
 
 /// Why a put was refused. Nothing was stored. The only exception: if the put has several queues,
 /// other queues may have accepted the job.
@@ -38,6 +40,30 @@ pub enum PutRefusal {
     /// The server refuses all puts since [`crate::Broker::drain`].
     #[error("the server drains and takes no new jobs")]
     Draining,
+}
+
+impl PutRefusal {
+    /// All reasons.
+    pub const ALL: [PutRefusal; 7] = [
+        PutRefusal::QueueFull,
+        PutRefusal::TooBig,
+        PutRefusal::LogFull,
+        PutRefusal::MemoryFull,
+        PutRefusal::NoNewQueue,
+        PutRefusal::WritesBlocked,
+        PutRefusal::Draining,
+    ];
+}
+
+/// The number of refused puts, by reason. [`memory::MemoryLimit`] counts the refusals at the limit
+/// of memory, because these include bodies that no dialect accepted.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals([AtomicU64; PutRefusal::ALL.len()]);
+
+impl Refusals {
+    fn count(&self, refusal: PutRefusal) {
+        self.0[refusal as usize].fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// # Admission, before a request
@@ -77,6 +103,16 @@ impl Shared {
         body_bytes: usize,
         is_logged: impl FnOnce(&Engine) -> bool,
     ) -> Result<(), PutRefusal> {
+        let checked = self.check(core, body_bytes, is_logged);
+        checked.inspect_err(|refusal| self.refusals.count(*refusal))
+    }
+
+    fn check(
+        &self,
+        core: &Core,
+        body_bytes: usize,
+        is_logged: impl FnOnce(&Engine) -> bool,
+    ) -> Result<(), PutRefusal> {
         if self.draining() {
             return Err(PutRefusal::Draining);
         }
@@ -103,19 +139,37 @@ impl Shared {
         has_memory
     }
 
-    fn has_memory_for(&self, core: &Core, body_bytes: usize) -> bool {
-        self.memory.admits(core.memory_bytes(), body_bytes)
+    /// The number of refused puts, by reason.
+    pub(crate) fn refusals(&self) -> [(PutRefusal, u64); PutRefusal::ALL.len()] {
+        PutRefusal::ALL.map(|refusal| match refusal {
+            PutRefusal::MemoryFull => (refusal, self.memory.memory().refused),
+            other => (other, self.refusals.0[other as usize].load(Ordering::Relaxed)),
+        })
     }
-}
 
-impl Core {
+    /// The answer if the put would create a queue, but the limit of queues is reached.
+    pub(crate) fn no_new_queue<T>(&self) -> Answer<Result<T, PutRefusal>> {
+        self.refusals.count(PutRefusal::NoNewQueue);
+        Answer::at_once(Err(PutRefusal::NoNewQueue))
+    }
+
     /// The answer if a queue refused a job.
-    pub(crate) fn refusal<T>(&self, refused: Refused) -> Answer<Result<T, PutRefusal>> {
-        match refused {
+    pub(crate) fn refusal<T>(
+        &self,
+        core: &Core,
+        refused: Refused,
+    ) -> Answer<Result<T, PutRefusal>> {
+        let (refusal, after) = match refused {
             // The jobs that fill the queue may not be durable yet. They can come from any session,
             // so the reply waits for all entries so far.
-            Refused::QueueFull => Answer::new(Err(PutRefusal::QueueFull), self.ledger.after_all()),
-            Refused::TooBig => Answer::at_once(Err(PutRefusal::TooBig)),
-        }
+            Refused::QueueFull => (PutRefusal::QueueFull, core.ledger.after_all()),
+            Refused::TooBig => (PutRefusal::TooBig, Position::NONE),
+        };
+        self.refusals.count(refusal);
+        Answer::new(Err(refusal), after)
+    }
+
+    fn has_memory_for(&self, core: &Core, body_bytes: usize) -> bool {
+        self.memory.admits(core.memory_bytes(), body_bytes)
     }
 }

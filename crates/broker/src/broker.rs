@@ -13,6 +13,7 @@ use log::{
 
 use crate::admission::memory::{Memory, MemoryLimit};
 use crate::admission::queue_limit::{QueueLimit, QueueUsage};
+use crate::admission::{PutRefusal, Refusals};
 use crate::bodies::loads::{Loader, Loads};
 use crate::cold::loads::{ColdLoad, ForReclaim};
 use crate::cold::upkeep::{CoolPass, Upkeep};
@@ -142,6 +143,7 @@ pub(crate) struct Shared {
     pub(crate) io_mailboxes: AtomicUsize,
     draining: AtomicBool,
     pub(crate) memory: MemoryLimit,
+    pub(crate) refusals: Refusals,
     pub(crate) queue_limit: QueueLimit,
     /// The id that the engine assigns next, as of the end of the last turn.
     next_number: AtomicU64,
@@ -262,6 +264,7 @@ impl Broker {
                 io_mailboxes: AtomicUsize::new(0),
                 draining: AtomicBool::new(false),
                 memory: MemoryLimit::default(),
+                refusals: Refusals::default(),
                 queue_limit: QueueLimit::default(),
                 next_number: AtomicU64::new(0),
                 clock_step_ms: AtomicI64::new(0),
@@ -386,6 +389,17 @@ impl Broker {
     /// The memory in use, and its limit.
     pub fn memory_usage(&self) -> Memory {
         self.shared.memory.memory()
+    }
+
+    /// The number of refused puts since the start, by reason.
+    pub fn put_refusals(&self) -> [(PutRefusal, u64); PutRefusal::ALL.len()] {
+        self.shared.refusals()
+    }
+
+    /// How long the syncs of the log took, and how large its groups were. Without a log, there are
+    /// none.
+    pub fn commit_sizes(&self) -> log::CommitSizes {
+        self.shared.log.as_ref().map(|log| log.commit_sizes()).unwrap_or_default()
     }
 
     /// Limits the number of queues; `None` means no limit. At the limit, requests of clients create

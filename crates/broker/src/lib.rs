@@ -44,16 +44,16 @@ pub use engine::limits::{self, Limits};
 pub use engine::policy;
 pub use engine::{
     AliasStats, Band, Body, Clearing, Counters, EngineSetup, GrabOrder, Handout, ItemStats,
-    JobBody, JobCursor, JobFacts, JobId, JobStatus, Kick, LeaseId, Millis, NameCursor, Need,
-    NewJob, News, Patience, QueueCursor, QueueFacts, QueueId, QueueStats, ReadMode, SessionId,
-    State, Status, Submit, Tags, Take, Totals, When, WorkProgress,
+    JobBody, JobCursor, JobFacts, JobId, JobStatus, JobTimes, Kick, LeaseId, Millis, NameCursor,
+    Need, NewJob, News, Patience, QueueCursor, QueueFacts, QueueId, QueueStats, ReadMode,
+    SessionId, State, Status, Submit, Tags, Take, Totals, When, WorkProgress,
 };
 pub use event::{Event, Mailbox};
 pub use ledger::meta::UnknownMeta;
 pub use listing::{
     JobPage, JobRow, ListCursor, ListLimits, OPEN_BLOCKS_MAX, RowBody, StoredRowBody,
 };
-pub use log::{BodyError, Failure, Settings, Sync};
+pub use log::{BodyError, CommitSizes, Failure, Settings, Sync};
 pub use outbox::Outbox;
 pub use position::{Missing, Position};
 pub use turn::{LogStats, SubmittedJob, Turn};

@@ -51,4 +51,5 @@ pub use jobs::{
 pub use queues::{DEFAULT_QUEUE, QueueFacts};
 pub use sessions::{ReadMode, ReturnOrder};
 pub use status::Status;
+pub use tally::JobTimes;
 pub use wall::When;

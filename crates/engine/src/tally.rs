@@ -1,5 +1,17 @@
 //! Counters of events, for statistics.
 
+use histogram::Histogram;
+
+/// How long jobs waited and were leased since the process made the engine, in milliseconds.
+#[derive(Clone, Debug, Default)]
+pub struct JobTimes {
+    /// For each hand-out, the time since the job became ready. If a worker lost the job before, the
+    /// time since the put.
+    pub waits_ms: Histogram,
+    /// For each lease that has ended, for any reason, the time since the hand-out.
+    pub leases_ms: Histogram,
+}
+
 /// Counts events since the process made the engine.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -12,4 +24,5 @@ pub(crate) struct Tally {
     pub(crate) item_queue_creates: u64,
     pub(crate) item_queue_deletes: u64,
     pub(crate) idle_queue_deletes: u64,
+    pub(crate) times: JobTimes,
 }

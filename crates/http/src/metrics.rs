@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use broker::{LogStats, Memory, Millis, QueueStats, QueueUsage, Status, Totals, Turn};
+use broker::{
+    Broker, CommitSizes, JobTimes, LogStats, Memory, Millis, PutRefusal, QueueStats, QueueUsage,
+    Status, Totals, Turn,
+};
+use histogram::Histogram as Values;
 
-use crate::exposition::Exposition;
-use crate::exposition::MetricType::{Counter, Gauge};
+use crate::exposition::MetricType::{Counter, Gauge, Histogram};
+use crate::exposition::{Buckets, Exposition};
 
 /// The label under which all other queues are summed up.
 const OTHER: &str = "other";
@@ -41,6 +45,7 @@ pub struct ProcessFacts {
 #[derive(Debug)]
 pub(crate) struct Gathered {
     totals: Totals,
+    times: JobTimes,
     log: LogStats,
     draining: bool,
     status: Status,
@@ -49,13 +54,13 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Reads only the totals and the oldest `queues_max` queues, so other queues cost no time. Old
-    /// queues seldom disappear, so the labels seldom change.
-    pub(crate) fn of(turn: &Turn<'_>, queues_max: usize) -> Gathered {
-        let names = turn.queue_names().take(queues_max);
+    /// Reads only the totals and these queues, so other queues cost no time.
+    pub(crate) fn of<'a>(turn: &Turn<'_>, names: impl IntoIterator<Item = &'a [u8]>) -> Gathered {
+        let names = names.into_iter();
         let queues = names.filter_map(|name| Some((label(name)?, turn.queue_stats(name)?)));
         Gathered {
             totals: turn.totals(),
+            times: turn.job_times(),
             log: turn.log_stats(),
             draining: turn.draining(),
             status: turn.status(),
@@ -105,26 +110,47 @@ pub(crate) struct Identity<'a> {
 }
 
 /// Facts from the broker that can be read without a turn, and whether the server is ready.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Health {
     pub(crate) is_ready: bool,
     pub(crate) is_full: bool,
     pub(crate) memory: Memory,
     pub(crate) queues: QueueUsage,
+    pub(crate) refusals: [(PutRefusal, u64); PutRefusal::ALL.len()],
+    pub(crate) commits: CommitSizes,
 }
+
+impl Health {
+    pub(crate) fn of(broker: &Broker, is_ready: bool) -> Health {
+        Health {
+            is_ready,
+            is_full: broker.is_full(),
+            memory: broker.memory_usage(),
+            queues: broker.queue_usage(),
+            refusals: broker.put_refusals(),
+            commits: broker.commit_sizes(),
+        }
+    }
+}
+
+/// The times of a protocol's requests, in microseconds: the name of the protocol, and the times.
+pub type RequestTimes = (&'static str, Values);
 
 /// The whole metrics page.
 pub(crate) fn render(
     gathered: &Gathered,
     identity: Identity<'_>,
-    health: Health,
+    health: &Health,
     process: ProcessFacts,
+    requests: &[RequestTimes],
 ) -> String {
     let mut page = Exposition::default();
     render_server(&mut page, identity, health, gathered);
     render_queues(&mut page, gathered);
     render_totals(&mut page, &gathered.totals);
+    render_times(&mut page, &gathered.times, requests);
     render_log(&mut page, &gathered.log);
+    render_commits(&mut page, &health.commits);
     render_process(&mut page, identity, process);
     page.into_text()
 }
@@ -132,7 +158,7 @@ pub(crate) fn render(
 fn render_server(
     page: &mut Exposition,
     identity: Identity<'_>,
-    health: Health,
+    health: &Health,
     gathered: &Gathered,
 ) {
     page.metric("lineshaft_build_info", Gauge, "Version of the server; always 1.")
@@ -164,6 +190,11 @@ fn render_server(
     page.number("lineshaft_queues_refused_total", Counter, help, health.queues.refused);
     let help = "Jobs refused because memory was at its limit, since the start.";
     page.number("lineshaft_memory_refusals_total", Counter, help, memory.refused);
+    let help = "Jobs refused, by reason.";
+    page.metric("lineshaft_put_refusals_total", Counter, help);
+    for (refusal, count) in health.refusals {
+        page.sample(&[("reason", refusal_name(refusal))], count);
+    }
     page.metric("lineshaft_status", Gauge, "1 for the current status, 0 for the others.");
     let statuses = [
         ("up", Status::Up),
@@ -226,6 +257,48 @@ fn render_totals(page: &mut Exposition, totals: &Totals) {
     ];
     for (name, help, value) in counters {
         page.number(name, Counter, help, value);
+    }
+}
+
+/// Times of jobs, from 1 ms to 18 hours.
+const JOB_BUCKETS: Buckets = Buckets { exponents: (0, 26), units: 1e3 };
+/// Times of requests and syncs, from 32 µs to 33 s.
+const IO_BUCKETS: Buckets = Buckets { exponents: (5, 25), units: 1e6 };
+/// Entries of a group, from 1 to 16,384.
+const GROUP_BUCKETS: Buckets = Buckets { exponents: (0, 14), units: 1.0 };
+
+fn render_times(page: &mut Exposition, times: &JobTimes, requests: &[RequestTimes]) {
+    let help = "Time from when a job became ready until a client got it.";
+    page.metric("lineshaft_wait_seconds", Histogram, help);
+    page.histogram(&[], &times.waits_ms, JOB_BUCKETS);
+    let help = "Time from when a client got a job until its lease ended, for any reason.";
+    page.metric("lineshaft_lease_seconds", Histogram, help);
+    page.histogram(&[], &times.leases_ms, JOB_BUCKETS);
+    let help = "Time from when the server executes a request until its reply is sent.";
+    page.metric("lineshaft_request_seconds", Histogram, help);
+    for (protocol, values) in requests {
+        page.histogram(&[("protocol", protocol)], values, IO_BUCKETS);
+    }
+}
+
+fn render_commits(page: &mut Exposition, commits: &CommitSizes) {
+    let help = "Time of the syncs of the log on which replies wait.";
+    page.metric("lineshaft_log_sync_seconds", Histogram, help);
+    page.histogram(&[], &commits.syncs_us, IO_BUCKETS);
+    let help = "Entries that were written together.";
+    page.metric("lineshaft_log_group_entries", Histogram, help);
+    page.histogram(&[], &commits.group_entries, GROUP_BUCKETS);
+}
+
+fn refusal_name(refusal: PutRefusal) -> &'static str {
+    match refusal {
+        PutRefusal::QueueFull => "queue_full",
+        PutRefusal::TooBig => "too_big",
+        PutRefusal::LogFull => "log_full",
+        PutRefusal::MemoryFull => "memory_full",
+        PutRefusal::NoNewQueue => "queue_limit",
+        PutRefusal::WritesBlocked => "status",
+        PutRefusal::Draining => "draining",
     }
 }
 
@@ -316,11 +389,11 @@ mod tests {
         for queue in ["default", "a", "b", "c", "other"] {
             put(&mut turn, queue.as_bytes());
         }
-        let gathered = Gathered::of(&turn, 2);
+        let gathered = Gathered::of(&turn, turn.queue_names().take(2));
         let labels: Vec<&str> = gathered.queues.keys().map(String::as_str).collect();
         assert_eq!(labels, ["a", "default"]);
         assert_eq!(gathered.other().ready, 3);
-        let all = Gathered::of(&turn, 500);
+        let all = Gathered::of(&turn, turn.queue_names());
         assert_eq!((all.queues.len(), all.other().ready), (4, 1));
     }
 }

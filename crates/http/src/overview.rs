@@ -1,5 +1,7 @@
 //! The server's own pages: liveness, readiness, and metrics.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,7 +11,7 @@ use hyper::{Method, StatusCode};
 
 use crate::answer::{Answer, HTML, TEXT, answer, complete, method_not_allowed, only_looks};
 use crate::exposition::CONTENT_TYPE;
-use crate::metrics::{Gathered, Health, Identity, ProcessFacts, render};
+use crate::metrics::{Gathered, Health, Identity, ProcessFacts, RequestTimes, render};
 
 /// The index page, for people.
 const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Lineshaft</title>\n<h1>Lineshaft</h1>\n<ul>\n\
@@ -17,6 +19,9 @@ const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Lineshaft</title>
     <li><a href=\"/health/live\">/health/live</a>: the server works\n\
     <li><a href=\"/health/ready\">/health/ready</a>: the server accepts and hands out jobs\n\
     <li><a href=\"/metrics\">/metrics</a>: metrics, for Prometheus\n</ul></html>\n";
+
+/// The names of queues, when they are known.
+pub type QueueNames = Pin<Box<dyn Future<Output = Vec<Box<[u8]>>> + Send>>;
 
 /// The server's own site.
 pub struct Overview {
@@ -30,6 +35,10 @@ pub struct Overview {
     pub started: Millis,
     /// Number of queues with metrics of their own.
     pub queues_max: usize,
+    /// Chooses the queues with metrics of their own, if there are more than `queues_max`.
+    pub choose_queues: Box<dyn Fn() -> QueueNames + Send + Sync>,
+    /// Returns the times of requests so far.
+    pub requests: Box<dyn Fn() -> Vec<RequestTimes> + Send + Sync>,
     /// Returns the current facts of the process.
     pub process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
 }
@@ -94,16 +103,27 @@ impl Overview {
         most.is_some_and(|most| self.broker.turn((self.clock)()).totals().queues >= most as u64)
     }
 
-    fn metrics(&self) -> Answer {
-        let gathered = Gathered::of(&self.broker.turn((self.clock)()), self.queues_max);
-        let identity = Identity { version: self.version, started: self.started };
-        let health = Health {
-            is_ready: self.unready().is_none(),
-            is_full: self.broker.is_full(),
-            memory: self.broker.memory_usage(),
-            queues: self.broker.queue_usage(),
+    /// Reads the numbers of all queues, if there are few. `None` if some queues have no metrics of
+    /// their own.
+    fn gather_all(&self) -> Option<Gathered> {
+        let turn = self.broker.turn((self.clock)());
+        let has_few = turn.totals().queues <= self.queues_max as u64;
+        has_few.then(|| Gathered::of(&turn, turn.queue_names()))
+    }
+
+    fn gather(&self, names: &[Box<[u8]>]) -> Gathered {
+        let turn = self.broker.turn((self.clock)());
+        Gathered::of(&turn, names.iter().map(|name| &name[..]))
+    }
+
+    async fn metrics(&self) -> Answer {
+        let gathered = match self.gather_all() {
+            Some(all) => all,
+            None => self.gather(&(self.choose_queues)().await),
         };
-        let text = render(&gathered, identity, health, (self.process)());
+        let identity = Identity { version: self.version, started: self.started };
+        let health = Health::of(&self.broker, self.unready().is_none());
+        let text = render(&gathered, identity, &health, (self.process)(), &(self.requests)());
         answer(StatusCode::OK, CONTENT_TYPE, text)
     }
 }
@@ -118,7 +138,7 @@ pub fn health_router(overview: Arc<Overview>) -> Router {
         .route("/", page(|_| answer(StatusCode::OK, HTML, INDEX)))
         .route("/health/live", page(Overview::live))
         .route("/health/ready", page(Overview::ready))
-        .route("/metrics", page(Overview::metrics))
+        .route("/metrics", get(async move || complete(overview.metrics().await)))
         .method_not_allowed_fallback(|| async { complete(method_not_allowed()) })
         .fallback(async |method: Method| {
             complete(if only_looks(&method) {

@@ -56,7 +56,7 @@ pub use crate::error::{BodyError, Failure, OpenError, ReclaimError};
 pub use crate::files::holds::SegmentHold;
 pub use crate::index::reader::SegmentIndex;
 pub use crate::index::{BlockId, BlockSummary, Class, Classify, IndexError, OwnedRow};
-pub use crate::log::{Log, OnProgress, Usage};
+pub use crate::log::{CommitSizes, Log, OnProgress, Usage};
 pub use crate::reclaim::{Current, Owner, Slice};
 pub use crate::recovery::replay::Begin;
 pub use crate::recovery::restored::{Restored, RestoredBody, RestoredRows};

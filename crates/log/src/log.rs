@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use histogram::{Histogram, SharedHistogram};
+
 use crate::error::Failure;
 use crate::files::holds::SegmentHold;
 use crate::files::segments::Segments;
@@ -58,6 +60,10 @@ pub struct Log {
     pub(crate) committer: Sleeper,
     pub(crate) helper: Sleeper,
     pub(crate) on_progress: OnceLock<OnProgress>,
+    /// Times of the syncs on which replies wait, in microseconds.
+    pub(crate) syncs_us: SharedHistogram,
+    /// Entries of each group that had entries of clients.
+    pub(crate) group_entries: SharedHistogram,
 }
 
 impl std::fmt::Debug for Log {
@@ -96,6 +102,8 @@ impl Log {
             committer: Sleeper::default(),
             helper: Sleeper::default(),
             on_progress: OnceLock::new(),
+            syncs_us: SharedHistogram::default(),
+            group_entries: SharedHistogram::default(),
         }
     }
 
@@ -509,6 +517,11 @@ impl Log {
         }
     }
 
+    /// How long the syncs took, and how large the groups were.
+    pub fn commit_sizes(&self) -> CommitSizes {
+        CommitSizes { syncs_us: self.syncs_us.read(), group_entries: self.group_entries.read() }
+    }
+
     /// The disk use of the log, and counts of entries.
     pub fn usage(&self) -> Usage {
         let open = self.open_batch();
@@ -526,6 +539,15 @@ impl Log {
             short: self.segments.is_short(),
         }
     }
+}
+
+/// How long the syncs of a log took, and how large its groups were, since the log was opened.
+#[derive(Clone, Debug, Default)]
+pub struct CommitSizes {
+    /// Times of the syncs on which replies wait, in microseconds.
+    pub syncs_us: Histogram,
+    /// Entries of each group that had entries of clients.
+    pub group_entries: Histogram,
 }
 
 /// The disk use of a log, and counts of entries.

@@ -2,10 +2,12 @@
 //!
 //! - `io_thread`: the loop of one thread. `table`: its connections.
 //! - `mailbox`: messages from other threads. `wakeup`: how a thread sleeps and wakes.
+//! - `request_times`: how long requests take.
 //! - `primitives`: the standard library's atomics, which the model checker replaces.
 
 pub(crate) mod io_thread;
 pub(crate) mod mailbox;
 mod primitives;
+pub(crate) mod request_times;
 mod table;
 mod wakeup;

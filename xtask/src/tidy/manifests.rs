@@ -10,16 +10,17 @@ use super::{Report, Tree};
 
 /// The crates of this repository that each crate can name in `[dependencies]`. There is no rule for
 /// development dependencies.
-const LAYERS: [(&str, &[&str]); 20] = [
-    ("engine", &[]),
-    ("log", &[]),
-    ("broker", &["engine", "log"]),
+const LAYERS: [(&str, &[&str]); 21] = [
+    ("histogram", &[]),
+    ("engine", &["histogram"]),
+    ("log", &["histogram"]),
+    ("broker", &["engine", "histogram", "log"]),
     ("beanstalk", &["broker"]),
     ("origin", &[]),
     ("notation", &[]),
     ("gearman", &["broker", "origin"]),
     ("kestrel", &["broker"]),
-    ("http", &["broker", "origin"]),
+    ("http", &["broker", "histogram", "origin"]),
     ("kestrel-admin", &["broker", "http", "origin"]),
     ("api", &["broker", "http", "origin"]),
     ("console", &["api", "broker", "http", "origin"]),
@@ -32,6 +33,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
             "gearman",
             "kestrel",
             "kestrel-admin",
+            "histogram",
             "http",
             "origin",
             "notation",
@@ -50,7 +52,8 @@ const LAYERS: [(&str, &[&str]); 20] = [
 
 /// Crates that use no clock, threads, sockets, files or randomness. The same inputs give the same
 /// outputs.
-const PURE: [&str; 6] = ["engine", "beanstalk", "gearman", "kestrel", "origin", "notation"];
+const PURE: [&str; 7] =
+    ["histogram", "engine", "beanstalk", "gearman", "kestrel", "origin", "notation"];
 
 /// Crates that a pure crate must not use, not even in tests.
 const IMPURE: [&str; 11] = [

@@ -148,3 +148,35 @@ fn many_queues_take_many_turns_and_none_is_missing() {
     assert!(after.abs_diff(before) < 100_000, "{before} {after}");
     drop(world);
 }
+
+#[test]
+fn the_queues_with_the_most_work_are_chosen_and_stay_for_a_while() {
+    let world = World::new();
+    for (queue, jobs) in [("a", 1), ("b", 9), ("c", 5), ("d", 3)] {
+        for _ in 0..jobs {
+            world.put(queue.as_bytes(), NewJob::default(), b"x");
+        }
+        world.pass(10);
+    }
+    let (top, none) = (world.api.top_queues(4), world.api.top_queues(0));
+    let names = |world: &World| {
+        let names = world.block_on(top.clone().names()).into_iter();
+        let mut names: Vec<String> =
+            names.map(|name| String::from_utf8(name.into_vec()).unwrap()).collect();
+        names.sort();
+        names
+    };
+    // `b` has the most jobs, and `a` is the oldest. There are no rates yet.
+    assert_eq!(names(&world), ["a", "b"]);
+    world.pass(2_000);
+    for _ in 0..20 {
+        world.put(b"d", NewJob::default(), b"x");
+    }
+    // `d` is now the longest and the fastest. `b` was chosen a short time ago.
+    assert_eq!(names(&world), ["a", "b", "d"]);
+    world.pass(9 * 60_000);
+    assert_eq!(names(&world), ["a", "b", "d"]);
+    world.pass(2 * 60_000);
+    assert_eq!(names(&world), ["a", "d"]);
+    assert!(world.block_on(none.names()).is_empty());
+}

@@ -1,5 +1,6 @@
 //! A broker in memory, and the API of it.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -94,6 +95,10 @@ impl World {
         self.now_ms.fetch_add(millis, Ordering::Relaxed);
         while self.broker.turn(self.now()).advance() {}
         self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(millis)).await });
+    }
+
+    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
     }
 
     pub(crate) fn put(&self, queue: &[u8], job: NewJob, body: &[u8]) -> u64 {

@@ -26,7 +26,7 @@ impl Caller<'_> {
             return Answer::at_once(Err(refusal));
         }
         if !self.shared.admits_queue(self.core, queue) {
-            return Answer::at_once(Err(PutRefusal::NoNewQueue));
+            return self.shared.no_new_queue();
         }
         let core = &mut *self.core;
         let submitted = core.engine.submit(self.session, queue, submit, &mut core.effects);
@@ -39,7 +39,7 @@ impl Caller<'_> {
                 let own = slot.map(|slot| core.ledger.after_job(&core.engine, slot));
                 Answer::new(Ok(id), own.unwrap_or_default().max(core.ledger.last))
             }
-            Err(refused) => core.refusal(refused),
+            Err(refused) => self.shared.refusal(core, refused),
         }
     }
 

@@ -23,17 +23,17 @@ impl Caller<'_> {
             return Answer::at_once(Err(refusal));
         }
         if !self.shared.admits_queue(self.core, queue) {
-            return Answer::at_once(Err(PutRefusal::NoNewQueue));
+            return self.shared.no_new_queue();
         }
         let core = &mut *self.core;
         if !core.engine.admits_child(queue) {
-            return core.refusal(Refused::QueueFull);
+            return self.shared.refusal(core, Refused::QueueFull);
         }
         let added = core.engine.add(queue, body, expires, &mut core.effects);
         let after = core.apply_effects();
         match added {
             Ok(()) => Answer::new(Ok(()), after),
-            Err(refused) => core.refusal(refused),
+            Err(refused) => self.shared.refusal(core, refused),
         }
     }
 

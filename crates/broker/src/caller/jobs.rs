@@ -33,7 +33,7 @@ impl Caller<'_> {
         let after = core.apply_effects();
         match put {
             Ok(id) => Answer::new(Ok(id), after),
-            Err(refused) => core.refusal(refused),
+            Err(refused) => self.shared.refusal(core, refused),
         }
     }
 

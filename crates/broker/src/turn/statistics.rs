@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use engine::{
-    AliasStats, ItemStats, JobId, JobStatus, NotFound, QueueFacts, QueueId, QueueStats, Totals,
-    WorkProgress,
+    AliasStats, ItemStats, JobId, JobStatus, JobTimes, NotFound, QueueFacts, QueueId, QueueStats,
+    Totals, WorkProgress,
 };
 
 use crate::{Answer, Turn};
@@ -47,6 +47,11 @@ impl Turn<'_> {
     /// Sums over all queues.
     pub fn totals(&self) -> Totals {
         self.core.engine.totals()
+    }
+
+    /// How long jobs waited and were leased, since the start.
+    pub fn job_times(&self) -> JobTimes {
+        self.core.engine.job_times().clone()
     }
 
     /// Statistics of the log. All numbers are 0 if the broker has no log.

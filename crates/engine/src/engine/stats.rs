@@ -6,6 +6,7 @@ use crate::jobs::{Job, JobBody, JobFacts, JobStatus, State, Tags};
 use crate::policy::QueueSync;
 use crate::queues::{Extension, PauseReason, Queue, QueueFacts};
 use crate::sessions::NEVER;
+use crate::tally::JobTimes;
 
 /// Statistics of one queue.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -235,6 +236,11 @@ impl Engine {
     /// Bytes of memory that jobs, queues and sessions use.
     pub fn memory_bytes(&self) -> u64 {
         self.jobs.bytes() + self.queues.bytes() + self.sessions.bytes()
+    }
+
+    /// How long jobs waited and were leased.
+    pub fn job_times(&self) -> &JobTimes {
+        &self.tally.times
     }
 
     /// Statistics over all queues.

@@ -38,6 +38,8 @@ pub(crate) struct Job {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct JobExtension {
     delay_s: u32,
+    /// The moment of the last hand-out, in milliseconds, without its upper 32 bits.
+    taken: u32,
     counters: Counters,
     /// The order number, if it differs from the job's id.
     order: Option<NonZeroU64>,
@@ -138,6 +140,7 @@ impl Job {
         });
         let extension = JobExtension {
             delay_s: facts.delay_s,
+            taken: 0,
             counters: facts.counters,
             order: NonZeroU64::new(facts.order).filter(|order| order.get() != facts.id.0),
             buried_order: facts.buried_order,
@@ -226,6 +229,12 @@ impl Job {
 
     pub(crate) fn lease(&self) -> Option<Lease> {
         self.extension.as_ref().and_then(|extension| extension.lease)
+    }
+
+    /// The time since the last hand-out of a leased job. It is exact up to 49 days.
+    pub(crate) fn leased_for_ms(&self, now: Millis) -> u64 {
+        let taken = self.extension.as_ref().map_or(0, |extension| extension.taken);
+        u64::from((now.0 as u32).wrapping_sub(taken))
     }
 
     pub(crate) fn expires(&self) -> Option<Millis> {
@@ -360,6 +369,11 @@ impl Job {
     /// Gives the job a new order number, and so the last place among the jobs of its priority.
     pub(crate) fn set_order(&mut self, order: JobId) {
         self.extension().order = NonZeroU64::new(order.0);
+    }
+
+    /// Notes that a session gets the job now.
+    pub(crate) fn set_taken(&mut self, now: Millis) {
+        self.extension().taken = now.0 as u32;
     }
 
     pub(crate) fn set_lease(&mut self, lease: Option<Lease>) {

@@ -27,25 +27,51 @@ impl Page {
             } else if let Some(kind) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = kind.split_once(' ').unwrap();
                 assert_eq!(name, current, "{line}");
-                assert!(["counter", "gauge"].contains(&kind), "{line}");
+                assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
                 assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
                 assert!(page.kinds.insert(name.to_owned(), kind.to_owned()).is_none(), "{line}");
             } else {
                 let (series, value) = line.rsplit_once(' ').unwrap();
                 let (name, labels) =
                     series.find('{').map_or((series, ""), |at| series.split_at(at));
-                assert_eq!(name, current, "a sample among another metric's: {line}");
-                assert!(page.kinds.contains_key(name), "{line}");
+                let is_histogram = page.kinds.get(current).is_some_and(|kind| kind == "histogram");
+                let part = name.strip_prefix(current).filter(|_| is_histogram);
+                let is_part =
+                    part.is_some_and(|part| ["_bucket", "_sum", "_count"].contains(&part));
+                assert!(name == current || is_part, "a sample among another metric's: {line}");
+                assert!(page.kinds.contains_key(current), "{line}");
                 check_labels(labels);
                 let value: f64 = value.parse().unwrap();
                 assert!(value.is_finite() && value >= 0.0, "{line}");
                 assert!(page.samples.insert(series.to_owned(), value).is_none(), "twice: {line}");
             }
         }
-        for name in page.kinds.keys() {
+        for (name, kind) in &page.kinds {
             assert!(helped.contains(name), "{name} is not explained");
+            if kind == "histogram" {
+                page.check_buckets(name);
+            }
         }
         page
+    }
+
+    /// The counts of the buckets of a histogram never shrink, and the last one is the count.
+    fn check_buckets(&self, name: &str) {
+        let mut buckets: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+        for (series, count) in &self.samples {
+            let Some(labels) = series.strip_prefix(&format!("{name}_bucket{{")) else { continue };
+            let (others, bound) = labels.split_once("le=\"").unwrap();
+            let bound = bound.strip_suffix("\"}").unwrap().replace("+Inf", "inf");
+            let others = others.trim_end_matches(',').to_owned();
+            buckets.entry(others).or_default().push((bound.parse().unwrap(), *count));
+        }
+        for (others, mut buckets) in buckets {
+            buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
+            assert!(buckets.is_sorted_by_key(|(_, count)| *count), "{name}: {buckets:?}");
+            let labels = if others.is_empty() { String::new() } else { format!("{{{others}}}") };
+            let count = self.value(&format!("{name}_count{labels}"));
+            assert_eq!(buckets.last(), Some(&(f64::INFINITY, count)), "{name}");
+        }
     }
 
     /// The value of a series. `series` is its name with labels, as on the page.

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::PoisonError;
+use std::time::Instant;
 
 use crate::error::Failure;
 use crate::files::segments::{SegmentFile, THOUSAND, Wanted, segment_name};
@@ -84,6 +85,9 @@ impl Log {
         }
         let mut done = Committed { wrote: commit.previous_end > end, synced: false, entries };
         if done.wrote {
+            if entries > 0 {
+                self.group_entries.add(entries);
+            }
             // With `Always`, most replies wait for the sync. So notify waiting threads now only if
             // one of them waits for a position that this step wrote.
             let is_awaited = self.positions.note_written(commit.previous_end.0);
@@ -212,8 +216,11 @@ impl Log {
     /// were synced before.
     fn sync_head(&self, commit: &mut Commit, now_ms: u64) -> Result<(), Failure> {
         let file = &commit.head.file;
+        // The time is only a number for operators. Nothing that the log does depends on it.
+        let began = Instant::now();
         file.sync_data()
             .map_err(|error| Failure::new("sync", segment_name(commit.head.number), error))?;
+        self.syncs_us.add(began.elapsed().as_micros() as u64);
         if commit.unsynced_since_ms.take().is_some() {
             commit.marked = false;
         }

@@ -96,6 +96,11 @@ impl TurnTime {
         TurnTime { began_at: Instant::now(), most: LATER_TURN_TIME_MAX }
     }
 
+    /// When the turn began.
+    pub(crate) fn began_at(self) -> Instant {
+        self.began_at
+    }
+
     /// The time since the turn began.
     pub(crate) fn elapsed(self) -> Duration {
         self.began_at.elapsed()
@@ -168,6 +173,8 @@ pub(crate) struct Connection {
     pub(crate) was_behind_by: Option<u64>,
     /// When bytes last arrived, in milliseconds of the clock.
     pub(crate) heard_at: u64,
+    /// When the turn began that made the first of the unsent replies. `None`: no reply is unsent.
+    asked_at: Option<Instant>,
     /// When the session's last wait ended, in milliseconds of the clock. During a wait, the client
     /// has no reason to send more of a request.
     waited_until: u64,
@@ -230,6 +237,7 @@ impl Connection {
             progress_at: 0,
             was_behind_by: None,
             heard_at: 0,
+            asked_at: None,
             waited_until: 0,
             silence_max_ms: None,
             // Read at once, because often the first bytes have already arrived.
@@ -587,6 +595,22 @@ impl Connection {
             }
         }
         Ok(sent)
+    }
+
+    /// Notes that the replies in the outbox were made in a turn that began at this moment, if they
+    /// were not noted before.
+    pub(crate) fn note_asked(&mut self, turn_began: Instant) {
+        if self.asked_at.is_none() && !self.outbox.is_empty() {
+            self.asked_at = Some(turn_began);
+        }
+    }
+
+    /// If all replies are sent, the time from the turn that made the first of them until `now`.
+    pub(crate) fn take_request_time(&mut self, now: Instant) -> Option<Duration> {
+        if !self.outbox.is_empty() {
+            return None;
+        }
+        self.asked_at.take().map(|asked| now.saturating_duration_since(asked))
     }
 
     /// Whether there are replies that can be sent now.

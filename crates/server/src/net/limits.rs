@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::config::Limits;
 use crate::net::connection::Held;
 use crate::threads::mailbox::{Inbox, Peer};
+use crate::threads::request_times::AllRequestTimes;
 
 /// Number of file descriptors for the log's files, the standard streams, and files that are open
 /// only briefly.
@@ -60,6 +61,8 @@ pub(crate) struct LiveLimits {
     pub(crate) held: HeldInTotal,
     /// The total time for which I/O threads have held the broker's lock, in nanoseconds.
     pub(crate) turns_ns: AtomicU64,
+    /// How long requests take.
+    pub(crate) request_times: AllRequestTimes,
 }
 
 /// Numbers of connections that the server closed at once, since the start.
@@ -181,6 +184,7 @@ impl LiveLimits {
             refused: Refused::default(),
             held: HeldInTotal::default(),
             turns_ns: AtomicU64::default(),
+            request_times: AllRequestTimes::default(),
         };
         live.set(limits);
         live

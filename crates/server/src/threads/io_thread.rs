@@ -34,6 +34,7 @@ use crate::net::tls_stream::TlsStream;
 use crate::process::clock::Clock;
 use crate::process::message_limit::MessageLimit;
 use crate::threads::mailbox::{Arrival, ConnectionInfo, Inbox, ReadyWaker};
+use crate::threads::request_times::RequestTimes;
 use crate::threads::table::Table;
 
 /// Limit of bytes that are read before a turn of the broker. A turn also has a time limit, because
@@ -83,6 +84,12 @@ pub(crate) struct IoThread {
     buffer: Box<[u8]>,
     /// When this round began, in milliseconds.
     now_ms: u64,
+    /// When the last turn began.
+    turn_began: Instant,
+    /// When this round began to send: the end of its last turn. `None`: the round has not taken a
+    /// turn, and has not sent anything yet.
+    sent_from: Option<Instant>,
+    request_times: Arc<RequestTimes>,
     /// The log writes too slowly for the requests of clients (`Broker::congested`). The thread
     /// reads nothing, and *held-back* commands wait. These are commands that have arrived but must
     /// wait for a later turn.
@@ -137,6 +144,7 @@ impl IoThread {
     pub(crate) fn new(shared: Shared, inbox: Arc<Inbox>) -> IoThread {
         let mailbox = shared.broker.add_mailbox(inbox.clone());
         shared.limits.held.enter(&inbox);
+        let request_times = shared.limits.request_times.enter();
         IoThread {
             shared,
             inbox,
@@ -146,6 +154,9 @@ impl IoThread {
             places: HashMap::with_hasher(FixedState::default()),
             buffer: vec![0; ROUND_BYTES].into_boxed_slice(),
             now_ms: 0,
+            turn_began: Instant::now(),
+            sent_from: None,
+            request_times,
             congested: false,
             backlogged: false,
             awaits_release: false,
@@ -227,6 +238,7 @@ impl IoThread {
 
     fn round(&mut self) {
         self.now_ms = self.shared.clock.now().0;
+        self.sent_from = None;
         self.inbox.show_life_sign();
         // Another thread may have asked this thread to check the limits of memory. Each round
         // checks them at its end in any case. So only clear the request here.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Api, Setup};
-use http_api::{Door, Overview, Site, Starting, health_router};
+use http_api::{Door, Overview, RequestTimes, Site, Starting, health_router};
 use kestrel_admin::{AdminSetup, KestrelAdmin, Permissions, Served, ServerInfo, Work};
 use origin::{Names, Reach};
 use tokio::sync::oneshot;
@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use crate::config::Config;
 use crate::config::policies::show_value;
 use crate::config::protocol::Protocol;
+use crate::net::limits::LiveLimits;
 use crate::net::listen::Listening;
 use crate::process::controls::Controls;
 use crate::process::facts;
@@ -35,7 +36,7 @@ pub(crate) fn overview(
     reloader: &Arc<Reloader>,
 ) -> Site {
     let Shared { broker, clock, limits } = shared.clone();
-    let inbox = inbox.clone();
+    let (inbox, request_limits) = (inbox.clone(), limits.clone());
     let started = clock.now();
     let clock: broker::Clock = Arc::new(move || clock.now());
     let process = move || facts::process_facts(&limits, inbox.is_stopping());
@@ -56,12 +57,16 @@ pub(crate) fn overview(
         reload: reload_of(reloader.clone()),
         show_setting: show_value,
     });
+    let top = api.top_queues(config.metrics.queues_max);
+    let measured: Vec<Protocol> = listening.iter().map(|one| one.protocol).collect();
     let overview = Overview {
         broker,
         clock,
         version: env!("CARGO_PKG_VERSION"),
         started,
         queues_max: config.metrics.queues_max,
+        choose_queues: Box::new(move || Box::pin(top.clone().names())),
+        requests: Box::new(move || request_times(&request_limits, &measured)),
         process: Box::new(process),
     };
     let console = console::router(api.clone());
@@ -90,6 +95,15 @@ fn shown(one: &Listening) -> api::types::Listener {
         address: one.address.address.to_string(),
         tls: one.address.is_tls,
     }
+}
+
+/// The times of requests of the protocols that have a listener and are served by I/O threads.
+fn request_times(limits: &LiveLimits, listening: &[Protocol]) -> Vec<RequestTimes> {
+    let is_measured = |protocol: &Protocol| {
+        !matches!(protocol, Protocol::Http | Protocol::KestrelAdmin) && listening.contains(protocol)
+    };
+    let measured = Protocol::ALL.into_iter().filter(is_measured);
+    measured.map(|protocol| (protocol.name(), limits.request_times.of(protocol))).collect()
 }
 
 /// The names of the server over HTTP.

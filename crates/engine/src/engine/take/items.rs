@@ -97,6 +97,7 @@ impl Engine {
         let job = &self.jobs[slot];
         let (id, body) = (job.id(), job.body());
         self.tally.takes += 1;
+        self.tally.times.waits_ms.add(self.now.since(job.ready_since()));
         self.finish_job(slot, &News::done(), effects);
         Take::Finished { job: slot, id, body }
     }

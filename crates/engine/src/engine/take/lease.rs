@@ -18,6 +18,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Handout {
         self.tally.takes += 1;
+        self.tally.times.waits_ms.add(self.now.since(self.jobs[slot].ready_since()));
         self.change_state(slot, State::Leased);
         let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
         let lease = Lease { id: self.sessions.deal_lease(), holder: session, until };
@@ -26,6 +27,7 @@ impl Engine {
         job.count(|counters| &mut counters.takes);
         job.set_due(deadline);
         job.set_lease(Some(lease));
+        job.set_taken(self.now);
         let queue = job.queue();
         let handout = Handout { job: slot, id: job.id(), lease: lease.id, body: job.body() };
         self.jobs.recharge(slot);
@@ -40,6 +42,7 @@ impl Engine {
         let job = &mut self.jobs[slot];
         let lease = job.lease().expect("a leased job has a lease");
         let (deadline, queue) = (job.due(), job.queue());
+        self.tally.times.leases_ms.add(job.leased_for_ms(self.now));
         job.set_lease(None);
         if let Some(session) = self.sessions.find_mut(lease.holder) {
             session.let_go(queue, lease.id, deadline, slot);

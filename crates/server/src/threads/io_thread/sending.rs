@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Instant;
 use std::{io, mem};
 
 use broker::{Missing, Position};
@@ -89,6 +90,7 @@ impl IoThread {
         if connection.phase == Phase::Lingering {
             return 0;
         }
+        connection.note_asked(self.turn_began);
         let was_stuck = connection.is_stuck();
         let bytes = match connection.send(released, BULKY_PIECE_BYTES) {
             Ok(sent) => {
@@ -102,6 +104,11 @@ impl IoThread {
                 return 0;
             }
         };
+        // Most rounds take a turn, whose end is known. So the clock is read only in other rounds.
+        let now = *self.sent_from.get_or_insert_with(Instant::now);
+        if let Some(time) = connection.take_request_time(now) {
+            self.request_times.add(connection.protocol(), time);
+        }
         // Check this only after the bytes in front of the body were sent.
         if connection.outbox.is_broken() {
             let error = io::Error::other("a body cannot be read from the log");

@@ -69,6 +69,8 @@ impl IoThread {
         let rests = turn.rests();
         drop(turn);
         let turn_time = time.elapsed();
+        self.turn_began = time.began_at();
+        self.sent_from = Some(self.turn_began + turn_time);
         self.rest = (self.rest + turn_time * rests).min(REST_MAX);
         let turn_ns = turn_time.as_nanos() as u64;
         self.shared.limits.turns_ns.fetch_add(turn_ns, Ordering::Relaxed);
