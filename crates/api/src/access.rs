@@ -239,13 +239,6 @@ impl Api {
         cookie(headers, &principal.peer, "", 0)
     }
 
-    /// Does the timed work: reads the token file again if it changed, and ends leases. The server
-    /// calls this once a second, in the runtime of the site.
-    pub fn tick(&self) {
-        self.access.tokens.look_soon();
-        self.act.leases.look(self.setup.door.now());
-    }
-
     /// Reads the token file now if it changed. Blocks the thread.
     pub fn read_tokens(&self) {
         self.access.tokens.look();

@@ -10,9 +10,9 @@
 //!   people who signed in. `audit`: the record of changes.
 //! - `problem`: errors (RFC 9457). `query`, `name`: parameters, and names of queues. `json`,
 //!   `moment`: responses, and dates in them. `cursor`: places in lists.
-//! - `server`, `health`, `log_health`, `queue`, `queues`, `jobs`, `job`, `why`, `policies`: one topic each.
-//!   `act`: requests that change something. `types`: their JSON. `survey`: the numbers of all queues, for
-//!   sorted lists. `top`: the queues with metrics of their own.
+//! - `server`, `health`, `history`, `log_health`, `queue`, `queues`, `jobs`, `job`, `why`, `policies`:
+//!   one topic each. `act`: requests that change something. `types`: their JSON. `survey`: the
+//!   numbers of all queues, for sorted lists. `top`: the queues with metrics of their own.
 
 #![expect(
     clippy::result_large_err,
@@ -24,6 +24,7 @@ mod act;
 mod audit;
 mod cursor;
 mod health;
+mod history;
 mod job;
 mod jobs;
 mod json;
@@ -49,6 +50,7 @@ mod why;
 pub use access::{AccessSettings, PREFIX, Principal};
 pub use audit::Asked;
 pub use broker::JobId;
+pub use history::{Series, Span};
 pub use jobs::ListJobs;
 pub use moment::written as shown_moment;
 pub use name::{parse_name, shown_name};

@@ -7,7 +7,7 @@ use utoipa::{Modify, OpenApi};
 use crate::json::Json;
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::{act, audit, job, jobs, log_health, policies, queue, queues, server, why};
+use crate::{act, audit, history, job, jobs, log_health, policies, queue, queues, server, why};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -21,6 +21,7 @@ use crate::{act, audit, job, jobs, log_health, policies, queue, queues, server, 
     paths(
         server::get_server,
         server::get_me,
+        history::get_history,
         log_health::get_log,
         policies::get_policies,
         policies::get_effective,

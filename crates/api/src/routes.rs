@@ -12,12 +12,13 @@ use crate::audit::{self, Unaudited};
 use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
 use crate::types::Role;
-use crate::{act, job, jobs, log_health, openapi, policies, queue, queues, server, why};
+use crate::{act, history, job, jobs, log_health, openapi, policies, queue, queues, server, why};
 
 /// All endpoints. The paths are also in the document of `openapi`; a test compares them.
 fn table() -> Vec<Endpoint> {
     vec![
         at("/server", get(server::get_server)),
+        at("/server/history", get(history::get_history)),
         at("/server/drain", post(act::server::post_drain).delete(act::server::delete_drain))
             .changed_by(Role::Admin),
         at("/server/status", put(act::server::put_status)).changed_by(Role::Admin),

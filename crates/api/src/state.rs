@@ -1,5 +1,6 @@
 //! The state behind all endpoints.
 
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -13,8 +14,9 @@ use crate::act::leases::Leases;
 use crate::act::once::Once;
 use crate::act::operations::Operations;
 use crate::cursor::CursorKey;
+use crate::history::Recorder;
 use crate::survey::Surveys;
-use crate::types;
+use crate::{history, types};
 
 /// At most this many requests read from the disk at once.
 const READERS_MAX: usize = 2;
@@ -26,6 +28,7 @@ pub struct Api {
     pub(crate) surveys: Arc<Surveys>,
     pub(crate) access: Arc<Access>,
     pub(crate) act: Acting,
+    pub(crate) recorder: Arc<Recorder>,
     pub(crate) cursor_key: CursorKey,
     /// Limits the threads that read from the disk. A disk can hang.
     pub(crate) readers: Arc<Semaphore>,
@@ -49,6 +52,8 @@ pub struct Setup {
     pub reload: Reload,
     /// The value of a setting of a policy, as it is written in the configuration.
     pub show_setting: fn(&Setting) -> String,
+    /// The file in which the history of the numbers survives a restart. `None`: it does not.
+    pub history_file: Option<PathBuf>,
 }
 
 /// Reads the configuration again. Returns the keys whose values have changed, or the mistakes.
@@ -88,15 +93,25 @@ impl Api {
     pub fn new(setup: Setup) -> Api {
         let surveys = Arc::new(Surveys::new(setup.door.clone()));
         let access = Arc::new(Access::new(setup.access.clone()));
+        let rings = setup.history_file.as_deref().map(history::read).unwrap_or_default();
         Api {
             setup: Arc::new(setup),
             surveys,
             access,
             act: Acting::default(),
+            recorder: Arc::new(Recorder::new(rings)),
             cursor_key: CursorKey::default(),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
             finders: Arc::new(Semaphore::new(READERS_MAX)),
         }
+    }
+
+    /// Does the timed work: reads the token file again if it changed, ends leases, and adds to the
+    /// history. The server calls this once a second, in the runtime of the site.
+    pub fn tick(&self) {
+        self.access.tokens.look_soon();
+        self.act.leases.look(self.setup.door.now());
+        self.record_soon();
     }
 
     /// One turn of the broker. Do not hold it across an await.

@@ -6,6 +6,8 @@
 mod changes;
 mod operations;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -176,6 +178,19 @@ pub struct Listener {
     pub address: String,
     /// Whether clients must use TLS.
     pub tls: bool,
+}
+
+/// Numbers of the last hour, day or month.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct History {
+    /// The time between two values. A value is an average over this time, or the largest one for
+    /// `oldest_ms` and `sync_p99_us`.
+    pub step_ms: u64,
+    /// The moment of the first value of each series. The last value is of the present moment.
+    pub from_at: String,
+    /// The values by the name of the series. `null` where the server did not run, or had nothing to
+    /// measure.
+    pub series: BTreeMap<String, Vec<Option<f32>>>,
 }
 
 /// The client, as the server sees it.

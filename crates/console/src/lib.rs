@@ -6,13 +6,14 @@
 //!
 //! - `guard`: who sees a page, and who can send a form. `page`: the frame of all pages, and errors.
 //!   `pages`: one file for each page. `actions`: forms that change something.
-//! - `table`, `bar`, `number`, `link`, `body`: parts of pages. `assets`: the style sheet, the script
+//! - `table`, `bar`, `chart`, `number`, `link`, `body`: parts of pages. `assets`: the style sheet, the script
 //!   and the icon.
 
 mod actions;
 mod assets;
 mod bar;
 mod body;
+mod chart;
 mod guard;
 mod link;
 mod number;

@@ -58,6 +58,32 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
+/// A number for a chart.
+pub(crate) fn plain(number: f64) -> String {
+    if number > 0.0 && number < 10.0 { trimmed(number, 2) } else { short(number.round() as u64) }
+}
+
+/// A number per second, for a chart.
+pub(crate) fn per_second(number: f64) -> String {
+    format!("{}/s", plain(number))
+}
+
+/// A time in milliseconds, for a chart.
+pub(crate) fn time(ms: f64) -> String {
+    match ms {
+        ms if ms <= 0.0 => "0".to_owned(),
+        ms if ms < 1.0 => format!("{} µs", (ms * 1e3).round()),
+        ms if ms < 100.0 => format!("{} ms", trimmed(ms, 1)),
+        ms => span(ms.round() as u64),
+    }
+}
+
+/// A number with at most this many digits behind the point, without zeros at the end.
+fn trimmed(number: f64, digits: usize) -> String {
+    let text = format!("{number:.digits$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 fn short(number: u64) -> String {
     let units = [(1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M")];
     match units.iter().find(|(unit, _)| number >= *unit) {
@@ -111,6 +137,14 @@ mod tests {
             count(12_345_678).into_string(),
             "<span class=\"n\" title=\"12,345,678\">12.3 M</span>"
         );
+    }
+
+    #[test]
+    fn numbers_of_charts_are_short() {
+        let shown = [0.0, 0.05, 2.0, 9.99, 12_345.4, 2e6].map(plain);
+        assert_eq!(shown, ["0", "0.05", "2", "9.99", "12,345", "2.0 M"]);
+        let shown = [0.0, 0.5, 2.0, 12.25, 500.0, 60_000.0].map(time);
+        assert_eq!(shown, ["0", "500 µs", "2 ms", "12.2 ms", "500 ms", "1 min 0 s"]);
     }
 
     #[test]

@@ -57,6 +57,7 @@ impl World {
             body_bytes_max: 1 << 20,
             reload: Box::new(|| Box::pin(async { Ok(Vec::new()) })),
             show_setting: |setting| format!("{setting:?}"),
+            history_file: None,
         });
         let router = Router::new().nest(console::PREFIX, console::router(api.clone()));
         World { broker, api, site: Site::new(router) }
@@ -120,6 +121,7 @@ impl World {
 fn pages(queue: &str, id: u64) -> Vec<String> {
     let paths = [
         "",
+        "?span=30d",
         "/queues",
         "/queues?search=s&state=nonempty&sort=-ready",
         "/log",
@@ -422,4 +424,29 @@ fn operators_act_with_forms_and_viewers_do_not() {
         assert_eq!(viewers.submit(path, "", &fields, Reach::Loopback).status, 401, "{path}");
     }
     assert_eq!(viewers.show(&format!("/jobs/{id}")).status, 200, "nothing has changed");
+}
+
+#[test]
+fn the_overview_shows_the_past() {
+    let world = World::new();
+    let text = world.show("").text;
+    assert!(text.contains("No values yet."), "{text}");
+    for queue in [&b"a"[..], b"b"] {
+        world.put(queue, b"x");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime").block_on(async {
+        world.api.tick();
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    });
+    let text = world.show("").text;
+    let chart = text.split("id=\"jobs-chart\"").nth(1).expect("a chart of jobs");
+    let chart = chart.split("</section>").next().expect("its end");
+    // The last of 120 points is at the top of a chart with two jobs.
+    assert!(chart.contains("d=\"M119 0H120\""), "{chart}");
+    assert!(chart.contains("Ready <b>2</b>"), "{chart}");
+    let text = world.show("?span=30d").text;
+    assert!(text.contains("30 days ago") && text.contains("M119 0H120"), "{text}");
 }

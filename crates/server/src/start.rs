@@ -174,6 +174,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     listen(&mut health)?;
     let health = endpoints(health, certificates.as_ref());
     let unread = Unread::without_broker();
+    let has_health = !health.is_empty();
     let health = spawn_web(Some(starting.site()), health, &names, web_connections_max, &unread)?;
     let opened = open_broker(&config.data, &limits, startup.clone());
     startup.end();
@@ -197,7 +198,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let first = IoThread::new(shared.clone(), inboxes[0].clone());
     let others = spawn_others(&shared, &inboxes[1..])?;
 
-    starting.become_site(overview(&config, &shared, &inboxes[0], &listening, &reloader));
+    let (site, api) = overview(&config, &shared, &inboxes[0], &listening, &reloader);
+    starting.become_site(site);
     let clients_stop = Arc::new(Notify::new());
     let controls = controls(&reloader, &clients_stop, &listening);
     let kestrel = controls.clone().kestrel_server(&config, clock.now());
@@ -248,9 +250,13 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     // `unconstrained` switches off the runtime's limit of work per poll. The I/O thread does not
     // need this limit, because each pass of its loop is bounded and checks all sockets.
     let ended = runtime.block_on(unconstrained(first.run()));
+    // After a failure of the log, the disk may hang.
+    if ended == Ended::Stopped && has_health {
+        api.save_history();
+    }
     // The sites must not use the broker after its end. The API has a session for each lease of an
     // HTTP client, and its end is a request.
-    drop(web);
+    drop((web, api));
     drop(starting);
     end(ended, others, &inboxes, &broker, clock)
 }
@@ -416,10 +422,7 @@ fn spawn_others(
 /// Writes `listen.json`. If this fails, for example on a full disk, the server starts without the
 /// file. So workers can still finish jobs, which frees space.
 fn write_listen_file(data: &Data, listening: &[Listening]) -> Option<ListenFile> {
-    let dir = match data.sync {
-        Durability::Memory => return None,
-        Durability::Always | Durability::Every(_) | Durability::Never => &data.dir,
-    };
+    let dir = data.folder()?;
     ListenFile::write(dir, listening)
         .inspect_err(|error| {
             tracing::warn!(%error, dir = %dir.display(), "cannot write listen.json; serving without it");
@@ -429,10 +432,7 @@ fn write_listen_file(data: &Data, listening: &[Listening]) -> Option<ListenFile>
 
 /// Serves the control socket. Without it, the server works, but cannot be backed up.
 fn serve_control_socket(data: &Data, broker: &Broker, runtime: &Runtime) -> Option<ControlSocket> {
-    let dir = match data.sync {
-        Durability::Memory => return None,
-        Durability::Always | Durability::Every(_) | Durability::Never => &data.dir,
-    };
+    let dir = data.folder()?;
     let socket = ControlSocket::listen(dir).and_then(|socket| Ok((socket.listener()?, socket)));
     let (listener, socket) = socket
         .inspect_err(|error| {

@@ -22,7 +22,7 @@ const LAYERS: [(&str, &[&str]); 21] = [
     ("kestrel", &["broker"]),
     ("http", &["broker", "histogram", "origin"]),
     ("kestrel-admin", &["broker", "http", "origin"]),
-    ("api", &["broker", "http", "origin"]),
+    ("api", &["broker", "histogram", "http", "origin"]),
     ("console", &["api", "broker", "http", "origin"]),
     (
         "server",

@@ -4,6 +4,7 @@
 
 mod access;
 mod acting;
+mod history;
 mod jobs;
 mod operations;
 mod queues;

@@ -79,6 +79,7 @@ impl World {
             body_bytes_max: 100_000,
             reload: Box::new(|| Box::pin(async { Err("line 7: no".to_owned()) })),
             show_setting: |setting| format!("{setting:?}"),
+            history_file: None,
         });
         let router = Router::new().nest(PREFIX, api::router(api.clone()));
         let runtime =

@@ -9,6 +9,7 @@ mod clients;
 mod deep_queue;
 mod exposition;
 mod health;
+mod history;
 mod kestrel_admin;
 mod memory;
 mod metrics;

@@ -2,7 +2,7 @@
 //! reads the values.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -85,6 +85,16 @@ pub struct Data {
     pub segment_bytes: u64,
     /// Limit of all files of the log together. `None` means the size of the disk.
     pub bytes_max: Option<u64>,
+}
+
+impl Data {
+    /// The folder, if the server uses it.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match self.sync {
+            Durability::Memory => None,
+            Durability::Always | Durability::Every(_) | Durability::Never => Some(&self.dir),
+        }
+    }
 }
 
 /// How durable an acknowledged job is.

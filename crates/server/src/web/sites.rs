@@ -34,7 +34,7 @@ pub(crate) fn overview(
     inbox: &Arc<Inbox>,
     listening: &[Listening],
     reloader: &Arc<Reloader>,
-) -> Site {
+) -> (Site, Api) {
     let Shared { broker, clock, limits } = shared.clone();
     let (inbox, request_limits) = (inbox.clone(), limits.clone());
     let started = clock.now();
@@ -56,6 +56,7 @@ pub(crate) fn overview(
         body_bytes_max: config.http.body_bytes as usize,
         reload: reload_of(reloader.clone()),
         show_setting: show_value,
+        history_file: config.data.folder().map(|folder| folder.join("history")),
     });
     let top = api.top_queues(config.metrics.queues_max);
     let measured: Vec<Protocol> = listening.iter().map(|one| one.protocol).collect();
@@ -71,7 +72,9 @@ pub(crate) fn overview(
     };
     let console = console::router(api.clone());
     let router = health_router(Arc::new(overview)).nest(api::PREFIX, api::router(api.clone()));
-    Site::new(router.nest(console::PREFIX, console)).with_tick(move || api.tick())
+    let ticking = api.clone();
+    let site = Site::new(router.nest(console::PREFIX, console)).with_tick(move || ticking.tick());
+    (site, api)
 }
 
 /// Reads the configuration again for a client of the API.
