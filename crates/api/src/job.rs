@@ -15,6 +15,7 @@ use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
 
+use crate::connections::shown_id;
 use crate::json::Json;
 use crate::name::shown_name;
 use crate::problem::{Problem, ProblemKind};
@@ -107,7 +108,11 @@ impl Api {
             unique: &[],
             is_durable: turn.job_segment(id) != 0,
         };
-        Ok(view.shown(turn.queue_name(status.queue), &Moments::of(&turn)))
+        let shown = view.shown(turn.queue_name(status.queue), &Moments::of(&turn));
+        let holder = turn
+            .holder(id)
+            .map(|(session, held_ms)| types::Holder { connection: shown_id(session), held_ms });
+        Ok(types::Job { holder, ..shown })
     }
 
     /// The body of a job.
@@ -237,6 +242,7 @@ impl JobView<'_> {
             is_durable: self.is_durable,
             memory: None,
             body: None,
+            holder: None,
         }
     }
 }

@@ -4,9 +4,12 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use axum::extract::State as Shared;
-use broker::{Broker, JobRow, ListCursor, ListLimits, RowBody, State};
+use broker::{
+    Broker, HeldCursor, HeldRow, JobRow, ListCursor, ListLimits, RowBody, SessionId, State,
+};
 use hyper::Uri;
 
+use crate::connections::shown_id;
 use crate::cursor::CursorKey;
 use crate::job::{self, Moments};
 use crate::json::Json;
@@ -24,6 +27,8 @@ const BLOCKS_MAX: usize = 8;
 const PREVIEW_BYTES_MAX: usize = 200;
 /// A list shows no beginning of a larger body that is only in the log.
 const STORED_BYTES_MAX: usize = 64 << 10;
+/// A page of leased jobs looks at this many sessions and held jobs.
+const LOOKS_MAX: u32 = 50_000;
 /// Time limit of a page. A disk can hang.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -35,8 +40,8 @@ const TIME_MAX: Duration = Duration::from_secs(5);
     tag = "jobs",
     params(
         ("queue" = String, Path, description = "The name of the queue."),
-        ("state" = Option<String>, Query, description = "`ready` (the default), `delayed` or \
-            `buried`."),
+        ("state" = Option<String>, Query, description = "`ready` (the default), `delayed`, \
+            `buried` or `leased`. Leased jobs have no order in the queue: they come by client."),
         ("body" = Option<String>, Query, description = "`text` adds the beginnings of the bodies \
             (for pages of at most 100 jobs), `none` (the default) does not."),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 500, description = "The size of a \
@@ -88,7 +93,8 @@ impl ListJobs {
             None | Some("ready") => State::Ready,
             Some("delayed") => State::Delayed,
             Some("buried") => State::Buried,
-            Some(_) => return Err(bad("state", "write ready, delayed or buried")),
+            Some("leased") => State::Leased,
+            Some(_) => return Err(bad("state", "write ready, delayed, buried or leased")),
         };
         let has_bodies = match query.get("body") {
             None | Some("none") => false,
@@ -145,6 +151,9 @@ impl Api {
 
     /// A page of the jobs of a queue.
     pub async fn jobs(&self, list: ListJobs) -> Result<types::Jobs, Problem> {
+        if list.state == State::Leased {
+            return self.leased_jobs(&list).await;
+        }
         let moments = Moments::of(&self.turn());
         let total = self.count_of(&list)?;
         let has_log = self.turn().log_stats().current_segment > 0;
@@ -171,6 +180,70 @@ impl Api {
             next: page.next.map(|next| self.cursor_key.written(&list.id(), &written(&next))),
             is_complete: page.is_complete,
             unreadable: page.unreadable,
+            total,
+            as_of_at: moment::written(moments.wall(moments.now)),
+        })
+    }
+
+    /// A page of the leased jobs of a queue. The engine has no list of them, so this walks over the
+    /// sessions and the jobs that each one holds, in short turns.
+    async fn leased_jobs(&self, list: &ListJobs) -> Result<types::Jobs, Problem> {
+        let total = self.count_of(list)?;
+        let mut place = list.cursor.after.unwrap_or_default().0;
+        let mut held = HeldCursor { next: list.cursor.blocks_from };
+        let (mut items, mut looks, mut more) = (Vec::new(), 0, None);
+        loop {
+            let has_ended = {
+                let mut turn = self.turn();
+                turn.begin_slice();
+                let moments = Moments::of(&turn);
+                let queue = turn.queue_id(&list.queue);
+                let queue = queue.ok_or_else(|| Problem::no_queue(&list.queue))?;
+                loop {
+                    // All jobs were found, or there are no more sessions.
+                    let is_done = list.cursor.after.is_none() && items.len() as u64 == total;
+                    if is_done || place >= u64::from(turn.session_places()) {
+                        break true;
+                    }
+                    if items.len() == list.limit || looks == LOOKS_MAX {
+                        more = Some(place);
+                        break true;
+                    }
+                    if turn.slice_is_spent() {
+                        break false;
+                    }
+                    looks += 1;
+                    let session = turn.session_at(place as u32);
+                    let row = session.map(|session| {
+                        (session, turn.next_held(session, &mut held, |of| of == queue))
+                    });
+                    match row {
+                        Some((session, Some(Some(row)))) => {
+                            items.push(leased(&row, session, list, &moments));
+                        }
+                        Some((_, Some(None))) => {}
+                        Some((_, None)) | None => {
+                            (place, held) = (place + 1, HeldCursor::default());
+                        }
+                    }
+                }
+            };
+            if has_ended {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let next = more.map(|place| ListCursor {
+            after: Some((place, 0)),
+            blocks_from: held.next,
+            ..ListCursor::default()
+        });
+        let moments = Moments::of(&self.turn());
+        Ok(types::Jobs {
+            items,
+            next: next.map(|next| self.cursor_key.written(&list.id(), &written(&next))),
+            is_complete: true,
+            unreadable: 0,
             total,
             as_of_at: moment::written(moments.wall(moments.now)),
         })
@@ -225,9 +298,38 @@ fn preview(broker: &Broker, row: &JobRow) -> Option<types::BodyText> {
         }
         RowBody::Stored(stored) => broker.read_body(stored).ok()?,
     };
+    Some(beginning(&body))
+}
+
+fn beginning(body: &[u8]) -> types::BodyText {
     let cut = &body[..body.len().min(PREVIEW_BYTES_MAX)];
     let text = String::from_utf8_lossy(cut).into_owned();
-    Some(types::BodyText { text, is_cut: cut.len() < body.len() })
+    types::BodyText { text, is_cut: cut.len() < body.len() }
+}
+
+/// A leased job. `session` holds it.
+fn leased(row: &HeldRow, session: SessionId, list: &ListJobs, moments: &Moments) -> types::Job {
+    let view = job::JobView {
+        facts: &row.facts,
+        time_left_ms: row.time_left_ms.unwrap_or(0),
+        body_bytes: row.body_len,
+        unique: &row.unique,
+        is_durable: row.is_durable,
+    };
+    let memory = match row.body {
+        Some(_) => types::JobMemory::Resident,
+        None => types::JobMemory::Stored,
+    };
+    let unread = || types::BodyText { text: String::new(), is_cut: true };
+    let body =
+        list.has_bodies.then(|| row.body.as_ref().map_or_else(unread, |body| beginning(body)));
+    let holder = types::Holder { connection: shown_id(session), held_ms: row.held_ms };
+    types::Job {
+        memory: Some(memory),
+        body,
+        holder: Some(holder),
+        ..view.shown(&list.queue, moments)
+    }
 }
 
 fn shown(

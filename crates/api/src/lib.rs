@@ -10,9 +10,10 @@
 //!   people who signed in. `audit`: the record of changes.
 //! - `problem`: errors (RFC 9457). `query`, `name`: parameters, and names of queues. `json`,
 //!   `moment`: responses, and dates in them. `cursor`: places in lists.
-//! - `server`, `health`, `history`, `log_health`, `queue`, `queues`, `jobs`, `job`, `why`, `policies`:
-//!   one topic each. `act`: requests that change something. `types`: their JSON. `survey`: the
-//!   numbers of all queues, for sorted lists. `top`: the queues with metrics of their own.
+//! - `connections`, `server`, `health`, `history`, `log_health`, `queue`, `queues`, `jobs`, `job`,
+//!   `why`, `policies`: one topic each. `act`: requests that change something. `types`: their JSON.
+//!   `survey`: the numbers of all queues, for sorted lists. `top`: the queues with metrics of their
+//!   own.
 
 #![expect(
     clippy::result_large_err,
@@ -22,6 +23,7 @@
 mod access;
 mod act;
 mod audit;
+mod connections;
 mod cursor;
 mod health;
 mod history;
@@ -50,6 +52,7 @@ mod why;
 pub use access::{AccessSettings, PREFIX, Principal};
 pub use audit::Asked;
 pub use broker::JobId;
+pub use connections::{ConnectionFacts, ConnectionPage, Connections, Later, ListConnections};
 pub use history::{Series, Span};
 pub use jobs::ListJobs;
 pub use moment::written as shown_moment;

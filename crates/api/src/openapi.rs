@@ -7,7 +7,9 @@ use utoipa::{Modify, OpenApi};
 use crate::json::Json;
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::{act, audit, history, job, jobs, log_health, policies, queue, queues, server, why};
+use crate::{
+    act, audit, connections, history, job, jobs, log_health, policies, queue, queues, server, why,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -28,6 +30,10 @@ use crate::{act, audit, history, job, jobs, log_health, policies, queue, queues,
         queues::get_queues,
         queue::get_queue,
         why::get_why,
+        connections::get_consumers,
+        connections::get_connections,
+        connections::get_connection,
+        connections::delete_connection,
         jobs::get_jobs,
         job::get_job,
         job::get_body,

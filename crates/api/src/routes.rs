@@ -12,7 +12,9 @@ use crate::audit::{self, Unaudited};
 use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
 use crate::types::Role;
-use crate::{act, history, job, jobs, log_health, openapi, policies, queue, queues, server, why};
+use crate::{
+    act, connections, history, job, jobs, log_health, openapi, policies, queue, queues, server, why,
+};
 
 /// All endpoints. The paths are also in the document of `openapi`; a test compares them.
 fn table() -> Vec<Endpoint> {
@@ -32,6 +34,7 @@ fn table() -> Vec<Endpoint> {
             get(queue::get_queue).put(act::queue::put_queue).patch(act::queue::patch_queue),
         ),
         at("/queues/{queue}/pause", post(act::queue::post_pause).delete(act::queue::delete_pause)),
+        at("/queues/{queue}/consumers", get(connections::get_consumers)),
         at("/queues/{queue}/why", get(why::get_why)),
         at("/queues/{queue}/jobs", get(jobs::get_jobs).post(act::put::post_jobs)).of_programs(),
         at("/jobs/{id}", get(job::get_job).delete(act::job::delete_job)),
@@ -53,6 +56,12 @@ fn table() -> Vec<Endpoint> {
             get(act::operations::get_operation).delete(act::operations::delete_operation),
         ),
         at("/audit", get(audit::get_audit)).read_by(Role::Operator),
+        at("/connections", get(connections::get_connections)),
+        at(
+            "/connections/{id}",
+            get(connections::get_connection).delete(connections::delete_connection),
+        )
+        .changed_by(Role::Admin),
         at("/me", get(server::get_me)).read_by(Role::None),
         at("/openapi.json", get(openapi::get_document)),
     ]

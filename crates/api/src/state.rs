@@ -13,6 +13,7 @@ use crate::access::{Access, AccessSettings};
 use crate::act::leases::Leases;
 use crate::act::once::Once;
 use crate::act::operations::Operations;
+use crate::connections::Connections;
 use crate::cursor::CursorKey;
 use crate::history::Recorder;
 use crate::survey::Surveys;
@@ -52,6 +53,8 @@ pub struct Setup {
     pub reload: Reload,
     /// The value of a setting of a policy, as it is written in the configuration.
     pub show_setting: fn(&Setting) -> String,
+    /// The connections of clients.
+    pub connections: Box<dyn Connections>,
     /// The file in which the history of the numbers survives a restart. `None`: it does not.
     pub history_file: Option<PathBuf>,
 }

@@ -4,6 +4,7 @@
 //! the start of the server if its comment does not say otherwise.
 
 mod changes;
+mod connections;
 mod operations;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,9 @@ use utoipa::ToSchema;
 pub use changes::{
     Bury, GiveBack, Pause, Paused, Put, PutJob, QueueLimits, Reloaded, SetStatus, Take, Taken,
     Touched,
+};
+pub use connections::{
+    Connection, ConnectionWait, Connections, Consumer, Consumers, HeldJob, WaitFor,
 };
 pub use operations::{Operation, OperationKind, OperationStatus, Operations, StartOperation};
 
@@ -603,6 +607,17 @@ pub struct Job {
     pub memory: Option<JobMemory>,
     /// The beginning of the body, if the list has bodies.
     pub body: Option<BodyText>,
+    /// The connection that holds a leased job.
+    pub holder: Option<Holder>,
+}
+
+/// The connection that holds a leased job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Holder {
+    /// The number of the connection.
+    pub connection: String,
+    /// The time since the hand-out.
+    pub held_ms: u64,
 }
 
 /// The state of a job.

@@ -11,7 +11,7 @@ use engine::{Engine, Refused};
 
 use crate::broker::Shared;
 use crate::core::Core;
-use crate::{Answer, Position, Turn};
+use crate::{Answer, Broker, Position, Turn};
 
 /// Why a put was refused. Nothing was stored. The only exception: if the put has several queues,
 /// other queues may have accepted the job.
@@ -63,6 +63,14 @@ pub(crate) struct Refusals([AtomicU64; PutRefusal::ALL.len()]);
 impl Refusals {
     fn count(&self, refusal: PutRefusal) {
         self.0[refusal as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// # Admission
+impl Broker {
+    /// The number of refused puts since the start, by reason.
+    pub fn put_refusals(&self) -> [(PutRefusal, u64); PutRefusal::ALL.len()] {
+        self.shared.refusals()
     }
 }
 

@@ -11,9 +11,9 @@ use log::{
     RecoveryProgress, RecoveryReport, Restored, Settings,
 };
 
+use crate::admission::Refusals;
 use crate::admission::memory::{Memory, MemoryLimit};
 use crate::admission::queue_limit::{QueueLimit, QueueUsage};
-use crate::admission::{PutRefusal, Refusals};
 use crate::bodies::loads::{Loader, Loads};
 use crate::cold::loads::{ColdLoad, ForReclaim};
 use crate::cold::upkeep::{CoolPass, Upkeep};
@@ -389,11 +389,6 @@ impl Broker {
     /// The memory in use, and its limit.
     pub fn memory_usage(&self) -> Memory {
         self.shared.memory.memory()
-    }
-
-    /// The number of refused puts since the start, by reason.
-    pub fn put_refusals(&self) -> [(PutRefusal, u64); PutRefusal::ALL.len()] {
-        self.shared.refusals()
     }
 
     /// How long the syncs of the log took, and how large its groups were. Without a log, there are

@@ -43,10 +43,11 @@ pub use engine::allocated_bytes;
 pub use engine::limits::{self, Limits};
 pub use engine::policy;
 pub use engine::{
-    AliasStats, Band, Body, Clearing, Counters, EngineSetup, GrabOrder, Handout, ItemStats,
-    JobBody, JobCursor, JobFacts, JobId, JobStatus, JobTimes, Kick, LeaseId, Millis, NameCursor,
-    Need, NewJob, News, Patience, QueueCursor, QueueFacts, QueueId, QueueStats, ReadMode,
-    SessionId, State, Status, Submit, Tags, Take, Totals, When, WorkProgress,
+    AliasStats, Band, Body, Clearing, Counters, EngineSetup, GrabOrder, Handout, HeldCursor,
+    ItemStats, JobBody, JobCursor, JobFacts, JobId, JobStatus, JobTimes, Kick, LeaseId, Millis,
+    NameCursor, Need, NewJob, News, Patience, QueueCursor, QueueFacts, QueueId, QueueStats,
+    ReadMode, SessionId, SessionWait, State, Status, Submit, Tags, Take, Totals, When,
+    WorkProgress,
 };
 pub use event::{Event, Mailbox};
 pub use ledger::meta::UnknownMeta;
@@ -56,5 +57,5 @@ pub use listing::{
 pub use log::{BodyError, CommitSizes, Failure, Settings, Sync};
 pub use outbox::Outbox;
 pub use position::{Missing, Position};
-pub use turn::{LogStats, SubmittedJob, Turn};
+pub use turn::{HeldRow, LogStats, SessionInfo, SubmittedJob, Turn};
 pub use wall::STOP_MS_MAX;

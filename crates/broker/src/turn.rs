@@ -6,6 +6,7 @@
 mod listings;
 mod policies;
 mod positions;
+mod sessions;
 mod statistics;
 mod time;
 
@@ -16,6 +17,7 @@ use crate::guard::CoreGuard;
 use crate::{Answer, Caller, Event};
 
 pub use listings::SubmittedJob;
+pub use sessions::{HeldRow, SessionInfo};
 pub use statistics::LogStats;
 
 /// The locked broker. Take one turn per batch of requests, and never hold it across an `await` or a
@@ -32,6 +34,7 @@ pub use statistics::LogStats;
 /// - Admission, before a request: `admits_queue`, `admits_child`, `admits_body`, `draining`.
 /// - Statistics: `totals`, `log_stats`, `queue_stats`, `item_stats`, `job_status`, `work_progress`,
 ///   and so on.
+/// - What sessions do: `session_at`, `session_info`, `next_held`, `holder`, and so on.
 /// - Listings: `next_queue`, `next_item_queue`, `next_submitted`, `next_registration`, and so on.
 /// - Positions of statistics and listings: `after_all`, `after_named`, `after_facts`.
 /// - Policies, status and settings: `policy`, `set_policies`, `status`, `set_status`,

@@ -45,6 +45,8 @@ pub fn router(api: Api) -> Router {
         .route("/jobs/{id}/delete", post(actions::delete_job))
         .route("/jobs", get(pages::job::find))
         .route("/jobs/{id}", get(pages::job::page))
+        .route("/connections", get(pages::connections::list))
+        .route("/connections/{id}", get(pages::connections::one))
         .route("/log", get(pages::log::page))
         .route("/policies", get(pages::policies::page))
         .route("/help", get(pages::help::page))

@@ -20,6 +20,11 @@ pub(crate) fn operations() -> String {
     format!("{}/operations", crate::PREFIX)
 }
 
+/// The page of a connection.
+pub(crate) fn connection(id: &str) -> String {
+    format!("{}/connections/{id}", crate::PREFIX)
+}
+
 /// A page with parameters. Parameters without a value are left out.
 pub(crate) fn with(path: &str, parameters: &[(&str, Option<&str>)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());

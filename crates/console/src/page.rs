@@ -17,9 +17,10 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; i
     connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 /// The pages in the navigation: the path, the name and the key.
-const NAVIGATION: [(&str, &str, &str); 6] = [
+const NAVIGATION: [(&str, &str, &str); 7] = [
     ("", "Overview", "o"),
     ("/queues", "Queues", "q"),
+    ("/connections", "Connections", "c"),
     ("/operations", "Operations", "r"),
     ("/log", "Log", "l"),
     ("/policies", "Policies", "p"),

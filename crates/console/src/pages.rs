@@ -1,5 +1,6 @@
 //! The pages: one file for each.
 
+pub(crate) mod connections;
 pub(crate) mod help;
 pub(crate) mod job;
 pub(crate) mod log;

@@ -57,6 +57,7 @@ impl World {
             body_bytes_max: 1 << 20,
             reload: Box::new(|| Box::pin(async { Ok(Vec::new()) })),
             show_setting: |setting| format!("{setting:?}"),
+            connections: Box::new(()),
             history_file: None,
         });
         let router = Router::new().nest(console::PREFIX, console::router(api.clone()));
@@ -122,6 +123,7 @@ fn pages(queue: &str, id: u64) -> Vec<String> {
     let paths = [
         "",
         "?span=30d",
+        "/connections",
         "/queues",
         "/queues?search=s&state=nonempty&sort=-ready",
         "/log",

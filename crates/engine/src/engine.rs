@@ -22,6 +22,7 @@ mod slices;
 mod stats;
 mod status;
 mod take;
+mod views;
 
 pub use cold::Need;
 pub use listing::{JobCursor, NameCursor, QueueCursor};
@@ -31,6 +32,7 @@ pub use results::WorkProgress;
 pub use slices::{Clearing, Kick};
 pub use stats::{QueueStats, Totals};
 pub use take::{AliasStats, Choice, GrabOrder, ItemStats, Patience, Take};
+pub use views::{HeldCursor, HeldJob, SessionView, SessionWait};
 
 use crate::chores::ChoreLine;
 use crate::effects::{Effects, Record};

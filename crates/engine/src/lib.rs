@@ -39,9 +39,9 @@ pub use bytes::allocated_bytes;
 pub use collections::prefetch;
 pub use effects::{Effects, Event, Handout, News, Record};
 pub use engine::{
-    AliasStats, Choice, Clearing, Engine, EngineSetup, GrabOrder, ItemStats, JobCursor, Kick,
-    NameCursor, Need, NotFound, Patience, QueueCursor, QueueStats, Refused, RestoreError, Submit,
-    Take, Totals, WorkProgress,
+    AliasStats, Choice, Clearing, Engine, EngineSetup, GrabOrder, HeldCursor, HeldJob, ItemStats,
+    JobCursor, Kick, NameCursor, Need, NotFound, Patience, QueueCursor, QueueStats, Refused,
+    RestoreError, SessionView, SessionWait, Submit, Take, Totals, WorkProgress,
 };
 pub use ids::{BlockSlot, JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 pub use jobs::{

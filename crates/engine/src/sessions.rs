@@ -145,6 +145,16 @@ impl Sessions {
         number(place, self.slab.get(place).expect("lines and timers name open sessions"))
     }
 
+    /// All places are below this number.
+    pub(crate) fn places(&self) -> u32 {
+        self.slab.end()
+    }
+
+    /// The number of the session at this place, if there is one.
+    pub(crate) fn id_at(&self, place: u32) -> Option<SessionId> {
+        self.slab.get(place).map(|session| number(place, session))
+    }
+
     /// The place of a session. Lines and timers store this place instead of the number.
     pub(crate) fn place_of(session: SessionId) -> u32 {
         split(session).0

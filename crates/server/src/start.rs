@@ -198,7 +198,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let first = IoThread::new(shared.clone(), inboxes[0].clone());
     let others = spawn_others(&shared, &inboxes[1..])?;
 
-    let (site, api) = overview(&config, &shared, &inboxes[0], &listening, &reloader);
+    let (site, api) = overview(&config, &shared, &inboxes, &listening, &reloader);
     starting.become_site(site);
     let clients_stop = Arc::new(Notify::new());
     let controls = controls(&reloader, &clients_stop, &listening);

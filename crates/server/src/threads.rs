@@ -1,10 +1,12 @@
 //! The I/O threads.
 //!
 //! - `io_thread`: the loop of one thread. `table`: its connections.
-//! - `mailbox`: messages from other threads. `wakeup`: how a thread sleeps and wakes.
+//! - `mailbox`: messages from other threads. `inspections`: questions of operators. `wakeup`: how a
+//!   thread sleeps and wakes.
 //! - `request_times`: how long requests take.
 //! - `primitives`: the standard library's atomics, which the model checker replaces.
 
+pub(crate) mod inspections;
 pub(crate) mod io_thread;
 pub(crate) mod mailbox;
 mod primitives;

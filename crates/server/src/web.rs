@@ -2,8 +2,10 @@
 //!
 //! - `thread`: a thread with the listeners and connections of one site.
 //! - `connections`: which connection a site closes if there are too many.
+//! - `clients`: the connections of the I/O threads, for the API.
 //! - `sites`: builds the sites, with the facts about the server that they need.
 
+mod clients;
 mod connections;
 pub(crate) mod sites;
 pub(crate) mod thread;

@@ -221,7 +221,7 @@ fn a_worker_takes_a_job_and_ends_its_lease() {
     world.pass(9_000);
     assert_eq!(after(&taken, "touch", json!({})), 200);
     world.pass(9_000);
-    world.api.tick();
+    world.tick();
     assert_eq!(world.get("/jobs/4")["state"], "leased", "the time began again");
     assert_eq!(after(&taken, "finish", json!({})), 204);
     for (wrong, parameter) in [
@@ -249,13 +249,13 @@ fn a_job_goes_back_when_its_lease_is_over() {
     assert_eq!(world.get("/jobs/1")["state"], "ready");
     // The worker comes too late, also if nobody else has the job.
     assert_eq!(world.post(&format!("/leases/{lease}/finish"), &json!({})).status, 404);
-    world.api.tick();
+    world.tick();
     assert_eq!(world.get("/server")["totals"]["sessions"], 0, "the session has ended");
 
     let lease = take(json!({ "timeout_s": 3 }));
     let other = take_other(&world);
     world.pass(3_000);
-    world.api.tick();
+    world.tick();
     assert_eq!(world.get("/jobs/1")["state"], "ready", "the client's limit is shorter");
     assert_eq!(world.post(&format!("/leases/{lease}/touch"), &json!({})).status, 404);
     assert_eq!(other, 204);
@@ -263,10 +263,10 @@ fn a_job_goes_back_when_its_lease_is_over() {
     world.put(b"mail", NewJob { ttr_s: 0, priority: 1, ..NewJob::default() }, b"without");
     take(json!({}));
     world.pass(59_000);
-    world.api.tick();
+    world.tick();
     assert_eq!(world.get("/jobs/2")["state"], "leased");
     world.pass(1_000);
-    world.api.tick();
+    world.tick();
     assert_eq!(world.get("/jobs/2")["state"], "ready");
 }
 

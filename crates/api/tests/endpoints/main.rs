@@ -4,6 +4,7 @@
 
 mod access;
 mod acting;
+mod connections;
 mod history;
 mod jobs;
 mod operations;

@@ -73,7 +73,7 @@ fn mistakes_are_problems_with_the_path_of_the_request() {
         ("GET", "/nothing", ProblemKind::NotFound),
         ("GET", "/queues/nothing", ProblemKind::NotFound),
         ("GET", "/queues/nothing/jobs", ProblemKind::NotFound),
-        ("GET", "/queues/default/jobs?state=leased", ProblemKind::BadRequest),
+        ("GET", "/queues/default/jobs?state=taken", ProblemKind::BadRequest),
         ("GET", "/queues/default/jobs?body=xml", ProblemKind::BadRequest),
         ("GET", "/queues/default/jobs?body=text&limit=101", ProblemKind::BadRequest),
         ("GET", "/queues/default/jobs?cursor=AAAA", ProblemKind::BadCursor),
@@ -115,8 +115,9 @@ fn only_clients_on_this_machine_can_read_without_a_token() {
     assert_eq!(world.put(b"default", NewJob::default(), b"x"), 1);
     let kick = serde_json::json!({ "kind": "kick", "queue": "default" });
     assert_eq!(world.post("/operations", &kick).body["id"], 1);
+    let connection = format!("/connections/{:x}", world.connect("beanstalk", "unix").0);
     for (path, methods) in documented() {
-        let path = filled(&path);
+        let path = filled(&path).replace("/connections/1", &connection);
         if methods.contains("GET") {
             for reach in [Reach::Loopback, Reach::Unix] {
                 assert_eq!(world.ask_at(reach, "GET", &path).status, 200, "{path}");

@@ -1,12 +1,15 @@
 //! A broker in memory, and the API of it.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::types::Role;
-use api::{AccessSettings, Api, PREFIX, ServerInfo, Setup};
+use api::{
+    AccessSettings, Api, ConnectionFacts, ConnectionPage, Connections, Later, PREFIX, ServerInfo,
+    Setup,
+};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use broker::{Answer, Broker, EngineSetup, Event, Mailbox, Millis, NewJob, SessionId};
@@ -28,9 +31,53 @@ impl Mailbox for Deaf {
     fn alarm(&self, _at: Millis) {}
 }
 
+/// The connections of one thread.
+#[derive(Clone)]
+struct Clients {
+    broker: Broker,
+    all: Arc<Mutex<Vec<ConnectionFacts>>>,
+}
+
+impl Connections for Clients {
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn list(&self, _thread: usize, from: u32, rows: usize) -> Later<Option<ConnectionPage>> {
+        let all = self.all.lock().unwrap();
+        let behind = all.iter().filter(|row| row.place >= from);
+        let rows: Vec<ConnectionFacts> = behind.take(rows).cloned().collect();
+        let end = rows.last().map(|row| row.place + 1);
+        let next = end.filter(|end| all.iter().any(|row| row.place >= *end));
+        Box::pin(async move { Some(ConnectionPage { rows, next }) })
+    }
+
+    fn find(
+        &self,
+        _thread: usize,
+        sessions: Vec<SessionId>,
+    ) -> Later<Option<Vec<ConnectionFacts>>> {
+        let all = self.all.lock().unwrap().clone();
+        let found =
+            all.into_iter().filter(move |row| row.session.is_some_and(|it| sessions.contains(&it)));
+        let found = found.collect();
+        Box::pin(async move { Some(found) })
+    }
+
+    fn close(&self, _thread: usize, session: SessionId) -> Later<Option<bool>> {
+        self.broker.turn(NOW).close_session(session);
+        let mut all = self.all.lock().unwrap();
+        let before = all.len();
+        all.retain(|row| row.session != Some(session));
+        let has_closed = all.len() < before;
+        Box::pin(async move { Some(has_closed) })
+    }
+}
+
 pub(crate) struct World {
     pub(crate) broker: Broker,
     pub(crate) api: Api,
+    clients: Clients,
     site: Site,
     now_ms: Arc<AtomicU64>,
     runtime: Runtime,
@@ -61,6 +108,7 @@ impl World {
 
     pub(crate) fn over(broker: Broker, access: AccessSettings) -> World {
         broker.add_mailbox(Arc::new(Deaf));
+        let clients = Clients { broker: broker.clone(), all: Arc::default() };
         let now_ms = Arc::new(AtomicU64::new(NOW.0));
         let clock = now_ms.clone();
         let api = Api::new(Setup {
@@ -79,12 +127,13 @@ impl World {
             body_bytes_max: 100_000,
             reload: Box::new(|| Box::pin(async { Err("line 7: no".to_owned()) })),
             show_setting: |setting| format!("{setting:?}"),
+            connections: Box::new(clients.clone()),
             history_file: None,
         });
         let router = Router::new().nest(PREFIX, api::router(api.clone()));
         let runtime =
             Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        World { broker, api, site: Site::new(router), now_ms, runtime }
+        World { broker, api, clients, site: Site::new(router), now_ms, runtime }
     }
 
     pub(crate) fn now(&self) -> Millis {
@@ -98,8 +147,32 @@ impl World {
         self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(millis)).await });
     }
 
+    /// Does the timed work.
+    pub(crate) fn tick(&self) {
+        self.block_on(async { self.api.tick() });
+    }
+
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
+    }
+
+    /// Opens a connection with a session.
+    pub(crate) fn connect(&self, protocol: &'static str, address: &str) -> SessionId {
+        let session = self.broker.turn(self.now()).open_session(0);
+        let mut all = self.clients.all.lock().unwrap();
+        // Some places are free.
+        let place = all.len() as u32 * 3;
+        let address = address.to_owned();
+        let session_of = Some(session);
+        all.push(ConnectionFacts {
+            place,
+            session: session_of,
+            protocol,
+            address,
+            opened: self.now(),
+            ..ConnectionFacts::default()
+        });
+        session
     }
 
     pub(crate) fn put(&self, queue: &[u8], job: NewJob, body: &[u8]) -> u64 {

@@ -24,10 +24,11 @@ const WORDS: [(&str, &str); 6] = [
     ("growth", "How many ready jobs a queue gains or loses each second."),
 ];
 
-const KEYS: [(&str, &str); 6] = [
+const KEYS: [(&str, &str); 7] = [
     ("/", "search for a queue"),
     ("o", "overview"),
     ("q", "queues"),
+    ("c", "connections"),
     ("l", "log"),
     ("j, k", "next row, row before"),
     ("Enter", "open the row"),

@@ -56,6 +56,13 @@ pub(crate) async fn page(
                     @if job.state == JobState::Leased && job.time_left_ms > 0 {
                         dt { "Ready again in" } dd { (number::duration(job.time_left_ms)) }
                     }
+                    @if let Some(holder) = &job.holder {
+                        dt { "Held by" }
+                        dd {
+                            a href=(link::connection(&holder.connection)) { "a client" }
+                            ", for " (number::span(holder.held_ms))
+                        }
+                    }
                     @if let Some(expires) = &job.expires_at {
                         dt { "Expires" } dd { time datetime=(expires) { (expires) } }
                     }

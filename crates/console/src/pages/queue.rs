@@ -8,11 +8,14 @@ use hyper::Uri;
 use maud::{Markup, html};
 
 use crate::page::{Page, Result};
+use crate::pages::connections;
 use crate::table::paging;
 use crate::{actions, bar, link, number};
 
 /// The parameters of the list of jobs.
 const LIST: &str = "limit=50&body=text";
+/// The number of clients that are shown.
+const CONSUMERS_MAX: usize = 20;
 
 pub(crate) async fn page(
     State(api): State<Api>,
@@ -32,7 +35,8 @@ pub(crate) async fn page(
     let cursor = parameter("cursor");
     let list = link::with("", &[("state", Some(state)), ("cursor", cursor)]);
     let list = format!("{LIST}&{}", list.trim_start_matches('?'));
-    let jobs = api.jobs(api.list_jobs(bytes, &list)?).await?;
+    let jobs = api.jobs(api.list_jobs(bytes.clone(), &list)?).await?;
+    let consumers = api.consumers(&bytes, CONSUMERS_MAX, None).await?;
     let path = link::queue(&queue.name);
     let contents = html! {
         div .title {
@@ -105,10 +109,16 @@ pub(crate) async fn page(
                 }
             }
         }
+        section #consumers data-live {
+            h2 { "Clients that take jobs" }
+            (connections::consumers(&consumers.items))
+            @if consumers.next.is_some() { p .count { "There are more." } }
+        }
         section #jobs data-live {
             nav .tabs aria-label="jobs by state" {
                 @for (name, number) in
-                    [("ready", queue.ready), ("delayed", queue.delayed), ("buried", queue.buried)]
+                    [("ready", queue.ready), ("leased", queue.leased), ("delayed", queue.delayed),
+                        ("buried", queue.buried)]
                 {
                     a href=(link::with(&path, &[("state", Some(name))]))
                         aria-current=[(name == state).then_some("true")]
@@ -172,6 +182,10 @@ fn list_of(jobs: &Jobs, state: &str) -> Markup {
                             th .num scope="col" { "Priority" }
                             th .num scope="col" { "Taken" }
                             @if state == "delayed" { th .num scope="col" { "Due in" } }
+                            @if state == "leased" {
+                                th .num scope="col" { "Held for" }
+                                th .num scope="col" { "Time left" }
+                            }
                             th .num scope="col" { "Size" }
                             th scope="col" { "Body" }
                         }
@@ -197,6 +211,16 @@ fn row(job: &Job, state: &str) -> Markup {
             td .num { (job.priority) }
             td .num { (number::count_or_dash(job.counters.takes.into())) }
             @if state == "delayed" { td .num { (number::duration(job.time_left_ms)) } }
+            @if state == "leased" {
+                td .num {
+                    @if let Some(holder) = &job.holder {
+                        a href=(link::connection(&holder.connection)) {
+                            (number::duration(holder.held_ms))
+                        }
+                    }
+                }
+                td .num { (number::duration(job.time_left_ms)) }
+            }
             td .num { (number::bytes(job.body_bytes)) }
             td .body {
                 @if let Some(body) = &job.body { code { (body.text) @if body.is_cut { "…" } } }

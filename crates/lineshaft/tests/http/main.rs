@@ -6,6 +6,7 @@
 mod access;
 mod api;
 mod clients;
+mod connections;
 mod deep_queue;
 mod exposition;
 mod health;

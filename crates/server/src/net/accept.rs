@@ -147,7 +147,7 @@ impl Acceptor {
 
 fn peer_of(address: Option<SocketAddrAny>) -> Peer {
     let address = address.and_then(|address| SocketAddr::try_from(address).ok());
-    address.map_or(Peer::Local, |address| Peer::Host(address.ip()))
+    address.map_or(Peer::Local, Peer::Host)
 }
 
 #[cfg(test)]

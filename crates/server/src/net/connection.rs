@@ -173,6 +173,12 @@ pub(crate) struct Connection {
     pub(crate) was_behind_by: Option<u64>,
     /// When bytes last arrived, in milliseconds of the clock.
     pub(crate) heard_at: u64,
+    /// When the connection was opened, in milliseconds of the clock.
+    pub(crate) opened_at: u64,
+    /// Bytes from the client.
+    pub(crate) received_bytes: u64,
+    /// Bytes of replies that were sent.
+    pub(crate) sent_bytes: u64,
     /// When the turn began that made the first of the unsent replies. `None`: no reply is unsent.
     asked_at: Option<Instant>,
     /// When the session's last wait ended, in milliseconds of the clock. During a wait, the client
@@ -237,6 +243,9 @@ impl Connection {
             progress_at: 0,
             was_behind_by: None,
             heard_at: 0,
+            opened_at: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
             asked_at: None,
             waited_until: 0,
             silence_max_ms: None,
@@ -419,6 +428,11 @@ impl Connection {
     /// The client's address.
     pub(crate) fn peer(&self) -> Peer {
         self.slot.peer
+    }
+
+    /// Whether the connection uses TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.tls.is_some()
     }
 
     pub(crate) fn protocol(&self) -> Protocol {

@@ -361,7 +361,7 @@ mod tests {
     fn an_address_has_no_more_connections_than_it_may() {
         let mut limits = Config::default().limits;
         let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
-        let peer = |host: &str| Peer::Host(host.parse().unwrap());
+        let peer = |host: &str| Peer::Host((host.parse::<IpAddr>().unwrap(), 7).into());
         let many: Vec<Slot> = (0..9).filter_map(|_| live.admit(peer("192.0.2.1"))).collect();
         assert_eq!((many.len(), live.open()), (9, 9), "without a limit all clients are accepted");
         limits.connections_per_address = Some(2);

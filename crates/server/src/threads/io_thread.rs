@@ -7,6 +7,7 @@
 
 mod account;
 mod housekeeping;
+mod inspection;
 mod sending;
 mod turns;
 
@@ -248,6 +249,7 @@ impl IoThread {
             self.log_failed = self.shared.broker.failure().is_some();
             self.collect_released();
         }
+        self.inspect();
         self.collect_loaded();
         self.take_arrivals();
         self.take_ready();
@@ -341,6 +343,7 @@ impl IoThread {
             self.account.opened();
             let Some(connection) = self.connections.get(place) else { continue };
             (connection.heard_at, connection.silence_max_ms) = (self.now_ms, silence_max_ms);
+            connection.opened_at = self.now_ms;
             if connection.wants_session() {
                 self.opening.push(place);
             } else {
@@ -436,6 +439,7 @@ impl IoThread {
             }
             Ok(Read::Bytes(count)) => {
                 connection.heard_at = self.now_ms;
+                connection.received_bytes += count as u64;
                 self.batch.push((place, *used..*used + count));
                 *used += count;
             }

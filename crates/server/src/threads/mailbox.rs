@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::mem;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +18,7 @@ use tokio::time::Sleep;
 
 use crate::config::protocol::Protocol;
 use crate::net::limits::Slot;
+use crate::threads::inspections::{Inspect, Inspections};
 use crate::threads::wakeup::{ReleaseWatch, Wakeup};
 
 /// A function that opens the session of a new connection. Each protocol has its own function. The
@@ -36,7 +37,7 @@ pub(crate) struct ConnectionInfo {
 /// The client's address.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Peer {
-    Host(IpAddr),
+    Host(SocketAddr),
     /// A process on this machine, over a unix socket.
     Local,
 }
@@ -45,7 +46,7 @@ impl Peer {
     /// The address under which connections are counted. Unix sockets have no address.
     pub(crate) fn counted_address(self) -> Option<IpAddr> {
         match self {
-            Peer::Host(host) => Some(host.to_canonical()),
+            Peer::Host(host) => Some(host.ip().to_canonical()),
             Peer::Local => None,
         }
     }
@@ -53,7 +54,15 @@ impl Peer {
     /// The address as text without spaces, for messages and Gearman's list of workers.
     pub(crate) fn shown(self) -> String {
         match self {
-            Peer::Host(host) => host.to_canonical().to_string(),
+            Peer::Host(host) => host.ip().to_canonical().to_string(),
+            Peer::Local => "unix".to_owned(),
+        }
+    }
+
+    /// The address and the port as text, for operators.
+    pub(crate) fn shown_with_port(self) -> String {
+        match self {
+            Peer::Host(host) => SocketAddr::new(host.ip().to_canonical(), host.port()).to_string(),
             Peer::Local => "unix".to_owned(),
         }
     }
@@ -90,6 +99,8 @@ pub(crate) struct Inbox {
     /// Sessions whose stored bodies are loaded now. The thread can send their replies.
     loaded: Mutex<Vec<SessionId>>,
     arrivals: Mutex<Vec<Arrival>>,
+    /// Questions of operators about the thread's connections.
+    pub(crate) inspections: Inspections,
     /// Whether the log has released more positions, or has failed.
     release: ReleaseWatch,
     /// When the broker's timers need a turn, in milliseconds of the clock.
@@ -132,6 +143,12 @@ impl Inbox {
     /// Passes a new connection to the thread.
     pub(crate) fn arrive(&self, arrival: Arrival) {
         lock(&self.arrivals).push(arrival);
+        self.wake();
+    }
+
+    /// Asks the thread a question about its connections.
+    pub(crate) fn inspect(&self, question: Inspect) {
+        self.inspections.ask(question);
         self.wake();
     }
 
@@ -233,6 +250,7 @@ impl Inbox {
             || self.excess.load(Ordering::SeqCst)
             || self.timer_is_late.load(Ordering::SeqCst)
             || self.is_stopping()
+            || self.inspections.has_some()
             || self.alarm() != alarm_seen
             || !lock(&self.ready).is_empty()
             || !lock(&self.events).is_empty()

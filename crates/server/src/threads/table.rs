@@ -35,6 +35,11 @@ impl Table {
         removed
     }
 
+    /// All places are below this number.
+    pub(crate) fn end(&self) -> u32 {
+        self.places.len() as u32
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
         self.places.iter().filter_map(Option::as_deref)
     }

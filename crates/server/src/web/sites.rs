@@ -21,6 +21,7 @@ use crate::process::reload::{ReloadRequester, Reloader};
 use crate::process::startup::Startup;
 use crate::threads::io_thread::Shared;
 use crate::threads::mailbox::Inbox;
+use crate::web::clients::AllConnections;
 
 /// The site for health and metrics while the server starts.
 pub(crate) fn starting(startup: Arc<Startup>) -> Arc<Starting> {
@@ -31,12 +32,12 @@ pub(crate) fn starting(startup: Arc<Startup>) -> Arc<Starting> {
 pub(crate) fn overview(
     config: &Config,
     shared: &Shared,
-    inbox: &Arc<Inbox>,
+    inboxes: &[Arc<Inbox>],
     listening: &[Listening],
     reloader: &Arc<Reloader>,
 ) -> (Site, Api) {
     let Shared { broker, clock, limits } = shared.clone();
-    let (inbox, request_limits) = (inbox.clone(), limits.clone());
+    let (inbox, request_limits) = (inboxes[0].clone(), limits.clone());
     let started = clock.now();
     let clock: broker::Clock = Arc::new(move || clock.now());
     let process = move || facts::process_facts(&limits, inbox.is_stopping());
@@ -56,6 +57,7 @@ pub(crate) fn overview(
         body_bytes_max: config.http.body_bytes as usize,
         reload: reload_of(reloader.clone()),
         show_setting: show_value,
+        connections: Box::new(AllConnections(inboxes.to_vec())),
         history_file: config.data.folder().map(|folder| folder.join("history")),
     });
     let top = api.top_queues(config.metrics.queues_max);

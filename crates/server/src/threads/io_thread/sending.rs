@@ -97,6 +97,7 @@ impl IoThread {
                 if sent.progress || !was_stuck {
                     connection.progress_at = self.now_ms;
                 }
+                connection.sent_bytes += sent.bytes as u64;
                 sent.bytes
             }
             Err(error) => {
