@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use notation::address::ServerName;
+use notation::address::{AddressError, ServerName};
 use notation::{port, size};
 
 /// Arguments of `lineshaft bench`.
@@ -285,11 +285,11 @@ fn parse_body_size(text: &str) -> Result<u32, String> {
 
 /// Reads the name of a server. The generator speaks only TCP.
 fn parse_server(text: &str) -> Result<ServerName, String> {
-    match text.parse() {
-        Ok(ServerName::Unix(_)) => Err("the generator speaks only TCP: name HOST:PORT".to_owned()),
-        Ok(name @ ServerName::Tcp { .. }) => Ok(name),
-        Err(error) => Err(error.to_string()),
+    let name: ServerName = text.parse().map_err(|error: AddressError| error.to_string())?;
+    if name.is_unix() || name.is_tls {
+        return Err("the generator speaks only TCP without TLS: name HOST:PORT".to_owned());
     }
+    Ok(name)
 }
 
 #[cfg(test)]

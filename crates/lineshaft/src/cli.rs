@@ -3,6 +3,7 @@
 //! This module only describes the command line. The module `commands` runs the subcommands.
 
 mod moving;
+mod operator;
 mod token;
 mod tools;
 
@@ -14,6 +15,10 @@ use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand}
 use notation::size;
 
 pub(crate) use moving::{ExportArguments, ImportArguments, ImportOptions, ImportSource};
+pub(crate) use operator::{
+    ApiArguments, DoctorArguments, DrainArguments, JobsArguments, PingArguments, ReloadArguments,
+    StatusArguments, WhyArguments,
+};
 pub(crate) use token::{TokenAddArguments, TokenArguments, TokenCommand, TokenPlace};
 pub(crate) use tools::{
     DeleteArguments, KickArguments, PauseArguments, PeekArguments, PutArguments, StatsArguments,
@@ -76,10 +81,41 @@ pub(crate) enum Command {
     Delete(DeleteArguments),
     Pause(PauseArguments),
     Watch(WatchArguments),
+    Status(StatusArguments),
+    Jobs(JobsArguments),
+    Why(WhyArguments),
+    Drain(DrainArguments),
+    Reload(ReloadArguments),
+    Ping(PingArguments),
+    Doctor(DoctorArguments),
     /// Measure a server, or compare servers
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(bench::BenchArgs),
+    /// Print a script that completes commands and options in a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write a man page for each command into a folder
+    #[command(after_help = MAN_EXAMPLES)]
+    Man {
+        /// The folder; it must exist
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  lineshaft man /usr/local/share/man/man1
+  lineshaft man . && man ./lineshaft-work.1";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  lineshaft completions bash > /etc/bash_completion.d/lineshaft
+  lineshaft completions zsh > ~/.zfunc/_lineshaft
+  lineshaft completions fish > ~/.config/fish/completions/lineshaft.fish";
 
 /// The long names of [`ServeArguments`].
 const SERVE_OPTIONS: [&str; 18] = [

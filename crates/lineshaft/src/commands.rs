@@ -5,14 +5,17 @@ use std::path::Path;
 
 pub(crate) mod backup;
 pub(crate) mod beanstalkd;
+pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod delete;
+pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod gearmand;
 pub(crate) mod import;
 pub(crate) mod kestrel;
 pub(crate) mod kick;
 pub(crate) mod log;
+pub(crate) mod operator;
 pub(crate) mod pause;
 pub(crate) mod peek;
 pub(crate) mod policy;

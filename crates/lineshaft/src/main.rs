@@ -82,6 +82,15 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Delete(arguments)) => commands::delete::run(&arguments),
         Some(Command::Pause(arguments)) => commands::pause::run(&arguments),
         Some(Command::Watch(arguments)) => commands::watch::run(arguments),
+        Some(Command::Status(arguments)) => commands::operator::status(&arguments),
+        Some(Command::Jobs(arguments)) => commands::operator::jobs(&arguments),
+        Some(Command::Why(arguments)) => commands::operator::why(&arguments),
+        Some(Command::Ping(arguments)) => commands::operator::ping(&arguments),
+        Some(Command::Drain(arguments)) => commands::operator::drain(&arguments),
+        Some(Command::Reload(arguments)) => commands::operator::reload(&arguments),
+        Some(Command::Doctor(arguments)) => commands::doctor::run(&arguments),
+        Some(Command::Completions { shell }) => commands::completions::completions(shell),
+        Some(Command::Man { folder }) => commands::completions::man(&folder),
         Some(Command::Bench(arguments)) => bench::run(arguments).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -37,9 +37,18 @@ pub struct ListenAddress {
     pub is_tls: bool,
 }
 
-/// The name of a server in the arguments of a tool: `HOST`, `HOST:PORT` or `unix:PATH`.
+/// The name of a server in the arguments of a tool: `HOST`, `HOST:PORT` or `unix:PATH`. With the
+/// prefix `tls:`, the tool speaks TLS.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum ServerName {
+pub struct ServerName {
+    place: Place,
+    /// Whether the tool speaks TLS.
+    pub is_tls: bool,
+}
+
+/// A [`ServerName`] without the prefix `tls:`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Place {
     /// A host and perhaps a port. The default port depends on the protocol.
     Tcp {
         /// Name, IPv4 address, or IPv6 address without brackets.
@@ -78,9 +87,6 @@ pub enum AddressError {
     /// The name of a server is a URL.
     #[error("`{0}` is a URL; write HOST:PORT or unix:PATH")]
     Url(String),
-    /// The name of a server has the prefix `tls:`.
-    #[error("the tools connect without TLS; name a plain address")]
-    TlsServer,
 }
 
 impl Address {
@@ -110,12 +116,12 @@ impl ListenAddress {
         let (text, is_tls) =
             text.strip_prefix(TLS_PREFIX).map_or((text, false), |rest| (rest, true));
         let address = match parse_unix_or_host(text, AddressError::Listener)? {
-            ServerName::Unix(path) => Address::Unix(path),
-            ServerName::Tcp { host, port: Some(port) } => Address::Tcp { host, port },
-            ServerName::Tcp { host, port: None } if host == text && host.contains(':') => {
+            Place::Unix(path) => Address::Unix(path),
+            Place::Tcp { host, port: Some(port) } => Address::Tcp { host, port },
+            Place::Tcp { host, port: None } if host == text && host.contains(':') => {
                 return Err(AddressError::Brackets(text.to_owned()));
             }
-            ServerName::Tcp { .. } => return Err(AddressError::Listener(text.to_owned())),
+            Place::Tcp { .. } => return Err(AddressError::Listener(text.to_owned())),
         };
         Ok(ListenAddress { address, is_tls })
     }
@@ -124,12 +130,17 @@ impl ListenAddress {
 impl ServerName {
     /// The server's address. If the name has no port, the address has the default port.
     pub fn address(&self, default_port: u16) -> Address {
-        match self {
-            ServerName::Unix(path) => Address::Unix(path.clone()),
-            ServerName::Tcp { host, port } => {
+        match &self.place {
+            Place::Unix(path) => Address::Unix(path.clone()),
+            Place::Tcp { host, port } => {
                 Address::Tcp { host: host.clone(), port: port.unwrap_or(default_port) }
             }
         }
+    }
+
+    /// Whether this is the path of a unix socket.
+    pub fn is_unix(&self) -> bool {
+        matches!(self.place, Place::Unix(_))
     }
 }
 
@@ -137,9 +148,8 @@ impl FromStr for ServerName {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<ServerName, AddressError> {
-        if text.starts_with(TLS_PREFIX) {
-            return Err(AddressError::TlsServer);
-        }
+        let (text, is_tls) =
+            text.strip_prefix(TLS_PREFIX).map_or((text, false), |rest| (rest, true));
         if !text.starts_with(UNIX_PREFIX) && text.contains("://") {
             return Err(AddressError::Url(text.to_owned()));
         }
@@ -147,7 +157,7 @@ impl FromStr for ServerName {
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(AddressError::Server(text.to_owned()));
         }
-        parse_unix_or_host(text, AddressError::Server)
+        Ok(ServerName { place: parse_unix_or_host(text, AddressError::Server)?, is_tls })
     }
 }
 
@@ -156,9 +166,9 @@ impl FromStr for ServerName {
 fn parse_unix_or_host(
     text: &str,
     malformed: fn(String) -> AddressError,
-) -> Result<ServerName, AddressError> {
+) -> Result<Place, AddressError> {
     if let Some(path) = text.strip_prefix(UNIX_PREFIX) {
-        return parse_unix_path(path).map(ServerName::Unix);
+        return parse_unix_path(path).map(Place::Unix);
     }
     let malformed = || malformed(text.to_owned());
     let (host, port) = if let Some(bracketed) = text.strip_prefix('[') {
@@ -181,7 +191,7 @@ fn parse_unix_or_host(
     }
     let parse_port = |port: &str| port.parse().map_err(|_| AddressError::Port(port.to_owned()));
     let port = port.map(parse_port).transpose()?;
-    Ok(ServerName::Tcp { host: host.to_owned(), port })
+    Ok(Place::Tcp { host: host.to_owned(), port })
 }
 
 fn parse_unix_path(path: &str) -> Result<PathBuf, AddressError> {
@@ -311,6 +321,9 @@ mod tests {
         ] {
             let server: ServerName = text.parse().unwrap();
             assert_eq!(server.address(7).to_string(), shown, "{text}");
+            assert!(!server.is_tls, "{text}");
+            let server: ServerName = format!("tls:{text}").parse().unwrap();
+            assert_eq!((server.address(7).to_string().as_str(), server.is_tls), (shown, true));
         }
     }
 
@@ -331,8 +344,6 @@ mod tests {
             assert_eq!(refused(text), expected);
         }
         assert_eq!(refused("unix:"), "`unix:` needs the path of a socket");
-        for text in ["tls:127.0.0.1:4731", "tls:unix:/run/lineshaft.sock", "tls:"] {
-            assert_eq!(refused(text), "the tools connect without TLS; name a plain address");
-        }
+        assert_eq!(refused("tls:"), "`` is not an address; write HOST, HOST:PORT or unix:PATH");
     }
 }

@@ -7,24 +7,60 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{ArgGroup, Args};
 
-use notation::address::{Address, ServerName};
+use notation::address::ServerName;
 use notation::{duration, port};
 
-use crate::client::{Protocol, WaitingState};
+use crate::client::{Protocol, Target, TargetError, TlsFiles, WaitingState};
 use crate::text::parse_priority;
 
 /// The server that a tool connects to.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerArguments {
-    /// Address of the server: HOST:PORT or unix:PATH; default port 11300, Gearman 4730
+    /// Address of the server: HOST:PORT or unix:PATH, with TLS tls:HOST:PORT; default port 11300, Gearman 4730
     #[arg(long, env = "LINESHAFT_SERVER", value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub server: ServerName,
+    #[command(flatten)]
+    pub tls: TlsArguments,
+}
+
+/// The files that a tool uses if the server's address begins with `tls:`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TlsArguments {
+    /// For tls: the authority of the server's certificate (PEM); default: those of the system
+    #[arg(id = "tls_ca", long = "tls-ca", value_name = "FILE")]
+    pub authority: Option<PathBuf>,
+    /// For tls: this tool's own certificate (PEM)
+    #[arg(
+        id = "tls_certificate",
+        long = "tls-certificate",
+        value_name = "FILE",
+        requires = "tls_key"
+    )]
+    pub certificate: Option<PathBuf>,
+    /// For tls: the key of this tool's certificate (PEM)
+    #[arg(id = "tls_key", long = "tls-key", value_name = "FILE", requires = "tls_certificate")]
+    pub key: Option<PathBuf>,
+}
+
+impl TlsArguments {
+    pub(crate) fn files(&self) -> TlsFiles {
+        TlsFiles {
+            authority: self.authority.clone(),
+            certificate: self.certificate.clone(),
+            key: self.key.clone(),
+        }
+    }
 }
 
 impl ServerArguments {
-    /// The address for a tool that speaks only the beanstalkd protocol.
-    pub(crate) fn beanstalk(&self) -> Address {
-        self.server.address(port::BEANSTALK)
+    /// The server of a tool that speaks only the beanstalkd protocol.
+    pub(crate) fn beanstalk(&self) -> Result<Target, TargetError> {
+        self.target(port::BEANSTALK)
+    }
+
+    /// The server of a tool that speaks a protocol with this default port.
+    pub(crate) fn target(&self, default_port: u16) -> Result<Target, TargetError> {
+        Target::new(&self.server, default_port, &self.tls.files())
     }
 }
 

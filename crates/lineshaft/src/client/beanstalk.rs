@@ -12,10 +12,9 @@ pub(crate) use stats::Stats;
 
 use std::time::Duration;
 
-use super::stream::{self, Requests};
-use notation::address::Address;
-
 use super::error::{ClientError, PATIENCE, no_answer};
+use super::stream::{self, Requests};
+use super::target::Target;
 use stats::parse_list;
 
 /// The half of a connection that receives.
@@ -87,22 +86,22 @@ pub(crate) struct Client {
 
 impl Client {
     /// Connects. The client then waits for replies without a time limit.
-    pub(crate) fn connect(address: &Address) -> Result<Client, ClientError> {
-        Client::join(address, None)
+    pub(crate) fn connect(target: &Target) -> Result<Client, ClientError> {
+        Client::join(target, None)
     }
 
     /// Connects, or gives up after `timeout`. The timeout applies only to TCP, because a UNIX
     /// socket connects at once. If a reply takes longer than [`PATIENCE`], the connection counts as
     /// broken.
     pub(crate) fn connect_within(
-        address: &Address,
+        target: &Target,
         timeout: Duration,
     ) -> Result<Client, ClientError> {
-        Client::join(address, Some(timeout))
+        Client::join(target, Some(timeout))
     }
 
-    fn join(address: &Address, timeout: Option<Duration>) -> Result<Client, ClientError> {
-        let (requests, replies) = stream::open(address, timeout)?;
+    fn join(target: &Target, timeout: Option<Duration>) -> Result<Client, ClientError> {
+        let (requests, replies) = stream::open(target, timeout)?;
         Ok(Client { requests, replies, patience: timeout.map(|_| PATIENCE) })
     }
 
@@ -390,6 +389,8 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpListener};
 
+    use notation::address::Address;
+
     use super::*;
 
     /// A client, connected to a server that sends `text` and then nothing more.
@@ -403,7 +404,7 @@ mod tests {
             // Wait until the client disconnects.
             let _ = stream.read_to_end(&mut Vec::new());
         });
-        let mut client = Client::connect_within(&address, PATIENCE).unwrap();
+        let mut client = Client::connect_within(&Target::plain(address), PATIENCE).unwrap();
         client.patience = Some(Duration::from_millis(20));
         (client, server)
     }

@@ -3,8 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use notation::address::Address;
-
 /// An error of a tool's connection to the server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
@@ -15,9 +13,17 @@ pub(crate) enum ClientError {
     )]
     Unreachable {
         /// The address as the user gave it.
-        address: Address,
+        address: String,
         /// The system's error. A field named `source` would make the error appear twice in a
         /// message.
+        reason: io::Error,
+    },
+    /// The TLS handshake failed.
+    #[error("cannot use TLS with {address}: {}{}", plain_reason(reason), tls_hint(reason))]
+    Handshake {
+        /// The address as the user gave it.
+        address: String,
+        /// The reason.
         reason: io::Error,
     },
     /// The connection broke while it was in use.
@@ -57,7 +63,7 @@ pub(crate) enum ClientError {
 
 /// The system's message in lower case, without Rust's "(os error 111)", so that it fits into a
 /// sentence.
-fn plain_reason(error: &io::Error) -> String {
+pub(super) fn plain_reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
     let mut characters = text.chars();
@@ -91,8 +97,22 @@ fn not_gearman_hint(reply: &str) -> &'static str {
     }
 }
 
-const TLS_HINT: &str =
-    "; it seems to speak TLS, but the tools connect without TLS: name a plain address";
+const TLS_HINT: &str = "; it seems to speak TLS: write tls: before its address";
+
+/// Advice if the TLS handshake failed.
+fn tls_hint(reason: &io::Error) -> &'static str {
+    let cause = reason.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    match cause {
+        Some(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer)) => {
+            "; name the server's authority with --tls-ca"
+        }
+        Some(rustls::Error::InvalidMessage(_)) => "; does the server speak TLS at this address?",
+        Some(rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired)) => {
+            "; name a certificate with --tls-certificate and --tls-key"
+        }
+        _ => "",
+    }
+}
 
 /// True if this text shows a TLS alert.
 fn is_tls(reply: &str) -> bool {
@@ -114,6 +134,7 @@ impl ClientError {
         match self {
             ClientError::Unreachable { .. } | ClientError::Broken(_) | ClientError::Closed => true,
             ClientError::Unexpected { .. }
+            | ClientError::Handshake { .. }
             | ClientError::Garbled(_)
             | ClientError::NotGearman(_)
             | ClientError::PacketTooBig

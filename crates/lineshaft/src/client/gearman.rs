@@ -6,10 +6,9 @@ pub(crate) use packet::{Assignment, Handle, News, Packet, Request};
 
 use std::time::{Duration, Instant};
 
-use super::stream::{self, Requests};
-use notation::address::Address;
-
 use super::error::{ClientError, PATIENCE, no_answer};
+use super::stream::{self, Requests};
+use super::target::Target;
 
 /// The half of a connection that receives.
 pub(crate) type Replies = stream::Replies<Packet>;
@@ -28,10 +27,10 @@ pub(crate) struct Client {
 impl Client {
     /// Connects, and checks that a Gearman server answers. `timeout` limits the time to connect.
     pub(crate) fn connect(
-        address: &Address,
+        target: &Target,
         timeout: Option<Duration>,
     ) -> Result<Client, ClientError> {
-        let (requests, replies) = stream::open(address, timeout)?;
+        let (requests, replies) = stream::open(target, timeout)?;
         let mut client = Client { requests, replies };
         client.errors_so_far()?;
         Ok(client)

@@ -1,5 +1,5 @@
-//! The connection to a server: a TCP or UNIX socket with two buffered halves, for writing and for
-//! reading.
+//! The connection to a server: a TCP or UNIX socket, perhaps with TLS, with two buffered halves for
+//! writing and for reading.
 
 use std::io::{self, BufWriter, Read, Write};
 use std::marker::PhantomData;
@@ -12,6 +12,8 @@ use rustix::net::sockopt;
 use notation::address::Address;
 
 use super::error::{ClientError, PATIENCE};
+use super::target::Target;
+use super::tls::TlsSession;
 
 /// A message from a server, of either protocol.
 pub(crate) trait Message: Sized {
@@ -37,28 +39,41 @@ const KEEPALIVE_COUNT: u32 = 4;
 
 /// A connected socket of either kind.
 #[derive(Debug)]
-enum Stream {
+pub(super) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+}
+
+/// One half of a connection.
+#[derive(Debug)]
+struct Stream {
+    socket: Socket,
+    tls: Option<TlsSession>,
 }
 
 /// Connects, and returns the two halves of the connection. With a `timeout`, a write waits at most
 /// [`PATIENCE`].
 pub(super) fn open<M: Message>(
-    address: &Address,
+    target: &Target,
     timeout: Option<Duration>,
 ) -> Result<(Requests, Replies<M>), ClientError> {
-    let opened = connect(address, timeout).and_then(|stream| {
-        stream.set_write_timeout(timeout.map(|_| PATIENCE))?;
-        split(stream)
+    let unreachable = |reason| ClientError::Unreachable { address: target.to_string(), reason };
+    let mut socket = connect(target.address(), timeout).map_err(unreachable)?;
+    socket.set_write_timeout(timeout.map(|_| PATIENCE)).map_err(unreachable)?;
+    let tls = target.tls_connection().map(|connection| {
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let session = TlsSession::begin(connection.map_err(io::Error::other)?, &mut socket)?;
+        socket.set_read_timeout(None)?;
+        Ok(session)
     });
-    opened.map_err(|reason| ClientError::Unreachable { address: address.clone(), reason })
+    let failed = |reason| ClientError::Handshake { address: target.to_string(), reason };
+    split(socket, tls.transpose().map_err(failed)?).map_err(unreachable)
 }
 
 /// Connects to the first address of the host that accepts the connection.
-fn connect(address: &Address, timeout: Option<Duration>) -> io::Result<Stream> {
+fn connect(address: &Address, timeout: Option<Duration>) -> io::Result<Socket> {
     let (host, port) = match address {
-        Address::Unix(path) => return UnixStream::connect(path).map(Stream::Unix),
+        Address::Unix(path) => return UnixStream::connect(path).map(Socket::Unix),
         Address::Tcp { host, port } => (host.as_str(), *port),
     };
     let mut last_error = io::Error::new(io::ErrorKind::NotFound, "no such host");
@@ -71,7 +86,7 @@ fn connect(address: &Address, timeout: Option<Duration>) -> io::Result<Stream> {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
                 watch_over(&stream)?;
-                return Ok(Stream::Tcp(stream));
+                return Ok(Socket::Tcp(stream));
             }
             Err(error) => last_error = error,
         }
@@ -89,11 +104,12 @@ fn watch_over(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Splits a connection into its two halves.
-fn split<M: Message>(stream: Stream) -> io::Result<(Requests, Replies<M>)> {
-    let for_writing = match &stream {
-        Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
-        Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
-    };
+fn split<M: Message>(
+    socket: Socket,
+    tls: Option<TlsSession>,
+) -> io::Result<(Requests, Replies<M>)> {
+    let for_writing = Stream { socket: socket.try_clone()?, tls: tls.clone() };
+    let stream = Stream { socket, tls };
     let requests = Requests { writer: BufWriter::with_capacity(WRITE_BYTES, for_writing) };
     let replies =
         Replies { stream, buffer: Vec::new(), start: 0, read_timeout: None, message: PhantomData };
@@ -167,9 +183,9 @@ impl<M: Message> Replies<M> {
 
     /// Fails if the server has closed the connection. Does not wait.
     pub(crate) fn check_open(&mut self) -> Result<(), ClientError> {
-        self.stream.set_nonblocking(true).map_err(ClientError::Broken)?;
+        self.stream.socket.set_nonblocking(true).map_err(ClientError::Broken)?;
         let outcome = self.fill();
-        self.stream.set_nonblocking(false).map_err(ClientError::Broken)?;
+        self.stream.socket.set_nonblocking(false).map_err(ClientError::Broken)?;
         outcome
     }
 
@@ -213,51 +229,80 @@ impl<M: Message> Replies<M> {
 
     fn set_read_timeout(&mut self, timeout: Option<Duration>) -> Result<(), ClientError> {
         if self.read_timeout != timeout {
-            self.stream.set_read_timeout(timeout).map_err(ClientError::Broken)?;
+            self.stream.socket.set_read_timeout(timeout).map_err(ClientError::Broken)?;
             self.read_timeout = timeout;
         }
         Ok(())
     }
 }
 
-impl Stream {
+impl Socket {
+    fn try_clone(&self) -> io::Result<Socket> {
+        Ok(match self {
+            Socket::Tcp(stream) => Socket::Tcp(stream.try_clone()?),
+            Socket::Unix(stream) => Socket::Unix(stream.try_clone()?),
+        })
+    }
+
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self {
-            Stream::Tcp(stream) => stream.set_read_timeout(timeout),
-            Stream::Unix(stream) => stream.set_read_timeout(timeout),
+            Socket::Tcp(stream) => stream.set_read_timeout(timeout),
+            Socket::Unix(stream) => stream.set_read_timeout(timeout),
         }
     }
 
     /// Sets the time limit of a write. A write takes long if the server does not read.
     fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self {
-            Stream::Tcp(stream) => stream.set_write_timeout(timeout),
-            Stream::Unix(stream) => stream.set_write_timeout(timeout),
+            Socket::Tcp(stream) => stream.set_write_timeout(timeout),
+            Socket::Unix(stream) => stream.set_write_timeout(timeout),
         }
     }
 
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         match self {
-            Stream::Tcp(stream) => stream.set_nonblocking(nonblocking),
-            Stream::Unix(stream) => stream.set_nonblocking(nonblocking),
+            Socket::Tcp(stream) => stream.set_nonblocking(nonblocking),
+            Socket::Unix(stream) => stream.set_nonblocking(nonblocking),
         }
     }
 }
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(buffer),
-            Stream::Unix(stream) => stream.read(buffer),
+        match &self.tls {
+            None => self.socket.read(buffer),
+            Some(tls) => tls.read(&mut self.socket, buffer),
         }
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.tls {
+            None => self.socket.write(bytes),
+            Some(tls) => tls.write(&mut self.socket, bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => stream.write(bytes),
-            Stream::Unix(stream) => stream.write(bytes),
+            Socket::Tcp(stream) => stream.read(buffer),
+            Socket::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.write(bytes),
+            Socket::Unix(stream) => stream.write(bytes),
         }
     }
 
@@ -277,7 +322,7 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let address = Address::Tcp { host: Ipv4Addr::LOCALHOST.to_string(), port };
-        let Stream::Tcp(stream) = connect(&address, None).unwrap() else { panic!("no TCP") };
+        let Socket::Tcp(stream) = connect(&address, None).unwrap() else { panic!("no TCP") };
         assert!(sockopt::socket_keepalive(&stream).unwrap());
         assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), KEEPALIVE_IDLE);
     }

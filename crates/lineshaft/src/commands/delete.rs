@@ -11,7 +11,7 @@ use crate::text;
 
 /// Deletes a job by its id, or one job or all jobs of a queue in one state.
 pub(crate) fn run(arguments: &DeleteArguments) -> Result<ExitCode> {
-    let mut client = Client::connect_within(&arguments.server.beanstalk(), CONNECT_TIMEOUT)?;
+    let mut client = Client::connect_within(&arguments.server.beanstalk()?, CONNECT_TIMEOUT)?;
     match (&arguments.queue, arguments.state, arguments.id) {
         (Some(queue), Some(state), _) => delete_of_queue(&mut client, queue, state, arguments.all),
         (_, _, Some(id)) => delete_job(&mut client, id),

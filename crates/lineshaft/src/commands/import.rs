@@ -32,6 +32,7 @@ use server::config::sources::{Flag, Sources};
 use server::exit;
 
 use crate::cli::{ImportArguments, ImportSource};
+use crate::client::Target;
 use crate::interrupt::Interrupts;
 use crate::text::counted;
 use record::{Earlier, Record};
@@ -61,8 +62,8 @@ pub(crate) fn run(arguments: ImportArguments) -> Result<ExitCode> {
         &arguments.source
     {
         return drain::run(&drain::Request {
-            from: from.address(port::BEANSTALK),
-            to: server.beanstalk(),
+            from: Target::new(from, port::BEANSTALK, &server.tls.files())?,
+            to: server.beanstalk()?,
             tubes: tubes.clone(),
             dry_run: options.dry_run,
         });

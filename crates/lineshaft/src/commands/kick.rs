@@ -15,7 +15,7 @@ const KICK_AT_ONCE: u64 = 10_000;
 
 /// Kicks a job by its id, or some or all jobs of a queue.
 pub(crate) fn run(arguments: &KickArguments) -> Result<ExitCode> {
-    let mut client = Client::connect_within(&arguments.server.beanstalk(), CONNECT_TIMEOUT)?;
+    let mut client = Client::connect_within(&arguments.server.beanstalk()?, CONNECT_TIMEOUT)?;
     match (&arguments.queue, arguments.id) {
         (Some(queue), _) => kick_queue(&mut client, arguments, queue),
         (None, Some(id)) => kick_job(&mut client, id),

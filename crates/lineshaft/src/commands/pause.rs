@@ -12,7 +12,7 @@ use crate::text;
 /// Begins, changes or ends the pause of a queue.
 pub(crate) fn run(arguments: &PauseArguments) -> Result<ExitCode> {
     let PauseArguments { queue, time, server } = arguments;
-    let mut client = Client::connect_within(&server.beanstalk(), CONNECT_TIMEOUT)?;
+    let mut client = Client::connect_within(&server.beanstalk()?, CONNECT_TIMEOUT)?;
     if !client.pause(queue, *time)? {
         eprintln!("lineshaft: {}", text::no_queue(queue));
         return Ok(ExitCode::FAILURE);

@@ -12,7 +12,7 @@ use crate::text;
 
 /// Prints the body to the output, and a line about the job to standard error.
 pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
-    let mut client = Client::connect_within(&arguments.server.beanstalk(), CONNECT_TIMEOUT)?;
+    let mut client = Client::connect_within(&arguments.server.beanstalk()?, CONNECT_TIMEOUT)?;
     let job = match (&arguments.queue, arguments.id) {
         (Some(queue), _) => {
             client.use_queue(queue)?;

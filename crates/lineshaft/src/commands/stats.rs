@@ -14,7 +14,7 @@ use crate::text;
 
 /// Prints the statistics of the whole server, or of one queue.
 pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
-    let mut client = Client::connect_within(&arguments.server.beanstalk(), CONNECT_TIMEOUT)?;
+    let mut client = Client::connect_within(&arguments.server.beanstalk()?, CONNECT_TIMEOUT)?;
     let mut output = io::stdout().lock();
     let Some(queue) = &arguments.queue else {
         let Survey { server, queues, unnamed_count } = client.survey()?;
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
             ]);
             writeln!(output, "{:#}", Value::Object(whole))?;
         } else {
-            let address = arguments.server.beanstalk().to_string();
+            let address = arguments.server.beanstalk()?.to_string();
             output.write_all(server_summary(&address, &server).as_bytes())?;
             output.write_all(queue_table(&queues).as_bytes())?;
         }

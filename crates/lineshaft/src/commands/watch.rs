@@ -15,12 +15,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use notation::address::Address;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event;
 
 use crate::cli::WatchArguments;
-use crate::client::{CONNECT_TIMEOUT, Client, ClientError};
+use crate::client::{CONNECT_TIMEOUT, Client, ClientError, Target};
 use snapshot::{Meter, Snapshot};
 use view::View;
 
@@ -39,13 +38,13 @@ pub(crate) fn run(arguments: WatchArguments) -> Result<ExitCode> {
         io::stdout().is_terminal(),
         "watch needs a terminal; in scripts, use `lineshaft stats --json`"
     );
-    let address = arguments.server.beanstalk();
+    let target = arguments.server.beanstalk()?;
     // Connect here, so that a wrong address fails at once and shows no empty table.
-    let client = Client::connect_within(&address, CONNECT_TIMEOUT)?;
+    let client = Client::connect_within(&target, CONNECT_TIMEOUT)?;
     let interval = Duration::from_secs(arguments.interval.max(1).into());
     let (sender, updates) = sync_channel(1);
-    let view = View::new(address.to_string(), arguments.filter, interval);
-    thread::spawn(move || survey_for_ever(client, &address, interval, &sender));
+    let view = View::new(target.to_string(), arguments.filter, interval);
+    thread::spawn(move || survey_for_ever(client, &target, interval, &sender));
     ratatui::run(|terminal| show(terminal, view, &updates))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -53,7 +52,7 @@ pub(crate) fn run(arguments: WatchArguments) -> Result<ExitCode> {
 /// Queries the server once per interval, until the receiver of the updates is gone.
 fn survey_for_ever(
     client: Client,
-    address: &Address,
+    target: &Target,
     interval: Duration,
     updates: &SyncSender<Update>,
 ) {
@@ -61,7 +60,7 @@ fn survey_for_ever(
     let mut meter = Meter::default();
     loop {
         let started = Instant::now();
-        let update = match survey(&mut client, address, &mut meter) {
+        let update = match survey(&mut client, target, &mut meter) {
             Ok(snapshot) => Update::Snapshot(snapshot),
             Err(error) => {
                 client = None;
@@ -77,12 +76,12 @@ fn survey_for_ever(
 
 fn survey(
     client: &mut Option<Client>,
-    address: &Address,
+    target: &Target,
     meter: &mut Meter,
 ) -> Result<Snapshot, ClientError> {
     let client = match client {
         Some(client) => client,
-        None => client.insert(Client::connect_within(address, CONNECT_TIMEOUT)?),
+        None => client.insert(Client::connect_within(target, CONNECT_TIMEOUT)?),
     };
     Ok(meter.measure(client.survey()?, Instant::now()))
 }

@@ -22,10 +22,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use notation::address::Address;
 
 use crate::cli::{WorkArguments, refuse};
-use crate::client::{ClientError, Protocol};
+use crate::client::{ClientError, Protocol, Target};
 use crate::interrupt::Interrupts;
 use crate::text;
 use outage::{Notice, Outage};
@@ -39,7 +38,7 @@ const DRAIN_GIVES_UP_AFTER_SECONDS: u32 = 60;
 /// Settings that all slots share. They do not change.
 #[derive(Debug)]
 struct Plan {
-    address: Address,
+    target: Target,
     queues: Vec<String>,
     command: Vec<OsString>,
     retry: RetryPolicy,
@@ -104,7 +103,7 @@ impl Shared {
     /// Records that a slot has connected.
     fn note_connected(&self) {
         if self.outage.ended() {
-            say(&format!("connected to {} again", self.plan.address));
+            say(&format!("connected to {} again", self.plan.target));
         }
     }
 
@@ -122,7 +121,7 @@ impl Shared {
             }
             Some(Notice::GoesOn(time)) => {
                 let time = text::seconds(time.as_secs());
-                say(&format!("still cannot connect to {} after {time}", self.plan.address));
+                say(&format!("still cannot connect to {} after {time}", self.plan.target));
             }
         }
     }
@@ -133,8 +132,8 @@ impl Shared {
         let Some(limit) = self.plan.give_up_after else { return };
         if self.outage.lasts(Instant::now()) >= limit {
             let time = text::seconds(limit.as_secs());
-            let address = &self.plan.address;
-            self.fail(anyhow!("gave up: could not connect to {address} for {time}"));
+            let target = &self.plan.target;
+            self.fail(anyhow!("gave up: could not connect to {target} for {time}"));
         }
     }
 
@@ -191,7 +190,7 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
     let program = &arguments.command[0];
     process::look_up(program).with_context(|| format!("cannot run `{}`", program.display()))?;
     let plan = Plan {
-        address: arguments.server.server.address(arguments.protocol.default_port()),
+        target: arguments.server.target(arguments.protocol.default_port())?,
         queues: arguments.queues,
         command: arguments.command,
         retry: RetryPolicy::new(arguments.attempts, arguments.backoff, arguments.backoff_max),

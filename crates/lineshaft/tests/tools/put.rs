@@ -233,8 +233,7 @@ fn a_listener_of_tls_is_recognised() {
             assert_eq!(output.status.code(), Some(1));
             let begin = format!("lineshaft: not a {name} server: it answered `\\x15\\x03");
             assert!(output.stderr.starts_with(&begin), "{output:?}");
-            let hint = "; it seems to speak TLS, but the tools connect without TLS: name a plain \
-                        address\n";
+            let hint = "; it seems to speak TLS: write tls: before its address\n";
             assert!(output.stderr.ends_with(hint), "{output:?}");
         }
     }

@@ -12,11 +12,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
-use notation::address::Address;
 
 use super::{INTERRUPTED, bar};
 use crate::client::{
-    CONNECT_TIMEOUT, Client, ClientError, Job, Put, Reply, Schedule, Stats, WaitingState,
+    CONNECT_TIMEOUT, Client, ClientError, Job, Put, Reply, Schedule, Stats, Target, WaitingState,
 };
 use crate::interrupt::Interrupts;
 use crate::text::{count, counted};
@@ -37,8 +36,8 @@ const BAR_JOBS_MIN: u64 = 1000;
 
 /// What to drain.
 pub(super) struct Request {
-    pub(super) from: Address,
-    pub(super) to: Address,
+    pub(super) from: Target,
+    pub(super) to: Target,
     /// Drain only these tubes. If empty, drain all.
     pub(super) tubes: Vec<String>,
     pub(super) dry_run: bool,
@@ -117,8 +116,8 @@ pub(super) fn run(request: &Request) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-fn connect(address: &Address) -> Result<Client, ClientError> {
-    Client::connect_within(address, CONNECT_TIMEOUT)
+fn connect(target: &Target) -> Result<Client, ClientError> {
+    Client::connect_within(target, CONNECT_TIMEOUT)
 }
 
 /// The statistics of the tubes to drain.

@@ -77,10 +77,10 @@ pub(super) enum JobName {
 /// Connects with the protocol that the arguments require.
 pub(super) fn connect(arguments: &PutArguments) -> Result<Connection> {
     let protocol = arguments.protocol()?;
-    let address = arguments.server.server.address(protocol.default_port());
+    let target = arguments.server.target(protocol.default_port())?;
     match protocol {
         Protocol::Beanstalk => {
-            let mut client = Client::connect(&address)?;
+            let mut client = Client::connect(&target)?;
             client.use_queue(&arguments.queue)?;
             let facts = facts(&mut client)?;
             let (requests, replies) = client.into_halves();
@@ -95,7 +95,7 @@ pub(super) fn connect(arguments: &PutArguments) -> Result<Connection> {
         }
         Protocol::Gearman => {
             let submission = Submission::new(arguments)?;
-            let mut client = gearman::Client::connect(&address, None)?;
+            let mut client = gearman::Client::connect(&target, None)?;
             if arguments.wait {
                 // Without this option, a server reports only that a job failed, and not why.
                 client.add(Request::OptionReq, &[b"exceptions"])?;

@@ -49,7 +49,7 @@ impl Side for GearmanSide {
     type Job = Assignment;
 
     fn connect(&mut self, plan: &Plan) -> Result<(), ClientError> {
-        let mut client = Client::connect(&plan.address, Some(CONNECT_TIMEOUT))?;
+        let mut client = Client::connect(&plan.target, Some(CONNECT_TIMEOUT))?;
         let name = format!("lineshaft-work-{}", std::process::id());
         client.add(Request::SetClientId, &[name.as_bytes()])?;
         // The server prefers the function that was registered last. So register the first queue

@@ -41,7 +41,7 @@ pub(super) struct Lease {
 
 /// Connects and watches the queues.
 pub(super) fn connect(plan: &Plan) -> Result<Client, ClientError> {
-    let mut client = Client::connect_within(&plan.address, CONNECT_TIMEOUT)?;
+    let mut client = Client::connect_within(&plan.target, CONNECT_TIMEOUT)?;
     client.watch_only(&plan.queues)?;
     Ok(client)
 }

@@ -1,0 +1,165 @@
+//! The arguments of the operator's commands, which use the server's HTTP API.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use notation::address::ServerName;
+
+use super::tools::TlsArguments;
+use crate::client::WaitingState;
+
+/// Where the API is, and who asks.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ApiArguments {
+    /// HTTP address of the server: HOST:PORT, unix:PATH or tls:HOST:PORT; default: the socket of
+    /// the data folder, or 127.0.0.1:7300
+    #[arg(long, env = "LINESHAFT_HTTP", value_name = "ADDRESS")]
+    pub http: Option<ServerName>,
+    /// File with a token; default: the token in `LINESHAFT_TOKEN`
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Configuration file that names the data folder; default: ./lineshaft.toml, if it exists
+    #[arg(long, value_name = "FILE", conflicts_with = "http")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub tls: TlsArguments,
+}
+
+const PING_EXAMPLES: &str = "\
+Examples:
+  lineshaft ping                                  the server on this machine
+  lineshaft ping --http queue.example:7300 --json
+
+The exit code is 1 if the server does not answer.";
+
+/// Check that the server answers, and how fast
+#[derive(Debug, Args)]
+#[command(after_help = PING_EXAMPLES)]
+pub(crate) struct PingArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
+}
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  lineshaft status
+  lineshaft status --json | jq .totals
+
+The exit code is 1 if clients cannot work as they should.";
+
+/// Show the health of the server, its jobs, clients and memory
+#[derive(Debug, Args)]
+#[command(after_help = STATUS_EXAMPLES)]
+pub(crate) struct StatusArguments {
+    /// Print JSON, as the API has it
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
+}
+
+const JOBS_EXAMPLES: &str = "\
+Examples:
+  lineshaft jobs mail                           the next jobs, with their bodies
+  lineshaft jobs mail --state buried --limit 5
+  lineshaft jobs mail --limit 1000 --json | jq -r .body.text
+
+Nothing is taken or changed. With --json, each line is a job.";
+
+/// List the jobs of a queue
+#[derive(Debug, Args)]
+#[command(after_help = JOBS_EXAMPLES)]
+pub(crate) struct JobsArguments {
+    /// The queue
+    pub queue: String,
+    /// Which of the queue's jobs
+    #[arg(long, short, value_enum, default_value = "ready")]
+    pub state: WaitingState,
+    /// How many jobs at most
+    #[arg(long, short, value_name = "N", default_value_t = 20)]
+    pub limit: u64,
+    /// Print JSON, one line for each job
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
+}
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  lineshaft doctor                                 the server of this folder
+  lineshaft doctor --config /etc/lineshaft/lineshaft.toml
+
+Run it as the user of the server. It writes a small file into the data folder,
+measures syncs, and removes the file. The exit code is 1 if something is wrong.";
+
+/// Look at limits, disk, syncs, configuration and server, and say what to change
+#[derive(Debug, Args)]
+#[command(after_help = DOCTOR_EXAMPLES)]
+pub(crate) struct DoctorArguments {
+    /// Print JSON, one line for each finding
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
+}
+
+const DRAIN_EXAMPLES: &str = "\
+Examples:
+  lineshaft drain          new jobs are refused; workers empty the queues
+  lineshaft drain --end    new jobs are accepted again
+
+A drain also ends when the server stops. It needs the role admin, which the
+user of the server has on the same machine.";
+
+/// Let the server refuse new jobs, or accept them again
+#[derive(Debug, Args)]
+#[command(after_help = DRAIN_EXAMPLES)]
+pub(crate) struct DrainArguments {
+    /// Accept new jobs again
+    #[arg(long)]
+    pub end: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
+}
+
+const RELOAD_EXAMPLES: &str = "\
+Examples:
+  lineshaft reload
+
+It does the same as SIGHUP, and prints mistakes and the keys that have changed.
+It needs the role admin, which the user of the server has on the same machine.";
+
+/// Let the server read its configuration again
+#[derive(Debug, Args)]
+#[command(after_help = RELOAD_EXAMPLES)]
+pub(crate) struct ReloadArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
+}
+
+const WHY_EXAMPLES: &str = "\
+Examples:
+  lineshaft why mail
+
+It walks through everything that a job needs in order to be handed out, and
+prints the first thing that is in the way.";
+
+/// Say why no job of a queue runs
+#[derive(Debug, Args)]
+#[command(after_help = WHY_EXAMPLES)]
+pub(crate) struct WhyArguments {
+    /// The queue
+    pub queue: String,
+    /// Print JSON, as the API has it
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
+}

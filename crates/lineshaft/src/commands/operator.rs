@@ -1,0 +1,59 @@
+//! The operator's commands, which use the server's HTTP API: one file each.
+
+mod drain;
+mod jobs;
+mod ping;
+mod reload;
+mod status;
+mod why;
+
+pub(crate) use drain::run as drain;
+pub(crate) use jobs::run as jobs;
+pub(crate) use ping::run as ping;
+pub(crate) use reload::run as reload;
+pub(crate) use status::run as status;
+pub(crate) use why::run as why;
+
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use notation::address::{Address, ServerName};
+use notation::port;
+use server::config::sources::Sources;
+
+use crate::cli::ApiArguments;
+use crate::client::{ApiClient, Target, read_token};
+
+/// The variable with a token.
+const TOKEN_VARIABLE: &str = "LINESHAFT_TOKEN";
+/// The name of the operator's socket in a data folder.
+const SOCKET: &str = "api";
+
+/// A client of the server that the arguments name. Without an address, it is the server of the data
+/// folder, if one runs there, or the server at the default address.
+pub(crate) fn connect(arguments: &ApiArguments) -> Result<ApiClient> {
+    let token = match &arguments.token_file {
+        Some(path) => Some(
+            read_token(path)
+                .with_context(|| format!("cannot read the token in {}", path.display()))?,
+        ),
+        None => std::env::var(TOKEN_VARIABLE).ok(),
+    };
+    let files = arguments.tls.files();
+    let target = match (&arguments.http, operator_socket(arguments.config.clone())) {
+        (Some(name), _) => Target::new(name, port::HTTP, &files)?,
+        (None, Some(path)) => Target::plain(Address::Unix(path)),
+        (None, None) => {
+            let name: ServerName = "127.0.0.1".parse().expect("this is an address");
+            Target::new(&name, port::HTTP, &files)?
+        }
+    };
+    Ok(ApiClient::new(target, token.as_deref())?)
+}
+
+/// The operator's socket in the data folder of the configuration, if a server listens there.
+fn operator_socket(config: Option<PathBuf>) -> Option<PathBuf> {
+    let path = Sources::of_process(config).load().ok()?.config.data.dir.join(SOCKET);
+    UnixStream::connect(&path).is_ok().then_some(path)
+}

@@ -1,0 +1,22 @@
+//! `lineshaft drain`: the server refuses new jobs, or accepts them again.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use hyper::Method;
+use serde_json::Value;
+
+use crate::cli::DrainArguments;
+
+/// Begins or ends the drain.
+pub(crate) fn run(arguments: &DrainArguments) -> Result<ExitCode> {
+    let mut client = super::connect(&arguments.api)?;
+    let method = if arguments.end { Method::DELETE } else { Method::POST };
+    let _: Value = client.change(&method, "/server/drain")?;
+    if arguments.end {
+        println!("{} accepts new jobs again", client.target());
+    } else {
+        println!("{} refuses new jobs; `lineshaft drain --end` ends this", client.target());
+    }
+    Ok(ExitCode::SUCCESS)
+}

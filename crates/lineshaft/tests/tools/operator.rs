@@ -1,0 +1,183 @@
+//! The operator's commands, which use the HTTP API.
+
+use testkit::client::Client;
+use testkit::process::{Program, Server};
+use testkit::tls::certificates::Authority;
+
+use crate::{LINESHAFT, Output, Tool};
+
+/// A server with some jobs.
+struct Site {
+    server: Server,
+    data: tempfile::TempDir,
+}
+
+impl Site {
+    fn new() -> Site {
+        let data = tempfile::tempdir().unwrap();
+        let arguments = ["--data", data.path().to_str().unwrap()];
+        let program = Program::serve_on(&["beanstalk", "http"], LINESHAFT, &arguments);
+        let server = program.start().unwrap();
+        let mut client = Client::on_tube(server.address(), "mail").unwrap();
+        client.put(7, 0, 60, b"first").unwrap();
+        client.put(8, 0, 60, "zweiter\n\u{4e2d}\u{6587}".as_bytes()).unwrap();
+        client.put(9, 3600, 60, b"later").unwrap();
+        Site { server, data }
+    }
+
+    fn http(&self) -> String {
+        self.server.address_of("http").to_string()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let http = self.http();
+        let all = [arguments, &["--http", &http]].concat();
+        Tool::start("", &all).wait()
+    }
+}
+
+/// Lines of JSON.
+fn values(output: &Output) -> Vec<serde_json::Value> {
+    output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn status_shows_the_server_on_one_screen() {
+    let site = Site::new();
+    let shown = site.run(&["status"]);
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    for part in ["health     ok", "2 ready, 0 leased, 1 delayed, 0 buried in", "listeners"] {
+        assert!(shown.stdout.contains(part), "{part} in {shown:?}");
+    }
+    let json = values(&site.run(&["status", "--json"]));
+    assert_eq!(json[0]["totals"]["ready"], 2);
+}
+
+#[test]
+fn ping_measures_a_server_and_notices_its_absence() {
+    let site = Site::new();
+    let json = values(&site.run(&["ping", "--json"]));
+    assert!(json[0]["round_trip_ms"].as_f64().unwrap() > 0.0, "{json:?}");
+    let (http, beanstalk) = (site.http(), site.server.address().to_string());
+    let other = Tool::start("", &["ping", "--http", &beanstalk]).wait();
+    assert_eq!(other.status.code(), Some(1), "{other:?}");
+    drop(site);
+    let gone = Tool::start("", &["ping", "--http", &http]).wait();
+    assert_eq!(gone.status.code(), Some(1));
+    let begin = format!("lineshaft: cannot connect to {http}: ");
+    assert!(gone.stderr.starts_with(&begin), "{gone:?}");
+}
+
+#[test]
+fn jobs_lists_a_queue_in_its_order_and_takes_nothing() {
+    let site = Site::new();
+    for _ in 0..2 {
+        let table = site.run(&["jobs", "mail"]);
+        let lines: Vec<&str> = table.stdout.lines().collect();
+        assert!(lines[0].ends_with("BODY"), "{table:?}");
+        assert!(lines[1].ends_with("first") && lines[2].ends_with("zweiter 中文"), "{table:?}");
+        assert_eq!(lines.last(), Some(&"2 of 2 ready jobs"));
+    }
+    let one = values(&site.run(&["jobs", "mail", "--limit", "1", "--json"]));
+    assert_eq!((one.len(), &one[0]["body"]["text"]), (1, &"first".into()));
+    let delayed = values(&site.run(&["jobs", "mail", "--state", "delayed", "--json"]));
+    assert_eq!(delayed[0]["body"]["text"], "later");
+    let absent = site.run(&["jobs", "a/b \u{4e2d}"]);
+    assert_eq!(absent.status.code(), Some(1), "{absent:?}");
+    assert!(absent.stderr.contains("a/b \u{4e2d}"), "{absent:?}");
+}
+
+#[test]
+fn jobs_reads_more_than_a_page() {
+    let site = Site::new();
+    let bodies: Vec<String> = (0..250).map(|n| format!("body {n}")).collect();
+    let mut client = Client::on_tube(site.server.address(), "many").unwrap();
+    for body in &bodies {
+        client.put(0, 0, 60, body.as_bytes()).unwrap();
+    }
+    let found = values(&site.run(&["jobs", "many", "--limit", "240", "--json"]));
+    let found: Vec<&str> = found.iter().map(|job| job["body"]["text"].as_str().unwrap()).collect();
+    assert_eq!(found, bodies[..240]);
+}
+
+#[test]
+fn why_names_what_is_in_the_way() {
+    let site = Site::new();
+    let why = site.run(&["why", "mail"]);
+    assert_eq!(why.status.code(), Some(0), "{why:?}");
+    let json = values(&site.run(&["why", "mail", "--json"]));
+    assert_eq!(json[0]["answer"], "no_workers");
+}
+
+#[test]
+fn the_servers_user_is_an_admin_at_the_socket_of_the_folder() {
+    let site = Site::new();
+    let config = site.data.path().join("other.toml");
+    std::fs::write(&config, format!("data.dir = {:?}\n", site.data.path())).unwrap();
+    let run = |arguments: &[&str]| {
+        let all = [arguments, &["--config", config.to_str().unwrap()]].concat();
+        Tool::start("", &all).wait()
+    };
+    let status = run(&["status"]);
+    assert_eq!(status.status.code(), Some(0), "{status:?}");
+    assert!(status.stdout.contains("at unix:"), "{status:?}");
+
+    let refused = site.run(&["drain"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("--token-file"), "{refused:?}");
+    let mut client = Client::on_tube(site.server.address(), "mail").unwrap();
+    assert_eq!(run(&["drain"]).status.code(), Some(0));
+    assert_eq!(client.try_put(0, 0, 60, b"x").unwrap(), "DRAINING");
+    assert!(run(&["status"]).stdout.contains("the server refuses new jobs"));
+    assert_eq!(run(&["drain", "--end"]).status.code(), Some(0));
+    client.put(0, 0, 60, b"x").unwrap();
+    let reload = run(&["reload"]);
+    assert_eq!(reload.stdout, "no setting has changed\n", "{reload:?}");
+}
+
+#[test]
+fn operators_connect_through_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new(folder.path(), "authority").unwrap();
+    let identity = authority.issue("server").unwrap();
+    let program = Program::serve_on(&["http"], LINESHAFT, &["--memory"]).with_tls(&identity);
+    let server = program.start().unwrap();
+    let http = format!("tls:{}", server.address());
+    let ca = authority.file.to_str().unwrap();
+    let ping = Tool::start("", &["ping", "--http", &http, "--tls-ca", ca]).wait();
+    assert_eq!(ping.status.code(), Some(0), "{ping:?}");
+    let unknown = Tool::start("", &["ping", "--http", &http]).wait();
+    assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
+}
+
+#[test]
+fn doctor_looks_at_the_machine_and_the_server() {
+    let site = Site::new();
+    let findings = values(&site.run(&["doctor", "--json"]));
+    for topic in ["config", "files", "server", "health"] {
+        assert!(findings.iter().any(|finding| finding["topic"] == topic), "{topic}: {findings:?}");
+    }
+    let alone = Tool::start("", &["doctor", "--http", "127.0.0.1:1"]).wait();
+    assert!(alone.stdout.contains("LOOK  server   cannot connect to 127.0.0.1:1"), "{alone:?}");
+    // A mistake in the configuration is wrong.
+    let config = site.data.path().join("wrong.toml");
+    std::fs::write(&config, "io_threads = \"many\"\n").unwrap();
+    let wrong = Tool::start("", &["doctor", "--config", config.to_str().unwrap()]).wait();
+    assert_eq!(wrong.status.code(), Some(1), "{wrong:?}");
+}
+
+#[test]
+fn shells_and_man_get_their_files() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = Tool::start("", &["completions", shell]).wait();
+        assert_eq!(script.status.code(), Some(0));
+        assert!(script.stdout.contains("doctor"), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let man = Tool::start("", &["man", folder.path().to_str().unwrap()]).wait();
+    assert_eq!(man.status.code(), Some(0), "{man:?}");
+    for page in ["lineshaft.1", "lineshaft-serve.1", "lineshaft-doctor.1"] {
+        let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
+        assert!(text.contains(".TH"), "{page}");
+    }
+}
