@@ -117,7 +117,9 @@ mod tests {
 
     fn of(values: &[u64]) -> Histogram {
         let mut all = Histogram::default();
-        values.iter().for_each(|value| all.add(*value));
+        for value in values {
+            all.add(*value);
+        }
         all
     }
 
@@ -147,7 +149,9 @@ mod tests {
         assert_eq!((both.count(), both.sum()), (5, 950));
         assert_eq!(both.since(&one), other);
         let shared = SharedHistogram::default();
-        [1, 70, 800].into_iter().for_each(|value| shared.add(value));
+        for value in [1, 70, 800] {
+            shared.add(value);
+        }
         assert_eq!(shared.read(), one);
     }
 }

@@ -139,7 +139,9 @@ mod tests {
     #[test]
     fn the_last_bucket_of_a_histogram_has_all_values() {
         let mut values = Histogram::default();
-        [1, 3, 64, 1_000_000].into_iter().for_each(|value| values.add(value));
+        for value in [1, 3, 64, 1_000_000] {
+            values.add(value);
+        }
         let mut exposition = Exposition::default();
         exposition.metric("t_seconds", MetricType::Histogram, "Times.");
         let buckets = Buckets { exponents: (1, 6), units: 1e6 };
