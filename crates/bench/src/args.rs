@@ -320,8 +320,10 @@ mod tests {
                 assert_eq!(server_of(&[name, text]), expected);
             }
         }
-        let refused = parse_server("unix:/run/lineshaft.sock").unwrap_err();
-        assert_eq!(refused, "the generator speaks only TCP: name HOST:PORT");
+        for text in ["unix:/run/lineshaft.sock", "tls:queue.example:4000"] {
+            let refused = parse_server(text).unwrap_err();
+            assert_eq!(refused, "the generator speaks only TCP without TLS: name HOST:PORT");
+        }
         assert!(parse_server("host:port").unwrap_err().starts_with("`port` is not a port"));
     }
 

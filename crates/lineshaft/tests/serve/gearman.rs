@@ -163,6 +163,8 @@ fn a_background_job_survives_a_crash_with_its_handle() {
     worker.send(WORK_COMPLETE, &[&done, ""]);
     worker.send(GRAB_JOB, &[]);
     worker.expect(NO_JOB);
+    // No reply confirms a completion. But the reply that a job is unknown waits for the log.
+    assert_eq!(worker.status(&done).0, "0");
     server.signal(Signal::KILL);
     server.wait();
 
