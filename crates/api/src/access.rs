@@ -12,7 +12,7 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderValue};
 use origin::Gate;
 
-use crate::audit::{Asked, Audit, Unaudited};
+use crate::audit::{Asked, Audit};
 use crate::problem::{Problem, ProblemKind};
 use crate::sessions::{SESSION_S, Sessions};
 use crate::state::Api;
@@ -26,8 +26,18 @@ pub const PREFIX: &str = "/api/v1";
 const CSRF_HEADER: &str = "x-csrf-token";
 
 /// Headers with which a proxy says that it passes a request on.
-const PROXY_HEADERS: [&str; 5] =
-    ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
+const PROXY_HEADERS: [&str; 10] = [
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-port",
+    "x-forwarded-server",
+    "x-real-ip",
+    "cf-connecting-ip",
+    "true-client-ip",
+];
 
 /// What the configuration says about access.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -284,20 +294,18 @@ pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Ne
         }
         Err(problem) => (None, Err(problem)),
     };
+    let pending = api.begin(principal.clone(), asked);
     let mut response = if let Err(problem) = admitted {
         problem.into_response()
     } else {
-        if let Some(principal) = &principal {
-            request.extensions_mut().insert(principal.clone());
+        if let Some(principal) = principal {
+            request.extensions_mut().insert(principal);
         }
+        pending.mark(&mut request);
         next.run(request).await
     };
     let problem = response.extensions_mut().remove::<Problem>();
-    let is_usual = problem.is_none() && response.extensions().get::<Unaudited>().is_some();
-    if let Some(asked) = asked.filter(|_| !is_usual) {
-        let status = problem.as_ref().map_or(response.status().as_u16(), |it| it.status);
-        api.note_change(principal.as_ref(), asked, status, problem.as_ref(), response.extensions());
-    }
+    pending.end(&response, problem.as_ref(), None);
     let Some(problem) = problem else { return response };
     let mut answer = problem.at(&path);
     // Keep headers such as `Allow`.

@@ -1,10 +1,13 @@
 //! The record of changes: who asked for what, and why. Each line goes to the server's messages. The
 //! latest lines stay in memory.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::extract::{Request, State};
+use axum::response::Response;
 use broker::Millis;
 use http_api::only_looks;
 use hyper::Uri;
@@ -19,8 +22,16 @@ use crate::query::Query;
 use crate::state::Api;
 use crate::types::{self, Role, Via};
 
-/// Lines in memory.
-const LINES_MAX: usize = 1_000;
+/// Lines about changes in memory.
+const CHANGES_MAX: usize = 1_000;
+/// Lines about refused requests in memory. They have their own limit, so that a client without
+/// rights cannot push out the lines about changes.
+const REFUSALS_MAX: usize = 200;
+/// The longest action, in bytes.
+const ACTION_BYTES_MAX: usize = 500;
+/// The status in a line about a change whose client left before the response. The change may have
+/// happened.
+const CLIENT_LEFT: u16 = 499;
 /// The longest reason, in bytes.
 const REASON_BYTES_MAX: usize = 500;
 /// Refused requests that are recorded in one second. Otherwise, a client without rights could fill
@@ -31,10 +42,16 @@ const REASON_HEADER: &str = "x-reason";
 /// The list that cursors belong to.
 const LIST: &[u8] = b"audit";
 
-/// In the extensions of a response: the change is usual work of programs, such as a put. It is
-/// recorded only if it is refused.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Unaudited;
+/// In the extensions of a request: whether the change is usual work of programs, such as a put. It
+/// is recorded only if it is refused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Usual(Arc<AtomicBool>);
+
+impl Usual {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Relaxed);
+    }
+}
 
 /// In the extensions of a response: further facts about the change, for its line.
 #[derive(Clone, Debug)]
@@ -49,7 +66,8 @@ pub(crate) struct Audit {
 #[derive(Debug, Default)]
 struct Lines {
     /// The newest line is the last one.
-    latest: VecDeque<(Millis, types::AuditLine)>,
+    changes: VecDeque<(Millis, types::AuditLine)>,
+    refusals: VecDeque<(Millis, types::AuditLine)>,
     count: u64,
     /// The current second, and the number of refused requests in it.
     refused: (u64, u64),
@@ -75,7 +93,8 @@ impl Asked {
         });
         let query = request.uri().query().map_or(String::new(), |query| format!("?{query}"));
         let action = format!("{} {path}{query}", request.method());
-        Some(Asked { action: shown(action.as_bytes()), reason })
+        let action = &action.as_bytes()[..action.len().min(ACTION_BYTES_MAX)];
+        Some(Asked { action: shown(action), reason })
     }
 
     /// The same change, with a reason from a form.
@@ -95,9 +114,52 @@ fn shown(bytes: &[u8]) -> String {
     text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
 }
 
+/// A request that runs. If the client disconnects, its request ends wherever it waits, but the
+/// change may have happened. So a change is also recorded when this value is dropped.
+#[derive(Debug)]
+pub struct Pending {
+    api: Api,
+    principal: Option<Principal>,
+    asked: Option<Asked>,
+    usual: Usual,
+}
+
+impl Pending {
+    /// Puts into the request what its endpoint needs.
+    pub fn mark(&self, request: &mut Request) {
+        request.extensions_mut().insert(self.usual.clone());
+    }
+
+    /// Records the change, if the request asked for one. `reason` is the reason from a form.
+    pub fn end(mut self, response: &Response, problem: Option<&Problem>, reason: Option<&str>) {
+        let is_usual = problem.is_none() && self.usual.0.load(Relaxed);
+        if let Some(asked) = self.asked.take().filter(|_| !is_usual) {
+            let status = problem.map_or(response.status().as_u16(), |problem| problem.status);
+            let (principal, asked) = (self.principal.as_ref(), asked.because(reason));
+            self.api.note_change(principal, asked, status, problem, response.extensions());
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(asked) = self.asked.take()
+            && !self.usual.0.load(Relaxed)
+        {
+            let principal = self.principal.as_ref();
+            self.api.note_change(principal, asked, CLIENT_LEFT, None, &Extensions::new());
+        }
+    }
+}
+
 impl Api {
-    /// Records a change, or the refusal of one. `principal` is the client, if it was recognized.
-    pub fn note_change(
+    /// Begins a request. `principal` is the client, if it was recognized.
+    pub fn begin(&self, principal: Option<Principal>, asked: Option<Asked>) -> Pending {
+        Pending { api: self.clone(), principal, asked, usual: Usual::default() }
+    }
+
+    /// Records a change, or the refusal of one.
+    fn note_change(
         &self,
         principal: Option<&Principal>,
         asked: Asked,
@@ -132,7 +194,10 @@ impl Api {
         let moments = Moments::of(&self.turn());
         let lines = self.access.audit.lines();
         let before = before.unwrap_or(u64::MAX);
-        let mut found = lines.latest.iter().rev().skip_while(|(_, line)| line.number >= before);
+        let both = lines.changes.iter().chain(&lines.refusals);
+        let mut all: Vec<_> = both.filter(|(_, line)| line.number < before).collect();
+        all.sort_unstable_by_key(|(_, line)| Reverse(line.number));
+        let mut found = all.into_iter();
         let items: Vec<types::AuditLine> = found
             .by_ref()
             .take(limit)
@@ -150,7 +215,8 @@ impl Api {
 impl Audit {
     fn add(&self, now: Millis, line: types::AuditLine) {
         let mut lines = self.lines();
-        if line.problem.is_some() {
+        let is_refusal = line.problem.is_some();
+        if is_refusal {
             let second = now.0 / 1_000;
             let count = if lines.refused.0 == second { lines.refused.1 + 1 } else { 1 };
             lines.refused = (second, count);
@@ -161,10 +227,15 @@ impl Audit {
         lines.count += 1;
         let line = types::AuditLine { number: lines.count, ..line };
         tracing::info!(target: "audit", "{}", said(&line));
-        if lines.latest.len() == LINES_MAX {
-            lines.latest.pop_front();
+        let (kept, most) = if is_refusal {
+            (&mut lines.refusals, REFUSALS_MAX)
+        } else {
+            (&mut lines.changes, CHANGES_MAX)
+        };
+        if kept.len() == most {
+            kept.pop_front();
         }
-        lines.latest.push_back((now, line));
+        kept.push_back((now, line));
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines> {

@@ -50,7 +50,7 @@ pub mod types;
 mod why;
 
 pub use access::{AccessSettings, PREFIX, Principal};
-pub use audit::Asked;
+pub use audit::{Asked, Pending};
 pub use broker::JobId;
 pub use connections::{ConnectionFacts, ConnectionPage, Connections, Later, ListConnections};
 pub use history::{Series, Span};

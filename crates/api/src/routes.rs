@@ -3,12 +3,12 @@
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use axum::routing::{MethodRouter, get, post, put};
 use http_api::only_looks;
 
 use crate::access::{PREFIX, Principal, guard};
-use crate::audit::{self, Unaudited};
+use crate::audit::{self, Usual};
 use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
 use crate::types::Role;
@@ -75,7 +75,7 @@ struct Endpoint {
     read: Role,
     /// Who can send other methods.
     change: Role,
-    /// Whether changes are usual work of programs: see [`Unaudited`].
+    /// Whether changes are usual work of programs: see [`Usual`].
     is_work: bool,
 }
 
@@ -106,11 +106,10 @@ impl Endpoint {
             if let Err(problem) = check_role(&request, role) {
                 return problem.into_response();
             }
-            let mut response: Response = next.run(request).await;
-            if is_work {
-                response.extensions_mut().insert(Unaudited);
+            if is_work && let Some(usual) = request.extensions().get::<Usual>() {
+                usual.set();
             }
-            response
+            next.run(request).await
         };
         router.route(path, methods.route_layer(from_fn(check)))
     }

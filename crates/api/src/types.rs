@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use changes::{
-    Bury, GiveBack, Pause, Paused, Put, PutJob, QueueLimits, Reloaded, SetStatus, Take, Taken,
-    Touched,
+    Bury, GiveBack, Pause, Paused, Put, PutJob, PutLine, QueueLimits, Reloaded, SetStatus, Take,
+    Taken, Touched,
 };
 pub use connections::{
     Connection, ConnectionWait, Connections, Consumer, Consumers, HeldJob, WaitFor,

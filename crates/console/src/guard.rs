@@ -52,8 +52,13 @@ pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Ne
     let uri = request.uri().clone();
     let principal = match api.identify(&request) {
         Ok(principal) => principal,
-        Err(problem) => return Failed::from(problem).shown(),
+        Err(problem) => {
+            let refused = Failed::from(problem.clone()).shown();
+            api.begin(None, asked).end(&refused, Some(&problem), None);
+            return refused;
+        }
     };
+    let pending = api.begin(Some(principal.clone()), asked);
     let checked = check(&api, &mut request, &principal).await;
     let form = request.extensions().get::<Form>().cloned().unwrap_or_default();
     let mut response = match checked {
@@ -65,11 +70,7 @@ pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Ne
     };
     let problem = response.extensions_mut().remove::<Problem>();
     let page = response.extensions_mut().remove::<Page>();
-    if let Some(asked) = asked {
-        let status = problem.as_ref().map_or(response.status().as_u16(), |it| it.status);
-        let asked = asked.because(form.get("reason"));
-        api.note_change(Some(&principal), asked, status, problem.as_ref(), response.extensions());
-    }
+    pending.end(&response, problem.as_ref(), form.get("reason"));
     match (problem, page) {
         // A person who must sign in gets the form for it.
         (Some(problem), _) if problem.status == StatusCode::UNAUTHORIZED.as_u16() => {

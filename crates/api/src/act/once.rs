@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::response::Response;
 use broker::Millis;
-use http_api::sha256;
 use hyper::header::{HeaderName, HeaderValue};
+use tokio::sync::Semaphore;
 
 use super::put::PutReply;
 use crate::problem::{Problem, ProblemKind};
@@ -24,10 +24,21 @@ const BYTES_MAX: usize = 16 << 20;
 /// The name of the client, and the key that it gave.
 type Key = (Arc<str>, String);
 
+/// Limit of requests with a key that run at a time. They do not end with their connections, so the
+/// limit of connections does not limit them.
+const RUNNING_MAX: usize = 64;
+
 /// The responses that can be sent again.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Once {
     kept: Arc<Mutex<Kept>>,
+    running: Arc<Semaphore>,
+}
+
+impl Default for Once {
+    fn default() -> Once {
+        Once { kept: Arc::default(), running: Arc::new(Semaphore::new(RUNNING_MAX)) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -47,17 +58,21 @@ struct Known {
 }
 
 impl Once {
-    /// Runs a request, if it is the first one with this key. `asked` has all bytes of the request
-    /// that matter. The request goes on even if the client disconnects, because the client will
+    /// Runs a request, if it is the first one with this key. `asked` is the SHA-256 of all bytes of
+    /// the request that matter. The request goes on even if the client disconnects, because the client will
     /// send it again.
     pub(crate) async fn run(
         &self,
         api: &Api,
         key: Key,
-        asked: &[u8],
+        asked: [u8; 32],
         work: impl Future<Output = Result<PutReply, Problem>> + Send + 'static,
     ) -> Result<Response, Problem> {
-        let asked = sha256(asked);
+        let busy = |_| {
+            let why = "too many puts with an `Idempotency-Key` wait for the log; try again";
+            Problem::new(ProblemKind::Unavailable, why)
+        };
+        let permit = self.running.clone().try_acquire_owned().map_err(busy)?;
         if let Some(reply) = self.kept().begin(&key, asked, api.setup.door.now())? {
             let mut response = reply.response();
             let replayed = HeaderName::from_static("idempotency-replayed");
@@ -67,6 +82,7 @@ impl Once {
         let (once, door) = (self.clone(), api.setup.door.clone());
         let running = Running { once, key: Some(key) };
         let done = tokio::spawn(async move {
+            let _permit = permit;
             let reply = work.await?;
             running.complete(&reply, door.now());
             Ok(reply)
@@ -136,6 +152,7 @@ impl Kept {
             known.reply = Some(reply.clone());
             self.bytes += bytes_of(&key, reply);
             self.order.push_back((now, key));
+            self.forget(|kept, _| kept.is_over_limit());
         }
     }
 

@@ -56,6 +56,9 @@ struct Operation {
     state: Option<JobState>,
     rate_per_s: Option<u32>,
     who: Arc<str>,
+    /// The states of the jobs that it changes, one after the other, with the number of jobs that
+    /// each had at the start. Jobs that come later must not count against those.
+    found: Vec<(State, u64)>,
     total: u64,
     started: Millis,
     cancelled: Notify,
@@ -93,17 +96,6 @@ impl Operation {
 
     fn is_running(&self) -> bool {
         self.progress().ended.is_none()
-    }
-
-    /// The states of the jobs that it changes, one after the other.
-    fn states(&self) -> Vec<State> {
-        match self.state {
-            Some(JobState::Ready) => vec![State::Ready],
-            Some(JobState::Delayed) => vec![State::Delayed],
-            Some(JobState::Buried) => vec![State::Buried],
-            Some(JobState::Leased) => Vec::new(),
-            None => vec![State::Ready, State::Delayed, State::Buried],
-        }
     }
 
     fn shown(&self, moments: &Moments) -> types::Operation {
@@ -339,14 +331,15 @@ impl Api {
             let stats = turn.queue_stats(&queue).ok_or_else(|| Problem::no_queue(&queue))?;
             (stats, Moments::of(&turn))
         };
-        let found = match state {
-            None => stats.ready + stats.delayed + stats.buried,
-            Some(JobState::Ready) => stats.ready,
-            Some(JobState::Delayed) => stats.delayed,
-            Some(JobState::Buried) => stats.buried,
-            Some(JobState::Leased) => 0,
-        };
-        let total = asked.count.map_or(found, |count| count.min(found));
+        let all = [
+            (State::Ready, JobState::Ready, stats.ready),
+            (State::Delayed, JobState::Delayed, stats.delayed),
+            (State::Buried, JobState::Buried, stats.buried),
+        ];
+        let wanted = all.into_iter().filter(|(_, shown, _)| state.is_none_or(|it| it == *shown));
+        let found: Vec<(State, u64)> = wanted.map(|(state, _, count)| (state, count)).collect();
+        let sum = found.iter().map(|(_, count)| count).sum();
+        let total = asked.count.map_or(sum, |count| count.min(sum));
         if asked.kind == OperationKind::Clear && asked.confirm.as_deref() != Some(&*asked.queue) {
             let name = &asked.queue;
             let why = format!(
@@ -360,6 +353,7 @@ impl Api {
             kind: asked.kind,
             queue,
             state,
+            found,
             rate_per_s: asked.rate_per_s,
             who: principal.name.clone(),
             total,
@@ -392,18 +386,19 @@ impl Api {
         let session = door.session(SessionKind::Reader);
         // The queue stays in existence as long as the session uses it.
         self.turn().caller(session.id()).use_queue(&operation.queue);
-        for state in operation.states() {
+        for &(state, mut found) in &operation.found {
             loop {
                 let done = operation.progress().done;
-                let left = operation.total.saturating_sub(done);
+                let left = operation.total.saturating_sub(done).min(found);
                 if left == 0 {
-                    return Ok(());
+                    break;
                 }
                 door.uncongested().await?;
                 let most = operation.rate_per_s.map_or(STEP_MAX, |rate| u64::from(rate).max(1));
                 let step = self.step(operation, &session, state, left.min(most).min(STEP_MAX))?;
                 door.settled_at(step.after).await?;
                 operation.progress().done += step.count;
+                found -= step.count;
                 match step.next {
                     Next::More => {}
                     Next::Load => {

@@ -6,7 +6,7 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use broker::{Body, JobId, NewJob, Position, PutRefusal};
-use http_api::{DoorSession, SessionKind, answer, complete};
+use http_api::{DoorSession, SessionKind, answer, complete, sha256};
 use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode};
@@ -81,7 +81,7 @@ struct Jobs {
         (
             status = 200,
             description = "One line for each job: its number, or the problem.",
-            body = types::Put,
+            body = types::PutLine,
             content_type = "application/x-ndjson",
         ),
         (status = 201, description = "The job is durable.", body = types::Put),
@@ -111,14 +111,16 @@ pub(crate) async fn post_jobs(
     match idempotency_key(&head.headers)? {
         None => Ok(api.put_jobs(queue, jobs).await?.response()),
         Some(key) => {
-            let asked = [head.uri.to_string().as_bytes(), b"\n", received.bytes()].concat();
-            let name = (principal.name, key);
-            drop(received);
-            let once = api.clone();
-            api.act
-                .once
-                .run(&api, name, &asked, async move { once.put_jobs(queue, jobs).await })
-                .await
+            let kind = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+            let uri = head.uri.to_string();
+            let asked = sha256(&[uri.as_bytes(), b"\n", kind, b"\n", received.bytes()].concat());
+            let own = api.clone();
+            let work = async move {
+                // The bytes stay in the account of memory until the jobs are put.
+                let _received = received;
+                own.put_jobs(queue, jobs).await
+            };
+            api.act.once.run(&api, (principal.name, key), asked, work).await
         }
     }
 }
@@ -216,13 +218,15 @@ impl Api {
     async fn put_jobs(&self, queue: Vec<u8>, jobs: Jobs) -> Result<PutReply, Problem> {
         let Jobs { all, in_lines } = jobs;
         let mut results = self.put_all(&queue, all).await?;
-        let shown = |id: JobId| as_json(&types::Put { id: id.0, queue: shown_name(&queue) });
         if !in_lines && let Some(result) = results.pop() {
             let id = result?;
             let location = Some(format!("{PREFIX}/jobs/{}", id.0));
             let (status, kind) = (StatusCode::CREATED, "application/json");
-            return Ok(PutReply { status, kind, location, body: shown(id) });
+            let body = as_json(&types::Put { id: id.0, queue: shown_name(&queue) });
+            return Ok(PutReply { status, kind, location, body });
         }
+        // A line does not repeat the name of the queue, which can be long.
+        let shown = |id: JobId| as_json(&types::PutLine { id: id.0 });
         let mut body = Vec::new();
         for result in results {
             body.extend(result.map_or_else(|refusal| as_json(&Problem::from(refusal)), shown));

@@ -35,6 +35,13 @@ pub struct Put {
     pub queue: String,
 }
 
+/// A job that was put as a line of several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PutLine {
+    /// The number of the job.
+    pub id: u64,
+}
+
 /// Which job a worker wants.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -96,6 +96,19 @@ fn a_clear_must_be_confirmed_and_leaves_leased_jobs() {
 }
 
 #[test]
+fn jobs_that_come_later_do_not_save_the_jobs_of_other_states() {
+    let world = World::open();
+    put_many(&world, b"mail", 10, NewJob::default());
+    bury_all(&world, "mail");
+    put_many(&world, b"mail", 5, NewJob::default());
+    let id = start(&world, &json!({ "kind": "clear", "queue": "mail", "confirm": "mail" }));
+    put_many(&world, b"mail", 100, NewJob::default());
+    assert_eq!(ended(&world, id)["done"], 15);
+    let queue = world.get("/queues/mail");
+    assert_eq!((&queue["ready"], &queue["buried"]), (&json!(100), &json!(0)));
+}
+
+#[test]
 fn a_cancelled_operation_leaves_the_other_jobs() {
     let world = World::open();
     put_many(&world, b"mail", 100, NewJob { delay_s: 6_000, ..NewJob::default() });

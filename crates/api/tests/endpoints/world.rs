@@ -224,6 +224,22 @@ impl World {
             reply.await.unwrap()
         })
     }
+
+    /// Sends a request, and disconnects when it waits.
+    pub(crate) fn send_and_leave(&self, mut request: Request<Body>) {
+        request.extensions_mut().insert(Unread::without_broker());
+        self.runtime.block_on(async {
+            let site = self.site.clone();
+            let reply = tokio::spawn(async move { read(site.answer(request).await).await });
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert!(!reply.is_finished(), "it does not wait");
+            reply.abort();
+            assert!(reply.await.unwrap_err().is_cancelled());
+        });
+    }
+
     pub(crate) fn get(&self, path: &str) -> Value {
         let reply = self.ask("GET", path);
         assert_eq!(reply.status, 200, "{path}: {reply:?}");

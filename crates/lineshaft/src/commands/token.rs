@@ -1,8 +1,8 @@
 //! `lineshaft token`: changes the token file of a server. A running server reads the file again.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -18,6 +18,8 @@ use crate::cli::{TokenAddArguments, TokenCommand, TokenPlace};
 
 /// The mode of a new file. Only the user of the server uses it.
 const MODE: u32 = 0o600;
+/// Rights that a file keeps. Others than the owner never get the right to write.
+const MODE_MAX: u32 = 0o644;
 
 /// Runs the subcommand.
 pub(crate) fn run(command: TokenCommand) -> Result<ExitCode> {
@@ -146,9 +148,11 @@ fn change(path: &Path, edit: impl FnOnce(&mut TokenFile) -> Result<()>) -> Resul
         let mut file = read(path)?;
         edit(&mut file)?;
         out.write_all(file.written().as_bytes())?;
-        keep_owner(path, &new)?;
+        keep_owner(path, &out)?;
         out.sync_all()?;
         fs::rename(&new, path)?;
+        // Otherwise, a token that was removed could come back after a power failure.
+        File::open(folder_of(path))?.sync_all()?;
         Ok(())
     })();
     if replaced.is_err() {
@@ -158,17 +162,21 @@ fn change(path: &Path, edit: impl FnOnce(&mut TokenFile) -> Result<()>) -> Resul
 }
 
 /// Gives the new file the owner and the mode of the old one. If there is no old one, the owner of
-/// the folder gets it, because the server runs as this user.
-fn keep_owner(path: &Path, new: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+/// the folder gets it, because the server runs as this user. This uses the open file and not its
+/// path: root can run this tool, and the owner of the folder could put a link at the path.
+fn keep_owner(path: &Path, new: &File) -> io::Result<()> {
     let old = fs::metadata(path);
     if let Ok(old) = &old {
-        fs::set_permissions(new, Permissions::from_mode(old.mode() & 0o777))?;
+        new.set_permissions(Permissions::from_mode(old.mode() & MODE_MAX))?;
     }
-    let owner = old.or_else(|_| fs::metadata(folder.unwrap_or(Path::new("."))))?;
-    let own = fs::metadata(new)?;
+    let owner = old.or_else(|_| fs::metadata(folder_of(path)))?;
+    let own = new.metadata()?;
     if (own.uid(), own.gid()) != (owner.uid(), owner.gid()) {
-        chown(new, Some(owner.uid()), Some(owner.gid()))?;
+        fchown(new, Some(owner.uid()), Some(owner.gid()))?;
     }
     Ok(())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -84,6 +84,9 @@ enum Socket {
     Unix(UnixListener),
 }
 
+/// How long a stop waits for threads that read files.
+const BLOCKED_TIME: Duration = Duration::from_secs(1);
+
 impl WebThread {
     /// Serves a site on its own thread, with at most `connections_max` connections. Each site has
     /// its own limit. With a common limit, clients of one site could block health checks at the
@@ -108,7 +111,11 @@ impl WebThread {
         let (stop, stopped) = oneshot::channel::<()>();
         let named = std::thread::Builder::new().name(WEB_THREAD.to_owned());
         // `stopped` ends with an error when its sender is dropped. That also stops this thread.
-        let thread = named.spawn(move || drop(runtime.block_on(stopped)))?;
+        let thread = named.spawn(move || {
+            drop(runtime.block_on(stopped));
+            // A blocking thread can hang in a read of a disk that does not answer.
+            runtime.shutdown_timeout(BLOCKED_TIME);
+        })?;
         let (stop, thread, names) = (Some(stop), Some(thread), names.clone());
         Ok(WebThread { stop, thread, runtime: handle, served, names })
     }
