@@ -51,7 +51,7 @@ pub(crate) async fn list(State(api): State<Api>, uri: Uri) -> Result {
             }
         }
         section #connections data-live {
-            p .count { (number::grouped(shown.open)) " connections, without those for HTTP" }
+            p .count { (number::grouped(shown.open)) " open, without those for HTTP" }
             @if shown.items.is_empty() {
                 p .empty { "No connection matches." }
             } @else {
