@@ -18,6 +18,7 @@ use hyper::{HeaderMap, Request};
 use origin::{Gate, Names, Reach};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 
 /// The time of all requests: 2023-11-14.
 pub(crate) const NOW: Millis = Millis(1_700_000_000_000);
@@ -210,34 +211,33 @@ impl World {
     }
 
     /// Sends a request, and calls `meanwhile` when it waits. Then waits for its reply.
-    pub(crate) fn send_and(&self, mut request: Request<Body>, meanwhile: impl FnOnce()) -> Reply {
-        request.extensions_mut().insert(Unread::without_broker());
+    pub(crate) fn send_and(&self, request: Request<Body>, meanwhile: impl FnOnce()) -> Reply {
         self.runtime.block_on(async {
-            let site = self.site.clone();
-            let reply = tokio::spawn(async move { read(site.answer(request).await).await });
-            // The task runs until it waits for something outside of the runtime.
-            for _ in 0..100 {
-                tokio::task::yield_now().await;
-            }
-            assert!(!reply.is_finished(), "it does not wait");
+            let reply = self.begin(request).await;
             meanwhile();
             reply.await.unwrap()
         })
     }
 
     /// Sends a request, and disconnects when it waits.
-    pub(crate) fn send_and_leave(&self, mut request: Request<Body>) {
-        request.extensions_mut().insert(Unread::without_broker());
+    pub(crate) fn send_and_leave(&self, request: Request<Body>) {
         self.runtime.block_on(async {
-            let site = self.site.clone();
-            let reply = tokio::spawn(async move { read(site.answer(request).await).await });
-            for _ in 0..100 {
-                tokio::task::yield_now().await;
-            }
-            assert!(!reply.is_finished(), "it does not wait");
+            let reply = self.begin(request).await;
             reply.abort();
             assert!(reply.await.unwrap_err().is_cancelled());
         });
+    }
+
+    /// Sends a request, and returns when it waits for something outside of the runtime.
+    async fn begin(&self, mut request: Request<Body>) -> JoinHandle<Reply> {
+        request.extensions_mut().insert(Unread::without_broker());
+        let site = self.site.clone();
+        let reply = tokio::spawn(async move { read(site.answer(request).await).await });
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!reply.is_finished(), "it does not wait");
+        reply
     }
 
     pub(crate) fn get(&self, path: &str) -> Value {
