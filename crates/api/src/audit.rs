@@ -186,7 +186,12 @@ impl Api {
             status,
             problem: problem.map(|problem| problem.kind_name().to_owned()),
         };
-        self.access.audit.add(now, line);
+        if let Some(line) = self.access.audit.add(now, line) {
+            self.tell_audit(|| {
+                let at = moment::written(Moments::of(&self.turn()).wall(now));
+                types::AuditLine { at, ..line }
+            });
+        }
     }
 
     /// The latest changes, newest first. `before` is the number of the line after the first one.
@@ -213,7 +218,8 @@ impl Api {
 }
 
 impl Audit {
-    fn add(&self, now: Millis, line: types::AuditLine) {
+    /// Adds a line, and returns it with its number. `None` if too many requests were refused.
+    fn add(&self, now: Millis, line: types::AuditLine) -> Option<types::AuditLine> {
         let mut lines = self.lines();
         let is_refusal = line.problem.is_some();
         if is_refusal {
@@ -221,7 +227,7 @@ impl Audit {
             let count = if lines.refused.0 == second { lines.refused.1 + 1 } else { 1 };
             lines.refused = (second, count);
             if count > REFUSED_PER_S {
-                return;
+                return None;
             }
         }
         lines.count += 1;
@@ -235,7 +241,8 @@ impl Audit {
         if kept.len() == most {
             kept.pop_front();
         }
-        kept.push_back((now, line));
+        kept.push_back((now, line.clone()));
+        Some(line)
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines> {

@@ -10,10 +10,10 @@
 //!   people who signed in. `audit`: the record of changes.
 //! - `problem`: errors (RFC 9457). `query`, `name`: parameters, and names of queues. `json`,
 //!   `moment`: responses, and dates in them. `cursor`: places in lists.
-//! - `connections`, `server`, `health`, `history`, `log_health`, `queue`, `queues`, `jobs`, `job`,
-//!   `why`, `policies`: one topic each. `act`: requests that change something. `types`: their JSON.
-//!   `survey`: the numbers of all queues, for sorted lists. `top`: the queues with metrics of their
-//!   own.
+//! - `events`: what happens, for clients that wait for it. `connections`, `server`, `health`,
+//!   `history`, `log_health`, `queue`, `queues`, `jobs`, `job`, `why`, `policies`: one topic each.
+//!   `act`: requests that change something. `types`: their JSON. `survey`: the numbers of all queues,
+//!   for sorted lists. `top`: the queues with metrics of their own.
 
 #![expect(
     clippy::result_large_err,
@@ -25,6 +25,7 @@ mod act;
 mod audit;
 mod connections;
 mod cursor;
+mod events;
 mod health;
 mod history;
 mod job;

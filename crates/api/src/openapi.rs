@@ -8,7 +8,8 @@ use crate::json::Json;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::{
-    act, audit, connections, history, job, jobs, log_health, policies, queue, queues, server, why,
+    act, audit, connections, events, history, job, jobs, log_health, policies, queue, queues,
+    server, why,
 };
 
 #[derive(OpenApi)]
@@ -23,6 +24,7 @@ use crate::{
     paths(
         server::get_server,
         server::get_me,
+        events::get_events,
         history::get_history,
         log_health::get_log,
         policies::get_policies,
@@ -62,6 +64,7 @@ use crate::{
         act::server::post_reload,
         get_document,
     ),
+    components(schemas(crate::types::Tick)),
     modifiers(&Schemes),
     security((), ("token" = []))
 )]

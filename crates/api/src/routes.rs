@@ -13,7 +13,8 @@ use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
 use crate::types::Role;
 use crate::{
-    act, connections, history, job, jobs, log_health, openapi, policies, queue, queues, server, why,
+    act, connections, events, history, job, jobs, log_health, openapi, policies, queue, queues,
+    server, why,
 };
 
 /// All endpoints. The paths are also in the document of `openapi`; a test compares them.
@@ -63,6 +64,7 @@ fn table() -> Vec<Endpoint> {
         )
         .changed_by(Role::Admin),
         at("/me", get(server::get_me)).read_by(Role::None),
+        at("/events", get(events::get_events)),
         at("/openapi.json", get(openapi::get_document)),
     ]
 }

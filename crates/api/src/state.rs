@@ -15,6 +15,7 @@ use crate::act::once::Once;
 use crate::act::operations::Operations;
 use crate::connections::Connections;
 use crate::cursor::CursorKey;
+use crate::events::Events;
 use crate::history::Recorder;
 use crate::survey::Surveys;
 use crate::{history, types};
@@ -30,6 +31,7 @@ pub struct Api {
     pub(crate) access: Arc<Access>,
     pub(crate) act: Acting,
     pub(crate) recorder: Arc<Recorder>,
+    pub(crate) events: Arc<Events>,
     pub(crate) cursor_key: CursorKey,
     /// Limits the threads that read from the disk. A disk can hang.
     pub(crate) readers: Arc<Semaphore>,
@@ -103,18 +105,20 @@ impl Api {
             access,
             act: Acting::default(),
             recorder: Arc::new(Recorder::new(rings)),
+            events: Arc::default(),
             cursor_key: CursorKey::default(),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
             finders: Arc::new(Semaphore::new(READERS_MAX)),
         }
     }
 
-    /// Does the timed work: reads the token file again if it changed, ends leases, and adds to the
-    /// history. The server calls this once a second, in the runtime of the site.
+    /// Does the timed work: reads the token file again if it changed, ends leases, adds to the
+    /// history, and sends events. The server calls this once a second, in the runtime of the site.
     pub fn tick(&self) {
         self.access.tokens.look_soon();
         self.act.leases.look(self.setup.door.now());
         self.record_soon();
+        self.tell_tick();
     }
 
     /// One turn of the broker. Do not hold it across an await.

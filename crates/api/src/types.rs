@@ -54,6 +54,31 @@ pub struct Server {
     pub listeners: Vec<Listener>,
 }
 
+/// The numbers of one second: the data of the event `tick`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Tick {
+    /// The time of the numbers.
+    pub now_at: String,
+    /// What clients are allowed to do.
+    pub status: Status,
+    /// Whether new jobs are refused because the server drains.
+    pub draining: bool,
+    /// The health of the server.
+    pub health: Health,
+    /// Sums over all queues.
+    pub totals: Totals,
+    /// Jobs put in one second. `null` in the first event.
+    pub puts_per_s: Option<f64>,
+    /// Jobs handed out in one second. `null` in the first event.
+    pub takes_per_s: Option<f64>,
+    /// Jobs that ended in one second. `null` in the first event.
+    pub ends_per_s: Option<f64>,
+    /// The memory of jobs, queues and connections.
+    pub memory: Memory,
+    /// The connections of all protocols except HTTP.
+    pub connections: ConnectionCounts,
+}
+
 /// What clients are allowed to do.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

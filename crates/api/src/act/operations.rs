@@ -309,6 +309,14 @@ impl Api {
         types::Operations { items }
     }
 
+    /// The operations that run.
+    pub(crate) fn running_operations(&self) -> Vec<types::Operation> {
+        let moments = Moments::of(&self.turn());
+        let all = self.act.operations.all();
+        let running = all.kept.values().filter(|operation| operation.is_running());
+        running.map(|operation| operation.shown(&moments)).collect()
+    }
+
     /// Cancels an operation.
     pub fn cancel_operation(&self, number: u64) -> Result<types::Operation, Problem> {
         let operation = self.act.operations.find(number)?;
@@ -362,6 +370,7 @@ impl Api {
             progress: Mutex::default(),
         })?;
         let shown = operation.shown(&moments);
+        self.tell_operation(|| shown.clone());
         let api = self.clone();
         tokio::spawn(async move { api.operate(&operation).await });
         Ok(shown)
@@ -379,6 +388,7 @@ impl Api {
         };
         let (status, problem) = outcome;
         operation.progress().ended = Some((self.setup.door.now(), status, problem));
+        self.tell_operation(|| operation.shown(&Moments::of(&self.turn())));
     }
 
     async fn change_all(&self, operation: &Operation) -> Result<(), Problem> {

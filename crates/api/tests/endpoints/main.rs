@@ -5,6 +5,7 @@
 mod access;
 mod acting;
 mod connections;
+mod events;
 mod history;
 mod jobs;
 mod operations;

@@ -205,6 +205,12 @@ impl World {
         self.send(request("POST", path, headers, body))
     }
 
+    /// Sends a request, and does not wait for the body of the response.
+    pub(crate) fn respond(&self, mut request: Request<Body>) -> axum::response::Response {
+        request.extensions_mut().insert(Unread::without_broker());
+        self.runtime.block_on(self.site.answer(request))
+    }
+
     pub(crate) fn send(&self, mut request: Request<Body>) -> Reply {
         request.extensions_mut().insert(Unread::without_broker());
         self.runtime.block_on(async { read(self.site.answer(request).await).await })
