@@ -13,22 +13,21 @@ use maud::{Markup, html};
 use crate::guard::Form;
 use crate::link;
 use crate::page::{Result, see_other};
+use crate::texts::Texts;
 
-/// What was done: the value of the parameter `done`, and the text on the next page.
-const DONE: [(&str, &str); 5] = [
-    ("paused", "The queue is paused. A pause ends if the server restarts."),
-    ("resumed", "The queue is not paused any more."),
-    ("kicked", "The job is ready."),
-    ("ended", "The job has ended."),
-    ("cancelled", "The operation stops. The jobs that it has changed stay changed."),
-];
-
-/// The text about the action before this page, if there was one.
-pub(crate) fn done(uri: &Uri) -> Markup {
+/// The text about the action before this page, if there was one. The parameter `done` names it.
+pub(crate) fn done(t: &Texts, uri: &Uri) -> Markup {
     let query = uri.query().unwrap_or_default();
     let done = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "done");
-    let text = done.and_then(|(_, done)| DONE.into_iter().find(|(name, _)| *name == done));
-    html! { @if let Some((_, text)) = text { p .done role="status" { (text) } } }
+    let text = done.and_then(|(_, done)| match &*done {
+        "paused" => Some(t.actions.paused),
+        "resumed" => Some(t.actions.resumed),
+        "kicked" => Some(t.actions.kicked),
+        "ended" => Some(t.actions.ended),
+        "cancelled" => Some(t.actions.cancelled),
+        _ => None,
+    });
+    html! { @if let Some(text) = text { p .done role="status" { (text) } } }
 }
 
 /// A form with one button, and further fields.
@@ -43,60 +42,66 @@ pub(crate) fn form(principal: &Principal, address: &str, button: &str, fields: &
 }
 
 /// The actions of a queue, for clients that are allowed to use them.
-pub(crate) fn of_queue(principal: &Principal, queue: &api::types::Queue) -> Markup {
+pub(crate) fn of_queue(texts: &Texts, principal: &Principal, queue: &api::types::Queue) -> Markup {
+    let (t, words) = (&texts.actions, &texts.words);
     let path = link::queue(&queue.name);
     let reason = html! {
-        input name="reason" placeholder="Reason" aria-label="Reason" maxlength="500";
+        input name="reason" placeholder=(t.reason) aria-label=(t.reason) maxlength="500";
     };
     let seconds = html! {
-        label { "for " input .short name="seconds" value="600" inputmode="numeric" required; " s" }
+        label {
+            (t.seconds.0)
+            input .short name="seconds" value="600" inputmode="numeric" required;
+            (t.seconds.1)
+        }
         (reason)
     };
     let confirm = html! {
-        select name="state" aria-label="which jobs" {
-            option value="ready" { "ready" }
-            option value="delayed" { "delayed" }
-            option value="buried" { "buried" }
-            option value="" { "ready, delayed and buried" }
+        select name="state" aria-label=(t.which_jobs) {
+            option value="ready" { (words.ready) }
+            option value="delayed" { (words.delayed) }
+            option value="buried" { (words.buried) }
+            option value="" { (t.all_states) }
         }
-        input name="confirm" required autocomplete="off" placeholder="Name of the queue"
-            aria-label="The name of the queue, to confirm";
+        input name="confirm" required autocomplete="off" placeholder=(t.name)
+            aria-label=(t.name_to_confirm);
         (reason)
     };
     html! {
         @if principal.require(Role::Operator).is_ok() {
             details #actions {
-                summary { "Actions" }
+                summary { (t.title) }
                 @if queue.pause_left_ms > 0 {
-                    (form(principal, &format!("{path}/resume"), "Resume", &reason))
+                    (form(principal, &format!("{path}/resume"), t.resume, &reason))
                 }
-                (form(principal, &format!("{path}/pause"), "Pause", &seconds))
+                (form(principal, &format!("{path}/pause"), t.pause, &seconds))
                 @if queue.buried > 0 {
-                    (form(principal, &format!("{path}/kick"), "Kick all buried jobs", &reason))
+                    (form(principal, &format!("{path}/kick"), t.kick_all, &reason))
                 }
-                (form(principal, &format!("{path}/clear"), "End all jobs of this state", &confirm))
+                (form(principal, &format!("{path}/clear"), t.clear, &confirm))
             }
         }
     }
 }
 
 /// The actions of a job.
-pub(crate) fn of_job(principal: &Principal, job: &api::types::Job) -> Markup {
+pub(crate) fn of_job(t: &Texts, principal: &Principal, job: &api::types::Job) -> Markup {
+    let t = &t.actions;
     let path = link::job(job.id);
     let force = html! {
-        label { input type="checkbox" name="force" value="true" required; " although a worker has it" }
+        label { input type="checkbox" name="force" value="true" required; " " (t.force) }
     };
     let none = html! {};
     html! {
         @if principal.require(Role::Operator).is_ok() {
             div .actions {
                 @if matches!(job.state, JobState::Delayed | JobState::Buried) {
-                    (form(principal, &format!("{path}/kick"), "Kick", &none))
+                    (form(principal, &format!("{path}/kick"), t.kick, &none))
                 }
                 (form(
                     principal,
                     &format!("{path}/delete"),
-                    "Delete",
+                    t.delete,
                     if job.state == JobState::Leased { &force } else { &none },
                 ))
             }

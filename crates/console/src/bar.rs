@@ -3,26 +3,32 @@
 use maud::{Markup, html};
 
 use crate::number;
+use crate::texts::Words;
 
 /// The width of a bar in the units of its drawing.
 const WIDTH: f64 = 400.0;
 
-/// The jobs by state: name, number, and the class that has the colour.
-pub(crate) fn states(ready: u64, leased: u64, delayed: u64, buried: u64) -> Markup {
-    let parts = [("ready", ready), ("leased", leased), ("delayed", delayed), ("buried", buried)];
-    let total: u64 = parts.iter().map(|(_, number)| number).sum();
+/// The ready, leased, delayed and buried jobs.
+pub(crate) fn states(words: &Words, [ready, leased, delayed, buried]: [u64; 4]) -> Markup {
+    let parts = [
+        ("ready", words.ready, ready),
+        ("leased", words.leased, leased),
+        ("delayed", words.delayed, delayed),
+        ("buried", words.buried, buried),
+    ];
+    let total: u64 = parts.iter().map(|(.., number)| number).sum();
     let mut end = 0.0;
-    let parts = parts.map(|(name, number)| {
+    let parts = parts.map(|(class, name, number)| {
         let (at, width) = (end, share(number, total));
         end += width;
-        (name, number, at, width)
+        (class, name, number, at, width)
     });
     html! {
         svg .bar viewBox="0 0 400 12" preserveAspectRatio="none" aria-hidden="true" {
             rect .rest x="0" y="0" width="400" height="12" {}
-            @for (name, number, at, width) in parts {
+            @for (class, name, number, at, width) in parts {
                 @if number > 0 {
-                    rect class=(name) x=(at) y="0" width=(width) height="12" {
+                    rect class=(class) x=(at) y="0" width=(width) height="12" {
                         title { (name) ": " (number::grouped(number)) }
                     }
                 }

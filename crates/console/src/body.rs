@@ -3,6 +3,8 @@
 use maud::{Markup, html};
 use serde::de::IgnoredAny;
 
+use crate::texts::JobPage;
+
 /// At most this many bytes of a body are shown.
 const SHOWN_BYTES_MAX: usize = 64 * 1024;
 /// JSON with line breaks has at most this many bytes.
@@ -13,18 +15,18 @@ const LINE_BYTES: usize = 16;
 const LINES_MAX: usize = 256;
 
 /// A body, in the form that fits it.
-pub(crate) fn shown(bytes: &[u8]) -> Markup {
+pub(crate) fn shown(t: &JobPage, bytes: &[u8]) -> Markup {
     let cut = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
     let (form, text) = match (json(bytes), text(cut)) {
         (Some(json), _) => ("JSON", json),
-        (None, Some(text)) => ("text", text.to_owned()),
-        (None, None) => ("bytes", dump(cut)),
+        (None, Some(text)) => (t.as_text, text.to_owned()),
+        (None, None) => (t.as_bytes, dump(cut)),
     };
     html! {
-        p .form { "Shown as " (form) "." }
+        p .form { ((t.shown_as)(form)) }
         pre .body tabindex="0" { (text) }
         @if cut.len() < bytes.len() {
-            p .form { "Only the first " (SHOWN_BYTES_MAX / 1024) " KiB are shown." }
+            p .form { ((t.only_first)(&(SHOWN_BYTES_MAX / 1024).to_string())) }
         }
     }
 }
@@ -117,10 +119,15 @@ fn dump(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::texts;
+
+    fn english(bytes: &[u8]) -> Markup {
+        shown(&texts::ALL[0].job, bytes)
+    }
 
     #[test]
     fn json_is_broken_into_lines() {
-        let shown = shown(b"{\"to\":\"ann\"}").into_string();
+        let shown = english(b"{\"to\":\"ann\"}").into_string();
         assert!(shown.contains("Shown as JSON") && shown.contains("  &quot;to&quot;: "), "{shown}");
     }
 
@@ -136,26 +143,26 @@ mod tests {
     #[test]
     fn deep_json_is_shown_as_text() {
         let deep = format!("{}{}{}", "[".repeat(120), vec!["0"; 30_000].join(","), "]".repeat(120));
-        let shown = shown(deep.as_bytes()).into_string();
+        let shown = english(deep.as_bytes()).into_string();
         assert!(shown.contains("Shown as text") && shown.len() < 70_000);
     }
 
     #[test]
     fn text_is_escaped() {
-        let shown = shown(b"<script>alert(1)</script>").into_string();
+        let shown = english(b"<script>alert(1)</script>").into_string();
         assert!(shown.contains("&lt;script&gt;") && !shown.contains("<script>"), "{shown}");
     }
 
     #[test]
     fn other_bytes_are_dumped() {
         assert_eq!(dump(b"ab\x00\xff").trim_end(), format!("000000  {:<47}  ab..", "61 62 00 ff"));
-        assert!(shown(&[0; 100]).into_string().contains("Shown as bytes"));
+        assert!(english(&[0; 100]).into_string().contains("Shown as bytes"));
     }
 
     #[test]
     fn a_cut_may_divide_a_character() {
         let long = "ä".repeat(SHOWN_BYTES_MAX);
-        let shown = shown(&long.as_bytes()[..=SHOWN_BYTES_MAX]).into_string();
+        let shown = english(&long.as_bytes()[..=SHOWN_BYTES_MAX]).into_string();
         assert!(shown.contains("Shown as text") && shown.contains("first 64 KiB"));
     }
 }

@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
+use crate::texts::Texts;
+
 /// The points of a line. More values are joined, because nobody can see more.
 const POINTS: usize = 120;
 /// The points of a small line in a tile.
@@ -28,7 +30,6 @@ pub(crate) struct Line<'a> {
 }
 
 /// What a chart shows.
-#[derive(Debug)]
 pub(crate) struct Chart<'a> {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
@@ -44,6 +45,7 @@ pub(crate) struct Chart<'a> {
     pub(crate) times: (&'static str, &'static str),
     /// How a value is written.
     pub(crate) unit: fn(f64) -> String,
+    pub(crate) texts: &'static Texts,
 }
 
 impl Chart<'_> {
@@ -64,10 +66,10 @@ impl Chart<'_> {
                         span .middle { ((self.unit)(top / 2.0)) }
                         (self.drawing(&tops, top))
                     }
-                    div .times { span { (self.times.0) } span { (self.times.1) } span { "now" } }
+                    div .times { span { (self.times.0) } span { (self.times.1) } span { (self.texts.overview.now) } }
                     (self.legend(&points))
                 } @else {
-                    p .empty { "No values yet." }
+                    p .empty { (self.texts.overview.no_values) }
                 }
             }
         }
@@ -108,7 +110,7 @@ impl Chart<'_> {
                                 None => "–",
                             }
                         }
-                        " " small { "at most " ((self.unit)(largest)) }
+                        " " small { ((self.texts.overview.at_most)(&(self.unit)(largest))) }
                     }
                 }
             }

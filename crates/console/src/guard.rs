@@ -12,6 +12,7 @@ use http_api::{Unread, claims, only_looks, read_body};
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
 
+use crate::look::Look;
 use crate::page::{Failed, Page, Result};
 use crate::pages::login;
 
@@ -20,7 +21,7 @@ const FORM_BYTES_MAX: usize = 64 << 10;
 
 /// The pages that everybody sees, because they help to sign in.
 fn is_open(path: &str) -> bool {
-    path == "/login" || path == "/signed-out" || path.starts_with("/assets/")
+    matches!(path, "/login" | "/signed-out" | "/look") || path.starts_with("/assets/")
 }
 
 /// The fields of a form. The guard has checked its secret.
@@ -49,11 +50,15 @@ pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Ne
     // `Router::nest` has removed the prefix from the path.
     let path = request.uri().path().to_owned();
     let asked = Asked::of(&request, &format!("{}{path}", crate::PREFIX));
+    // A choice of the language changes nothing on the server.
+    let asked = asked.filter(|_| path != "/look");
     let uri = request.uri().clone();
+    let look = Look::of(&request);
+    let is_for_script = request.headers().contains_key("x-live");
     let principal = match api.identify(&request) {
         Ok(principal) => principal,
         Err(problem) => {
-            let refused = Failed::from(problem.clone()).shown();
+            let refused = Failed::from(problem.clone()).shown(look);
             api.begin(None, asked).end(&refused, Some(&problem), None);
             return refused;
         }
@@ -64,6 +69,7 @@ pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Ne
     let mut response = match checked {
         Ok(()) => {
             request.extensions_mut().insert(principal.clone());
+            request.extensions_mut().insert(look);
             next.run(request).await
         }
         Err(failed) => axum::response::IntoResponse::into_response(failed),
@@ -74,10 +80,11 @@ pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Ne
     match (problem, page) {
         // A person who must sign in gets the form for it.
         (Some(problem), _) if problem.status == StatusCode::UNAUTHORIZED.as_u16() => {
-            login::form(&principal, &after_sign_in(&uri), Some(&problem))
+            login::form(look, &principal, &after_sign_in(&uri), Some(&problem))
         }
-        (Some(problem), _) => Failed::from(problem).shown(),
-        (None, Some(page)) => page.shown(&principal, &uri),
+        (Some(problem), _) => Failed::from(problem).shown(look),
+        (None, Some(page)) if is_for_script => page.shown_to_script(look.texts),
+        (None, Some(page)) => page.shown(look, &principal, &uri),
         (None, None) => response,
     }
 }

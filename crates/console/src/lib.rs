@@ -6,8 +6,9 @@
 //!
 //! - `guard`: who sees a page, and who can send a form. `page`: the frame of all pages, and errors.
 //!   `pages`: one file for each page. `actions`: forms that change something.
-//! - `table`, `bar`, `chart`, `number`, `link`, `body`: parts of pages. `assets`: the style sheet, the script
-//!   and the icon.
+//! - `texts`: all texts, in each language. `look`: the language and the colors that a person wants.
+//! - `table`, `bar`, `chart`, `number`, `link`, `body`: parts of pages. `assets`: the style sheet, the
+//!   script and the icon.
 
 mod actions;
 mod assets;
@@ -16,10 +17,12 @@ mod body;
 mod chart;
 mod guard;
 mod link;
+mod look;
 mod number;
 mod page;
 mod pages;
 mod table;
+mod texts;
 
 use api::Api;
 use axum::Router;
@@ -51,6 +54,7 @@ pub fn router(api: Api) -> Router {
         .route("/policies", get(pages::policies::page))
         .route("/help", get(pages::help::page))
         .route("/login", get(pages::login::page).post(pages::login::sign_in))
+        .route("/look", post(look::choose))
         .route("/logout", post(pages::login::sign_out))
         .route("/signed-out", get(pages::login::signed_out))
         .route("/assets/{name}", get(assets::asset))

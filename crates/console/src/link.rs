@@ -1,9 +1,31 @@
 //! Addresses of pages.
 
+use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::texts::Texts;
 
 /// The bytes that a part of a path can have as they are.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
+
+/// At most this many characters of a name are in a list.
+const SHOWN_MAX: usize = 80;
+/// A request has at most 16 KiB, so a longer address of a queue cannot be used.
+const ADDRESS_BYTES_MAX: usize = 12 << 10;
+
+/// The name of a queue in a list, as a link to its page.
+pub(crate) fn to_queue(t: &Texts, name: &str) -> Markup {
+    let address = queue(name);
+    let cut = name.char_indices().nth(SHOWN_MAX).map(|(end, _)| &name[..end]);
+    let shown = html! { (cut.unwrap_or(name)) @if cut.is_some() { "…" } };
+    html! {
+        @if address.len() > ADDRESS_BYTES_MAX {
+            span title=(t.frame.long_name) { (shown) }
+        } @else {
+            a href=(address) { (shown) }
+        }
+    }
+}
 
 /// The page of a queue. `name` is the name as the API shows it.
 pub(crate) fn queue(name: &str) -> String {
@@ -40,10 +62,25 @@ pub(crate) fn with(path: &str, parameters: &[(&str, Option<&str>)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::texts;
 
     #[test]
     fn names_are_one_part_of_a_path() {
         assert_eq!(queue("a/b ?.."), "/console/queues/a%2Fb%20%3F%2E%2E");
+    }
+
+    #[test]
+    fn long_names_are_cut_and_very_long_ones_have_no_link() {
+        assert_eq!(
+            to_queue(texts::ALL[0], "a<").into_string(),
+            "<a href=\"/console/queues/a%3C\">a&lt;</a>"
+        );
+        let long = to_queue(texts::ALL[0], &"ä".repeat(81)).into_string();
+        assert!(long.ends_with(&format!(">{}…</a>", "ä".repeat(80))), "{long}");
+        let address = format!("href=\"{}\"", queue(&"ä".repeat(81)));
+        assert!(long.contains(&address), "{long}");
+        let longest = to_queue(texts::ALL[0], &"x".repeat(13 << 10)).into_string();
+        assert!(longest.starts_with("<span title=") && longest.len() < 300, "{longest}");
     }
 
     #[test]

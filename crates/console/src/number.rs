@@ -18,7 +18,7 @@ pub(crate) fn count_or_dash(number: u64) -> Markup {
 
 /// A size such as `1.5 MiB`.
 pub(crate) fn bytes(number: u64) -> Markup {
-    html! { span .n title={ (grouped(number)) " bytes" } { (size(number)) } }
+    html! { span .n title={ (grouped(number)) " B" } { (size(number)) } }
 }
 
 /// A time such as `3 min`. A dash for none.
@@ -29,13 +29,26 @@ pub(crate) fn duration(ms: u64) -> Markup {
     html! { span .n title={ (grouped(ms)) " ms" } { (span(ms)) } }
 }
 
+/// A moment of the API, such as `2026-11-22 16:08:50 UTC`.
+pub(crate) fn moment(at: &str) -> Markup {
+    let parts = at.get(..10).zip(at.get(11..19));
+    html! {
+        time datetime=(at) title=(at) {
+            @match parts {
+                Some((day, time)) => { (day) " " (time) " UTC" }
+                None => (at),
+            }
+        }
+    }
+}
+
 /// A number per second. A dash if it is not known yet.
 pub(crate) fn rate(per_s: Option<f64>) -> Markup {
     match per_s {
         None => html! { span .none { "–" } },
         Some(rate) if rate.abs() < 0.05 => html! { span .none { "0" } },
         Some(rate) => {
-            html! { span .n title={ (format!("{rate:.2}")) " per second" } { (signed(rate)) } }
+            html! { span .n title={ (format!("{rate:.2}")) "/s" } { (signed(rate)) } }
         }
     }
 }

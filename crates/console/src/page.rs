@@ -11,20 +11,24 @@ use maud::{DOCTYPE, Markup, html};
 use crate::assets::address;
 use crate::guard::after_sign_in;
 use crate::link;
+use crate::look::{ALL_COLORS, Look};
+use crate::texts::{self, Frame, Texts};
 
 /// Pages load only the console's own files, and no other site can show them in a frame.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// The pages in the navigation: the path, the name and the key.
-const NAVIGATION: [(&str, &str, &str); 7] = [
-    ("", "Overview", "o"),
-    ("/queues", "Queues", "q"),
-    ("/connections", "Connections", "c"),
-    ("/operations", "Operations", "r"),
-    ("/log", "Log", "l"),
-    ("/policies", "Policies", "p"),
-    ("/help", "Help", "h"),
+/// The pages in the navigation: the path, the name and the keys.
+type Entry = (&'static str, fn(&Frame) -> &'static str, &'static str);
+
+const NAVIGATION: [Entry; 7] = [
+    ("", |frame| frame.overview, "g o"),
+    ("/queues", |frame| frame.queues, "g q"),
+    ("/connections", |frame| frame.connections, "g c"),
+    ("/operations", |frame| frame.operations, "g r"),
+    ("/log", |frame| frame.log, "g l"),
+    ("/policies", |frame| frame.policies, "g p"),
+    ("/help", |frame| frame.help, "?"),
 ];
 
 /// A page, or the problem that it shows instead.
@@ -49,44 +53,54 @@ impl Page {
     }
 
     /// The page for this client. `uri` is the address of the page within the console.
-    pub(crate) fn shown(&self, principal: &Principal, uri: &Uri) -> Response {
-        page(StatusCode::OK, self.text(principal, uri))
+    pub(crate) fn shown(&self, look: Look, principal: &Principal, uri: &Uri) -> Response {
+        page(StatusCode::OK, self.text(look, principal, uri))
     }
 
-    fn text(&self, principal: &Principal, uri: &Uri) -> String {
+    /// What the script needs to make the parts of the page new that change.
+    pub(crate) fn shown_to_script(&self, t: &Texts) -> Response {
+        let parts = html! { (DOCTYPE) (banner(t, &self.health)) (self.contents) };
+        page(StatusCode::OK, parts.into_string())
+    }
+
+    fn text(&self, look: Look, principal: &Principal, uri: &Uri) -> String {
         let Page { title, section, health, host, contents } = self;
+        let t = look.texts;
         let page = html! {
             (DOCTYPE)
-            html lang="en" {
+            html lang=(t.tag) data-colors=(look.colors) {
                 head {
                     (head(title))
                     script type="module" src=(address("console.js")) {}
                 }
-                body {
-                    a .skip href="#main" { "Skip to the contents" }
+                body data-word-live=(t.frame.live) data-word-lost=(t.frame.lost)
+                    data-word-gone=(t.frame.gone)
+                {
+                    a .skip href="#main" { (t.frame.skip) }
                     header {
                         a .logo href=(crate::PREFIX) {
                             img src=(address("icon.svg")) alt="" width="28" height="28";
                             span { "Lineshaft" }
                         }
-                        nav aria-label="main" {
+                        nav aria-label=(t.frame.main) {
                             @for (path, name, key) in NAVIGATION {
                                 a href={ (crate::PREFIX) (path) } data-key=(key)
                                     aria-current=[(path == *section).then_some("page")]
-                                { (name) }
+                                { (name(&t.frame)) }
                             }
                         }
                         form .find action={ (crate::PREFIX) "/queues" } role="search" {
-                            input type="search" name="search" placeholder="Find a queue"
-                                aria-label="Find a queue" data-key="/";
+                            input type="search" name="search" placeholder=(t.frame.find_queue)
+                                aria-label=(t.frame.find_queue) data-key="/";
                         }
-                        (person(principal, uri))
+                        (person(t, principal, uri))
                     }
-                    (banner(health))
-                    main #main { (contents) }
+                    (banner(t, health))
+                    main #main tabindex="-1" { (contents) }
                     footer {
-                        span { "Lineshaft on " (host) }
+                        span { ((t.frame.on)(host)) }
                         span #live-state role="status" {}
+                        (choices(look, principal, &after_sign_in(uri)))
                     }
                 }
             }
@@ -96,19 +110,45 @@ impl Page {
 }
 
 /// Who looks at the page, and how to change that.
-fn person(principal: &Principal, uri: &Uri) -> Markup {
+fn person(t: &Texts, principal: &Principal, uri: &Uri) -> Markup {
     html! {
         @if principal.via == Via::Anonymous {
             a .person href=(link::with(
                 &format!("{}/login", crate::PREFIX), &[("next", Some(&after_sign_in(uri)))],
-            )) { "Sign in" }
+            )) { (t.frame.sign_in) }
         } @else {
             span .person {
                 (principal.name) " " small { (principal.role.name()) }
                 @if principal.via == Via::Session {
                     form method="post" action={ (crate::PREFIX) "/logout" } {
                         input type="hidden" name="csrf" value=(principal.csrf());
-                        button .quiet { "Sign out" }
+                        button .quiet { (t.frame.sign_out) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The choices of the language and the colors. `next` is this page.
+pub(crate) fn choices(look: Look, principal: &Principal, next: &str) -> Markup {
+    let t = &look.texts.frame;
+    let names = [t.auto, t.light, t.dark];
+    html! {
+        form .choices method="post" action={ (crate::PREFIX) "/look" } {
+            input type="hidden" name="csrf" value=(principal.csrf());
+            input type="hidden" name="next" value=(next);
+            span role="group" aria-label=(t.language) {
+                @for texts in texts::ALL {
+                    button name="language" value=(texts.tag) lang=(texts.tag)
+                        aria-pressed=(texts.tag == look.texts.tag)
+                    { @if texts.tag == "en" { "English" } @else { "中文" } }
+                }
+            }
+            span role="group" aria-label=(t.colors) {
+                @for (colors, name) in ALL_COLORS.into_iter().zip(names) {
+                    button name="colors" value=(colors) aria-pressed=(colors == look.colors) {
+                        (name)
                     }
                 }
             }
@@ -129,13 +169,13 @@ fn head(title: &str) -> Markup {
 }
 
 /// What an operator should know at once. An empty place if all is well.
-fn banner(health: &Health) -> Markup {
+fn banner(t: &Texts, health: &Health) -> Markup {
     html! {
         div aria-live="polite" {
             div #banner data-live {
                 @for reason in &health.reasons {
-                    p class={ "banner " (level(reason.level)) } {
-                        strong { (level(reason.level)) } " " (reason.text)
+                    p class={ "banner " (class(reason.level)) } {
+                        strong { (level(t, reason.level)) } " " ((t.frame.reason)(reason))
                     }
                 }
             }
@@ -144,7 +184,17 @@ fn banner(health: &Health) -> Markup {
 }
 
 /// The name of a level.
-pub(crate) fn level(level: HealthLevel) -> &'static str {
+pub(crate) fn level(t: &Texts, level: HealthLevel) -> &'static str {
+    let [ok, warning, critical] = t.frame.levels;
+    match level {
+        HealthLevel::Ok => ok,
+        HealthLevel::Warning => warning,
+        HealthLevel::Critical => critical,
+    }
+}
+
+/// The class of a level, which has the color.
+pub(crate) fn class(level: HealthLevel) -> &'static str {
     match level {
         HealthLevel::Ok => "ok",
         HealthLevel::Warning => "warning",
@@ -180,25 +230,35 @@ impl IntoResponse for Failed {
 
 impl Failed {
     /// The problem as a page.
-    pub(crate) fn shown(self) -> Response {
-        let Problem { title, status, detail, .. } = *self.0;
+    pub(crate) fn shown(self, look: Look) -> Response {
+        let Problem { kind, title, status, detail, .. } = *self.0;
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let kind = kind.rsplit_once('#').map_or("", |(_, kind)| kind);
+        let title = (look.texts.frame.problem)(kind, &title);
         let contents = html! {
             h1 { (title) }
             p { (detail) }
-            p { a href=(crate::PREFIX) { "Go to the overview" } }
+            p { a href=(crate::PREFIX) { (look.texts.frame.to_overview) } }
         };
-        bare(status, &title, &contents)
+        bare(status, look, &title, &contents)
     }
 }
 
 /// A page without the navigation.
-pub(crate) fn bare(status: StatusCode, title: &str, contents: &Markup) -> Response {
+pub(crate) fn bare(status: StatusCode, look: Look, title: &str, contents: &Markup) -> Response {
     let text = html! {
         (DOCTYPE)
-        html lang="en" {
+        html lang=(look.texts.tag) data-colors=(look.colors) {
             head { (head(title)) }
-            body { main .problem { (contents) } }
+            body {
+                main .problem {
+                    p .logo {
+                        img src=(address("icon.svg")) alt="" width="28" height="28";
+                        span { "Lineshaft" }
+                    }
+                    div .card { (contents) }
+                }
+            }
         }
     };
     page(status, text.into_string())

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use crate::link;
+use crate::texts::Texts;
 
 /// How a list is sorted: the key, with a minus sign in front if the largest comes first.
 #[derive(Copy, Clone, Debug)]
@@ -45,12 +46,12 @@ impl Sorting<'_> {
 }
 
 /// The links below a list.
-pub(crate) fn paging(first: Option<String>, next: Option<String>) -> Markup {
+pub(crate) fn paging(t: &Texts, first: Option<String>, next: Option<String>) -> Markup {
     html! {
         @if first.is_some() || next.is_some() {
-            nav .paging aria-label="pages" {
-                @if let Some(first) = first { a href=(first) { "First page" } }
-                @if let Some(next) = next { a href=(next) rel="next" { "Next page" } }
+            nav .paging aria-label=(t.frame.pages) {
+                @if let Some(first) = first { a href=(first) rel="first" { (t.frame.first_page) } }
+                @if let Some(next) = next { a href=(next) rel="next" { (t.frame.next_page) } }
             }
         }
     }

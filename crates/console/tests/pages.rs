@@ -77,6 +77,13 @@ impl World {
         self.ask("GET", path, Reach::Loopback)
     }
 
+    /// Shows a page to somebody whose browser prefers a language.
+    fn show_in(&self, language: &str, path: &str) -> Shown {
+        let request = Request::get(format!("{}{path}", console::PREFIX));
+        let request = request.header("accept-language", language).body(Body::empty());
+        self.send(request.expect("valid"), Reach::Loopback)
+    }
+
     fn ask(&self, method: &str, path: &str, reach: Reach) -> Shown {
         let uri = format!("{}{path}", console::PREFIX);
         let request = Request::builder().method(method).uri(uri).body(Body::empty());
@@ -145,9 +152,12 @@ const HOSTILE_PATH: &str = "%3Cscript%3Ealert%281%29%3C%2Fscript%3E%22%27%26";
 fn no_page_contains_what_a_client_wrote_as_html() {
     let world = World::new();
     let id = world.put(HOSTILE, HOSTILE);
-    for path in pages(HOSTILE_PATH, id) {
-        let shown = world.show(&path);
+    let languages = ["en", "zh-CN"]
+        .map(|language| pages(HOSTILE_PATH, id).into_iter().map(move |path| (language, path)));
+    for (language, path) in languages.into_iter().flatten() {
+        let shown = world.show_in(language, &path);
         assert_eq!(shown.status, 200, "{path}: {}", shown.text);
+        assert!(shown.text.contains(&format!("<html lang=\"{language}\"")), "{path}");
         assert!(!shown.text.contains("<script>alert"), "{path}");
         assert!(!shown.text.contains("style="), "{path} has no styles of its own");
         assert!(!shown.text.contains(" onclick"), "{path}");
@@ -282,6 +292,68 @@ fn each_part_that_changes_has_an_id_of_its_own() {
             .all(|tag| tag.split('>').next().is_some_and(|head| head.contains(" id=\"")));
         assert!(live > 0 && named, "{path}");
     }
+}
+
+#[test]
+fn a_person_chooses_a_language_and_colors() {
+    let world = World::new();
+    let page = world.show_in("zh-TW,zh;q=0.9", "/queues");
+    assert!(page.text.contains("<html lang=\"zh-CN\" data-colors=\"auto\">"), "{}", page.text);
+    assert!(page.text.contains(">队列</h1>"), "{}", page.text);
+    let secret = csrf(&page);
+    let choose = |fields: &[(&str, &str)]| {
+        let fields = [fields, &[("csrf", secret.as_str()), ("next", "/console/queues")]].concat();
+        world.submit("/look", "", &fields, Reach::Loopback)
+    };
+    assert_eq!(choose(&[("csrf", "")]).status, 403);
+    let english = choose(&[("language", "en")]);
+    assert_eq!(
+        (english.status, &english.headers["location"]),
+        (303, &"/console/queues".parse().unwrap())
+    );
+    let cookie = english.headers["set-cookie"].to_str().expect("text");
+    let kept = "; HttpOnly; SameSite=Lax; Path=/console; Max-Age=31536000";
+    assert_eq!(cookie, format!("lineshaft-language=en{kept}"));
+    let dark = choose(&[("colors", "dark")]);
+    assert_eq!(dark.headers["set-cookie"], format!("lineshaft-colors=dark{kept}"));
+    assert!(
+        !choose(&[("colors", "<script>"), ("language", "x")]).headers.contains_key("set-cookie")
+    );
+    // The choice is stronger than the browser's preference.
+    let request = Request::get("/console/nosuch").header("accept-language", "en");
+    let cookies = "a=b; lineshaft-language=zh-CN; lineshaft-colors=dark";
+    let request = request.header("cookie", cookies).body(Body::empty()).expect("valid");
+    let problem = world.send(request, Reach::Loopback).text;
+    assert!(problem.contains("<html lang=\"zh-CN\" data-colors=\"dark\">"), "{problem}");
+    assert!(problem.contains(">没有找到</h1>"), "{problem}");
+}
+
+#[test]
+fn the_script_gets_the_parts_that_change() {
+    let world = World::new();
+    for number in 0..60 {
+        world.put(format!("mail-{number:02}").as_bytes(), b"hello");
+    }
+    let request = Request::get("/console/queues").header("x-live", "1").body(Body::empty());
+    let parts = world.send(request.expect("valid"), Reach::Loopback).text;
+    assert!(!parts.contains("<header>") && !parts.contains("<script"), "{parts}");
+    assert!(parts.contains("id=\"banner\""), "{parts}");
+    // The links between the pages of the list belong to the part that changes.
+    let live = parts.split("<section id=\"queues\" data-live>").nth(1).expect("the list");
+    let live = live.split("</section>").next().expect("the end of the list");
+    assert!(live.contains("mail-00") && live.contains("Next page"), "{live}");
+}
+
+#[test]
+fn names_that_are_too_long_for_an_address_are_shown_without_a_link() {
+    let world = World::new();
+    world.put(&[0xff; 8180], b"x");
+    world.put(&[b'x'; 8180], b"x");
+    let list = world.show("/queues").text;
+    assert!(list.contains("<span title=\"This name is too long"), "{list}");
+    assert!(list.contains(&format!("<a href=\"/console/queues/{}\"", "x".repeat(8180))));
+    assert!(!list.contains(&format!(">{}<", "x".repeat(81))), "long names are cut");
+    assert!(list.len() < 30_000, "{}", list.len());
 }
 
 #[test]
@@ -448,7 +520,7 @@ fn the_overview_shows_the_past() {
     let chart = chart.split("</section>").next().expect("its end");
     // The last of 120 points is at the top of a chart with two jobs.
     assert!(chart.contains("d=\"M119 0H120\""), "{chart}");
-    assert!(chart.contains("Ready <b>2</b>"), "{chart}");
+    assert!(chart.contains("ready <b>2</b>"), "{chart}");
     let text = world.show("?span=30d").text;
     assert!(text.contains("30 days ago") && text.contains("M119 0H120"), "{text}");
 }

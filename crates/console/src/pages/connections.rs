@@ -8,11 +8,12 @@ use maud::{Markup, html};
 
 use crate::page::{Page, Result};
 use crate::table::paging;
+use crate::texts::Texts;
 use crate::{link, number};
 
 const PATH: &str = "/connections";
 
-pub(crate) async fn list(State(api): State<Api>, uri: Uri) -> Result {
+pub(crate) async fn list(State(api): State<Api>, t: &'static Texts, uri: Uri) -> Result {
     let query = uri.query().unwrap_or_default();
     let shown = api.connections(api.list_connections(query)?).await?;
     let parameters: Vec<(String, String)> =
@@ -32,18 +33,19 @@ pub(crate) async fn list(State(api): State<Api>, uri: Uri) -> Result {
         server.listeners.iter().map(|listener| listener.protocol.as_str()).collect();
     protocols.retain(|protocol| !["http", "kestrel_admin"].contains(protocol));
     protocols.dedup();
+    let texts = &t.connections;
     let contents = html! {
-        div .title { h1 { "Connections" } }
+        div .title { h1 { (t.frame.connections) } }
         form .filter action=(path) {
-            input type="search" name="address" value=[address] placeholder="Beginning of an address"
-                aria-label="Beginning of an address";
+            input type="search" name="address" value=[address]
+                placeholder=(texts.address_begins) aria-label=(texts.address_begins);
             @if let Some(protocol) = protocol {
                 input type="hidden" name="protocol" value=(protocol);
             }
-            button { "Search" }
-            span .chips role="group" aria-label="which connections" {
+            button { (t.frame.search) }
+            span .chips role="group" aria-label=(texts.which) {
                 a href=(link::with(path, &[("address", address)]))
-                    aria-current=[protocol.is_none().then_some("true")] { "All" }
+                    aria-current=[protocol.is_none().then_some("true")] { (t.frame.all) }
                 @for name in protocols {
                     a href=(link::with(path, &[("protocol", Some(name)), ("address", address)]))
                         aria-current=[(protocol == Some(name)).then_some("true")] { (name) }
@@ -51,35 +53,37 @@ pub(crate) async fn list(State(api): State<Api>, uri: Uri) -> Result {
             }
         }
         section #connections data-live {
-            p .count { (number::grouped(shown.open)) " open, without those for HTTP" }
+            p .count { ((texts.open)(&number::grouped(shown.open))) }
             @if shown.items.is_empty() {
-                p .empty { "No connection matches." }
+                p .empty { (texts.no_match) }
             } @else {
-                div .scroll { (table(&shown.items)) }
+                div .scroll { (table(t, &shown.items)) }
             }
+            (paging(
+                t,
+                parameter("cursor").map(|_| page_at(None)),
+                shown.next.map(|next| page_at(Some(&next))),
+            ))
         }
-        (paging(
-            parameter("cursor").map(|_| page_at(None)),
-            shown.next.map(|next| page_at(Some(&next))),
-        ))
     };
-    Ok(Page::new(&api, PATH, "Connections", contents))
+    Ok(Page::new(&api, PATH, t.frame.connections, contents))
 }
 
-fn table(rows: &[Connection]) -> Markup {
+fn table(t: &Texts, rows: &[Connection]) -> Markup {
+    let words = &t.words;
     html! {
         table .wide {
-            caption .hidden { "Connections of clients" }
+            caption .hidden { (t.connections.caption) }
             thead {
                 tr {
-                    th scope="col" { "Client" }
-                    th scope="col" { "Protocol" }
-                    th .num scope="col" { "Holds" }
-                    th scope="col" { "Waits" }
-                    th scope="col" { "Queues" }
-                    th .num scope="col" { "Silent for" }
-                    th .num scope="col" { "Received" }
-                    th .num scope="col" { "Sent" }
+                    th scope="col" { (words.client) }
+                    th scope="col" { (words.protocol) }
+                    th .num scope="col" { (words.holds) }
+                    th scope="col" { (words.waits) }
+                    th scope="col" { (t.connections.queues) }
+                    th .num scope="col" { (words.silent_for) }
+                    th .num scope="col" { (words.received) }
+                    th .num scope="col" { (words.sent) }
                 }
             }
             tbody {
@@ -94,8 +98,8 @@ fn table(rows: &[Connection]) -> Markup {
                         }
                         td { (row.protocol) }
                         td .num { (number::count_or_dash(row.holds)) }
-                        td { (wait(row.wait)) }
-                        td .body { (queues(row)) }
+                        td { (wait(t, row.wait)) }
+                        td .body { (queues(t, row)) }
                         td .num { (number::duration(row.idle_ms)) }
                         td .num { (number::bytes(row.received_bytes)) }
                         td .num { (number::bytes(row.sent_bytes)) }
@@ -107,93 +111,100 @@ fn table(rows: &[Connection]) -> Markup {
 }
 
 /// The first queues from which a client takes jobs.
-fn queues(row: &Connection) -> Markup {
+fn queues(t: &Texts, row: &Connection) -> Markup {
     let all = row.watched + row.registrations;
     let shown = row.queues.iter().take(3);
     html! {
         @for (index, name) in shown.enumerate() {
             @if index > 0 { ", " }
-            a href=(link::queue(name)) { (name) }
+            (link::to_queue(t, name))
         }
-        @if all > 3 { " and " (number::grouped(all - 3)) " more" }
+        @if all > 3 { " " ((t.words.more)(&number::grouped(all - 3))) }
     }
 }
 
 /// What a client waits for.
-pub(crate) fn wait(wait: Option<ConnectionWait>) -> Markup {
+pub(crate) fn wait(t: &Texts, wait: Option<ConnectionWait>) -> Markup {
+    let t = &t.connections;
     html! {
         @match wait {
             None => span .none { "–" },
             Some(ConnectionWait { what, left_ms }) => {
                 @match what {
-                    WaitFor::Job => "for a job",
-                    WaitFor::Work => "sleeps until there is work",
-                    WaitFor::Request => "for the end of its request",
+                    WaitFor::Job => (t.for_job),
+                    WaitFor::Work => (t.for_work),
+                    WaitFor::Request => (t.for_request),
                 }
-                @if let Some(left_ms) = left_ms { ", " (number::span(left_ms)) " left" }
+                @if let Some(left_ms) = left_ms { ((t.left)(&number::span(left_ms))) }
             }
         }
     }
 }
 
-pub(crate) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result {
+pub(crate) async fn one(
+    State(api): State<Api>,
+    t: &'static Texts,
+    Path(id): Path<String>,
+) -> Result {
+    let (words, texts) = (&t.words, &t.connections);
     let row = api.connection(&id).await?;
     let held = row.held.as_deref().unwrap_or_default();
     let contents = html! {
         div .title { h1 { (row.address) } p .level { (row.protocol) } }
         div .columns {
             section #facts data-live {
-                h2 { "Connection" }
+                h2 { (texts.title) }
                 dl {
-                    dt { "Number" } dd { code { (id) } }
-                    dt { "Opened" } dd { time datetime=(row.opened_at) { (row.opened_at) } }
-                    dt { "Silent for" } dd { (number::duration(row.idle_ms)) }
-                    dt { "TLS" } dd { @if row.tls { "yes" } @else { "no" } }
-                    dt { "Received" } dd { (number::bytes(row.received_bytes)) }
-                    dt { "Sent" } dd { (number::bytes(row.sent_bytes)) }
-                    dt { "Replies that wait" } dd { (number::bytes(row.unsent_bytes)) }
+                    dt { (texts.number) } dd { code { (id) } }
+                    dt { (texts.opened) } dd { (number::moment(&row.opened_at)) }
+                    dt { (words.silent_for) } dd { (number::duration(row.idle_ms)) }
+                    dt { "TLS" } dd { @if row.tls { (words.yes) } @else { (words.no) } }
+                    dt { (words.received) } dd { (number::bytes(row.received_bytes)) }
+                    dt { (words.sent) } dd { (number::bytes(row.sent_bytes)) }
+                    dt { (texts.unsent) } dd { (number::bytes(row.unsent_bytes)) }
                 }
             }
             section #work data-live {
-                h2 { "Work" }
+                h2 { (texts.work) }
                 dl {
-                    dt { "Waits" } dd { (wait(row.wait)) }
-                    dt { "Holds" } dd { (number::count_or_dash(row.holds)) " jobs" }
-                    dt { "Puts into" }
+                    dt { (words.waits) } dd { (wait(t, row.wait)) }
+                    dt { (texts.held.0) } dd { (number::count_or_dash(row.holds)) }
+                    dt { (texts.puts_into) }
                     dd {
-                        @if let Some(used) = &row.used { a href=(link::queue(used)) { (used) } }
+                        @if let Some(used) = &row.used { (link::to_queue(t, used)) }
                     }
-                    dt { "Watches" } dd { (number::count_or_dash(row.watched)) " queues" }
-                    dt { "Is registered for" } dd { (number::count_or_dash(row.registrations)) " functions" }
+                    dt { (texts.watches) } dd { (number::count_or_dash(row.watched)) }
+                    dt { (texts.registered) }
+                    dd { (number::count_or_dash(row.registrations)) }
                 }
             }
             section #queues data-live {
-                h2 { "Takes jobs from" }
-                @if row.queues.is_empty() { p .empty { "No queue." } }
-                @for name in &row.queues { p { a href=(link::queue(name)) { (name) } } }
+                h2 { (texts.takes_from) }
+                @if row.queues.is_empty() { p .empty { (words.no_queue) } }
+                @for name in &row.queues { p { (link::to_queue(t, name)) } }
             }
         }
         section #held data-live {
-            h2 { "Jobs that it holds " small { "by deadline" } }
+            h2 { (texts.held.0) " " small { (texts.held.1) } }
             @if held.is_empty() {
-                p .empty { "No jobs." }
+                p .empty { (words.no_jobs) }
             } @else {
                 table {
                     thead {
                         tr {
-                            th scope="col" { "Job" }
-                            th scope="col" { "Queue" }
-                            th .num scope="col" { "Held for" }
-                            th .num scope="col" { "Time left" }
+                            th scope="col" { (words.job) }
+                            th scope="col" { (words.queue) }
+                            th .num scope="col" { (words.held_for) }
+                            th .num scope="col" { (words.time_left) }
                         }
                     }
                     tbody {
                         @for job in held {
                             tr {
                                 th scope="row" { a href=(link::job(job.id)) { (job.id) } }
-                                td .name { a href=(link::queue(&job.queue)) { (job.queue) } }
+                                td .name { (link::to_queue(t, &job.queue)) }
                                 td .num { (number::duration(job.held_ms)) }
-                                td .num { (left(job.time_left_ms)) }
+                                td .num { (left(t, job.time_left_ms)) }
                             }
                         }
                     }
@@ -205,31 +216,32 @@ pub(crate) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
 }
 
 /// The time until a deadline.
-fn left(time_left_ms: Option<u64>) -> Markup {
+fn left(t: &Texts, time_left_ms: Option<u64>) -> Markup {
     html! {
         @match time_left_ms {
             Some(ms) => (number::duration(ms)),
-            None => span .none { "no limit" },
+            None => span .none { (t.words.no_limit) },
         }
     }
 }
 
 /// The clients of a queue that take jobs.
-pub(crate) fn consumers(rows: &[Consumer]) -> Markup {
+pub(crate) fn consumers(t: &Texts, rows: &[Consumer]) -> Markup {
+    let words = &t.words;
     html! {
         @if rows.is_empty() {
-            p .empty { "No client takes jobs from this queue." }
+            p .empty { (t.connections.no_consumers) }
         } @else {
             div .scroll {
                 table .wide {
                     thead {
                         tr {
-                            th scope="col" { "Client" }
-                            th scope="col" { "Protocol" }
-                            th .num scope="col" { "Holds" }
-                            th .num scope="col" { "Time left" }
-                            th scope="col" { "Waits" }
-                            th .num scope="col" { "Silent for" }
+                            th scope="col" { (words.client) }
+                            th scope="col" { (words.protocol) }
+                            th .num scope="col" { (words.holds) }
+                            th .num scope="col" { (words.time_left) }
+                            th scope="col" { (words.waits) }
+                            th .num scope="col" { (words.silent_for) }
                         }
                     }
                     tbody {
@@ -241,9 +253,9 @@ pub(crate) fn consumers(rows: &[Consumer]) -> Markup {
                                 td { (row.protocol) }
                                 td .num { (number::count_or_dash(row.holds)) }
                                 td .num {
-                                    @if row.holds > 0 { (left(row.time_left_ms)) }
+                                    @if row.holds > 0 { (left(t, row.time_left_ms)) }
                                 }
-                                td { (wait(row.wait)) }
+                                td { (wait(t, row.wait)) }
                                 td .num { (number::duration(row.idle_ms)) }
                             }
                         }

@@ -9,6 +9,7 @@ use hyper::{HeaderMap, Uri};
 use maud::html;
 
 use crate::page::{Page, Result, see_other};
+use crate::texts::Texts;
 use crate::{actions, body, link, number};
 
 /// A longer body can only be saved.
@@ -25,6 +26,7 @@ pub(crate) async fn find(uri: Uri) -> Result<Response> {
 pub(crate) async fn page(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
+    t: &'static Texts,
     Path(id): Path<String>,
     headers: HeaderMap,
     uri: Uri,
@@ -35,70 +37,77 @@ pub(crate) async fn page(
     let is_shown = job.body_bytes <= SHOWN_BYTES_MAX && !headers.contains_key("x-live");
     let body = if is_shown { Some(api.job_body(JobId(id)).await) } else { None };
     let counters = &job.counters;
+    let (texts, words) = (&t.job, &t.words);
+    let title = (texts.title)(&job.id.to_string());
+    let state = words.state(job.state);
     let contents = html! {
+        nav .crumbs aria-label=(words.queue) { (link::to_queue(t, &job.queue)) }
         div .title {
-            h1 { "Job " (job.id) }
-            p class={ "level " (state(&job)) } { (state(&job)) }
-            p { "in " a href=(link::queue(&job.queue)) { (job.queue) } }
+            h1 { (title) }
+            p class={ "level " (class(&job)) } { (state) }
         }
-        (actions::done(&uri))
-        (actions::of_job(&principal, &job))
+        (actions::done(t, &uri))
+        (actions::of_job(t, &principal, &job))
         div .columns {
             section #state data-live {
-                h2 { "State" }
+                h2 { (texts.state) }
                 dl {
-                    dt { "State" } dd { (state(&job)) }
-                    dt { "Age" } dd { (number::duration(job.age_ms)) }
-                    dt { "Put" } dd { time datetime=(job.created_at) { (job.created_at) } }
+                    dt { (texts.state) } dd { (state) }
+                    dt { (words.age) } dd { (number::duration(job.age_ms)) }
+                    dt { (texts.put) } dd { (number::moment(&job.created_at)) }
                     @if let Some(due) = &job.due_at {
-                        dt { "Due" } dd { time datetime=(due) { (due) } }
+                        dt { (texts.due) } dd { (number::moment(due)) }
                     }
                     @if job.state == JobState::Leased && job.time_left_ms > 0 {
-                        dt { "Ready again in" } dd { (number::duration(job.time_left_ms)) }
+                        dt { (texts.ready_in) } dd { (number::duration(job.time_left_ms)) }
                     }
                     @if let Some(holder) = &job.holder {
-                        dt { "Held by" }
+                        dt { (texts.held_by) }
                         dd {
-                            a href=(link::connection(&holder.connection)) { "a client" }
-                            ", for " (number::span(holder.held_ms))
+                            a href=(link::connection(&holder.connection)) { (texts.a_client) }
+                            ((texts.held_for)(&number::span(holder.held_ms)))
                         }
                     }
                     @if let Some(expires) = &job.expires_at {
-                        dt { "Expires" } dd { time datetime=(expires) { (expires) } }
+                        dt { (texts.expires) } dd { (number::moment(expires)) }
                     }
-                    dt { "Priority" } dd { (job.priority) }
-                    dt { "Time to run" }
+                    dt { (words.priority) } dd { (job.priority) }
+                    dt { (texts.ttr) }
                     dd {
-                        @if job.ttr_s == 0 { "no limit" } @else { (number::span(u64::from(job.ttr_s) * 1000)) }
+                        @if job.ttr_s == 0 { (words.no_limit) }
+                        @else { (number::span(u64::from(job.ttr_s) * 1000)) }
                     }
-                    @if let Some(unique) = &job.unique { dt { "Key" } dd { code { (unique) } } }
-                    dt { "In the log" } dd { @if job.is_durable { "yes" } @else { "no" } }
+                    @if let Some(unique) = &job.unique { dt { (texts.key) } dd { code { (unique) } } }
+                    dt { (texts.in_log) }
+                    dd { @if job.is_durable { (words.yes) } @else { (words.no) } }
                 }
             }
             section #counters data-live {
-                h2 { "So far" }
+                h2 { (texts.so_far) }
                 dl {
-                    dt { "Taken by a worker" } dd { (number::count_or_dash(counters.takes.into())) }
-                    dt { "Given back" } dd { (number::count_or_dash(counters.releases.into())) }
-                    dt { "Time to run ended" } dd { (number::count_or_dash(counters.timeouts.into())) }
-                    dt { "Buried" } dd { (number::count_or_dash(counters.buries.into())) }
-                    dt { "Kicked" } dd { (number::count_or_dash(counters.kicks.into())) }
-                    dt { "Lost by a worker" } dd { (number::count_or_dash(counters.failures.into())) }
+                    dt { (texts.taken) } dd { (number::count_or_dash(counters.takes.into())) }
+                    dt { (words.given_back) } dd { (number::count_or_dash(counters.releases.into())) }
+                    dt { (words.timeouts) } dd { (number::count_or_dash(counters.timeouts.into())) }
+                    dt { (words.times_buried) } dd { (number::count_or_dash(counters.buries.into())) }
+                    dt { (texts.kicked) } dd { (number::count_or_dash(counters.kicks.into())) }
+                    dt { (texts.lost) } dd { (number::count_or_dash(counters.failures.into())) }
                 }
-                p .form { "The times of earlier attempts are not kept." }
+                p .form { (texts.no_times) }
             }
         }
         section {
-            h2 { "Body " small { (number::bytes(job.body_bytes)) } }
+            h2 { (t.queue.body) " " small { (number::bytes(job.body_bytes)) } }
             @match &body {
-                Some(Ok(bytes)) => { (body::shown(bytes)) }
+                Some(Ok(bytes)) => { (body::shown(texts, bytes)) }
                 Some(Err(problem)) => { p .remark { (problem.detail) } }
-                None => { p .form { "The body is too long to show." } }
+                None => { p .form { (texts.too_long) } }
             }
-            p { a href={ "/api/v1/jobs/" (job.id) "/body" } download={ "job-" (job.id) } { "Save the body" } }
+            p {
+                a href={ "/api/v1/jobs/" (job.id) "/body" } download={ "job-" (job.id) } { (texts.save) }
+            }
         }
     };
-    Ok(Page::new(&api, "/queues", &format!("Job {}", job.id), contents))
+    Ok(Page::new(&api, "/queues", &title, contents))
 }
 
 fn number_of(text: &str) -> Result<u64> {
@@ -106,7 +115,8 @@ fn number_of(text: &str) -> Result<u64> {
     text.parse().map_err(|_| Problem::new(ProblemKind::BadRequest, why).into())
 }
 
-fn state(job: &Job) -> &'static str {
+/// The class of a state, which has the color.
+fn class(job: &Job) -> &'static str {
     match job.state {
         JobState::Ready => "ready",
         JobState::Delayed => "delayed",

@@ -5,67 +5,67 @@ use axum::extract::State;
 use maud::html;
 
 use crate::page::{Page, Result};
+use crate::texts::Texts;
 use crate::{bar, number};
 
-pub(crate) async fn page(State(api): State<Api>) -> Result {
+pub(crate) async fn page(State(api): State<Api>, texts: &'static Texts) -> Result {
     let log = api.log();
-    let errors = [
-        ("The log failed", &log.failure),
-        ("Disk space cannot be freed", &log.reclaim_error),
-        ("An index file cannot be used", &log.index_error),
-        ("A body cannot be read", &log.body_error),
-    ];
+    let t = &texts.log;
+    let errors = [&log.failure, &log.reclaim_error, &log.index_error, &log.body_error];
     let segments = match log.current_segment {
         0 => 0,
         current => u64::from(current) + 1 - u64::from(log.oldest_segment),
     };
     let contents = html! {
-        div .title { h1 { "Log" } }
+        div .title { h1 { (texts.frame.log) } }
         @if log.current_segment == 0 {
-            p .empty { "This server has no log: its jobs are only in memory." }
+            p .empty { (t.in_memory) }
         } @else {
             section #errors data-live {
-                @for (name, error) in errors {
+                @for (name, error) in t.errors.into_iter().zip(errors) {
                     @if let Some(error) = error { p .banner .critical { strong { (name) } ": " (error) } }
                 }
             }
             div .columns {
                 section #size data-live {
-                    h2 { "On disk" }
-                    (bar::used(log.live_bytes, log.data_bytes.max(1), "bytes still needed"))
+                    h2 { (t.on_disk) }
+                    (bar::used(log.live_bytes, log.data_bytes.max(1), t.bytes_needed))
                     dl {
-                        dt { "Files of the log" } dd { (number::bytes(log.data_bytes)) }
-                        dt { "Still needed" } dd { (number::bytes(log.live_bytes)) }
-                        dt { "Kept for later" } dd { (number::bytes(log.prepared_bytes)) }
-                        dt { "Segments" }
-                        dd { (segments) " " small { "from " (log.oldest_segment) " to " (log.current_segment) } }
-                        dt { "Room for new jobs" } dd { @if log.is_full { "none" } @else { "yes" } }
+                        dt { (t.files) } dd { (number::bytes(log.data_bytes)) }
+                        dt { (t.needed) } dd { (number::bytes(log.live_bytes)) }
+                        dt { (t.kept) } dd { (number::bytes(log.prepared_bytes)) }
+                        dt { (t.segments) }
+                        dd { (segments) " " small {
+                                ((t.from_to)(&log.oldest_segment.to_string(), &log.current_segment.to_string()))
+                            } }
+                        dt { (t.room) }
+                        dd { @if log.is_full { (texts.words.no) } @else { (texts.words.yes) } }
                     }
                 }
                 section #writes data-live {
-                    h2 { "Written since the start" }
+                    h2 { (t.written) }
                     dl {
-                        dt { "Entries" } dd { (number::count(log.records_written)) }
-                        dt { "Of these, copies to free files" } dd { (number::count_or_dash(log.records_copied)) }
-                        dt { "Bytes" } dd { (number::bytes(log.bytes_written)) }
-                        dt { "Bytes for changes of clients" } dd { (number::bytes(log.bytes_of_clients)) }
+                        dt { (t.entries) } dd { (number::count(log.records_written)) }
+                        dt { (t.copies) } dd { (number::count_or_dash(log.records_copied)) }
+                        dt { (t.bytes) } dd { (number::bytes(log.bytes_written)) }
+                        dt { (t.bytes_of_clients) } dd { (number::bytes(log.bytes_of_clients)) }
                     }
                 }
                 section #absent data-live {
-                    h2 { "In the log only" }
+                    h2 { (t.only_in_log) }
                     dl {
-                        dt { "Bodies" } dd { (number::count_or_dash(log.stored_bodies)) }
-                        dt { "Whole jobs" } dd { (number::count_or_dash(log.cold_jobs)) }
-                        dt { "Jobs that cannot be read" } dd { (number::count_or_dash(log.unreadable_jobs)) }
-                        dt { "Bodies in memory, too" } dd { (number::bytes(log.resident_body_bytes)) }
+                        dt { (t.bodies) } dd { (number::count_or_dash(log.stored_bodies)) }
+                        dt { (t.whole_jobs) } dd { (number::count_or_dash(log.cold_jobs)) }
+                        dt { (t.unreadable) } dd { (number::count_or_dash(log.unreadable_jobs)) }
+                        dt { (t.in_memory_too) } dd { (number::bytes(log.resident_body_bytes)) }
                     }
                 }
             }
             p .form {
-                "To copy the log while the server runs: " code { "lineshaft backup DIR" } ". To check it: "
-                code { "lineshaft log check DIR" } "."
+                (t.to_copy) " " code { "lineshaft backup DIR" } " " (t.to_check) " "
+                code { "lineshaft log check DIR" }
             }
         }
     };
-    Ok(Page::new(&api, "/log", "Log", contents))
+    Ok(Page::new(&api, "/log", texts.frame.log, contents))
 }

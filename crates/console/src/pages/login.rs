@@ -10,36 +10,47 @@ use hyper::{HeaderMap, StatusCode, Uri};
 use maud::html;
 
 use crate::guard::Form;
+use crate::look::Look;
 use crate::page::{Result, bare, see_other};
 
 /// The form for signing in. `next` is the page after it, and `problem` says why the form is shown.
-pub(crate) fn form(principal: &Principal, next: &str, problem: Option<&Problem>) -> Response {
+pub(crate) fn form(
+    look: Look,
+    principal: &Principal,
+    next: &str,
+    problem: Option<&Problem>,
+) -> Response {
+    let (t, frame) = (&look.texts.login, &look.texts.frame);
     let status = problem.map_or(StatusCode::OK, |_| StatusCode::UNAUTHORIZED);
     let contents = html! {
-        h1 { "Sign in" }
+        h1 { (frame.sign_in) }
         @if let Some(problem) = problem { p .remark { (problem.detail) } }
         form .sign-in method="post" action={ (crate::PREFIX) "/login" } {
             input type="hidden" name="csrf" value=(principal.csrf());
             input type="hidden" name="next" value=(next);
-            label for="token" { "Token" }
+            label for="token" { (t.token) }
             input #token type="password" name="token" required autocomplete="current-password";
-            button { "Sign in" }
+            button { (frame.sign_in) }
         }
         p .remark {
-            "An operator makes a token on the server's machine: "
+            (t.how) " "
             code { "lineshaft token add NAME --role operator" }
         }
         @if principal.via == Via::Anonymous && principal.require(api::types::Role::Viewer).is_ok() {
-            p { a href=(crate::PREFIX) { "Go on without signing in" } }
+            p { a href=(crate::PREFIX) { (t.without) } }
         }
     };
-    bare(status, "Sign in", &contents)
+    bare(status, look, frame.sign_in, &contents)
 }
 
-pub(crate) async fn page(Extension(principal): Extension<Principal>, uri: Uri) -> Response {
+pub(crate) async fn page(
+    Extension(principal): Extension<Principal>,
+    Extension(look): Extension<Look>,
+    uri: Uri,
+) -> Response {
     let query = uri.query().unwrap_or_default();
     let next = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "next");
-    form(&principal, &own_page(next.as_ref().map(|(_, next)| &**next)), None)
+    form(look, &principal, &own_page(next.as_ref().map(|(_, next)| &**next)), None)
 }
 
 pub(crate) async fn sign_in(
@@ -65,17 +76,18 @@ pub(crate) async fn sign_out(
     Ok(response)
 }
 
-pub(crate) async fn signed_out() -> Response {
+pub(crate) async fn signed_out(Extension(look): Extension<Look>) -> Response {
+    let t = look.texts;
     let contents = html! {
-        h1 { "Signed out" }
-        p { a href={ (crate::PREFIX) "/login" } { "Sign in again" } }
-        p { a href=(crate::PREFIX) { "Go to the overview" } }
+        h1 { (t.login.signed_out) }
+        p { a href={ (crate::PREFIX) "/login" } { (t.login.again) } }
+        p { a href=(crate::PREFIX) { (t.frame.to_overview) } }
     };
-    bare(StatusCode::OK, "Signed out", &contents)
+    bare(StatusCode::OK, look, t.login.signed_out, &contents)
 }
 
 /// The page after signing in. It is a page of the console, not of another site.
-fn own_page(next: Option<&str>) -> String {
+pub(crate) fn own_page(next: Option<&str>) -> String {
     let is_own = |next: &&str| {
         let rest = next.strip_prefix(crate::PREFIX);
         let is_path = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']));

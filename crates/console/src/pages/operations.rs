@@ -8,48 +8,52 @@ use hyper::Uri;
 use maud::{Markup, html};
 
 use crate::page::{Page, Result};
+use crate::texts::Texts;
 use crate::{actions, link, number};
 
 pub(crate) async fn page(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
+    t: &'static Texts,
     uri: Uri,
 ) -> Result {
     let operations = api.operations().items;
+    let texts = &t.operations;
     let contents = html! {
-        div .title { h1 { "Operations" } }
-        (actions::done(&uri))
+        div .title { h1 { (t.frame.operations) } }
+        (actions::done(t, &uri))
         section #operations data-live {
             @if operations.is_empty() {
-                p .empty { "No operation has run since the server started." }
+                p .empty { (texts.empty) }
             } @else {
                 div .scroll {
                     table .wide {
-                        caption .hidden { "Changes of many jobs, the newest first" }
+                        caption .hidden { (texts.caption) }
                         thead {
                             tr {
-                                th scope="col" { "Operation" }
-                                th scope="col" { "Queue" }
-                                th scope="col" { "Progress" }
-                                th .num scope="col" { "Jobs/s" }
-                                th scope="col" { "Started" }
-                                th scope="col" { "By" }
-                                th scope="col" { "State" }
+                                th scope="col" { (texts.operation) }
+                                th scope="col" { (t.words.queue) }
+                                th scope="col" { (texts.progress) }
+                                th .num scope="col" { (texts.rate) }
+                                th scope="col" { (texts.started) }
+                                th scope="col" { (texts.by) }
+                                th scope="col" { (texts.state) }
                             }
                         }
-                        tbody { @for operation in &operations { (row(operation, &principal)) } }
+                        tbody { @for operation in &operations { (row(t, operation, &principal)) } }
                     }
                 }
             }
         }
     };
-    Ok(Page::new(&api, "/operations", "Operations", contents))
+    Ok(Page::new(&api, "/operations", t.frame.operations, contents))
 }
 
-fn row(operation: &Operation, principal: &Principal) -> Markup {
+fn row(t: &Texts, operation: &Operation, principal: &Principal) -> Markup {
+    let texts = &t.operations;
     let kind = match operation.kind {
-        OperationKind::Kick => "kick",
-        OperationKind::Clear => "end",
+        OperationKind::Kick => texts.kick,
+        OperationKind::Clear => texts.clear,
     };
     let is_running = operation.status == OperationStatus::Running;
     let can_cancel = is_running && principal.require(Role::Operator).is_ok();
@@ -57,28 +61,30 @@ fn row(operation: &Operation, principal: &Principal) -> Markup {
     html! {
         tr {
             th scope="row" { (operation.id) " " (kind) }
-            td { a href=(link::queue(&operation.queue)) { (operation.queue) } }
+            td { (link::to_queue(t, &operation.queue)) }
             td {
-                progress value=(operation.done) max=(operation.total.max(1)) {}
-                " " (number::grouped(operation.done)) " of " (number::grouped(operation.total))
+                progress value=(operation.done) max=(operation.total.max(1))
+                    aria-label=(texts.progress) {}
+                " " ((texts.of)(&number::grouped(operation.done), &number::grouped(operation.total)))
             }
             td .num { (number::rate(Some(operation.per_s))) }
-            td { (operation.started_at) }
+            td { (number::moment(&operation.started_at)) }
             td { (operation.who) }
-            td {
-                (status(operation.status))
+            td .state {
+                span class={ "level " (class(operation.status)) } { (texts.status(operation.status)) }
                 @if let Some(problem) = &operation.problem { ": " (problem.detail) }
-                @if can_cancel { (actions::form(principal, &address, "Cancel", &html! {})) }
+                @if can_cancel { (actions::form(principal, &address, t.actions.cancel, &html! {})) }
             }
         }
     }
 }
 
-fn status(status: OperationStatus) -> &'static str {
+/// The class of a status, which has the color.
+fn class(status: OperationStatus) -> &'static str {
     match status {
-        OperationStatus::Running => "running",
-        OperationStatus::Done => "done",
-        OperationStatus::Cancelled => "cancelled",
-        OperationStatus::Failed => "failed",
+        OperationStatus::Running => "ready",
+        OperationStatus::Done => "ok",
+        OperationStatus::Cancelled => "warning",
+        OperationStatus::Failed => "critical",
     }
 }

@@ -9,14 +9,15 @@ use hyper::Uri;
 use maud::{Markup, html};
 
 use crate::chart::{Chart, Line, Values, spark};
-use crate::page::{Page, Result, level};
+use crate::page::{Page, Result, class, level};
+use crate::texts::Texts;
 use crate::{bar, link, number};
 
 /// The rows of each list.
 const TOP: &str = "limit=8&state=nonempty&sort=";
 
-pub(crate) async fn page(State(api): State<Api>, uri: Uri) -> Result {
-    let past = Past::read(&api, uri.query().unwrap_or_default());
+pub(crate) async fn page(State(api): State<Api>, t: &'static Texts, uri: Uri) -> Result {
+    let past = Past::read(&api, t, uri.query().unwrap_or_default());
     let server = api.server();
     let totals = &server.totals;
     let top = async |sort: &str| -> Result<Vec<QueueRow>> {
@@ -29,76 +30,74 @@ pub(crate) async fn page(State(api): State<Api>, uri: Uri) -> Result {
     let growing: Vec<QueueRow> =
         growing.into_iter().filter(|row| row.growth_per_s.is_some_and(|rate| rate > 0.0)).collect();
     let health = server.health.level;
+    let (words, texts) = (&t.words, &t.overview);
+    let state = |class, name, jobs, what, series| {
+        tile(name, class, &number::count(jobs), what, &past.spark(series, class))
+    };
+    let none = html! {};
     let contents = html! {
         div .title {
-            h1 { "Overview" }
-            p #health data-live class={ "level " (level(health)) } { (level(health)) }
+            h1 { (t.frame.overview) }
+            p #health data-live class={ "level " (class(health)) } { (level(t, health)) }
         }
-        section #tiles data-live .tiles aria-label="jobs" {
-            (tile("Ready", "ready", number::count(totals.ready), "jobs wait for a worker",
-                past.spark(Series::Ready, "ready")))
-            (tile("Leased", "leased", number::count(totals.leased), "jobs that workers have",
-                past.spark(Series::Leased, "leased")))
-            (tile("Delayed", "delayed", number::count(totals.delayed), "jobs wait for their time",
-                past.spark(Series::Delayed, "delayed")))
-            (tile("Buried", "buried", number::count(totals.buried), "jobs that were set aside",
-                past.spark(Series::Buried, "buried")))
-            (tile("Waiting", "", number::count(totals.waiting_sessions), "clients wait for a job",
-                html! {}))
-            (tile("Queues", "", number::count(totals.queues), "that exist", html! {}))
-            (tile("Connections", "", number::count(server.connections.open), "are open",
-                past.spark(Series::Connections, "neutral")))
-            (tile("Up", "", html! { (number::span(server.uptime_ms)) }, "since the start",
-                html! {}))
+        section #tiles data-live .tiles aria-label=(words.jobs) {
+            (state("ready", words.ready, totals.ready, texts.ready, Series::Ready))
+            (state("leased", words.leased, totals.leased, texts.leased, Series::Leased))
+            (state("delayed", words.delayed, totals.delayed, texts.delayed, Series::Delayed))
+            (state("buried", words.buried, totals.buried, texts.buried, Series::Buried))
+            (tile(texts.waiting.0, "", &number::count(totals.waiting_sessions), texts.waiting.1,
+                &none))
+            (tile(t.frame.queues, "", &number::count(totals.queues), texts.queues, &none))
+            (tile(t.frame.connections, "", &number::count(server.connections.open),
+                texts.connections, &past.spark(Series::Connections, "neutral")))
+            (tile(texts.up.0, "", &html! { (number::span(server.uptime_ms)) }, texts.up.1, &none))
         }
         section #bar data-live {
-            (bar::states(totals.ready, totals.leased, totals.delayed, totals.buried))
+            (bar::states(words, [totals.ready, totals.leased, totals.delayed, totals.buried]))
         }
         (past.charts())
         div .columns {
-            (list("Longest", "by ready jobs", "longest", &longest, "Ready", |row| {
+            (list(t, texts.longest, "longest", &longest, words.ready, words.no_queue, |row| {
                 number::count(row.ready)
             }))
-            (list("Oldest", "by the age of the next job", "oldest", &oldest, "Age", |row| {
+            (list(t, texts.oldest, "oldest", &oldest, words.age, words.no_queue, |row| {
                 number::duration(row.head_age_ms)
             }))
-            (list("Growing", "ready jobs per second", "growing", &growing, "Growth", |row| {
+            (list(t, texts.growing, "growing", &growing, texts.growth, texts.no_growing, |row| {
                 number::rate(row.growth_per_s)
             }))
         }
         div .columns {
             section #work data-live {
-                h2 { "Since the start" }
+                h2 { (texts.since_start) }
                 dl {
-                    dt { "Jobs put" } dd { (number::count(totals.puts)) }
-                    dt { "Jobs handed out" } dd { (number::count(totals.takes)) }
-                    dt { "Jobs ended" } dd { (number::count(totals.ends)) }
-                    dt { "Given back" } dd { (number::count_or_dash(totals.releases)) }
-                    dt { "Buried" } dd { (number::count_or_dash(totals.buries)) }
-                    dt { "Time to run ended" } dd { (number::count_or_dash(totals.timeouts)) }
+                    dt { (words.puts) } dd { (number::count(totals.puts)) }
+                    dt { (words.takes) } dd { (number::count(totals.takes)) }
+                    dt { (words.ends) } dd { (number::count(totals.ends)) }
+                    dt { (words.given_back) } dd { (number::count_or_dash(totals.releases)) }
+                    dt { (words.times_buried) } dd { (number::count_or_dash(totals.buries)) }
+                    dt { (words.timeouts) } dd { (number::count_or_dash(totals.timeouts)) }
                 }
             }
             section #memory data-live {
-                h2 { "Memory" }
+                h2 { (words.memory) }
                 @if let Some(limit) = server.memory.limit_bytes {
-                    (bar::used(server.memory.used_bytes, limit, "memory in use"))
+                    (bar::used(server.memory.used_bytes, limit, texts.in_use))
                 }
                 dl {
-                    dt { "Jobs, queues and connections" }
-                    dd { (number::bytes(server.memory.used_bytes)) }
+                    dt { (texts.of_jobs) } dd { (number::bytes(server.memory.used_bytes)) }
                     @if let Some(limit) = server.memory.limit_bytes {
-                        dt { "Limit" } dd { (number::bytes(limit)) }
+                        dt { (texts.limit) } dd { (number::bytes(limit)) }
                     }
-                    dt { "Puts refused" } dd { (number::count_or_dash(server.memory.refused)) }
-                    dt { "The whole process" }
-                    dd { (number::bytes(server.process.resident_bytes)) }
+                    dt { (texts.puts_refused) } dd { (number::count_or_dash(server.memory.refused)) }
+                    dt { (texts.process) } dd { (number::bytes(server.process.resident_bytes)) }
                 }
             }
             section {
-                h2 { "Server" }
+                h2 { (texts.server) }
                 dl {
-                    dt { "Version" } dd { (server.version) }
-                    dt { "Started" } dd { time datetime=(server.started_at) { (server.started_at) } }
+                    dt { (texts.version) } dd { (server.version) }
+                    dt { (texts.started) } dd { (number::moment(&server.started_at)) }
                     @for listener in &server.listeners {
                         dt { (listener.protocol) }
                         dd { code { (listener.address) } @if listener.tls { " TLS" } }
@@ -107,25 +106,22 @@ pub(crate) async fn page(State(api): State<Api>, uri: Uri) -> Result {
             }
         }
     };
-    Ok(Page::new(&api, "", "Overview", contents))
+    Ok(Page::new(&api, "", t.frame.overview, contents))
 }
 
 /// The history of a span.
 struct Past {
+    texts: &'static Texts,
     span: Span,
     series: BTreeMap<String, Vec<Option<f32>>>,
 }
 
-/// The spans: the name, and the names of the beginning and the middle of a chart.
-const SPANS: [(Span, &str, (&str, &str)); 3] = [
-    (Span::Hour, "1 hour", ("1 h ago", "30 min ago")),
-    (Span::Day, "24 hours", ("24 h ago", "12 h ago")),
-    (Span::Month, "30 days", ("30 days ago", "15 days ago")),
-];
+/// The spans, in the order of their texts.
+const SPANS: [Span; 3] = [Span::Hour, Span::Day, Span::Month];
 
 impl Past {
     /// `query` is the text behind the `?` of the page. It can have a `span`.
-    fn read(api: &Api, query: &str) -> Past {
+    fn read(api: &Api, texts: &'static Texts, query: &str) -> Past {
         let mut parameters = form_urlencoded::parse(query.as_bytes());
         let span = parameters.find(|(name, _)| name == "span");
         let span = span.and_then(|(_, value)| Span::named(&value)).unwrap_or(Span::Hour);
@@ -134,7 +130,7 @@ impl Past {
         if let Some(syncs) = series.get_mut(Series::Sync.name()) {
             syncs.iter_mut().flatten().for_each(|value| *value /= 1e3);
         }
-        Past { span, series }
+        Past { texts, span, series }
     }
 
     fn of(&self, series: Series) -> &Values {
@@ -150,9 +146,11 @@ impl Past {
     }
 
     fn charts(&self) -> Markup {
-        let times =
-            SPANS.iter().find(|(span, ..)| *span == self.span).map_or(("", ""), |row| row.2);
-        let chart = |id, title, what, lines, unit| Chart {
+        let (t, words) = (&self.texts.overview, &self.texts.words);
+        let spans = SPANS.into_iter().zip(t.spans);
+        let times = spans.clone().find(|(span, _)| *span == self.span);
+        let times = times.map_or(("", ""), |(_, (_, times))| times);
+        let chart = |id, (title, what), lines, unit| Chart {
             id,
             title,
             what,
@@ -162,26 +160,30 @@ impl Past {
             values: self.span.values(),
             times,
             unit,
+            texts: self.texts,
         };
         let states = vec![
-            self.line("buried", "Buried", Series::Buried),
-            self.line("leased", "Leased", Series::Leased),
-            self.line("delayed", "Delayed", Series::Delayed),
-            self.line("ready", "Ready", Series::Ready),
+            self.line("buried", words.buried, Series::Buried),
+            self.line("leased", words.leased, Series::Leased),
+            self.line("delayed", words.delayed, Series::Delayed),
+            self.line("ready", words.ready, Series::Ready),
         ];
-        let jobs = chart("jobs-chart", "Jobs", "by state", states, number::plain);
+        let jobs = chart("jobs-chart", t.jobs_chart, states, number::plain);
         let work = vec![
-            self.line("ready", "Put", Series::Puts),
-            self.line("leased", "Handed out", Series::Takes),
-            self.line("ended", "Ended", Series::Ends),
+            self.line("ready", t.put, Series::Puts),
+            self.line("leased", t.handed_out, Series::Takes),
+            self.line("ended", t.ended, Series::Ends),
         ];
-        let oldest = vec![self.line("delayed", "Oldest", Series::Oldest)];
-        let syncs = vec![self.line("neutral", "Sync", Series::Sync)];
+        let work = chart("work-chart", t.work_chart, work, number::per_second);
+        let oldest = vec![self.line("delayed", t.oldest_line, Series::Oldest)];
+        let oldest = chart("age-chart", t.age_chart, oldest, number::time);
+        let syncs = vec![self.line("neutral", t.sync_line, Series::Sync)];
+        let syncs = chart("sync-chart", t.sync_chart, syncs, number::time);
         html! {
             div .spans {
-                h2 { "History" }
-                nav .chips aria-label="length of time" {
-                    @for (span, name, _) in SPANS {
+                h2 { (t.history) }
+                nav .chips aria-label=(t.length) {
+                    @for (span, (name, _)) in spans {
                         a href={ (crate::PREFIX) "?span=" (span.name()) }
                             aria-current=[(span == self.span).then_some("true")]
                         { (name) }
@@ -190,23 +192,15 @@ impl Past {
             }
             div .charts {
                 (Chart { is_stacked: true, ..jobs }.markup())
-                (chart("work-chart", "Work", "jobs per second", work, number::per_second).markup())
-                (Chart {
-                    keeps_peaks: true,
-                    ..chart("age-chart", "Oldest job", "that is next in its queue", oldest,
-                        number::time)
-                }.markup())
-                (Chart {
-                    keeps_peaks: true,
-                    ..chart("sync-chart", "Sync of the log", "99 % are faster", syncs,
-                        number::time)
-                }.markup())
+                (work.markup())
+                (Chart { keeps_peaks: true, ..oldest }.markup())
+                (Chart { keeps_peaks: true, ..syncs }.markup())
             }
         }
     }
 }
 
-fn tile(name: &str, class: &str, value: Markup, what: &str, spark: Markup) -> Markup {
+fn tile(name: &str, class: &str, value: &Markup, what: &str, spark: &Markup) -> Markup {
     html! {
         div class={ "tile " (class) } {
             (spark)
@@ -218,25 +212,31 @@ fn tile(name: &str, class: &str, value: Markup, what: &str, spark: Markup) -> Ma
 }
 
 fn list(
-    title: &str,
-    what: &str,
+    t: &Texts,
+    (title, what): (&str, &str),
     id: &str,
     rows: &[QueueRow],
     column: &str,
+    empty: &str,
     value: impl Fn(&QueueRow) -> Markup,
 ) -> Markup {
     html! {
         section id=(id) data-live {
             h2 { (title) " " small { (what) } }
             @if rows.is_empty() {
-                p .empty { "No queue." }
+                p .empty { (empty) }
             } @else {
                 table {
-                    thead { tr { th scope="col" { "Queue" } th .num scope="col" { (column) } } }
+                    thead {
+                        tr {
+                            th scope="col" { (t.words.queue) }
+                            th .num scope="col" { (column) }
+                        }
+                    }
                     tbody {
                         @for row in rows {
                             tr {
-                                td .name { a href=(link::queue(&row.name)) { (row.name) } }
+                                td .name { (link::to_queue(t, &row.name)) }
                                 td .num { (value(row)) }
                             }
                         }

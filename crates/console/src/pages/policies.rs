@@ -7,8 +7,10 @@ use hyper::Uri;
 use maud::{Markup, html};
 
 use crate::page::{Page, Result};
+use crate::texts::Texts;
 
-pub(crate) async fn page(State(api): State<Api>, uri: Uri) -> Result {
+pub(crate) async fn page(State(api): State<Api>, texts: &'static Texts, uri: Uri) -> Result {
+    let t = &texts.policies;
     let query = uri.query().unwrap_or_default();
     let name = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "name");
     let name = name.map(|(_, value)| value.into_owned()).filter(|name| !name.is_empty());
@@ -18,41 +20,49 @@ pub(crate) async fn page(State(api): State<Api>, uri: Uri) -> Result {
     };
     let rules = api.policies().items;
     let contents = html! {
-        div .title { h1 { "Policies" } }
+        div .title { h1 { (texts.frame.policies) } }
         form .filter {
-            input type="search" name="name" value=[&name] placeholder="Name of a queue"
-                aria-label="Name of a queue";
-            button { "What does it get?" }
+            input type="search" name="name" value=[&name] placeholder=(t.name)
+                aria-label=(t.name);
+            button { (t.button) }
         }
         @if let Some(effective) = &effective {
             section {
-                h2 { "A queue named " code { (effective.name) } " gets" }
-                (settings(&effective.settings))
+                h2 { (t.gets) " " code { (effective.name) } }
+                (settings(texts, &effective.settings))
             }
         }
         section {
-            h2 { "Rules " small { "a later rule wins" } }
-            @if rules.is_empty() { p .empty { "No rule. All queues have the defaults." } }
+            h2 { (t.rules) " " small { (t.later_wins) } }
+            @if rules.is_empty() { p .empty { (t.empty) } }
             @for rule in &rules {
                 h3 {
                     @for pattern in &rule.patterns { code { (pattern) } " " }
-                    @if let Some(line) = rule.line { small { "line " (line) } }
+                    @if let Some(line) = rule.line {
+                        small { ((texts.words.line)(&line.to_string())) }
+                    }
                 }
-                (settings(&rule.settings))
+                (settings(texts, &rule.settings))
             }
         }
     };
-    Ok(Page::new(&api, "/policies", "Policies", contents))
+    Ok(Page::new(&api, "/policies", texts.frame.policies, contents))
 }
 
-fn settings(settings: &[Setting]) -> Markup {
+fn settings(t: &Texts, settings: &[Setting]) -> Markup {
     html! {
         dl .policy {
             @for setting in settings {
                 dt { code { (setting.key) } }
                 dd {
                     (setting.value)
-                    " " small { @if let Some(line) = setting.line { "line " (line) } @else { "default" } }
+                    " "
+                    small {
+                        @match setting.line {
+                            Some(line) => ((t.words.line)(&line.to_string())),
+                            None => (t.words.default),
+                        }
+                    }
                 }
             }
         }

@@ -10,6 +10,7 @@ use maud::{Markup, html};
 use crate::page::{Page, Result};
 use crate::pages::connections;
 use crate::table::paging;
+use crate::texts::{Texts, Words};
 use crate::{actions, bar, link, number};
 
 /// The parameters of the list of jobs.
@@ -20,6 +21,7 @@ const CONSUMERS_MAX: usize = 20;
 pub(crate) async fn page(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
+    t: &'static Texts,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result {
@@ -38,99 +40,109 @@ pub(crate) async fn page(
     let jobs = api.jobs(api.list_jobs(bytes.clone(), &list)?).await?;
     let consumers = api.consumers(&bytes, CONSUMERS_MAX, None).await?;
     let path = link::queue(&queue.name);
+    let (words, texts) = (&t.words, &t.queue);
+    let tile =
+        |class: &str, jobs| tile(words, class, jobs, &link::with(&path, &[("state", Some(class))]));
     let contents = html! {
+        nav .crumbs aria-label=(t.frame.queues) {
+            a href={ (crate::PREFIX) "/queues" } { (t.frame.queues) }
+        }
         div .title {
             h1 { (queue.name) }
             @if queue.pause_left_ms > 0 {
-                p .level .warning { "paused for " (number::span(queue.pause_left_ms)) }
+                p .level .warning { ((words.paused)(&number::span(queue.pause_left_ms))) }
             }
-            @if queue.is_being_removed { p .level .warning { "is being removed" } }
+            @if queue.is_being_removed { p .level .warning { (texts.removing) } }
         }
-        (actions::done(&uri))
-        (actions::of_queue(&principal, &queue))
+        (actions::done(t, &uri))
+        (actions::of_queue(t, &principal, &queue))
         section #counts data-live {
             div .tiles {
-                (tile("Ready", "ready", queue.ready))
-                (tile("Leased", "leased", queue.leased))
-                (tile("Delayed", "delayed", queue.delayed))
-                (tile("Buried", "buried", queue.buried))
+                (tile("ready", queue.ready))
+                (tile("leased", queue.leased))
+                (tile("delayed", queue.delayed))
+                (tile("buried", queue.buried))
             }
-            (bar::states(queue.ready, queue.leased, queue.delayed, queue.buried))
-            @if queue.ready > 0 { p .remark { (why.text) } }
+            (bar::states(words, [queue.ready, queue.leased, queue.delayed, queue.buried]))
+            @if queue.ready > 0 { p .remark { ((texts.why)(&why, &queue)) } }
         }
         div .columns {
             section #facts data-live {
-                h2 { "Jobs" }
+                h2 { (words.jobs) }
                 dl {
-                    dt { "Age of the next job" } dd { (number::duration(queue.head_age_ms)) }
-                    dt { "Put" } dd { (number::count(queue.puts)) }
-                    dt { "Ended by clients" } dd { (number::count(queue.finishes)) }
-                    dt { "Bodies of ready jobs" } dd { (number::bytes(queue.ready_bytes)) }
-                    dt { "High, normal, low priority" }
+                    dt { (texts.head_age) } dd { (number::duration(queue.head_age_ms)) }
+                    dt { (texts.put) } dd { (number::count(queue.puts)) }
+                    dt { (texts.finished) } dd { (number::count(queue.finishes)) }
+                    dt { (texts.ready_bytes) } dd { (number::bytes(queue.ready_bytes)) }
+                    dt { (texts.bands) }
                     dd {
                         (number::count(queue.bands.high)) ", " (number::count(queue.bands.normal))
                         ", " (number::count(queue.bands.low))
                     }
-                    @if queue.has_cold_jobs { dt { "In the log only" } dd { "some jobs" } }
+                    @if queue.has_cold_jobs { dt { (texts.cold.0) } dd { (texts.cold.1) } }
                 }
             }
             section #clients data-live {
-                h2 { "Clients" }
+                h2 { (texts.clients) }
                 dl {
-                    dt { "Wait for a job" } dd { (number::count_or_dash(queue.waiters)) }
-                    dt { "Watch the queue" } dd { (number::count_or_dash(queue.watchers)) }
-                    dt { "Gearman workers" } dd { (number::count_or_dash(queue.workers)) }
-                    dt { "Use the queue for puts" } dd { (number::count_or_dash(queue.users)) }
+                    dt { (texts.waiters) } dd { (number::count_or_dash(queue.waiters)) }
+                    dt { (texts.watchers) } dd { (number::count_or_dash(queue.watchers)) }
+                    dt { (texts.workers) } dd { (number::count_or_dash(queue.workers)) }
+                    dt { (texts.users) } dd { (number::count_or_dash(queue.users)) }
                 }
             }
             @if let Some(items) = &queue.items {
                 section #items data-live {
                     h2 { "Kestrel" }
+                    @let numbers = [items.puts, items.hits, items.misses, items.expired,
+                        items.discarded, items.open_reads];
                     dl {
-                        dt { "Items added" } dd { (number::count(items.puts)) }
-                        dt { "Reads that found one" } dd { (number::count(items.hits)) }
-                        dt { "Reads that found none" } dd { (number::count(items.misses)) }
-                        dt { "Expired" } dd { (number::count_or_dash(items.expired)) }
-                        dt { "Dropped, queue full" } dd { (number::count_or_dash(items.discarded)) }
-                        dt { "Open reads" } dd { (number::count_or_dash(items.open_reads)) }
+                        @for (name, number) in texts.items.into_iter().zip(numbers) {
+                            dt { (name) } dd { (number::count_or_dash(number)) }
+                        }
                     }
                 }
             }
             section {
-                h2 { "Policy" }
+                h2 { (texts.policy) }
                 @let (given, defaults): (Vec<&Setting>, Vec<&Setting>) =
                     queue.policy.iter().partition(|setting| setting.line.is_some());
-                @if given.is_empty() { p .empty { "The defaults." } } @else { (settings(&given)) }
+                @if given.is_empty() { p .empty { (texts.defaults) } } @else { (settings(t, &given)) }
                 @if !defaults.is_empty() {
                     details {
-                        summary { (defaults.len()) " settings with their defaults" }
-                        (settings(&defaults))
+                        summary { ((texts.default_settings)(&defaults.len().to_string())) }
+                        (settings(t, &defaults))
                     }
                 }
             }
         }
         section #consumers data-live {
-            h2 { "Clients that take jobs" }
-            (connections::consumers(&consumers.items))
-            @if consumers.next.is_some() { p .count { "There are more." } }
+            h2 { (texts.consumers) }
+            (connections::consumers(t, &consumers.items))
+            @if consumers.next.is_some() { p .count { (texts.there_are_more) } }
         }
         section #jobs data-live {
-            nav .tabs aria-label="jobs by state" {
-                @for (name, number) in
-                    [("ready", queue.ready), ("leased", queue.leased), ("delayed", queue.delayed),
-                        ("buried", queue.buried)]
-                {
+            nav .tabs aria-label=(texts.by_state) {
+                @for (name, shown, number) in [
+                    ("ready", words.ready, queue.ready),
+                    ("leased", words.leased, queue.leased),
+                    ("delayed", words.delayed, queue.delayed),
+                    ("buried", words.buried, queue.buried),
+                ] {
                     a href=(link::with(&path, &[("state", Some(name))]))
                         aria-current=[(name == state).then_some("true")]
-                    { (name) " " span .n { (number::grouped(number)) } }
+                    { (shown) " " span .n { (number::grouped(number)) } }
                 }
             }
-            (list_of(&jobs, state))
+            (list_of(t, &jobs, state))
+            (paging(
+                t,
+                cursor.map(|_| link::with(&path, &[("state", Some(state))])),
+                jobs.next.map(|next| {
+                    link::with(&path, &[("state", Some(state)), ("cursor", Some(&next))])
+                }),
+            ))
         }
-        (paging(
-            cursor.map(|_| link::with(&path, &[("state", Some(state))])),
-            jobs.next.map(|next| link::with(&path, &[("state", Some(state)), ("cursor", Some(&next))])),
-        ))
     };
     Ok(Page::new(&api, "/queues", &queue.name, contents))
 }
@@ -144,50 +156,64 @@ fn first_state(queue: &Queue) -> &'static str {
     }
 }
 
-fn settings(settings: &[&Setting]) -> Markup {
+fn settings(t: &Texts, settings: &[&Setting]) -> Markup {
     html! {
         dl .policy {
             @for setting in settings {
                 dt { code { (setting.key) } }
                 dd {
                     (setting.value)
-                    @if let Some(line) = setting.line { " " small { "line " (line) } }
+                    @if let Some(line) = setting.line {
+                        " " small { ((t.words.line)(&line.to_string())) }
+                    }
                 }
             }
         }
     }
 }
 
-fn tile(name: &str, class: &str, number: u64) -> Markup {
+/// The number of jobs of a state. A click shows these jobs.
+fn tile(words: &Words, class: &str, number: u64, address: &str) -> Markup {
     html! {
-        div class={ "tile " (class) } {
-            span .name { (name) }
+        a class={ "tile " (class) } href=(address) {
+            span .name { (state_name(words, class)) }
             span .value { (number::count(number)) }
         }
     }
 }
 
-fn list_of(jobs: &Jobs, state: &str) -> Markup {
+fn state_name(words: &Words, state: &str) -> &'static str {
+    match state {
+        "leased" => words.leased,
+        "delayed" => words.delayed,
+        "buried" => words.buried,
+        _ => words.ready,
+    }
+}
+
+fn list_of(t: &Texts, jobs: &Jobs, state: &str) -> Markup {
+    let (words, texts) = (&t.words, &t.queue);
+    let name = state_name(words, state);
     html! {
         @if jobs.items.is_empty() {
-            p .empty { "No " (state) " jobs." }
+            p .empty { ((texts.none_of)(name)) }
         } @else {
             div .scroll {
                 table .wide .jobs {
-                    caption .hidden { "The " (state) " jobs, in the order in which they come" }
+                    caption .hidden { ((texts.caption)(name)) }
                     thead {
                         tr {
-                            th scope="col" { "Job" }
-                            th .num scope="col" { "Age" }
-                            th .num scope="col" { "Priority" }
-                            th .num scope="col" { "Taken" }
-                            @if state == "delayed" { th .num scope="col" { "Due in" } }
+                            th scope="col" { (words.job) }
+                            th .num scope="col" { (words.age) }
+                            th .num scope="col" { (words.priority) }
+                            th .num scope="col" { (texts.taken) }
+                            @if state == "delayed" { th .num scope="col" { (texts.due_in) } }
                             @if state == "leased" {
-                                th .num scope="col" { "Held for" }
-                                th .num scope="col" { "Time left" }
+                                th .num scope="col" { (words.held_for) }
+                                th .num scope="col" { (words.time_left) }
                             }
-                            th .num scope="col" { "Size" }
-                            th scope="col" { "Body" }
+                            th .num scope="col" { (texts.size) }
+                            th scope="col" { (texts.body) }
                         }
                     }
                     tbody { @for job in &jobs.items { (row(job, state)) } }
@@ -196,8 +222,8 @@ fn list_of(jobs: &Jobs, state: &str) -> Markup {
         }
         @if jobs.unreadable > 0 {
             p .remark {
-                (number::grouped(jobs.unreadable))
-                " jobs are left out, because the log cannot be read. See " a href="/console/log" { "the log" } "."
+                ((texts.unreadable)(&number::grouped(jobs.unreadable))) " "
+                a href={ (crate::PREFIX) "/log" } { (texts.see_log) }
             }
         }
     }

@@ -8,17 +8,17 @@ use maud::{Markup, html};
 
 use crate::page::{Page, Result};
 use crate::table::{Sorting, paging};
+use crate::texts::Texts;
 use crate::{bar, link, number};
 
-/// The choices of queues: the value of the parameter, and the text.
-const STATES: [(Option<&str>, &str); 4] = [
-    (None, "All"),
-    (Some("nonempty"), "With jobs"),
-    (Some("paused"), "Paused"),
-    (Some("unwatched"), "Nobody watches"),
-];
-
-pub(crate) async fn page(State(api): State<Api>, uri: Uri) -> Result {
+pub(crate) async fn page(State(api): State<Api>, t: &'static Texts, uri: Uri) -> Result {
+    // The choices of queues: the value of the parameter, and the text.
+    let states = [
+        (None, t.frame.all),
+        (Some("nonempty"), t.queues.with_jobs),
+        (Some("paused"), t.queues.paused),
+        (Some("unwatched"), t.queues.unwatched),
+    ];
     let query = uri.query().unwrap_or_default();
     let queues = api.queues(api.list_queues(query)?).await;
     let parameters: Vec<(String, String)> =
@@ -38,15 +38,15 @@ pub(crate) async fn page(State(api): State<Api>, uri: Uri) -> Result {
         link::with(path, &parameters)
     };
     let contents = html! {
-        div .title { h1 { "Queues" } }
+        div .title { h1 { (t.frame.queues) } }
         form .filter action=(path) {
-            input type="search" name="search" value=[search] placeholder="Part of a name"
-                aria-label="Part of a name";
+            input type="search" name="search" value=[search]
+                placeholder=(t.queues.part_of_name) aria-label=(t.queues.part_of_name);
             @if let Some(state) = state { input type="hidden" name="state" value=(state); }
             input type="hidden" name="sort" value=(sort);
-            button { "Search" }
-            span .chips role="group" aria-label="which queues" {
-                @for (value, name) in STATES {
+            button { (t.frame.search) }
+            span .chips role="group" aria-label=(t.queues.which) {
+                @for (value, name) in states {
                     @let parameters = [("search", search), ("state", value), ("sort", Some(sort))];
                     a href=(link::with(path, &parameters))
                         aria-current=[(value == state).then_some("true")]
@@ -56,46 +56,51 @@ pub(crate) async fn page(State(api): State<Api>, uri: Uri) -> Result {
         }
         section #queues data-live {
             p .count {
-                (number::grouped(queues.matched)) " of " (number::grouped(queues.total)) " queues"
+                ((t.queues.count)(&number::grouped(queues.matched), &number::grouped(queues.total)))
             }
             @if queues.items.is_empty() {
-                p .empty { "No queue matches." }
+                p .empty { (t.queues.no_match) }
             } @else {
-                div .scroll { (list(&queues.items, sorting)) }
+                div .scroll { (list(t, &queues.items, sorting)) }
             }
+            (paging(
+                t,
+                parameter("cursor").map(|_| page_at(None)),
+                queues.next.map(|next| page_at(Some(&next))),
+            ))
         }
-        (paging(parameter("cursor").map(|_| page_at(None)), queues.next.map(|next| page_at(Some(&next)))))
     };
-    Ok(Page::new(&api, "/queues", "Queues", contents))
+    Ok(Page::new(&api, "/queues", t.frame.queues, contents))
 }
 
-fn list(rows: &[QueueRow], sorting: Sorting<'_>) -> Markup {
+fn list(t: &Texts, rows: &[QueueRow], sorting: Sorting<'_>) -> Markup {
+    let (words, texts) = (&t.words, &t.queues);
     html! {
         table .wide {
-            caption .hidden { "Queues with their numbers of jobs and clients" }
+            caption .hidden { (texts.caption) }
             thead {
                 tr {
-                    (sorting.heading("Queue", "name"))
-                    th scope="col" { "Jobs" }
-                    (sorting.heading("Ready", "ready"))
-                    (sorting.heading("Leased", "leased"))
-                    (sorting.heading("Delayed", "delayed"))
-                    (sorting.heading("Buried", "buried"))
-                    (sorting.heading("Age", "age"))
-                    (sorting.heading("In/s", "in"))
-                    (sorting.heading("Out/s", "out"))
-                    (sorting.heading("Growth/s", "growth"))
-                    (sorting.heading("Waiting", "waiters"))
+                    (sorting.heading(words.queue, "name"))
+                    th .bar scope="col" { (words.jobs) }
+                    (sorting.heading(words.ready, "ready"))
+                    (sorting.heading(words.leased, "leased"))
+                    (sorting.heading(words.delayed, "delayed"))
+                    (sorting.heading(words.buried, "buried"))
+                    (sorting.heading(words.age, "age"))
+                    (sorting.heading(texts.puts, "in"))
+                    (sorting.heading(texts.finishes, "out"))
+                    (sorting.heading(texts.growth, "growth"))
+                    (sorting.heading(texts.waiting, "waiters"))
                 }
             }
             tbody {
                 @for row in rows {
                     tr {
                         th .name scope="row" {
-                            a href=(link::queue(&row.name)) { (row.name) }
-                            (marks(row))
+                            (link::to_queue(t, &row.name))
+                            (marks(t, row))
                         }
-                        td .bar { (bar::states(row.ready, row.leased, row.delayed, row.buried)) }
+                        td .bar { (bar::states(words, [row.ready, row.leased, row.delayed, row.buried])) }
                         td .num { (number::count_or_dash(row.ready)) }
                         td .num { (number::count_or_dash(row.leased)) }
                         td .num { (number::count_or_dash(row.delayed)) }
@@ -112,13 +117,15 @@ fn list(rows: &[QueueRow], sorting: Sorting<'_>) -> Markup {
     }
 }
 
-fn marks(row: &QueueRow) -> Markup {
+fn marks(t: &Texts, row: &QueueRow) -> Markup {
     html! {
         @if row.workers > 0 { " " span .mark { "Gearman" } }
         @if row.is_of_items { " " span .mark { "Kestrel" } }
-        @if row.is_child { " " span .mark { "fan-out" } }
+        @if row.is_child { " " span .mark { (t.queues.fan_out) } }
         @if row.pause_left_ms > 0 {
-            " " span .mark .warning { "paused " (number::span(row.pause_left_ms)) }
+            " " span .mark .warning {
+                ((t.words.paused)(&number::span(row.pause_left_ms)))
+            }
         }
     }
 }
