@@ -33,8 +33,11 @@ A first round, with the server running in another terminal:
   lineshaft stats                           see what is waiting
   lineshaft work mail --drain -- cat        run a command for each job
 
-The tools speak the beanstalkd protocol and work with any such server.
-put and work also speak Gearman.";
+  http://127.0.0.1:7300/console             the same in a browser
+
+The tools for jobs use the beanstalkd protocol, and work with any such server.
+put and work can also use Gearman's. status, jobs, why, drain, reload, ping and
+doctor use Lineshaft's HTTP API.";
 
 /// A durable work queue that speaks the protocols of beanstalkd, Gearman and Kestrel, with its tools.
 #[derive(Debug, Parser)]
@@ -252,7 +255,7 @@ pub(crate) struct ServeArguments {
     /// Where to serve Kestrel's admin commands, over HTTP
     #[arg(long, value_name = "ADDRESS")]
     pub kestrel_admin: Vec<String>,
-    /// Where to serve health and metrics, over HTTP: HOST:PORT, unix:PATH or off; may be repeated
+    /// Where HTTP clients connect (console, API, health, metrics): HOST:PORT, unix:PATH or off; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub http: Vec<String>,
     /// Certificate for listeners whose address begins with tls: (PEM)

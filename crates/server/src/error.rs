@@ -44,7 +44,7 @@ pub enum ServeError {
     /// A protocol should speak TLS, but the service manager passed a socket of this protocol that
     /// speaks plain text.
     #[error(
-        "listen.{0} asks for TLS, but the service manager passed a socket without it: name the socket {0}-tls, \
+        "listen.{0} requires TLS, but the service manager passed a socket without it: name the socket {0}-tls, \
          or change listen.{0}"
     )]
     InheritedWithoutTls(&'static str),

@@ -217,11 +217,12 @@ fn check_promises(tree: &Tree, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the guide explains every setting of the server.
+/// Checks that the guide explains every setting of the server, and that its whole file has all.
 fn check_settings(tree: &Tree, report: &mut Report) -> Result<()> {
     const PAGE: &str = "docs/configuration.md";
     const SOURCE: &str = "crates/server/src/config/settings.rs";
     let page = tree.text(PAGE)?;
+    let whole = keys_of_whole_file(page);
     let keys = tree.text(SOURCE)?.lines().filter_map(|line| {
         line.trim().strip_prefix("key: \"").and_then(|rest| rest.strip_suffix("\","))
     });
@@ -231,9 +232,32 @@ fn check_settings(tree: &Tree, report: &mut Report) -> Result<()> {
         if !page.contains(&format!("`{key}`")) {
             report.complain(PAGE, 1, format!("does not explain `{key}`"));
         }
+        if !whole.contains(key) {
+            report.complain(PAGE, 1, format!("the whole file lacks `{key}`"));
+        }
     }
     ensure!(count > 0, "{SOURCE} has no keys; the check of {PAGE} looks in the wrong place");
     Ok(())
+}
+
+/// The keys in the first configuration file of a page, with their sections.
+fn keys_of_whole_file(page: &str) -> BTreeSet<String> {
+    let file = page.lines().skip_while(|line| *line != "```toml").skip(1);
+    let mut section = "";
+    let mut keys = BTreeSet::new();
+    for line in file.take_while(|line| *line != "```") {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = name;
+        } else if let Some((key, _)) = line.split_once(" = ") {
+            let key = key.trim();
+            keys.insert(if section.is_empty() {
+                key.to_owned()
+            } else {
+                format!("{section}.{key}")
+            });
+        }
+    }
+    keys
 }
 
 #[cfg(test)]
@@ -256,6 +280,24 @@ mod tests {
         assert_eq!(link_complaints("[c](c.md)"), 1);
         assert_eq!(link_complaints("[b](b.md#four)"), 1);
         assert_eq!(link_complaints("```\n[c](c.md)\n```\n"), 0);
+    }
+
+    #[test]
+    fn the_whole_file_has_every_setting() {
+        let complaints = |file: &str| {
+            let mut report = Report::default();
+            let page = format!("`one` `a.two`\n```toml\n{file}```\n```toml\n[a]\ntwo = 2\n```\n");
+            let source = "key: \"one\",\nkey: \"a.two\",\n";
+            let tree = Tree::of(&[
+                ("docs/configuration.md", &page),
+                ("crates/server/src/config/settings.rs", source),
+            ]);
+            check_settings(&tree, &mut report).expect("the page and the source are there");
+            report.complaints.len()
+        };
+        assert_eq!(complaints("one = 1  # a number\n\n[a]\ntwo = 2\n"), 0);
+        assert_eq!(complaints("one = 1\n"), 1);
+        assert_eq!(complaints("two = 2\n[a]\none = 1\n"), 2);
     }
 
     #[test]

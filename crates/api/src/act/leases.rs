@@ -264,7 +264,7 @@ pub(crate) async fn post_bury(
     tag = "leases",
     params(("lease" = String, Path, description = "The secret name of the lease.")),
     responses(
-        (status = 200, description = "The lease goes on.", body = types::Touched),
+        (status = 200, description = "The lease continues.", body = types::Touched),
         (
             status = "4XX",
             description = "The request failed.",

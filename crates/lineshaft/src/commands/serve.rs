@@ -97,7 +97,8 @@ fn sources(arguments: ServeArguments) -> Sources {
     Sources { flags: flags.collect(), only_named_listeners: only, ..Sources::of_process(config) }
 }
 
-/// Prints the addresses of the server, the folder of the jobs, and a first command.
+/// Prints the addresses of the server, the folder of the jobs, the address of the console, and a
+/// first command.
 pub(crate) fn announce(started: &Started<'_>) {
     let Started { config, recovery, .. } = started;
     let jobs = recovery.map_or(0, |report| report.jobs);
@@ -144,6 +145,7 @@ pub(crate) fn announce(started: &Started<'_>) {
         ("data", data),
         ("memory", memory),
         ("control", control_line(started)),
+        ("console", console(started)),
         ("try", example(started)),
     ];
     for (name, value) in listeners.into_iter().chain(data).filter(|(_, value)| !value.is_empty()) {
@@ -186,20 +188,32 @@ fn data_line(config: &Config, jobs: u64) -> String {
 /// protocol.
 fn example(started: &Started<'_>) -> String {
     let plain = started.addresses(Protocol::Beanstalk).find(|one| !one.is_tls);
-    let server = match plain.map(|plain| &plain.address) {
-        Some(Address::Tcp { host, port }) => {
-            let host = match host.as_str() {
-                "0.0.0.0" => "127.0.0.1",
-                "::" => "::1",
-                other => other,
-            };
-            Address::Tcp { host: host.to_owned(), port: *port }.to_string()
-        }
-        Some(unix @ Address::Unix(_)) => unix.to_string(),
-        None => return String::new(),
+    let Some(server) = plain.map(|plain| from_here(&plain.address).to_string()) else {
+        return String::new();
     };
     if server == format!("127.0.0.1:{}", port::BEANSTALK) {
         return "lineshaft put hello 'first job'".to_owned();
     }
     format!("lineshaft put --server {server} hello 'first job'")
+}
+
+/// The address of the console for a browser. It is empty if no TCP listener speaks HTTP.
+fn console(started: &Started<'_>) -> String {
+    let is_tcp = |one: &&ListenAddress| matches!(one.address, Address::Tcp { .. });
+    let listener = started.addresses(Protocol::Http).find(is_tcp);
+    listener.map_or_else(String::new, |listener| {
+        let scheme = if listener.is_tls { "https" } else { "http" };
+        format!("{scheme}://{}/console", from_here(&listener.address))
+    })
+}
+
+/// The address with which a client on this machine reaches a listener.
+fn from_here(address: &Address) -> Address {
+    let Address::Tcp { host, port } = address else { return address.clone() };
+    let host = match host.as_str() {
+        "0.0.0.0" => "127.0.0.1",
+        "::" => "::1",
+        other => other,
+    };
+    Address::Tcp { host: host.to_owned(), port: *port }
 }

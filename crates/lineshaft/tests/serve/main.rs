@@ -42,13 +42,16 @@ fn ask(address: &str, request: &str) -> String {
 #[test]
 fn the_start_says_where_it_listens_and_a_file_says_it_too() {
     let folder = tempfile::tempdir().unwrap();
-    let mut server = Running::start(folder.path(), &["serve", "--beanstalk", "127.0.0.1:0"]);
+    let arguments = ["serve", "--beanstalk", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let mut server = Running::start(folder.path(), &arguments);
     let address = server.address();
     assert_eq!(ask(&address, "put 0 0 60 1\r\nx\r\n"), "INSERTED 1\r\n");
     let stdout = server.stdout();
     assert!(stdout.contains("is ready"), "{stdout}");
     assert!(stdout.contains("(0 jobs), sync always: an acknowledged job survives"), "{stdout}");
     assert!(stdout.contains(&format!("lineshaft put --server {address} hello")), "{stdout}");
+    let http = server.address_of("http");
+    assert!(stdout.contains(&format!("http://{http}/console")), "{stdout}");
 
     let file = folder.path().join("lineshaft-data/listen.json");
     let said: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();

@@ -87,7 +87,7 @@ impl Messages {
     /// Sets the level. The server writes messages of this level and of more urgent levels.
     pub(crate) fn set_level(&self, level: Level) {
         if let Err(error) = self.level.modify(|filter| *filter = LevelFilter::from_level(level)) {
-            tracing::error!(%error, "cannot change the log level");
+            tracing::error!(%error, "cannot change the level of messages");
         }
     }
 

@@ -88,7 +88,7 @@ fn reload_of(reloader: Arc<Reloader>) -> api::Reload {
             match tokio::time::timeout(RELOAD_TIME, reloaded).await {
                 Ok(Ok(report)) => report,
                 Ok(Err(_)) => Err("the server stops".to_owned()),
-                Err(_) => Err("reading the files takes long; the reload goes on".to_owned()),
+                Err(_) => Err("reading the files takes long; the reload continues".to_owned()),
             }
         })
     })
