@@ -180,22 +180,24 @@ impl Ledger {
             // The job ended later in the same request, so its earlier changes need no entry.
             Record::Update(slot, id) | Record::Moved(slot, id) | Record::Count(slot, id)
                 if !is_live(engine, slot, id) => {}
-            Record::Rerouted(slot, id, from, asked) if !is_live(engine, slot, id) => {
-                self.left.push((slot, from, asked));
+            Record::Rerouted { slot, id, from, sync, .. } if !is_live(engine, slot, id) => {
+                self.left.push((slot, from, sync));
             }
             Record::Put(slot, _) => self.write_put(slot, engine),
             Record::PutMany(slots) => self.write_many(&slots, engine),
-            Record::Moved(slot, _) | Record::Rerouted(slot, ..) if !log.admits_update() => {
+            Record::Moved(slot, _) | Record::Rerouted { slot, is_requested: false, .. }
+                if !log.admits_update() =>
+            {
                 self.write_count(slot, engine);
             }
             Record::Update(slot, _) | Record::Moved(slot, _) => self.write_update(slot, engine),
-            Record::Rerouted(slot, _, from, asked) => {
+            Record::Rerouted { slot, from, sync, .. } => {
                 self.write_update(slot, engine);
                 // Denials about the job's old queue wait for this entry. The policy of the old
-                // queue (`asked`) says whether they also wait for a sync.
+                // queue (`sync`) says whether they also wait for a sync.
                 if let Some(location) = self.locations.get(slot) {
-                    self.want_sync(engine.now().0, asked);
-                    self.note(from, self.rests_on(location.after, asked));
+                    self.want_sync(engine.now().0, sync);
+                    self.note(from, self.rests_on(location.after, sync));
                 }
             }
             Record::Count(slot, _) => self.write_count(slot, engine),

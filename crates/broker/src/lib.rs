@@ -37,7 +37,7 @@ pub use admission::queue_limit::QueueUsage;
 pub use answer::{Answer, Blocked, NotFound, Refusal};
 pub use body_buffer::BodyBuffer;
 pub use broker::{Broker, BrokerError, Clock, HEAD_JOBS, OnProgress, Options};
-pub use caller::{Assignment, Caller, Peeked};
+pub use caller::{Assignment, Caller, MoveRefusal, Peeked};
 pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Progress, Step, take_steps};
 pub use engine::allocated_bytes;
 pub use engine::limits::{self, Limits};

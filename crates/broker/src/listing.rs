@@ -57,6 +57,8 @@ pub struct JobPage {
 /// A job of a listing.
 #[derive(Debug)]
 pub struct JobRow {
+    /// The place of the job in the list.
+    pub place: (u64, u64),
     /// The job's facts. The state is the state of the list.
     pub facts: JobFacts,
     /// For a delayed job: milliseconds until it is due. Otherwise 0.
@@ -167,12 +169,30 @@ impl Broker {
 
     /// Reads a body of a listing, in the calling thread.
     pub fn read_body(&self, body: &StoredRowBody) -> Result<Body, BodyError> {
-        let log = self.shared.log.as_ref().expect("a stored body is in a log");
         let mut read = None;
-        BodyReader::default().read(log, body.segment, &[body.entry_at], |_, body| {
-            read = Some(body.map(Body::from));
-        });
+        self.read_bodies(&[body], |_, body| read = Some(body.map(Body::from)));
         read.expect("the reader returns a result for each entry")
+    }
+
+    /// Reads bodies of a listing, in the calling thread, with as few reads as possible. Calls `each`
+    /// once for every body, in any order, with the index in `bodies`.
+    pub fn read_bodies(
+        &self,
+        bodies: &[&StoredRowBody],
+        mut each: impl FnMut(usize, Result<&[u8], BodyError>),
+    ) {
+        let mut places: Vec<(u32, u32, usize)> = bodies
+            .iter()
+            .enumerate()
+            .map(|(index, body)| (body.segment, body.entry_at, index))
+            .collect();
+        places.sort_unstable();
+        let mut reader = BodyReader::default();
+        for of_segment in places.chunk_by(|one, next| one.0 == next.0) {
+            let log = self.shared.log.as_ref().expect("a stored body is in a log");
+            let entries: Vec<u32> = of_segment.iter().map(|(_, entry_at, _)| *entry_at).collect();
+            reader.read(log, of_segment[0].0, &entries, |at, body| each(of_segment[at].2, body));
+        }
     }
 }
 
@@ -262,14 +282,14 @@ impl Listing {
             self.after = Some(place);
             let cold = self.cold.remove(&place);
             if let Some((_, slot)) = resident.filter(|(found, _)| *found == place) {
-                self.add_resident(core, slot);
+                self.add_resident(core, slot, place);
             } else if let Some(cold) = cold {
-                self.add_cold(core, cold);
+                self.add_cold(core, cold, place);
             }
         }
     }
 
-    fn add_resident(&mut self, core: &Core, slot: JobSlot) {
+    fn add_resident(&mut self, core: &Core, slot: JobSlot, place: (u64, u64)) {
         let engine = &core.engine;
         let body = match engine.body(slot) {
             JobBody::Resident(body) => Some(RowBody::Resident(body)),
@@ -284,6 +304,7 @@ impl Listing {
         let Some(body) = body else { return };
         let facts = JobFacts { state: self.state, ..engine.facts(slot) };
         self.rows.push(JobRow {
+            place,
             time_left_ms: time_left(engine, &facts),
             facts,
             unique: engine.tags(slot).map_or_else(Vec::new, |tags| tags.unique.to_vec()),
@@ -296,7 +317,7 @@ impl Listing {
 
     /// Adds a job of a block, if it still exists and is still cold. Otherwise it has ended, or the
     /// memory has it.
-    fn add_cold(&mut self, core: &Core, cold: ColdRow) {
+    fn add_cold(&mut self, core: &Core, cold: ColdRow, place: (u64, u64)) {
         let ColdRow { row, facts, .. } = cold;
         let is_live = core.ledger.log.as_ref().is_some_and(|log| log.is_live(row.slot));
         if !is_live || core.engine.slot(JobId(row.id)).is_ok() {
@@ -305,6 +326,7 @@ impl Listing {
         let Some(body) = self.stored(core, row.slot.segment, row.entry_at) else { return };
         let tags = meta::facts(&row.meta(), None).ok().and_then(|(_, tags)| tags);
         self.rows.push(JobRow {
+            place,
             time_left_ms: time_left(&core.engine, &facts),
             facts,
             unique: tags.map_or_else(Vec::new, |tags| tags.unique.to_vec()),

@@ -21,10 +21,21 @@ pub enum Record {
     /// requested this move, so the server cannot refuse the move. If the log has no room for all
     /// facts of the job, the log can store only the counters of the job.
     Moved(JobSlot, JobId),
-    /// A job expired in this queue and moved to another queue, because the policy of this queue has
-    /// `expire_to`. The last field is the `sync` setting of this queue. If the log has no room for
-    /// all facts of the job, the log can store only the counters of the job.
-    Rerouted(JobSlot, JobId, QueueId, Option<QueueSync>),
+    /// A job moved to another queue.
+    Rerouted {
+        /// The job's place.
+        slot: JobSlot,
+        /// The job's number.
+        id: JobId,
+        /// The queue that the job left.
+        from: QueueId,
+        /// The `sync` setting of this queue.
+        sync: Option<QueueSync>,
+        /// True if a client requested the move. If not, the job expired, and the policy of its queue
+        /// has `expire_to`. Then, if the log has no room for all facts of the job, the log can store
+        /// only the counters of the job.
+        is_requested: bool,
+    },
     /// Only a job's counters changed, because the job was taken or timed out. No client waits until
     /// this record is durable.
     Count(JobSlot, JobId),

@@ -12,6 +12,7 @@ mod expiry;
 mod finish;
 mod give_back;
 mod listing;
+mod moves;
 mod policies;
 mod put;
 mod queues;
@@ -26,6 +27,7 @@ mod views;
 
 pub use cold::Need;
 pub use listing::{JobCursor, NameCursor, QueueCursor};
+pub use moves::MoveRefused;
 pub use put::{Refused, Submit};
 pub use replay::RestoreError;
 pub use results::WorkProgress;

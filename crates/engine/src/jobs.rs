@@ -266,15 +266,20 @@ impl Jobs {
         self.recharge(slot);
     }
 
-    /// Moves a job to another queue, as if a client put it there now. The job must be in no list.
+    /// Moves a job to another queue, as if a client put it there now. It does not expire any more. A
+    /// delayed job keeps its due time. The job must be in no list.
     pub(crate) fn set_queue(&mut self, slot: JobSlot, queue: QueueId, now: Millis) {
         let order = self.deal_id();
         let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
         self.keys.remove(job);
-        self.expiring -= u64::from(job.expires().is_some());
+        let expires = job.expires().is_some();
+        self.expiring -= u64::from(expires);
         job.set_queue(queue, now, order);
         self.keys.insert(job);
-        self.wall_times.remove(&slot);
+        // A time of the wall clock is the due time, if the job does not expire.
+        if expires || job.state() != State::Delayed {
+            self.wall_times.remove(&slot);
+        }
         self.recharge(slot);
     }
 

@@ -40,8 +40,8 @@ pub use collections::prefetch;
 pub use effects::{Effects, Event, Handout, News, Record};
 pub use engine::{
     AliasStats, Choice, Clearing, Engine, EngineSetup, GrabOrder, HeldCursor, HeldJob, ItemStats,
-    JobCursor, Kick, NameCursor, Need, NotFound, Patience, QueueCursor, QueueStats, Refused,
-    RestoreError, SessionView, SessionWait, Submit, Take, Totals, WorkProgress,
+    JobCursor, Kick, MoveRefused, NameCursor, Need, NotFound, Patience, QueueCursor, QueueStats,
+    Refused, RestoreError, SessionView, SessionWait, Submit, Take, Totals, WorkProgress,
 };
 pub use ids::{BlockSlot, JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 pub use jobs::{

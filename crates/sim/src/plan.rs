@@ -48,6 +48,8 @@ pub(crate) struct Weights {
     pub(crate) plan_read_failure: u64,
     pub(crate) drain: u64,
     pub(crate) policies: u64,
+    /// An operator moves a job to another queue.
+    pub(crate) moves: u64,
 }
 
 /// The settings of the run's Gearman server.
@@ -193,6 +195,16 @@ impl Plan {
         }
     }
 
+    /// Moves jobs in some runs. `rng` is separate, so that the other choices of a seed stay the same.
+    /// The oracle cannot follow an item that an operator moves, so runs that only the oracle checks
+    /// do not move items. Runs with cold jobs move none: tests of the broker move those.
+    pub(crate) fn choose_moves(&mut self, rng: &mut Rng) {
+        let is_followed = self.unmodelled.is_none() || self.shares[2] == 0;
+        if is_followed && self.jobs_bytes_max.is_none() {
+            self.weights.moves = *rng.pick(&[0, 0, 8, 25]);
+        }
+    }
+
     fn unmodelled(self, rng: &mut Rng) -> Self {
         let memory_bytes = if rng.coin() { Some(rng.between(12_000, 100_000)) } else { None };
         let slice_units = *rng.pick(&[4, 20, 100]);
@@ -279,6 +291,7 @@ impl Weights {
             plan_read_failure,
             drain: u64::from(rng.one_in(5)),
             policies: *rng.pick(&[0, 4, 12]),
+            moves: 0,
         }
     }
 }

@@ -149,6 +149,7 @@ impl Summary {
             long_clearings,
             memory_refusals,
             judged,
+            moves,
             hash,
         } = other;
         self.steps += steps;
@@ -176,6 +177,7 @@ impl Summary {
         self.long_clearings += long_clearings;
         self.memory_refusals += memory_refusals;
         self.judged.add(judged);
+        self.moves += moves;
         self.hash ^= hash;
     }
 }

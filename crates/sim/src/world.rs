@@ -7,19 +7,20 @@ mod disk_faults;
 mod finale;
 mod lives;
 mod log_steps;
+mod moves;
 mod network;
 mod policies;
 mod sabotage;
 mod steps;
 
 use broker::limits::INDIVISIBLE_UNITS_MAX;
-use broker::{JobId, Millis, Turn};
+use broker::{JobId, Millis, Position, Turn};
 use log::Sync;
 
 use crate::machine::link::Link;
 use crate::machine::process::Process;
 use crate::machine::storage::Storage;
-use crate::model::{Model, Name, Setting};
+use crate::model::{Model, Name, Need, Setting};
 use crate::oracle::{Judgements, Oracle};
 use crate::plan::{Plan, StorageKind};
 use crate::rng::Rng;
@@ -51,6 +52,8 @@ pub(crate) struct World {
     pub(crate) links: Vec<Link>,
     pub(crate) known: Known,
     pub(crate) links_made: u64,
+    /// The moves whose replies wait for the log, with the records that the replies depend on.
+    pub(crate) unreleased_moves: Vec<(Position, Need)>,
     pub(crate) summary: Summary,
     /// True while the log does its own work until it is idle. Then no new segments begin early,
     /// because reclaim would never end.
@@ -110,6 +113,8 @@ pub struct Summary {
     pub memory_refusals: u64,
     /// The number of the oracle's checks.
     pub judged: Judgements,
+    /// Jobs that operators moved to other queues.
+    pub moves: u64,
     /// Hash of the whole trace.
     pub hash: u64,
 }
@@ -122,6 +127,8 @@ impl World {
         if options.is_sabotaged() {
             // Most sabotages need the model's state.
             plan.unmodelled = None;
+        } else {
+            plan.choose_moves(&mut Rng::new(seed.rotate_left(32)));
         }
         let mut trace = Trace::new(options.trace);
         let now = EPOCH_MS + rng.below(100_000);
@@ -141,7 +148,7 @@ impl World {
         };
         let mut storage = Storage::new(rng.next_u64(), &plan, &options);
         let broker = storage.first_broker(now)?;
-        let sees_items = plan.dialects[1..] == [0, 0];
+        let sees_items = plan.dialects[1..] == [0, 0] && plan.weights.moves == 0;
         let mut oracle = Oracle::new(plan.shares.map(|share| share > 0), sees_items);
         let memory_limit = plan.unmodelled.and_then(|unmodelled| unmodelled.memory_bytes);
         let memory_limit = memory_limit.map(|bytes| broker.memory_usage().used_bytes + bytes);
@@ -166,6 +173,7 @@ impl World {
             links: Vec::new(),
             known: Known::default(),
             links_made: 0,
+            unreleased_moves: Vec::new(),
             summary: Summary::default(),
             settles: false,
         })

@@ -39,6 +39,7 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.memory_refusals > FIXED_SEEDS / 20, "{summary:?}");
     assert!(summary.indexes > FIXED_SEEDS / 4, "{summary:?}");
     assert!(summary.cooled > FIXED_SEEDS / 2, "{summary:?}");
+    assert!(summary.moves > FIXED_SEEDS, "{summary:?}");
     let judged = summary.judged;
     assert!(judged.orders > FIXED_SEEDS, "{judged:?}");
     assert!(judged.holds > FIXED_SEEDS * 5, "{judged:?}");

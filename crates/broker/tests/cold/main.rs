@@ -8,6 +8,7 @@ mod faults;
 mod keys;
 mod listing;
 mod lists;
+mod moves;
 mod unreadable;
 
 use std::sync::{Arc, Mutex};

@@ -11,7 +11,7 @@
 
 use super::Engine;
 use super::cold::Need;
-use crate::effects::{Effects, News, Record};
+use crate::effects::{Effects, News};
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
 use crate::queues::{Extension, Queue};
@@ -236,7 +236,8 @@ impl Engine {
             if items { self.item_queue(&target, effects) } else { self.queue_or_create(&target) };
         let body_bytes = self.jobs[slot].body_len();
         if to != from && self.make_room(to, body_bytes, effects).is_ok() {
-            self.reroute(slot, to, effects);
+            self.remove_from_list(slot);
+            self.reroute(slot, to, false, effects);
         } else {
             if let Some(extension) = self.queues[from].extension_mut() {
                 extension.discarded += 1;
@@ -244,29 +245,6 @@ impl Engine {
             self.end_job(slot, &News::Fail, effects);
             self.drop_if_unwanted(to, effects);
         }
-    }
-
-    /// Moves a ready job to another queue, as if a client put it there now. The job gets a new
-    /// order number. The children and copies of the new queue do not get the job.
-    fn reroute(&mut self, slot: JobSlot, to: QueueId, effects: &mut Effects) {
-        self.remove_from_list(slot);
-        let job = &self.jobs[slot];
-        let (from, is_logged, share) = (job.queue(), job.is_logged(), job.counted());
-        let body_bytes = job.body_len();
-        // The move does not change whether the log has the job, for two reasons. A job that is only
-        // in memory stays there, because no request has checked that the log has room for it. A job
-        // in the log stays in the log, because its body may be only in the log.
-        self.jobs.set_queue(slot, to, self.now);
-        self.queues[from].count_out(share);
-        let target = &mut self.queues[to];
-        target.count_in(share);
-        target.count_put(body_bytes);
-        if is_logged {
-            let (id, asked) = (self.jobs[slot].id(), self.queue_sync(from));
-            effects.records.push(Record::Rerouted(slot, id, from, asked));
-        }
-        self.deliver_or_list(slot, effects);
-        self.drop_if_unwanted(from, effects);
     }
 
     /// Sweeps a queue on a client's request. The policy of the queue and the slice of work limit

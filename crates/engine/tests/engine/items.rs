@@ -273,7 +273,7 @@ fn expired_jobs_go_to_the_queue_that_the_policy_names() {
     world.records();
     world.pass(11);
     assert_eq!(world.events().len(), 1, "the waiting session gets the first");
-    assert!(matches!(world.records()[..], [Record::QueueFacts(_) | Record::Rerouted(..), ..]));
+    assert!(matches!(world.records()[..], [Record::QueueFacts(_) | Record::Rerouted { .. }, ..]));
     assert_eq!([world.get("old"), world.get("old")], [Some("2".into()), Some("3".into())]);
     assert_eq!(world.get("old"), None, "it had room for two");
     let stats = world.stats("q");

@@ -4,6 +4,7 @@ mod cold;
 mod expiry;
 mod items;
 mod meter;
+mod moves;
 mod random;
 mod removal;
 mod routes;

@@ -3,8 +3,8 @@
 
 use lineshaft_engine::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_engine::{
-    Event, GrabOrder, Handout, LeaseId, Millis, NewJob, News, Patience, ReadMode, ReturnOrder,
-    SessionId, Status, Submit, Take, When,
+    Event, GrabOrder, Handout, JobId, LeaseId, Millis, NewJob, News, Patience, ReadMode,
+    ReturnOrder, SessionId, Status, Submit, Take, When,
 };
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ struct Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0..29u8, 0..3usize, 0..QUEUES.len(), 0..40u64)
+    let step = (0..32u8, 0..3usize, 0..QUEUES.len(), 0..40u64)
         .prop_map(|(act, who, queue, number)| Step { act, who, queue, number });
     prop::collection::vec(step, 1..150)
 }
@@ -252,6 +252,15 @@ impl Crowd {
             28 => {
                 let ahead_ms = (number as i64 - 20) * 500;
                 self.world.act(|engine, _| engine.set_wall_ahead(ahead_ms));
+            }
+            29..32 => {
+                // One of the youngest jobs.
+                let id = JobId(self.world.engine.next_number().saturating_sub(1 + number / 2));
+                if step.act == 29 {
+                    let _ = self.world.act(|engine, fx| engine.kick_job(id, fx));
+                } else {
+                    let _ = self.world.act(|engine, fx| engine.move_job(id, queue, fx));
+                }
             }
             _ => {}
         }

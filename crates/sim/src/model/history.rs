@@ -145,15 +145,16 @@ impl History {
         record.is_some_and(|record| !matches!(record, Record::PutMany(images) if images.is_empty()))
     }
 
-    /// Changes the order number in the last record of a job.
+    /// Changes this order number in the records of a job.
     pub(super) fn reorder(&mut self, id: u64, noted: u64, order: u64) {
-        let of_job = |record: &Record| match record {
-            Record::Put(of, image) | Record::Moved(of, image) => *of == id && image.order == noted,
-            _ => false,
-        };
-        let last = self.records.iter_mut().rfind(|record| of_job(record));
-        if let Some(Record::Put(_, image) | Record::Moved(_, image)) = last {
-            image.order = order;
+        for record in &mut self.records {
+            if let Record::Put(of, image) | Record::Update(of, image) | Record::Moved(of, image) =
+                record
+                && *of == id
+                && image.order == noted
+            {
+                image.order = order;
+            }
         }
     }
 

@@ -20,6 +20,7 @@ mod items;
 mod jobs;
 mod kestrel;
 mod log_contents;
+mod moves;
 mod outcome;
 mod policies;
 mod promises;

@@ -7,7 +7,7 @@ use broker::policy::WhenFull;
 use super::outcome::News;
 use super::policies::text;
 use super::record::Record;
-use super::{Job, JobKind, Model, Name, Need, State};
+use super::{Job, JobKind, Model, Name, Need, State, StoredJob};
 
 /// The maximum number of expired jobs that a put ends in each queue of its route. Also the maximum
 /// number of old jobs that the put drops from a full queue to make room.
@@ -247,7 +247,7 @@ impl Model {
         self.make_room(queue, body_len)
     }
 
-    fn make_room(&mut self, queue: &Name, body_len: usize) -> Result<(), Refused> {
+    pub(super) fn make_room(&mut self, queue: &Name, body_len: usize) -> Result<(), Refused> {
         self.check_size(queue, body_len)?;
         let policy = self.queues[queue].policy.clone();
         if !self.is_over_limit(queue) {
@@ -356,16 +356,16 @@ impl Model {
         let to = if is_items { self.item_queue(&target) } else { self.create_queue(&target) };
         let body_len = self.jobs[&id].body.len();
         if to != from && self.make_room(&to, body_len).is_ok() {
-            self.reroute(id, &to);
+            self.reroute(id, &to, Record::Moved);
         } else {
             self.end_job(id, &News::Fail);
             self.drop_queue_if_unwanted(&to);
         }
     }
 
-    /// Moves a ready job to the end of another queue. The time of the move replaces the time of its
-    /// put.
-    fn reroute(&mut self, id: u64, to: &Name) {
+    /// Moves a ready or delayed job to the end of another queue. The time of the move replaces the
+    /// time of its put. `as_record` makes the record of the change.
+    pub(super) fn reroute(&mut self, id: u64, to: &Name, as_record: fn(u64, StoredJob) -> Record) {
         self.rerouted.push(id);
         let order = self.next_id;
         self.next_id += 1;
@@ -376,11 +376,15 @@ impl Model {
         (job.created, job.order, job.expires) = (now, order, None);
         self.queue_mut(to).puts += 1;
         if kind == JobKind::Logged {
-            self.record(id, Record::Moved);
+            self.record(id, as_record);
             let need = self.jobs[&id].need;
             self.history.note_jobs_of(&from, need);
         }
-        self.offer(id);
+        if self.jobs[&id].state == State::Ready {
+            self.offer(id);
+        } else {
+            self.arm(to);
+        }
         self.drop_queue_if_unwanted(&from);
     }
 }

@@ -50,7 +50,10 @@ struct Queue {
 
 #[derive(Clone, Debug)]
 struct Job {
+    /// The queue of the job. Empty if the oracle does not know it, because a crash can undo a move.
     queue: String,
+    /// The place of the job among the jobs of its priority. `None`: the job was moved to its queue.
+    order: Option<u64>,
     pri: Option<u32>,
     ttr_ms: u64,
     state: State,
@@ -138,6 +141,7 @@ impl Jobs {
         }
         let job = Job {
             queue: queue.to_owned(),
+            order: Some(id),
             pri: Some(pri),
             ttr_ms: u64::from(ttr.max(1)) * 1000,
             state: entering(delay, now),
@@ -206,7 +210,8 @@ impl Jobs {
                 return Err(format!("job {other_id} of priority {other_pri} comes before {pri}"));
             }
             // In one queue, the job that was put first comes first. It has the smaller number.
-            if other_pri == pri && other.queue == taken.queue && *other_id < id {
+            let is_before = other.order.zip(taken.order).is_some_and(|(other, it)| other < it);
+            if other_pri == pri && other.queue == taken.queue && is_before {
                 return Err(format!("job {other_id} was put before, with the same priority"));
             }
         }
@@ -392,11 +397,30 @@ impl Jobs {
         for job in self.known.values_mut() {
             let may_be_meant =
                 matches!(job.state, State::Buried | State::Delayed { .. } | State::Unknown);
-            if may_be_meant && (queue.is_none_or(|queue| job.queue == queue) || !self.alone) {
+            let is_in = |queue| job.queue == queue || job.queue.is_empty();
+            if may_be_meant && (queue.is_none_or(is_in) || !self.alone) {
                 job.state = State::Unknown;
                 job.lasting = lasting;
             }
         }
+    }
+
+    // --- Moves ---
+
+    /// An operator moved a job to another queue.
+    pub(super) fn moved(&mut self, id: u64, queue: &str, now: u64) {
+        let Some(job) = self.known.get_mut(&id) else { return };
+        queue.clone_into(&mut job.queue);
+        job.order = None;
+        // The move can become undone in a crash.
+        job.lasting = Lasting::Uncertain;
+        job.changed = now;
+        job.state = match job.state {
+            State::Delayed { due } => State::Delayed { due },
+            State::Ready { .. } | State::Buried => State::Ready { since: now },
+            // The reply to the hand-out or to the end of the lease has not come yet.
+            State::Held { .. } | State::Assigned { .. } | State::Unknown => State::Unknown,
+        };
     }
 
     // --- Looks ---
@@ -461,6 +485,9 @@ impl Jobs {
             job.put = after(job.put);
             job.lasting = after(job.lasting);
             job.changed = now;
+            if job.order.is_none() {
+                job.queue.clear();
+            }
             // The oracle checks orders only within one process.
             job.pri = None;
             match &mut job.state {

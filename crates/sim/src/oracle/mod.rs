@@ -308,6 +308,12 @@ impl Oracle {
         Ok(())
     }
 
+    /// Notes that an operator moved a job to another queue.
+    pub(crate) fn moved(&mut self, id: u64, queue: &str, now: u64) {
+        self.note_waits(now);
+        self.jobs.moved(id, queue, now);
+    }
+
     /// Notes that the server stopped cleanly. So every change with a reply is durable.
     pub(crate) fn stopped_cleanly(&mut self) {
         self.is_stopped = true;

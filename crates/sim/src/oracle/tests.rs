@@ -163,3 +163,15 @@ fn a_clock_that_was_set_back_may_delay_a_job_again() {
     let take = (2, "reserve-with-timeout 0\n", "RESERVED 1 1\na\n", 11_010);
     assert_may_be_set_aside_after_a_crash(&[put, take], 9000);
 }
+
+#[test]
+fn a_moved_job_is_expected_in_its_new_queue() {
+    let watch = (2, "watch b\nignore default\n", "WATCHING 2\nWATCHING 1\n", 12);
+    let nothing = |conn| (conn, "reserve-with-timeout 0\n", "TIMED_OUT\n", 20);
+    let mut oracle = watching();
+    judge(&mut oracle, &[PUT, watch, nothing(2)]).expect("the job is in another queue");
+    oracle.moved(1, "b", 15);
+    judge(&mut oracle, &[nothing(3)]).expect("the job has left the queue");
+    let error = judge(&mut oracle, &[nothing(2)]).expect_err("the job is in this queue");
+    assert!(error.contains("was ready"), "{error}");
+}

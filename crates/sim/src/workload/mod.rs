@@ -24,6 +24,11 @@ pub(crate) struct Known {
 const KNOWN_IDS_MAX: usize = 60;
 
 impl Known {
+    /// The jobs that clients got to know last.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
+        self.ids.iter().copied()
+    }
+
     fn note_id(&mut self, id: u64) {
         self.newest = self.newest.max(id);
         self.ids.push_back(id);

@@ -202,6 +202,7 @@ impl World {
         self.note_memory();
         broker.set_memory_limit(self.memory_limit);
         self.process = Process::new(broker.clone(), &self.plan, now);
+        self.unreleased_moves.clear();
         let mut turn = broker.turn(Millis(now));
         // The model lets all expired jobs end. The heads of queues can be cold.
         while turn.advance() || self.loads_at_once() && turn.load_now() {

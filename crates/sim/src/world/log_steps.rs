@@ -27,6 +27,7 @@ impl World {
         {
             let released = self.process.broker.released();
             self.storage.committed(self.now, &self.model.history, committed, released)?;
+            self.release_moves(released)?;
         }
         let notified = self
             .process

@@ -41,6 +41,7 @@ pub(crate) enum Step {
     EmptyDisk,
     Drain,
     Policies,
+    Move,
     Load,
 }
 
@@ -82,6 +83,7 @@ impl World {
             (weights.plan_read_failure, Step::PlanReadFailure),
             (weights.drain, Step::Drain),
             (weights.policies * self.plan.shares[2].min(1), Step::Policies),
+            (weights.moves, Step::Move),
             (LOAD_WEIGHT * u64::from(self.plan.loads_later), Step::Load),
         ]);
         self.take(step)?;
@@ -131,6 +133,7 @@ impl World {
                 self.model.is_draining = true;
             }
             Step::Policies => self.change_policies()?,
+            Step::Move => self.move_a_job()?,
             Step::Load => self.load()?,
             Step::FillDisk => self.fill_disk()?,
             Step::EmptyDisk => self.empty_disk(),

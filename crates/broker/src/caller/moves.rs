@@ -1,0 +1,65 @@
+//! Moves of jobs to other queues.
+
+use engine::{JobId, MoveRefused, Refused};
+
+use crate::{Answer, Caller, Position, PutRefusal};
+
+/// Why a job was not moved. The job is unchanged.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum MoveRefusal {
+    /// The job does not exist.
+    #[error("the job does not exist")]
+    NotFound,
+    /// A worker has the job.
+    #[error("a worker has the job")]
+    Leased,
+    /// The job is in this queue already.
+    #[error("the job is in this queue already")]
+    SameQueue,
+    /// The queue stores no jobs.
+    #[error("the queue stores no jobs: it is an alias, or its policy has `fanout_only`")]
+    StoresNothing,
+    /// The server would also refuse to put the job into this queue.
+    #[error(transparent)]
+    Put(#[from] PutRefusal),
+}
+
+/// # Moves to other queues
+impl Caller<'_> {
+    /// Moves a ready, delayed or buried job to another queue, as if a client put it there now. A
+    /// delayed job keeps its due time, and a buried job becomes ready. The limits of the queue apply.
+    /// The children and copies of the queue do not get the job. Makes the queue if it does not
+    /// exist. A draining server still moves jobs, because a move adds no job.
+    pub fn move_job(&mut self, id: JobId, to: &[u8]) -> Answer<Result<(), MoveRefusal>> {
+        let refused = |refusal: PutRefusal| Answer::at_once(Err(refusal.into()));
+        let core = &mut *self.core;
+        if core.engine.writes_blocked() {
+            return refused(PutRefusal::WritesBlocked);
+        }
+        let is_logged = |id| core.engine.slot(id).is_ok_and(|slot| core.engine.is_durable(slot));
+        if core.lacks_room(1, |_| is_logged(id)) {
+            return refused(PutRefusal::LogFull);
+        }
+        if !self.shared.admits_queue(core, to) {
+            return refused(PutRefusal::NoNewQueue);
+        }
+        let moved = core.engine.move_job(id, to, &mut core.effects);
+        core.apply_effects();
+        let (refusal, after) = match moved {
+            // A waiting client may have got the job, and may have finished it.
+            Ok(()) => return Answer::new(Ok(()), core.after_id(id)),
+            Err(MoveRefused::NotFound) => (MoveRefusal::NotFound, core.after_id(id)),
+            Err(MoveRefused::Leased) => (MoveRefusal::Leased, core.after_id(id)),
+            Err(MoveRefused::SameQueue) => (MoveRefusal::SameQueue, core.after_id(id)),
+            Err(MoveRefused::StoresNothing) => (MoveRefusal::StoresNothing, Position::NONE),
+            // The jobs that fill the queue can come from any session.
+            Err(MoveRefused::NoRoom(Refused::QueueFull)) => {
+                (PutRefusal::QueueFull.into(), core.ledger.after_all())
+            }
+            Err(MoveRefused::NoRoom(Refused::TooBig)) => {
+                (PutRefusal::TooBig.into(), Position::NONE)
+            }
+        };
+        Answer::new(Err(refusal), after)
+    }
+}

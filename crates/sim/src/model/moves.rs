@@ -1,0 +1,61 @@
+//! Moves of jobs to other queues, at the request of an operator.
+
+use broker::{MoveRefusal, PutRefusal};
+
+use super::record::Record;
+use super::routes::Refused;
+use super::{Model, Need, State};
+
+impl Model {
+    /// Moves a job, as the server did or refused to do. Returns the record that the reply depends on.
+    pub(crate) fn move_job(
+        &mut self,
+        id: u64,
+        to: &str,
+        seen: Result<(), MoveRefusal>,
+    ) -> Result<Need, String> {
+        if seen == Err(PutRefusal::LogFull.into()) && self.may_refuse {
+            self.refusals += 1;
+            return Ok(0);
+        }
+        let expected = self.try_to_move(id, to);
+        if expected != seen {
+            return Err(format!("the move of job {id} to {to}: {seen:?}, not {expected:?}"));
+        }
+        Ok(if expected.is_ok() { self.denial(id) } else { 0 })
+    }
+
+    fn try_to_move(&mut self, id: u64, to: &str) -> Result<(), MoveRefusal> {
+        if self.writes_blocked() {
+            return Err(PutRefusal::WritesBlocked.into());
+        }
+        let job = self.jobs.get(&id).ok_or(MoveRefusal::NotFound)?;
+        let (state, body_len) = (job.state, job.body.len());
+        if matches!(state, State::Leased(_)) {
+            return Err(MoveRefusal::Leased);
+        }
+        if &*job.queue == to {
+            return Err(MoveRefusal::SameQueue);
+        }
+        if self.alias(to).is_some() || self.policy(to).fanout_only {
+            return Err(MoveRefusal::StoresNothing);
+        }
+        let to = self.create_queue(to);
+        if let Err(refused) = self.make_room(&to, body_len) {
+            self.drop_queue_if_unwanted(&to);
+            return Err(match refused {
+                Refused::QueueFull => PutRefusal::QueueFull.into(),
+                Refused::TooBig => PutRefusal::TooBig.into(),
+            });
+        }
+        if let State::Buried { .. } = state {
+            let now = self.now;
+            let job = self.job_mut(id);
+            job.counts.kicks += 1;
+            job.since = now;
+            job.state = State::Ready;
+        }
+        self.reroute(id, &to, Record::Update);
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! An operator moves jobs to other queues.
+
+use broker::{Answer, JobId, Position};
+
+use super::World;
+use crate::Checked;
+
+/// The queues that jobs are moved to. Clients use them, too, except the last one.
+const QUEUES: [&str; 6] = ["a", "b-2", "(c)", "default", "a+x", "moved"];
+
+impl World {
+    /// Moves a random job to a random queue.
+    pub(crate) fn move_a_job(&mut self) -> Checked {
+        let Some(session) = self.links.iter().find(|link| link.is_open).map(|link| link.id) else {
+            return Ok(());
+        };
+        let to = *self.rng.pick(&QUEUES);
+        let picked = self.rng.next_u64();
+        let is_of_model = self.is_modelled() && self.rng.one_in(4);
+        self.with_turn(|world, turn| {
+            let ids: Vec<u64> = if is_of_model {
+                world.model.jobs.keys().copied().collect()
+            } else {
+                world.known.ids().collect()
+            };
+            let Some(at) = picked.checked_rem(ids.len() as u64) else { return Ok(()) };
+            let id = JobId(ids[at as usize]);
+            if world.model.jobs.contains_key(&id.0) && turn.job_status(id).value.is_err() {
+                // A cold job must be loaded first.
+                return Ok(());
+            }
+            let Answer { value, after } = turn.caller(session).move_job(id, to.as_bytes());
+            world.trace.note(format_args!("job {id} is moved to {to}: {value:?}"));
+            if world.is_modelled() {
+                let need = world.model.move_job(id.0, to, value)?;
+                world.unreleased_moves.push((after, need));
+            }
+            if value.is_ok() {
+                world.summary.moves += 1;
+                world.oracle.moved(id.0, to, world.now);
+            }
+            Ok(())
+        })
+    }
+
+    /// Sends the replies to moves that the log has released.
+    pub(crate) fn release_moves(&mut self, released: Position) -> Checked {
+        let is_reached = |(after, _): &mut (Position, _)| after.is_reached(released);
+        let moves: Vec<_> = self.unreleased_moves.extract_if(.., is_reached).collect();
+        for (_, need) in moves {
+            if !self.storage.may_send(need, &self.model.history) {
+                return Err(format!("the reply to a move, record {need}, is sent too early"));
+            }
+            self.storage.note_reply(need, &self.model.history);
+        }
+        Ok(())
+    }
+}
