@@ -14,6 +14,7 @@ readonly clients=crates/lineshaft/tests/clients/beanstalk
 readonly gearman_clients=crates/lineshaft/tests/clients/gearman
 readonly kestrel_clients=crates/lineshaft/tests/clients/kestrel
 readonly thrift_clients=crates/lineshaft/tests/clients/kestrel-thrift
+readonly console=crates/lineshaft/tests/console
 readonly tools=target/test-tools
 
 # program:package, looked up by program because that is what the tests start.
@@ -36,6 +37,7 @@ readonly programs=(
   thrift:thrift-compiler      # makes clients of Kestrel's thrift service
   javac:default-jdk-headless
   chromium:chromium           # a browser whose pages must not reach the server
+  chromedriver:chromium-driver # shows the console to the tests
   promtool:prometheus         # checks the metrics and the alerts
   systemd-sysusers:systemd    # checks the units, and makes users as a package does
   dpkg-shlibdeps:dpkg-dev     # finds what the Debian package needs
@@ -50,6 +52,7 @@ readonly files=(
   /usr/share/perl5/IO/Socket/SSL.pm:libio-socket-ssl-perl
   /usr/share/doc/php-memcached:php-memcached
   /usr/share/java/thrift.jar:libthrift-java
+  /usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc:fonts-noto-cjk
 )
 # With versions that the pinned compiler builds; a later one that is there already will do.
 readonly cargo_tools=(cargo-nextest@0.9.143 cargo-deny@0.20.2 cargo-machete@0.9.2 cargo-deb@3.8.0)
@@ -197,6 +200,7 @@ main() {
   install_node_clients "$kestrel_clients" "$tools/kestrel"
   install_python_clients "$thrift_clients" "$tools/kestrel-thrift"
   install_rust_clients "$thrift_clients" "$tools/kestrel-thrift" corpus/kestrel-thrift/kestrel.thrift
+  install_node_clients "$console" "$tools/console"
   [[ $with_cargo_tools == no ]] || install_mdbook
   [[ $with_cargo_tools == no ]] || install_cargo_tools
 }

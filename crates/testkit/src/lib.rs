@@ -6,6 +6,7 @@
 //! - [`process`]: servers and clients under test. [`tools`]: programs that a machine can lack.
 //! - [`backlog`]: servers with more jobs than memory.
 //! - [`wait`]: the only place where a test sleeps.
+//! - [`browser`]: drives a web browser.
 //! - [`tls`]: TLS for clients and for conformance cases.
 //! - [`client`]: a beanstalk client. [`rng`]: seeded random numbers.
 //! - [`settings`]: environment variables that set the length of tests.
@@ -15,6 +16,7 @@
 //! The product does not use this crate; only tests depend on it.
 
 pub mod backlog;
+pub mod browser;
 pub mod client;
 pub mod conformance;
 pub mod dialect;

@@ -290,7 +290,7 @@ pub(super) static TEXTS: Texts = Texts {
     policies: Policies {
         name: "Name of a queue",
         button: "What does it get?",
-        gets: "This queue gets",
+        gets: "Settings of",
         rules: "Rules",
         later_wins: "a later rule wins",
         empty: "No rule. All queues have the defaults.",

@@ -287,7 +287,7 @@ pub(super) static TEXTS: Texts = Texts {
     policies: Policies {
         name: "队列的名字",
         button: "查看它的设置",
-        gets: "这个队列的设置",
+        gets: "队列的设置：",
         rules: "规则",
         later_wins: "后面的规则优先",
         empty: "没有规则。所有队列都用默认值。",
