@@ -56,7 +56,16 @@ async fn receive_json<T: DeserializeOwned>(
     body: Body,
     extensions: &Extensions,
 ) -> Result<T, Problem> {
-    let received = receive(body, extensions, JSON_BYTES_MAX).await?;
+    receive_json_of(body, extensions, JSON_BYTES_MAX).await
+}
+
+/// Like [`receive_json`], with another limit.
+async fn receive_json_of<T: DeserializeOwned>(
+    body: Body,
+    extensions: &Extensions,
+    bytes_max: usize,
+) -> Result<T, Problem> {
+    let received = receive(body, extensions, bytes_max).await?;
     let bytes = received.bytes();
     parse_json(if bytes.is_empty() { b"{}" } else { bytes })
 }

@@ -17,6 +17,7 @@ use crate::access::Principal;
 use crate::job::Moments;
 use crate::json::Json;
 use crate::moment;
+use crate::openapi::Refusals;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
 use crate::state::Api;
@@ -279,12 +280,7 @@ fn said(line: &types::AuditLine) -> String {
     ),
     responses(
         (status = 200, description = "A page of changes.", body = types::Audit),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn get_audit(

@@ -14,6 +14,7 @@ use hyper::{StatusCode, Uri};
 use crate::cursor::CursorKey;
 use crate::json::Json;
 use crate::name::{QueueName, shown_name};
+use crate::openapi::Refusals;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
 use crate::state::Api;
@@ -126,12 +127,7 @@ pub struct ConnectionFacts {
     ),
     responses(
         (status = 200, description = "A page of connections.", body = types::Connections),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn get_connections(
@@ -150,12 +146,7 @@ pub(crate) async fn get_connections(
     params(("id" = String, Path, description = "The number of the connection.")),
     responses(
         (status = 200, description = "The connection.", body = types::Connection),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn get_connection(
@@ -175,12 +166,7 @@ pub(crate) async fn get_connection(
     params(("id" = String, Path, description = "The number of the connection.")),
     responses(
         (status = 204, description = "The connection is closed."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn delete_connection(
@@ -206,12 +192,7 @@ pub(crate) async fn delete_connection(
     ),
     responses(
         (status = 200, description = "A page of clients.", body = types::Consumers),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn get_consumers(

@@ -1,10 +1,12 @@
 //! Cursors as text. A cursor works only with the list that it belongs to, and only until the server
 //! restarts. A client cannot make or change one, because a wrong cursor could show other jobs.
 
+use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, RandomState};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use broker::ListCursor;
 
 use crate::problem::{Problem, ProblemKind};
 
@@ -33,6 +35,30 @@ impl CursorKey {
             Problem::new(ProblemKind::BadCursor, why).of_parameter("cursor")
         })
     }
+}
+
+/// The text of a place in a list of jobs: the last place, the place of the next block, the open blocks.
+pub(crate) fn written_place(cursor: &ListCursor) -> String {
+    let (after, from) = (cursor.after.unwrap_or_default(), cursor.blocks_from);
+    let flag = u8::from(cursor.after.is_some());
+    let mut text = format!("{flag} {:x} {:x} {:x} {:x}", after.0, after.1, from.0, from.1);
+    for (segment, number) in &cursor.open {
+        // Writing to a text does not fail.
+        let _ = write!(text, " {segment:x} {number:x}");
+    }
+    text
+}
+
+/// The place with this text.
+pub(crate) fn parse_place(text: &str) -> Option<ListCursor> {
+    let mut numbers = text.split(' ').map(|part| u64::from_str_radix(part, 16).ok());
+    let mut next = || numbers.next().flatten();
+    let (flag, after, blocks_from) = (next()?, (next()?, next()?), (next()?, next()?));
+    let mut open = Vec::new();
+    while let Some(segment) = next() {
+        open.push((u32::try_from(segment).ok()?, u32::try_from(next()?).ok()?));
+    }
+    Some(ListCursor { after: (flag == 1).then_some(after), open, blocks_from })
 }
 
 #[cfg(test)]

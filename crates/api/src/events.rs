@@ -23,6 +23,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind, as_json};
 use crate::query::Query;
 use crate::state::Api;
@@ -106,18 +107,7 @@ fn event(name: &str, value: &impl Serialize) -> Bytes {
             body = String,
             content_type = "text/event-stream",
         ),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn get_events(

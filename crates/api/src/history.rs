@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use self::rings::{FILE_BYTES_MAX, Rings, Row};
 use crate::json::Json;
+use crate::openapi::Refusals;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
 use crate::state::Api;
@@ -48,12 +49,7 @@ const ROWS_PER_SAVE: u32 = 6;
     ),
     responses(
         (status = 200, description = "The history.", body = types::History),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn get_history(

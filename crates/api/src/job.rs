@@ -18,6 +18,7 @@ use hyper::{StatusCode, Uri};
 use crate::connections::shown_id;
 use crate::json::Json;
 use crate::name::shown_name;
+use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
 use crate::state::Api;
@@ -36,18 +37,7 @@ const TIME_MAX: Duration = Duration::from_secs(5);
     params(("id" = u64, Path, description = "The number of the job.")),
     responses(
         (status = 200, description = "The job.", body = types::Job),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = 502,
-            description = "The log cannot be read.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn get_job(
@@ -67,18 +57,7 @@ pub(crate) async fn get_job(
     params(("id" = u64, Path, description = "The number of the job.")),
     responses(
         (status = 200, description = "The body.", content_type = "application/octet-stream"),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = 502,
-            description = "The log cannot be read.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn get_body(

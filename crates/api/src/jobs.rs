@@ -1,6 +1,5 @@
 //! The jobs of a queue, in pages.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use axum::extract::State as Shared;
@@ -10,10 +9,11 @@ use broker::{
 use hyper::Uri;
 
 use crate::connections::shown_id;
-use crate::cursor::CursorKey;
+use crate::cursor::{CursorKey, parse_place, written_place};
 use crate::job::{self, Moments};
 use crate::json::Json;
 use crate::name::QueueName;
+use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
 use crate::state::Api;
@@ -22,7 +22,7 @@ use crate::{moment, types};
 /// The largest page with the beginnings of bodies.
 const BODIES_MAX: usize = 100;
 /// A page reads at most this many new blocks of cold jobs, of up to 256 jobs each.
-const BLOCKS_MAX: usize = 8;
+pub(crate) const BLOCKS_MAX: usize = 8;
 /// The beginning of a body in a list has at most this many bytes.
 const PREVIEW_BYTES_MAX: usize = 200;
 /// A list shows no beginning of a larger body that is only in the log.
@@ -50,18 +50,7 @@ const TIME_MAX: Duration = Duration::from_secs(5);
     ),
     responses(
         (status = 200, description = "A page of jobs.", body = types::Jobs),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = 502,
-            description = "The log cannot be read.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn get_jobs(
@@ -108,7 +97,8 @@ impl ListJobs {
         let mut list = ListJobs { queue, state, has_bodies, limit, cursor: ListCursor::default() };
         if let Some(text) = query.get("cursor") {
             let place = key.read(&list.id(), text)?;
-            list.cursor = parse(&place).ok_or_else(|| bad("cursor", "the cursor is damaged"))?;
+            list.cursor =
+                parse_place(&place).ok_or_else(|| bad("cursor", "the cursor is damaged"))?;
         }
         Ok(list)
     }
@@ -117,29 +107,6 @@ impl ListJobs {
     fn id(&self) -> Vec<u8> {
         [b"jobs", &[self.state as u8][..], &self.queue].concat()
     }
-}
-
-/// The text of a place: the last place, the place of the next block, the open blocks.
-fn written(cursor: &ListCursor) -> String {
-    let (after, from) = (cursor.after.unwrap_or_default(), cursor.blocks_from);
-    let flag = u8::from(cursor.after.is_some());
-    let mut text = format!("{flag} {:x} {:x} {:x} {:x}", after.0, after.1, from.0, from.1);
-    for (segment, number) in &cursor.open {
-        // Writing to a text does not fail.
-        let _ = write!(text, " {segment:x} {number:x}");
-    }
-    text
-}
-
-fn parse(text: &str) -> Option<ListCursor> {
-    let mut numbers = text.split(' ').map(|part| u64::from_str_radix(part, 16).ok());
-    let mut next = || numbers.next().flatten();
-    let (flag, after, blocks_from) = (next()?, (next()?, next()?), (next()?, next()?));
-    let mut open = Vec::new();
-    while let Some(segment) = next() {
-        open.push((u32::try_from(segment).ok()?, u32::try_from(next()?).ok()?));
-    }
-    Some(ListCursor { after: (flag == 1).then_some(after), open, blocks_from })
 }
 
 impl Api {
@@ -174,10 +141,10 @@ impl Api {
             Some((page, rows))
         });
         let (page, rows) = page.await?.ok_or_else(|| Problem::no_queue(&list.queue))?;
-        let items = rows.into_iter().map(|(row, body)| shown(&row, body, &list, &moments));
+        let items = rows.into_iter().map(|(row, body)| shown(&row, body, &list.queue, &moments));
         Ok(types::Jobs {
             items: items.collect(),
-            next: page.next.map(|next| self.cursor_key.written(&list.id(), &written(&next))),
+            next: page.next.map(|next| self.cursor_key.written(&list.id(), &written_place(&next))),
             is_complete: page.is_complete,
             unreadable: page.unreadable,
             total,
@@ -241,7 +208,7 @@ impl Api {
         let moments = Moments::of(&self.turn());
         Ok(types::Jobs {
             items,
-            next: next.map(|next| self.cursor_key.written(&list.id(), &written(&next))),
+            next: next.map(|next| self.cursor_key.written(&list.id(), &written_place(&next))),
             is_complete: true,
             unreadable: 0,
             total,
@@ -263,7 +230,7 @@ impl Api {
 
     /// Reads from the disk in another thread. At most two reads run at once, even after their
     /// clients have gone.
-    async fn reading<T: Send + 'static>(
+    pub(crate) async fn reading<T: Send + 'static>(
         &self,
         read: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
@@ -301,7 +268,7 @@ fn preview(broker: &Broker, row: &JobRow) -> Option<types::BodyText> {
     Some(beginning(&body))
 }
 
-fn beginning(body: &[u8]) -> types::BodyText {
+pub(crate) fn beginning(body: &[u8]) -> types::BodyText {
     let cut = &body[..body.len().min(PREVIEW_BYTES_MAX)];
     let text = String::from_utf8_lossy(cut).into_owned();
     types::BodyText { text, is_cut: cut.len() < body.len() }
@@ -332,10 +299,11 @@ fn leased(row: &HeldRow, session: SessionId, list: &ListJobs, moments: &Moments)
     }
 }
 
-fn shown(
+/// A job that no worker has, with a part of its body.
+pub(crate) fn shown(
     row: &JobRow,
     body: Option<types::BodyText>,
-    list: &ListJobs,
+    queue: &[u8],
     moments: &Moments,
 ) -> types::Job {
     let memory = match (row.is_cold, &row.body) {
@@ -350,5 +318,5 @@ fn shown(
         unique: &row.unique,
         is_durable: row.is_durable,
     };
-    types::Job { memory: Some(memory), body, ..view.shown(&list.queue, moments) }
+    types::Job { memory: Some(memory), body, ..view.shown(queue, moments) }
 }

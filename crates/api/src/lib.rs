@@ -11,9 +11,9 @@
 //! - `problem`: errors (RFC 9457). `query`, `name`: parameters, and names of queues. `json`,
 //!   `moment`: responses, and dates in them. `cursor`: places in lists.
 //! - `events`: what happens, for clients that wait for it. `connections`, `server`, `health`,
-//!   `history`, `log_health`, `queue`, `queues`, `jobs`, `job`, `why`, `policies`: one topic each.
-//!   `act`: requests that change something. `types`: their JSON. `survey`: the numbers of all queues,
-//!   for sorted lists. `top`: the queues with metrics of their own.
+//!   `history`, `log_health`, `queue`, `queues`, `jobs`, `job`, `search`, `why`, `policies`: one topic
+//!   each. `act`: requests that change something. `types`: their JSON. `survey`: the numbers of all
+//!   queues, for sorted lists. `top`: the queues with metrics of their own.
 
 #![expect(
     clippy::result_large_err,
@@ -41,6 +41,7 @@ mod query;
 mod queue;
 mod queues;
 mod routes;
+mod search;
 mod server;
 mod sessions;
 mod state;
@@ -62,5 +63,6 @@ pub use openapi::document;
 pub use problem::{Problem, ProblemKind};
 pub use queues::ListQueues;
 pub use routes::router;
+pub use search::SearchJobs;
 pub use state::{Api, Reload, ServerInfo, Setup};
 pub use top::TopQueues;

@@ -4,6 +4,7 @@ use axum::extract::State;
 use hyper::Uri;
 
 use crate::json::Json;
+use crate::openapi::Refusals;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::Api;
@@ -16,12 +17,7 @@ use crate::types;
     tag = "server",
     responses(
         (status = 200, description = "The log.", body = types::Log),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn get_log(State(api): State<Api>, uri: Uri) -> Result<Json<types::Log>, Problem> {

@@ -1,15 +1,18 @@
 //! The OpenAPI document. It is made from the code of the endpoints.
 
+use std::collections::BTreeMap;
+
 use hyper::Uri;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::{Modify, OpenApi};
+use utoipa::openapi::{Content, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::{IntoResponses, Modify, OpenApi};
 
 use crate::json::Json;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::{
     act, audit, connections, events, history, job, jobs, log_health, policies, queue, queues,
-    server, why,
+    search, server, why,
 };
 
 #[derive(OpenApi)]
@@ -39,23 +42,26 @@ use crate::{
         jobs::get_jobs,
         job::get_job,
         job::get_body,
+        search::get_search,
         audit::get_audit,
         act::put::post_jobs,
         act::job::delete_job,
         act::job::post_kick,
         act::job::post_bury,
+        act::job::post_move,
         act::job::post_reschedule,
         act::leases::post_take,
         act::leases::post_finish,
         act::leases::post_give_back,
         act::leases::post_bury,
         act::leases::post_touch,
-        act::operations::get_operations,
-        act::operations::post_operations,
-        act::operations::get_operation,
-        act::operations::delete_operation,
+        act::operations::endpoints::get_operations,
+        act::operations::endpoints::post_operations,
+        act::operations::endpoints::get_operation,
+        act::operations::endpoints::delete_operation,
         act::queue::put_queue,
         act::queue::patch_queue,
+        act::queue::delete_queue,
         act::queue::post_pause,
         act::queue::delete_pause,
         act::server::post_drain,
@@ -64,7 +70,7 @@ use crate::{
         act::server::post_reload,
         get_document,
     ),
-    components(schemas(crate::types::Tick)),
+    components(schemas(Problem, crate::types::Tick)),
     modifiers(&Schemes),
     security((), ("token" = []))
 )]
@@ -85,6 +91,35 @@ pub fn document() -> utoipa::openapi::OpenApi {
     Document::openapi()
 }
 
+/// The failures of every endpoint, for the document.
+pub(crate) struct Refusals;
+
+/// The failures of an endpoint that changes something or reads the log, for the document.
+pub(crate) struct Failures;
+
+impl IntoResponses for Refusals {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        [failure("4XX", "The request failed.")].into()
+    }
+}
+
+impl IntoResponses for Failures {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let mut responses = Refusals::responses();
+        responses.extend([failure("5XX", "The server cannot do this.")]);
+        responses
+    }
+}
+
+fn failure(status: &str, description: &str) -> (String, RefOr<Response>) {
+    let problem = Content::new(Some(Ref::from_schema_name("Problem")));
+    let response = ResponseBuilder::new()
+        .description(description)
+        .content("application/problem+json", problem)
+        .build();
+    (status.to_owned(), response.into())
+}
+
 /// This document.
 #[utoipa::path(
     get,
@@ -92,12 +127,7 @@ pub fn document() -> utoipa::openapi::OpenApi {
     tag = "server",
     responses(
         (status = 200, description = "The OpenAPI document.", content_type = "application/json"),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn get_document(uri: Uri) -> Result<Json<utoipa::openapi::OpenApi>, Problem> {

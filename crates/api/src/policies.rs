@@ -6,6 +6,7 @@ use hyper::Uri;
 
 use crate::json::Json;
 use crate::name::{parse_name, shown_name};
+use crate::openapi::Refusals;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::Api;
@@ -18,12 +19,7 @@ use crate::types;
     tag = "policies",
     responses(
         (status = 200, description = "The rules.", body = types::Policies),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn get_policies(
@@ -42,12 +38,7 @@ pub(crate) async fn get_policies(
     params(("name" = String, Query, description = "The name of a queue.")),
     responses(
         (status = 200, description = "The settings.", body = types::EffectivePolicy),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn get_effective(

@@ -7,6 +7,7 @@ use hyper::Uri;
 use crate::json::Json;
 use crate::name::QueueName;
 use crate::name::shown_name;
+use crate::openapi::Refusals;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::Api;
@@ -20,12 +21,7 @@ use crate::{moment, types};
     params(("queue" = String, Path, description = "The name of the queue.")),
     responses(
         (status = 200, description = "The queue.", body = types::Queue),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn get_queue(

@@ -7,6 +7,7 @@ use hyper::Uri;
 use crate::cursor::CursorKey;
 use crate::json::Json;
 use crate::name::{parse_name, shown_name};
+use crate::openapi::Refusals;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
 use crate::state::Api;
@@ -42,12 +43,7 @@ pub(crate) const ROWS_AT_ONCE: usize = 5_000;
     ),
     responses(
         (status = 200, description = "A page of queues.", body = types::Queues),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn get_queues(

@@ -8,13 +8,14 @@ use axum::routing::{MethodRouter, get, post, put};
 use http_api::only_looks;
 
 use crate::access::{PREFIX, Principal, guard};
+use crate::act::operations::endpoints as operations;
 use crate::audit::{self, Usual};
 use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
 use crate::types::Role;
 use crate::{
     act, connections, events, history, job, jobs, log_health, openapi, policies, queue, queues,
-    server, why,
+    search, server, why,
 };
 
 /// All endpoints. The paths are also in the document of `openapi`; a test compares them.
@@ -32,7 +33,10 @@ fn table() -> Vec<Endpoint> {
         at("/queues", get(queues::get_queues)),
         at(
             "/queues/{queue}",
-            get(queue::get_queue).put(act::queue::put_queue).patch(act::queue::patch_queue),
+            get(queue::get_queue)
+                .put(act::queue::put_queue)
+                .patch(act::queue::patch_queue)
+                .delete(act::queue::delete_queue),
         ),
         at("/queues/{queue}/pause", post(act::queue::post_pause).delete(act::queue::delete_pause)),
         at("/queues/{queue}/consumers", get(connections::get_consumers)),
@@ -41,20 +45,19 @@ fn table() -> Vec<Endpoint> {
         at("/jobs/{id}", get(job::get_job).delete(act::job::delete_job)),
         at("/jobs/{id}/kick", post(act::job::post_kick)),
         at("/jobs/{id}/bury", post(act::job::post_bury)),
+        at("/jobs/{id}/move", post(act::job::post_move)),
         at("/jobs/{id}/reschedule", post(act::job::post_reschedule)),
         at("/jobs/{id}/body", get(job::get_body)),
+        at("/search", get(search::get_search)),
         at("/take", post(act::leases::post_take)).of_programs(),
         at("/leases/{lease}/finish", post(act::leases::post_finish)).of_programs(),
         at("/leases/{lease}/give_back", post(act::leases::post_give_back)).of_programs(),
         at("/leases/{lease}/bury", post(act::leases::post_bury)).of_programs(),
         at("/leases/{lease}/touch", post(act::leases::post_touch)).of_programs(),
-        at(
-            "/operations",
-            get(act::operations::get_operations).post(act::operations::post_operations),
-        ),
+        at("/operations", get(operations::get_operations).post(operations::post_operations)),
         at(
             "/operations/{operation}",
-            get(act::operations::get_operation).delete(act::operations::delete_operation),
+            get(operations::get_operation).delete(operations::delete_operation),
         ),
         at("/audit", get(audit::get_audit)).read_by(Role::Operator),
         at("/connections", get(connections::get_connections)),

@@ -7,6 +7,7 @@ use hyper::Uri;
 
 use crate::access::Principal;
 use crate::json::Json;
+use crate::openapi::Refusals;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::Api;
@@ -20,12 +21,7 @@ use crate::{health, moment};
     tag = "server",
     responses(
         (status = 200, description = "The server.", body = types::Server),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn get_server(
@@ -43,12 +39,7 @@ pub(crate) async fn get_server(
     tag = "server",
     responses(
         (status = 200, description = "The client.", body = types::Me),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn get_me(

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use changes::{
-    Bury, GiveBack, Pause, Paused, Put, PutJob, PutLine, QueueLimits, Reloaded, SetStatus, Take,
-    Taken, Touched,
+    Bury, GiveBack, MoveJob, Pause, Paused, Put, PutJob, PutLine, QueueLimits, Reloaded, SetStatus,
+    Take, Taken, Touched,
 };
 pub use connections::{
     Connection, ConnectionWait, Connections, Consumer, Consumers, HeldJob, WaitFor,
@@ -645,6 +645,30 @@ pub struct Holder {
     pub held_ms: u64,
 }
 
+/// The jobs that a search found, as far as one request searches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Search {
+    /// The jobs that match. `body` has the part of the body around the text, or the beginning of a
+    /// body in memory.
+    pub items: Vec<Job>,
+    /// The parameter `cursor` of the request that continues the search. `null` if all jobs were
+    /// searched.
+    pub next: Option<String>,
+    /// The jobs of the queue in these states, now.
+    pub total: u64,
+    /// The jobs that this request looked at.
+    pub scanned_jobs: u64,
+    /// The bytes of the bodies that this request searched.
+    pub scanned_bytes: u64,
+    /// Jobs whose body was not searched. It is longer than 32 MiB, or the log cannot give it.
+    pub unsearched: u64,
+    /// False if later responses leave out jobs, because the jobs of very many files have mixed
+    /// priorities.
+    pub is_complete: bool,
+    /// The time of this response.
+    pub as_of_at: String,
+}
+
 /// The state of a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -657,6 +681,24 @@ pub enum JobState {
     Leased,
     /// The job is set aside until a client kicks it.
     Buried,
+}
+
+impl JobState {
+    /// The name of the state.
+    pub fn name(self) -> &'static str {
+        match self {
+            JobState::Ready => "ready",
+            JobState::Delayed => "delayed",
+            JobState::Leased => "leased",
+            JobState::Buried => "buried",
+        }
+    }
+
+    /// The state with this name.
+    pub fn parse(text: &str) -> Option<JobState> {
+        let all = [JobState::Ready, JobState::Delayed, JobState::Leased, JobState::Buried];
+        all.into_iter().find(|state| state.name() == text)
+    }
 }
 
 /// Where a job is.

@@ -6,6 +6,7 @@ use hyper::Uri;
 
 use crate::json::Json;
 use crate::name::QueueName;
+use crate::openapi::Refusals;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::Api;
@@ -19,12 +20,7 @@ use crate::types;
     params(("queue" = String, Path, description = "The name of the queue.")),
     responses(
         (status = 200, description = "The reason.", body = types::Why),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Refusals,
     )
 )]
 pub(crate) async fn get_why(

@@ -154,14 +154,7 @@ pub(crate) async fn kick_queue(
     Path(name): Path<String>,
 ) -> Result<Response> {
     operator(&principal)?;
-    let asked = StartOperation {
-        kind: OperationKind::Kick,
-        queue: name,
-        state: Some(JobState::Buried),
-        count: None,
-        rate_per_s: None,
-        confirm: None,
-    };
+    let asked = StartOperation::new(OperationKind::Kick, name);
     api.start_operation(&principal, &asked)?;
     Ok(see_other(&link::operations()))
 }
@@ -184,12 +177,9 @@ pub(crate) async fn clear_queue(
         }
     };
     let asked = StartOperation {
-        kind: OperationKind::Clear,
-        queue: name,
         state,
-        count: None,
-        rate_per_s: None,
         confirm: form.get("confirm").map(str::to_owned),
+        ..StartOperation::new(OperationKind::Clear, name)
     };
     api.start_operation(&principal, &asked)?;
     Ok(see_other(&link::operations()))

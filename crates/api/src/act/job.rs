@@ -2,12 +2,15 @@
 
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
-use broker::{Answer, JobFacts, JobId, NotFound, Refusal, State};
+use broker::{Answer, JobFacts, JobId, MoveRefusal, NotFound, Refusal, State};
 use http_api::DoorSession;
 use hyper::Uri;
 
+use super::operations::STORES_NOTHING;
 use super::{done, receive_json, refused};
 use crate::job::{JobNumber, no_job};
+use crate::name::parse_name;
+use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
 use crate::state::Api;
@@ -24,18 +27,7 @@ use crate::types;
     ),
     responses(
         (status = 204, description = "The job has ended."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn delete_job(
@@ -64,18 +56,7 @@ pub(crate) async fn delete_job(
     params(("id" = u64, Path, description = "The number of the job.")),
     responses(
         (status = 204, description = "The job is ready."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn post_kick(
@@ -97,18 +78,7 @@ pub(crate) async fn post_kick(
     request_body = types::Bury,
     responses(
         (status = 204, description = "The job is buried."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn post_bury(
@@ -123,6 +93,33 @@ pub(crate) async fn post_bury(
     Ok(done())
 }
 
+/// Moves a job that no worker has to another queue, as if a client put it there now. A delayed job
+/// keeps its due time, and a buried job becomes ready. Only this queue gets the job: not its children,
+/// and not the queues of its `route.copy_to`.
+#[utoipa::path(
+    post,
+    path = "/jobs/{id}/move",
+    tag = "jobs",
+    params(("id" = u64, Path, description = "The number of the job.")),
+    request_body = types::MoveJob,
+    responses(
+        (status = 204, description = "The job is in the other queue."),
+        Failures,
+    )
+)]
+pub(crate) async fn post_move(
+    Shared(api): Shared<Api>,
+    JobNumber(id): JobNumber,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    Query::read(&head.uri, &[])?;
+    let asked: types::MoveJob = receive_json(body, &head.extensions).await?;
+    let to = parse_name(&asked.to).map_err(|problem| problem.of_parameter("to"))?;
+    api.move_job(id, &to).await?;
+    Ok(done())
+}
+
 /// Gives a job that no worker has another priority or delay. The server takes it and gives it back,
 /// so this counts as a take.
 #[utoipa::path(
@@ -133,18 +130,7 @@ pub(crate) async fn post_bury(
     request_body = types::GiveBack,
     responses(
         (status = 204, description = "The job is ready, or delayed."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn post_reschedule(
@@ -212,6 +198,13 @@ impl Api {
         self.settled(given).await?.map_err(|refusal| refused(refusal, || no_job(id)))
     }
 
+    /// Moves a job that no worker has to another queue.
+    pub async fn move_job(&self, id: JobId, to: &[u8]) -> Result<(), Problem> {
+        let session = self.session_with(id).await?;
+        let moved = self.turn().caller(session.id()).move_job(id, to);
+        self.settled(moved).await?.map_err(|refusal| move_refused(refusal, id))
+    }
+
     /// Takes a job and changes it, in one turn. So no worker sees the job meanwhile.
     fn taken(
         &self,
@@ -229,6 +222,22 @@ impl Api {
         taken.value.map_err(|refusal| refused(refusal, || no_job(id)))?;
         let changed = change(&mut caller, &facts);
         Ok(Answer { after: taken.after.max(changed.after), ..changed })
+    }
+}
+
+/// The problem of a move that was refused.
+pub(super) fn move_refused(refusal: MoveRefusal, id: JobId) -> Problem {
+    match refusal {
+        MoveRefusal::NotFound => no_job(id),
+        MoveRefusal::Leased => leased(id, ""),
+        MoveRefusal::SameQueue => {
+            let why = format!("job {} is in this queue already", id.0);
+            Problem::new(ProblemKind::WrongState, why)
+        }
+        MoveRefusal::StoresNothing => {
+            Problem::new(ProblemKind::BadRequest, STORES_NOTHING).of_parameter("to")
+        }
+        MoveRefusal::Put(refusal) => refusal.into(),
     }
 }
 

@@ -19,6 +19,7 @@ use hyper::{StatusCode, Uri};
 use super::{done, receive_json, refused, with_json};
 use crate::job::{JobView, Moments};
 use crate::name::parse_name;
+use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
 use crate::state::Api;
@@ -119,18 +120,7 @@ fn no_lease() -> Problem {
     responses(
         (status = 200, description = "A job.", body = types::Taken),
         (status = 204, description = "There was no job in this time."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn post_take(
@@ -152,18 +142,7 @@ pub(crate) async fn post_take(
     params(("lease" = String, Path, description = "The secret name of the lease.")),
     responses(
         (status = 204, description = "The job has ended."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn post_finish(
@@ -188,18 +167,7 @@ pub(crate) async fn post_finish(
     request_body = types::GiveBack,
     responses(
         (status = 204, description = "The job is ready, or delayed."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn post_give_back(
@@ -227,18 +195,7 @@ pub(crate) async fn post_give_back(
     request_body = types::Bury,
     responses(
         (status = 204, description = "The job is buried."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn post_bury(
@@ -265,18 +222,7 @@ pub(crate) async fn post_bury(
     params(("lease" = String, Path, description = "The secret name of the lease.")),
     responses(
         (status = 200, description = "The lease continues.", body = types::Touched),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn post_touch(

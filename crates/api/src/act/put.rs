@@ -14,6 +14,7 @@ use hyper::{HeaderMap, StatusCode};
 use super::{parse_json, receive};
 use crate::access::{PREFIX, Principal};
 use crate::name::{QueueName, shown_name};
+use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind, as_json};
 use crate::query::Query;
 use crate::state::Api;
@@ -85,18 +86,7 @@ struct Jobs {
             content_type = "application/x-ndjson",
         ),
         (status = 201, description = "The job is durable.", body = types::Put),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn post_jobs(

@@ -1,13 +1,17 @@
 //! Changes of one queue.
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use broker::{NotFound, PutRefusal};
 use http_api::SessionKind;
 use hyper::{StatusCode, Uri};
 
+use super::operations::started;
 use super::{done, receive_json, refused, with_json};
+use crate::access::Principal;
 use crate::name::{QueueName, shown_name};
+use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
 use crate::state::Api;
@@ -22,18 +26,7 @@ use crate::types;
     responses(
         (status = 201, description = "The queue is new."),
         (status = 204, description = "The queue existed already, and stays from now on."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn put_queue(
@@ -59,18 +52,7 @@ pub(crate) async fn put_queue(
     request_body = types::QueueLimits,
     responses(
         (status = 204, description = "The limits apply."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn patch_queue(
@@ -88,6 +70,36 @@ pub(crate) async fn patch_queue(
     Ok(done())
 }
 
+/// Removes a queue and ends all of its jobs, even those that workers have. This is an operation: it
+/// can take long, and a client can cancel it. If clients use or watch the queue, it stays, without
+/// jobs.
+#[utoipa::path(
+    delete,
+    path = "/queues/{queue}",
+    tag = "queues",
+    params(
+        ("queue" = String, Path, description = "The name of the queue."),
+        ("confirm" = String, Query, description = "The name of the queue again."),
+    ),
+    responses(
+        (status = 202, description = "The operation runs.", body = types::Operation),
+        Failures,
+    )
+)]
+pub(crate) async fn delete_queue(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    QueueName(name): QueueName,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = Query::read(&uri, &["confirm"])?;
+    let asked = types::StartOperation {
+        confirm: query.get("confirm").map(str::to_owned),
+        ..types::StartOperation::new(types::OperationKind::Remove, shown_name(&name))
+    };
+    Ok(started(&api.start_operation(&principal, &asked)?))
+}
+
 /// Pauses a queue: workers get no jobs of it.
 #[utoipa::path(
     post,
@@ -97,18 +109,7 @@ pub(crate) async fn patch_queue(
     request_body = types::Pause,
     responses(
         (status = 200, description = "The queue is paused.", body = types::Paused),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn post_pause(
@@ -135,18 +136,7 @@ pub(crate) async fn post_pause(
     params(("queue" = String, Path, description = "The name of the queue.")),
     responses(
         (status = 204, description = "The queue is not paused."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn delete_pause(

@@ -6,6 +6,7 @@ use broker::Status;
 use hyper::{StatusCode, Uri};
 
 use super::{done, receive_json, with_json};
+use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
 use crate::state::Api;
@@ -18,18 +19,7 @@ use crate::types;
     tag = "server",
     responses(
         (status = 204, description = "New jobs are refused."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn post_drain(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
@@ -45,18 +35,7 @@ pub(crate) async fn post_drain(State(api): State<Api>, uri: Uri) -> Result<Respo
     tag = "server",
     responses(
         (status = 204, description = "New jobs are accepted."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn delete_drain(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
@@ -73,18 +52,7 @@ pub(crate) async fn delete_drain(State(api): State<Api>, uri: Uri) -> Result<Res
     request_body = types::SetStatus,
     responses(
         (status = 204, description = "The status applies, also after a restart."),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn put_status(
@@ -113,18 +81,7 @@ pub(crate) async fn put_status(
     tag = "server",
     responses(
         (status = 200, description = "The configuration applies.", body = types::Reloaded),
-        (
-            status = "4XX",
-            description = "The request failed.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
-        (
-            status = "5XX",
-            description = "The server cannot do this.",
-            body = Problem,
-            content_type = "application/problem+json",
-        ),
+        Failures,
     )
 )]
 pub(crate) async fn post_reload(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {

@@ -42,6 +42,14 @@ pub struct PutLine {
     pub id: u64,
 }
 
+/// The queue that a job moves to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MoveJob {
+    /// The name of the queue.
+    pub to: String,
+}
+
 /// Which job a worker wants.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

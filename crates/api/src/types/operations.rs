@@ -14,17 +14,24 @@ pub struct StartOperation {
     pub kind: OperationKind,
     /// The name of the queue.
     pub queue: String,
-    /// The state of the jobs. A kick needs `buried` (the default) or `delayed`. A clear without a
-    /// state ends the ready, delayed and buried jobs. Leased jobs always stay.
+    /// The queue that jobs move to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// The state of the jobs. A kick needs `buried` (the default) or `delayed`. A clear or a move
+    /// without a state changes the ready, delayed and buried jobs. Leased jobs always stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<JobState>,
     /// At most this many jobs. By default as many as there are at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
+    /// Only the jobs with these numbers: at most 10,000. The operation skips jobs that have changed
+    /// meanwhile: jobs that have ended, that a worker has, or that have another queue or state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ids: Option<Vec<u64>>,
     /// At most about this many jobs in a second. By default as fast as the log allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u32>,
-    /// A clear needs the name of the queue again.
+    /// A removal needs the name of the queue again, and so does a clear without `ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<String>,
 }
@@ -37,6 +44,40 @@ pub enum OperationKind {
     Kick,
     /// It ends jobs.
     Clear,
+    /// It moves jobs to another queue, as if clients put them there now. A delayed job keeps its due
+    /// time, and a buried job becomes ready.
+    Move,
+    /// It ends all jobs of a queue, even those that workers have, and removes the queue. If clients
+    /// use or watch the queue, it stays, without jobs.
+    Remove,
+}
+
+impl OperationKind {
+    /// The name of the kind.
+    pub fn name(self) -> &'static str {
+        match self {
+            OperationKind::Kick => "kick",
+            OperationKind::Clear => "clear",
+            OperationKind::Move => "move",
+            OperationKind::Remove => "remove",
+        }
+    }
+}
+
+impl StartOperation {
+    /// An operation on all jobs of a queue.
+    pub fn new(kind: OperationKind, queue: impl Into<String>) -> StartOperation {
+        StartOperation {
+            kind,
+            queue: queue.into(),
+            to: None,
+            state: None,
+            count: None,
+            ids: None,
+            rate_per_s: None,
+            confirm: None,
+        }
+    }
 }
 
 /// All operations that the server remembers, newest first.
@@ -55,12 +96,16 @@ pub struct Operation {
     pub kind: OperationKind,
     /// The name of the queue.
     pub queue: String,
+    /// The queue that jobs move to.
+    pub to: Option<String>,
     /// The state of the jobs. `null` for ready, delayed and buried jobs.
     pub state: Option<JobState>,
     /// How far it is.
     pub status: OperationStatus,
     /// The jobs that were changed. These changes are durable.
     pub done: u64,
+    /// The jobs that were skipped, because they have changed meanwhile.
+    pub skipped: u64,
     /// The jobs to change.
     pub total: u64,
     /// The jobs that were changed in one second, on average.

@@ -4,6 +4,7 @@
 
 mod access;
 mod acting;
+mod cold;
 mod connections;
 mod events;
 mod history;
@@ -12,5 +13,6 @@ mod operations;
 mod queues;
 mod reading;
 mod routes;
+mod search;
 mod why;
 mod world;

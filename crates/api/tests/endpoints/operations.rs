@@ -1,6 +1,7 @@
 //! Changes of many jobs.
 
 use broker::NewJob;
+use broker::policy::{Rule, Rules, Setting};
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -133,6 +134,14 @@ fn wrong_operations_are_refused() {
         (json!({ "kind": "kick", "queue": "none" }), 404),
         (json!({ "kind": "kick", "queue": "default", "state": "ready" }), 400),
         (json!({ "kind": "clear", "queue": "default", "state": "leased" }), 400),
+        (json!({ "kind": "clear", "queue": "default", "to": "other" }), 400),
+        (json!({ "kind": "move", "queue": "default" }), 400),
+        (json!({ "kind": "move", "queue": "default", "to": "default" }), 400),
+        (json!({ "kind": "move", "queue": "default", "to": "other", "state": "leased" }), 400),
+        (json!({ "kind": "move", "queue": "default", "to": "other", "ids": [] }), 400),
+        (json!({ "kind": "move", "queue": "default", "to": "other", "ids": [1], "count": 1 }), 400),
+        (json!({ "kind": "remove", "queue": "default", "state": "ready" }), 400),
+        (json!({ "kind": "remove", "queue": "default" }), 409),
     ] {
         assert_eq!(world.post("/operations", &asked).status, status, "{asked}");
     }
@@ -145,4 +154,120 @@ fn wrong_operations_are_refused() {
     }
     let refused = world.post("/operations", &slow);
     assert_eq!(refused.status, 503, "{refused:?}");
+}
+
+fn counts(world: &World, queue: &str) -> [u64; 3] {
+    let queue = world.get(&format!("/queues/{queue}"));
+    ["ready", "delayed", "buried"].map(|state| queue[state].as_u64().unwrap())
+}
+
+#[test]
+fn jobs_move_to_another_queue() {
+    let world = World::open();
+    put_many(&world, b"mail", 30, NewJob::default());
+    bury_all(&world, "mail");
+    put_many(&world, b"mail", 100, NewJob::default());
+    put_many(&world, b"mail", 50, NewJob { delay_s: 60, ..NewJob::default() });
+    let asked = |state: Value, count: Value| json!({ "kind": "move", "queue": "mail", "to": "post", "state": state, "count": count });
+    let id = start(&world, &asked(json!("ready"), json!(70)));
+    let operation = ended(&world, id);
+    assert_eq!((&operation["done"], &operation["to"]), (&json!(70), &json!("post")));
+    assert_eq!(counts(&world, "mail"), [30, 50, 30]);
+    assert_eq!(counts(&world, "post"), [70, 0, 0]);
+    let id = start(&world, &asked(json!(null), json!(null)));
+    assert_eq!(ended(&world, id)["done"], 110);
+    assert_eq!(counts(&world, "post"), [130, 50, 0], "buried jobs become ready");
+    assert_eq!(world.ask("GET", "/queues/mail").status, 404, "nothing keeps the queue");
+    let detail = "operation 1: move 70 jobs (ready) of mail to post";
+    assert_eq!(world.get("/audit")["items"][1]["detail"], detail);
+}
+
+#[test]
+fn a_move_stops_when_the_other_queue_is_full() {
+    let world = World::open();
+    put_many(&world, b"mail", 100, NewJob::default());
+    let rules = Rules(vec![
+        Rule::new(["post"], [Setting::JobsMax(Some(70))]),
+        Rule::new(["all"], [Setting::Alias([b"post"[..].into()].into())]),
+    ]);
+    let _ = world.broker.turn(world.now()).set_policies(rules);
+    let id = start(&world, &json!({ "kind": "move", "queue": "mail", "to": "post" }));
+    let operation = ended(&world, id);
+    assert_eq!((&operation["status"], &operation["done"]), (&json!("failed"), &json!(70)));
+    assert_eq!(operation["problem"]["type"], "/console/help#queue-full");
+    assert_eq!(counts(&world, "mail"), [30, 0, 0]);
+    let to_alias = json!({ "kind": "move", "queue": "mail", "to": "all" });
+    assert_eq!(world.post("/operations", &to_alias).status, 400);
+}
+
+#[test]
+fn chosen_jobs_are_changed_unless_they_have_changed_meanwhile() {
+    let world = World::open();
+    let ids: Vec<u64> = (0..200).map(|_| world.put(b"mail", NewJob::default(), b"x")).collect();
+    let taken = world.post("/take", &json!({ "queues": ["mail"] }));
+    assert_eq!(taken.body["job"]["id"], ids[0]);
+    assert_eq!(world.ask("DELETE", &format!("/jobs/{}", ids[1])).status, 204);
+    let moved = world.post(&format!("/jobs/{}/move", ids[2]), &json!({ "to": "other" }));
+    assert_eq!(moved.status, 204);
+    let chosen: Vec<u64> = ids[..150].iter().rev().copied().chain([ids[7]]).collect();
+    let asked = json!({ "kind": "move", "queue": "mail", "to": "post", "ids": chosen });
+    let id = start(&world, &asked);
+    let operation = ended(&world, id);
+    let seen = ["done", "skipped", "total"].map(|name| operation[name].as_u64().unwrap());
+    assert_eq!(seen, [147, 3, 150]);
+    assert_eq!((counts(&world, "mail")[0], counts(&world, "post")[0]), (50, 147));
+    // A kick of ready jobs skips all of them, and a clear of chosen jobs needs no confirmation.
+    let kick = json!({ "kind": "kick", "queue": "post", "ids": [ids[3], ids[4]] });
+    let id = start(&world, &kick);
+    assert_eq!(ended(&world, id)["skipped"], 2);
+    let clear =
+        json!({ "kind": "clear", "queue": "post", "state": "ready", "ids": [ids[3], ids[4]] });
+    let id = start(&world, &clear);
+    assert_eq!(ended(&world, id)["done"], 2);
+    assert_eq!(counts(&world, "post")[0], 145);
+}
+
+#[test]
+fn one_job_moves_to_another_queue() {
+    let world = World::open();
+    let id = world.put(b"mail", NewJob { delay_s: 60, ..NewJob::default() }, b"x");
+    let move_to = |to: &str| world.post(&format!("/jobs/{id}/move"), &json!({ "to": to }));
+    assert_eq!(move_to("a/b").status, 204);
+    let job = world.get(&format!("/jobs/{id}"));
+    assert_eq!((&job["queue"], &job["state"]), (&json!("a/b"), &json!("delayed")));
+    assert_eq!(move_to("a/b").status, 409);
+    assert_eq!(move_to("\\q").status, 400);
+    assert_eq!(world.post(&format!("/jobs/{id}/kick"), &json!({})).status, 204);
+    assert_eq!(world.post("/take", &json!({ "queues": ["a/b"] })).body["job"]["id"], id);
+    assert_eq!(move_to("mail").body["type"], "/console/help#job-leased");
+    assert_eq!(world.post("/jobs/99/move", &json!({ "to": "mail" })).status, 404);
+}
+
+#[test]
+fn a_queue_is_removed_with_leased_and_new_jobs() {
+    let world = World::open();
+    put_many(&world, b"mail", 200, NewJob::default());
+    assert_eq!(world.ask("PUT", "/queues/mail").status, 204, "it stays without jobs");
+    assert_eq!(world.post("/take", &json!({ "queues": ["mail"] })).status, 200);
+    for path in ["/queues/mail", "/queues/mail?confirm=mial"] {
+        let refused = world.ask("DELETE", path);
+        assert_eq!(refused.status, 409, "{path}");
+        assert!(refused.body["detail"].as_str().unwrap().contains("end 200 jobs"), "{refused:?}");
+    }
+    assert_eq!(world.ask("DELETE", "/queues/none?confirm=none").status, 404);
+    let removal = world.ask("DELETE", "/queues/mail?confirm=mail");
+    assert_eq!((removal.status, &removal.body["kind"]), (202, &json!("remove")));
+    put_many(&world, b"mail", 10, NewJob::default());
+    let operation = ended(&world, removal.body["id"].as_u64().unwrap());
+    assert_eq!((&operation["status"], &operation["done"]), (&json!("done"), &json!(210)));
+    // The worker still watches the queue.
+    let queue = world.get("/queues/mail");
+    assert_eq!(
+        (&queue["ready"], &queue["leased"], &queue["kept"]),
+        (&json!(0), &json!(0), &json!(false))
+    );
+    world.put(b"other", NewJob::default(), b"x");
+    let removal = world.ask("DELETE", "/queues/other?confirm=other");
+    ended(&world, removal.body["id"].as_u64().unwrap());
+    assert_eq!(world.ask("GET", "/queues/other").status, 404);
 }

@@ -144,6 +144,7 @@ pub(crate) fn filled(path: &str) -> String {
         .replace("{lease}", "none")
         .replace("{operation}", "1")
         .replace("effective", "effective?name=a")
+        .replace("/search", "/search?queue=default")
 }
 
 #[test]

@@ -54,6 +54,8 @@ fn row(t: &Texts, operation: &Operation, principal: &Principal) -> Markup {
     let kind = match operation.kind {
         OperationKind::Kick => texts.kick,
         OperationKind::Clear => texts.clear,
+        OperationKind::Move => texts.move_jobs,
+        OperationKind::Remove => texts.remove,
     };
     let is_running = operation.status == OperationStatus::Running;
     let can_cancel = is_running && principal.require(Role::Operator).is_ok();
@@ -61,11 +63,17 @@ fn row(t: &Texts, operation: &Operation, principal: &Principal) -> Markup {
     html! {
         tr {
             th scope="row" { (operation.id) " " (kind) }
-            td { (link::to_queue(t, &operation.queue)) }
+            td {
+                (link::to_queue(t, &operation.queue))
+                @if let Some(to) = &operation.to { " → " (link::to_queue(t, to)) }
+            }
             td {
                 progress value=(operation.done) max=(operation.total.max(1))
                     aria-label=(texts.progress) {}
                 " " ((texts.of)(&number::grouped(operation.done), &number::grouped(operation.total)))
+                @if operation.skipped > 0 {
+                    ", " ((texts.skipped)(&number::grouped(operation.skipped)))
+                }
             }
             td .num { (number::rate(Some(operation.per_s))) }
             td { (number::moment(&operation.started_at)) }

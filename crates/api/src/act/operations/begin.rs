@@ -1,0 +1,143 @@
+//! The begin of an operation: which jobs it changes, and how.
+
+use std::sync::Mutex;
+
+use broker::{JobId, State};
+use tokio::sync::Notify;
+
+use super::{Operation, Wanted};
+use crate::access::Principal;
+use crate::job::Moments;
+use crate::name::parse_name;
+use crate::problem::{Problem, ProblemKind};
+use crate::state::Api;
+use crate::types::{self, JobState, OperationKind};
+
+/// An operation can name at most this many jobs.
+const CHOSEN_MAX: usize = 10_000;
+
+impl Api {
+    /// Starts an operation. Must be called in the runtime of the site.
+    pub fn start_operation(
+        &self,
+        principal: &Principal,
+        asked: &types::StartOperation,
+    ) -> Result<types::Operation, Problem> {
+        let queue = parse_name(&asked.queue)?;
+        check(asked)?;
+        let to = self.target(asked, &queue)?;
+        let state = match (asked.kind, asked.state) {
+            (OperationKind::Kick, None) if asked.ids.is_none() => Some(JobState::Buried),
+            (_, state) => state,
+        };
+        let (jobs, total, moments) = {
+            let turn = self.turn();
+            let stats = turn.queue_stats(&queue).ok_or_else(|| Problem::no_queue(&queue))?;
+            let all = [
+                (State::Ready, JobState::Ready, stats.ready),
+                (State::Delayed, JobState::Delayed, stats.delayed),
+                (State::Buried, JobState::Buried, stats.buried),
+            ];
+            let (jobs, total) = if let Some(ids) = &asked.ids {
+                let mut ids: Vec<JobId> = ids.iter().copied().map(JobId).collect();
+                ids.sort_unstable();
+                ids.dedup();
+                let total = ids.len() as u64;
+                (Wanted::Chosen(ids), total)
+            } else {
+                let wanted =
+                    all.into_iter().filter(|(_, it, _)| state.is_none_or(|state| state == *it));
+                let found: Vec<(State, u64)> =
+                    wanted.map(|(state, _, count)| (state, count)).collect();
+                let sum = found.iter().map(|(_, count)| count).sum();
+                (Wanted::First(found), asked.count.map_or(sum, |count| count.min(sum)))
+            };
+            let leased = if asked.kind == OperationKind::Remove { stats.leased } else { 0 };
+            (jobs, total + leased, Moments::of(&turn))
+        };
+        let ends_many = match asked.kind {
+            OperationKind::Clear => asked.ids.is_none(),
+            OperationKind::Remove => true,
+            OperationKind::Kick | OperationKind::Move => false,
+        };
+        if ends_many && asked.confirm.as_deref() != Some(&*asked.queue) {
+            let name = &asked.queue;
+            let why = format!(
+                "this would end {total} jobs; to confirm it, send the name of the queue as \
+                 `confirm`: `{name}`"
+            );
+            return Err(Problem::new(ProblemKind::ConfirmationNeeded, why).of_parameter("confirm"));
+        }
+        let operation = self.act.operations.all().add(|number| Operation {
+            number,
+            kind: asked.kind,
+            queue,
+            to,
+            state,
+            jobs,
+            rate_per_s: asked.rate_per_s,
+            who: principal.name.clone(),
+            total,
+            started: moments.now,
+            cancelled: Notify::new(),
+            progress: Mutex::default(),
+        })?;
+        let shown = operation.shown(&moments);
+        self.tell_operation(|| shown.clone());
+        let api = self.clone();
+        tokio::spawn(async move { api.operate(&operation).await });
+        Ok(shown)
+    }
+
+    /// The queue that jobs move to. Empty for other kinds of operations.
+    fn target(&self, asked: &types::StartOperation, from: &[u8]) -> Result<Vec<u8>, Problem> {
+        let bad = |why: &str| Problem::new(ProblemKind::BadRequest, why).of_parameter("to");
+        let to = match (asked.kind, &asked.to) {
+            (OperationKind::Move, Some(to)) => parse_name(to)?,
+            (OperationKind::Move, None) => return Err(bad("write the name of the other queue")),
+            (_, Some(_)) => return Err(bad("only a move has another queue")),
+            (_, None) => return Ok(Vec::new()),
+        };
+        if to == from {
+            return Err(bad("the jobs are in this queue already"));
+        }
+        let policy = self.turn().policy(&to);
+        if policy.fanout_only || !policy.alias.is_empty() {
+            return Err(bad(STORES_NOTHING));
+        }
+        Ok(to)
+    }
+}
+
+/// Why jobs cannot move to an alias, or to a queue that only passes jobs on.
+pub(in crate::act) const STORES_NOTHING: &str =
+    "the queue stores no jobs: it is an alias, or its policy has `fanout_only`";
+
+/// Checks the parameters that do not fit together.
+fn check(asked: &types::StartOperation) -> Result<(), Problem> {
+    let bad =
+        |name: &str, why: &str| Err(Problem::new(ProblemKind::BadRequest, why).of_parameter(name));
+    match (asked.kind, asked.state) {
+        (OperationKind::Kick, Some(JobState::Ready)) => {
+            return bad("state", "a kick needs `buried` or `delayed`");
+        }
+        (OperationKind::Remove, Some(_)) => {
+            return bad("state", "a queue is removed with all of its jobs");
+        }
+        (_, Some(JobState::Leased)) => {
+            return bad("state", "leased jobs stay; end one with `DELETE /jobs/{id}?force=true`");
+        }
+        _ => {}
+    }
+    if asked.kind == OperationKind::Remove && (asked.count.is_some() || asked.ids.is_some()) {
+        return bad("count", "a queue is removed with all of its jobs");
+    }
+    let Some(ids) = &asked.ids else { return Ok(()) };
+    if asked.count.is_some() {
+        return bad("count", "write `count` or `ids`");
+    }
+    if ids.is_empty() || ids.len() > CHOSEN_MAX {
+        return bad("ids", "write the numbers of 1 to 10,000 jobs");
+    }
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! The run of an operation. It changes some jobs in a turn, and waits until these changes are durable
+//! before the next turn. So it does not delay other clients.
+
+use std::time::Duration;
+
+use broker::{Caller, Clearing, Event, JobId, Need, Position, State, Turn};
+use http_api::{DoorError, DoorSession, SessionKind};
+
+use super::{Operation, Wanted};
+use crate::act::job::move_refused;
+use crate::act::refused;
+use crate::job::{Moments, no_job};
+use crate::problem::Problem;
+use crate::state::Api;
+use crate::types::{JobState, OperationKind, OperationStatus};
+
+/// Jobs of one turn. A slice of work can be spent earlier.
+const STEP_MAX: u64 = 64;
+
+/// What a turn of an operation did.
+struct Step {
+    /// The jobs that were changed.
+    count: u64,
+    /// The jobs that were skipped.
+    skipped: u64,
+    after: Position,
+    next: Next,
+}
+
+/// What comes after a turn.
+enum Next {
+    /// A job cannot be changed. The operation stops.
+    Fail(Problem),
+    /// There may be more jobs.
+    More,
+    /// The next job is only in the log. The broker loads it, and sends an event.
+    Load,
+    /// There are no more jobs of this state.
+    End,
+}
+
+impl Step {
+    fn new() -> Step {
+        Step { count: 0, skipped: 0, after: Position::NONE, next: Next::More }
+    }
+
+    /// Notes the change of a job. Returns false if the job could not be changed.
+    fn note(&mut self, changed: Result<Position, Problem>) -> bool {
+        match changed {
+            Ok(after) => {
+                self.after = self.after.max(after);
+                self.count += 1;
+                true
+            }
+            Err(problem) => {
+                self.next = Next::Fail(problem);
+                false
+            }
+        }
+    }
+
+    /// Whether the turn can change another job.
+    fn goes_on(&self, most: u64, turn: &Turn<'_>) -> bool {
+        let looked_at = self.count + self.skipped;
+        looked_at == 0 || looked_at < most && !turn.slice_is_spent()
+    }
+}
+
+impl Operation {
+    /// Changes a job. The caller has checked its state in this turn.
+    fn change(&self, caller: &mut Caller<'_>, id: JobId) -> Result<Position, Problem> {
+        match self.kind {
+            OperationKind::Kick => {
+                let kicked = caller.kick_job(id);
+                kicked.value.map_err(|refusal| refused(refusal, || no_job(id)))?;
+                Ok(kicked.after)
+            }
+            OperationKind::Clear | OperationKind::Remove => Ok(caller.cancel(id).after),
+            OperationKind::Move => {
+                let moved = caller.move_job(id, &self.to);
+                moved.value.map_err(|refusal| move_refused(refusal, id))?;
+                Ok(moved.after)
+            }
+        }
+    }
+
+    /// Whether a job that a client chose is still as the client saw it.
+    fn wants(&self, turn: &Turn<'_>, id: JobId) -> bool {
+        let Ok(status) = turn.job_status(id).value else { return false };
+        let state = status.facts.state;
+        let has_state = match self.state {
+            None => true,
+            Some(JobState::Ready) => state == State::Ready,
+            Some(JobState::Delayed) => state == State::Delayed,
+            Some(JobState::Buried) => state == State::Buried,
+            Some(JobState::Leased) => false,
+        };
+        let can_change = match self.kind {
+            OperationKind::Kick => matches!(state, State::Delayed | State::Buried),
+            _ => state != State::Leased,
+        };
+        has_state && can_change && turn.queue_name(status.queue) == self.queue
+    }
+}
+
+impl Api {
+    /// Runs an operation to its end.
+    pub(super) async fn operate(&self, operation: &Operation) {
+        let changed = tokio::select! {
+            changed = self.change_all(operation) => Some(changed),
+            // This drops the work and its session, wherever it waits.
+            () = operation.cancelled.notified() => None,
+        };
+        let outcome = match changed {
+            // No client can cancel the last part.
+            Some(Ok(())) if operation.kind == OperationKind::Remove => {
+                Some(self.remove_rest(operation).await)
+            }
+            changed => changed,
+        };
+        let (status, problem) = match outcome {
+            Some(Ok(())) => (OperationStatus::Done, None),
+            Some(Err(problem)) => (OperationStatus::Failed, Some(problem)),
+            None => (OperationStatus::Cancelled, None),
+        };
+        operation.progress().ended = Some((self.setup.door.now(), status, problem));
+        self.tell_operation(|| operation.shown(&Moments::of(&self.turn())));
+    }
+
+    async fn change_all(&self, operation: &Operation) -> Result<(), Problem> {
+        let session = self.setup.door.session(SessionKind::Reader);
+        // The queue stays in existence as long as the session uses it.
+        self.turn().caller(session.id()).use_queue(&operation.queue);
+        match &operation.jobs {
+            Wanted::First(found) => {
+                for &(state, mut found) in found {
+                    while found > 0 && operation.progress().done < operation.total {
+                        let left = operation.total - operation.progress().done;
+                        let most = left.min(found);
+                        let step = |most| self.step(operation, &session, state, most);
+                        let (count, has_more) = self.act(operation, &session, most, step).await?;
+                        found -= count;
+                        if !has_more {
+                            break;
+                        }
+                    }
+                }
+            }
+            Wanted::Chosen(ids) => {
+                let mut rest = &ids[..];
+                while !rest.is_empty() {
+                    let step = |most| self.step_chosen(operation, &session, &mut rest, most);
+                    self.act(operation, &session, STEP_MAX, step).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a step of at most `most` jobs, and waits until its changes are durable. Returns the
+    /// number of changed jobs, and whether there can be more jobs.
+    async fn act(
+        &self,
+        operation: &Operation,
+        session: &DoorSession,
+        most: u64,
+        step: impl FnOnce(u64) -> Step,
+    ) -> Result<(u64, bool), Problem> {
+        let door = &self.setup.door;
+        door.uncongested().await?;
+        let of_rate = operation.rate_per_s.map_or(STEP_MAX, |rate| u64::from(rate).max(1));
+        let Step { count, skipped, after, next } = step(most.min(of_rate).min(STEP_MAX));
+        door.settled_at(after).await?;
+        {
+            let mut progress = operation.progress();
+            progress.done += count;
+            progress.skipped += skipped;
+        }
+        match next {
+            Next::Fail(problem) => return Err(problem),
+            Next::Load => {
+                if let Event::Unreadable = session.event().await?.value {
+                    return Err(DoorError::Unreadable.into());
+                }
+            }
+            Next::More | Next::End => {}
+        }
+        let has_more = !matches!(next, Next::End);
+        match operation.rate_per_s {
+            Some(rate) => {
+                let pause = count as f64 / f64::from(rate.max(1));
+                tokio::time::sleep(Duration::from_secs_f64(pause)).await;
+            }
+            None => tokio::task::yield_now().await,
+        }
+        Ok((count, has_more))
+    }
+
+    /// Changes the first jobs of a state in one turn.
+    fn step(&self, operation: &Operation, session: &DoorSession, state: State, most: u64) -> Step {
+        let mut turn = self.turn();
+        turn.begin_slice();
+        let mut step = Step::new();
+        while step.goes_on(most, &turn) {
+            let mut caller = turn.caller(session.id());
+            if !caller.is_at_hand(Need::Used(state)) {
+                step.next = Next::Load;
+                break;
+            }
+            let Ok(id) = caller.first_used_id(state).value else {
+                step.next = Next::End;
+                break;
+            };
+            if !step.note(operation.change(&mut caller, id)) {
+                break;
+            }
+        }
+        step
+    }
+
+    /// Changes or skips the first of these jobs in one turn, and removes them from the slice.
+    fn step_chosen(
+        &self,
+        operation: &Operation,
+        session: &DoorSession,
+        ids: &mut &[JobId],
+        most: u64,
+    ) -> Step {
+        let mut turn = self.turn();
+        turn.begin_slice();
+        let mut step = Step::new();
+        while let Some((&id, rest)) = ids.split_first()
+            && step.goes_on(most, &turn)
+        {
+            if !turn.caller(session.id()).is_job_at_hand(id) {
+                step.next = Next::Load;
+                break;
+            }
+            *ids = rest;
+            if operation.wants(&turn, id) {
+                let mut caller = turn.caller(session.id());
+                if !step.note(operation.change(&mut caller, id)) {
+                    break;
+                }
+            } else {
+                turn.count_work(1);
+                step.skipped += 1;
+            }
+        }
+        step
+    }
+
+    /// Removes a queue whose jobs have ended, with the jobs that workers have, and those that clients
+    /// have put meanwhile.
+    async fn remove_rest(&self, operation: &Operation) -> Result<(), Problem> {
+        let session = self.setup.door.session(SessionKind::Reader);
+        let (removal, count) = {
+            let mut turn = self.turn();
+            let stats = turn.queue_stats(&operation.queue).unwrap_or_default();
+            let removal = turn.caller(session.id()).remove_queue(&operation.queue);
+            (removal, stats.ready + stats.delayed + stats.buried + stats.leased)
+        };
+        if self.settled(removal).await? == Clearing::Waiting {
+            let cleared = session.event().await?;
+            self.settled(cleared).await?;
+        }
+        operation.progress().done += count;
+        Ok(())
+    }
+}
