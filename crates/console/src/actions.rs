@@ -13,7 +13,7 @@ use maud::{Markup, html};
 use crate::guard::Form;
 use crate::link;
 use crate::page::{Result, see_other};
-use crate::texts::Texts;
+use crate::texts::{Actions, Texts};
 
 /// The text about the action before this page, if there was one. The parameter `done` names it.
 pub(crate) fn done(t: &Texts, uri: &Uri) -> Markup {
@@ -24,6 +24,7 @@ pub(crate) fn done(t: &Texts, uri: &Uri) -> Markup {
         "resumed" => Some(t.actions.resumed),
         "kicked" => Some(t.actions.kicked),
         "ended" => Some(t.actions.ended),
+        "moved" => Some(t.actions.moved),
         "cancelled" => Some(t.actions.cancelled),
         _ => None,
     });
@@ -56,13 +57,17 @@ pub(crate) fn of_queue(texts: &Texts, principal: &Principal, queue: &api::types:
         }
         (reason)
     };
-    let confirm = html! {
+    let states = html! {
         select name="state" aria-label=(t.which_jobs) {
             option value="ready" { (words.ready) }
             option value="delayed" { (words.delayed) }
             option value="buried" { (words.buried) }
             option value="" { (t.all_states) }
         }
+    };
+    let to = html! { (states) (other_queue(t)) (reason) };
+    let confirm = html! {
+        (states)
         input name="confirm" required autocomplete="off" placeholder=(t.name)
             aria-label=(t.name_to_confirm);
         (reason)
@@ -78,9 +83,18 @@ pub(crate) fn of_queue(texts: &Texts, principal: &Principal, queue: &api::types:
                 @if queue.buried > 0 {
                     (form(principal, &format!("{path}/kick"), t.kick_all, &reason))
                 }
+                (form(principal, &format!("{path}/move"), t.move_jobs, &to))
                 (form(principal, &format!("{path}/clear"), t.clear, &confirm))
             }
         }
+    }
+}
+
+/// The field with the name of the queue that jobs move to.
+fn other_queue(t: &Actions) -> Markup {
+    html! {
+        input name="to" required autocomplete="off" placeholder=(t.other_queue)
+            aria-label=(t.other_queue);
     }
 }
 
@@ -104,22 +118,25 @@ pub(crate) fn of_job(t: &Texts, principal: &Principal, job: &api::types::Job) ->
                     t.delete,
                     if job.state == JobState::Leased { &force } else { &none },
                 ))
+                @if job.state != JobState::Leased {
+                    (form(principal, &format!("{path}/move"), t.move_to, &other_queue(t)))
+                }
             }
         }
     }
 }
 
-fn operator(principal: &Principal) -> Result<()> {
+pub(crate) fn operator(principal: &Principal) -> Result<()> {
     Ok(principal.require(Role::Operator)?)
 }
 
-fn number(text: &str) -> Result<u64> {
+pub(crate) fn number(text: &str) -> Result<u64> {
     let why = "the number of a job or an operation is a whole number";
     text.parse().map_err(|_| Problem::new(ProblemKind::BadRequest, why).into())
 }
 
 /// Goes back to a page, which says what was done.
-fn back(page: &str, done: &str) -> Response {
+pub(crate) fn back(page: &str, done: &str) -> Response {
     see_other(&link::with(page, &[("done", Some(done))]))
 }
 

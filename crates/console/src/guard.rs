@@ -34,6 +34,11 @@ impl Form {
         let mut fields = self.0.iter().filter(|(known, _)| known == name);
         fields.next().map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
+
+    /// The values of all fields with this name.
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Form {

@@ -15,6 +15,7 @@ mod assets;
 mod bar;
 mod body;
 mod chart;
+mod chosen;
 mod guard;
 mod link;
 mod look;
@@ -42,8 +43,11 @@ pub fn router(api: Api) -> Router {
         .route("/queues/{queue}/resume", post(actions::resume))
         .route("/queues/{queue}/kick", post(actions::kick_queue))
         .route("/queues/{queue}/clear", post(actions::clear_queue))
+        .route("/queues/{queue}/move", post(chosen::move_queue))
+        .route("/queues/{queue}/chosen", post(chosen::act))
         .route("/operations", get(pages::operations::page))
         .route("/operations/{id}/cancel", post(actions::cancel))
+        .route("/jobs/{id}/move", post(chosen::move_job))
         .route("/jobs/{id}/kick", post(actions::kick_job))
         .route("/jobs/{id}/delete", post(actions::delete_job))
         .route("/jobs", get(pages::job::find))

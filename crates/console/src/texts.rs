@@ -242,6 +242,7 @@ pub(crate) struct Actions {
     pub(crate) resumed: &'static str,
     pub(crate) kicked: &'static str,
     pub(crate) ended: &'static str,
+    pub(crate) moved: &'static str,
     pub(crate) cancelled: &'static str,
     pub(crate) reason: &'static str,
     pub(crate) seconds: (&'static str, &'static str),
@@ -257,6 +258,17 @@ pub(crate) struct Actions {
     pub(crate) kick: &'static str,
     pub(crate) delete: &'static str,
     pub(crate) cancel: &'static str,
+    pub(crate) move_jobs: &'static str,
+    pub(crate) move_to: &'static str,
+    pub(crate) other_queue: &'static str,
+    pub(crate) search: &'static str,
+    pub(crate) text_in_bodies: &'static str,
+    pub(crate) all_jobs: &'static str,
+    pub(crate) found: fn(&str, &str, &str) -> String,
+    pub(crate) goes_on: &'static str,
+    pub(crate) unsearched: With,
+    pub(crate) choose: &'static str,
+    pub(crate) ticked: &'static str,
 }
 
 pub(crate) struct Connections {

@@ -120,6 +120,10 @@ impl World {
             let (head, body) = self.site.answer(request).await.into_parts();
             let bytes = to_bytes(body, usize::MAX).await.expect("the body is in memory");
             let text = String::from_utf8(bytes.to_vec()).expect("a page is text");
+            // An operation that the request started runs to its end.
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
             Shown { status: head.status.as_u16(), headers: head.headers, text }
         })
     }
@@ -490,6 +494,9 @@ fn operators_act_with_forms_and_viewers_do_not() {
         "/queues/mail/resume",
         "/queues/mail/kick",
         "/queues/mail/clear",
+        "/queues/mail/move",
+        "/queues/mail/chosen",
+        "/jobs/1/move",
         "/jobs/1/kick",
         "/jobs/1/delete",
         "/operations/1/cancel",
@@ -498,6 +505,48 @@ fn operators_act_with_forms_and_viewers_do_not() {
         assert_eq!(viewers.submit(path, "", &fields, Reach::Loopback).status, 401, "{path}");
     }
     assert_eq!(viewers.show(&format!("/jobs/{id}")).status, 200, "nothing has changed");
+}
+
+#[test]
+fn jobs_are_found_chosen_and_moved() {
+    let access =
+        api::AccessSettings { anonymous: Role::Operator, ..api::AccessSettings::default() };
+    let world = World::with_access(access);
+    let ids =
+        [&b"to <ann>"[..], b"to bert", b"to <ann> again"].map(|body| world.put(b"mail", body));
+    let page = world.show("/queues/mail?state=ready&search=%3Cann%3E").text;
+    assert!(page.contains("to <mark>&lt;ann&gt;</mark> again"), "{page}");
+    assert!(page.contains("2 found in 3 of 3 jobs.") && !page.contains("bert"), "{page}");
+    let act = |path: &str, more: &[(&str, &str)]| {
+        let secret = csrf(&world.show("/queues/mail"));
+        world.submit(path, "", &[&[("csrf", secret.as_str())], more].concat(), Reach::Loopback)
+    };
+    let chosen = [ids[0].to_string(), ids[2].to_string()];
+    for id in &chosen {
+        assert!(page.contains(&format!("name=\"id\" value=\"{id}\"")), "{page}");
+    }
+    let ticked = [("id", chosen[0].as_str()), ("id", &chosen[1]), ("state", "ready")];
+    for wrong in [&[("what", "move"), ("to", "other")][..], &ticked] {
+        assert_eq!(act("/queues/mail/chosen", wrong).status, 400);
+    }
+    let moved =
+        act("/queues/mail/chosen", &[&ticked[..], &[("what", "move"), ("to", "a/b")]].concat());
+    assert_eq!(
+        (moved.status, &moved.headers["location"]),
+        (303, &"/console/operations".parse().unwrap())
+    );
+    let operations = world.show("/operations").text;
+    assert!(operations.contains("2 of 2") && operations.contains("queues/a%2Fb"), "{operations}");
+    let moved = act(&format!("/jobs/{}/move", ids[1]), &[("to", "a/b")]);
+    assert_eq!(moved.headers["location"], format!("/console/jobs/{}?done=moved", ids[1]).as_str());
+    let page = world.show("/queues/a%2Fb").text;
+    assert!(ids.iter().all(|id| page.contains(&format!("/console/jobs/{id}\""))), "{page}");
+    assert!(!page.contains("checked"), "no job is ticked");
+
+    let viewers = World::new();
+    viewers.put(b"mail", b"hello");
+    let page = viewers.show("/queues/mail?search=hell").text;
+    assert!(page.contains("<mark>hell</mark>o") && !page.contains("checkbox"), "{page}");
 }
 
 #[test]

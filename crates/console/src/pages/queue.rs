@@ -1,6 +1,6 @@
 //! One queue: its numbers, its clients, its policy, and its jobs.
 
-use api::types::{Job, Jobs, Queue, Setting};
+use api::types::{Job, Queue, Setting};
 use api::{Api, Principal, parse_name};
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -11,10 +11,12 @@ use crate::page::{Page, Result};
 use crate::pages::connections;
 use crate::table::paging;
 use crate::texts::{Texts, Words};
-use crate::{actions, bar, link, number};
+use crate::{actions, bar, chosen, link, number};
 
 /// The parameters of the list of jobs.
 const LIST: &str = "limit=50&body=text";
+/// The parameters of a search.
+const SEARCH: &str = "limit=50";
 /// The number of clients that are shown.
 const CONSUMERS_MAX: usize = 20;
 
@@ -35,9 +37,21 @@ pub(crate) async fn page(
     };
     let state = parameter("state").unwrap_or(first_state(&queue));
     let cursor = parameter("cursor");
-    let list = link::with("", &[("state", Some(state)), ("cursor", cursor)]);
-    let list = format!("{LIST}&{}", list.trim_start_matches('?'));
-    let jobs = api.jobs(api.list_jobs(bytes.clone(), &list)?).await?;
+    let searched = parameter(chosen::SEARCH).filter(|text| !text.is_empty() && state != "leased");
+    let shown = Shown { state, searched, has_boxes: chosen::may_choose(&principal, state) };
+    let list = link::with("", &[("state", Some(state)), ("cursor", cursor), ("text", searched)]);
+    let list = list.trim_start_matches('?');
+    let (jobs, next, remark) = if searched.is_some() {
+        let search = api.search_for(bytes.clone(), &format!("{SEARCH}&{list}"))?;
+        let found = api.search(search).await?;
+        let remark = chosen::remark(t, &found);
+        (found.items, found.next, remark)
+    } else {
+        let list = api.list_jobs(bytes.clone(), &format!("{LIST}&{list}"))?;
+        let jobs = api.jobs(list).await?;
+        let remark = unreadable(t, jobs.unreadable);
+        (jobs.items, jobs.next, remark)
+    };
     let consumers = api.consumers(&bytes, CONSUMERS_MAX, None).await?;
     let path = link::queue(&queue.name);
     let (words, texts) = (&t.words, &t.queue);
@@ -134,17 +148,47 @@ pub(crate) async fn page(
                     { (shown) " " span .n { (number::grouped(number)) } }
                 }
             }
-            (list_of(t, &jobs, state))
+            @if state != "leased" { (chosen::search_form(t, &path, state, searched)) }
+            (chosen::form(t, &principal, &path, state, &list_of(t, &jobs, &shown)))
+            (remark)
             (paging(
                 t,
-                cursor.map(|_| link::with(&path, &[("state", Some(state))])),
-                jobs.next.map(|next| {
-                    link::with(&path, &[("state", Some(state)), ("cursor", Some(&next))])
-                }),
+                cursor.map(|_| shown.page(&path, None)),
+                next.map(|next| shown.page(&path, Some(&next))),
             ))
         }
     };
     Ok(Page::new(&api, "/queues", &queue.name, contents))
+}
+
+/// How the jobs are shown.
+struct Shown<'a> {
+    state: &'a str,
+    /// The text that was searched.
+    searched: Option<&'a str>,
+    /// Whether the client can choose jobs.
+    has_boxes: bool,
+}
+
+impl Shown<'_> {
+    /// The address of a page of the jobs.
+    fn page(&self, path: &str, cursor: Option<&str>) -> String {
+        let state = ("state", Some(self.state));
+        link::with(path, &[state, (chosen::SEARCH, self.searched), ("cursor", cursor)])
+    }
+}
+
+/// Jobs that are left out of the list.
+fn unreadable(t: &Texts, count: u64) -> Markup {
+    let texts = &t.queue;
+    html! {
+        @if count > 0 {
+            p .remark {
+                ((texts.unreadable)(&number::grouped(count))) " "
+                a href={ (crate::PREFIX) "/log" } { (texts.see_log) }
+            }
+        }
+    }
 }
 
 /// The state whose jobs are shown first: the first one that has jobs.
@@ -191,11 +235,12 @@ fn state_name(words: &Words, state: &str) -> &'static str {
     }
 }
 
-fn list_of(t: &Texts, jobs: &Jobs, state: &str) -> Markup {
+fn list_of(t: &Texts, jobs: &[Job], shown: &Shown<'_>) -> Markup {
     let (words, texts) = (&t.words, &t.queue);
+    let state = shown.state;
     let name = state_name(words, state);
     html! {
-        @if jobs.items.is_empty() {
+        @if jobs.is_empty() {
             p .empty { ((texts.none_of)(name)) }
         } @else {
             div .scroll {
@@ -203,6 +248,9 @@ fn list_of(t: &Texts, jobs: &Jobs, state: &str) -> Markup {
                     caption .hidden { ((texts.caption)(name)) }
                     thead {
                         tr {
+                            @if shown.has_boxes {
+                                th scope="col" { span .hidden { (t.actions.choose) } }
+                            }
                             th scope="col" { (words.job) }
                             th .num scope="col" { (words.age) }
                             th .num scope="col" { (words.priority) }
@@ -216,22 +264,18 @@ fn list_of(t: &Texts, jobs: &Jobs, state: &str) -> Markup {
                             th scope="col" { (texts.body) }
                         }
                     }
-                    tbody { @for job in &jobs.items { (row(job, state)) } }
+                    tbody { @for job in jobs { (row(t, job, shown)) } }
                 }
-            }
-        }
-        @if jobs.unreadable > 0 {
-            p .remark {
-                ((texts.unreadable)(&number::grouped(jobs.unreadable))) " "
-                a href={ (crate::PREFIX) "/log" } { (texts.see_log) }
             }
         }
     }
 }
 
-fn row(job: &Job, state: &str) -> Markup {
+fn row(t: &Texts, job: &Job, shown: &Shown<'_>) -> Markup {
+    let state = shown.state;
     html! {
         tr {
+            @if shown.has_boxes { td { (chosen::tick(t, job.id)) } }
             th scope="row" { a href=(link::job(job.id)) { (job.id) } }
             td .num { (number::duration(job.age_ms)) }
             td .num { (job.priority) }
@@ -249,7 +293,7 @@ fn row(job: &Job, state: &str) -> Markup {
             }
             td .num { (number::bytes(job.body_bytes)) }
             td .body {
-                @if let Some(body) = &job.body { code { (body.text) @if body.is_cut { "…" } } }
+                @if let Some(body) = &job.body { code { (chosen::marked(&body.text, shown.searched)) @if body.is_cut { "…" } } }
             }
         }
     }

@@ -204,6 +204,7 @@ pub(super) static TEXTS: Texts = Texts {
         resumed: "队列已恢复。",
         kicked: "任务已就绪。",
         ended: "任务已结束。",
+        moved: "任务已移到另一个队列。",
         cancelled: "批量操作正在停止。已经改变的任务不会恢复。",
         reason: "原因",
         seconds: ("", " 秒"),
@@ -219,6 +220,19 @@ pub(super) static TEXTS: Texts = Texts {
         kick: "让任务就绪",
         delete: "删除",
         cancel: "取消",
+        move_jobs: "移动任务",
+        move_to: "移动到",
+        other_queue: "另一个队列",
+        search: "搜索",
+        text_in_bodies: "内容中的文字",
+        all_jobs: "全部任务",
+        found: |found, scanned, total| {
+            format!("已搜索 {scanned} / {total} 个任务，找到 {found} 个。")
+        },
+        goes_on: "下一页继续搜索。",
+        unsearched: |count| format!("有 {count} 个任务无法搜索。"),
+        choose: "选择",
+        ticked: "所选任务：",
     },
     connections: Connections {
         address_begins: "地址的开头",
