@@ -84,6 +84,11 @@ impl Api {
             },
             connections: types::ConnectionCounts {
                 open: process.connections,
+                by_protocol: process
+                    .connections_by_protocol
+                    .iter()
+                    .map(|(protocol, open)| ((*protocol).to_owned(), *open))
+                    .collect(),
                 max: process.connections_max,
             },
             process: types::Process {

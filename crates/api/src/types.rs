@@ -179,10 +179,12 @@ pub struct QueueLimit {
 }
 
 /// The connections of all protocols except HTTP.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ConnectionCounts {
     /// Open connections, now.
     pub open: u64,
+    /// Open connections by protocol, now. A protocol without connections is left out.
+    pub by_protocol: BTreeMap<String, u64>,
     /// The limit of open connections.
     pub max: u64,
 }

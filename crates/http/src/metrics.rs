@@ -18,10 +18,12 @@ const OTHER: &str = "other";
 const LABEL_NAME_BYTES_MAX: usize = 256;
 
 /// Facts about the server's process.
-#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ProcessFacts {
     /// Open connections of all protocols except HTTP.
     pub connections: u64,
+    /// The names of the protocols with open connections, and the numbers of these.
+    pub connections_by_protocol: Vec<(&'static str, u64)>,
     /// The limit of open connections.
     pub connections_max: u64,
     /// Connections that the server closed at once because their address had too many connections.

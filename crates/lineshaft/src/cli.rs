@@ -6,6 +6,7 @@ mod moving;
 mod operator;
 mod token;
 mod tools;
+mod top;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,8 +23,9 @@ pub(crate) use operator::{
 pub(crate) use token::{TokenAddArguments, TokenArguments, TokenCommand, TokenPlace};
 pub(crate) use tools::{
     DeleteArguments, KickArguments, PauseArguments, PeekArguments, PutArguments, StatsArguments,
-    WatchArguments, WorkArguments, refuse,
+    WorkArguments, refuse,
 };
+pub(crate) use top::TopArguments;
 
 const AFTER_HELP: &str = "\
 Without a subcommand, the server starts with its defaults.
@@ -83,7 +85,7 @@ pub(crate) enum Command {
     Kick(KickArguments),
     Delete(DeleteArguments),
     Pause(PauseArguments),
-    Watch(WatchArguments),
+    Top(TopArguments),
     Status(StatusArguments),
     Jobs(JobsArguments),
     Why(WhyArguments),

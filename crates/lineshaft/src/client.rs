@@ -13,7 +13,7 @@ mod stream;
 mod target;
 mod tls;
 
-pub(crate) use api::{ApiClient, read_token, segment};
+pub(crate) use api::{ApiClient, ApiError, read_token, segment, shown_segment};
 pub(crate) use beanstalk::{
     Client, Job, Put, Replies, Reply, Schedule, Stats, Survey, WaitingState, unexpected,
 };

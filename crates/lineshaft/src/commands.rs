@@ -24,8 +24,8 @@ pub(crate) mod serve;
 mod service;
 pub(crate) mod stats;
 pub(crate) mod token;
+pub(crate) mod top;
 mod user;
-pub(crate) mod watch;
 pub(crate) mod work;
 
 /// Returns the arguments if the program was started under the name `original`, or with a subcommand

@@ -81,7 +81,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Kick(arguments)) => commands::kick::run(&arguments),
         Some(Command::Delete(arguments)) => commands::delete::run(&arguments),
         Some(Command::Pause(arguments)) => commands::pause::run(&arguments),
-        Some(Command::Watch(arguments)) => commands::watch::run(arguments),
+        Some(Command::Top(arguments)) => commands::top::run(arguments),
         Some(Command::Status(arguments)) => commands::operator::status(&arguments),
         Some(Command::Jobs(arguments)) => commands::operator::jobs(&arguments),
         Some(Command::Why(arguments)) => commands::operator::why(&arguments),

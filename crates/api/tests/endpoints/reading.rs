@@ -20,6 +20,7 @@ fn the_server_reports_its_totals_and_its_health() {
     assert_eq!(server["status"], "up");
     assert_eq!(server["health"], json!({ "level": "ok", "reasons": [] }));
     assert_eq!(server["connections"]["open"], 7);
+    assert_eq!(server["connections"]["by_protocol"]["gearman"], 2);
     let totals = &server["totals"];
     assert_eq!((&totals["ready"], &totals["delayed"]), (&json!(1), &json!(1)), "{totals}");
     assert_eq!((&totals["puts"], &totals["ready_bytes"]), (&json!(2), &json!(5)), "{totals}");

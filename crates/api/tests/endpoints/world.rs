@@ -123,7 +123,11 @@ impl World {
                 started: Millis(NOW.0 - 5_000),
                 listeners: Vec::new(),
             },
-            process: Box::new(|| ProcessFacts { connections: 7, ..ProcessFacts::default() }),
+            process: Box::new(|| ProcessFacts {
+                connections: 7,
+                connections_by_protocol: vec![("beanstalk", 5), ("gearman", 2)],
+                ..ProcessFacts::default()
+            }),
             access,
             body_bytes_max: 100_000,
             reload: Box::new(|| Box::pin(async { Err("line 7: no".to_owned()) })),

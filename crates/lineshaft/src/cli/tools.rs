@@ -1,5 +1,4 @@
-//! The arguments of the tools that talk to a server: put, work, stats, peek, kick, delete, pause,
-//! watch.
+//! The arguments of the tools that talk to a server: put, work, stats, peek, kick, delete, pause.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -399,30 +398,6 @@ pub(crate) struct PauseArguments {
     /// For how long: 90, 5s, 2m, 1h30m; 0 ends a pause
     #[arg(value_parser = duration::parse_seconds)]
     pub time: u32,
-    #[command(flatten)]
-    pub server: ServerArguments,
-}
-
-const WATCH_HELP: &str = "\
-Keys:
-  n r d l b       sort by name, ready, delayed, leased, buried
-  p f             sort by put/s, finished/s
-                  (the same key again reverses the order)
-  arrows, j k, PageUp PageDown, Home End
-                  scroll
-  q, Esc          quit
-
-watch changes nothing. `lineshaft kick` makes buried jobs ready again.";
-
-/// Watch the queues live, in a table
-#[derive(Debug, Args)]
-#[command(after_help = WATCH_HELP)]
-pub(crate) struct WatchArguments {
-    /// Show only queues whose name contains this
-    pub filter: Option<String>,
-    /// How often to refresh the table
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration::parse_seconds)]
-    pub interval: u32,
     #[command(flatten)]
     pub server: ServerArguments,
 }

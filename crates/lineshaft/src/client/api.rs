@@ -8,14 +8,16 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use api::Problem;
-use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{ACCEPT, AUTHORIZATION, HOST, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use notation::address::Address;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+use server::ControlPath;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
@@ -82,7 +84,9 @@ pub(crate) struct ApiClient {
     runtime: Runtime,
     target: Target,
     authorization: Option<HeaderValue>,
-    sender: Option<SendRequest<Empty<Bytes>>>,
+    sender: Option<SendRequest<Full<Bytes>>>,
+    /// The address of a socket in a data folder is valid only while this value exists.
+    _socket: Option<ControlPath>,
 }
 
 impl ApiClient {
@@ -102,7 +106,17 @@ impl ApiClient {
             address: target.to_string(),
             reason: plain_reason(&error),
         })?;
-        Ok(ApiClient { runtime, target, authorization, sender: None })
+        Ok(ApiClient { runtime, target, authorization, sender: None, _socket: None })
+    }
+
+    /// A client of the server with this socket in its data folder.
+    pub(crate) fn at_socket(
+        socket: ControlPath,
+        token: Option<&str>,
+    ) -> Result<ApiClient, ApiError> {
+        let target = Target::plain(Address::Unix(socket.path().to_owned()));
+        let client = ApiClient::new(target, token)?;
+        Ok(ApiClient { _socket: Some(socket), ..client })
     }
 
     /// The server, as the user named it.
@@ -112,8 +126,14 @@ impl ApiClient {
 
     /// Reads a value of the API. `path` begins after `/api/v1`.
     pub(crate) fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, ApiError> {
-        let (status, body) = self.send(&Method::GET, &format!("{PREFIX}{path}"))?;
+        let (status, body) = self.send(&Method::GET, &format!("{PREFIX}{path}"), None)?;
         self.read(status, &body)
+    }
+
+    /// Reads the bytes of a body.
+    pub(crate) fn get_bytes(&mut self, path: &str) -> Result<Vec<u8>, ApiError> {
+        let (status, body) = self.send(&Method::GET, &format!("{PREFIX}{path}"), None)?;
+        if status.is_success() { Ok(body.to_vec()) } else { Err(self.refusal(status, &body)) }
     }
 
     /// Sends a change that needs no body. A reply without a body counts as `null`.
@@ -122,17 +142,27 @@ impl ApiClient {
         method: &Method,
         path: &str,
     ) -> Result<T, ApiError> {
-        let (status, body) = self.send(method, &format!("{PREFIX}{path}"))?;
+        self.send_json(method, path, None)
+    }
+
+    /// Sends a change. A reply without a body counts as `null`.
+    pub(crate) fn send_json<T: DeserializeOwned>(
+        &mut self,
+        method: &Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<T, ApiError> {
+        let (status, body) = self.send(method, &format!("{PREFIX}{path}"), body)?;
         let is_empty = status.is_success() && body.is_empty();
         self.read(status, if is_empty { b"null" } else { &body })
     }
 
     /// The time from a request to its reply. The request needs no rights.
     pub(crate) fn round_trip(&mut self) -> Result<Duration, ApiError> {
-        self.send(&Method::GET, "/health/live")?;
+        self.send(&Method::GET, "/health/live", None)?;
         // The connection exists now.
         let began = Instant::now();
-        let (status, _) = self.send(&Method::GET, "/health/live")?;
+        let (status, _) = self.send(&Method::GET, "/health/live", None)?;
         if status.is_success() { Ok(began.elapsed()) } else { Err(self.not_the_api(status)) }
     }
 
@@ -140,9 +170,13 @@ impl ApiClient {
         if status.is_success() {
             return serde_json::from_slice(body).map_err(|_| self.not_the_api(status));
         }
+        Err(self.refusal(status, body))
+    }
+
+    fn refusal(&self, status: StatusCode, body: &[u8]) -> ApiError {
         match serde_json::from_slice(body) {
-            Ok(problem) => Err(ApiError::Refused(Box::new(problem))),
-            Err(_) => Err(self.not_the_api(status)),
+            Ok(problem) => ApiError::Refused(Box::new(problem)),
+            Err(_) => self.not_the_api(status),
         }
     }
 
@@ -150,7 +184,12 @@ impl ApiClient {
         ApiError::NotTheApi { address: self.target.to_string(), status }
     }
 
-    fn send(&mut self, method: &Method, path: &str) -> Result<(StatusCode, Bytes), ApiError> {
+    fn send(
+        &mut self,
+        method: &Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(StatusCode, Bytes), ApiError> {
         let host = self.target.address().host().unwrap_or("localhost");
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let mut request = Request::builder()
@@ -161,7 +200,11 @@ impl ApiClient {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
-        let request = request.body(Empty::new()).map_err(|error| ApiError::Broken {
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
+        let request = request.body(Full::new(body)).map_err(|error| ApiError::Broken {
             address: self.target.to_string(),
             reason: error.to_string(),
         })?;
@@ -191,8 +234,8 @@ impl ApiClient {
 }
 
 async fn exchange(
-    sender: &mut SendRequest<Empty<Bytes>>,
-    request: Request<Empty<Bytes>>,
+    sender: &mut SendRequest<Full<Bytes>>,
+    request: Request<Full<Bytes>>,
 ) -> Result<(StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
     let response: Response<_> = sender.send_request(request).await?;
     let status = response.status();
@@ -203,7 +246,7 @@ async fn exchange(
     }
 }
 
-async fn connect(target: &Target) -> io::Result<SendRequest<Empty<Bytes>>> {
+async fn connect(target: &Target) -> io::Result<SendRequest<Full<Bytes>>> {
     match target.address() {
         Address::Unix(path) => secure(target, UnixStream::connect(path).await?).await,
         Address::Tcp { host, port } => {
@@ -214,7 +257,7 @@ async fn connect(target: &Target) -> io::Result<SendRequest<Empty<Bytes>>> {
     }
 }
 
-async fn secure<S>(target: &Target, stream: S) -> io::Result<SendRequest<Empty<Bytes>>>
+async fn secure<S>(target: &Target, stream: S) -> io::Result<SendRequest<Full<Bytes>>>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -226,7 +269,7 @@ where
     }
 }
 
-async fn begin<S>(stream: S) -> io::Result<SendRequest<Empty<Bytes>>>
+async fn begin<S>(stream: S) -> io::Result<SendRequest<Full<Bytes>>>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -246,6 +289,10 @@ pub(crate) fn read_token(path: &Path) -> io::Result<String> {
 
 /// The name of a queue as a segment of a path.
 pub(crate) fn segment(queue: &str) -> String {
-    let shown = api::shown_name(queue.as_bytes());
-    percent_encoding::utf8_percent_encode(&shown, percent_encoding::NON_ALPHANUMERIC).to_string()
+    shown_segment(&api::shown_name(queue.as_bytes()))
+}
+
+/// A name as a segment of a path, in the form in which the API shows it.
+pub(crate) fn shown_segment(shown: &str) -> String {
+    percent_encoding::utf8_percent_encode(shown, percent_encoding::NON_ALPHANUMERIC).to_string()
 }

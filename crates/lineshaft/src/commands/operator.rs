@@ -18,8 +18,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use notation::address::{Address, ServerName};
+use notation::address::ServerName;
 use notation::port;
+use server::ControlPath;
 use server::config::sources::Sources;
 
 use crate::cli::ApiArguments;
@@ -27,8 +28,6 @@ use crate::client::{ApiClient, Target, read_token};
 
 /// The variable with a token.
 const TOKEN_VARIABLE: &str = "LINESHAFT_TOKEN";
-/// The name of the operator's socket in a data folder.
-const SOCKET: &str = "api";
 
 /// A client of the server that the arguments name. Without an address, it is the server of the data
 /// folder, if one runs there, or the server at the default address.
@@ -41,19 +40,19 @@ pub(crate) fn connect(arguments: &ApiArguments) -> Result<ApiClient> {
         None => std::env::var(TOKEN_VARIABLE).ok(),
     };
     let files = arguments.tls.files();
-    let target = match (&arguments.http, operator_socket(arguments.config.clone())) {
-        (Some(name), _) => Target::new(name, port::HTTP, &files)?,
-        (None, Some(path)) => Target::plain(Address::Unix(path)),
-        (None, None) => {
-            let name: ServerName = "127.0.0.1".parse().expect("this is an address");
-            Target::new(&name, port::HTTP, &files)?
-        }
+    let name: ServerName = match &arguments.http {
+        Some(name) => name.clone(),
+        None => match operator_socket(arguments.config.clone()) {
+            Some(socket) => return Ok(ApiClient::at_socket(socket, token.as_deref())?),
+            None => "127.0.0.1".parse().expect("this is an address"),
+        },
     };
-    Ok(ApiClient::new(target, token.as_deref())?)
+    Ok(ApiClient::new(Target::new(&name, port::HTTP, &files)?, token.as_deref())?)
 }
 
 /// The operator's socket in the data folder of the configuration, if a server listens there.
-fn operator_socket(config: Option<PathBuf>) -> Option<PathBuf> {
-    let path = Sources::of_process(config).load().ok()?.config.data.dir.join(SOCKET);
-    UnixStream::connect(&path).is_ok().then_some(path)
+fn operator_socket(config: Option<PathBuf>) -> Option<ControlPath> {
+    let folder = Sources::of_process(config).load().ok()?.config.data.dir;
+    let socket = ControlPath::of_api(&folder).ok()?;
+    UnixStream::connect(socket.path()).is_ok().then_some(socket)
 }

@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
 
 /// Makes a body safe for a terminal, and removes the last line end. Each control character, and
 /// each byte that is not text, becomes an escape such as `\\x1b`.
-fn harmless(body: &[u8]) -> String {
+pub(crate) fn harmless(body: &[u8]) -> String {
     let body = body.strip_suffix(b"\n").unwrap_or(body);
     let mut shown = String::with_capacity(body.len());
     for chunk in body.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! Tests `lineshaft stats`, `peek`, `kick`, `delete`, `pause` and `watch`.
+//! Tests `lineshaft stats`, `peek`, `kick`, `delete`, `pause` and `top`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -238,11 +238,11 @@ fn an_unread_output_is_no_failure() {
 }
 
 #[test]
-fn watch_needs_a_terminal() {
+fn top_needs_a_terminal() {
     for world in World::each() {
         let output = world.run(&["watch"], b"");
         assert_eq!(output.status.code(), Some(1));
-        assert!(output.stderr.contains("watch needs a terminal"), "{output:?}");
+        assert!(output.stderr.contains("top needs a terminal"), "{output:?}");
     }
 }
 

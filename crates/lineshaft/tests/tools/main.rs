@@ -13,6 +13,7 @@ mod operator;
 mod put;
 mod readme;
 mod tls;
+mod top;
 mod tutorial;
 mod work;
 mod workers;

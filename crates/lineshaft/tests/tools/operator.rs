@@ -7,13 +7,13 @@ use testkit::tls::certificates::Authority;
 use crate::{LINESHAFT, Output, Tool};
 
 /// A server with some jobs.
-struct Site {
-    server: Server,
-    data: tempfile::TempDir,
+pub(crate) struct Site {
+    pub(crate) server: Server,
+    pub(crate) data: tempfile::TempDir,
 }
 
 impl Site {
-    fn new() -> Site {
+    pub(crate) fn new() -> Site {
         let data = tempfile::tempdir().unwrap();
         let arguments = ["--data", data.path().to_str().unwrap()];
         let program = Program::serve_on(&["beanstalk", "http"], LINESHAFT, &arguments);
@@ -29,7 +29,7 @@ impl Site {
         self.server.address_of("http").to_string()
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         let http = self.http();
         let all = [arguments, &["--http", &http]].concat();
         Tool::start("", &all).wait()

@@ -112,7 +112,7 @@ impl Acceptor {
     }
 
     fn deal(&mut self, socket: OwnedFd, peer: Peer) {
-        let Some(slot) = self.limits.admit(peer) else {
+        let Some(slot) = self.limits.admit(peer, self.protocol) else {
             if let Some(count) = self.refusals.count() {
                 let (listener, address) = (&self.address, peer.shown());
                 tracing::warn!(%listener, address, count, "closed at once: too many connections from one address");

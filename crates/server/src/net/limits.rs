@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Limits;
+use crate::config::protocol::Protocol;
 use crate::net::connection::Held;
 use crate::threads::mailbox::{Inbox, Peer};
 use crate::threads::request_times::AllRequestTimes;
@@ -51,8 +52,8 @@ pub(crate) struct LiveLimits {
     descriptors: usize,
     /// Limit of connections for HTTP. They do not count as open connections.
     web_connections: usize,
-    /// Number of open connections of all threads.
-    open: AtomicUsize,
+    /// Number of open connections of all threads, by the number of their protocol.
+    open: [AtomicUsize; Protocol::ALL.len()],
     /// Number of open connections per address. Addresses without connections are removed.
     addresses: Mutex<HashMap<IpAddr, usize>>,
     /// Counts of refused connections.
@@ -140,11 +141,12 @@ pub(crate) struct Slot {
     limits: Arc<LiveLimits>,
     /// The client's address.
     pub(crate) peer: Peer,
+    protocol: Protocol,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.limits.open.fetch_sub(1, Ordering::Relaxed);
+        self.limits.open[self.protocol as usize].fetch_sub(1, Ordering::Relaxed);
         let Some(address) = self.peer.counted_address() else { return };
         let mut addresses = self.limits.addresses();
         if let Some(count) = addresses.get_mut(&address) {
@@ -179,7 +181,7 @@ impl LiveLimits {
             queues: AtomicUsize::default(),
             descriptors: free - web_connections,
             web_connections,
-            open: AtomicUsize::default(),
+            open: Default::default(),
             addresses: Mutex::default(),
             refused: Refused::default(),
             held: HeldInTotal::default(),
@@ -276,7 +278,12 @@ impl LiveLimits {
 
     /// Number of open connections.
     pub(crate) fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        Protocol::ALL.into_iter().map(|protocol| self.open_of(protocol)).sum()
+    }
+
+    /// Number of open connections of one protocol. HTTP connections do not count.
+    pub(crate) fn open_of(&self, protocol: Protocol) -> usize {
+        self.open[protocol as usize].load(Ordering::Relaxed)
     }
 
     /// Limit of connections for HTTP. They do not count as open connections.
@@ -296,7 +303,7 @@ impl LiveLimits {
     /// Counts a new connection. Returns `None` if its address has too many connections. The caller
     /// checks the total limit before it accepts a connection. At that limit, clients wait in the
     /// accept queue.
-    pub(crate) fn admit(self: &Arc<Self>, peer: Peer) -> Option<Slot> {
+    pub(crate) fn admit(self: &Arc<Self>, peer: Peer, protocol: Protocol) -> Option<Slot> {
         if let Some(address) = peer.counted_address() {
             let most = self.connections_per_address.load(Ordering::Relaxed);
             let mut addresses = self.addresses();
@@ -308,8 +315,8 @@ impl LiveLimits {
             }
             *count += 1;
         }
-        self.open.fetch_add(1, Ordering::Relaxed);
-        Some(Slot { limits: self.clone(), peer })
+        self.open[protocol as usize].fetch_add(1, Ordering::Relaxed);
+        Some(Slot { limits: self.clone(), peer, protocol })
     }
 
     fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -351,7 +358,7 @@ mod tests {
         limits.connections = Some(1);
         live.set(&limits);
         assert!(!live.is_full());
-        let slot = live.admit(Peer::Local);
+        let slot = live.admit(Peer::Local, Protocol::Gearman);
         assert!(live.is_full());
         drop(slot);
         assert!(!live.is_full());
@@ -362,20 +369,23 @@ mod tests {
         let mut limits = Config::default().limits;
         let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
         let peer = |host: &str| Peer::Host((host.parse::<IpAddr>().unwrap(), 7).into());
-        let many: Vec<Slot> = (0..9).filter_map(|_| live.admit(peer("192.0.2.1"))).collect();
+        let admit = |peer| live.admit(peer, Protocol::Beanstalk);
+        let many: Vec<Slot> = (0..9).filter_map(|_| admit(peer("192.0.2.1"))).collect();
         assert_eq!((many.len(), live.open()), (9, 9), "without a limit all clients are accepted");
         limits.connections_per_address = Some(2);
         live.set(&limits);
-        assert!(live.admit(peer("192.0.2.1")).is_none());
+        assert!(admit(peer("192.0.2.1")).is_none());
         drop(many);
-        let first = live.admit(peer("192.0.2.1"));
-        let _second = live.admit(peer("::ffff:192.0.2.1"));
-        assert!(live.admit(peer("192.0.2.1")).is_none());
-        let _others: Vec<Slot> = (0..5).filter_map(|_| live.admit(Peer::Local)).collect();
-        assert!(live.admit(peer("192.0.2.2")).is_some());
+        let first = admit(peer("192.0.2.1"));
+        let _second = admit(peer("::ffff:192.0.2.1"));
+        assert!(admit(peer("192.0.2.1")).is_none());
+        let _others: Vec<Slot> =
+            (0..5).filter_map(|_| live.admit(Peer::Local, Protocol::Gearman)).collect();
+        assert!(admit(peer("192.0.2.2")).is_some());
         assert_eq!(live.open(), 7);
+        assert_eq!(live.open_of(Protocol::Gearman), 5);
         drop(first);
-        assert!(live.admit(peer("192.0.2.1")).is_some());
+        assert!(admit(peer("192.0.2.1")).is_some());
         assert_eq!(live.refused.per_address.load(Ordering::Relaxed), 2);
         assert_eq!(live.addresses().len(), 1, "only addresses with connections are kept");
     }

@@ -11,6 +11,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use rustix::param::page_size;
 use rustix::system::uname;
 
+use crate::config::protocol::Protocol;
 use crate::config::{Config, Durability};
 use crate::net::limits::LiveLimits;
 
@@ -75,6 +76,11 @@ pub(crate) fn process_facts(limits: &LiveLimits, is_stopping: bool) -> ProcessFa
     let time = processor_time();
     ProcessFacts {
         connections: limits.open() as u64,
+        connections_by_protocol: Protocol::ALL
+            .into_iter()
+            .map(|protocol| (protocol.name(), limits.open_of(protocol) as u64))
+            .filter(|(_, open)| *open > 0)
+            .collect(),
         connections_max: limits.connections() as u64,
         refused_per_address: limits.refused.per_address.load(Ordering::Relaxed),
         refused_wrong_protocol: limits.refused.wrong_protocol.load(Ordering::Relaxed),

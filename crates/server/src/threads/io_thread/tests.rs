@@ -70,7 +70,7 @@ impl Rounds {
         socket.set_nonblocking(true).unwrap();
         client.set_nonblocking(true).unwrap();
         let open = self.open.clone();
-        let slot = self.thread.shared.limits.admit(Peer::Local).unwrap();
+        let slot = self.thread.shared.limits.admit(Peer::Local, Protocol::Beanstalk).unwrap();
         let (socket, protocol) = (socket.into(), self.protocol);
         let (reach, silence_max_ms) = (Reach::Unix, None);
         self.inbox.arrive(Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms });
