@@ -17,8 +17,8 @@ use notation::size;
 
 pub(crate) use moving::{ExportArguments, ImportArguments, ImportOptions, ImportSource};
 pub(crate) use operator::{
-    ApiArguments, DoctorArguments, DrainArguments, JobsArguments, PingArguments, ReloadArguments,
-    StatusArguments, WhyArguments,
+    ApiArguments, ConnectionsArguments, DoctorArguments, DrainArguments, JobsArguments,
+    PingArguments, ReloadArguments, StatusArguments, WhyArguments,
 };
 pub(crate) use token::{TokenAddArguments, TokenArguments, TokenCommand, TokenPlace};
 pub(crate) use tools::{
@@ -37,9 +37,10 @@ A first round, with the server running in another terminal:
 
   http://127.0.0.1:7300/console             the same in a browser
 
-The tools for jobs use the beanstalkd protocol, and work with any such server.
-put and work can also use Gearman's. status, jobs, why, drain, reload, ping and
-doctor use Lineshaft's HTTP API.";
+put, work, stats, peek, kick, delete, pause and bench use the beanstalkd
+protocol, and work with any such server. put, work and bench can also use those
+of Gearman and Kestrel, and peek that of Kestrel. top, status, jobs,
+connections, why, drain, reload, ping and doctor use Lineshaft's HTTP API.";
 
 /// A durable work queue that speaks the protocols of beanstalkd, Gearman and Kestrel, with its tools.
 #[derive(Debug, Parser)]
@@ -88,6 +89,7 @@ pub(crate) enum Command {
     Top(TopArguments),
     Status(StatusArguments),
     Jobs(JobsArguments),
+    Connections(ConnectionsArguments),
     Why(WhyArguments),
     Drain(DrainArguments),
     Reload(ReloadArguments),
@@ -101,6 +103,16 @@ pub(crate) enum Command {
     Completions {
         /// The shell
         shell: clap_complete::Shell,
+    },
+    /// Print names for the shell's Tab
+    #[command(name = "__complete", hide = true)]
+    Complete {
+        /// What to complete
+        #[arg(value_parser = ["queues"])]
+        what: String,
+        /// The beginning of the name
+        #[arg(default_value = "", allow_hyphen_values = true)]
+        prefix: String,
     },
     /// Write a man page for each command into a folder
     #[command(after_help = MAN_EXAMPLES)]
@@ -548,7 +560,7 @@ mod tests {
             assert!(subcommand.get_about().is_some(), "{name} has no description");
             // The subcommands `beanstalkd` and `gearmand` take the originals' flags. Their own `-h`
             // explains these flags.
-            if ["beanstalkd", "gearmand"].contains(&name) {
+            if ["beanstalkd", "gearmand", "__complete"].contains(&name) {
                 continue;
             }
             let help = subcommand.get_after_help().map(ToString::to_string);

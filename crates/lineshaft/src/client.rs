@@ -8,6 +8,7 @@ mod api;
 mod beanstalk;
 mod error;
 pub(crate) mod gearman;
+pub(crate) mod kestrel;
 mod protocol;
 mod stream;
 mod target;

@@ -84,6 +84,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Top(arguments)) => commands::top::run(arguments),
         Some(Command::Status(arguments)) => commands::operator::status(&arguments),
         Some(Command::Jobs(arguments)) => commands::operator::jobs(&arguments),
+        Some(Command::Connections(arguments)) => commands::operator::connections(&arguments),
+        Some(Command::Complete { prefix, .. }) => Ok(commands::complete::queues(&prefix)),
         Some(Command::Why(arguments)) => commands::operator::why(&arguments),
         Some(Command::Ping(arguments)) => commands::operator::ping(&arguments),
         Some(Command::Drain(arguments)) => commands::operator::drain(&arguments),

@@ -9,7 +9,7 @@ use super::tools::TlsArguments;
 use crate::client::WaitingState;
 
 /// Where the API is, and who asks.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ApiArguments {
     /// HTTP address of the server: HOST:PORT, unix:PATH or tls:HOST:PORT; default: the socket of
     /// the data folder, or 127.0.0.1:7300
@@ -23,6 +23,44 @@ pub(crate) struct ApiArguments {
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub tls: TlsArguments,
+}
+
+impl ApiArguments {
+    /// The server that the environment names, or the one of this folder.
+    pub(crate) fn of_environment() -> ApiArguments {
+        let http = std::env::var("LINESHAFT_HTTP").ok().and_then(|name| name.parse().ok());
+        ApiArguments { http, ..ApiArguments::default() }
+    }
+}
+
+const CONNECTIONS_EXAMPLES: &str = "\
+Examples:
+  lineshaft connections                       all connections, except for HTTP
+  lineshaft connections --only gearman
+  lineshaft connections --address 10.0.0.7
+  lineshaft connections --close 2a            its jobs go back to their queues
+
+Closing a connection needs the role admin, which the user of the server has on
+the same machine.";
+
+/// List the connections of clients, or close one
+#[derive(Debug, Args)]
+#[command(after_help = CONNECTIONS_EXAMPLES)]
+pub(crate) struct ConnectionsArguments {
+    /// Close the connection with this id
+    #[arg(long, value_name = "ID", conflicts_with_all = ["only", "address"])]
+    pub close: Option<String>,
+    /// Only connections of this protocol, such as beanstalk or gearman
+    #[arg(long, value_name = "PROTOCOL")]
+    pub only: Option<String>,
+    /// Only connections whose address begins with this
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Option<String>,
+    /// Print JSON, one line for each connection
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
 }
 
 const PING_EXAMPLES: &str = "\
@@ -122,6 +160,9 @@ pub(crate) struct DrainArguments {
     /// Accept new jobs again
     #[arg(long)]
     pub end: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub api: ApiArguments,
 }

@@ -15,7 +15,8 @@ use crate::text::parse_priority;
 /// The server that a tool connects to.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerArguments {
-    /// Address of the server: HOST:PORT or unix:PATH, with TLS tls:HOST:PORT; default port 11300, Gearman 4730
+    /// Address of the server: HOST:PORT or unix:PATH, with TLS tls:HOST:PORT; default port 11300,
+    /// Gearman 4730, Kestrel 22133
     #[arg(long, env = "LINESHAFT_SERVER", value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub server: ServerName,
     #[command(flatten)]
@@ -23,7 +24,7 @@ pub(crate) struct ServerArguments {
 }
 
 /// The files that a tool uses if the server's address begins with `tls:`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TlsArguments {
     /// For tls: the authority of the server's certificate (PEM); default: those of the system
     #[arg(id = "tls_ca", long = "tls-ca", value_name = "FILE")]
@@ -73,6 +74,9 @@ pub(super) fn longer(examples: &str, details: &str) -> String {
     format!("{examples}\n\n{details}")
 }
 
+/// The usual priority.
+const PRIORITY_NORMAL: u32 = 1024;
+
 const PUT_EXAMPLES: &str = "\
 Examples:
   lineshaft put mail 'to=ann'                     one job
@@ -92,6 +96,9 @@ If a line is too big, put reports its number and puts all others. If the server
 accepts no more jobs (it has no room, or is in drain mode), put stops. It lists
 the refused lines, and the last line that it sent, so that you can put the
 remaining lines later. The exit code is 1 in both cases.
+
+With --protocol kestrel the jobs are items: they have no ids, and neither
+priority, delay nor ttr. The default port is 22133.
 
 With --protocol gearman the jobs are background jobs of the function QUEUE. The
 default port is 4730. With --wait, which implies --protocol gearman, they are
@@ -151,6 +158,20 @@ impl PutArguments {
     pub(crate) fn protocol(&self) -> Result<Protocol, clap::Error> {
         let gearman_only = [("--wait", self.wait), ("--unique", self.unique.is_some())];
         let needed = gearman_only.into_iter().find(|(_, given)| *given).map(|(option, _)| option);
+        if self.protocol == Some(Protocol::Kestrel) {
+            let items_have_no = [
+                ("--ids", self.ids),
+                ("--delay", self.delay > 0),
+                ("--ttr", self.ttr.is_some()),
+                ("--priority", self.priority != PRIORITY_NORMAL),
+            ];
+            if let Some((option, _)) =
+                gearman_only.into_iter().chain(items_have_no).find(|(_, given)| *given)
+            {
+                let why = "items of a Kestrel queue have nothing like that";
+                return Err(refuse(&format!("{option}: {why}")));
+            }
+        }
         match (self.protocol, needed) {
             (Some(Protocol::Beanstalk), Some(option)) => Err(refuse(&format!(
                 "{option}: the beanstalkd protocol has neither results nor keys; leave out \
@@ -220,6 +241,12 @@ With --protocol gearman, the worker runs jobs of functions. The default port is
 warning to the client, except `progress: 3/10`, which reports progress. With any
 exit code except 0 the job fails, and is not retried. There is no lease: if the
 connection breaks, another worker gets the job, and this one stops the command.
+
+With --protocol kestrel, the worker opens items of Kestrel's queues, and closes
+an item when its command exits with 0. The default port is 22133. Otherwise the
+item goes back and is the next one again, after a pause of a second. If the
+worker is killed, or the connection breaks, another worker gets the item. Give
+--timeout if the queue's policy has `open.timeout`: Kestrel has no touch.
 
 The exit code is 0; 1 if a job was lost, --drain ended with buried jobs, or the
 worker gave up; 130 after a second Ctrl-C.";
@@ -296,9 +323,11 @@ Examples:
   lineshaft peek mail                    the next job
   lineshaft peek mail --state buried     the job that was buried first
   lineshaft peek --id 42 > job.bin       the job with this id, in any queue
+  lineshaft peek mail --json | jq .body
+  lineshaft peek news --protocol kestrel the next item of a Kestrel queue
 
 The unchanged body goes to the output, a line about the job to standard error.
-The exit code is 1 if the job does not exist.";
+The exit code is 1 if the job or the queue does not exist.";
 
 /// Look at a job without taking it
 #[derive(Debug, Args)]
@@ -316,6 +345,12 @@ pub(crate) struct PeekArguments {
     /// Print only the body
     #[arg(long, short)]
     pub quiet: bool,
+    /// Print JSON: the body, and what is known about the job
+    #[arg(long, conflicts_with = "quiet")]
+    pub json: bool,
+    /// Protocol to speak: beanstalk or kestrel
+    #[arg(long, value_enum, default_value = "beanstalk")]
+    pub protocol: Protocol,
     #[command(flatten)]
     pub server: ServerArguments,
 }
@@ -346,6 +381,9 @@ pub(crate) struct KickArguments {
     /// This job
     #[arg(long)]
     pub id: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub server: ServerArguments,
 }
@@ -398,6 +436,9 @@ pub(crate) struct PauseArguments {
     /// For how long: 90, 5s, 2m, 1h30m; 0 ends a pause
     #[arg(value_parser = duration::parse_seconds)]
     pub time: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub server: ServerArguments,
 }

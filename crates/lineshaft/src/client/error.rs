@@ -46,6 +46,14 @@ pub(crate) enum ClientError {
     /// The received bytes are not the Gearman protocol.
     #[error("not a Gearman server: it answered `{0}`{hint}", hint = not_gearman_hint(.0))]
     NotGearman(String),
+    /// The received bytes are not Kestrel's memcache protocol.
+    #[error("not a Kestrel server: it answered `{0}`{hint}", hint = not_kestrel_hint(.0))]
+    NotKestrel(String),
+    /// The tool cannot send this queue name to a Kestrel server.
+    #[error(
+        "`{0}` is not a valid name of a Kestrel queue: remove slashes, spaces and control characters"
+    )]
+    KestrelName(String),
     /// The job is too long for a Gearman packet.
     #[error("a Gearman job cannot have more than 4 GiB")]
     PacketTooBig,
@@ -97,6 +105,15 @@ fn not_gearman_hint(reply: &str) -> &'static str {
     }
 }
 
+/// Advice if the reply is not from a Kestrel server.
+fn not_kestrel_hint(reply: &str) -> &'static str {
+    if is_tls(reply) {
+        TLS_HINT
+    } else {
+        "; name the server's Kestrel address with --server (the default port is 22133)"
+    }
+}
+
 const TLS_HINT: &str = "; it seems to speak TLS: write tls: before its address";
 
 /// Advice if the TLS handshake failed.
@@ -137,6 +154,8 @@ impl ClientError {
             | ClientError::Handshake { .. }
             | ClientError::Garbled(_)
             | ClientError::NotGearman(_)
+            | ClientError::NotKestrel(_)
+            | ClientError::KestrelName(_)
             | ClientError::PacketTooBig
             | ClientError::Name(_)
             | ClientError::NameRefused(_) => false,

@@ -1,13 +1,14 @@
-//! The protocols of `put` and `work`.
+//! The protocols of `put`, `work` and `peek`.
 
 use notation::port;
 
-/// The protocols of `put` and `work`. The variants have no descriptions, so that the help stays
+/// The protocols of `put`, `work` and `peek`. The variants have no descriptions, so that the help stays
 /// short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Protocol {
     Beanstalk,
     Gearman,
+    Kestrel,
 }
 
 impl Protocol {
@@ -16,6 +17,7 @@ impl Protocol {
         match self {
             Protocol::Beanstalk => port::BEANSTALK,
             Protocol::Gearman => port::GEARMAN,
+            Protocol::Kestrel => port::KESTREL,
         }
     }
 }

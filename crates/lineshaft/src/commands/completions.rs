@@ -10,6 +10,7 @@ use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use crate::cli::Cli;
+use crate::commands::complete;
 
 /// The name of the program in scripts and man pages.
 const PROGRAM: &str = "lineshaft";
@@ -18,6 +19,7 @@ const PROGRAM: &str = "lineshaft";
 pub(crate) fn completions(shell: Shell) -> Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), PROGRAM, &mut script);
+    script.extend_from_slice(complete::script(shell).as_bytes());
     io::stdout().write_all(&script)?;
     Ok(ExitCode::SUCCESS)
 }

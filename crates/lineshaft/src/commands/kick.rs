@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use serde_json::json;
 
 use crate::cli::KickArguments;
 use crate::client::{CONNECT_TIMEOUT, Client, Stats};
@@ -18,14 +19,18 @@ pub(crate) fn run(arguments: &KickArguments) -> Result<ExitCode> {
     let mut client = Client::connect_within(&arguments.server.beanstalk()?, CONNECT_TIMEOUT)?;
     match (&arguments.queue, arguments.id) {
         (Some(queue), _) => kick_queue(&mut client, arguments, queue),
-        (None, Some(id)) => kick_job(&mut client, id),
+        (None, Some(id)) => kick_job(&mut client, id, arguments.json),
         (None, None) => unreachable!("the command line requires a queue or an id"),
     }
 }
 
-fn kick_job(client: &mut Client, id: u64) -> Result<ExitCode> {
+fn kick_job(client: &mut Client, id: u64, as_json: bool) -> Result<ExitCode> {
     if client.kick_job(id)? {
-        writeln!(io::stdout(), "job {id} is ready")?;
+        if as_json {
+            writeln!(io::stdout(), "{}", json!({ "id": id, "kicked": 1 }))?;
+        } else {
+            writeln!(io::stdout(), "job {id} is ready")?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     match client.stats_job(id)?.as_ref().and_then(|stats| stats.get("state")) {
@@ -56,7 +61,12 @@ fn kick_queue(client: &mut Client, arguments: &KickArguments, queue: &str) -> Re
     }
     let rest = present.saturating_sub(kicked);
     let what = format!("kicked in {queue}");
-    writeln!(io::stdout(), "{}", text::done(kicked, state, &what, rest))?;
+    if arguments.json {
+        let done = json!({ "queue": queue, "state": state, "kicked": kicked, "left": rest });
+        writeln!(io::stdout(), "{done}")?;
+    } else {
+        writeln!(io::stdout(), "{}", text::done(kicked, state, &what, rest))?;
+    }
     Ok(if kicked == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

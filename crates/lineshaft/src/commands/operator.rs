@@ -1,5 +1,6 @@
 //! The operator's commands, which use the server's HTTP API: one file each.
 
+mod connections;
 mod drain;
 mod jobs;
 mod ping;
@@ -7,6 +8,7 @@ mod reload;
 mod status;
 mod why;
 
+pub(crate) use connections::run as connections;
 pub(crate) use drain::run as drain;
 pub(crate) use jobs::run as jobs;
 pub(crate) use ping::run as ping;

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use serde_json::json;
 
 use crate::cli::PauseArguments;
 use crate::client::{CONNECT_TIMEOUT, Client};
@@ -11,11 +12,15 @@ use crate::text;
 
 /// Begins, changes or ends the pause of a queue.
 pub(crate) fn run(arguments: &PauseArguments) -> Result<ExitCode> {
-    let PauseArguments { queue, time, server } = arguments;
+    let PauseArguments { queue, time, json, server } = arguments;
     let mut client = Client::connect_within(&server.beanstalk()?, CONNECT_TIMEOUT)?;
     if !client.pause(queue, *time)? {
         eprintln!("lineshaft: {}", text::no_queue(queue));
         return Ok(ExitCode::FAILURE);
+    }
+    if *json {
+        writeln!(io::stdout(), "{}", json!({ "queue": queue, "paused_s": time }))?;
+        return Ok(ExitCode::SUCCESS);
     }
     let what = match time {
         0 => "is no longer paused".to_owned(),

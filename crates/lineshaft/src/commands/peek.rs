@@ -5,16 +5,34 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
+use notation::port;
+use serde_json::{Value, json};
 
-use crate::cli::PeekArguments;
-use crate::client::{CONNECT_TIMEOUT, Client, Job, Stats, WaitingState};
+use crate::cli::{PeekArguments, refuse};
+use crate::client::{CONNECT_TIMEOUT, Client, Job, Protocol, Stats, WaitingState, kestrel};
+use crate::commands::stats::json_of;
 use crate::text;
 
 /// Prints the body to the output, and a line about the job to standard error.
 pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
+    match arguments.protocol {
+        Protocol::Beanstalk => {}
+        Protocol::Gearman => {
+            let why = "the Gearman protocol cannot show jobs; use `lineshaft jobs`";
+            return Err(refuse(&format!("--protocol gearman: {why}")).into());
+        }
+        Protocol::Kestrel => return peek_item(arguments),
+    }
     let mut client = Client::connect_within(&arguments.server.beanstalk()?, CONNECT_TIMEOUT)?;
     let job = match (&arguments.queue, arguments.id) {
         (Some(queue), _) => {
+            // `use` would make a queue that does not exist.
+            if client.stats_queue(queue)?.is_none() {
+                eprintln!("lineshaft: {}", text::no_queue(queue));
+                return Ok(ExitCode::FAILURE);
+            }
             client.use_queue(queue)?;
             client.peek_next(arguments.state)?
         }
@@ -27,15 +45,54 @@ pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
     };
     if !arguments.quiet {
         let stats = client.stats_job(job.id)?.unwrap_or_default();
+        if arguments.json {
+            return print_json(&job.body, json_of(&stats));
+        }
         eprintln!("{}", about(&job, &stats));
     }
+    print(&job.body)
+}
+
+/// Prints the next item of a Kestrel queue.
+fn peek_item(arguments: &PeekArguments) -> Result<ExitCode> {
+    let queue = arguments.queue.as_ref().filter(|_| arguments.state == WaitingState::Ready);
+    let Some(queue) = queue else {
+        let why =
+            "a Kestrel server shows only the next item of a queue; leave out --id and --state";
+        return Err(refuse(&format!("--protocol kestrel: {why}")).into());
+    };
+    kestrel::check_name(queue)?;
+    let target = arguments.server.target(port::KESTREL)?;
+    let mut client = kestrel::Client::connect(&target, Some(CONNECT_TIMEOUT))?;
+    match client.peek(queue)? {
+        Some(item) if arguments.json => print_json(&item, json!({ "queue": queue })),
+        Some(item) => print(&item),
+        None => {
+            eprintln!("lineshaft: {queue} has no item, or does not exist");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Prints the unchanged body, or a harmless form of it on a terminal.
+fn print(body: &[u8]) -> Result<ExitCode> {
     let mut output = io::stdout().lock();
     if output.is_terminal() {
-        writeln!(output, "{}", harmless(&job.body))?;
+        writeln!(output, "{}", harmless(body))?;
     } else {
-        output.write_all(&job.body)?;
+        output.write_all(body)?;
     }
     output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints an object with the body. A body that is not text is in `body_base64`.
+fn print_json(body: &[u8], mut about: Value) -> Result<ExitCode> {
+    match str::from_utf8(body) {
+        Ok(text) => about["body"] = text.into(),
+        Err(_) => about["body_base64"] = BASE64.encode(body).into(),
+    }
+    writeln!(io::stdout(), "{about}")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -87,7 +144,7 @@ fn nothing_there(client: &mut Client, arguments: &PeekArguments) -> Result<Strin
     let Some(queue) = &arguments.queue else {
         return Ok(format!("job {} does not exist", arguments.id.unwrap_or(0)));
     };
-    let stats = client.stats_queue(queue)?.unwrap_or_default();
+    let Some(stats) = client.stats_queue(queue)? else { return Ok(text::no_queue(queue)) };
     let others: Vec<String> = [WaitingState::Ready, WaitingState::Delayed, WaitingState::Buried]
         .into_iter()
         .map(|state| (state.word(), stats.number(&format!("current-jobs-{}", state.word()))))

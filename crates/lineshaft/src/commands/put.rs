@@ -261,7 +261,7 @@ fn note(number: u64, answer: Answer, shared: &Shared) -> Option<JobName> {
         Answer::In(name) => {
             let id = match &name {
                 JobName::Id(id) => Some(*id),
-                JobName::Handle(_) => None,
+                JobName::Handle(_) | JobName::None => None,
             };
             tally.accept(id);
             Some(name)

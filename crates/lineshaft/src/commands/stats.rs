@@ -59,7 +59,7 @@ fn unnamed_note(count: u64) -> Option<String> {
 
 /// Turns statistics into JSON. Whole numbers and booleans keep their type; all other values become
 /// text. Names are always text.
-fn json_of(stats: &Stats) -> Value {
+pub(crate) fn json_of(stats: &Stats) -> Value {
     let value = |key: &str, text: &str| match text {
         _ if matches!(key, "name" | "tube" | "id" | "version" | "hostname" | "os") => {
             Value::from(text)

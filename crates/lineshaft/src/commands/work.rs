@@ -6,6 +6,7 @@
 
 mod beanstalk;
 mod gearman;
+mod kestrel;
 mod lease;
 mod outage;
 mod policy;
@@ -180,11 +181,19 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
         ("--backoff", arguments.backoff),
         ("--backoff-max", arguments.backoff_max),
     ];
-    if arguments.protocol == Protocol::Gearman
+    let why = match arguments.protocol {
+        Protocol::Beanstalk => None,
+        Protocol::Gearman => {
+            Some("a Gearman job that failed has ended, and its client knows; it is not retried")
+        }
+        Protocol::Kestrel => {
+            Some("a Kestrel server counts no attempts; a failed item is the next one again")
+        }
+    };
+    if let Some(why) = why
         && let Some((option, _)) = retries.into_iter().find(|(_, given)| given.is_some())
     {
-        let why = "a Gearman job that failed has ended, and its client knows";
-        return Err(refuse(&format!("{option}: {why}; it is not retried")).into());
+        return Err(refuse(&format!("{option}: {why}")).into());
     }
     // Each take counts as an attempt. So check before the first take that the program exists.
     let program = &arguments.command[0];
@@ -203,6 +212,7 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
     match arguments.protocol {
         Protocol::Beanstalk => run_slots::<beanstalk::BeanstalkSide>(plan, arguments.jobs),
         Protocol::Gearman => run_slots::<gearman::GearmanSide>(plan, arguments.jobs),
+        Protocol::Kestrel => run_slots::<kestrel::KestrelSide>(plan, arguments.jobs),
     }
 }
 

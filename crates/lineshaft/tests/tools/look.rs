@@ -61,6 +61,12 @@ fn peek_shows_a_body_as_it_is() {
             "lineshaft: no job in mail is buried, but 1 ready (see --state ready) and 1 delayed (see \
          --state delayed)\n"
         );
+        let json = world.run_well(&["peek", "mail", "--json"], b"").stdout;
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((&json["body"], &json["tube"]), (&"a\r\nb\n".into(), &"mail".into()));
+        let nothing = world.run(&["peek", "nothing"], b"");
+        assert_eq!(nothing.status.code(), Some(1));
+        assert!(nothing.stderr.contains("the server has no queue `nothing`"), "{nothing:?}");
         let unknown = world.run(&["peek", "--id", "99"], b"");
         assert_eq!(unknown.stderr, "lineshaft: job 99 does not exist\n");
     }
@@ -97,7 +103,9 @@ fn kick_makes_jobs_ready() {
             "1 buried job kicked in mail\n",
             "not the delayed one"
         );
-        assert_eq!(kick(&["mail", "--all"]), "1 delayed job kicked in mail\n");
+        let json = kick(&["mail", "--all", "--json"]);
+        let done = r#"{"kicked":1,"left":0,"queue":"mail","state":"delayed"}"#;
+        assert_eq!(json, format!("{done}\n"));
         let nothing = world.run(&["kick", "mail"], b"");
         assert_eq!(nothing.status.code(), Some(1));
         assert_eq!(nothing.stderr, "lineshaft: no job in mail is buried or delayed\n");
@@ -200,6 +208,8 @@ fn pause_holds_the_jobs_of_a_queue_back() {
         assert!(client.reserve(0).unwrap().is_none());
         let stats = world.run_well(&["stats", "mail"], b"");
         assert!(stats.stdout.contains("paused           paused for 59 m"), "{stats:?}");
+        let json = world.run_well(&["pause", "mail", "5m", "--json"], b"").stdout;
+        assert_eq!(json, "{\"paused_s\":300,\"queue\":\"mail\"}\n");
         assert_eq!(pause("0"), "mail is no longer paused\n");
         assert!(client.reserve(10).unwrap().is_some());
         let nothing = world.run(&["pause", "nothing", "5s"], b"");

@@ -8,6 +8,7 @@ mod bench;
 mod compare;
 mod gate;
 mod gearman;
+mod kestrel;
 mod look;
 mod operator;
 mod put;

@@ -3,6 +3,7 @@
 use testkit::client::Client;
 use testkit::process::{Program, Server};
 use testkit::tls::certificates::Authority;
+use testkit::wait::until as wait_until;
 
 use crate::{LINESHAFT, Output, Tool};
 
@@ -180,4 +181,61 @@ fn shells_and_man_get_their_files() {
         let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
         assert!(text.contains(".TH"), "{page}");
     }
+}
+
+#[test]
+fn connections_are_listed_and_closed() {
+    let site = Site::new();
+    let mut client = Client::on_tube(site.server.address(), "mail").unwrap();
+    client.reserve(0).unwrap().unwrap();
+    let rows = values(&site.run(&["connections", "--json"]));
+    let [row] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!((&row["protocol"], &row["holds"]), (&"beanstalk".into(), &1.into()));
+    let table = site.run(&["connections"]).stdout;
+    assert!(table.contains("beanstalk") && table.ends_with("\n1 of 1 connection\n"), "{table}");
+    assert_eq!(values(&site.run(&["connections", "--only", "gearman", "--json"])).len(), 0);
+    let socket = format!("unix:{}", site.data.path().join("api").display());
+    let close = ["connections", "--http", &socket, "--close", row["id"].as_str().unwrap()];
+    let closed = Tool::start("", &close).wait();
+    assert_eq!(closed.status.code(), Some(0), "{closed:?}");
+    wait_until("the job to come back", || {
+        values(&site.run(&["status", "--json"]))[0]["totals"]["leased"] == 0
+    });
+    let again = Tool::start("", &close).wait();
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+}
+
+#[test]
+fn names_of_queues_complete_on_tab() {
+    let site = Site::new();
+    Client::on_tube(site.server.address(), "main.$x").unwrap().put(0, 0, 60, b"x").unwrap();
+    let http = site.http();
+    let complete = |prefix: &str| {
+        let mut tool = std::process::Command::new(LINESHAFT);
+        tool.args(["__complete", "queues", prefix]).env("LINESHAFT_HTTP", &http);
+        String::from_utf8(tool.output().unwrap().stdout).unwrap()
+    };
+    // The server reads the names of all queues at most once a second.
+    wait_until("the names", || complete("ma") == "mail\nmain.$x\n");
+    assert_eq!(complete("x"), "");
+    let dead = std::process::Command::new(LINESHAFT)
+        .args(["__complete", "queues", "ma"])
+        .env("LINESHAFT_HTTP", "127.0.0.1:1")
+        .output()
+        .unwrap();
+    assert_eq!((dead.status.code(), dead.stdout.len(), dead.stderr.len()), (Some(0), 0, 0));
+
+    // In bash, as Tab calls it.
+    let script = format!(
+        "source <({LINESHAFT} completions bash); \
+         COMP_WORDS=({LINESHAFT} peek ma); COMP_CWORD=2; COMP_TYPE=9; \
+         _lineshaft_with_queues lineshaft ma peek; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    );
+    let bash = std::process::Command::new("bash")
+        .args(["--norc", "-c", &script])
+        .env("LINESHAFT_HTTP", &http)
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&bash.stdout);
+    assert!(shown.contains("mail\nmain.\\$x\n"), "{bash:?}");
 }

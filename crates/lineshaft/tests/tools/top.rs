@@ -39,7 +39,7 @@ fn a_queue_is_paused_and_a_job_is_shown() {
         return;
     };
     top.press_until("", "Buried");
-    top.press_until("2", "mail");
+    top.press_until("2", "▾READY");
     top.press_until("\r", "zweiter");
     top.press_until("P", "Pause");
     top.press("\r");

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use hyper::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::DrainArguments;
 
@@ -13,7 +13,9 @@ pub(crate) fn run(arguments: &DrainArguments) -> Result<ExitCode> {
     let mut client = super::connect(&arguments.api)?;
     let method = if arguments.end { Method::DELETE } else { Method::POST };
     let _: Value = client.change(&method, "/server/drain")?;
-    if arguments.end {
+    if arguments.json {
+        println!("{}", json!({ "draining": !arguments.end }));
+    } else if arguments.end {
         println!("{} accepts new jobs again", client.target());
     } else {
         println!("{} refuses new jobs; `lineshaft drain --end` ends this", client.target());

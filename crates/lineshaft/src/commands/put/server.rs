@@ -1,4 +1,4 @@
-//! The connection of `put` to a server, for both protocols: sends jobs and reads the replies.
+//! The connection of `put` to a server, for all protocols: sends jobs and reads the replies.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,6 +8,7 @@ use anyhow::Result;
 use super::tally::Refusal;
 use crate::cli::{PutArguments, refuse};
 use crate::client::gearman::{self, Handle, Packet, Request};
+use crate::client::kestrel;
 use crate::client::{
     Client, ClientError, Protocol, Replies, Reply, Requests, Schedule, unexpected,
 };
@@ -42,12 +43,14 @@ pub(super) struct Facts {
 pub(super) enum Sender {
     Beanstalk { requests: Requests, schedule: Schedule, ttr_seconds: u32 },
     Gearman { requests: Requests, submission: Submission },
+    Kestrel { requests: Requests, queue: String },
 }
 
 /// Receives a reply for each job.
 pub(super) enum Receiver {
     Beanstalk(Replies),
     Gearman(gearman::Replies),
+    Kestrel(kestrel::Replies),
 }
 
 /// How Gearman jobs are submitted.
@@ -72,6 +75,8 @@ pub(super) enum Answer {
 pub(super) enum JobName {
     Id(u64),
     Handle(Handle),
+    /// Kestrel's items have no names.
+    None,
 }
 
 /// Connects with the protocol that the arguments require.
@@ -108,6 +113,15 @@ pub(super) fn connect(arguments: &PutArguments) -> Result<Connection> {
                 facts: Facts::default(),
             })
         }
+        Protocol::Kestrel => {
+            kestrel::check_name(&arguments.queue)?;
+            let (requests, replies) = kestrel::Client::connect(&target, None)?.into_halves();
+            Ok(Connection {
+                sender: Sender::Kestrel { requests, queue: arguments.queue.clone() },
+                receiver: Receiver::Kestrel(replies),
+                facts: Facts::default(),
+            })
+        }
     }
 }
 
@@ -131,15 +145,16 @@ impl Sender {
                 requests.put(*schedule, *ttr_seconds, body)
             }
             Sender::Gearman { requests, submission } => submission.submit(requests, body),
+            Sender::Kestrel { requests, queue } => requests.set(queue, body),
         }
     }
 
     /// Sends all buffered jobs.
     pub(super) fn flush(&mut self) -> Result<(), ClientError> {
         match self {
-            Sender::Beanstalk { requests, .. } | Sender::Gearman { requests, .. } => {
-                requests.flush()
-            }
+            Sender::Beanstalk { requests, .. }
+            | Sender::Gearman { requests, .. }
+            | Sender::Kestrel { requests, .. } => requests.flush(),
         }
     }
 }
@@ -205,6 +220,11 @@ impl Receiver {
                 Packet::Created(handle) => Ok(Answer::In(JobName::Handle(handle))),
                 packet => refusal(&packet).map(Answer::Refused),
             },
+            Receiver::Kestrel(replies) => match replies.next_reply()? {
+                kestrel::Reply::Stored => Ok(Answer::In(JobName::None)),
+                kestrel::Reply::NotStored => Ok(Answer::Refused(Refusal::NotStored)),
+                reply => Err(kestrel::unexpected("set", &reply)),
+            },
         }
     }
 }
@@ -225,6 +245,7 @@ impl fmt::Display for JobName {
         match self {
             JobName::Id(id) => id.fmt(formatter),
             JobName::Handle(handle) => handle.fmt(formatter),
+            JobName::None => Ok(()),
         }
     }
 }

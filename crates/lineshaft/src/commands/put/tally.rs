@@ -24,6 +24,8 @@ pub(super) enum Refusal {
     QueueFull,
     /// The Gearman server accepts no jobs, and gives no reason.
     QueueError,
+    /// The Kestrel server has not stored the item, and gives no reason.
+    NotStored,
     /// The server accepted the job, but its worker reported a failure.
     Failed,
 }
@@ -32,7 +34,8 @@ impl Refusal {
     /// True if the server would refuse later jobs for the same reason.
     pub(super) fn concerns_later_jobs(self) -> bool {
         match self {
-            Refusal::TooBig { .. } | Refusal::Failed => false,
+            // The item may be too long for the queue.
+            Refusal::TooBig { .. } | Refusal::NotStored | Refusal::Failed => false,
             Refusal::Draining
             | Refusal::OutOfMemory
             | Refusal::InternalError
@@ -226,6 +229,11 @@ impl Tally {
             Refusal::QueueError => format!(
                 "{which} refused: the server takes no jobs (QUEUE_ERROR): it drains, its status forbids \
                  writes, or its disk is full; try again later"
+            ),
+            Refusal::NotStored => format!(
+                "{which} refused (NOT_STORED): {} is full, or the item is too long for its policy, or the \
+                 server drains or has no room",
+                self.queue
             ),
             Refusal::Failed => format!("{which} failed: the worker reported a failure"),
         }

@@ -160,15 +160,9 @@ mod tests {
     #[test]
     fn names_shrink_before_columns_are_left_out() {
         assert_eq!(shown(60)[2], "邮件队列邮件队列          12,345,678        3         ");
-        assert_eq!(shown(39)[1], "a queue…           1       22  paused ");
-        assert_eq!(
-            shown(38),
-            [
-                "QUEUE                    READY         ",
-                "a queue with a …             1  paused ",
-                "邮件队列邮件队列     12,345,678         ",
-            ]
-        );
+        assert_eq!(shown(39)[1], "a queue …           1       22  paused ");
+        assert!(shown(38)[0].contains("LEASED"), "{:?}", shown(38));
+        assert!(!shown(37)[0].contains("LEASED"), "{:?}", shown(37));
         assert_eq!(shown(20)[1], "a queue…           1");
         assert_eq!(shown(4)[1], "a q…");
     }

@@ -43,7 +43,12 @@ impl Top {
     /// Asks the question of the present screen, and shows the answer.
     fn look(&mut self) -> Vec<String> {
         self.asks.send(Ask::Show(self.model.question())).unwrap();
-        self.wait();
+        let asked = self.model.question();
+        self.wait_for(|update| match update {
+            Update::Answer { question, .. } => *question == asked,
+            Update::Trouble(_) => true,
+            Update::Done(_) => false,
+        });
         lines(&mut self.model, 100, 30)
     }
 
@@ -51,13 +56,20 @@ impl Top {
     fn act(&mut self) -> Vec<String> {
         let action = self.model.take_action().expect("an action was confirmed");
         self.asks.send(Ask::Do(action)).unwrap();
-        self.wait();
+        // Answers that the thread has sent before come first.
+        self.wait_for(|update| matches!(update, Update::Done(_)));
         lines(&mut self.model, 100, 30)
     }
 
-    fn wait(&mut self) {
-        let update = self.updates.recv_timeout(LIMIT).unwrap();
-        self.model.update(update, Instant::now());
+    fn wait_for(&mut self, is_last: impl Fn(&Update) -> bool) {
+        loop {
+            let update = self.updates.recv_timeout(LIMIT).unwrap();
+            let is_done = is_last(&update);
+            self.model.update(update, Instant::now());
+            if is_done {
+                return;
+            }
+        }
     }
 }
 

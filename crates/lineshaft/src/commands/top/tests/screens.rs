@@ -180,8 +180,8 @@ fn a_server_that_goes_away_is_shown() {
     answer(&mut model);
     has_not(&lines(&mut model, 80, 24), "trying again");
     let later = now + Duration::from_secs(65);
-    let late = "waiting for the server's reply; these numbers are 1 m 5 s old";
-    assert_eq!(model.alarm(later).as_deref(), Some(late));
+    let late = model.alarm(later).unwrap();
+    assert!(late.starts_with("waiting for the server's reply; these numbers are 1 m"), "{late}");
     assert_eq!(model.alarm(now + Duration::from_secs(3)), None);
 }
 
