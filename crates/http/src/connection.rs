@@ -14,6 +14,7 @@ use origin::Gate;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::answer::{Site, claims, complete, forbidden};
+use crate::guarded::Guarded;
 use crate::peer::Peer;
 use crate::stall::Stalling;
 use crate::unread::Unread;
@@ -43,23 +44,24 @@ pub struct Client {
 
 /// Serves one connection to its end. An error of the client ends only this connection.
 ///
-/// This function calls `note_request` for each request. All connections of a site share one
-/// `unread`.
-pub async fn serve<S>(
+/// This function calls `begin_request` for each request, and drops its value when the response is
+/// sent or the connection ends. All connections of a site share one `unread`.
+pub async fn serve<S, R>(
     socket: S,
     site: Site,
     client: Client,
     unread: Unread,
-    note_request: impl Fn(),
+    begin_request: impl Fn() -> R,
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin,
+    R: Unpin + Send + 'static,
 {
     let service = service_fn(|request: hyper::Request<Incoming>| {
-        note_request();
+        let guard = begin_request();
         let (site, client, unread) = (site.clone(), client.clone(), unread.clone());
         async move {
             let answer = reply(&site, client, unread.clone(), request).await;
-            let mut answer = unread.admit(answer);
+            let mut answer = unread.admit(answer).map(|body| Guarded { body, _guard: guard });
             mark(&mut answer);
             Ok::<_, Infallible>(answer)
         }

@@ -15,6 +15,7 @@ mod answer;
 mod connection;
 mod door;
 mod exposition;
+mod guarded;
 mod metrics;
 mod overview;
 mod peer;

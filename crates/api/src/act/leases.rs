@@ -15,6 +15,7 @@ use broker::{
 use http_api::{DoorSession, SessionKind};
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
+use tokio::sync::Semaphore;
 
 use super::{done, receive_json, refused, with_json};
 use crate::job::{JobView, Moments};
@@ -39,11 +40,22 @@ const TIMEOUT_S: u32 = 60;
 /// At each look, at most this many leases end. The end of a session takes a turn.
 const ENDS_MAX: usize = 256;
 
+/// Limit of requests that wait for a job. Each takes a connection of the site, and others must get in.
+const WAITING_MAX: usize = 64;
+
 /// The leases of workers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Leases {
     /// By their secret names.
     open: Arc<Mutex<HashMap<String, Arc<Lease>>>>,
+    /// Permits to wait for a job.
+    waits: Arc<Semaphore>,
+}
+
+impl Default for Leases {
+    fn default() -> Leases {
+        Leases { open: Arc::default(), waits: Arc::new(Semaphore::new(WAITING_MAX)) }
+    }
 }
 
 /// A job that a worker has.
@@ -295,6 +307,16 @@ impl Api {
             let why = format!("{LEASES_MAX} leases are open; finish some, or wait");
             return Err(Problem::new(ProblemKind::TooManyLeases, why));
         }
+        let _wait = match wait_s {
+            0 => None,
+            _ => Some(self.act.leases.waits.try_acquire().map_err(|_| {
+                let why = format!(
+                    "{WAITING_MAX} requests wait for jobs already; try again, or connect with a \
+                     client library of beanstalkd, Gearman or Kestrel"
+                );
+                Problem::new(ProblemKind::Unavailable, why)
+            })?),
+        };
         let session = self.watching(&names)?;
         let Some(handout) = self.granted(&session, *wait_s).await? else { return Ok(None) };
         let body = session.loaded(&handout.body).await?;

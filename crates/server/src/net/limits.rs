@@ -22,7 +22,7 @@ const RUNTIME_DESCRIPTORS: usize = 4;
 /// same amount.
 const BUFFERS_SHARE: u64 = 20;
 /// Limit of connections for HTTP.
-const WEB_CONNECTIONS_MAX: usize = 64;
+const WEB_CONNECTIONS_MAX: usize = 256;
 
 /// Number of file descriptors that connections cannot use. They are reserved, because the server
 /// must end if the log cannot open its next file.

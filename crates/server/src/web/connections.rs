@@ -1,6 +1,7 @@
 //! The connections of one site. Their number has a low limit. At the limit, the site closes the
 //! connection that has been idle for longest, to make room for a new connection. So a client with
-//! many silent connections cannot keep other clients out.
+//! many silent connections cannot keep other clients out. A connection with a request in progress is
+//! never closed for another one: its client may wait for a job.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +25,8 @@ struct State {
 struct Connection {
     number: u64,
     has_asked: bool,
+    /// Whether the client waits for a response, or for the rest of it.
+    is_busy: bool,
     /// The moment of the last request, or of the connect if there was no request.
     active_at: u64,
     /// The task that serves the connection. Aborting it closes the connection.
@@ -37,15 +40,23 @@ pub(crate) struct Ticket {
     number: u64,
 }
 
+/// A request in progress. Dropping the value ends the request.
+#[derive(Debug)]
+pub(crate) struct Busy {
+    connections: Arc<SiteConnections>,
+    number: u64,
+}
+
 impl SiteConnections {
     pub(crate) fn new(most: usize) -> SiteConnections {
         SiteConnections { most, state: Mutex::default() }
     }
 
     /// Adds a connection, and calls `serve`, which starts the connection's task. If there are too
-    /// many connections, first closes another connection.
+    /// many connections, first closes an idle one. If none is idle, does not call `serve`: the caller
+    /// closes the new connection.
     pub(crate) fn admit(self: &Arc<Self>, serve: impl FnOnce(Ticket) -> AbortHandle) {
-        let number = self.lock().add(self.most);
+        let Some(number) = self.lock().add(self.most) else { return };
         // Call `serve` without the lock. If the task cannot start, its ticket is dropped, and the
         // drop takes the lock.
         let task = serve(Ticket { connections: self.clone(), number });
@@ -60,22 +71,32 @@ impl SiteConnections {
 }
 
 impl State {
-    fn add(&mut self, most: usize) -> u64 {
+    /// Returns the number of the new connection. `None`: there is no room.
+    fn add(&mut self, most: usize) -> Option<u64> {
         if self.open.len() >= most {
-            let open = self.open.iter().enumerate();
+            let idle = self.open.iter().enumerate().filter(|(_, connection)| !connection.is_busy);
             // Connections that have sent no request are closed first.
-            let idlest =
-                open.min_by_key(|(_, connection)| (connection.has_asked, connection.active_at));
-            if let Some(place) = idlest.map(|(place, _)| place)
-                && let Some(task) = self.open.swap_remove(place).task
-            {
+            let (place, _) =
+                idle.min_by_key(|(_, connection)| (connection.has_asked, connection.active_at))?;
+            if let Some(task) = self.open.swap_remove(place).task {
                 task.abort();
             }
         }
         self.moment += 1;
         let number = self.moment;
-        self.open.push(Connection { number, has_asked: false, active_at: number, task: None });
-        number
+        let (has_asked, is_busy, active_at) = (false, false, number);
+        self.open.push(Connection { number, has_asked, is_busy, active_at, task: None });
+        Some(number)
+    }
+
+    /// Notes that a request begins or ends.
+    fn note(&mut self, number: u64, is_busy: bool) {
+        self.moment += 1;
+        let moment = self.moment;
+        if let Some(connection) = self.find(number) {
+            (connection.has_asked, connection.is_busy) = (true, is_busy);
+            connection.active_at = moment;
+        }
     }
 
     fn find(&mut self, number: u64) -> Option<&mut Connection> {
@@ -84,14 +105,17 @@ impl State {
 }
 
 impl Ticket {
-    /// Notes that the client has sent a request.
-    pub(crate) fn note_request(&self) {
-        let mut state = self.connections.lock();
-        state.moment += 1;
-        let moment = state.moment;
-        if let Some(connection) = state.find(self.number) {
-            (connection.has_asked, connection.active_at) = (true, moment);
-        }
+    /// Notes that the client has sent a request. The request lasts until the value is dropped.
+    pub(crate) fn begin_request(&self) -> Busy {
+        let number = self.number;
+        self.connections.lock().note(number, true);
+        Busy { connections: self.connections.clone(), number }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.connections.lock().note(self.number, false);
     }
 }
 

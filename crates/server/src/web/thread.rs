@@ -84,6 +84,9 @@ enum Socket {
     Unix(UnixListener),
 }
 
+/// Limit of connections to the operator's socket.
+const OPERATOR_CONNECTIONS_MAX: usize = 16;
+
 /// How long a stop waits for threads that read files.
 const BLOCKED_TIME: Duration = Duration::from_secs(1);
 
@@ -120,13 +123,17 @@ impl WebThread {
         Ok(WebThread { stop, thread, runtime: handle, served, names })
     }
 
-    /// Also serves the operator's socket.
+    /// Also serves the operator's socket. It has places of its own, so that the operator gets in when
+    /// the site is full.
     pub(crate) fn add_operator_socket(&self, listener: StdUnixListener) -> io::Result<()> {
         let _inside = self.runtime.enter();
         let listener = Listener {
             _file: None,
             socket: Socket::Unix(UnixListener::from_std(listener)?),
-            served: self.served.clone(),
+            served: Served {
+                connections: Arc::new(SiteConnections::new(OPERATOR_CONNECTIONS_MAX)),
+                ..self.served.clone()
+            },
             gate: Gate { names: self.names.clone(), reach: Reach::Unix },
             certificates: None,
             is_for_operator: true,
@@ -203,9 +210,9 @@ async fn serve_one<S>(
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
     let Served { site, unread, .. } = served;
-    let note_request = || ticket.note_request();
+    let begin_request = || ticket.begin_request();
     match tls {
-        None => serve(socket, site, client, unread, note_request).await,
+        None => serve(socket, site, client, unread, begin_request).await,
         Some(config) => {
             let handshake = TlsAcceptor::from(config).accept(socket);
             // Ignore a failed handshake, because the cause is the client: garbage, silence or a
@@ -215,7 +222,7 @@ async fn serve_one<S>(
                 let certificate = certificates.and_then(|all| all.first()).map(AsRef::as_ref);
                 let Client { gate, peer } = client;
                 let client = Client { gate, peer: peer.over_tls(certificate) };
-                serve(socket, site, client, unread, note_request).await;
+                serve(socket, site, client, unread, begin_request).await;
             }
         }
     }
@@ -258,8 +265,11 @@ mod tests {
     use std::sync::Mutex;
 
     use axum::Router;
+    use axum::routing::get;
     use broker::{Broker, EngineSetup, Millis};
+    use testkit::wait::until;
     use tokio::runtime::Builder;
+    use tokio::sync::Semaphore;
 
     use notation::address::ListenAddress;
 
@@ -308,6 +318,47 @@ mod tests {
         ask(&mut connect(&address));
         assert_eq!(first.read(&mut [0]).unwrap_or(0), 0, "it had to go");
         ask(&mut kept);
+    }
+
+    #[test]
+    fn a_request_in_progress_gives_way_to_nobody() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 }.into();
+        let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
+        let address = bound.address.clone();
+        let endpoints = vec![Endpoint { bound, certificates: None }];
+        // Requests for `/wait` wait until the test sends a permit.
+        let (permits, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let (waited, noted) = (permits.clone(), begun.clone());
+        let router = Router::new().route(
+            "/wait",
+            get(async move || {
+                noted.add_permits(1);
+                drop(waited.acquire().await);
+                "done"
+            }),
+        );
+        let _web = spawn(runtime, Site::new(router.fallback(|| async {})), endpoints);
+        let mut waiting: Vec<TcpStream> = (0..2).map(|_| connect(&address)).collect();
+        for peer in &mut waiting {
+            peer.write_all(b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        }
+        until("both requests have begun", || begun.available_permits() == 2);
+        // All places are taken by requests in progress, so new connections are closed.
+        for _ in 0..10 {
+            let mut refused = connect(&address);
+            assert_eq!(refused.read(&mut [0]).unwrap_or(0), 0);
+        }
+        permits.add_permits(2);
+        for peer in &mut waiting {
+            let mut answer = [0; 15];
+            peer.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        }
+        // Now both are idle, and one of them gives way.
+        let mut peer = connect(&address);
+        peer.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        peer.read_exact(&mut [0; 15]).unwrap();
     }
 
     #[test]
