@@ -114,8 +114,8 @@ pub(super) fn connection(id: &str, address: &str) -> Value {
 /// An operation.
 pub(super) fn operation(id: u64, status: &str) -> Value {
     json!({
-        "id": id, "kind": "kick", "queue": "mail", "state": "buried", "status": status,
-        "done": 250, "total": 1000, "per_s": 99.5, "started_at": "", "ended_at": null,
+        "id": id, "kind": "kick", "queue": "mail", "to": null, "state": "buried", "status": status,
+        "done": 250, "skipped": 0, "total": 1000, "per_s": 99.5, "started_at": "", "ended_at": null,
         "who": "ann", "problem": null
     })
 }

@@ -1,6 +1,6 @@
 //! The operations: changes of many jobs, and how far they are.
 
-use api::types::{JobState, Operation, OperationKind, OperationStatus};
+use api::types::{JobState, Operation, OperationStatus};
 
 use super::{Canvas, number, text};
 use crate::commands::top::action::word;
@@ -56,10 +56,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &mut Model) {
 }
 
 fn what(row: &Operation) -> String {
-    let kind = match row.kind {
-        OperationKind::Kick => "kick",
-        OperationKind::Clear => "clear",
-    };
+    let kind = row.kind.name();
     match row.state {
         None => kind.to_owned(),
         Some(
