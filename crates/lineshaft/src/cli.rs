@@ -17,8 +17,8 @@ use notation::size;
 
 pub(crate) use moving::{ExportArguments, ImportArguments, ImportOptions, ImportSource};
 pub(crate) use operator::{
-    ApiArguments, ConnectionsArguments, DoctorArguments, DrainArguments, JobsArguments,
-    PingArguments, ReloadArguments, StatusArguments, WhyArguments,
+    ApiArguments, ClearArguments, ConnectionsArguments, DoctorArguments, DrainArguments,
+    JobsArguments, MoveArguments, PingArguments, ReloadArguments, StatusArguments, WhyArguments,
 };
 pub(crate) use token::{TokenAddArguments, TokenArguments, TokenCommand, TokenPlace};
 pub(crate) use tools::{
@@ -90,6 +90,8 @@ pub(crate) enum Command {
     Status(StatusArguments),
     Jobs(JobsArguments),
     Connections(ConnectionsArguments),
+    Move(MoveArguments),
+    Clear(ClearArguments),
     Why(WhyArguments),
     Drain(DrainArguments),
     Reload(ReloadArguments),

@@ -86,6 +86,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Jobs(arguments)) => commands::operator::jobs(&arguments),
         Some(Command::Connections(arguments)) => commands::operator::connections(&arguments),
         Some(Command::Complete { prefix, .. }) => Ok(commands::complete::queues(&prefix)),
+        Some(Command::Move(arguments)) => commands::operator::move_jobs(&arguments),
+        Some(Command::Clear(arguments)) => commands::operator::clear(&arguments),
         Some(Command::Why(arguments)) => commands::operator::why(&arguments),
         Some(Command::Ping(arguments)) => commands::operator::ping(&arguments),
         Some(Command::Drain(arguments)) => commands::operator::drain(&arguments),

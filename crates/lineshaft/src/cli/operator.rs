@@ -104,8 +104,10 @@ Examples:
   lineshaft jobs mail                           the next jobs, with their bodies
   lineshaft jobs mail --state buried --limit 5
   lineshaft jobs mail --limit 1000 --json | jq -r .body.text
+  lineshaft jobs mail --search ann@example.com  the jobs whose body has this text
 
-Nothing is taken or changed. With --json, each line is a job.";
+Nothing is taken or changed. With --json, each line is a job. A search reads all
+waiting jobs of the queue, or those of one state, until it has found enough.";
 
 /// List the jobs of a queue
 #[derive(Debug, Args)]
@@ -113,15 +115,79 @@ Nothing is taken or changed. With --json, each line is a job.";
 pub(crate) struct JobsArguments {
     /// The queue
     pub queue: String,
-    /// Which of the queue's jobs
-    #[arg(long, short, value_enum, default_value = "ready")]
-    pub state: WaitingState,
+    /// Which of the queue's jobs; default: ready, or with --search all three
+    #[arg(long, short, value_enum)]
+    pub state: Option<WaitingState>,
+    /// Only jobs whose body has this text
+    #[arg(long, value_name = "TEXT")]
+    pub search: Option<String>,
     /// How many jobs at most
     #[arg(long, short, value_name = "N", default_value_t = 20)]
     pub limit: u64,
     /// Print JSON, one line for each job
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
+}
+
+const MOVE_EXAMPLES: &str = "\
+Examples:
+  lineshaft move failed mail                    all waiting jobs of the queue `failed`
+  lineshaft move mail later --count 1000
+  lineshaft move mail mail-2 --state delayed    they keep their due times
+
+The jobs come behind the jobs of the other queue. Buried jobs become ready.
+Jobs that workers hold stay. If you interrupt the command, the server continues;
+the console and `DELETE /api/v1/operations/N` can cancel it.
+The exit code is 1 if there was nothing to move.";
+
+/// Move waiting jobs to another queue
+#[derive(Debug, Args)]
+#[command(after_help = MOVE_EXAMPLES)]
+pub(crate) struct MoveArguments {
+    /// The queue that the jobs leave
+    pub from: String,
+    /// The queue that gets them; the server makes it if it does not exist
+    pub to: String,
+    /// How many jobs at most; default: as many as there are now
+    #[arg(long, short, value_name = "N")]
+    pub count: Option<u64>,
+    /// Only jobs in this state; default: ready, delayed and buried jobs
+    #[arg(long, short, value_enum)]
+    pub state: Option<WaitingState>,
+    /// At most about this many jobs in a second
+    #[arg(long, value_name = "N")]
+    pub rate: Option<u32>,
+    #[command(flatten)]
+    pub api: ApiArguments,
+}
+
+const CLEAR_EXAMPLES: &str = "\
+Examples:
+  lineshaft clear mail --state buried           how many jobs this would end
+  lineshaft clear mail --state buried --yes     end them
+
+Ended jobs are gone: look first, with `lineshaft jobs`. Jobs that workers hold
+stay. If you interrupt the command, the server continues; the console and
+`DELETE /api/v1/operations/N` can cancel it.
+The exit code is 1 if there was nothing to end.";
+
+/// End all jobs of a queue in one state
+#[derive(Debug, Args)]
+#[command(after_help = CLEAR_EXAMPLES)]
+pub(crate) struct ClearArguments {
+    /// The queue
+    pub queue: String,
+    /// Which of the queue's jobs
+    #[arg(long, short, value_enum)]
+    pub state: WaitingState,
+    /// End them; without this, the command only counts them
+    #[arg(long)]
+    pub yes: bool,
+    /// At most about this many jobs in a second
+    #[arg(long, value_name = "N")]
+    pub rate: Option<u32>,
     #[command(flatten)]
     pub api: ApiArguments,
 }

@@ -3,6 +3,7 @@
 mod connections;
 mod drain;
 mod jobs;
+mod operation;
 mod ping;
 mod reload;
 mod status;
@@ -11,6 +12,7 @@ mod why;
 pub(crate) use connections::run as connections;
 pub(crate) use drain::run as drain;
 pub(crate) use jobs::run as jobs;
+pub(crate) use operation::{clear, move_jobs};
 pub(crate) use ping::run as ping;
 pub(crate) use reload::run as reload;
 pub(crate) use status::run as status;

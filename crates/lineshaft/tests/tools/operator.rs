@@ -239,3 +239,38 @@ fn names_of_queues_complete_on_tab() {
     let shown = String::from_utf8_lossy(&bash.stdout);
     assert!(shown.contains("mail\nmain.\\$x\n"), "{bash:?}");
 }
+
+#[test]
+fn jobs_are_found_by_their_text_moved_and_ended() {
+    let site = Site::new();
+    let config = site.data.path().join("other.toml");
+    std::fs::write(&config, format!("data.dir = {:?}\n", site.data.path())).unwrap();
+    let run = |arguments: &[&str]| {
+        let all = [arguments, &["--config", config.to_str().unwrap()]].concat();
+        Tool::start("", &all).wait()
+    };
+    let found = run(&["jobs", "mail", "--search", "\u{4e2d}\u{6587}"]);
+    assert!(found.stdout.ends_with("\n1 job found in 3 jobs\n"), "{found:?}");
+    let found = values(&run(&["jobs", "mail", "--search", "t", "--json"]));
+    let found: Vec<&str> = found.iter().map(|job| job["body"]["text"].as_str().unwrap()).collect();
+    assert_eq!(found, ["first", "zweiter\n\u{4e2d}\u{6587}", "later"]);
+    assert_eq!(run(&["jobs", "mail", "--search", "none"]).status.code(), Some(1));
+
+    let moved = run(&["move", "mail", "a/b", "--count", "1"]);
+    assert_eq!(moved.stdout, "1 job moved from mail to a/b\n", "{moved:?}");
+    let moved = run(&["move", "mail", "a/b"]);
+    assert_eq!(moved.stdout, "2 jobs moved from mail to a/b\n", "{moved:?}");
+    let same = run(&["move", "a/b", "a/b"]);
+    assert_eq!(same.status.code(), Some(1), "{same:?}");
+    let counted = run(&["clear", "a/b", "--state", "ready"]);
+    assert!(counted.stderr.contains("this would end 2 ready jobs of a/b"), "{counted:?}");
+    assert_eq!(counted.status.code(), Some(1));
+    let cleared = run(&["clear", "a/b", "--state", "ready", "--yes"]);
+    assert_eq!(
+        (cleared.stdout.as_str(), cleared.status.code()),
+        ("2 jobs of a/b ended\n", Some(0))
+    );
+    assert_eq!(run(&["clear", "a/b", "--state", "ready", "--yes"]).status.code(), Some(1));
+    let left = values(&run(&["jobs", "a/b", "--state", "delayed", "--json"]));
+    assert_eq!(left[0]["body"]["text"], "later");
+}

@@ -1,0 +1,101 @@
+//! Operations of the server: changes of many jobs. `lineshaft move` and `lineshaft clear` start one,
+//! and show its progress.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use api::types::{JobState, Operation, OperationKind, OperationStatus, Queue, StartOperation};
+use hyper::Method;
+
+use crate::cli::{ClearArguments, MoveArguments};
+use crate::client::{ApiClient, WaitingState, segment};
+use crate::text::{count, counted};
+
+/// The time between two looks at an operation.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Moves jobs of a queue to another queue.
+pub(crate) fn move_jobs(arguments: &MoveArguments) -> Result<ExitCode> {
+    let mut client = super::connect(&arguments.api)?;
+    let asked = StartOperation {
+        to: Some(shown(&arguments.to)),
+        state: arguments.state.map(state),
+        count: arguments.count,
+        rate_per_s: arguments.rate,
+        ..StartOperation::new(OperationKind::Move, shown(&arguments.from))
+    };
+    let operation = run(&mut client, &asked)?;
+    let what = format!("moved from {} to {}", arguments.from, arguments.to);
+    report(&operation, &what)
+}
+
+/// Ends the jobs of a queue in one state.
+pub(crate) fn clear(arguments: &ClearArguments) -> Result<ExitCode> {
+    let mut client = super::connect(&arguments.api)?;
+    let name = shown(&arguments.queue);
+    if !arguments.yes {
+        let queue: Queue = client.get(&format!("/queues/{}", segment(&arguments.queue)))?;
+        let jobs = match arguments.state {
+            WaitingState::Ready => queue.ready,
+            WaitingState::Delayed => queue.delayed,
+            WaitingState::Buried => queue.buried,
+        };
+        let jobs = counted(jobs, &format!("{} job", arguments.state.word()));
+        bail!("this would end {jobs} of {}; to do it, add --yes", arguments.queue);
+    }
+    let asked = StartOperation {
+        state: Some(state(arguments.state)),
+        confirm: Some(name.clone()),
+        rate_per_s: arguments.rate,
+        ..StartOperation::new(OperationKind::Clear, name)
+    };
+    let operation = run(&mut client, &asked)?;
+    report(&operation, &format!("of {} ended", arguments.queue))
+}
+
+fn shown(queue: &str) -> String {
+    api::shown_name(queue.as_bytes())
+}
+
+fn state(state: WaitingState) -> JobState {
+    match state {
+        WaitingState::Ready => JobState::Ready,
+        WaitingState::Delayed => JobState::Delayed,
+        WaitingState::Buried => JobState::Buried,
+    }
+}
+
+/// Starts an operation, and waits until it ends. On a terminal, shows how far it is.
+fn run(client: &mut ApiClient, asked: &StartOperation) -> Result<Operation> {
+    let asked = serde_json::to_value(asked)?;
+    let mut operation: Operation = client.send_json(&Method::POST, "/operations", Some(&asked))?;
+    let mut terminal = io::stderr();
+    let shows = terminal.is_terminal();
+    while operation.status == OperationStatus::Running {
+        std::thread::sleep(PAUSE);
+        operation = client.get(&format!("/operations/{}", operation.id))?;
+        if shows {
+            let Operation { done, total, per_s, .. } = operation;
+            let (done, total) = (count(done), count(total));
+            write!(terminal, "\r{done} of {total} jobs, {per_s:.0} in a second \x1b[K")?;
+            terminal.flush()?;
+        }
+    }
+    if shows {
+        write!(terminal, "\r\x1b[K")?;
+    }
+    Ok(operation)
+}
+
+/// Says what an operation did.
+fn report(operation: &Operation, what: &str) -> Result<ExitCode> {
+    writeln!(io::stdout(), "{} {what}", counted(operation.done, "job"))?;
+    match (&operation.problem, operation.status) {
+        (Some(problem), _) => bail!("the operation stopped: {}", problem.detail),
+        (None, OperationStatus::Cancelled) => bail!("the operation was cancelled"),
+        (None, _) if operation.done == 0 => Ok(ExitCode::FAILURE),
+        (None, _) => Ok(ExitCode::SUCCESS),
+    }
+}
