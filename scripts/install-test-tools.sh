@@ -14,6 +14,7 @@ readonly clients=crates/lineshaft/tests/clients/beanstalk
 readonly gearman_clients=crates/lineshaft/tests/clients/gearman
 readonly kestrel_clients=crates/lineshaft/tests/clients/kestrel
 readonly thrift_clients=crates/lineshaft/tests/clients/kestrel-thrift
+readonly http_clients=crates/lineshaft/tests/clients/http
 readonly console=crates/lineshaft/tests/console
 readonly tools=target/test-tools
 
@@ -198,6 +199,7 @@ main() {
   install_rust_clients "$clients" "$tools"
   install_python_clients "$kestrel_clients" "$tools/kestrel"
   install_node_clients "$kestrel_clients" "$tools/kestrel"
+  install_python_clients "$http_clients" "$tools/http"
   install_python_clients "$thrift_clients" "$tools/kestrel-thrift"
   install_rust_clients "$thrift_clients" "$tools/kestrel-thrift" corpus/kestrel-thrift/kestrel.thrift
   install_node_clients "$console" "$tools/console"

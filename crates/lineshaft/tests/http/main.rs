@@ -7,6 +7,7 @@ mod access;
 mod api;
 mod clients;
 mod connections;
+mod contract;
 mod deep_queue;
 mod exposition;
 mod health;
