@@ -29,8 +29,8 @@ use crate::query::Query;
 use crate::state::Api;
 use crate::types::{self, Role, Totals};
 
-/// At most this many streams. A site has twice as many connections, so that health checks always
-/// find one.
+/// At most this many streams. A site has many more connections, so that health checks always find
+/// one.
 const STREAMS_MAX: usize = 16;
 /// Events other than ticks that a slow client can be behind.
 const BEHIND_MAX: usize = 64;

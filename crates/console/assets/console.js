@@ -35,7 +35,8 @@ function replace(part, next) {
   for (const box of next.querySelectorAll("input[type=checkbox]")) box.checked = marked.includes(nameOf(box));
   next.querySelectorAll("details").forEach((one, index) => { one.open = opened[index] ?? one.open; });
   part.replaceWith(next);
-  if (left) next.querySelector(".scroll").scrollLeft = left;
+  const scroll = next.querySelector(".scroll");
+  if (left && scroll) scroll.scrollLeft = left;
   if (focus) [...next.querySelectorAll(FOCUSABLE)].find((one) => nameOf(one) === focus)?.focus({ preventScroll: true });
 }
 

@@ -73,6 +73,8 @@ pub(crate) fn form(
     }
     html! {
         form method="post" action={ (path) "/chosen" } {
+            // The Enter key presses the first button of a form. A disabled one does nothing.
+            button type="submit" disabled hidden {}
             input type="hidden" name="csrf" value=(principal.csrf());
             input type="hidden" name="state" value=(state);
             (list)

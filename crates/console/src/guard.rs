@@ -105,6 +105,10 @@ pub(crate) fn after_sign_in(uri: &Uri) -> String {
 }
 
 async fn check(api: &Api, request: &mut Request, principal: &Principal) -> Result<()> {
+    // Only clients with a role can make the server wait for a form.
+    if !is_open(request.uri().path()) {
+        principal.require(Role::Viewer)?;
+    }
     if only_looks(request.method()) {
         check_page(request)?;
     } else {
@@ -112,9 +116,6 @@ async fn check(api: &Api, request: &mut Request, principal: &Principal) -> Resul
         let form = read_form(request).await?;
         principal.check_csrf(form.get("csrf"))?;
         request.extensions_mut().insert(form);
-    }
-    if !is_open(request.uri().path()) {
-        principal.require(Role::Viewer)?;
     }
     Ok(())
 }

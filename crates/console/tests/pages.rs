@@ -517,6 +517,10 @@ fn jobs_are_found_chosen_and_moved() {
     let page = world.show("/queues/mail?state=ready&search=%3Cann%3E").text;
     assert!(page.contains("to <mark>&lt;ann&gt;</mark> again"), "{page}");
     assert!(page.contains("2 found in 3 of 3 jobs.") && !page.contains("bert"), "{page}");
+    assert!(page.contains("<section id=\"jobs\">"), "a search is not repeated by itself");
+    let (_, form) = page.split_once("/chosen\">").unwrap();
+    let (_, button) = form.split_once("<button").unwrap();
+    assert!(button.starts_with(" type=\"submit\" disabled"), "Enter does nothing: {button}");
     let act = |path: &str, more: &[(&str, &str)]| {
         let secret = csrf(&world.show("/queues/mail"));
         world.submit(path, "", &[&[("csrf", secret.as_str())], more].concat(), Reach::Loopback)

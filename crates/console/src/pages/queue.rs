@@ -4,7 +4,7 @@ use api::types::{Job, Queue, Setting};
 use api::{Api, Principal, parse_name};
 use axum::Extension;
 use axum::extract::{Path, State};
-use hyper::Uri;
+use hyper::{HeaderMap, Uri};
 use maud::{Markup, html};
 
 use crate::page::{Page, Result};
@@ -25,6 +25,7 @@ pub(crate) async fn page(
     Extension(principal): Extension<Principal>,
     t: &'static Texts,
     Path(name): Path<String>,
+    headers: HeaderMap,
     uri: Uri,
 ) -> Result {
     let bytes = parse_name(&name)?;
@@ -37,7 +38,9 @@ pub(crate) async fn page(
     };
     let state = parameter("state").unwrap_or(first_state(&queue));
     let cursor = parameter("cursor");
-    let searched = parameter(chosen::SEARCH).filter(|text| !text.is_empty() && state != "leased");
+    // A search reads many jobs. So the script, which looks every few seconds, does not repeat it.
+    let searched = parameter(chosen::SEARCH)
+        .filter(|text| !text.is_empty() && state != "leased" && !headers.contains_key("x-live"));
     let shown = Shown { state, searched, has_boxes: chosen::may_choose(&principal, state) };
     let list = link::with("", &[("state", Some(state)), ("cursor", cursor), ("text", searched)]);
     let list = list.trim_start_matches('?');
@@ -135,7 +138,7 @@ pub(crate) async fn page(
             (connections::consumers(t, &consumers.items))
             @if consumers.next.is_some() { p .count { (texts.there_are_more) } }
         }
-        section #jobs data-live {
+        section #jobs data-live[searched.is_none()] {
             nav .tabs aria-label=(texts.by_state) {
                 @for (name, shown, number) in [
                     ("ready", words.ready, queue.ready),

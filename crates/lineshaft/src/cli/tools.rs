@@ -395,7 +395,8 @@ Examples:
   lineshaft delete --id 42                     the job with this id, any queue
 
 Deleted jobs are gone: look first, with `lineshaft peek`. Jobs that workers hold
-are not deleted. `lineshaft clear` ends very many jobs faster, in the server. The exit code is 1 if there was nothing to delete.";
+are not deleted. `lineshaft clear` ends very many jobs faster, in the server.
+The exit code is 1 if there was nothing to delete.";
 
 /// Delete waiting jobs
 #[derive(Debug, Args)]

@@ -1,7 +1,8 @@
 //! The connections of one site. Their number has a low limit. At the limit, the site closes the
 //! connection that has been idle for longest, to make room for a new connection. So a client with
-//! many silent connections cannot keep other clients out. A connection with a request in progress is
-//! never closed for another one: its client may wait for a job.
+//! many silent connections cannot keep other clients out. A connection with a request in progress
+//! gives way only if no connection is idle, and then the newest one does. So a client that waits for
+//! a job keeps its place, and many slow requests cannot keep other clients out, either.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,6 +34,15 @@ struct Connection {
     task: Option<AbortHandle>,
 }
 
+impl Connection {
+    /// The connection with the lowest rank gives way first: one that has sent no request, then one
+    /// that is idle, in the order of their last activity. Then the newest request.
+    fn rank(&self) -> (bool, bool, u64) {
+        let order = if self.is_busy { u64::MAX - self.active_at } else { self.active_at };
+        (self.is_busy, self.has_asked, order)
+    }
+}
+
 /// A handle on a connection. Dropping the handle removes the connection from the list.
 #[derive(Debug)]
 pub(crate) struct Ticket {
@@ -53,10 +63,9 @@ impl SiteConnections {
     }
 
     /// Adds a connection, and calls `serve`, which starts the connection's task. If there are too
-    /// many connections, first closes an idle one. If none is idle, does not call `serve`: the caller
-    /// closes the new connection.
+    /// many connections, first closes another connection.
     pub(crate) fn admit(self: &Arc<Self>, serve: impl FnOnce(Ticket) -> AbortHandle) {
-        let Some(number) = self.lock().add(self.most) else { return };
+        let number = self.lock().add(self.most);
         // Call `serve` without the lock. If the task cannot start, its ticket is dropped, and the
         // drop takes the lock.
         let task = serve(Ticket { connections: self.clone(), number });
@@ -71,14 +80,14 @@ impl SiteConnections {
 }
 
 impl State {
-    /// Returns the number of the new connection. `None`: there is no room.
-    fn add(&mut self, most: usize) -> Option<u64> {
+    /// Returns the number of the new connection.
+    fn add(&mut self, most: usize) -> u64 {
         if self.open.len() >= most {
-            let idle = self.open.iter().enumerate().filter(|(_, connection)| !connection.is_busy);
-            // Connections that have sent no request are closed first.
-            let (place, _) =
-                idle.min_by_key(|(_, connection)| (connection.has_asked, connection.active_at))?;
-            if let Some(task) = self.open.swap_remove(place).task {
+            let open = self.open.iter().enumerate();
+            let first = open.min_by_key(|(_, connection)| connection.rank());
+            if let Some(place) = first.map(|(place, _)| place)
+                && let Some(task) = self.open.swap_remove(place).task
+            {
                 task.abort();
             }
         }
@@ -86,7 +95,7 @@ impl State {
         let number = self.moment;
         let (has_asked, is_busy, active_at) = (false, false, number);
         self.open.push(Connection { number, has_asked, is_busy, active_at, task: None });
-        Some(number)
+        number
     }
 
     /// Notes that a request begins or ends.

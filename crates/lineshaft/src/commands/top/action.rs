@@ -88,23 +88,14 @@ impl Action {
 
     /// A command line that does the same at this server.
     pub(super) fn command(&self, place: &Place) -> String {
-        let tool = match self {
-            Action::Pause { queue, seconds } if is_tube(queue) => {
-                format!("pause {} {seconds}", quoted(queue))
-            }
-            Action::Resume { queue } if is_tube(queue) => format!("pause {} 0", quoted(queue)),
-            Action::Kick { queue, state: JobState::Buried } if is_tube(queue) => {
-                format!("kick {} --all", quoted(queue))
-            }
-            Action::KickJob(id) => format!("kick --id {id}"),
-            Action::DeleteJob { id, is_leased: false } => format!("delete --id {id}"),
+        match self {
             Action::Close { connection } => {
-                format!("connections --close {connection}{}", place.option)
+                format!("lineshaft connections --close {connection}{}", place.option)
             }
-            // The tools do not have these, or not for this queue.
-            _ => return self.curl(place),
-        };
-        format!("lineshaft {tool}")
+            // `lineshaft pause`, `kick` and `delete` speak the beanstalkd protocol. The user chose an
+            // HTTP address, and another server can be at the default address of these tools.
+            _ => self.curl(place),
+        }
     }
 
     /// The request as a command line of curl.
@@ -149,12 +140,6 @@ pub(super) fn word(state: JobState) -> &'static str {
     }
 }
 
-/// Whether the tools that speak the beanstalkd protocol can name the queue.
-fn is_tube(queue: &str) -> bool {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-+/;.$_()".contains(&byte);
-    queue.len() <= 200 && !queue.starts_with('-') && queue.bytes().all(is_allowed)
-}
-
 /// A word of a command line of a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+".contains(&byte);
@@ -178,14 +163,18 @@ mod tests {
             |text: &str| Target::plain(text.parse::<ServerName>().unwrap().address(port::HTTP));
         let place = Place::of(&target("h:1"), true);
         for (action, command) in [
-            (Action::Pause { queue: queue(), seconds: 60 }, "lineshaft pause mail 60"),
-            (Action::Resume { queue: queue() }, "lineshaft pause mail 0"),
-            (Action::Kick { queue: queue(), state: JobState::Buried }, "lineshaft kick mail --all"),
+            (
+                Action::Pause { queue: queue(), seconds: 60 },
+                "curl -d '{\"seconds\":60}' http://h:1/api/v1/queues/mail/pause",
+            ),
             (
                 Action::Resume { queue: "a b".to_owned() },
                 "curl -X DELETE http://h:1/api/v1/queues/a%20b/pause",
             ),
-            (Action::DeleteJob { id: 7, is_leased: false }, "lineshaft delete --id 7"),
+            (
+                Action::DeleteJob { id: 7, is_leased: false },
+                "curl -X DELETE http://h:1/api/v1/jobs/7",
+            ),
             (
                 Action::DeleteJob { id: 7, is_leased: true },
                 "curl -X DELETE http://h:1'/api/v1/jobs/7?force=true'",

@@ -150,7 +150,7 @@ fn a_pop_up_shows_the_command() {
         press(&mut model, "P");
         let shown = drawn(&mut model, width, height);
         has(&shown, "for: 10m▏");
-        has(&shown, "lineshaft pause queue-0 600");
+        has(&shown, "curl -d '{\"seconds\":600}'");
         has(&shown, "Enter do it   Esc leave");
         press(&mut model, "\x1bC");
         let shown = drawn(&mut model, width, height);
