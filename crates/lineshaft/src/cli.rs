@@ -40,7 +40,8 @@ A first round, with the server running in another terminal:
 put, work, stats, peek, kick, delete, pause and bench use the beanstalkd
 protocol, and work with any such server. put, work and bench can also use those
 of Gearman and Kestrel, and peek that of Kestrel. top, status, jobs,
-connections, why, drain, reload, ping and doctor use Lineshaft's HTTP API.";
+move, clear, connections, why, drain, reload, ping and doctor use Lineshaft's
+HTTP API.";
 
 /// A durable work queue that speaks the protocols of beanstalkd, Gearman and Kestrel, with its tools.
 #[derive(Debug, Parser)]

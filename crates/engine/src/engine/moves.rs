@@ -6,7 +6,7 @@ use crate::engine::Refused;
 use crate::ids::{JobId, JobSlot, QueueId};
 use crate::jobs::State;
 
-/// Why a job was not moved. Nothing has changed, except that a full queue may have dropped jobs.
+/// Why a job was not moved. Nothing has changed.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum MoveRefused {
     /// The job does not exist.
@@ -29,7 +29,7 @@ pub enum MoveRefused {
 impl Engine {
     /// Moves a ready, delayed or buried job to the queue of this name, as if a client put it there
     /// now. A delayed job keeps its due time, and a buried job becomes ready. The limits of the queue
-    /// apply. The children and copies of the queue do not get the job. Makes the queue if it does
+    /// apply, but no other job ends to make room: an operator who moves jobs does not expect that. The children and copies of the queue do not get the job. Makes the queue if it does
     /// not exist.
     pub fn move_job(
         &mut self,
@@ -51,7 +51,7 @@ impl Engine {
             return Err(MoveRefused::StoresNothing);
         }
         let to = self.queue_or_create(to);
-        if let Err(refused) = self.make_room(to, body_bytes, effects) {
+        if let Err(refused) = self.check_room(to, body_bytes) {
             self.drop_if_unwanted(to, effects);
             return Err(refused.into());
         }

@@ -146,8 +146,9 @@ fn the_limits_of_the_new_queue_apply() {
     assert_eq!(world.engine.queue_id(b"small"), None, "a refused move makes no queue");
     assert_eq!((world.queue_of(jobs[1]), world.state(jobs[1])), ("a".into(), Some(State::Ready)));
     assert_eq!(world.move_to(jobs[2], "drops"), Ok(()));
-    assert_eq!(world.move_to(jobs[3], "drops"), Ok(()));
-    assert_eq!((world.state(jobs[2]), world.queue_of(jobs[3])), (None, "drops".into()));
+    // A put would end a job of this queue to make room.
+    assert_eq!(world.move_to(jobs[3], "drops"), Err(MoveRefused::NoRoom(Refused::QueueFull)));
+    assert_eq!((world.queue_of(jobs[2]), world.queue_of(jobs[3])), ("drops".into(), "a".into()));
 }
 
 #[test]

@@ -30,6 +30,9 @@ use super::target::Target;
 const REPLY_BYTES_MAX: usize = 64 << 20;
 /// The prefix of all paths of the API.
 const PREFIX: &str = "/api/v1";
+/// A connection that was idle for longer is not used again. The server closes idle connections after
+/// five seconds.
+const IDLE_MAX: Duration = Duration::from_secs(3);
 
 /// An error of a request to the API.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +88,8 @@ pub(crate) struct ApiClient {
     target: Target,
     authorization: Option<HeaderValue>,
     sender: Option<SendRequest<Full<Bytes>>>,
+    /// When the connection was last used.
+    used_at: Instant,
     /// The address of a socket in a data folder is valid only while this value exists.
     _socket: Option<ControlPath>,
 }
@@ -106,7 +111,14 @@ impl ApiClient {
             address: target.to_string(),
             reason: plain_reason(&error),
         })?;
-        Ok(ApiClient { runtime, target, authorization, sender: None, _socket: None })
+        Ok(ApiClient {
+            runtime,
+            target,
+            authorization,
+            sender: None,
+            used_at: Instant::now(),
+            _socket: None,
+        })
     }
 
     /// A client of the server with this socket in its data folder.
@@ -208,6 +220,10 @@ impl ApiClient {
             address: self.target.to_string(),
             reason: error.to_string(),
         })?;
+        if self.used_at.elapsed() > IDLE_MAX {
+            self.sender = None;
+        }
+        self.used_at = Instant::now();
         let (target, sender) = (&self.target, &mut self.sender);
         self.runtime.block_on(async {
             let is_open = match sender {

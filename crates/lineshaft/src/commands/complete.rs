@@ -43,8 +43,10 @@ fn find(prefix: &str) -> anyhow::Result<Vec<String>> {
         prefix.chars().take_while(|character| !"*?\\".contains(*character)).collect();
     let path = format!("/queues?limit={NAMES_MAX}&match={}", shown_segment(&format!("{pattern}*")));
     let page: Queues = client.get(&path)?;
+    // The API writes other bytes than text with a backslash, but the tools take names as they are.
     let is_plain = |name: &String| {
-        name.starts_with(prefix) && !name.contains(|character: char| character.is_whitespace())
+        let is_odd = |character: char| character.is_whitespace() || character == '\\';
+        name.starts_with(prefix) && !name.contains(is_odd)
     };
     Ok(page.items.into_iter().map(|queue| queue.name).filter(is_plain).collect())
 }
@@ -65,7 +67,7 @@ _lineshaft_with_queues() {
     local current="${COMP_WORDS[COMP_CWORD]}" name
     _lineshaft "$@"
     case "${COMP_WORDS[1]}" in
-        put|work|stats|peek|kick|delete|pause|jobs|why|move|clear|redrive|top|watch) ;;
+        put|work|stats|peek|kick|delete|pause|jobs|why|move|clear|top|watch) ;;
         *) return 0 ;;
     esac
     [[ $COMP_CWORD -gt 1 && $current != -* && ${COMP_WORDS[COMP_CWORD-1]} != --* ]] || return 0
@@ -83,7 +85,7 @@ _lineshaft_with_queues() {
     local -a names
     _lineshaft "$@"
     case "$words[2]" in
-        put|work|stats|peek|kick|delete|pause|jobs|why|move|clear|redrive|top|watch) ;;
+        put|work|stats|peek|kick|delete|pause|jobs|why|move|clear|top|watch) ;;
         *) return 0 ;;
     esac
     [[ $CURRENT -gt 2 && $PREFIX != -* ]] || return 0
@@ -95,5 +97,5 @@ compdef _lineshaft_with_queues lineshaft
 
 const FISH: &str = r#"
 # Names of queues, from the server.
-complete -c lineshaft -n "__fish_seen_subcommand_from put work stats peek kick delete pause jobs why move clear redrive top watch" -f -a "(lineshaft __complete queues (commandline -ct) 2>/dev/null)"
+complete -c lineshaft -n "__fish_seen_subcommand_from put work stats peek kick delete pause jobs why move clear top watch" -f -a "(lineshaft __complete queues (commandline -ct) 2>/dev/null)"
 "#;

@@ -41,7 +41,7 @@ impl Model {
             return Err(MoveRefusal::StoresNothing);
         }
         let to = self.create_queue(to);
-        if let Err(refused) = self.make_room(&to, body_len) {
+        if let Err(refused) = self.check_room(&to, body_len) {
             self.drop_queue_if_unwanted(&to);
             return Err(match refused {
                 Refused::QueueFull => PutRefusal::QueueFull.into(),

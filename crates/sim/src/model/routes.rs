@@ -273,6 +273,12 @@ impl Model {
         Ok(())
     }
 
+    /// Checks that a queue has room as it is.
+    pub(super) fn check_room(&self, queue: &Name, body_len: usize) -> Result<(), Refused> {
+        self.check_size(queue, body_len)?;
+        if self.is_over_limit(queue) { Err(Refused::QueueFull) } else { Ok(()) }
+    }
+
     fn check_size(&self, queue: &Name, body_len: usize) -> Result<(), Refused> {
         let most = self.queues[queue].policy.item_bytes_max;
         let is_too_big = most.is_some_and(|most| body_len as u64 > most);

@@ -11,7 +11,7 @@ use crate::job::Moments;
 use crate::name::parse_name;
 use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
-use crate::types::{self, JobState, OperationKind};
+use crate::types::{self, JobState, OperationKind, OperationStatus};
 
 /// An operation can name at most this many jobs.
 const CHOSEN_MAX: usize = 10_000;
@@ -85,7 +85,15 @@ impl Api {
         let shown = operation.shown(&moments);
         self.tell_operation(|| shown.clone());
         let api = self.clone();
-        tokio::spawn(async move { api.operate(&operation).await });
+        tokio::spawn(async move {
+            let (runner, running) = (api.clone(), operation.clone());
+            if tokio::spawn(async move { runner.operate(&running).await }).await.is_err() {
+                // The panic has been reported.
+                let why = Problem::new(ProblemKind::Unavailable, "the operation broke off");
+                let ended = (api.setup.door.now(), OperationStatus::Failed, Some(why));
+                operation.progress().ended = Some(ended);
+            }
+        });
         Ok(shown)
     }
 

@@ -149,6 +149,8 @@ impl Api {
             Wanted::Chosen(ids) => {
                 let mut rest = &ids[..];
                 while !rest.is_empty() {
+                    // A job that is not in memory is searched in the log, as for a request.
+                    let _permit = self.finders.acquire().await;
                     let step = |most| self.step_chosen(operation, &session, &mut rest, most);
                     self.act(operation, &session, STEP_MAX, step).await?;
                 }

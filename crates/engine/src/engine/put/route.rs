@@ -311,6 +311,16 @@ impl Engine {
         }
     }
 
+    /// Checks that a queue has room for a job as it is, even if a put could make room.
+    pub(in crate::engine) fn check_room(
+        &self,
+        queue: QueueId,
+        body_bytes: usize,
+    ) -> Result<(), Refused> {
+        self.check_size(queue, body_bytes)?;
+        if self.is_full(queue) { Err(Refused::QueueFull) } else { Ok(()) }
+    }
+
     /// Checks that a body is not larger than a queue's policy allows.
     fn check_size(&self, queue: QueueId, body_bytes: usize) -> Result<(), Refused> {
         let most = self.policy_of(queue).and_then(|policy| policy.item_bytes_max);

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use api::types::{JobState, Operation, OperationKind, OperationStatus, Queue, StartOperation};
 use hyper::Method;
 
@@ -73,9 +73,14 @@ fn run(client: &mut ApiClient, asked: &StartOperation) -> Result<Operation> {
     let mut operation: Operation = client.send_json(&Method::POST, "/operations", Some(&asked))?;
     let mut terminal = io::stderr();
     let shows = terminal.is_terminal();
+    if shows {
+        writeln!(terminal, "operation {}, {} jobs", operation.id, count(operation.total))?;
+    }
     while operation.status == OperationStatus::Running {
         std::thread::sleep(PAUSE);
-        operation = client.get(&format!("/operations/{}", operation.id))?;
+        operation = client
+            .get(&format!("/operations/{}", operation.id))
+            .with_context(|| format!("operation {} goes on in the server", operation.id))?;
         if shows {
             let Operation { done, total, per_s, .. } = operation;
             let (done, total) = (count(done), count(total));
