@@ -144,7 +144,7 @@ pub(super) static TEXTS: Texts = Texts {
         fan_out: "扇出",
     },
     queue: QueuePage {
-        removing: "正在删除",
+        removing: "正在移除",
         why: chinese_why,
         head_age: "下一个任务的等待时长",
         put: "放入",
@@ -386,6 +386,17 @@ fn chinese_problem(kind: &str) -> &'static str {
         "unavailable" => "暂时不可用",
         "unreadable" => "无法读取任务",
         "log-failed" => "日志写入失败",
+        "idempotency-busy" => "第一个请求还没有完成",
+        "idempotency-mismatch" => "这个键属于另一个请求",
+        "bad-configuration" => "配置没有重新加载",
+        "too-long" => "太长",
+        "queue-full" => "队列已满",
+        "draining" => "服务器正在排空",
+        "writes-blocked" => "服务器拒绝写入",
+        "too-many-leases" => "租约太多",
+        "memory-full" => "内存已满",
+        "no-new-queue" => "队列太多",
+        "log-full" => "日志没有空间",
         _ => "",
     }
 }

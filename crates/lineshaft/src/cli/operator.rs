@@ -159,6 +159,9 @@ pub(crate) struct MoveArguments {
     /// At most about this many jobs in a second
     #[arg(long, value_name = "N")]
     pub rate: Option<u32>,
+    /// Print the operation as JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub api: ApiArguments,
 }
@@ -188,6 +191,9 @@ pub(crate) struct ClearArguments {
     /// At most about this many jobs in a second
     #[arg(long, value_name = "N")]
     pub rate: Option<u32>,
+    /// Print the operation as JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub api: ApiArguments,
 }

@@ -28,7 +28,7 @@ pub(crate) fn move_jobs(arguments: &MoveArguments) -> Result<ExitCode> {
     };
     let operation = run(&mut client, &asked)?;
     let what = format!("moved from {} to {}", arguments.from, arguments.to);
-    report(&operation, &what)
+    report(&operation, &what, arguments.json)
 }
 
 /// Ends the jobs of a queue in one state.
@@ -52,7 +52,7 @@ pub(crate) fn clear(arguments: &ClearArguments) -> Result<ExitCode> {
         ..StartOperation::new(OperationKind::Clear, name)
     };
     let operation = run(&mut client, &asked)?;
-    report(&operation, &format!("of {} ended", arguments.queue))
+    report(&operation, &format!("of {} ended", arguments.queue), arguments.json)
 }
 
 fn shown(queue: &str) -> String {
@@ -95,8 +95,13 @@ fn run(client: &mut ApiClient, asked: &StartOperation) -> Result<Operation> {
 }
 
 /// Says what an operation did.
-fn report(operation: &Operation, what: &str) -> Result<ExitCode> {
-    writeln!(io::stdout(), "{} {what}", counted(operation.done, "job"))?;
+fn report(operation: &Operation, what: &str, as_json: bool) -> Result<ExitCode> {
+    let line = if as_json {
+        serde_json::to_string(operation)?
+    } else {
+        format!("{} {what}", counted(operation.done, "job"))
+    };
+    writeln!(io::stdout(), "{line}")?;
     match (&operation.problem, operation.status) {
         (Some(problem), _) => bail!("the operation stopped: {}", problem.detail),
         (None, OperationStatus::Cancelled) => bail!("the operation was cancelled"),

@@ -117,10 +117,8 @@ fn shown(body: &[u8], width: usize) -> (&'static str, Vec<String>) {
     if !text.chars().all(is_text) {
         return ("bytes", hex(body, width));
     }
-    let json = text.trim_start().starts_with(['{', '[']);
-    let json = json.then(|| serde_json::from_str::<serde_json::Value>(text).ok()).flatten();
-    let (kind, text) = match json.and_then(|json| serde_json::to_string_pretty(&json).ok()) {
-        Some(pretty) => ("JSON", pretty),
+    let (kind, text) = match api::json_in_lines(body) {
+        Some(lines) => ("JSON", lines),
         None => ("text", harmless(body)),
     };
     let text = text.replace('\t', "    ");
