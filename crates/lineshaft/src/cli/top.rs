@@ -9,7 +9,7 @@ use super::operator::ApiArguments;
 const TOP_EXAMPLES: &str = "\
 Examples:
   lineshaft top                                 the server on this machine
-  lineshaft top mail                            the queues with `mail` in their names
+  lineshaft top mail                            queues with `mail` in the name
   lineshaft top --http queue.example:7300 --token-file token
   lineshaft top --server 10.0.0.7:11300         any beanstalkd, only to look at
 
@@ -17,8 +17,8 @@ Keys: 1 to 6 for the screens, Enter to open, / to filter, ? for all others.
 
 top uses the HTTP API of Lineshaft. Changes need the role operator, which the
 user of the server has on the same machine. With --server and without --http, it
-uses the beanstalkd protocol: it then shows only the queues, and changes nothing.
-NO_COLOR=1 turns off colours. `watch` is another name of top.";
+uses the beanstalkd protocol: it then shows only the queues, and changes
+nothing. NO_COLOR=1 turns off colours. `watch` is another name of top.";
 
 /// See and control the server live: queues, jobs, connections, operations
 #[derive(Debug, Args)]

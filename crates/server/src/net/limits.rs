@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -21,8 +22,9 @@ const RUNTIME_DESCRIPTORS: usize = 4;
 /// Incomplete commands can use the memory limit divided by this number. Unsent replies can use the
 /// same amount.
 const BUFFERS_SHARE: u64 = 20;
-/// Limit of connections for HTTP.
-const WEB_CONNECTIONS_MAX: usize = 256;
+/// Connections for HTTP: a sixteenth of the descriptors, within these bounds. So a process with few
+/// descriptors keeps them for the clients of the queues.
+const WEB_CONNECTIONS: RangeInclusive<usize> = 64..=256;
 
 /// Number of file descriptors that connections cannot use. They are reserved, because the server
 /// must end if the log cannot open its next file.
@@ -166,7 +168,8 @@ impl LiveLimits {
         // `own` is a generous estimate. So connections get some descriptors even if `own` leaves
         // none.
         let free = descriptors.saturating_sub(own).max(descriptors / 16).max(1);
-        let web_connections = WEB_CONNECTIONS_MAX.min(free / 2);
+        let wanted = (free / 16).clamp(*WEB_CONNECTIONS.start(), *WEB_CONNECTIONS.end());
+        let web_connections = wanted.min(free / 2);
         let live = LiveLimits {
             connections: AtomicUsize::default(),
             connections_per_address: AtomicUsize::default(),
