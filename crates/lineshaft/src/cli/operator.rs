@@ -104,7 +104,7 @@ Examples:
   lineshaft jobs mail                           the next jobs, with their bodies
   lineshaft jobs mail --state buried --limit 5
   lineshaft jobs mail --limit 1000 --json | jq -r .body.text
-  lineshaft jobs mail --search ann@example.com  the jobs whose body has this text
+  lineshaft jobs mail --search ann@example.com  jobs whose body has this text
 
 Nothing is taken or changed. With --json, each line is a job. A search reads all
 waiting jobs of the queue, or those of one state, until it has found enough.";
@@ -133,7 +133,7 @@ pub(crate) struct JobsArguments {
 
 const MOVE_EXAMPLES: &str = "\
 Examples:
-  lineshaft move failed mail                    all waiting jobs of the queue `failed`
+  lineshaft move failed mail                    all waiting jobs of `failed`
   lineshaft move mail later --count 1000
   lineshaft move mail mail-2 --state delayed    they keep their due times
 
