@@ -28,8 +28,9 @@ pub enum MoveRefused {
 
 impl Engine {
     /// Moves a ready, delayed or buried job to the queue of this name, as if a client put it there
-    /// now. A delayed job keeps its due time, and a buried job becomes ready. The limits of the queue
-    /// apply, but no other job ends to make room: an operator who moves jobs does not expect that. The children and copies of the queue do not get the job. Makes the queue if it does
+    /// now. A delayed job keeps its due time, and a buried job becomes ready. The limits of the
+    /// queue apply, but no other job ends to make room: an operator who moves jobs does not expect
+    /// that. The children and copies of the queue do not get the job. Makes the queue if it does
     /// not exist.
     pub fn move_job(
         &mut self,
