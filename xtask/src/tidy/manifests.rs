@@ -10,8 +10,9 @@ use super::{Report, Tree};
 
 /// The crates of this repository that each crate can name in `[dependencies]`. There is no rule for
 /// development dependencies.
-const LAYERS: [(&str, &[&str]); 21] = [
+const LAYERS: [(&str, &[&str]); 22] = [
     ("histogram", &[]),
+    ("replica", &[]),
     ("engine", &["histogram"]),
     ("log", &["histogram"]),
     ("broker", &["engine", "histogram", "log"]),
@@ -52,8 +53,8 @@ const LAYERS: [(&str, &[&str]); 21] = [
 
 /// Crates that use no clock, threads, sockets, files or randomness. The same inputs give the same
 /// outputs.
-const PURE: [&str; 7] =
-    ["histogram", "engine", "beanstalk", "gearman", "kestrel", "origin", "notation"];
+const PURE: [&str; 8] =
+    ["histogram", "replica", "engine", "beanstalk", "gearman", "kestrel", "origin", "notation"];
 
 /// Crates that a pure crate must not use, not even in tests.
 const IMPURE: [&str; 11] = [

@@ -1,0 +1,38 @@
+//! The rules of replication, without I/O: the same inputs give the same outputs.
+//!
+//! Several nodes share one *stream*: a replicated log that another program keeps. One node *leads*.
+//! It appends *groups* of facts. The other nodes *follow*: they read the groups and apply them.
+//!
+//! - [`record`]: the bytes of one message of the stream. `docs/replication-format.md` describes
+//!   them. [`claim`]: the contents of two kinds of records.
+//! - [`group`]: a group as a value, its parts, and the place that a node has reached.
+//! - [`chain`]: the hash that connects each group with all groups before it.
+//! - [`reader`]: which records of a stream count. All nodes decide this in the same way.
+//! - [`report`]: what a follower tells the leader. [`trim`]: how much of the stream can go.
+//!
+//! This crate decides, and others act. So the driver of a real stream, the simulator and the
+//! exhaustive model use the same rules.
+
+pub mod chain;
+pub mod claim;
+pub mod group;
+pub mod reader;
+pub mod record;
+pub mod report;
+pub mod trim;
+
+/// The sequence number of a record in the stream. The first record has 1.
+pub type Seq = u64;
+
+/// The sequence number of a leader's claim. Epochs rise. 0: nobody has led yet.
+pub type Epoch = Seq;
+
+/// The number of a node. It is random, made at the node's first start, and never 0.
+pub type NodeId = u64;
+
+/// The number of a process. It is random, made at each start.
+pub type Incarnation = u64;
+
+/// The identity of a cluster's history. A record of another lineage is never applied.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub struct Lineage(pub [u8; 16]);
