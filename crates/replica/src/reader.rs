@@ -16,6 +16,8 @@ pub struct Reader {
     lineage: Lineage,
     tail: Seq,
     epoch: Epoch,
+    /// The last claim of the stream, also if it does not count.
+    claim: Seq,
     at: At,
     leader: Option<(NodeId, Claim)>,
     assembly: Option<Assembly>,
@@ -94,6 +96,7 @@ impl Reader {
             lineage,
             tail,
             epoch,
+            claim: epoch,
             at,
             leader: None,
             assembly: None,
@@ -108,7 +111,14 @@ impl Reader {
         self.tail
     }
 
-    /// The latest claim.
+    /// The last claim of the stream, also if it does not count. The conditions of the next append name
+    /// it: the stream does not know which claims count.
+    #[must_use]
+    pub fn claim(&self) -> Seq {
+        self.claim
+    }
+
+    /// The latest claim that counts.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
@@ -138,6 +148,28 @@ impl Reader {
         self.id_limit
     }
 
+    /// The last claim up to the tail, which this reader has not read.
+    pub(crate) fn introduce(&mut self, seq: Seq, writer: NodeId, claim: Claim) {
+        self.claim = seq;
+        if seq == self.epoch {
+            self.leader = Some((writer, claim));
+        }
+    }
+
+    /// Passes the next part of a group that this node wrote itself.
+    pub(crate) fn passed(&mut self, seq: Seq) {
+        assert_eq!(seq, self.tail + 1, "the parts of a group have no gap");
+        self.tail = seq;
+    }
+
+    /// Counts a group that this node wrote itself.
+    pub(crate) fn reached(&mut self, at: At) {
+        assert_eq!(at.epoch, self.epoch, "a leader writes in its own epoch");
+        self.at = at;
+        self.time_ms = self.time_ms.max(at.time_ms);
+        self.id_limit = at.id_limit;
+    }
+
     /// Reads the record after the tail.
     ///
     /// # Errors
@@ -151,8 +183,12 @@ impl Reader {
         if header.lineage != self.lineage {
             return Err(ReadError::Lineage { seq });
         }
+        let is_claim = header.kind == Kind::Claim;
         let meaning = self.judge(seq, header, body)?;
         self.tail = seq;
+        if is_claim {
+            self.claim = seq;
+        }
         Ok(meaning)
     }
 

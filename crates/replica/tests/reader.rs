@@ -1,106 +1,15 @@
 //! Which records of a stream count.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::{OURS, Writer, origin};
+use replica::Lineage;
 use replica::chain::Chain;
-use replica::claim::{Claim, Leader, Reason, Resignation};
-use replica::group::{At, SealedGroup};
+use replica::claim::Resignation;
+use replica::group::At;
 use replica::reader::{Meaning, ReadError, Reader};
-use replica::record::{Header, Kind, PART_BYTES_MAX, RecordError};
-use replica::{Epoch, Lineage, NodeId};
-
-const OURS: Lineage = Lineage([5; 16]);
-
-/// A writer that follows the rules, or a test that breaks one of them.
-#[derive(Clone, Copy)]
-struct Writer {
-    node: NodeId,
-    epoch: Epoch,
-    at: At,
-}
-
-impl Writer {
-    fn new(node: NodeId) -> Writer {
-        Writer { node, epoch: 0, at: origin() }
-    }
-
-    fn header(&self, kind: Kind, body: &[u8]) -> Header {
-        Header {
-            kind,
-            lineage: OURS,
-            epoch: self.epoch,
-            number: self.at.number,
-            part: 0,
-            parts: 1,
-            body_bytes: body.len() as u64,
-            time_ms: self.at.time_ms,
-            before: self.at.chain,
-            after: self.at.chain,
-            state: self.at.state,
-            jobs: self.at.jobs,
-            id_limit: self.at.id_limit,
-            writer: self.node,
-            facts: 0,
-            body_crc: crc32fast::hash(body),
-        }
-    }
-
-    fn claim(&self) -> Vec<u8> {
-        let body = Claim {
-            reason: Reason::Silence,
-            incarnation: self.node + 100,
-            leader: Leader::default(),
-        };
-        self.header(Kind::Claim, &body.encode()).encode(&body.encode())
-    }
-
-    fn alive(&self) -> Vec<u8> {
-        self.header(Kind::Alive, b"").encode(b"")
-    }
-
-    fn resign(&self) -> Vec<u8> {
-        let body = Resignation { successor: 2 }.encode();
-        self.header(Kind::Resign, &body).encode(&body)
-    }
-
-    /// The next group. The writer counts it as accepted.
-    fn group(&mut self, body: Vec<u8>) -> SealedGroup {
-        let mut group = SealedGroup {
-            number: self.at.number + 1,
-            epoch: self.epoch,
-            time_ms: self.at.time_ms + 1,
-            before: self.at.chain,
-            after: Chain(0),
-            state: self.at.state + 1,
-            jobs: self.at.jobs + 1,
-            id_limit: self.at.id_limit,
-            facts: 1,
-            body_crc: crc32fast::hash(&body),
-            body,
-        };
-        let link = replica::chain::Link {
-            epoch: group.epoch,
-            number: group.number,
-            time_ms: group.time_ms,
-            state: group.state,
-            jobs: group.jobs,
-            id_limit: group.id_limit,
-            body_bytes: group.body.len() as u64,
-            body_crc: group.body_crc,
-        };
-        group.after = group.before.then(&link);
-        self.at = group.at();
-        group
-    }
-
-    fn record(&mut self, body: &[u8]) -> Vec<u8> {
-        let node = self.node;
-        self.group(body.to_vec()).record(0, OURS, node)
-    }
-}
-
-fn origin() -> At {
-    At { chain: Chain::origin(OURS, 0, 0), time_ms: 10, id_limit: 5, ..At::default() }
-}
+use replica::record::{Kind, PART_BYTES_MAX, RecordError};
 
 /// Reads records from the beginning of the stream, and returns what the last one means.
 fn read_all(records: &[Vec<u8>]) -> Result<Meaning, ReadError> {

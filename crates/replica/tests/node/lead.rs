@@ -1,0 +1,327 @@
+//! How appends of a leader end: one test for each situation.
+
+use replica::claim::{Reason, Resignation};
+use replica::node::{Act, End, Fault, Input, Setting, Subject};
+use replica::record::{Header, Kind, PART_BYTES_MAX};
+use replica::report::Report;
+
+use crate::common::{OURS, Writer, origin};
+use crate::rig::{LEASE_MS, ME, Mood, OpenAppend, Rig, busy, refused, setting, unknown};
+
+fn kind(open: Option<&OpenAppend>) -> Kind {
+    Header::decode(&open.expect("an append is open").record).unwrap().0.kind
+}
+
+fn is_faulty(rig: &Rig) -> bool {
+    matches!(rig.acts.last(), Some(Act::Fault(_)))
+}
+
+#[test]
+fn an_appended_group_is_acknowledged() {
+    let mut rig = Rig::leader();
+    let begun_ms = rig.now_ms;
+    let first = rig.gather(b"a");
+    let open = rig.open.as_ref().unwrap();
+    assert_eq!((open.expect.tail, open.expect.claim, open.subject), (1, 1, Subject::Groups));
+    rig.pass(30);
+    rig.land();
+    let until_ms = begun_ms + LEASE_MS;
+    assert_eq!(rig.take_acts(), [Act::Acknowledged(1), Act::MayAnswerUntil(until_ms)]);
+    assert_eq!(rig.node.reader().at(), first.at());
+}
+
+#[test]
+fn groups_go_out_one_by_one() {
+    let mut rig = Rig::leader();
+    let mut writer = rig.writer();
+    for body in [b"a", b"b", b"c"] {
+        let group = writer.group(body.to_vec());
+        rig.input(Input::Gathered(group));
+    }
+    for number in 1..=3 {
+        assert_eq!(rig.appends, 1 + number, "one append is open");
+        rig.land();
+        assert!(rig.take_acts().contains(&Act::Acknowledged(u64::from(number))));
+    }
+    assert!(rig.open.is_none());
+}
+
+#[test]
+fn another_place_is_a_fault() {
+    let mut rig = Rig::leader();
+    rig.gather(b"a");
+    rig.end(|id| replica::node::Answer::Appended { id, seq: 3 });
+    assert_eq!(rig.acts.last(), Some(&Act::Fault(Fault::Misplaced { seq: 3, expected: 2 })));
+    assert!(!rig.node.leads());
+}
+
+#[test]
+fn refused_does_not_mean_that_the_record_is_not_there() {
+    let mut rig = Rig::leader();
+    rig.gather(b"a");
+    // The first attempt is undecided for long: the stream has no majority.
+    let first = rig.end(unknown);
+    for _ in 0..20 {
+        while rig.open.is_none() {
+            rig.pass(10);
+        }
+        let again = rig.end(refused);
+        assert_eq!((again.expect, &again.record), (first.expect, &first.record));
+        assert!(!rig.acts.contains(&Act::Acknowledged(1)));
+    }
+    while rig.open.is_none() {
+        rig.pass(10);
+    }
+    // At last, the first attempt is decided.
+    rig.stream.push(first.record);
+    rig.end(refused);
+    rig.pass(250);
+    assert!(rig.acts.contains(&Act::Acknowledged(1)));
+    assert!(rig.node.leads());
+    assert_eq!(rig.node.reader().tail(), 2);
+    // The lease counts from the first attempt, so it has ended.
+    let Some(Act::MayAnswerUntil(until_ms)) = rig.acts.last() else { panic!("{:?}", rig.acts) };
+    assert!(*until_ms < rig.now_ms);
+}
+
+#[test]
+fn nothing_else_is_sent_while_the_stream_is_away() {
+    let mut rig = Rig::leader();
+    let first = rig.gather(b"a");
+    let open = rig.end(unknown);
+    rig.mood = Mood::Silent;
+    let mut writer = Writer { at: first.at(), ..rig.writer() };
+    rig.input(Input::Gathered(writer.group(b"b".to_vec())));
+    rig.pass(60 * LEASE_MS);
+    assert!(rig.open.is_none(), "an unknown outcome is not settled by time");
+    rig.mood = Mood::Right;
+    rig.pass(300);
+    assert_eq!(rig.open.as_ref().unwrap().record, open.record);
+    rig.land();
+    rig.land();
+    assert_eq!(rig.node.reader().at().number, 2);
+}
+
+#[test]
+fn a_stale_record_in_the_way_is_passed() {
+    let mut former = Writer::new(2);
+    let mut rig = Rig::new(vec![former.claim()]);
+    former.epoch = 1;
+    rig.input(Input::Promote);
+    rig.land();
+    rig.gather(b"a");
+    let stale = former.record(b"never accepted");
+    rig.push(stale);
+    let first = rig.end(refused);
+    rig.pass(300);
+    assert_eq!(rig.node.counts().stale, 1);
+    let again = rig.open.as_ref().unwrap();
+    assert_eq!(again.record, first.record, "the same bytes");
+    assert_eq!((again.expect.tail, again.expect.claim), (3, 2), "at the next place");
+    rig.land();
+    assert!(rig.acts.contains(&Act::Acknowledged(1)));
+}
+
+#[test]
+fn a_stale_claim_in_the_way_is_named_by_the_next_conditions() {
+    // The stream knows the last claim, but not whether it counts.
+    let overtaken = Writer::new(3).claim();
+    let mut rig = Rig::leader();
+    rig.gather(b"a");
+    rig.push(overtaken);
+    rig.end(refused);
+    rig.pass(300);
+    let again = rig.open.as_ref().unwrap();
+    assert_eq!((again.expect.tail, again.expect.claim), (2, 2));
+    rig.land();
+    assert_eq!(rig.node.reader().epoch(), 1);
+    // A node that begins behind this claim knows it, too.
+    let at = rig.node.reader().at();
+    let other = Setting { node: 2, incarnation: 8, ..setting() };
+    let stream = rig.stream.iter().map(|record| record.to_vec()).collect();
+    let mut follower = Rig::with(other, at, 1, stream);
+    follower.input(Input::Promote);
+    let claim = follower.open.as_ref().unwrap();
+    assert_eq!((claim.expect.tail, claim.expect.claim), (3, 2));
+}
+
+#[test]
+fn a_claim_of_another_node_deposes() {
+    for answer in [refused, unknown] {
+        let mut rig = Rig::leader();
+        rig.gather(b"a");
+        let other = Writer { node: 2, ..rig.writer() };
+        rig.push(other.claim());
+        rig.end(answer);
+        rig.pass(300);
+        assert_eq!(rig.acts.last(), Some(&Act::End(End::Deposed(2))));
+        rig.input(Input::Promote);
+        rig.pass(100 * LEASE_MS);
+        assert!(rig.open.is_none(), "a process leads at most once");
+    }
+}
+
+#[test]
+fn a_claim_after_the_own_group_deposes_after_the_acknowledgement() {
+    let mut rig = Rig::leader();
+    let group = rig.gather(b"a");
+    let open = rig.land_silently();
+    let other = Writer { node: 2, at: group.at(), ..rig.writer() };
+    rig.push(other.claim());
+    rig.answer(unknown(open.id));
+    rig.pass(300);
+    assert!(rig.acts.contains(&Act::Acknowledged(1)), "it is in the stream");
+    rig.pass(LEASE_MS);
+    rig.end(refused);
+    rig.pass(300);
+    assert_eq!(rig.acts.last(), Some(&Act::End(End::Deposed(2))));
+}
+
+#[test]
+fn somebody_else_in_the_own_epoch_is_a_fault() {
+    let mut rig = Rig::leader();
+    let mut double = rig.writer();
+    rig.gather(b"a");
+    rig.push(double.record(b"b"));
+    rig.end(refused);
+    rig.pass(300);
+    assert_eq!(rig.acts.last(), Some(&Act::Fault(Fault::Imitated { seq: 2 })));
+}
+
+#[test]
+fn busy_means_wait() {
+    let mut rig = Rig::leader();
+    rig.gather(b"a");
+    let first = rig.end(busy);
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        let begun_ms = rig.now_ms;
+        while rig.open.is_none() {
+            rig.pass(1);
+        }
+        waits.push(rig.now_ms - begun_ms);
+        let again = rig.end(busy);
+        assert_eq!((again.expect, &again.record), (first.expect, &first.record));
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 64]);
+    rig.pass(64);
+    rig.land();
+    assert!(rig.acts.contains(&Act::Acknowledged(1)));
+}
+
+#[test]
+fn an_old_tail_is_no_loss_until_it_stays() {
+    let mut rig = Rig::leader();
+    rig.gather(b"a");
+    rig.land();
+    rig.gather(b"b");
+    rig.end(unknown);
+    rig.mood = Mood::Old(1);
+    rig.pass(59_000);
+    assert!(!is_faulty(&rig) && rig.open.is_none());
+    rig.mood = Mood::Right;
+    rig.pass(300);
+    rig.land();
+    rig.gather(b"c");
+    rig.end(unknown);
+    rig.mood = Mood::Old(1);
+    rig.pass(59_000);
+    assert!(!is_faulty(&rig), "it counts from the last right answer");
+    rig.pass(2_000);
+    assert_eq!(rig.acts.last(), Some(&Act::Fault(Fault::StreamLost { ours: 3, last: 1 })));
+}
+
+#[test]
+fn an_idle_leader_keeps_its_lease() {
+    let mut rig = Rig::leader();
+    rig.pass(LEASE_MS / 4 - 1);
+    assert!(rig.open.is_none());
+    rig.pass(1);
+    assert_eq!(kind(rig.open.as_ref()), Kind::Alive);
+    rig.land();
+    assert_eq!(rig.acts, [Act::MayAnswerUntil(rig.now_ms + LEASE_MS)]);
+    for _ in 0..4095 {
+        assert!(!rig.acts.contains(&Act::Cut));
+        rig.pass(LEASE_MS / 4);
+        rig.land();
+    }
+    assert!(rig.acts.contains(&Act::Cut), "an empty group makes a trim possible");
+}
+
+#[test]
+fn a_group_of_several_parts_is_acknowledged_once() {
+    let mut rig = Rig::leader();
+    let group = rig.gather(&vec![7; 2 * PART_BYTES_MAX + 1]);
+    for part in 0..3 {
+        assert_eq!(rig.open.as_ref().unwrap().record[..], group.record(part, OURS, ME)[..]);
+        assert!(!rig.acts.contains(&Act::Acknowledged(1)));
+        rig.pass(10);
+        rig.land();
+    }
+    let acknowledged = rig.acts.iter().filter(|act| **act == Act::Acknowledged(1)).count();
+    let renewed = rig.acts.iter().filter(|act| matches!(act, Act::MayAnswerUntil(_))).count();
+    assert_eq!((acknowledged, renewed), (1, 3));
+    // A follower reads the same group.
+    let records = rig.stream.iter().map(|record| record.to_vec()).collect();
+    let other = Setting { node: 2, incarnation: 8, ..setting() };
+    let follower = Rig::with(other, origin(), 1, records);
+    assert!(follower.acts.last() == Some(&Act::Apply(group)));
+}
+
+#[test]
+fn a_resignation_is_the_last_record() {
+    let mut rig = Rig::leader();
+    rig.gather(b"a");
+    rig.input(Input::Resign { successor: 2, next_id: 55 });
+    rig.land();
+    let open = rig.land_silently();
+    let (header, body) = Header::decode(&open.record).unwrap();
+    assert_eq!((header.kind, header.number, header.id_limit), (Kind::Resign, 1, 55));
+    assert_eq!(Resignation::decode(body), Ok(Resignation { successor: 2 }));
+    rig.answer(unknown(open.id));
+    rig.pass(300);
+    assert_eq!(rig.acts.last(), Some(&Act::End(End::Resigned)));
+    rig.pass(10 * LEASE_MS);
+    assert!(rig.open.is_none());
+}
+
+#[test]
+fn a_trim_behind_the_own_claim_renews_it() {
+    let mut rig = Rig::leader();
+    let body = vec![1; 400 << 10];
+    for _ in 0..600 {
+        rig.gather(&body);
+        rig.land();
+    }
+    let report = |epoch| Report { node: 2, epoch, durable: 500, needs: 500, ..Report::default() };
+    rig.bytes = rig.stream.iter().map(|record| record.len() as u64).sum();
+    rig.input(Input::Durable(600));
+    rig.input(Input::Reported { report: report(1), is_live: true });
+    rig.take_acts();
+    let mut passed_ms = 0;
+    while !rig.acts.contains(&Act::Hold) {
+        rig.pass(100);
+        passed_ms += 100;
+        assert!(passed_ms < 30_000, "the trim is due");
+        if rig.open.is_some() {
+            rig.land();
+        }
+    }
+    rig.input(Input::Held);
+    let open = rig.open.as_ref().unwrap();
+    let (header, body) = Header::decode(&open.record).unwrap();
+    assert_eq!(replica::claim::Claim::decode(body).unwrap().reason, Reason::Renewal);
+    assert_eq!((header.epoch, open.subject), (1, Subject::Claims));
+    rig.land();
+    let epoch = rig.last();
+    assert!(rig.acts.contains(&Act::Renewed(epoch)));
+    rig.gather(b"in the new epoch");
+    rig.land();
+    rig.input(Input::Reported { report: report(epoch), is_live: true });
+    rig.pass(12_000);
+    if rig.open.is_some() {
+        rig.land();
+    }
+    assert_eq!(rig.trims.len(), 1);
+    assert!((450..=501).contains(&rig.trims[0]), "{:?}", rig.trims);
+}
