@@ -4,8 +4,10 @@
 //! - `settings`: the table of all keys, for reading, showing and reloading.
 //! - [`sources`]: merges defaults, file, environment and flags, in this order.
 //! - `policies`: the `[[policy]]` tables.
+//! - [`listener`]: one listener as a value, for the threads that serve its clients.
 //! - [`protocol`], `memory_limit`: types of some values. More types of values are in [`notation`].
 
+pub mod listener;
 pub(crate) mod memory_limit;
 pub(crate) mod policies;
 pub mod protocol;

@@ -29,11 +29,12 @@ mod start;
 mod threads;
 mod web;
 
+pub use config::listener::{Access, Listener};
 pub use config::protocol::Protocol;
 pub use error::{ServeError, TakenListener, exit};
 pub use net::limits::raise_descriptors;
 pub use net::listen::{
-    Bound, Keepalive, Listening, SocketOptions, bind, bind_all_addresses, inherited, inherited_as,
+    Bound, Keepalive, SocketOptions, bind, bind_all_addresses, inherited, inherited_as,
 };
 pub use net::tls::TlsError;
 pub use process::control_socket::{

@@ -20,7 +20,7 @@ use crate::config::protocol::Protocol;
 use crate::config::{Config, Limits, Tls};
 use crate::net::accept::Acceptor;
 use crate::net::limits::LiveLimits;
-use crate::net::listen::{SocketOptions, bind};
+use crate::net::listen::{Endpoint, SocketOptions, bind};
 use crate::net::sessions::opener;
 use crate::net::tls::Certificates;
 use crate::process::clock::{Clock, ClockWatch};
@@ -95,7 +95,9 @@ impl Plan {
         let kestrel = controls.kestrel_server(&config, clock.now());
         let open = opener(self.protocol, &config, clock.now(), &kestrel).unwrap();
         let certificates = self.tls.map(|tls| Arc::new(Certificates::load(&tls).unwrap()));
-        let mut listening = Some((bound, open, certificates.clone()));
+        let bound = if certificates.is_some() { bound.with_tls() } else { bound };
+        let endpoint = Endpoint::new(bound, &config, certificates.as_ref());
+        let mut listening = Some((endpoint, open));
         let threads = inboxes.iter().map(|inbox| {
             let thread = IoThread::new(shared.clone(), inbox.clone());
             let listening = listening.take();
@@ -103,9 +105,8 @@ impl Plan {
             std::thread::spawn(move || {
                 let runtime = Builder::new_current_thread().enable_all().build().unwrap();
                 let _inside = runtime.enter();
-                if let Some((bound, open, certificates)) = listening {
-                    let acceptor =
-                        Acceptor::new(bound, open, certificates, limits, inboxes).unwrap();
+                if let Some((endpoint, open)) = listening {
+                    let acceptor = Acceptor::new(endpoint, open, limits, inboxes).unwrap();
                     runtime.spawn(acceptor.run());
                 }
                 runtime.block_on(unconstrained(thread.run()))

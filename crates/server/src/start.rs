@@ -15,13 +15,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 
+use crate::config::listener::Listener;
 use crate::config::protocol::Protocol;
 use crate::config::sources::Sources;
 use crate::config::{Config, Data, Durability};
 use crate::error::{ServeError, TakenListener};
 use crate::net::accept::Acceptor;
 use crate::net::limits::{LiveLimits, own_descriptors, raise_descriptors};
-use crate::net::listen::{Bound, Listening, SocketOptions, bind, reach_of};
+use crate::net::listen::{Bound, Endpoint, SocketOptions, bind};
 use crate::net::listen_file::ListenFile;
 use crate::net::sessions::opener;
 use crate::net::tls::Certificates;
@@ -36,7 +37,7 @@ use crate::process::systemd;
 use crate::threads::io_thread::{Ended, IoThread, Shared};
 use crate::threads::mailbox::Inbox;
 use crate::web::sites::{kestrel_admin, names, overview, starting};
-use crate::web::thread::{Endpoint, WEB_THREAD, WebThread};
+use crate::web::thread::{WEB_THREAD, WebThread};
 
 /// Threads of a site for work that takes long, such as sorting many queues.
 const BLOCKING_THREADS_MAX: usize = 4;
@@ -63,8 +64,8 @@ pub struct Setup {
 pub struct Started<'a> {
     /// The configuration of the server.
     pub config: &'a Config,
-    /// The addresses of the server, sorted by protocol.
-    pub listening: &'a [Listening],
+    /// The listeners of the server, sorted by protocol.
+    pub listeners: &'a [Arc<Listener>],
     /// The report of the log's recovery. `None` without a log.
     pub recovery: Option<&'a RecoveryReport>,
     /// Limit of the memory of jobs, queues and connections. `None` means no limit.
@@ -130,7 +131,7 @@ fn refuse_plain_instead_of_tls(
 impl Started<'_> {
     /// The addresses of the server for one protocol.
     pub fn addresses(&self, protocol: Protocol) -> impl Iterator<Item = &ListenAddress> {
-        let of_protocol = self.listening.iter().filter(move |one| one.protocol == protocol);
+        let of_protocol = self.listeners.iter().filter(move |one| one.protocol == protocol);
         of_protocol.map(|one| &one.address)
     }
 }
@@ -138,41 +139,38 @@ impl Started<'_> {
 impl Started<'_> {
     /// Whether clients on other machines can stop the server.
     pub fn can_be_stopped_from_elsewhere(&self) -> bool {
-        let control = self.config.kestrel.control;
-        let is_open = |one: &Listening| {
-            let reach = reach_of(&one.address);
-            one.protocol.has_control() && !reach.is_local() && control.is_allowed(reach)
-        };
-        self.listening.iter().any(is_open)
+        self.listeners.iter().any(|listener| listener.can_be_stopped_from_elsewhere())
     }
 }
 
 /// Opens the log and serves clients until a signal stops the server. Calls `announce` when the
 /// server is ready.
 pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), ServeError> {
-    let Setup { config, mut listeners, messages, sources, hangup, drain } = setup;
+    let Setup { config, listeners: mut sockets, messages, sources, hangup, drain } = setup;
     let runtime = runtime()?;
     let _inside = runtime.enter();
     // Do this before anything slow, because an operator can send a signal at any time during the
     // start.
     let signals = EarlySignals::new(hangup).map_err(failed("watch for signals"))?;
-    let certificates = load_certificates(&config, &listeners)?;
+    let certificates = load_certificates(&config, &sockets)?;
     let descriptors = raise_descriptors();
-    let own = own_descriptors(config.io_threads, listeners.len());
+    let own = own_descriptors(config.io_threads, sockets.len());
     let limits = Arc::new(LiveLimits::new(&config.limits, descriptors, own));
     // Each of the two sites gets half of the connections. One site is for health and metrics, the
     // other is for Kestrel's admin commands.
     let web_connections_max = (limits.web_connections() / 2).max(1);
     let names = Arc::new(names(&config));
-    listeners.sort_by_key(|bound| bound.protocol);
-    let listening: Vec<Listening> = listeners.iter().map(Listening::of).collect();
+    sockets.sort_by_key(|bound| bound.protocol);
+    let endpoint = |bound| Endpoint::new(bound, &config, certificates.as_ref());
+    let endpoints: Vec<Endpoint> = sockets.into_iter().map(endpoint).collect();
+    let listeners: Vec<Arc<Listener>> =
+        endpoints.iter().map(|endpoint| endpoint.listener.clone()).collect();
     // Serve health during the start. Listen on the other addresses only when the log is read.
     let startup = Startup::new(config.messages.format);
     let starting = starting(startup.clone());
-    let (mut health, mut listeners): (Vec<Bound>, Vec<Bound>) =
-        listeners.into_iter().partition(|bound| bound.protocol == Protocol::Http);
+    let (mut health, mut endpoints): (Vec<Endpoint>, Vec<Endpoint>) =
+        endpoints.into_iter().partition(|endpoint| endpoint.listener.protocol == Protocol::Http);
     listen(&mut health)?;
-    let health = endpoints(health, certificates.as_ref());
     let unread = Unread::without_broker();
     let has_health = !health.is_empty();
     let health = spawn_web(Some(starting.site()), health, &names, web_connections_max, &unread)?;
@@ -198,42 +196,37 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let first = IoThread::new(shared.clone(), inboxes[0].clone());
     let others = spawn_others(&shared, &inboxes[1..])?;
 
-    let (site, api) = overview(&config, &shared, &inboxes, &listening, &reloader);
+    let (site, api) = overview(&config, &shared, &inboxes, &listeners, &reloader);
     starting.become_site(site);
     let clients_stop = Arc::new(Notify::new());
-    let controls = controls(&reloader, &clients_stop, &listening);
+    let controls = controls(&reloader, &clients_stop, &listeners);
     let kestrel = controls.clone().kestrel_server(&config, clock.now());
-    let has_admin = is_served(Protocol::KestrelAdmin, &listening);
-    let admin = has_admin.then(|| kestrel_admin(&config, &shared, &kestrel, controls));
+    let has_admin = is_served(Protocol::KestrelAdmin, &listeners);
+    let admin_site = has_admin.then(|| kestrel_admin(&config, &shared, &kestrel, controls));
     let opens = Protocol::ALL.map(|protocol| opener(protocol, &config, clock.now(), &kestrel));
     let mut acceptors = Vec::new();
-    let mut admin_listeners = Vec::new();
-    listen(&mut listeners)?;
-    for bound in listeners {
-        let Some(open) = opens[bound.protocol as usize].clone() else {
-            admin_listeners.push(bound);
+    let mut admin = Vec::new();
+    listen(&mut endpoints)?;
+    for endpoint in endpoints {
+        let Some(open) = opens[endpoint.listener.protocol as usize].clone() else {
+            admin.push(endpoint);
             continue;
         };
-        let certificates = certificates.clone().filter(|_| bound.address.is_tls);
-        let silence_max_ms = config.silence_max_ms(bound.protocol);
-        let mut acceptor =
-            Acceptor::new(bound, open, certificates, limits.clone(), inboxes.clone())
-                .map_err(failed("watch a listening socket"))?;
-        acceptor.silence_max_ms = silence_max_ms;
+        let acceptor = Acceptor::new(endpoint, open, limits.clone(), inboxes.clone())
+            .map_err(failed("watch a listening socket"))?;
         acceptors.push(runtime.spawn(acceptor.run()).abort_handle());
     }
-    let admin_places = endpoints(admin_listeners, certificates.as_ref());
     let unread = Unread::new(broker.clone());
-    let web = [health, spawn_web(admin, admin_places, &names, web_connections_max, &unread)?];
+    let web = [health, spawn_web(admin_site, admin, &names, web_connections_max, &unread)?];
     // Do this before `announce`, because a program that waits for the announcement may then send a
     // signal to stop the server.
     let signals = signals.complete().map_err(failed("watch for signals"))?;
-    let _listen_file = write_listen_file(&config.data, &listening);
+    let _listen_file = write_listen_file(&config.data, &listeners);
     let _control_socket = serve_control_socket(&config.data, &broker, &runtime);
     let _operator_socket = serve_operator_socket(&config.data, web[0].as_ref());
     let memory_bytes = limits.memory_bytes();
     let recovery = recovery.as_ref();
-    announce(&Started { config: &config, listening: &listening, recovery, memory_bytes });
+    announce(&Started { config: &config, listeners: &listeners, recovery, memory_bytes });
     systemd::ready();
     runtime.spawn(reloader.clone().run(shared.clone()));
     let control = Control {
@@ -263,13 +256,13 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
 
 /// The actions with which clients control the process. The server measures latencies only if it
 /// serves Kestrel's admin commands, because only these report latencies.
-fn controls(reloader: &Arc<Reloader>, stop: &Arc<Notify>, listening: &[Listening]) -> Controls {
-    let stopwatch = is_served(Protocol::KestrelAdmin, listening).then(Instant::now);
+fn controls(reloader: &Arc<Reloader>, stop: &Arc<Notify>, listeners: &[Arc<Listener>]) -> Controls {
+    let stopwatch = is_served(Protocol::KestrelAdmin, listeners).then(Instant::now);
     Controls { reloader: reloader.clone(), stop: stop.clone(), stopwatch }
 }
 
-fn is_served(protocol: Protocol, listening: &[Listening]) -> bool {
-    listening.iter().any(|one| one.protocol == protocol)
+fn is_served(protocol: Protocol, listeners: &[Arc<Listener>]) -> bool {
+    listeners.iter().any(|one| one.protocol == protocol)
 }
 
 /// The certificates of TLS listeners, if any.
@@ -283,19 +276,10 @@ fn load_certificates(
     Ok(Some(Arc::new(Certificates::load(&config.tls)?)))
 }
 
-fn listen(listeners: &mut [Bound]) -> Result<(), ServeError> {
-    let mut listeners = listeners.iter_mut();
-    listeners
-        .try_for_each(|bound| bound.listen().map_err(|error| name_listener(bound.protocol, error)))
-}
-
-/// The listeners of a site, each with its certificates.
-fn endpoints(listeners: Vec<Bound>, certificates: Option<&Arc<Certificates>>) -> Vec<Endpoint> {
-    let endpoint = |bound: Bound| {
-        let certificates = certificates.cloned().filter(|_| bound.address.is_tls);
-        Endpoint { bound, certificates }
-    };
-    listeners.into_iter().map(endpoint).collect()
+fn listen(endpoints: &mut [Endpoint]) -> Result<(), ServeError> {
+    endpoints.iter_mut().try_for_each(|Endpoint { bound, .. }| {
+        bound.listen().map_err(|error| name_listener(bound.protocol, error))
+    })
 }
 
 fn spawn_web(
@@ -421,9 +405,9 @@ fn spawn_others(
 
 /// Writes `listen.json`. If this fails, for example on a full disk, the server starts without the
 /// file. So workers can still finish jobs, which frees space.
-fn write_listen_file(data: &Data, listening: &[Listening]) -> Option<ListenFile> {
+fn write_listen_file(data: &Data, listeners: &[Arc<Listener>]) -> Option<ListenFile> {
     let dir = data.folder()?;
-    ListenFile::write(dir, listening)
+    ListenFile::write(dir, listeners)
         .inspect_err(|error| {
             tracing::warn!(%error, dir = %dir.display(), "cannot write listen.json; serving without it");
         })
@@ -503,7 +487,8 @@ mod tests {
         };
         let is_right = |configured: &[&ListenAddress], inherited: &[&ListenAddress]| {
             let mut config = Config::default();
-            config.listen.gearman = configured.iter().copied().cloned().collect();
+            let configured = configured.iter().copied().cloned().collect();
+            config.listen.set(Protocol::Gearman, configured);
             let inherited: Vec<Bound> = inherited.iter().copied().map(bound).collect();
             refuse_plain_instead_of_tls(Protocol::Gearman, &config, &inherited).is_ok()
         };

@@ -224,7 +224,9 @@ fn check_settings(tree: &Tree, report: &mut Report) -> Result<()> {
     let page = tree.text(PAGE)?;
     let whole = keys_of_whole_file(page);
     let keys = tree.text(SOURCE)?.lines().filter_map(|line| {
-        line.trim().strip_prefix("key: \"").and_then(|rest| rest.strip_suffix("\","))
+        let line = line.trim();
+        let is_row = line.starts_with("key: \"") || line.starts_with("addresses::<");
+        line.split('"').nth(1).filter(|_| is_row)
     });
     let mut count = 0;
     for key in keys {

@@ -62,7 +62,7 @@ impl Protocol {
     }
 
     /// Whether clients of the protocol can stop the server, if the configuration allows it.
-    pub(crate) fn has_control(self) -> bool {
+    pub(crate) fn can_stop(self) -> bool {
         match self {
             Protocol::Kestrel | Protocol::KestrelText | Protocol::KestrelAdmin => true,
             Protocol::Beanstalk

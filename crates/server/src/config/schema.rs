@@ -110,25 +110,11 @@ pub enum Durability {
     Never,
 }
 
-/// Where clients connect. An empty list means nowhere.
+/// Where clients connect.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Listen {
-    /// The beanstalkd protocol.
-    pub beanstalk: Vec<ListenAddress>,
-    /// The Gearman protocol.
-    pub gearman: Vec<ListenAddress>,
-    /// Gearman's jobs over HTTP.
-    pub gearman_http: Vec<ListenAddress>,
-    /// Kestrel's memcache protocol.
-    pub kestrel: Vec<ListenAddress>,
-    /// Kestrel's text protocol.
-    pub kestrel_text: Vec<ListenAddress>,
-    /// Kestrel's thrift protocol.
-    pub kestrel_thrift: Vec<ListenAddress>,
-    /// Kestrel's admin commands.
-    pub kestrel_admin: Vec<ListenAddress>,
-    /// Health and metrics over HTTP.
-    pub http: Vec<ListenAddress>,
+    /// The addresses of each protocol, by its number. An empty list means nowhere.
+    addresses: [Vec<ListenAddress>; Protocol::ALL.len()],
     /// The file mode of unix sockets. It says which users can connect. `None` means that the umask
     /// decides.
     pub unix_mode: Option<u32>,
@@ -137,16 +123,17 @@ pub struct Listen {
 impl Listen {
     /// The addresses of one protocol.
     pub fn of(&self, protocol: Protocol) -> &[ListenAddress] {
-        match protocol {
-            Protocol::Beanstalk => &self.beanstalk,
-            Protocol::Gearman => &self.gearman,
-            Protocol::GearmanHttp => &self.gearman_http,
-            Protocol::Kestrel => &self.kestrel,
-            Protocol::KestrelText => &self.kestrel_text,
-            Protocol::KestrelThrift => &self.kestrel_thrift,
-            Protocol::KestrelAdmin => &self.kestrel_admin,
-            Protocol::Http => &self.http,
-        }
+        &self.addresses[protocol as usize]
+    }
+
+    /// Sets the addresses of one protocol.
+    pub fn set(&mut self, protocol: Protocol, addresses: Vec<ListenAddress>) {
+        self.addresses[protocol as usize] = addresses;
+    }
+
+    /// Whether clients of one protocol speak TLS at one address or more.
+    pub(crate) fn has_tls(&self, protocol: Protocol) -> bool {
+        self.of(protocol).iter().any(|address| address.is_tls)
     }
 
     /// Whether no address is configured at all.
@@ -370,14 +357,8 @@ impl Default for Config {
                 bytes_max: None,
             },
             listen: Listen {
-                beanstalk: vec![local(port::BEANSTALK)],
-                gearman: vec![local(port::GEARMAN)],
-                gearman_http: Vec::new(),
-                kestrel: vec![local(port::KESTREL)],
-                kestrel_text: vec![local(port::KESTREL_TEXT)],
-                kestrel_thrift: vec![local(port::KESTREL_THRIFT)],
-                kestrel_admin: vec![local(port::KESTREL_ADMIN)],
-                http: vec![local(port::HTTP)],
+                addresses: Protocol::ALL
+                    .map(|protocol| usual_port(protocol).map(local).into_iter().collect()),
                 unix_mode: None,
             },
             tls: Tls::default(),
@@ -413,6 +394,20 @@ impl Default for Config {
             messages: MessageOptions { format: MessageFormat::Human, level: tracing::Level::INFO },
             policies: Rules::default(),
         }
+    }
+}
+
+/// The port of the listener that a protocol has by default.
+fn usual_port(protocol: Protocol) -> Option<u16> {
+    match protocol {
+        Protocol::Beanstalk => Some(port::BEANSTALK),
+        Protocol::Gearman => Some(port::GEARMAN),
+        Protocol::GearmanHttp => None,
+        Protocol::Kestrel => Some(port::KESTREL),
+        Protocol::KestrelText => Some(port::KESTREL_TEXT),
+        Protocol::KestrelThrift => Some(port::KESTREL_THRIFT),
+        Protocol::KestrelAdmin => Some(port::KESTREL_ADMIN),
+        Protocol::Http => Some(port::HTTP),
     }
 }
 

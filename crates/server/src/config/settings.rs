@@ -9,6 +9,7 @@ use notation::address::{ListenAddress, parse_listeners};
 use notation::{duration, size};
 
 use crate::config::memory_limit::MemoryLimit;
+use crate::config::protocol::Protocol;
 use crate::config::{
     ClientAuth, Config, Control, Durability, JOB_BYTES_LIMIT, MessageFormat, SEGMENT_BYTES,
 };
@@ -88,62 +89,14 @@ pub(crate) static SETTINGS: [Setting; 51] = [
             quote(&config.data.bytes_max.map_or_else(|| "disk".to_owned(), size::format))
         },
     },
-    Setting {
-        key: "listen.beanstalk",
-        many: true,
-        live: false,
-        set: |config, value| assign(&mut config.listen.beanstalk, read_listeners(value)),
-        show: |config| show_addresses(&config.listen.beanstalk),
-    },
-    Setting {
-        key: "listen.gearman",
-        many: true,
-        live: false,
-        set: |config, value| assign(&mut config.listen.gearman, read_listeners(value)),
-        show: |config| show_addresses(&config.listen.gearman),
-    },
-    Setting {
-        key: "listen.gearman_http",
-        many: true,
-        live: false,
-        set: |config, value| assign(&mut config.listen.gearman_http, read_listeners(value)),
-        show: |config| show_addresses(&config.listen.gearman_http),
-    },
-    Setting {
-        key: "listen.kestrel",
-        many: true,
-        live: false,
-        set: |config, value| assign(&mut config.listen.kestrel, read_listeners(value)),
-        show: |config| show_addresses(&config.listen.kestrel),
-    },
-    Setting {
-        key: "listen.kestrel_text",
-        many: true,
-        live: false,
-        set: |config, value| assign(&mut config.listen.kestrel_text, read_listeners(value)),
-        show: |config| show_addresses(&config.listen.kestrel_text),
-    },
-    Setting {
-        key: "listen.kestrel_thrift",
-        many: true,
-        live: false,
-        set: |config, value| assign(&mut config.listen.kestrel_thrift, read_listeners(value)),
-        show: |config| show_addresses(&config.listen.kestrel_thrift),
-    },
-    Setting {
-        key: "listen.kestrel_admin",
-        many: true,
-        live: false,
-        set: |config, value| assign(&mut config.listen.kestrel_admin, read_listeners(value)),
-        show: |config| show_addresses(&config.listen.kestrel_admin),
-    },
-    Setting {
-        key: "listen.http",
-        many: true,
-        live: false,
-        set: |config, value| assign(&mut config.listen.http, read_listeners(value)),
-        show: |config| show_addresses(&config.listen.http),
-    },
+    addresses::<{ Protocol::Beanstalk as usize }>("listen.beanstalk"),
+    addresses::<{ Protocol::Gearman as usize }>("listen.gearman"),
+    addresses::<{ Protocol::GearmanHttp as usize }>("listen.gearman_http"),
+    addresses::<{ Protocol::Kestrel as usize }>("listen.kestrel"),
+    addresses::<{ Protocol::KestrelText as usize }>("listen.kestrel_text"),
+    addresses::<{ Protocol::KestrelThrift as usize }>("listen.kestrel_thrift"),
+    addresses::<{ Protocol::KestrelAdmin as usize }>("listen.kestrel_admin"),
+    addresses::<{ Protocol::Http as usize }>("listen.http"),
     Setting {
         key: "listen.unix_mode",
         many: false,
@@ -684,8 +637,19 @@ fn show_file(path: Option<&Path>) -> String {
     quote(&path.map_or_else(|| "off".to_owned(), |path| path.display().to_string()))
 }
 
-fn read_listeners(texts: &[&str]) -> Result<Vec<ListenAddress>, String> {
-    parse_listeners(texts).map_err(|error| error.to_string())
+/// The key with the addresses of the protocol with this number.
+const fn addresses<const PROTOCOL: usize>(key: &'static str) -> Setting {
+    Setting {
+        key,
+        many: true,
+        live: false,
+        set: |config, value| {
+            let read = parse_listeners(value).map_err(|error| error.to_string())?;
+            config.listen.set(Protocol::ALL[PROTOCOL], read);
+            Ok(())
+        },
+        show: |config| show_addresses(config.listen.of(Protocol::ALL[PROTOCOL])),
+    }
 }
 
 fn show_addresses(addresses: &[ListenAddress]) -> String {

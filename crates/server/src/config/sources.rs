@@ -247,8 +247,7 @@ impl Effective {
     /// only if a listener speaks TLS.
     pub fn check_files(&self) -> Result<(), TlsError> {
         let listen = &self.config.listen;
-        let is_tls = |protocol: Protocol| listen.of(protocol).iter().any(|address| address.is_tls);
-        if Protocol::ALL.into_iter().any(is_tls) {
+        if Protocol::ALL.into_iter().any(|protocol| listen.has_tls(protocol)) {
             Certificates::load(&self.config.tls)?;
         }
         Ok(())
@@ -296,8 +295,6 @@ impl Loading {
     fn check_tls(&mut self) {
         let Config { listen, tls, .. } = &self.effective.config;
         let (certificate, key) = (tls.certificate.is_some(), tls.key.is_some());
-        let has_tls =
-            |protocol: &Protocol| listen.of(*protocol).iter().any(|address| address.is_tls);
         let missing = match (certificate, key) {
             (true, true) => return,
             (false, true) => "tls.certificate",
@@ -306,7 +303,7 @@ impl Loading {
         };
         let listeners: Vec<String> = Protocol::ALL
             .into_iter()
-            .filter(has_tls)
+            .filter(|protocol| listen.has_tls(*protocol))
             .map(|protocol| format!("listen.{}", protocol.name()))
             .collect();
         for listener in listeners {

@@ -8,14 +8,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use notation::address::ListenAddress;
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
 use tokio::io::unix::AsyncFd;
 
-use crate::config::protocol::Protocol;
+use crate::config::listener::Listener;
 use crate::net::limits::LiveLimits;
-use crate::net::listen::{Bound, SocketFile, reach_of};
+use crate::net::listen::{Bound, Endpoint, SocketFile};
 use crate::net::socket::watch;
 use crate::net::tls::Certificates;
 use crate::process::message_limit::MessageLimit;
@@ -34,13 +33,10 @@ pub(crate) struct Acceptor {
     /// This field must be dropped before the socket: see [`Bound`].
     _file: Option<SocketFile>,
     socket: AsyncFd<OwnedFd>,
-    address: ListenAddress,
-    protocol: Protocol,
+    listener: Arc<Listener>,
     open: Arc<OpenSession>,
     /// The certificates, if the listener speaks TLS.
     certificates: Option<Arc<Certificates>>,
-    /// The server closes a connection if the client is silent for this time. `None` means never.
-    pub(crate) silence_max_ms: Option<u64>,
     limits: Arc<LiveLimits>,
     inboxes: Vec<Arc<Inbox>>,
     next_inbox: usize,
@@ -51,22 +47,19 @@ pub(crate) struct Acceptor {
 impl Acceptor {
     /// Creates an acceptor. The caller must be inside the runtime that will run the acceptor.
     pub(crate) fn new(
-        bound: Bound,
+        endpoint: Endpoint,
         open: Arc<OpenSession>,
-        certificates: Option<Arc<Certificates>>,
         limits: Arc<LiveLimits>,
         inboxes: Vec<Arc<Inbox>>,
     ) -> io::Result<Acceptor> {
-        let Bound { socket, address, file, protocol, .. } = bound;
+        let Endpoint { bound: Bound { socket, file, .. }, listener, certificates } = endpoint;
         let socket = watch(socket)?;
         Ok(Acceptor {
             _file: file,
             socket,
-            address,
-            protocol,
+            listener,
             open,
             certificates,
-            silence_max_ms: None,
             limits,
             inboxes,
             next_inbox: 0,
@@ -102,7 +95,7 @@ impl Acceptor {
                 }
                 // The client disconnected before the server accepted it.
                 Some(error @ (Errno::CONNABORTED | Errno::PROTO | Errno::PERM)) => {
-                    tracing::debug!(listener = %self.address, %error, "accept failed");
+                    tracing::debug!(listener = %self.listener.address, %error, "accept failed");
                     tokio::task::yield_now().await;
                 }
                 // The network has a fault, or an inherited socket does not listen.
@@ -112,18 +105,17 @@ impl Acceptor {
     }
 
     fn deal(&mut self, socket: OwnedFd, peer: Peer) {
-        let Some(slot) = self.limits.admit(peer, self.protocol) else {
+        let Some(slot) = self.limits.admit(peer, self.listener.protocol) else {
             if let Some(count) = self.refusals.count() {
-                let (listener, address) = (&self.address, peer.shown());
+                let (listener, address) = (&self.listener.address, peer.shown());
                 tracing::warn!(%listener, address, count, "closed at once: too many connections from one address");
             }
             return;
         };
-        tracing::debug!(listener = %self.address, thread = self.next_inbox, "accept");
+        tracing::debug!(listener = %self.listener.address, thread = self.next_inbox, "accept");
         let tls = self.certificates.as_ref().map(|certificates| certificates.current());
-        let (open, silence_max_ms) = (self.open.clone(), self.silence_max_ms);
-        let (protocol, reach) = (self.protocol, reach_of(&self.address));
-        let arrival = Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms };
+        let (listener, open) = (self.listener.clone(), self.open.clone());
+        let arrival = Arrival { socket, slot, listener, open, tls };
         self.inboxes[self.next_inbox].arrive(arrival);
         self.next_inbox = (self.next_inbox + 1) % self.inboxes.len();
     }
@@ -139,7 +131,7 @@ impl Acceptor {
     async fn pause(&mut self, reason: &str) {
         if self.warned_at.is_none_or(|at| at.elapsed() >= WARNING_PERIOD) {
             self.warned_at = Some(Instant::now());
-            tracing::warn!(listener = %self.address, "{reason}: new clients must wait");
+            tracing::warn!(listener = %self.listener.address, "{reason}: new clients must wait");
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -159,24 +151,20 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
+    use crate::config::protocol::Protocol;
 
     #[test]
     fn an_unusable_socket_stops_no_other_listener() {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
         socket.set_nonblocking(true).unwrap();
-        let address = Address::Unix("socket".into()).into();
-        let bound = Bound {
-            socket: socket.into(),
-            protocol: Protocol::Beanstalk,
-            address,
-            file: None,
-            backlog: None,
-        };
+        let (protocol, address) = (Protocol::Beanstalk, Address::Unix("socket".into()).into());
+        let bound = Bound { socket: socket.into(), protocol, address, file: None, backlog: None };
+        let endpoint = Endpoint::new(bound, &Config::default(), None);
         let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
         let open: Arc<OpenSession> = Arc::new(|_, _, _| unreachable!("no client connects"));
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
-        let acceptor = Acceptor::new(bound, open, None, limits, vec![Arc::default()]).unwrap();
+        let acceptor = Acceptor::new(endpoint, open, limits, vec![Arc::default()]).unwrap();
         let ended = runtime.block_on(async {
             tokio::time::timeout(Duration::from_millis(50), acceptor.run()).await
         });

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use tokio::io::unix::AsyncFd;
 
+use crate::config::listener::Listener;
 use crate::config::protocol::Protocol;
 use crate::net::first_line::{FirstLine, Verdict};
 use crate::net::limits::Slot;
@@ -120,12 +121,6 @@ impl TurnTime {
     }
 }
 
-/// Everything needed to open the session of a connection.
-pub(crate) struct Opener {
-    pub(crate) open: Arc<OpenSession>,
-    pub(crate) info: ConnectionInfo,
-}
-
 /// Extra memory of a TLS connection after its handshake, measured with a thousand connections.
 const TLS_BYTES: u64 = 7 << 10;
 
@@ -150,9 +145,9 @@ pub(crate) struct Connection {
     waker: Waker,
     /// Counts the connection as open until the connection is dropped.
     slot: Slot,
-    protocol: Protocol,
+    listener: Arc<Listener>,
     /// Opens the session. `None` after the session is open.
-    opener: Option<Box<Opener>>,
+    open: Option<Arc<OpenSession>>,
     /// The session in the broker, once it is open.
     pub(crate) session: Option<SessionId>,
     pub(crate) dialect: Box<dyn Dialect>,
@@ -184,9 +179,6 @@ pub(crate) struct Connection {
     /// When the session's last wait ended, in milliseconds of the clock. During a wait, the client
     /// has no reason to send more of a request.
     waited_until: u64,
-    /// The server closes the connection if the client sends nothing for this time. `None` means
-    /// never.
-    pub(crate) silence_max_ms: Option<u64>,
     /// The socket may have bytes to read.
     readable: bool,
     /// The socket may have room for bytes to send.
@@ -223,19 +215,19 @@ impl Connection {
         tls: Option<Box<TlsStream>>,
         waker: Waker,
         slot: Slot,
-        protocol: Protocol,
-        opener: Opener,
+        listener: Arc<Listener>,
+        open: Arc<OpenSession>,
     ) -> Connection {
         Connection {
             socket,
             tls,
             waker,
             slot,
-            protocol,
-            opener: Some(Box::new(opener)),
+            open: Some(open),
             session: None,
             dialect: Box::new(NoSession),
-            first_line: (!protocol.is_http()).then(Box::default),
+            first_line: (!listener.protocol.is_http()).then(Box::default),
+            listener,
             outbox: Outbox::default(),
             pending: Pending::default(),
             phase: Phase::Open,
@@ -248,7 +240,6 @@ impl Connection {
             sent_bytes: 0,
             asked_at: None,
             waited_until: 0,
-            silence_max_ms: None,
             // Read at once, because often the first bytes have already arrived.
             readable: true,
             writable: true,
@@ -413,7 +404,8 @@ impl Connection {
         turn: &mut Turn<'_>,
         mailbox: usize,
     ) -> Option<SessionId> {
-        let Opener { open, info } = *self.opener.take()?;
+        let open = self.open.take()?;
+        let info = ConnectionInfo { peer: self.slot.peer, listener: &self.listener };
         let (session, dialect) = open(info, turn, mailbox);
         self.dialect = dialect;
         self.session = Some(session);
@@ -422,7 +414,7 @@ impl Connection {
 
     /// Whether the session is not open yet, and can be opened now.
     pub(crate) fn wants_session(&self) -> bool {
-        self.opener.is_some() && self.phase == Phase::Open && !self.is_without_tls_yet()
+        self.open.is_some() && self.phase == Phase::Open && !self.is_without_tls_yet()
     }
 
     /// The client's address.
@@ -436,7 +428,7 @@ impl Connection {
     }
 
     pub(crate) fn protocol(&self) -> Protocol {
-        self.protocol
+        self.listener.protocol
     }
 
     /// Whether the client speaks HTTP or TLS at a port of another protocol. `arrived` has the bytes
@@ -712,9 +704,14 @@ impl Connection {
         self.is_mid_request() && now_ms.saturating_sub(since) >= most_ms
     }
 
+    /// How long the client can be silent, in milliseconds. `None` means for ever.
+    pub(crate) fn silence_max_ms(&self) -> Option<u64> {
+        self.listener.silence_max_ms
+    }
+
     /// Whether the client has been silent for too long.
     pub(crate) fn is_too_silent(&self, now_ms: u64) -> bool {
-        self.silence_max_ms.is_some_and(|most| now_ms.saturating_sub(self.heard_at) >= most)
+        self.silence_max_ms().is_some_and(|most| now_ms.saturating_sub(self.heard_at) >= most)
     }
 
     /// Whether the TLS handshake takes too long.

@@ -2,19 +2,22 @@
 
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use listenfd::ListenFd;
 use notation::address::{Address, ListenAddress};
-use origin::Reach;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
+use crate::config::Config;
+use crate::config::listener::Listener;
 use crate::config::protocol::Protocol;
 use crate::error::ServeError;
+use crate::net::tls::Certificates;
 
 /// Length of the accept queue. In a test with 12,000 simultaneous clients and the usual length of
 /// 1024, some clients waited half a minute for an answer.
@@ -87,21 +90,6 @@ impl Drop for SocketFile {
     }
 }
 
-/// An address at which the server listens.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Listening {
-    /// The protocol that clients speak at this address.
-    pub protocol: Protocol,
-    /// The address. If port 0 was requested, it has the port that the system chose.
-    pub address: ListenAddress,
-}
-
-impl Listening {
-    pub(crate) fn of(bound: &Bound) -> Listening {
-        Listening { protocol: bound.protocol, address: bound.address.clone() }
-    }
-}
-
 impl Bound {
     /// Returns the same socket, marked as a socket whose clients speak TLS.
     #[must_use]
@@ -115,6 +103,27 @@ impl Bound {
         let Some(backlog) = self.backlog.take() else { return Ok(()) };
         rustix::net::listen(&self.socket, backlog)
             .map_err(|error| explain(&self.address, error.into()))
+    }
+}
+
+/// A listener with its socket. The thread that accepts the connections owns it.
+pub(crate) struct Endpoint {
+    pub(crate) bound: Bound,
+    pub(crate) listener: Arc<Listener>,
+    /// The certificates, if clients speak TLS.
+    pub(crate) certificates: Option<Arc<Certificates>>,
+}
+
+impl Endpoint {
+    /// The listener that the configuration makes of this socket.
+    pub(crate) fn new(
+        bound: Bound,
+        config: &Config,
+        certificates: Option<&Arc<Certificates>>,
+    ) -> Endpoint {
+        let listener = Listener::new(bound.protocol, bound.address.clone(), config);
+        let certificates = certificates.cloned().filter(|_| listener.address.is_tls);
+        Endpoint { bound, listener: Arc::new(listener), certificates }
     }
 }
 
@@ -181,18 +190,6 @@ pub fn bind(
         first.file = file;
     }
     Ok(all)
-}
-
-/// From where clients can reach a socket at this address. A host name counts as reachable from
-/// other machines.
-pub(crate) fn reach_of(address: &ListenAddress) -> Reach {
-    match &address.address {
-        Address::Tcp { host, port: _ } => match host.parse::<IpAddr>() {
-            Ok(address) if address.to_canonical().is_loopback() => Reach::Loopback,
-            Ok(_) | Err(_) => Reach::Network,
-        },
-        Address::Unix(_) => Reach::Unix,
-    }
 }
 
 /// Binds a port of all addresses of this machine, IPv4 and IPv6.
@@ -422,19 +419,6 @@ mod tests {
 
     fn unix(path: &Path) -> ListenAddress {
         Address::Unix(path.to_owned()).into()
-    }
-
-    #[test]
-    fn only_loopback_and_unix_sockets_are_closed_to_the_network() {
-        for (address, reach) in [
-            (tcp("127.0.0.2", 1), Reach::Loopback),
-            (tcp("::ffff:127.0.0.1", 1), Reach::Loopback),
-            (tcp("localhost", 1), Reach::Network),
-            (tcp("::", 1), Reach::Network),
-            (unix(Path::new("/s")), Reach::Unix),
-        ] {
-            assert_eq!(reach_of(&address), reach, "{address}");
-        }
     }
 
     #[test]

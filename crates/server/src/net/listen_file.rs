@@ -3,9 +3,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use crate::config::listener::Listener;
 use crate::config::protocol::Protocol;
-use crate::net::listen::Listening;
 
 const NAME: &str = "listen.json";
 
@@ -17,10 +18,10 @@ pub(crate) struct ListenFile {
 
 impl ListenFile {
     /// Writes the file atomically.
-    pub(crate) fn write(folder: &Path, listening: &[Listening]) -> io::Result<ListenFile> {
+    pub(crate) fn write(folder: &Path, listeners: &[Arc<Listener>]) -> io::Result<ListenFile> {
         let mut content = serde_json::json!({ "pid": std::process::id() });
         for protocol in Protocol::ALL {
-            let of_protocol = listening.iter().filter(|one| one.protocol == protocol);
+            let of_protocol = listeners.iter().filter(|one| one.protocol == protocol);
             let addresses: Vec<String> = of_protocol.map(|one| one.address.to_string()).collect();
             content[protocol.name()] = addresses.into();
         }

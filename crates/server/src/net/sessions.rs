@@ -5,8 +5,8 @@ use std::sync::Arc;
 use broker::Millis;
 use origin::Gate;
 
+use crate::config::Config;
 use crate::config::protocol::Protocol;
-use crate::config::{Config, Control};
 use crate::process::facts;
 use crate::threads::mailbox::OpenSession;
 use crate::web::sites::names;
@@ -22,11 +22,9 @@ pub(crate) fn opener(
         Protocol::Beanstalk => Some(open_beanstalk(config, started)),
         Protocol::Gearman => Some(open_gearman(config)),
         Protocol::GearmanHttp => Some(open_gearman_http(config)),
-        Protocol::Kestrel => Some(open_kestrel(kestrel.clone(), config.kestrel.control)),
-        Protocol::KestrelText => Some(open_kestrel_text(kestrel.clone(), config.kestrel.control)),
-        Protocol::KestrelThrift => {
-            Some(open_kestrel_thrift(kestrel.clone(), config.kestrel.control))
-        }
+        Protocol::Kestrel => Some(open_kestrel(kestrel.clone())),
+        Protocol::KestrelText => Some(open_kestrel_text(kestrel.clone())),
+        Protocol::KestrelThrift => Some(open_kestrel_thrift(kestrel.clone())),
         Protocol::KestrelAdmin | Protocol::Http => None,
     }
 }
@@ -56,36 +54,36 @@ fn open_gearman_http(config: &Config) -> Arc<OpenSession> {
     let server = gearman::Server::new(facts::gearman_options(config));
     let names = Arc::new(names(config));
     Arc::new(move |info, turn, mailbox| {
-        let gate = Gate { names: names.clone(), reach: info.reach };
+        let gate = Gate { names: names.clone(), reach: info.listener.access.reach };
         let session = gearman::HttpSession::new(server.clone(), gate, turn, mailbox);
         (session.id(), Box::new(session))
     })
 }
 
-fn open_kestrel(server: Arc<kestrel::Server>, control: Control) -> Arc<OpenSession> {
+fn open_kestrel(server: Arc<kestrel::Server>) -> Arc<OpenSession> {
     Arc::new(move |info, turn, mailbox| {
         let mut session = kestrel::MemcacheSession::new(server.clone(), turn, mailbox);
-        if !control.is_allowed(info.reach) {
+        if !info.listener.access.may_control {
             session = session.without_control();
         }
         (session.id(), Box::new(session))
     })
 }
 
-fn open_kestrel_text(server: Arc<kestrel::Server>, control: Control) -> Arc<OpenSession> {
+fn open_kestrel_text(server: Arc<kestrel::Server>) -> Arc<OpenSession> {
     Arc::new(move |info, turn, mailbox| {
         let mut session = kestrel::TextSession::new(server.clone(), turn, mailbox);
-        if !control.is_allowed(info.reach) {
+        if !info.listener.access.may_control {
             session = session.without_control();
         }
         (session.id(), Box::new(session))
     })
 }
 
-fn open_kestrel_thrift(server: Arc<kestrel::Server>, control: Control) -> Arc<OpenSession> {
+fn open_kestrel_thrift(server: Arc<kestrel::Server>) -> Arc<OpenSession> {
     Arc::new(move |info, turn, mailbox| {
         let mut session = kestrel::ThriftSession::new(server.clone(), turn, mailbox);
-        if !control.is_allowed(info.reach) {
+        if !info.listener.access.may_control {
             session = session.without_control();
         }
         (session.id(), Box::new(session))

@@ -28,13 +28,13 @@ use tokio::time::Sleep;
 
 use self::account::Account;
 use self::turns::Feed;
-use crate::net::connection::{Connection, Opener, Phase, Read};
+use crate::net::connection::{Connection, Phase, Read};
 use crate::net::limits::LiveLimits;
 use crate::net::socket::watch;
 use crate::net::tls_stream::TlsStream;
 use crate::process::clock::Clock;
 use crate::process::message_limit::MessageLimit;
-use crate::threads::mailbox::{Arrival, ConnectionInfo, Inbox, ReadyWaker};
+use crate::threads::mailbox::{Arrival, Inbox, ReadyWaker};
 use crate::threads::request_times::RequestTimes;
 use crate::threads::table::Table;
 
@@ -320,7 +320,7 @@ impl IoThread {
 
     fn take_arrivals(&mut self) {
         for arrival in self.inbox.take_arrivals() {
-            let Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms } = arrival;
+            let Arrival { socket, slot, listener, open, tls } = arrival;
             // Creating a TLS stream draws random numbers. That takes too long for a turn. So it
             // happens here, before the turn.
             let tls = tls.map(|config| TlsStream::new(config, self.now_ms).map(Box::new));
@@ -337,13 +337,11 @@ impl IoThread {
             };
             let place = self.connections.insert_with(|place| {
                 let waker = ReadyWaker::waker(&self.inbox, place);
-                let info = ConnectionInfo { peer: slot.peer, reach };
-                Connection::new(socket, tls, waker, slot, protocol, Opener { open, info })
+                Connection::new(socket, tls, waker, slot, listener, open)
             });
             self.account.opened();
             let Some(connection) = self.connections.get(place) else { continue };
-            (connection.heard_at, connection.silence_max_ms) = (self.now_ms, silence_max_ms);
-            connection.opened_at = self.now_ms;
+            (connection.heard_at, connection.opened_at) = (self.now_ms, self.now_ms);
             if connection.wants_session() {
                 self.opening.push(place);
             } else {

@@ -12,11 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
 use broker::{Answer, Dialect, Event, Mailbox, Millis, SessionId, Turn};
-use origin::Reach;
 use rustls::ServerConfig;
 use tokio::time::Sleep;
 
-use crate::config::protocol::Protocol;
+use crate::config::listener::Listener;
 use crate::net::limits::Slot;
 use crate::threads::inspections::{Inspect, Inspections};
 use crate::threads::wakeup::{ReleaseWatch, Wakeup};
@@ -24,14 +23,13 @@ use crate::threads::wakeup::{ReleaseWatch, Wakeup};
 /// A function that opens the session of a new connection. Each protocol has its own function. The
 /// number is the mailbox to which the broker sends the session's events.
 pub(crate) type OpenSession =
-    dyn Fn(ConnectionInfo, &mut Turn<'_>, usize) -> (SessionId, Box<dyn Dialect>) + Send + Sync;
+    dyn Fn(ConnectionInfo<'_>, &mut Turn<'_>, usize) -> (SessionId, Box<dyn Dialect>) + Send + Sync;
 
 /// The origin of a connection.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) struct ConnectionInfo {
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct ConnectionInfo<'a> {
     pub(crate) peer: Peer,
-    /// From where clients can reach the listener.
-    pub(crate) reach: Reach,
+    pub(crate) listener: &'a Listener,
 }
 
 /// The client's address.
@@ -74,16 +72,12 @@ pub(crate) struct Arrival {
     pub(crate) socket: OwnedFd,
     /// Counts the connection as open. It also has the client's address.
     pub(crate) slot: Slot,
-    /// The protocol of the listener.
-    pub(crate) protocol: Protocol,
-    /// From where clients can reach the listener.
-    pub(crate) reach: Reach,
+    /// The listener to which the client connected.
+    pub(crate) listener: Arc<Listener>,
     /// Opens the session of the connection.
     pub(crate) open: Arc<OpenSession>,
     /// The TLS configuration, if the connection speaks TLS.
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// The server closes the connection if the client is silent for this time. `None` means never.
-    pub(crate) silence_max_ms: Option<u64>,
 }
 
 /// The value of an [`Alarm`] that is not set.

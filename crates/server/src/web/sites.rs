@@ -11,10 +11,10 @@ use origin::{Names, Reach};
 use tokio::sync::oneshot;
 
 use crate::config::Config;
+use crate::config::listener::Listener;
 use crate::config::policies::show_value;
 use crate::config::protocol::Protocol;
 use crate::net::limits::LiveLimits;
-use crate::net::listen::Listening;
 use crate::process::controls::Controls;
 use crate::process::facts;
 use crate::process::reload::{ReloadRequester, Reloader};
@@ -33,7 +33,7 @@ pub(crate) fn overview(
     config: &Config,
     shared: &Shared,
     inboxes: &[Arc<Inbox>],
-    listening: &[Listening],
+    listeners: &[Arc<Listener>],
     reloader: &Arc<Reloader>,
 ) -> (Site, Api) {
     let Shared { broker, clock, limits } = shared.clone();
@@ -47,7 +47,7 @@ pub(crate) fn overview(
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: facts::host_name(),
             started,
-            listeners: listening.iter().map(shown).collect(),
+            listeners: listeners.iter().map(|one| shown(one)).collect(),
         },
         process: Box::new(process.clone()),
         access: api::AccessSettings {
@@ -61,7 +61,7 @@ pub(crate) fn overview(
         history_file: config.data.folder().map(|folder| folder.join("history")),
     });
     let top = api.top_queues(config.metrics.queues_max);
-    let measured: Vec<Protocol> = listening.iter().map(|one| one.protocol).collect();
+    let measured: Vec<Protocol> = listeners.iter().map(|one| one.protocol).collect();
     let overview = Overview {
         broker,
         clock,
@@ -94,7 +94,7 @@ fn reload_of(reloader: Arc<Reloader>) -> api::Reload {
     })
 }
 
-fn shown(one: &Listening) -> api::types::Listener {
+fn shown(one: &Listener) -> api::types::Listener {
     api::types::Listener {
         protocol: one.protocol.name().to_owned(),
         address: one.address.address.to_string(),

@@ -25,7 +25,7 @@ use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 
-use crate::net::listen::{Bound, SocketFile, reach_of};
+use crate::net::listen::{Endpoint, SocketFile};
 use crate::net::tls::Certificates;
 use crate::web::connections::{SiteConnections, Ticket};
 
@@ -41,13 +41,6 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// Time between two ticks of a site.
 const TICK: Duration = Duration::from_secs(1);
-
-/// A listener of a site.
-pub(crate) struct Endpoint {
-    pub(crate) bound: Bound,
-    /// The certificates, if the listener speaks TLS.
-    pub(crate) certificates: Option<Arc<Certificates>>,
-}
 
 /// A handle on the running thread. The thread ends when the handle is dropped.
 pub(crate) struct WebThread {
@@ -66,8 +59,8 @@ struct Served {
     unread: Unread,
 }
 
-/// An active listener.
-struct Listener {
+/// A listener that accepts connections.
+struct Accepting {
     /// This field must be dropped before the socket: see [`Bound`].
     _file: Option<SocketFile>,
     socket: Socket,
@@ -107,7 +100,7 @@ impl WebThread {
         let connections = Arc::new(SiteConnections::new(connections_max));
         let served = Served { site, connections, unread };
         for place in endpoints {
-            runtime.spawn(accept(Listener::of(place, served.clone(), names.clone())?));
+            runtime.spawn(accept(Accepting::of(place, served.clone(), names.clone())?));
         }
         drop(inside);
         let handle = runtime.handle().clone();
@@ -127,7 +120,7 @@ impl WebThread {
     /// the site is full.
     pub(crate) fn add_operator_socket(&self, listener: StdUnixListener) -> io::Result<()> {
         let _inside = self.runtime.enter();
-        let listener = Listener {
+        let accepting = Accepting {
             _file: None,
             socket: Socket::Unix(UnixListener::from_std(listener)?),
             served: Served {
@@ -138,7 +131,7 @@ impl WebThread {
             certificates: None,
             is_for_operator: true,
         };
-        self.runtime.spawn(accept(listener));
+        self.runtime.spawn(accept(accepting));
         Ok(())
     }
 }
@@ -153,19 +146,19 @@ impl Drop for WebThread {
     }
 }
 
-impl Listener {
-    /// Creates the listener. The caller must be inside the runtime that watches the socket.
-    fn of(place: Endpoint, served: Served, names: Arc<Names>) -> io::Result<Listener> {
-        let Endpoint { mut bound, certificates } = place;
+impl Accepting {
+    /// Begins to listen. The caller must be inside the runtime that watches the socket.
+    fn of(place: Endpoint, served: Served, names: Arc<Names>) -> io::Result<Accepting> {
+        let Endpoint { mut bound, listener, certificates } = place;
         bound.listen().map_err(io::Error::other)?;
-        let gate = Gate { names, reach: reach_of(&bound.address) };
+        let gate = Gate { names, reach: listener.access.reach };
         let socket = if matches!(bound.address.address, Address::Unix(_)) {
             Socket::Unix(UnixListener::from_std(StdUnixListener::from(bound.socket))?)
         } else {
             Socket::Tcp(TcpListener::from_std(StdTcpListener::from(bound.socket))?)
         };
         let is_for_operator = false;
-        Ok(Listener { _file: bound.file, socket, served, gate, certificates, is_for_operator })
+        Ok(Accepting { _file: bound.file, socket, served, gate, certificates, is_for_operator })
     }
 
     /// Accepts one connection and serves it in its own task.
@@ -246,7 +239,7 @@ async fn tick(site: Site) {
 }
 
 /// Accepts connections until the runtime ends.
-async fn accept(listener: Listener) {
+async fn accept(listener: Accepting) {
     loop {
         if let Err(error) = listener.accept().await {
             tracing::debug!(%error, "cannot accept an HTTP connection");
@@ -274,15 +267,17 @@ mod tests {
     use notation::address::ListenAddress;
 
     use super::*;
+    use crate::config::Config;
     use crate::config::protocol::Protocol;
-    use crate::net::listen::{SocketOptions, bind};
+    use crate::net::listen::{Bound, SocketOptions, bind};
 
     fn silent() -> Site {
         Site::new(Router::new().fallback(|| async {}))
     }
 
-    fn spawn(runtime: Runtime, site: Site, endpoints: Vec<Endpoint>) -> WebThread {
+    fn spawn(runtime: Runtime, site: Site, bound: Bound) -> WebThread {
         let unread = Unread::new(Broker::memory(EngineSetup::default(), Millis(0)));
+        let endpoints = vec![Endpoint::new(bound, &Config::default(), None)];
         WebThread::spawn(runtime, site, endpoints, &Arc::default(), 2, unread).unwrap()
     }
 
@@ -298,8 +293,7 @@ mod tests {
         let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 }.into();
         let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
         let address = bound.address.clone();
-        let endpoints = vec![Endpoint { bound, certificates: None }];
-        let _web = spawn(runtime, silent(), endpoints);
+        let _web = spawn(runtime, silent(), bound);
         let ask = |peer: &mut TcpStream| {
             peer.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             let mut answer = Vec::new();
@@ -326,7 +320,6 @@ mod tests {
         let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 }.into();
         let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
         let address = bound.address.clone();
-        let endpoints = vec![Endpoint { bound, certificates: None }];
         // Requests for `/wait` wait until the test sends a permit.
         let (permits, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let (waited, noted) = (permits.clone(), begun.clone());
@@ -338,7 +331,7 @@ mod tests {
                 "done"
             }),
         );
-        let _web = spawn(runtime, Site::new(router.fallback(|| async {})), endpoints);
+        let _web = spawn(runtime, Site::new(router.fallback(|| async {})), bound);
         let wait = |count: usize| {
             let mut peer = connect(&address);
             peer.write_all(b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -372,8 +365,7 @@ mod tests {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
             let address = bound.address.clone();
-            let endpoints = vec![Endpoint { bound, certificates: None }];
-            (spawn(runtime, site, endpoints), address)
+            (spawn(runtime, site, bound), address)
         };
         let (_slow, slow_address) = serve(stuck);
         let (_quick, quick_address) = serve(silent());

@@ -80,8 +80,8 @@ fn every_key_is_read_from_a_file() {
         Address::Tcp { host: host.clone(), port: 1 }.into(),
         Address::Unix("/s".into()).into(),
     ];
-    assert_eq!(config.listen.beanstalk, addresses);
-    assert_eq!(config.listen.gearman, vec![Address::Tcp { host, port: 2 }.into()]);
+    assert_eq!(config.listen.of(Protocol::Beanstalk), addresses);
+    assert_eq!(config.listen.of(Protocol::Gearman), [Address::Tcp { host, port: 2 }.into()]);
     assert_eq!(config.listen.unix_mode, Some(0o660));
     assert_eq!(config.limits.connections, Some(5));
     assert_eq!(config.limits.beanstalk_job_bytes, 1 << 20);
@@ -127,11 +127,12 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
 fn only_named_listeners_are_on_with_only() {
     let (_folder, mut sources) = Folder::with("[listen]\nbeanstalk = \"1.2.3.4:5\"\n");
     sources.only_named_listeners = true;
-    assert_eq!(sources.load().unwrap().config.listen.beanstalk, Vec::new());
+    assert_eq!(sources.load().unwrap().config.listen.of(Protocol::Beanstalk), []);
     sources.flags = vec![flag("--beanstalk", "listen.beanstalk", "unix:/x")];
     let expected = vec![Address::Unix("/x".into()).into()];
     let listen = sources.load().unwrap().config.listen;
-    assert_eq!((listen.beanstalk, listen.gearman), (expected, Vec::new()));
+    assert_eq!(listen.of(Protocol::Beanstalk), expected);
+    assert_eq!(listen.of(Protocol::Gearman), []);
 }
 
 #[test]
@@ -187,7 +188,7 @@ fn an_address_with_tls_needs_a_certificate_and_its_key() {
     let (_folder, sources) = Folder::with(&complete);
     let config = sources.load().unwrap().config;
     let tls = Address::Tcp { host: "b".to_owned(), port: 2 }.with_tls();
-    assert_eq!(config.listen.beanstalk[1], tls);
+    assert_eq!(config.listen.of(Protocol::Beanstalk)[1], tls);
     assert_eq!(config.tls.key, Some(PathBuf::from("k")));
     assert_eq!(config.tls.client_auth, ClientAuth::Auto);
     assert_eq!(
@@ -393,7 +394,7 @@ fn a_reader_has_some_time_to_read() {
 fn lists_of_the_environment_are_parted_by_commas() {
     let environment = vec![variable("LINESHAFT_LISTEN_BEANSTALK", "a:1, b:2")];
     let sources = Sources { environment, ..Sources::default() };
-    assert_eq!(sources.load().unwrap().config.listen.beanstalk.len(), 2);
+    assert_eq!(sources.load().unwrap().config.listen.of(Protocol::Beanstalk).len(), 2);
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl IoThread {
                 continue;
             }
             if mem::take(&mut connection.active)
-                || connection.silence_max_ms.is_some()
+                || connection.silence_max_ms().is_some()
                 || connection.has_unsent()
                 || connection.unfinished_bytes() > 0
                 || connection.is_mid_request()

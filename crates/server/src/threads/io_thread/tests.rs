@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use broker::{Broker, Millis, NewJob, Options};
 use log::{FaultDisk, Settings};
-use origin::Reach;
+use notation::address::Address;
 use rustls::ServerConfig;
 use testkit::tls::Client;
 use testkit::tls::certificates::Authority;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{IoThread, Shared};
+use crate::config::listener::Listener;
 use crate::config::memory_limit::MemoryLimit;
 use crate::config::protocol::Protocol;
 use crate::config::{Config, Tls};
@@ -29,7 +30,7 @@ use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
 struct Rounds {
     thread: IoThread,
     inbox: Arc<Inbox>,
-    protocol: Protocol,
+    listener: Arc<Listener>,
     open: Arc<OpenSession>,
     runtime: Runtime,
 }
@@ -58,7 +59,9 @@ impl Rounds {
         let inbox: Arc<Inbox> = Arc::default();
         let shared = Shared { broker, clock, limits };
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        Rounds { thread: IoThread::new(shared, inbox.clone()), inbox, protocol, open, runtime }
+        let address = Address::Unix("socket".into()).into();
+        let listener = Arc::new(Listener::new(protocol, address, config));
+        Rounds { thread: IoThread::new(shared, inbox.clone()), inbox, listener, open, runtime }
     }
 
     fn connect(&mut self) -> UnixStream {
@@ -71,9 +74,8 @@ impl Rounds {
         client.set_nonblocking(true).unwrap();
         let open = self.open.clone();
         let slot = self.thread.shared.limits.admit(Peer::Local, Protocol::Beanstalk).unwrap();
-        let (socket, protocol) = (socket.into(), self.protocol);
-        let (reach, silence_max_ms) = (Reach::Unix, None);
-        self.inbox.arrive(Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms });
+        let (socket, listener) = (socket.into(), self.listener.clone());
+        self.inbox.arrive(Arrival { socket, slot, listener, open, tls });
         self.round();
         client
     }

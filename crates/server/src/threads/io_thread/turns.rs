@@ -94,7 +94,7 @@ impl IoThread {
             self.places.insert(session, place);
             self.ready.push(place);
             // `touch` schedules the housekeeping, which checks how long the client has been silent.
-            if connection.silence_max_ms.is_some() || connection.dialect.is_mid_request() {
+            if connection.silence_max_ms().is_some() || connection.dialect.is_mid_request() {
                 self.touch(place);
             }
         }
