@@ -5,6 +5,7 @@
 
 mod backup;
 mod configuration;
+mod container;
 mod descriptors;
 mod exit_codes;
 mod gearman;
