@@ -44,10 +44,10 @@ pub use engine::limits::{self, Limits};
 pub use engine::policy;
 pub use engine::{
     AliasStats, Band, Body, Clearing, Counters, EngineSetup, GrabOrder, Handout, HeldCursor,
-    ItemStats, JobBody, JobCursor, JobFacts, JobId, JobStatus, JobTimes, Kick, LeaseId, Millis,
-    NameCursor, Need, NewJob, News, Patience, QueueCursor, QueueFacts, QueueId, QueueStats,
-    ReadMode, SessionId, SessionWait, State, Status, Submit, Tags, Take, Totals, When,
-    WorkProgress,
+    ItemStats, JobBody, JobCursor, JobFacts, JobId, JobStatus, JobTimes, Kick, LeaseEnd, LeaseId,
+    Millis, NameCursor, Need, NewJob, News, Patience, QueueCursor, QueueFacts, QueueId, QueueStats,
+    ReadMode, SessionId, SessionWait, Span, SpanKind, State, Status, Submit, Tags, Take, Totals,
+    When, WorkProgress,
 };
 pub use event::{Event, Mailbox};
 pub use ledger::meta::UnknownMeta;

@@ -47,6 +47,7 @@ use crate::news::NewsQueue;
 use crate::policy::InForce;
 use crate::queues::{DEFAULT_QUEUE, Queues, Walk};
 use crate::sessions::Sessions;
+use crate::spans::Spans;
 use crate::status::ServerStatus;
 use crate::tally::Tally;
 use crate::timers::Timers;
@@ -94,6 +95,7 @@ pub struct Engine {
     wake_max: u32,
 
     tally: Tally,
+    spans: Spans,
 }
 
 impl Engine {
@@ -119,6 +121,7 @@ impl Engine {
             attempts_max: 0,
             wake_max: 0,
             tally: Tally::default(),
+            spans: Spans::default(),
         };
         let default = engine.queue_or_create(DEFAULT_QUEUE);
         engine.queues.set_kept(default, true);

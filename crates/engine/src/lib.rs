@@ -30,6 +30,7 @@ mod news;
 pub mod policy;
 mod queues;
 mod sessions;
+mod spans;
 mod status;
 mod tally;
 mod timers;
@@ -50,6 +51,7 @@ pub use jobs::{
 };
 pub use queues::{DEFAULT_QUEUE, QueueFacts};
 pub use sessions::{ReadMode, ReturnOrder};
+pub use spans::{LeaseEnd, Span, SpanKind};
 pub use status::Status;
 pub use tally::JobTimes;
 pub use wall::When;

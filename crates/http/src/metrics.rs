@@ -39,6 +39,9 @@ pub struct ProcessFacts {
     pub resident_bytes: u64,
     /// The number of processors that the process can use.
     pub processors: u64,
+    /// What became of the spans of jobs, with the names of the results. Empty: the server exports
+    /// none.
+    pub spans: Vec<(&'static str, u64)>,
     /// The server is stopping.
     pub is_stopping: bool,
 }
@@ -347,6 +350,13 @@ fn render_process(page: &mut Exposition, identity: Identity<'_>, process: Proces
     page.metric("lineshaft_connections_refused_total", Counter, help);
     page.sample(&[("reason", "address")], process.refused_per_address);
     page.sample(&[("reason", "foreign")], process.refused_wrong_protocol);
+    if !process.spans.is_empty() {
+        let help = "Spans of jobs: sent to the collector, or dropped for this reason.";
+        page.metric("lineshaft_spans_total", Counter, help);
+        for (result, count) in process.spans {
+            page.sample(&[("result", result)], count);
+        }
+    }
     let help = "When the server started, in seconds of Unix time.";
     page.number("process_start_time_seconds", Gauge, help, seconds(identity.started.0));
     let help = "Time in which a thread worked on the queues while others had to wait.";

@@ -6,6 +6,7 @@
 //! - `startup`: the progress of a long start.
 //! - `reload`: reloads the configuration. `systemd`: notifies the service manager.
 //! - `messages`, `message_limit`: the server's messages.
+//! - `traces`: exports spans of jobs.
 //! - `facts`: facts about the process and the machine, for dialects and metrics.
 
 pub(crate) mod clock;
@@ -18,3 +19,4 @@ pub(crate) mod reload;
 pub(crate) mod signals;
 pub(crate) mod startup;
 pub(crate) mod systemd;
+pub(crate) mod traces;

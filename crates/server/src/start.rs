@@ -29,11 +29,13 @@ use crate::net::tls::Certificates;
 use crate::process::clock::{Clock, warn_of_wall_clock};
 use crate::process::control_socket::ControlSocket;
 use crate::process::controls::Controls;
+use crate::process::facts::host_name;
 use crate::process::messages::Messages;
 use crate::process::reload::Reloader;
 use crate::process::signals::{Control, Drain, EarlySignals, Hangup};
 use crate::process::startup::Startup;
 use crate::process::systemd;
+use crate::process::traces::Exporter;
 use crate::threads::io_thread::{Ended, IoThread, Shared};
 use crate::threads::mailbox::Inbox;
 use crate::web::sites::{kestrel_admin, names, overview, starting};
@@ -154,7 +156,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let signals = EarlySignals::new(hangup).map_err(failed("watch for signals"))?;
     let certificates = load_certificates(&config, &sockets)?;
     let descriptors = raise_descriptors();
-    let own = own_descriptors(config.io_threads, sockets.len());
+    let own = own_descriptors(config.io_threads, sockets.len(), config.traces.endpoint.is_some());
     let limits = Arc::new(LiveLimits::new(&config.limits, descriptors, own));
     // Each of the two sites gets half of the connections. One site is for health and metrics, the
     // other is for Kestrel's admin commands.
@@ -196,7 +198,9 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let first = IoThread::new(shared.clone(), inboxes[0].clone());
     let others = spawn_others(&shared, &inboxes[1..])?;
 
-    let (site, api) = overview(&config, &shared, &inboxes, &listeners, &reloader);
+    let traces = Exporter::spawn(&config.traces, &broker, clock, host_name())
+        .map_err(failed("export traces"))?;
+    let (site, api) = overview(&config, &shared, &inboxes, &listeners, &reloader, traces.as_ref());
     starting.become_site(site);
     let clients_stop = Arc::new(Notify::new());
     let controls = controls(&reloader, &clients_stop, &listeners);
@@ -249,7 +253,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     }
     // The sites must not use the broker after its end. The API has a session for each lease of an
     // HTTP client, and its end is a request.
-    drop((web, api));
+    drop((web, api, traces));
     drop(starting);
     end(ended, others, &inboxes, &broker, clock)
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use engine::{
     AliasStats, ItemStats, JobId, JobStatus, JobTimes, NotFound, QueueFacts, QueueId, QueueStats,
-    Totals, WorkProgress,
+    Span, Totals, WorkProgress,
 };
 
 use crate::{Answer, Turn};
@@ -52,6 +52,17 @@ impl Turn<'_> {
     /// How long jobs waited and were leased, since the start.
     pub fn job_times(&self) -> JobTimes {
         self.core.engine.job_times().clone()
+    }
+
+    /// Notes spans from now on: the times that jobs waited or were leased.
+    pub fn note_spans(&mut self) {
+        self.core.engine.note_spans();
+    }
+
+    /// Takes the spans that ended since the last call, and the number of those that were dropped
+    /// because this call came too late.
+    pub fn take_spans(&mut self) -> (Vec<Span>, u64) {
+        self.core.engine.take_spans()
     }
 
     /// Statistics of the log. All numbers are 0 if the broker has no log.

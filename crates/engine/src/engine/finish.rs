@@ -4,6 +4,7 @@ use super::{Engine, NotFound};
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
 use crate::jobs::State;
+use crate::spans::LeaseEnd;
 
 impl Engine {
     /// Finishes a job that this session holds, or that no session holds. Returns the queue of the
@@ -99,7 +100,7 @@ impl Engine {
         self.meter.count(1);
         match self.jobs[slot].state() {
             State::Leased if self.jobs[slot].lease().is_none() => {}
-            State::Leased => self.end_lease(slot),
+            State::Leased => self.end_lease(slot, LeaseEnd::JobEnded),
             State::Ready | State::Delayed | State::Buried => self.remove_from_list(slot),
         }
         let job = self.jobs.remove(slot);

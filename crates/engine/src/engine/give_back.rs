@@ -5,6 +5,7 @@ use super::{Engine, NotFound};
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, LeaseId, SessionId};
 use crate::jobs::State;
+use crate::spans::LeaseEnd;
 
 impl Engine {
     /// Gives back a job that this session holds. The job becomes ready, or delayed if `delay_s` is
@@ -19,7 +20,7 @@ impl Engine {
     ) -> Result<JobSlot, NotFound> {
         let slot = self.held(session, id)?;
         self.tally.releases += 1;
-        self.end_lease(slot);
+        self.end_lease(slot, LeaseEnd::GivenBack);
         let job = &mut self.jobs[slot];
         job.set_priority(priority);
         job.set_due(self.now.plus_seconds(delay_s));
@@ -70,7 +71,7 @@ impl Engine {
             self.remove_job(slot, effects);
             return Ok(slot);
         }
-        self.end_lease(slot);
+        self.end_lease(slot, LeaseEnd::Buried);
         self.jobs.deal_buried_order(slot);
         let job = &mut self.jobs[slot];
         job.set_priority(priority);

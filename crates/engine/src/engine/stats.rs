@@ -6,6 +6,7 @@ use crate::jobs::{Job, JobBody, JobFacts, JobStatus, State, Tags};
 use crate::policy::QueueSync;
 use crate::queues::{Extension, PauseReason, Queue, QueueFacts};
 use crate::sessions::NEVER;
+use crate::spans::Span;
 use crate::tally::JobTimes;
 
 /// Statistics of one queue.
@@ -241,6 +242,17 @@ impl Engine {
     /// How long jobs waited and were leased.
     pub fn job_times(&self) -> &JobTimes {
         &self.tally.times
+    }
+
+    /// Notes spans from now on: see [`Span`].
+    pub fn note_spans(&mut self) {
+        self.spans.switch_on();
+    }
+
+    /// Takes the spans that ended since the last call, and the number of those that were dropped
+    /// because the caller called too late.
+    pub fn take_spans(&mut self) -> (Vec<Span>, u64) {
+        self.spans.take()
     }
 
     /// Statistics over all queues.

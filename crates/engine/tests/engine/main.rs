@@ -9,6 +9,7 @@ mod random;
 mod removal;
 mod routes;
 mod semantics;
+mod spans;
 mod wall;
 mod work;
 mod world;

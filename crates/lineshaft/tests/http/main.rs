@@ -22,6 +22,7 @@ mod request;
 #[path = "../serve/running.rs"]
 #[allow(dead_code, reason = "shared with the tests of the server")]
 mod running;
+mod traces;
 
 use std::path::Path;
 

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use api::types::Role;
+use axum::http::Uri;
 use broker::policy::Rules;
 use notation::address::{Address, ListenAddress};
 use notation::{duration, port};
@@ -38,6 +39,8 @@ pub struct Config {
     pub http: Http,
     /// What the metrics show.
     pub metrics: Metrics,
+    /// The export of traces.
+    pub traces: Traces,
     /// How the server treats Gearman jobs and workers.
     pub gearman: Gearman,
     /// Settings for Kestrel's clients. Other settings of Kestrel are policies.
@@ -238,6 +241,16 @@ pub struct Metrics {
     pub queues_max: usize,
 }
 
+/// The export of traces: the times of jobs whose bodies have a trace context. It is on if both
+/// settings have a value.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Traces {
+    /// Where the body of a job has its `traceparent`: a JSON pointer.
+    pub pointer: Option<String>,
+    /// The URL of the collector.
+    pub endpoint: Option<Uri>,
+}
+
 /// Settings for Gearman. The defaults are gearmand's.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Gearman {
@@ -380,6 +393,7 @@ impl Default for Config {
             },
             http: Http::default(),
             metrics: Metrics { queues_max: 500 },
+            traces: Traces::default(),
             gearman: Gearman::default(),
             kestrel: Kestrel {
                 version: kestrel::ServerOptions::default().version,

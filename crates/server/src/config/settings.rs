@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use api::types::Role;
+use axum::http::Uri;
 use notation::address::{ListenAddress, parse_listeners};
 use notation::{duration, size};
 
@@ -48,7 +49,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in display order.
-pub(crate) static SETTINGS: [Setting; 51] = [
+pub(crate) static SETTINGS: [Setting; 53] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -286,6 +287,22 @@ pub(crate) static SETTINGS: [Setting; 51] = [
         show: |config| config.metrics.queues_max.to_string(),
     },
     Setting {
+        key: "traces.pointer",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.traces.pointer, parse_pointer(value[0])),
+        show: |config| quote(config.traces.pointer.as_deref().unwrap_or("off")),
+    },
+    Setting {
+        key: "traces.endpoint",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.traces.endpoint, parse_endpoint(value[0])),
+        show: |config| {
+            quote(&config.traces.endpoint.as_ref().map_or_else(|| "off".to_owned(), Uri::to_string))
+        },
+    },
+    Setting {
         key: "gearman.round_robin",
         many: false,
         live: false,
@@ -499,6 +516,32 @@ fn parse_tokens(text: &str) -> Result<Option<PathBuf>, String> {
         "auto" => Ok(None),
         path => Ok(Some(PathBuf::from(path))),
     }
+}
+
+fn parse_pointer(text: &str) -> Result<Option<String>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let is_escape = |rest: &str| rest.starts_with(['0', '1']);
+    if text.starts_with('/') && text.split('~').skip(1).all(is_escape) {
+        return Ok(Some(text.to_owned()));
+    }
+    Err(format!("`{text}` is not `off` or a JSON pointer such as `/traceparent`"))
+}
+
+fn parse_endpoint(text: &str) -> Result<Option<Uri>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let endpoint = text.parse::<Uri>().ok().filter(|uri| {
+        uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty())
+    });
+    let wrong = || {
+        format!(
+            "`{text}` is not `off` or a URL such as `http://127.0.0.1:4318/v1/traces`; TLS is not supported"
+        )
+    };
+    endpoint.map(Some).ok_or_else(wrong)
 }
 
 fn parse_body_bytes(text: &str) -> Result<u64, String> {

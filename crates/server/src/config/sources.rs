@@ -193,6 +193,7 @@ impl Sources {
         }
         loading.check_tls();
         loading.check_client_auth();
+        loading.check_traces();
         if loading.mistakes.is_empty() {
             Ok(loading.effective)
         } else {
@@ -321,6 +322,18 @@ impl Loading {
             let place = self.effective.origin("tls.client_auth").to_string();
             self.refuse(place, format!("tls.client_auth: `{name}` also needs tls.client_ca"));
         }
+    }
+
+    /// One of the two settings for traces does nothing without the other.
+    fn check_traces(&mut self) {
+        let traces = &self.effective.config.traces;
+        let (set, missing) = match (&traces.pointer, &traces.endpoint) {
+            (Some(_), None) => ("traces.pointer", "traces.endpoint"),
+            (None, Some(_)) => ("traces.endpoint", "traces.pointer"),
+            (None, None) | (Some(_), Some(_)) => return,
+        };
+        let place = self.effective.origin(set).to_string();
+        self.refuse(place, format!("{set} also needs {missing}"));
     }
 
     fn refuse(&mut self, place: String, message: String) {

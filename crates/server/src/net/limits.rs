@@ -28,9 +28,10 @@ const WEB_CONNECTIONS: RangeInclusive<usize> = 64..=256;
 
 /// Number of file descriptors that connections cannot use. They are reserved, because the server
 /// must end if the log cannot open its next file.
-pub(crate) fn own_descriptors(io_threads: usize, listeners: usize) -> usize {
-    // The two HTTP sites have a runtime each.
-    FILES_MAX + RUNTIME_DESCRIPTORS * (io_threads + 2) + listeners
+pub(crate) fn own_descriptors(io_threads: usize, listeners: usize, has_traces: bool) -> usize {
+    // The two HTTP sites and the export of traces have a runtime each.
+    let runtimes = io_threads + 2 + usize::from(has_traces);
+    FILES_MAX + RUNTIME_DESCRIPTORS * runtimes + listeners
 }
 
 /// The current limits, shared by all threads.
@@ -349,7 +350,7 @@ mod tests {
     fn connections_leave_descriptors_for_the_log_and_all_threads() {
         let mut limits = Config::default().limits;
         let connections = |descriptors, io_threads| {
-            let own = own_descriptors(io_threads, 8);
+            let own = own_descriptors(io_threads, 8, false);
             LiveLimits::new(&Config::default().limits, descriptors, own).connections()
         };
         assert_eq!(connections(1024, 1), 1024 - 52 - 64);

@@ -88,6 +88,7 @@ pub(crate) fn process_facts(limits: &LiveLimits, is_stopping: bool) -> ProcessFa
         processor_us: time.user_us + time.system_us,
         resident_bytes: resident_bytes().unwrap_or(0),
         processors: std::thread::available_parallelism().map_or(1, usize::from) as u64,
+        spans: Vec::new(),
         is_stopping,
     }
 }

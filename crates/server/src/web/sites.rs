@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Api, Setup};
-use http_api::{Door, Overview, RequestTimes, Site, Starting, health_router};
+use http_api::{Door, Overview, ProcessFacts, RequestTimes, Site, Starting, health_router};
 use kestrel_admin::{AdminSetup, KestrelAdmin, Permissions, Served, ServerInfo, Work};
 use origin::{Names, Reach};
 use tokio::sync::oneshot;
@@ -19,6 +19,7 @@ use crate::process::controls::Controls;
 use crate::process::facts;
 use crate::process::reload::{ReloadRequester, Reloader};
 use crate::process::startup::Startup;
+use crate::process::traces::Exporter;
 use crate::threads::io_thread::Shared;
 use crate::threads::mailbox::Inbox;
 use crate::web::clients::AllConnections;
@@ -35,12 +36,17 @@ pub(crate) fn overview(
     inboxes: &[Arc<Inbox>],
     listeners: &[Arc<Listener>],
     reloader: &Arc<Reloader>,
+    traces: Option<&Exporter>,
 ) -> (Site, Api) {
     let Shared { broker, clock, limits } = shared.clone();
     let (inbox, request_limits) = (inboxes[0].clone(), limits.clone());
     let started = clock.now();
     let clock: broker::Clock = Arc::new(move || clock.now());
-    let process = move || facts::process_facts(&limits, inbox.is_stopping());
+    let spans = traces.map(|exporter| exporter.counts.clone());
+    let process = move || ProcessFacts {
+        spans: spans.as_ref().map_or_else(Vec::new, |counts| counts.read()),
+        ..facts::process_facts(&limits, inbox.is_stopping())
+    };
     let api = Api::new(Setup {
         door: Door::open(broker.clone(), clock.clone()),
         info: api::ServerInfo {

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::ids::{JobSlot, LeaseId, Millis, SessionId};
 use crate::jobs::{Job, JobList, State};
 use crate::sessions::{ReturnOrder, Waiting};
+use crate::spans::LeaseEnd;
 
 /// A chore sorts jobs by their leases before it gives them back. Sorting this many leases counts as
 /// one unit of work.
@@ -176,7 +177,7 @@ impl Engine {
             // The job may have ended while the chore waited for its turn. The job's queue may have
             // vanished, too.
             if self.is_still_held(&next) {
-                self.end_lease(next.slot);
+                self.end_lease(next.slot, LeaseEnd::Lost);
                 self.return_lost(next.slot, return_order, effects);
             }
         }
@@ -206,7 +207,7 @@ impl Engine {
                 return true;
             }
             jobs_left -= 1;
-            self.end_lease(slot);
+            self.end_lease(slot, LeaseEnd::Lost);
             self.return_lost(slot, return_order, effects);
         }
     }

@@ -5,6 +5,7 @@ use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, SessionId};
 use crate::jobs::{Lease, State};
 use crate::sessions::{NEVER, ReturnOrder, Session};
+use crate::spans::{LeaseEnd, Span, SpanKind};
 
 impl Engine {
     /// Leases a job to a session. The job must be in no list. Every lease begins here. The job's
@@ -18,7 +19,8 @@ impl Engine {
         effects: &mut Effects,
     ) -> Handout {
         self.tally.takes += 1;
-        self.tally.times.waits_ms.add(self.now.since(self.jobs[slot].ready_since()));
+        let ready_since = self.jobs[slot].ready_since();
+        self.tally.times.waits_ms.add(self.now.since(ready_since));
         self.change_state(slot, State::Leased);
         let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
         let lease = Lease { id: self.sessions.deal_lease(), holder: session, until };
@@ -33,20 +35,51 @@ impl Engine {
         self.jobs.recharge(slot);
         self.sessions[session].hold(queue, lease.id, deadline, slot);
         self.arm_session(session);
+        if self.spans.is_on() {
+            self.note_span(SpanKind::Wait, slot, Some(lease.id), ready_since);
+        }
         self.note(Record::Count, slot, effects);
         handout
     }
 
     /// Ends the lease of a job. Every lease ends here. The caller sets the job's state.
-    pub(in crate::engine) fn end_lease(&mut self, slot: JobSlot) {
+    pub(in crate::engine) fn end_lease(&mut self, slot: JobSlot, end: LeaseEnd) {
         let job = &mut self.jobs[slot];
         let lease = job.lease().expect("a leased job has a lease");
         let (deadline, queue) = (job.due(), job.queue());
-        self.tally.times.leases_ms.add(job.leased_for_ms(self.now));
+        let leased_ms = job.leased_for_ms(self.now);
+        self.tally.times.leases_ms.add(leased_ms);
         job.set_lease(None);
+        if self.spans.is_on() {
+            let taken = Millis(self.now.0.saturating_sub(leased_ms));
+            self.note_span(SpanKind::Lease(end), slot, Some(lease.id), taken);
+        }
         if let Some(session) = self.sessions.find_mut(lease.holder) {
             session.let_go(queue, lease.id, deadline, slot);
         }
+    }
+
+    /// Notes a span of a job that began at `from` and ends now. The caller checks first whether spans
+    /// are on, because a span needs memory.
+    #[cold]
+    pub(in crate::engine) fn note_span(
+        &mut self,
+        kind: SpanKind,
+        slot: JobSlot,
+        lease: Option<LeaseId>,
+        from: Millis,
+    ) {
+        let job = &self.jobs[slot];
+        self.spans.note(Span {
+            kind,
+            job: job.id(),
+            lease,
+            queue: self.queues[job.queue()].name().into(),
+            from,
+            to: self.now,
+            takes: job.counters().takes,
+            body: job.body(),
+        });
     }
 
     /// The deadline of a job that a session takes or touches now.
@@ -115,7 +148,7 @@ impl Engine {
         let holder = self.jobs[slot].lease().map(|lease| lease.holder);
         let return_order =
             holder.and_then(|holder| self.sessions.find(holder)).map(Session::return_order);
-        self.end_lease(slot);
+        self.end_lease(slot, LeaseEnd::Lost);
         self.return_lost(slot, return_order.unwrap_or_default(), effects);
     }
 

@@ -449,6 +449,30 @@ fn shown_settings_can_have_any_characters() {
 
 /// A column is a number of characters, not of bytes, as in editors.
 #[test]
+fn traces_need_a_pointer_and_a_collector() {
+    let read = |traces: &str| messages(&format!("[traces]\n{traces}"));
+    let both = "pointer = \"/meta/traceparent\"\nendpoint = \"http://[::1]:4318/v1/traces\"\n";
+    let (_folder, sources) = Folder::with(&format!("[traces]\n{both}"));
+    assert_eq!(sources.load().unwrap().config.traces.pointer.as_deref(), Some("/meta/traceparent"));
+    assert_eq!(
+        read("pointer = \"/traceparent\"\n"),
+        ["lineshaft.toml:2: traces.pointer also needs traces.endpoint"]
+    );
+    assert_eq!(
+        read("endpoint = \"http://collector\"\n"),
+        ["lineshaft.toml:2: traces.endpoint also needs traces.pointer"]
+    );
+    for wrong in ["traceparent", "", "/a~2", "/a~"] {
+        let all = read(&format!("pointer = \"{wrong}\"\n"));
+        assert!(all[0].contains(&format!("`{wrong}` is not `off` or a JSON pointer")), "{all:?}");
+    }
+    for wrong in ["https://collector/v1/traces", "collector:4318", "/v1/traces", "http://"] {
+        let all = read(&format!("endpoint = \"{wrong}\"\n"));
+        assert!(all[0].contains(&format!("`{wrong}` is not `off` or a URL")), "{all:?}");
+    }
+}
+
+#[test]
 fn a_column_counts_characters() {
     let text = "data = { dir = \"é\", x = 1 }";
     assert_eq!(messages(text)[0].split(": ").next(), Some("lineshaft.toml:1:21"));
