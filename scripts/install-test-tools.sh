@@ -15,6 +15,7 @@ readonly gearman_clients=crates/lineshaft/tests/clients/gearman
 readonly kestrel_clients=crates/lineshaft/tests/clients/kestrel
 readonly thrift_clients=crates/lineshaft/tests/clients/kestrel-thrift
 readonly http_clients=crates/lineshaft/tests/clients/http
+readonly interfaces=crates/lineshaft/tests/clients/interfaces
 readonly console=crates/lineshaft/tests/console
 readonly tools=target/test-tools
 
@@ -40,6 +41,9 @@ readonly programs=(
   chromium:chromium           # a browser whose pages must not reach the server
   chromedriver:chromium-driver # shows the console to the tests
   promtool:prometheus         # checks the metrics and the alerts
+  collectd:collectd-core      # a monitor that reads Kestrel's statistics
+  curl:curl                   # commands of the how-to pages
+  jq:jq
   systemd-sysusers:systemd    # checks the units, and makes users as a package does
   dpkg-shlibdeps:dpkg-dev     # finds what the Debian package needs
 )
@@ -53,6 +57,7 @@ readonly files=(
   /usr/share/perl5/IO/Socket/SSL.pm:libio-socket-ssl-perl
   /usr/share/doc/php-memcached:php-memcached
   /usr/share/java/thrift.jar:libthrift-java
+  /usr/lib/nagios/plugins/check_http:monitoring-plugins-basic
   /usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc:fonts-noto-cjk
 )
 # With versions that the pinned compiler builds; a later one that is there already will do.
@@ -121,7 +126,8 @@ up_to_date() {
   [[ -f $stamp && $(cat "$@" | sha256sum) == $(<"$stamp") ]]
 }
 
-# The first argument is the folder that names the clients, the second the one that gets them.
+# The first argument is the folder that names the clients, the second the one that gets them. Further arguments are
+# options of pip.
 install_python_clients() {
   local wanted=$1/python/requirements.txt target=$2/python
   local stamp=$target/.installed
@@ -129,7 +135,7 @@ install_python_clients() {
   say "installing Python clients of $1"
   rm -rf "$target"
   python3 -m venv "$target"
-  "$target/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted"
+  "$target/bin/pip" install --quiet --disable-pip-version-check "${@:3}" --requirement "$wanted"
   sha256sum <"$wanted" >"$stamp"
 }
 
@@ -202,6 +208,7 @@ main() {
   install_python_clients "$http_clients" "$tools/http"
   install_python_clients "$thrift_clients" "$tools/kestrel-thrift"
   install_rust_clients "$thrift_clients" "$tools/kestrel-thrift" corpus/kestrel-thrift/kestrel.thrift
+  install_python_clients "$interfaces" "$tools/interfaces" --no-deps
   install_node_clients "$console" "$tools/console"
   [[ $with_cargo_tools == no ]] || install_mdbook
   [[ $with_cargo_tools == no ]] || install_cargo_tools

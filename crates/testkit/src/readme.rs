@@ -33,6 +33,39 @@ pub fn blocks_of(text: &str, heading: &str) -> Vec<String> {
     blocks
 }
 
+/// A block of code of a page.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Block {
+    /// The word after the fence.
+    pub language: String,
+    /// The lines, without the indentation of the fence.
+    pub text: String,
+}
+
+/// All blocks of code of a page, also those in lists.
+pub fn all_blocks(text: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    // The indentation of the open fence.
+    let mut open: Option<usize> = None;
+    for line in text.lines() {
+        let inner = line.trim_start();
+        match (open, inner.strip_prefix("```")) {
+            (None, Some(language)) => {
+                open = Some(line.len() - inner.len());
+                blocks.push(Block { language: language.to_owned(), text: String::new() });
+            }
+            (Some(_), Some(_)) => open = None,
+            (Some(indentation), None) => {
+                let block = blocks.last_mut().expect("a block was begun");
+                block.text.push_str(line.get(indentation..).unwrap_or_default());
+                block.text.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    blocks
+}
+
 /// A shell that runs a script in this folder, without input. In the script, `lineshaft` is this
 /// program.
 pub fn shell(lineshaft: &Path, folder: &Path, script: &str) -> Result<Command> {

@@ -8,6 +8,8 @@ mod bench;
 mod compare;
 mod gate;
 mod gearman;
+mod howto;
+mod interfaces;
 mod kestrel;
 mod look;
 mod operator;

@@ -174,20 +174,19 @@ fn c_puts_and_works() {
 
 #[test]
 fn java_puts_and_works() {
-    let jars = ["thrift.jar", "slf4j-api.jar", "slf4j-nop.jar"];
-    let jars = jars.map(|jar| format!("/usr/share/java/{jar}")).join(":");
+    let page = std::fs::read_to_string(root().join("docs/howto/workers.md")).unwrap();
+    let [_, _, commands] = &blocks_of(&page, "## Java")[..] else { panic!("other blocks") };
+    let [jars, generate, compile, put, work] = commands.lines().collect::<Vec<_>>()[..] else {
+        panic!("other commands: {commands}")
+    };
     let service = root().join("corpus/kestrel-thrift/kestrel.thrift");
-    let compile = format!(
-        "thrift --gen java {} && javac -nowarn -cp {jars} -d classes $(find gen-java -name '*.java') *.java",
-        service.display()
-    );
-    let run = |class: &str| format!("java -cp classes:{jars} {class}");
+    let compile = format!("{jars}; cp {} . && {generate} && {compile}", service.display());
     play(&Language {
         heading: "## Java",
         needs: &["thrift", "javac", "/usr/share/java/thrift.jar"],
         files: ["Put.java", "Worker.java"],
         compile: &compile,
-        run: [&run("Put"), &run("Worker")],
+        run: [&format!("{jars}; {put}"), &format!("{jars}; {work}")],
     });
 }
 
