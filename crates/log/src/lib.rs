@@ -16,11 +16,13 @@
 //! - Reclaim: [`Log::reclaim_wanted`] and [`Log::reclaim_read`] without the owner's lock, then
 //!   [`Log::reclaim_copy`] under this lock.
 //! - Index files: [`Log::index_step`] without the owner's lock, when there is nothing more urgent.
+//! - An owner that replicates its changes: [`Log::cut`] and [`Log::set_gate`] decide what is one
+//!   group, and when the committer may write it.
 //! - Tools, while no other process uses the folder: [`salvage`] and [`repair`].
 //! - A backup of a running log: [`Log::begin_backup`] in the process that owns the log, then
 //!   [`BackupSource`] and [`BackupCheck`] in the process that copies.
 //!
-//! Modules: `log` (the interface), `write` (from an append to the disk), `files`, `format` (every
+//! Modules: `log` (the interface), `gate` (its part for replication), `write` (from an append to the disk), `files`, `format` (every
 //! byte), `index` (index files of segments), `recovery` (reads the log when the server starts),
 //! `reclaim` and `liveness` (freeing space), `salvage`, `backup`, `disk` (the two disks).
 //!
@@ -33,6 +35,7 @@ mod disk;
 mod error;
 mod files;
 mod format;
+mod gate;
 mod index;
 mod liveness;
 mod log;

@@ -112,7 +112,7 @@ impl Log {
     }
 
     /// Locks the open batch for an append. `now_ms` is the time for the next group.
-    fn appending(&self, now_ms: u64) -> MutexGuard<'_, Open> {
+    pub(crate) fn appending(&self, now_ms: u64) -> MutexGuard<'_, Open> {
         let mut open = self.open_batch();
         assert!(!open.closed, "nothing is appended after close");
         open.time_ms = open.time_ms.max(now_ms);
@@ -237,10 +237,9 @@ impl Log {
         self.finish_many(now_ms, &[slot])
     }
 
-    /// Ends at most 65,535 jobs with one entry. So recovery finds that all of them ended, or that
+    /// Ends at most 65,535 jobs with one entry, or with the newest entry if it ends jobs, too. So recovery finds that all of them ended, or that
     /// none did.
     pub fn finish_many(&self, now_ms: u64, slots: &[Slot]) -> Position {
-        let n = u16::try_from(slots.len()).expect("at most 65,535 jobs end together");
         let bytes = padded(ENTRY_HEAD_BYTES + 8 * slots.len()) as u64;
         let mut open = self.appending(now_ms);
         open.room(bytes);
@@ -248,12 +247,7 @@ impl Log {
             assert!(open.live.kill(slot), "only a live slot is finished, once: {slot:?}");
             open.lazy.remove(slot);
         }
-        open.client_bytes += bytes;
-        open.append(EntryKind::Finish, n, |buffer| {
-            for slot in slots {
-                buffer.extend_from_slice(&slot.to_u64().to_le_bytes());
-            }
-        })
+        open.append_finish(slots)
     }
 
     /// Appends a fact. The newest value of a key applies; an empty value removes the fact.
@@ -397,11 +391,17 @@ impl Log {
         let mut open = self.appending(now_ms);
         let limit = open.id_limit.max(next + IDS_AHEAD + ID_BLOCK).min(ID_LIMIT_MAX);
         open.room(ID_LIMIT_BYTES);
+        let position = self.append_id_limit(&mut open, limit);
+        drop(open);
+        self.want_durable(position);
+    }
+
+    /// Appends a new limit of ids. It applies when its entry is durable.
+    pub(crate) fn append_id_limit(&self, open: &mut Open, limit: u64) -> Position {
         let position = open.append_id_limit(limit);
         self.ids_asked_from.store(limit - IDS_AHEAD, Ordering::Relaxed);
         self.id_pending().push((position, limit));
-        drop(open);
-        self.want_durable(position);
+        position
     }
 
     fn id_pending(&self) -> MutexGuard<'_, Vec<(Position, u64)>> {

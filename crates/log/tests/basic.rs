@@ -216,6 +216,63 @@ fn bodies_of_all_sizes_cross_segments() {
     assert!(jobs.iter().enumerate().all(|(i, job)| job.body.iter().all(|&b| b == i as u8)));
 }
 
+/// The finishes of a pipelining client follow one another. They share an entry, so each needs 8 bytes
+/// instead of 24.
+#[test]
+fn finishes_that_follow_one_another_share_an_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = |log: &Log| log.usage().written_bytes;
+    {
+        let (log, ..) = open(folder.path());
+        let slots: Vec<Slot> = (1..=100).map(|id| log.put(1000, QUEUE, &meta(id), b"").0).collect();
+        let before = written(&log);
+        for slot in &slots[..40] {
+            log.finish(1000, *slot);
+        }
+        assert_eq!(written(&log) - before, 336, "a head of 12 bytes, 40 slots, and padding");
+        // An entry of another kind ends the run, and so does a commit.
+        log.fact(1000, b"between", b"1");
+        let before = written(&log);
+        log.finish(1000, slots[40]);
+        assert_eq!(written(&log) - before, 24);
+        log.commit_step(1000).unwrap();
+        let before = written(&log);
+        let entries = log.usage().entries;
+        log.finish_many(1000, &slots[41..43]);
+        log.finish(1000, slots[43]);
+        assert_eq!((written(&log) - before, log.usage().entries - entries), (40, 2));
+        log.commit_step(1000).unwrap();
+    }
+    let (_, jobs, ..) = open(folder.path());
+    assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), (45..=100).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_entry_ends_at_most_65535_jobs() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings { segment_bytes: 64 << 20, ..settings() };
+    let disk = || Arc::new(PosixDisk::new(folder.path()).unwrap());
+    {
+        let (log, _) = Log::open(disk(), settings.clone(), 1000, &mut |_| ()).unwrap();
+        let queue = vec![(QUEUE, meta(1)); 1000];
+        let mut slots = Vec::new();
+        for _ in 0..70 {
+            log.put_many(1000, &queue, b"", &mut slots);
+        }
+        log.finish_many(1000, &slots[..40_000]);
+        for slot in &slots[40_000..] {
+            log.finish(1000, *slot);
+        }
+        log.commit_step(1000).unwrap();
+    }
+    let mut found = 0;
+    Log::open(disk(), settings, 1000, &mut |restored| {
+        found += u32::from(matches!(restored, Restored::Job { .. }));
+    })
+    .unwrap();
+    assert_eq!(found, 0);
+}
+
 #[test]
 fn a_second_process_is_refused() {
     let folder = tempfile::tempdir().unwrap();

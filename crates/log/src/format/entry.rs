@@ -47,6 +47,28 @@ pub(crate) fn finish_entry(buffer: &mut Vec<u8>, start: usize) {
     buffer.extend_from_slice(&[0; 8][..pad]);
 }
 
+/// Adds slots to the FINISH entry at `start`, which must be the last entry of the buffer. Returns
+/// false if the entry would have too many slots.
+pub(crate) fn extend_finish(buffer: &mut Vec<u8>, start: usize, slots: &[Slot]) -> bool {
+    let Some(n) =
+        u16::try_from(slots.len()).ok().and_then(|n| get_u16(buffer, start + 10).checked_add(n))
+    else {
+        return false;
+    };
+    let len = get_u32(buffer, start + 4) as usize;
+    buffer.truncate(start + len);
+    write_slots(buffer, slots);
+    buffer[start + 10..start + 12].copy_from_slice(&n.to_le_bytes());
+    finish_entry(buffer, start);
+    true
+}
+
+pub(crate) fn write_slots(buffer: &mut Vec<u8>, slots: &[Slot]) {
+    for slot in slots {
+        buffer.extend_from_slice(&slot.to_u64().to_le_bytes());
+    }
+}
+
 pub(crate) fn write_meta(buffer: &mut Vec<u8>, queue: u32, meta: &Meta<'_>) {
     let mut bytes = [0; META_BYTES];
     bytes[0..8].copy_from_slice(&meta.id.to_le_bytes());

@@ -1,11 +1,13 @@
 //! The open batch: the entries that the committer has not taken yet. An append encodes its entry
 //! directly into the bytes of the next group. So the append can return the entry's position.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::format::entry::{ENTRY_HEAD_BYTES, EntryKind, begin_entry, finish_entry};
+use crate::format::entry::{
+    ENTRY_HEAD_BYTES, EntryKind, begin_entry, extend_finish, finish_entry, write_slots,
+};
 use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, padded};
 use crate::liveness::{INDEX_BYTES, Liveness};
 use crate::settings::{BACKLOG_BYTES, OPEN_BATCH_BYTES_MAX};
@@ -21,13 +23,18 @@ const RECYCLED_BYTES_MAX: usize = 2 * OPEN_BATCH_BYTES_MAX as usize;
 pub(crate) const ID_LIMIT_BYTES: u64 = 24;
 /// Bytes at the end of each segment that are reserved for starts of the server. Each start appends
 /// one group. So even if there is no room for another segment, the server can start a few times.
-const KEPT_FOR_STARTS: u64 = 1024;
+pub(crate) const KEPT_FOR_STARTS: u64 = 1024;
 /// The bytes of a segment up to the end of its OPEN entry.
 const SEGMENT_OVERHEAD: u64 = HEADER_BYTES + (GROUP_HEADER_BYTES + OPEN_BYTES) as u64;
 
 /// Bytes of a NAME entry.
 pub(crate) fn name_bytes(name: &[u8]) -> u64 {
     padded(16 + name.len()) as u64
+}
+
+/// Bytes of a COUNT entry.
+pub(crate) fn count_bytes(counters: &[u8]) -> u64 {
+    padded(ENTRY_HEAD_BYTES + 8 + counters.len()) as u64
 }
 
 /// Bytes of a FACT entry.
@@ -45,6 +52,8 @@ pub(crate) struct Part {
     /// The offset of the group in the segment.
     pub(crate) start: u64,
     pub(crate) count: u32,
+    /// The value of `Open::entries` minus `Open::copies` when the part ended. 0 before its end.
+    appended: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -68,9 +77,15 @@ pub(crate) struct FactPlace {
 /// All state that appends change. The appenders' lock (`Log::open`) protects it.
 #[derive(Debug)]
 pub(crate) struct Open {
-    /// Groups of segments that became full since the committer last took the batch.
-    full: Vec<Part>,
+    /// Parts that ended since the committer last took the batch: their segment became full, or the
+    /// owner cut them. While a gate is closed, also the parts behind it.
+    ended: VecDeque<Part>,
     part: Part,
+    /// The offset of the newest entry in the bytes of the part, if it is a FINISH entry. Further
+    /// finishes are added to it, so they need fewer bytes.
+    last_finish: Option<usize>,
+    /// The committer takes only parts that end at this position or before. `None`: it takes all.
+    gate: Option<Position>,
     segment_bytes: u64,
     /// The index is the owner's number of a queue. The value is the last segment with a NAME entry
     /// for the queue, and the queue's number in this segment.
@@ -106,7 +121,8 @@ pub(crate) struct Open {
     pub(crate) claimed_bytes: u64,
     /// Like `claimed_bytes`, for larger segments. Each larger segment is made for one big entry.
     pub(crate) claimed_big_bytes: u64,
-    /// The number of entries appended since the log was opened.
+    /// The number of entries appended since the log was opened. Finishes that were added to an
+    /// entry count, too.
     pub(crate) entries: u64,
     /// How many of `entries` are copies by reclaim.
     pub(crate) copies: u64,
@@ -132,7 +148,9 @@ pub(crate) struct Head {
 impl Open {
     pub(crate) fn new(head: Head, segment_bytes: u64, live: Liveness) -> Open {
         Open {
-            full: Vec::new(),
+            ended: VecDeque::new(),
+            gate: None,
+            last_finish: None,
             part: new_part(head.segment, head.segment_size, head.offset, None),
             segment_bytes,
             names: Vec::new(),
@@ -189,18 +207,56 @@ impl Open {
 
     /// Bytes that wait for the committer.
     pub(crate) fn bytes(&self) -> usize {
-        let full: usize = self.full.iter().map(|part| part.bytes.len()).sum();
-        full + if self.part.is_empty() { 0 } else { self.part.bytes.len() } + self.lazy.bytes()
+        let ended: usize = self.ended.iter().map(|part| part.bytes.len()).sum();
+        ended + if self.part.is_empty() { 0 } else { self.part.bytes.len() } + self.lazy.bytes()
     }
 
-    /// Whether entries wait for the committer. Lazy counters are not entries yet.
+    /// Whether the committer can take entries now. Lazy counters are not entries yet, and entries
+    /// behind the gate cannot be taken.
     pub(crate) fn has_entries(&self) -> bool {
-        !self.full.is_empty() || !self.part.is_empty()
+        match self.gate {
+            None => !self.ended.is_empty() || !self.part.is_empty(),
+            Some(gate) => self.ended.front().is_some_and(|part| part.end() <= gate),
+        }
+    }
+
+    pub(crate) fn gate(&self) -> Option<Position> {
+        self.gate
+    }
+
+    pub(crate) fn set_gate(&mut self, gate: Option<Position>) {
+        self.gate = gate;
+    }
+
+    /// Ends the current part, so that its entries become one group. Returns the part's end. If the
+    /// part has no entries, changes nothing, and returns the end of the part before it.
+    pub(crate) fn cut(&mut self) -> Position {
+        if !self.part.is_empty() {
+            let part = self.end_part();
+            self.ended.push_back(part);
+        }
+        Position::new(self.part.segment, self.part.start)
+    }
+
+    /// Replaces the current part by an empty part behind it, in the same segment.
+    fn end_part(&mut self) -> Part {
+        self.last_finish = None;
+        self.slack_bytes += GROUP_HEADER_BYTES as u64;
+        self.part.appended = self.appended();
+        let end = self.part.end().offset();
+        let (segment, size) = (self.part.segment, self.part.segment_size);
+        let next = new_part(segment, size, end, self.recycled.take());
+        std::mem::replace(&mut self.part, next)
+    }
+
+    /// The number of entries appended since the log was opened, without reclaim's copies.
+    fn appended(&self) -> u64 {
+        self.entries - self.copies
     }
 
     /// The number of entries that wait for the committer, without reclaim's copies.
     pub(crate) fn waiting(&self) -> u64 {
-        self.entries - self.copies - self.taken
+        self.appended() - self.taken
     }
 
     /// Whether the committer must not let the batch fill any further.
@@ -237,11 +293,12 @@ impl Open {
         let size = self.segment_bytes.max(needed);
         assert!(u32::try_from(size).is_ok(), "an entry is smaller than 4 GiB");
         let part = new_part(segment, size, HEADER_BYTES, self.recycled.take());
-        let full = std::mem::replace(&mut self.part, part);
+        let mut full = std::mem::replace(&mut self.part, part);
         if full.is_empty() {
             self.recycled = Some(full.bytes);
         } else {
-            self.full.push(full);
+            full.appended = self.appended();
+            self.ended.push_back(full);
         }
         self.names_in_segment = 0;
         *self.claimed(size) += size;
@@ -277,6 +334,7 @@ impl Open {
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Position {
         self.entries += 1;
+        self.last_finish = None;
         let buffer = &mut self.part.bytes;
         let start = begin_entry(buffer, kind, n);
         write(buffer);
@@ -384,26 +442,63 @@ impl Open {
         let lazy = std::mem::take(&mut self.lazy);
         for (slot, counters) in lazy.iter() {
             if self.live.is_live(slot) {
-                let bytes = padded(20 + counters.len()) as u64;
-                self.room(bytes);
-                self.client_bytes += bytes;
-                self.append(EntryKind::Count, 0, |buffer| {
-                    buffer.extend_from_slice(&slot.to_u64().to_le_bytes());
-                    buffer.extend_from_slice(counters);
-                });
+                self.room(count_bytes(counters));
+                self.append_count(slot, counters);
             }
         }
         self.lazy = lazy;
         self.lazy.clear();
     }
 
-    /// Takes all waiting entries for the committer. If nothing waits and `mark` is true, takes an
-    /// empty group. If the empty group does not fit into the segment, takes nothing.
+    /// Appends a FINISH entry for these slots, or adds the slots to the newest entry, if it is one.
+    /// Returns the entry's end. The caller must make `room` for an entry first.
+    pub(crate) fn append_finish(&mut self, slots: &[Slot]) -> Position {
+        let before = self.part.bytes.len();
+        let buffer = &mut self.part.bytes;
+        let extended = self.last_finish.filter(|start| extend_finish(buffer, *start, slots));
+        if extended.is_some() {
+            self.entries += 1;
+            self.written_bytes += (self.part.bytes.len() - before) as u64;
+        } else {
+            let n = u16::try_from(slots.len()).expect("at most 65,535 jobs end together");
+            self.append(EntryKind::Finish, n, |buffer| write_slots(buffer, slots));
+        }
+        self.last_finish = extended.or(Some(before));
+        self.client_bytes += (self.part.bytes.len() - before) as u64;
+        self.part.end()
+    }
+
+    /// Appends a COUNT entry, and returns its end. The caller must make `room` for the entry first.
+    pub(crate) fn append_count(&mut self, slot: Slot, counters: &[u8]) -> Position {
+        self.client_bytes += count_bytes(counters);
+        self.append(EntryKind::Count, 0, |buffer| {
+            buffer.extend_from_slice(&slot.to_u64().to_le_bytes());
+            buffer.extend_from_slice(counters);
+        })
+    }
+
+    /// Takes the waiting entries for the committer, up to the gate. If nothing waits and `mark` is
+    /// true, takes an empty group. If the empty group does not fit into the segment, takes nothing.
     pub(crate) fn take(&mut self, mark: bool, now_ms: u64) -> Vec<Part> {
         if self.lazy.due_ms().is_some_and(|due_ms| due_ms <= now_ms) {
             self.flush_lazy();
         }
-        let mut parts = std::mem::take(&mut self.full);
+        let parts = match self.gate {
+            None => self.take_all(mark),
+            Some(gate) => {
+                let behind = self.ended.iter().take_while(|part| part.end() <= gate).count();
+                self.ended.drain(..behind).collect()
+            }
+        };
+        self.written_bytes += (parts.len() * GROUP_HEADER_BYTES) as u64;
+        if let Some(last) = parts.last() {
+            self.taken = last.appended;
+        }
+        parts
+    }
+
+    fn take_all(&mut self, mark: bool) -> Vec<Part> {
+        let mut parts = Vec::from(std::mem::take(&mut self.ended));
         let fits = self.part.end().offset() <= self.part.segment_size;
         let mark = mark && parts.is_empty() && fits;
         if self.part.is_empty() && mark {
@@ -411,14 +506,8 @@ impl Open {
             self.recycled = None;
         }
         if !self.part.is_empty() || mark {
-            self.slack_bytes += GROUP_HEADER_BYTES as u64;
-            let end = self.part.end().offset();
-            let (segment, size) = (self.part.segment, self.part.segment_size);
-            let next = new_part(segment, size, end, self.recycled.take());
-            parts.push(std::mem::replace(&mut self.part, next));
+            parts.push(self.end_part());
         }
-        self.written_bytes += (parts.len() * GROUP_HEADER_BYTES) as u64;
-        self.taken = self.entries - self.copies;
         parts
     }
 
@@ -435,5 +524,5 @@ fn new_part(segment: u32, segment_size: u64, start: u64, recycled: Option<Vec<u8
     let mut bytes = recycled.unwrap_or_default();
     bytes.clear();
     bytes.resize(GROUP_HEADER_BYTES, 0);
-    Part { segment, segment_size, start, count: 0, bytes }
+    Part { segment, segment_size, start, count: 0, appended: 0, bytes }
 }

@@ -77,6 +77,8 @@ impl Log {
             commit.time_ms = commit.time_ms.max(open.time_ms).max(now_ms);
             entries = open.waiting();
             commit.held.extend(open.take(mark, now_ms));
+            // Only what was taken counts. What waits behind the gate was not taken.
+            entries = entries.saturating_sub(open.waiting());
             // If the segment has no room for a mark, `take` returned nothing. Then the committer
             // does not retry the mark, because the retries would never end.
             commit.marked |= mark && commit.held.is_empty();
@@ -344,6 +346,7 @@ impl Log {
         {
             let mut open = self.open_batch();
             assert!(!open.closed, "a log is closed once");
+            assert!(open.gate().is_none(), "nothing waits behind a gate when a log is closed");
             open.flush_lazy();
             open.room(ID_LIMIT_BYTES);
             open.append_id_limit(next_id);

@@ -117,7 +117,14 @@ fn let_group_fill(
     rule: &mut FillRule,
     (released, time): (u64, Duration),
 ) {
-    let waiting = log.open_batch().waiting();
+    let waiting = {
+        let open = log.open_batch();
+        // Behind a gate, the owner decides what is a group. So there is nothing to fill.
+        if open.gate().is_some() {
+            return;
+        }
+        open.waiting()
+    };
     let Some(fill) = rule.next(Synced { released, waiting, time }) else { return };
     log.open_batch().full_at = fill.entries;
     let begin = Instant::now();
