@@ -130,7 +130,7 @@ impl Shared {
         if !self.admits_body(core, body_bytes) {
             return Err(PutRefusal::MemoryFull);
         }
-        let has_no_room = core.ledger.log.as_ref().is_some_and(|log| !log.admits_put(body_bytes));
+        let has_no_room = core.ledger.log().is_some_and(|log| !log.admits_put(body_bytes));
         if has_no_room && is_logged(&core.engine) {
             return Err(PutRefusal::LogFull);
         }

@@ -163,7 +163,7 @@ impl Core {
             Record::Policies => self.trim_bodies(),
             Record::QueueFacts(..)
             | Record::QueueDropped(..)
-            | Record::Finish(..)
+            | Record::Finish { .. }
             | Record::QueueGone(..)
             | Record::Status => {}
         }
@@ -182,7 +182,7 @@ impl Core {
 
     /// Whether a queue has its own limit of memory. Without a log, all bodies must stay in memory.
     fn limits_queues(&self) -> bool {
-        self.engine.limits_memory() && self.ledger.log.is_some()
+        self.engine.limits_memory() && self.ledger.log().is_some()
     }
 
     /// Sweeps all pages soon, because a limit has changed.
@@ -203,7 +203,7 @@ impl Core {
         if !is_full && self.bodies.fresh.is_empty() && self.bodies.pages_left == 0 {
             return;
         }
-        let Some(log) = &self.ledger.log else { return };
+        let Some(log) = self.ledger.log() else { return };
         let written = log.written();
         let mut steps = STEPS_MAX;
         while steps > 0
@@ -274,7 +274,7 @@ impl Core {
         let JobBody::Stored(len) = *body else { return };
         let loading = Arc::new(Loading::new(len));
         let location = self.ledger.locations.get(slot).expect("the log has a stored body");
-        let log = self.ledger.log.as_ref().expect("there is a log");
+        let log = self.ledger.log().expect("there is a log");
         let segment = location.log_slot.segment;
         self.loads.add(Load {
             loading: loading.clone(),

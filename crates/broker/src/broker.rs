@@ -20,6 +20,7 @@ use crate::cold::upkeep::{CoolPass, Upkeep};
 use crate::cold::{Cold, classify};
 use crate::core::{Core, Mover};
 use crate::guard::CoreGuard;
+use crate::journal::Mark;
 use crate::ledger::locations::Location;
 use crate::ledger::meta;
 use crate::step_thread::{Step, StepThread};
@@ -234,7 +235,7 @@ impl Broker {
         core.bodies.set_start_rules(None);
         core.cold.set_start_rules(None);
         let log = Arc::new(log);
-        core.ledger.log = Some(log.clone());
+        core.ledger.set_log(log.clone());
         core.log_wall_clock();
         let broker = Self::with(core, Some(log), stopped_ms);
         if let Some(clock) = options.clock {
@@ -616,17 +617,8 @@ impl Shared {
         }
         core.check_sample();
         self.memory.note_inside(core.memory_bytes());
-        if let Some(log) = &self.log {
-            // Some ids have no entry in the log, such as the ids of jobs that are only in memory.
-            // The log must reserve these ids, too.
-            let next_number = core.engine.next_number();
-            log.note_next_id(core.engine.now().0, next_number);
-            self.next_number.store(next_number, Ordering::Relaxed);
-            core.ledger.ask(log);
-            if std::mem::take(&mut core.ledger.appended) {
-                log.wake();
-            }
-        }
+        self.next_number.store(core.engine.next_number(), Ordering::Relaxed);
+        core.ledger.end_turn(&core.engine);
         let next = core.engine.next_deadline();
         let earlier = next.filter(|next| core.alarm.is_none_or(|alarm| *next < alarm));
         if core.outgoing.is_empty() && earlier.is_none() {
@@ -775,7 +767,7 @@ impl Core {
             JobBody::Resident(body.read()?.as_ref().into())
         };
         let slot = self.engine.restore(queue, &facts, tags, body)?;
-        let location = Location::new(log_slot, entry_at, log_position, is_stored);
+        let location = Location::new(log_slot, entry_at, Mark(log_position.0), is_stored);
         self.ledger.locations.set(slot, location);
         Ok(())
     }

@@ -52,7 +52,7 @@ impl Core {
     /// `is_logged` returns whether the request would write to the log. A request that writes
     /// nothing is never refused.
     pub(crate) fn lacks_room(&self, updates: u64, is_logged: impl FnOnce(&Engine) -> bool) -> bool {
-        let log = self.ledger.log.as_ref();
+        let log = self.ledger.log();
         log.is_some_and(|log| !log.admits_updates(updates)) && is_logged(&self.engine)
     }
 

@@ -26,6 +26,7 @@ use crate::cold::damage::Damage;
 use crate::cold::loads::ColdLoad;
 use crate::cold::waits::Waits;
 use crate::core::Core;
+use crate::journal::Mark;
 use crate::ledger::locations::Location;
 use crate::ledger::meta;
 use crate::{Answer, BrokerError, Caller, Event};
@@ -390,7 +391,7 @@ impl Core {
             let Ok((facts, tags)) = meta::facts(&row.meta(), None) else { continue };
             let body = JobBody::Stored(row.body_len);
             if let Ok(job) = self.engine.load(queue, &facts, tags, body) {
-                let location = Location::new(row.slot, row.entry_at, row.position, true);
+                let location = Location::new(row.slot, row.entry_at, Mark(row.position.0), true);
                 self.ledger.locations.set(job, location);
             }
         }

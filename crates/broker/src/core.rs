@@ -279,7 +279,7 @@ mod tests {
             drop(turn);
             broker.commit_step(NOW).expect("the disk works");
             let turn = broker.turn(NOW);
-            let log = turn.core.ledger.log.as_ref().expect("it is durable");
+            let log = turn.core.ledger.log().expect("it is durable");
             assert!(next < log.id_limit(), "after a crash {next} would be dealt again");
         }
     }

@@ -6,7 +6,6 @@
 pub(crate) mod locations;
 pub(crate) mod meta;
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::mem::take;
 use std::sync::Arc;
@@ -15,9 +14,10 @@ use engine::policy::QueueSync;
 use engine::{
     Body, Engine, JobBody, JobFacts, JobId, JobSlot, QueueFacts, QueueId, Record, Totals,
 };
-use log::{Log, Meta, QueueRef, Sync};
+use log::{Log, Meta, QueueRef};
 
 use crate::Position;
+use crate::journal::{FolderJournal, Journal, Mark, Placed};
 use crate::ledger::locations::{Location, Locations};
 use crate::ledger::meta::OptionalFields;
 
@@ -30,7 +30,7 @@ const PUT_MANY_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// `None` if all jobs are only in memory. Then no reply waits.
-    pub(crate) log: Option<Arc<Log>>,
+    journal: Option<Box<dyn Journal>>,
     pub(crate) locations: Locations,
     /// For each queue, by its number: the end of the last entry about the queue or its jobs.
     queues: Vec<Position>,
@@ -59,7 +59,6 @@ pub(crate) struct Ledger {
     pub(crate) appended: bool,
     /// Whether an import adds the jobs. Such jobs can keep their old ids.
     pub(crate) imports: bool,
-    asks: SyncRequests,
 }
 
 /// Facts to write as soon as the log has room.
@@ -71,78 +70,48 @@ struct UnwrittenFacts {
     status: bool,
 }
 
-/// Sync requests for queues whose policy differs from the log's setting. The ledger passes the
-/// requests to the log at the end of the turn. If the ledger passed them earlier, the committer
-/// could write a group with only the turn's first entries. The turn's other entries would then wait
-/// for a second group.
-#[derive(Debug, Default)]
-struct SyncRequests {
-    durable: Cell<u64>,
-    written: Cell<u64>,
-    sync_by_ms: Cell<Option<u64>>,
-}
-
 impl Ledger {
+    /// From now on, writes all changes to this log.
+    pub(crate) fn set_log(&mut self, log: Arc<Log>) {
+        self.journal = Some(Box::new(FolderJournal::new(log)));
+    }
+
+    /// The log of the data folder. `None` if all jobs are only in memory.
+    pub(crate) fn log(&self) -> Option<&Arc<Log>> {
+        self.journal.as_ref().map(|journal| journal.log())
+    }
+
+    /// Whether the log has room for an update of a job or for a fact.
+    fn admits_update(&self) -> bool {
+        self.log().is_some_and(|log| log.admits_update())
+    }
+
     /// Begins a new request.
     pub(crate) fn begin(&mut self) {
         self.latest = self.latest.max(self.last);
         self.last = Position::NONE;
     }
 
-    /// Passes the turn's sync requests to the log.
-    pub(crate) fn ask(&self, log: &Log) {
-        let SyncRequests { durable, written, sync_by_ms } = &self.asks;
-        match written.take() {
-            0 => {}
-            at => log.want_written(log::Position(at)),
-        }
-        if let Some(at_ms) = sync_by_ms.take() {
-            log.want_sync_by(at_ms);
-        }
-        match durable.take() {
-            0 => {}
-            at => log.want_durable(log::Position(at)),
+    /// Ends a turn: see [`Journal::end_turn`].
+    pub(crate) fn end_turn(&mut self, engine: &Engine) {
+        let appended = take(&mut self.appended);
+        if let Some(journal) = &mut self.journal {
+            journal.end_turn(engine.now().0, engine.next_number(), appended);
         }
     }
 
-    /// The position for a reply that depends on an entry. `at` is the end of this entry. `asked` is
-    /// the sync policy of the reply's queue. If it is `None`, the log's setting applies.
-    fn rests_on(&self, at: log::Position, asked: Option<QueueSync>) -> Position {
-        let Some(log) = self.log.as_ref().filter(|_| at.0 > 0) else { return Position::NONE };
-        let log_is_strict = log.sync() == Sync::Always;
-        let SyncRequests { durable, written, .. } = &self.asks;
-        match asked {
-            None if log_is_strict => Position::durable(at),
-            Some(QueueSync::Always) => {
-                // Most replies depend on entries that are already durable. They need no sync
-                // request.
-                if !log_is_strict && at > log.durable() {
-                    durable.set(durable.get().max(at.0));
-                }
-                Position::durable(at)
-            }
-            None | Some(QueueSync::Every(_) | QueueSync::Never | QueueSync::Memory) => {
-                if log_is_strict {
-                    written.set(written.get().max(at.0));
-                }
-                Position::written(at)
-            }
+    /// The position for a reply that depends on an entry: see [`Journal::rests_on`].
+    fn rests_on(&self, mark: Mark, asked: Option<QueueSync>) -> Position {
+        match &self.journal {
+            Some(journal) if mark > Mark::default() => journal.rests_on(mark, asked),
+            Some(_) | None => Position::NONE,
         }
     }
 
-    /// Must be called after an entry was appended. Requests a sync if the queue's policy `asked`
-    /// requires an earlier sync than the log's setting.
-    fn want_sync(&self, now_ms: u64, asked: Option<QueueSync>) {
-        let Some(QueueSync::Every(millis)) = asked else { return };
-        let is_later = match self.log.as_ref().map(|log| log.sync()) {
-            None | Some(Sync::Always) => false,
-            Some(Sync::Never) => true,
-            Some(Sync::Every(period)) => period.as_millis() > u128::from(millis),
-        };
-        if is_later {
-            let by_ms = now_ms.saturating_add(millis);
-            let sooner = self.asks.sync_by_ms.get().is_none_or(|at_ms| by_ms < at_ms);
-            self.asks.sync_by_ms.set(if sooner { Some(by_ms) } else { self.asks.sync_by_ms.get() });
+    /// See [`Journal::want_sync`].
+    fn want_sync(&mut self, now_ms: u64, asked: Option<QueueSync>) {
+        if let Some(journal) = &mut self.journal {
+            journal.want_sync(now_ms, asked);
         }
     }
 
@@ -151,7 +120,7 @@ impl Ledger {
     pub(crate) fn write_owed(&mut self, engine: &Engine) {
         let UnwrittenFacts { queues, policies, status } = &self.unwritten_facts;
         let owes = *policies || *status || !queues.is_empty();
-        if !owes || !self.log.as_ref().is_some_and(|log| log.admits_update()) {
+        if !owes || !self.admits_update() {
             return;
         }
         let UnwrittenFacts { queues, policies, status } = take(&mut self.unwritten_facts);
@@ -170,7 +139,9 @@ impl Ledger {
     }
 
     pub(crate) fn write(&mut self, record: Record, engine: &Engine) {
-        let Some(log) = &self.log else { return };
+        if self.journal.is_none() {
+            return;
+        }
         // Entries with counters do not wake the committer, because no reply waits for them. A take
         // changes counters, and a finish often follows soon. The finish would have to wait for the
         // sync of the counters.
@@ -186,7 +157,7 @@ impl Ledger {
             Record::Put(slot, _) => self.write_put(slot, engine),
             Record::PutMany(slots) => self.write_many(&slots, engine),
             Record::Moved(slot, _) | Record::Rerouted { slot, is_requested: false, .. }
-                if !log.admits_update() =>
+                if !self.admits_update() =>
             {
                 self.write_count(slot, engine);
             }
@@ -195,39 +166,43 @@ impl Ledger {
                 self.write_update(slot, engine);
                 // Denials about the job's old queue wait for this entry. The policy of the old
                 // queue (`sync`) says whether they also wait for a sync.
-                if let Some(location) = self.locations.get(slot) {
+                if let Some(after) = self.locations.get(slot).map(|location| location.after) {
                     self.want_sync(engine.now().0, sync);
-                    self.note(from, self.rests_on(location.after, sync));
+                    self.note(from, self.rests_on(after, sync));
                 }
             }
             Record::Count(slot, _) => self.write_count(slot, engine),
-            Record::Finish(slot, queue, asked) => self.write_finish(slot, queue, asked, engine),
+            Record::Finish { slot, id, queue, sync } => {
+                self.write_finish((slot, id), queue, sync, engine);
+            }
             // Policies and the status are already in force. They are written when the log has room.
-            Record::Policies if !log.admits_update() => self.unwritten_facts.policies = true,
-            Record::Status if !log.admits_update() => self.unwritten_facts.status = true,
+            Record::Policies if !self.admits_update() => self.unwritten_facts.policies = true,
+            Record::Status if !self.admits_update() => self.unwritten_facts.status = true,
             // The queue was removed in the same request.
             Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
             // A put or a registration can cause this record, because it can set the queue's `kept`.
             // Such a request must not fail only because the log has no room for the fact. So the
             // fact is written later. A request that sets limits does not come here, because it is
             // refused if the log has no room.
-            Record::QueueFacts(queue) if !log.admits_update() => {
+            Record::QueueFacts(queue) if !self.admits_update() => {
                 self.unwritten_facts.queues.insert(queue);
             }
             Record::QueueFacts(queue) => {
                 let (key, value) =
                     meta::queue_fact(engine.queue_name(queue), engine.queue_facts(queue));
-                let after = log.fact(engine.now().0, &key, &value);
+                let after = self.append_fact(&key, &value, engine);
                 self.note_queue(queue, after, engine);
             }
             Record::QueueDropped(queue, name) => {
                 let (key, nothing) = meta::queue_fact(&name, QueueFacts::default());
-                let after = log.fact(engine.now().0, &key, &nothing);
+                let after = self.append_fact(&key, &nothing, engine);
                 self.note(queue, self.rests_on(after, None));
             }
             Record::QueueGone(queue) => {
                 self.gone = self.after_queue(queue);
-                log.forget_queue(queue.0);
+                if let Some(journal) = &mut self.journal {
+                    journal.forget_queue(queue);
+                }
             }
             Record::Policies => {
                 self.write_fact(meta::POLICIES_KEY, &engine.policies().encode(), engine);
@@ -236,58 +211,63 @@ impl Ledger {
         }
     }
 
+    /// Appends a fact, and returns its mark.
+    fn append_fact(&mut self, key: &[u8], value: &[u8], engine: &Engine) -> Mark {
+        let journal = self.journal.as_mut();
+        journal.map_or(Mark::default(), |journal| journal.fact(engine.now().0, key, value))
+    }
+
     fn write_put(&mut self, slot: JobSlot, engine: &Engine) {
-        let Some(log) = &self.log else { return };
+        let Some(journal) = &mut self.journal else { return };
         let facts = engine.facts(slot);
         let (number, queue) = queue_ref(engine, slot);
         let options = OptionalFields::of(&facts, engine.tags(slot));
-        let meta = options.meta(&facts);
-        let put = if self.imports { Log::import } else { Log::put };
+        let (now_ms, meta) = (engine.now().0, options.meta(&facts));
         let body = resident_body(engine, slot);
-        let (log_slot, after) = put(log, engine.now().0, queue, &meta, &body);
-        // The log writes an imported job as a copy. The entry of a copy has a target: the slot that
-        // it replaces. An imported job replaces nothing, so its target is empty.
-        let target_bytes = if self.imports { log::TARGET_BYTES } else { 0 };
-        let bytes = log::put_bytes(1, meta.options.len(), body.len()) + target_bytes;
-        let entry_at = entry_start(after, bytes);
-        self.locations.set(slot, Location::new(log_slot, entry_at, after, false));
-        self.note_queue(number, after, engine);
+        let placed = if self.imports {
+            journal.import(now_ms, queue, &meta, &body)
+        } else {
+            journal.put(now_ms, queue, &meta, &body)
+        };
+        self.locations.set(slot, Location::of(placed));
+        self.note_queue(number, placed.mark, engine);
     }
 
     fn write_update(&mut self, slot: JobSlot, engine: &Engine) {
-        let Some(log) = &self.log else { return };
+        let Some(journal) = &mut self.journal else { return };
         let facts = engine.facts(slot);
         let (number, queue) = queue_ref(engine, slot);
         let options = OptionalFields::of(&facts, engine.tags(slot));
         let location = self.locations.get_mut(slot).expect("a logged job has its location");
         location.after =
-            log.update(engine.now().0, location.log_slot, queue, &options.meta(&facts));
+            journal.update(engine.now().0, location.log_slot, queue, &options.meta(&facts));
         let after = location.after;
         self.note_queue(number, after, engine);
     }
 
-    fn write_count(&self, slot: JobSlot, engine: &Engine) {
-        let Some(log) = &self.log else { return };
+    fn write_count(&mut self, slot: JobSlot, engine: &Engine) {
+        let Some(journal) = &mut self.journal else { return };
         let location = self.locations.get(slot).expect("a logged job has its location");
-        let counters = meta::counters_bytes(&engine.facts(slot).counters);
-        log.count(engine.now().0, location.log_slot, &counters);
+        let facts = engine.facts(slot);
+        let counters = meta::counters_bytes(&facts.counters);
+        journal.count(engine.now().0, facts.id, location.log_slot, &counters);
     }
 
     fn write_finish(
         &mut self,
-        slot: JobSlot,
+        (slot, id): (JobSlot, JobId),
         queue: QueueId,
         asked: Option<QueueSync>,
         engine: &Engine,
     ) {
-        let Some(log) = &self.log else { return };
+        let Some(journal) = &mut self.journal else { return };
         let Some(location) = self.locations.remove(slot) else {
             assert!(self.unwritten > 0, "a logged job has its location");
             self.unwritten -= 1;
             self.left.retain(|(left, ..)| *left != slot);
             return;
         };
-        let end = log.finish(engine.now().0, location.log_slot);
+        let end = journal.finish(engine.now().0, id, location.log_slot);
         self.want_sync(engine.now().0, asked);
         let after = self.rests_on(end, asked);
         self.ended = self.ended.max(after);
@@ -298,7 +278,7 @@ impl Ledger {
     /// Stores the position `end` for each queue that the ended job left in this request. In the
     /// log, only the entry of the job's end removes the job from these queues. So denials about
     /// these queues wait for this entry.
-    fn note_left(&mut self, slot: JobSlot, end: log::Position, engine: &Engine) {
+    fn note_left(&mut self, slot: JobSlot, end: Mark, engine: &Engine) {
         if self.left.is_empty() {
             return;
         }
@@ -317,28 +297,32 @@ impl Ledger {
     /// Writes how far the wall clock is ahead of the log's time. Returns whether the log had room.
     /// No reply waits for this entry.
     pub(crate) fn write_clock(&mut self, offset_ms: i64, engine: &Engine) -> bool {
-        let Some(log) = &self.log else { return true };
-        if !log.admits_update() {
+        if self.journal.is_none() {
+            return true;
+        }
+        if !self.admits_update() {
             return false;
         }
-        log.fact(engine.now().0, meta::CLOCK_KEY, &offset_ms.to_le_bytes());
+        self.append_fact(meta::CLOCK_KEY, &offset_ms.to_le_bytes(), engine);
         self.appended = true;
         true
     }
 
     fn write_fact(&mut self, key: &[u8], value: &[u8], engine: &Engine) {
-        let Some(log) = &self.log else { return };
-        self.facts = self.rests_on(log.fact(engine.now().0, key, value), None);
+        let mark = self.append_fact(key, value, engine);
+        self.facts = self.rests_on(mark, None);
         self.last = self.last.max(self.facts);
     }
 
     /// Writes one entry for jobs that share a body.
     fn write_many(&mut self, put: &[(JobSlot, JobId)], engine: &Engine) {
-        let Some(log) = self.log.clone() else { return };
+        if self.journal.is_none() {
+            return;
+        }
         let live = put.iter().filter(|(slot, id)| is_live(engine, *slot, *id));
         let slots: Vec<JobSlot> = live.map(|(slot, _)| *slot).collect();
         self.unwritten += put.len() - slots.len();
-        let mut log_slots = Vec::with_capacity(slots.len());
+        let mut placed: Vec<Placed> = Vec::with_capacity(slots.len());
         for slots in slots.chunks(PUT_MANY_MAX) {
             let facts: Vec<JobFacts> = slots.iter().map(|slot| engine.facts(*slot)).collect();
             let options: Vec<OptionalFields> = facts
@@ -352,14 +336,13 @@ impl Ledger {
                 .map(|(slot, (facts, options))| (queue_ref(engine, *slot).1, options.meta(facts)))
                 .collect();
             let body = resident_body(engine, slots[0]);
-            let options_bytes = jobs.iter().map(|(_, meta)| meta.options.len()).sum();
-            let bytes = log::put_bytes(jobs.len(), options_bytes, body.len());
-            log_slots.clear();
-            let after = log.put_many(engine.now().0, &jobs, &body, &mut log_slots);
-            let entry_at = entry_start(after, bytes);
-            for (&slot, &log_slot) in slots.iter().zip(&log_slots) {
-                self.locations.set(slot, Location::new(log_slot, entry_at, after, false));
-                self.note_queue(engine.queue_of(slot), after, engine);
+            placed.clear();
+            if let Some(journal) = &mut self.journal {
+                journal.put_many(engine.now().0, &jobs, &body, &mut placed);
+            }
+            for (&slot, &placed) in slots.iter().zip(&placed) {
+                self.locations.set(slot, Location::of(placed));
+                self.note_queue(engine.queue_of(slot), placed.mark, engine);
             }
         }
     }
@@ -368,7 +351,7 @@ impl Ledger {
     /// `unwritten` is not 0 or `left` is not empty. This costs almost nothing, so it is called at
     /// the end of each turn.
     pub(crate) fn check_counts(&self, engine: &Engine) {
-        if self.log.is_none() {
+        if self.journal.is_none() {
             return;
         }
         let Totals { ready, leased, delayed, buried, unlogged, .. } = engine.totals();
@@ -384,7 +367,7 @@ impl Ledger {
     /// Makes the same checks as `check_counts`. Also panics if a logged job has no location, or if
     /// a location has no logged job.
     pub(crate) fn check_invariants(&self, engine: &Engine) {
-        if self.log.is_none() {
+        if self.journal.is_none() {
             return;
         }
         self.check_counts(engine);
@@ -401,7 +384,7 @@ impl Ledger {
     }
 
     /// Stores that the last entry about an existing queue ends at `after`.
-    fn note_queue(&mut self, queue: QueueId, after: log::Position, engine: &Engine) {
+    fn note_queue(&mut self, queue: QueueId, after: Mark, engine: &Engine) {
         let asked = engine.queue_sync(queue);
         self.want_sync(engine.now().0, asked);
         self.note(queue, self.rests_on(after, asked));
@@ -479,46 +462,8 @@ fn resident_body(engine: &Engine, slot: JobSlot) -> Body {
     }
 }
 
-/// The offset where an entry of this many bytes begins.
-fn entry_start(end: log::Position, bytes: u64) -> u32 {
-    (end.offset() - bytes) as u32
-}
-
 /// The queue of a job: its number, and its reference for the log.
 pub(crate) fn queue_ref(engine: &Engine, slot: JobSlot) -> (QueueId, QueueRef<'_>) {
     let queue = engine.queue_of(slot);
     (queue, QueueRef { number: queue.0, name: engine.queue_name(queue) })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use engine::policy::{QueueSync, Rule, Rules, Setting};
-    use engine::{Millis, NewJob, State};
-
-    use crate::{Broker, Options};
-
-    const NOW: Millis = Millis(1_000_000);
-
-    #[test]
-    fn only_what_is_not_durable_yet_is_asked_of_the_log() {
-        let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
-        let log = log::Settings { sync: log::Sync::Never, ..log::Settings::default() };
-        let options = Options::without_threads(disk, log);
-        let broker = Broker::open(options, NOW).expect("the disk is empty").0;
-        let mut turn = broker.turn(NOW);
-        let strict = Setting::Sync(Some(QueueSync::Always));
-        let _ = turn.set_policies(Rules(vec![Rule::new(["q"], [strict])]));
-        let session = turn.open_session(0);
-        turn.caller(session).use_queue(b"q");
-        turn.caller(session).put(NewJob::default(), b"x"[..].into()).value.expect("there is room");
-        let asked = |turn: &crate::Turn<'_>| turn.core.ledger.asks.durable.get();
-        assert!(asked(&turn) > 0, "the put must become durable");
-        drop(turn);
-        broker.commit_step(NOW).expect("the disk works");
-        let mut turn = broker.turn(NOW);
-        let peeked = turn.caller(session).peek_used(State::Ready);
-        assert!(peeked.after.is_reached(broker.released()) && asked(&turn) == 0, "it is");
-    }
 }

@@ -21,6 +21,7 @@ mod dialect;
 pub mod embedded;
 mod event;
 mod guard;
+mod journal;
 mod ledger;
 mod listing;
 pub mod offline;

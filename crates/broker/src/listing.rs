@@ -319,7 +319,7 @@ impl Listing {
     /// memory has it.
     fn add_cold(&mut self, core: &Core, cold: ColdRow, place: (u64, u64)) {
         let ColdRow { row, facts, .. } = cold;
-        let is_live = core.ledger.log.as_ref().is_some_and(|log| log.is_live(row.slot));
+        let is_live = core.ledger.log().is_some_and(|log| log.is_live(row.slot));
         if !is_live || core.engine.slot(JobId(row.id)).is_ok() {
             return;
         }
@@ -338,7 +338,7 @@ impl Listing {
     }
 
     fn stored(&mut self, core: &Core, segment: u32, entry_at: u32) -> Option<RowBody> {
-        let log = core.ledger.log.as_ref()?;
+        let log = core.ledger.log()?;
         let hold = match self.holds.entry(segment) {
             Entry::Occupied(held) => held.get().clone(),
             Entry::Vacant(held) => held.insert(Arc::new(log.hold(segment)?)).clone(),

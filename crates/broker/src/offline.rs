@@ -204,7 +204,7 @@ impl Importer {
     /// The records of imports, by their names.
     pub fn records(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let turn = self.turn(0);
-        let records = turn.core.ledger.log.as_ref().map(|log| log.facts_with(RECORD_KEY));
+        let records = turn.core.ledger.log().map(|log| log.facts_with(RECORD_KEY));
         let without_prefix = |(key, value): (Vec<u8>, _)| (key[RECORD_KEY.len()..].to_vec(), value);
         records.into_iter().flatten().map(without_prefix).collect()
     }
@@ -237,7 +237,7 @@ impl Importer {
     /// The number of bytes that one call of [`Importer::add`] should add.
     pub fn chunk_bytes(&self) -> u64 {
         let turn = self.turn(0);
-        turn.core.ledger.log.as_ref().map_or(0, |log| log.open_batch_bytes_max() as u64 / 2)
+        turn.core.ledger.log().map_or(0, |log| log.open_batch_bytes_max() as u64 / 2)
     }
 
     /// Adds jobs, and writes the record of the import with them. Returns when the jobs and the
@@ -256,7 +256,7 @@ impl Importer {
             of_jobs.sum::<u64>() + (name.len() + record.len()) as u64 + RECORD_OVERHEAD_BYTES;
         self.make_room(bytes, elapsed_ms)?;
         let mut turn = self.turn(elapsed_ms);
-        let log = turn.core.ledger.log.clone().expect("an importer has a log");
+        let log = turn.core.ledger.log().cloned().expect("an importer has a log");
         let now = turn.core.engine.now();
         log.keep_together(now.0, bytes);
         let mut added = Vec::with_capacity(jobs.len());
@@ -311,7 +311,7 @@ impl Importer {
         let bytes = usize::try_from(bytes).map_err(|_| ImportError::Full)?;
         let has_room = || {
             let turn = self.turn(elapsed_ms);
-            turn.core.ledger.log.as_ref().is_none_or(|log| log.admits_put(bytes))
+            turn.core.ledger.log().is_none_or(|log| log.admits_put(bytes))
         };
         if has_room() {
             return Ok(());

@@ -43,10 +43,18 @@ pub enum Record {
     QueueFacts(QueueId),
     /// The queue of this name has no facts any more. The queue itself may have vanished.
     QueueDropped(QueueId, Box<[u8]>),
-    /// A job of this queue ended. The last field is the `sync` setting of the queue. The next
-    /// record can be about another job at the same place. If the job was put in the same request,
-    /// the log does not have the job yet.
-    Finish(JobSlot, QueueId, Option<QueueSync>),
+    /// A job ended. The next record can be about another job at the same place. If the job was put
+    /// in the same request, the log does not have the job yet.
+    Finish {
+        /// The job's place.
+        slot: JobSlot,
+        /// The job's number.
+        id: JobId,
+        /// The job's queue.
+        queue: QueueId,
+        /// The `sync` setting of this queue.
+        sync: Option<QueueSync>,
+    },
     /// A queue vanished, and another queue can get its number. The log does not need this record.
     /// The caller needs it for its own tables of queues.
     QueueGone(QueueId),
@@ -150,7 +158,7 @@ impl Effects {
     /// The queue of a job that this request ended, from the job's [`Record::Finish`].
     pub fn finished_queue(&self, job: JobSlot) -> Option<QueueId> {
         self.records.iter().rev().find_map(|record| match record {
-            Record::Finish(slot, queue, _) if *slot == job => Some(*queue),
+            Record::Finish { slot, queue, .. } if *slot == job => Some(*queue),
             _ => None,
         })
     }

@@ -5,6 +5,7 @@
 //! map.
 
 mod advance;
+mod apply;
 mod bodies;
 mod check;
 mod cold;

@@ -246,6 +246,11 @@ impl Jobs {
         self[slot].set_buried_order(order);
     }
 
+    pub(crate) fn set_counters(&mut self, slot: JobSlot, counters: Counters) {
+        self[slot].set_counters(counters);
+        self.recharge(slot);
+    }
+
     /// Sets how long a job exists. The caller pushes the records.
     pub(crate) fn set_kind(&mut self, slot: JobSlot, kind: JobKind) {
         let job = &mut self[slot];

@@ -3,6 +3,8 @@
 use engine::JobSlot;
 use log::{Position, Slot};
 
+use crate::journal::{Mark, Placed};
+
 /// Locations per page. A page of the engine's table has the same number of jobs. So both tables can
 /// free a page at the same time.
 const PAGE_LEN: usize = 1024;
@@ -12,8 +14,8 @@ const PAGE_LEN: usize = 1024;
 pub(crate) struct Location {
     /// Its slot in the log, which later entries name.
     pub(crate) log_slot: Slot,
-    /// The position for replies about this job.
-    pub(crate) after: Position,
+    /// The end of the last entry about this job.
+    pub(crate) after: Mark,
     /// The offset where the entry with its body begins, in the segment of its slot.
     pub(crate) entry_at: u32,
     /// Its body is only in the log.
@@ -24,8 +26,13 @@ pub(crate) struct Location {
 
 impl Location {
     /// The location of a job. `is_stored`: the job's body is only in the log.
-    pub(crate) fn new(log_slot: Slot, entry_at: u32, after: Position, is_stored: bool) -> Self {
+    pub(crate) fn new(log_slot: Slot, entry_at: u32, after: Mark, is_stored: bool) -> Self {
         Self { log_slot, after, entry_at, is_stored, is_recent: true }
+    }
+
+    /// The location of a new job.
+    pub(crate) fn of(placed: Placed) -> Self {
+        Self::new(placed.slot, placed.entry_at, placed.mark, false)
     }
 
     pub(crate) fn is_stored(&self) -> bool {

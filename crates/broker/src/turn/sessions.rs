@@ -109,7 +109,7 @@ impl Turn<'_> {
             unique: engine.tags(slot).map_or_else(Vec::new, |tags| tags.unique.to_vec()),
             body_len: body.len(),
             body: body.resident().cloned(),
-            is_durable: engine.is_durable(slot) && core.ledger.log.is_some(),
+            is_durable: engine.is_durable(slot) && core.ledger.log().is_some(),
         }))
     }
 

@@ -67,7 +67,7 @@ impl Turn<'_> {
 
     /// Statistics of the log. All numbers are 0 if the broker has no log.
     pub fn log_stats(&self) -> LogStats {
-        let Some(log) = &self.core.ledger.log else { return LogStats::default() };
+        let Some(log) = self.core.ledger.log() else { return LogStats::default() };
         let usage = log.usage();
         LogStats {
             oldest_segment: usage.first_segment,

@@ -108,7 +108,7 @@ impl Engine {
         self.queues[job.queue()].count_out(job.counted());
         if job.is_logged() {
             let sync = self.queue_sync(job.queue());
-            effects.records.push(Record::Finish(slot, job.queue(), sync));
+            effects.records.push(Record::Finish { slot, id: job.id(), queue: job.queue(), sync });
         }
         self.drop_if_unwanted(job.queue(), effects);
     }

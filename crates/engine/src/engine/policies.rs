@@ -167,7 +167,7 @@ impl Engine {
         }
     }
 
-    fn replace_rules(&mut self, rules: Rules) {
+    pub(super) fn replace_rules(&mut self, rules: Rules) {
         self.rules.replace(rules);
         let aliases = self.rules.named().filter(|name| self.alias(name).is_some());
         let aliases = aliases.cloned().collect();

@@ -112,7 +112,7 @@ impl Engine {
         }
     }
 
-    fn forget_restored(&mut self, slot: JobSlot) {
+    pub(super) fn forget_restored(&mut self, slot: JobSlot) {
         let job = self.jobs.remove(slot);
         self.queues[job.queue()].count_out(job.counted());
     }
@@ -207,6 +207,12 @@ impl Engine {
         if !is_kept && self.queue_id(name).is_none() {
             return Ok(());
         }
+        self.set_queue_facts(name, facts);
+        Ok(())
+    }
+
+    /// Makes the queue if it is missing, and sets its facts. But does not undo what is set already.
+    pub(super) fn set_queue_facts(&mut self, name: &[u8], facts: QueueFacts) {
         let id = self.queue_or_create(name);
         self.queues[id].set_limits(facts.limits);
         if facts.kept {
@@ -221,7 +227,6 @@ impl Engine {
             self.queues.forget_unlogged_child(id);
         }
         self.arm_queue(id);
-        Ok(())
     }
 
     /// Makes sure that the number of every new job and lease is at least `next`. An earlier engine

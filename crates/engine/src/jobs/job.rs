@@ -387,6 +387,10 @@ impl Job {
         self.priority = priority;
     }
 
+    pub(super) fn set_counters(&mut self, counters: Counters) {
+        self.extension().counters = counters;
+    }
+
     /// Increments one of the job's counters.
     pub(crate) fn count(&mut self, counter: impl FnOnce(&mut Counters) -> &mut u32) {
         let counter = counter(&mut self.extension().counters);

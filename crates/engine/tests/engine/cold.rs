@@ -374,7 +374,7 @@ fn a_flush_and_a_removal_end_cold_jobs_too() {
         }
         assert_eq!((loads, owner.world.engine.totals().ready), (2, 0));
         let records = owner.world.records();
-        let finished = |record: &&_| matches!(record, Record::Finish(..));
+        let finished = |record: &&_| matches!(record, Record::Finish { .. });
         assert_eq!(records.iter().filter(finished).count(), 40);
     }
 }

@@ -182,7 +182,7 @@ fn waiters_behind_expired_items_get_the_live_ones() {
     world.pass(0);
     assert_eq!(world.events().len(), 2, "both got what they waited for");
     let finished =
-        world.records().into_iter().filter(|record| matches!(record, Record::Finish(..)));
+        world.records().into_iter().filter(|record| matches!(record, Record::Finish { .. }));
     assert_eq!(finished.count(), 2 * MANY);
 }
 

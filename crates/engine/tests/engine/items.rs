@@ -112,7 +112,7 @@ fn a_read_that_is_finished_at_once_is_one_record() {
     world.add("q", "1");
     world.records();
     world.get("q");
-    assert!(matches!(world.records()[..], [Record::Finish(..)]));
+    assert!(matches!(world.records()[..], [Record::Finish { .. }]));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests of the engine through its public interface.
 
+mod apply;
 mod cold;
 mod expiry;
 mod items;

@@ -15,14 +15,14 @@ const QUEUES: [&[u8]; 7] = [b"default", b"p", b"p+a", b"p+b", b"alias", b"old", 
 /// One random request. `act` is the kind of request, `who` is one of three sessions, and `number`
 /// is a parameter of the request.
 #[derive(Clone, Debug)]
-struct Step {
+pub(crate) struct Step {
     act: u8,
     who: usize,
     queue: usize,
     number: u64,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (0..32u8, 0..3usize, 0..QUEUES.len(), 0..40u64)
         .prop_map(|(act, who, queue, number)| Step { act, who, queue, number });
     prop::collection::vec(step, 1..150)
@@ -69,8 +69,8 @@ fn rules(number: u64) -> Rules {
     rules
 }
 
-struct Crowd {
-    world: World,
+pub(crate) struct Crowd {
+    pub(crate) world: World,
     tubes: Vec<SessionId>,
     workers: Vec<SessionId>,
     readers: Vec<SessionId>,
@@ -78,8 +78,11 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new() -> Self {
-        let mut world = World::new();
+    pub(crate) fn new() -> Self {
+        Self::with(World::new())
+    }
+
+    pub(crate) fn with(mut world: World) -> Self {
         let tubes = (0..3).map(|_| world.open()).collect();
         let workers = (0..3)
             .map(|_| world.act(|engine, _| engine.open_session(0, ReturnOrder::ToTail)))
@@ -266,7 +269,16 @@ impl Crowd {
         }
     }
 
-    fn settle(&mut self, millis: u64) {
+    pub(crate) fn step(&mut self, step: &Step) {
+        if step.act < 15 {
+            self.item_step(step);
+        } else {
+            self.job_step(step);
+        }
+        self.settle(step.number % 4);
+    }
+
+    pub(crate) fn settle(&mut self, millis: u64) {
         self.world.pass(millis);
         for (session, event) in std::mem::take(&mut self.world.effects.events) {
             if let Event::Granted(Handout { lease, .. }) = event {
@@ -283,12 +295,7 @@ proptest! {
     fn any_requests_leave_the_engine_whole(steps in steps()) {
         let mut crowd = Crowd::new();
         for step in steps {
-            if step.act < 15 {
-                crowd.item_step(&step);
-            } else {
-                crowd.job_step(&step);
-            }
-            crowd.settle(step.number % 4);
+            crowd.step(&step);
         }
         crowd.settle(100_000);
     }

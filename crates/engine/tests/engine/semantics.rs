@@ -453,7 +453,7 @@ fn records_name_all_durable_changes() {
     world.act(|engine, effects| take_job(engine, session, id, effects)).expect("it is buried");
     assert_eq!(world.records(), [Record::Count(slot, id), Record::Update(slot, id)]);
     world.finish(session, id);
-    assert_eq!(world.records(), [Record::Finish(slot, queue, None)]);
+    assert_eq!(world.records(), [Record::Finish { slot, id, queue, sync: None }]);
 }
 
 #[test]

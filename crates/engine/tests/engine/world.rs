@@ -5,6 +5,8 @@ use lineshaft_engine::{
     NewJob, Patience, ReadMode, Record, ReturnOrder, SessionId, State, Take, limits::Limits,
 };
 
+use crate::apply::Follower;
+
 pub(crate) const START: Millis = Millis(1_000_000);
 
 /// The units of work in a slice, in all these tests.
@@ -14,13 +16,16 @@ pub(crate) const SLICE_UNITS: u32 = 1000;
 pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) effects: Effects,
+    /// Another engine that gets the records of each request.
+    pub(crate) follower: Option<Follower>,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
         let limits = Limits { slice_units: SLICE_UNITS };
         let setup = EngineSetup { limits, ..EngineSetup::default() };
-        Self { engine: Engine::new(setup, START, 1), effects: Effects::default() }
+        let (engine, effects) = (Engine::new(setup, START, 1), Effects::default());
+        Self { engine, effects, follower: None }
     }
 
     pub(crate) fn open(&mut self) -> SessionId {
@@ -28,7 +33,12 @@ impl World {
     }
 
     pub(crate) fn act<T>(&mut self, act: impl FnOnce(&mut Engine, &mut Effects) -> T) -> T {
+        let known = self.effects.records.len();
         let result = act(&mut self.engine, &mut self.effects);
+        if let Some(follower) = &mut self.follower {
+            self.engine.note_children(&mut self.effects);
+            follower.follow(&self.engine, &self.effects.records[known..]);
+        }
         self.engine.check_invariants();
         result
     }

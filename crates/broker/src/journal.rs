@@ -1,0 +1,79 @@
+//! The journal: where the ledger writes each change of a job or a queue, so that it lasts.
+//!
+//! The trait is the seam between the ledger, which knows what has changed, and the place that keeps
+//! the changes. [`FolderJournal`] keeps them in the log of the data folder.
+
+mod folder;
+
+use std::sync::Arc;
+
+use engine::policy::QueueSync;
+use engine::{JobId, QueueId};
+use log::{Log, Meta, QueueRef, Slot};
+
+use crate::Position;
+pub(crate) use crate::journal::folder::FolderJournal;
+
+/// The end of an entry. A journal makes the position of a reply from it: [`Journal::rests_on`].
+/// Later entries have higher marks. 0 is before every entry.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Ord, PartialOrd)]
+pub(crate) struct Mark(pub(crate) u64);
+
+/// Where the journal has written a new job.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Placed {
+    /// The job's slot in the log.
+    pub(crate) slot: Slot,
+    /// The offset of the job's entry in the segment of its slot.
+    pub(crate) entry_at: u32,
+    pub(crate) mark: Mark,
+}
+
+/// Writes changes. All calls are made under the broker's lock. `now_ms` is the engine's time.
+pub(crate) trait Journal: std::fmt::Debug + Send {
+    /// The log of the data folder.
+    fn log(&self) -> &Arc<Log>;
+
+    /// Writes a new job.
+    fn put(&mut self, now_ms: u64, queue: QueueRef<'_>, meta: &Meta<'_>, body: &[u8]) -> Placed;
+
+    /// Writes a job of another server that keeps its id: see [`Log::import`].
+    fn import(&mut self, now_ms: u64, queue: QueueRef<'_>, meta: &Meta<'_>, body: &[u8]) -> Placed;
+
+    /// Writes new jobs that share a body, as one entry. Pushes their places to `placed` in the order
+    /// of `jobs`.
+    fn put_many(
+        &mut self,
+        now_ms: u64,
+        jobs: &[(QueueRef<'_>, Meta<'_>)],
+        body: &[u8],
+        placed: &mut Vec<Placed>,
+    );
+
+    /// Writes the new meta of a job.
+    fn update(&mut self, now_ms: u64, slot: Slot, queue: QueueRef<'_>, meta: &Meta<'_>) -> Mark;
+
+    /// Writes the counters of a job, at some later moment. No reply waits for them.
+    fn count(&mut self, now_ms: u64, id: JobId, slot: Slot, counters: &[u8]);
+
+    /// Writes that a job has ended.
+    fn finish(&mut self, now_ms: u64, id: JobId, slot: Slot) -> Mark;
+
+    /// Writes a fact: see [`Log::fact`].
+    fn fact(&mut self, now_ms: u64, key: &[u8], value: &[u8]) -> Mark;
+
+    /// A queue was removed, so another queue may get its number.
+    fn forget_queue(&mut self, queue: QueueId);
+
+    /// The position of a reply that depends on an entry. `asked` is the sync policy of the reply's
+    /// queue. If it is `None`, the log's setting applies.
+    fn rests_on(&self, mark: Mark, asked: Option<QueueSync>) -> Position;
+
+    /// Must be called after an entry was written. Requests a sync if the queue's policy `asked`
+    /// requires an earlier sync than the log's setting.
+    fn want_sync(&mut self, now_ms: u64, asked: Option<QueueSync>);
+
+    /// Ends a turn: passes its requests on, and reserves ids. `next_number` is the id that the
+    /// engine assigns next. `appended`: the turn wrote entries for which replies may wait.
+    fn end_turn(&mut self, now_ms: u64, next_number: u64, appended: bool);
+}
