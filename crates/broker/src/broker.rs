@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use engine::policy::Rules;
-use engine::{Engine, EngineSetup, JobBody, Millis, Status};
+use engine::{EngineSetup, Millis};
 use log::{
     BackupHold, Begin, BodyReader, Committer, Disk, Failure, Log, OpenError, ReclaimError,
     RecoveryProgress, RecoveryReport, Restored, Settings,
 };
+use replica::Lineage;
 
 use crate::admission::Refusals;
 use crate::admission::memory::{Memory, MemoryLimit};
@@ -20,9 +21,9 @@ use crate::cold::upkeep::{CoolPass, Upkeep};
 use crate::cold::{Cold, classify};
 use crate::core::{Core, Mover};
 use crate::guard::CoreGuard;
-use crate::journal::Mark;
-use crate::ledger::locations::Location;
+use crate::journal::stream::Stream;
 use crate::ledger::meta;
+use crate::replication::{ClusterError, RestoredState};
 use crate::step_thread::{Step, StepThread};
 use crate::wall::Start;
 use crate::{Mailbox, Position, Turn};
@@ -66,6 +67,9 @@ pub struct Options {
     /// At least this many jobs at the head of each queue stay in memory. Simulations set a small
     /// number.
     pub head_jobs: usize,
+    /// The lineage of the cluster that the folder belongs to. The broker then begins as a follower:
+    /// see [`Broker::apply`] and [`Broker::lead`]. `None`: the server is alone.
+    pub cluster: Option<Lineage>,
 }
 
 /// The default of [`Options::head_jobs`]. Loads ahead read as many jobs, so consumers find jobs in
@@ -84,6 +88,7 @@ impl Options {
             jobs_bytes_max: None,
             on_progress: None,
             head_jobs: HEAD_JOBS,
+            cluster: None,
         }
     }
 }
@@ -113,6 +118,9 @@ pub enum BrokerError {
     /// The log's entries contradict each other.
     #[error(transparent)]
     Restore(#[from] engine::RestoreError),
+    /// The folder cannot be used in this way, because of the cluster that it belongs to.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
@@ -127,6 +135,10 @@ pub struct Broker {
 pub(crate) struct Shared {
     core: parking_lot::Mutex<Core>,
     pub(crate) log: Option<Arc<Log>>,
+    /// `None`: the server is alone.
+    pub(crate) stream: Option<Arc<Stream>>,
+    /// The value of [`Options::clock`].
+    clock: Option<Clock>,
     /// The bodies to load. The core and the loader's threads share this list.
     pub(crate) loads: Arc<Loads>,
     pub(crate) reader: Mutex<BodyReader>,
@@ -148,8 +160,8 @@ pub(crate) struct Shared {
     pub(crate) queue_limit: QueueLimit,
     /// The id that the engine assigns next, as of the end of the last turn.
     next_number: AtomicU64,
-    /// The value of [`Broker::clock_step_ms`].
-    clock_step_ms: AtomicI64,
+    /// The value of [`Broker::clock_step_ms`]. The broker's threads share it.
+    clock_step_ms: Arc<AtomicI64>,
     /// How long the server was stopped before the start, by the wall clock.
     stopped_ms: i64,
     has_threads: AtomicBool,
@@ -185,7 +197,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Broker {
     /// Creates a broker without a log. Its jobs are only in memory.
     pub fn memory(setup: EngineSetup, now: Millis) -> Self {
-        Self::with(Core::new(setup, now), None, 0)
+        Self::with(Core::new(setup, now), (None, None), None, 0)
     }
 
     /// Opens the log, and restores every job in it. `wall` is the time of the wall clock, or 0 if
@@ -198,13 +210,17 @@ impl Broker {
         let own = options.jobs_bytes_max.map(|_| classify as log::Classify);
         let classify = own.or(options.log.classify);
         let log = Settings { classify, ..options.log };
+        core.restored = options.cluster.map(RestoredState::new);
         let core = RefCell::new(core);
         let mut stopped_ms = 0;
         let mut broken = None;
         let mut begin = |begin: Begin<'_>| {
             let last = Millis(begin.last_time_ms);
-            let start = Start::new(wall, last, begin.fact(meta::CLOCK_KEY));
             let mut core = core.borrow_mut();
+            let start = match &mut core.restored {
+                None => Start::new(wall, last, begin.fact(meta::CLOCK_KEY)),
+                Some(restored) => restored.begin(&begin),
+            };
             core.engine.set_time(start.now);
             core.engine.set_wall_ahead(start.ahead_ms);
             core.logged_ahead_ms = start.logged_ms;
@@ -235,25 +251,41 @@ impl Broker {
         core.bodies.set_start_rules(None);
         core.cold.set_start_rules(None);
         let log = Arc::new(log);
-        core.ledger.set_log(log.clone());
-        core.log_wall_clock();
-        let broker = Self::with(core, Some(log), stopped_ms);
-        if let Some(clock) = options.clock {
-            let step_ms = broker.last_time().ahead_of(clock());
-            broker.shared.clock_step_ms.store(step_ms, Ordering::Relaxed);
-            let clock = Arc::new(move || Millis(clock().0.saturating_add_signed(step_ms)));
-            broker.start_threads(clock).map_err(BrokerError::Thread)?;
+        let stream = core.open_journal(&log)?;
+        let broker = Self::with(core, (Some(log), stream), options.clock, stopped_ms);
+        if let Some(clock) = &broker.shared.clock {
+            broker.set_clock_step();
+            let (clock, step_ms) = (clock.clone(), broker.shared.clock_step_ms.clone());
+            let stepped = move || clock().0.saturating_add_signed(step_ms.load(Ordering::Relaxed));
+            broker
+                .start_threads(Arc::new(move || Millis(stepped())))
+                .map_err(BrokerError::Thread)?;
         }
         Ok((broker, report))
     }
 
-    fn with(core: Core, log: Option<Arc<Log>>, stopped_ms: i64) -> Self {
+    /// Makes the broker's threads use the engine's time.
+    pub(crate) fn set_clock_step(&self) {
+        if let Some(clock) = &self.shared.clock {
+            let step_ms = self.last_time().ahead_of(clock());
+            self.shared.clock_step_ms.store(step_ms, Ordering::Relaxed);
+        }
+    }
+
+    fn with(
+        core: Core,
+        (log, stream): (Option<Arc<Log>>, Option<Arc<Stream>>),
+        clock: Option<Clock>,
+        stopped_ms: i64,
+    ) -> Self {
         let inside_bytes = core.memory_bytes();
         let loads = core.loads.clone();
         let broker = Self {
             shared: Arc::new(Shared {
                 core: parking_lot::Mutex::new(core),
                 log,
+                stream,
+                clock,
                 loads,
                 reader: Mutex::default(),
                 body_error: Mutex::default(),
@@ -268,7 +300,7 @@ impl Broker {
                 refusals: Refusals::default(),
                 queue_limit: QueueLimit::default(),
                 next_number: AtomicU64::new(0),
-                clock_step_ms: AtomicI64::new(0),
+                clock_step_ms: Arc::default(),
                 stopped_ms,
                 has_threads: AtomicBool::new(false),
                 threads: Mutex::default(),
@@ -331,6 +363,9 @@ impl Broker {
 
     /// The released position. Replies that wait for this position or an earlier one can be sent.
     pub fn released(&self) -> Position {
+        if let Some(stream) = &self.shared.stream {
+            return stream.released();
+        }
         self.shared.log.as_ref().map_or(Position::NONE, |log| Position::released(log))
     }
 
@@ -587,10 +622,16 @@ impl Shared {
 
     pub(crate) fn turn(&self, now: Millis) -> Turn<'_> {
         let mut core = self.lock_core();
-        core.engine.set_time(now);
+        // The leader decides what is due. So a follower has no clock of its own.
+        let follows = self.stream.as_ref().is_some_and(|stream| !stream.leads());
+        if !follows {
+            core.engine.set_time(now);
+        }
         let records_before = core.engine.record_bytes();
         let mut turn = Turn { shared: self, core, records_before };
-        turn.catch_up();
+        if !follows {
+            turn.catch_up();
+        }
         turn
     }
 
@@ -636,7 +677,7 @@ impl Shared {
         }
     }
 
-    fn notify_mailboxes(&self) {
+    pub(crate) fn notify_mailboxes(&self) {
         let has_failed = self.log.as_ref().is_some_and(|log| log.failure().is_some());
         for mailbox in self.mailboxes.read().unwrap_or_else(PoisonError::into_inner).iter() {
             if has_failed {
@@ -719,73 +760,9 @@ impl Shared {
         let mut turn = self.turn(now);
         let core = &mut *turn.core;
         let now = core.engine.now();
+        core.ledger.cut();
         log.reclaim_copy(now.0, &slice, &mut Mover::new(core))?;
         core.ledger.appended = true;
         Ok(true)
-    }
-}
-
-impl Core {
-    fn restore(&mut self, restored: Restored<'_>) -> Result<(), BrokerError> {
-        match restored {
-            Restored::Job { slot, entry_at, position, queue, meta, counters, body } => {
-                let place = (slot, entry_at, position);
-                self.restore_job(place, queue, &meta, counters, (&body, false))?;
-            }
-            Restored::Block { block, summary, queue, rows }
-                if self.cold.restores_block_of(queue) =>
-            {
-                self.restore_block(block, queue, (&summary, &rows))?;
-            }
-            Restored::Block { queue, rows, .. } => {
-                for row in rows.read()?.iter() {
-                    let place = (row.slot, row.entry_at, row.position);
-                    self.restore_job(place, queue, &row.meta(), None, (&rows.body(row), true))?;
-                }
-            }
-            Restored::Fact { key, value, .. } => self.restore_fact(key, value)?,
-        }
-        Ok(())
-    }
-
-    /// Restores one job. Its body stays only in the log if `stays_stored`, or if a limit of memory is
-    /// reached. But the body is in memory if the engine needs it.
-    fn restore_job(
-        &mut self,
-        (log_slot, entry_at, log_position): (log::Slot, u32, log::Position),
-        queue: &[u8],
-        meta: &log::Meta<'_>,
-        counters: Option<&[u8]>,
-        (body, stays_stored): (&log::RestoredBody<'_>, bool),
-    ) -> Result<(), BrokerError> {
-        let (facts, tags) = meta::facts(meta, counters)?;
-        let is_stored = !Engine::needs_body(tags)
-            && (stays_stored || self.restores_stored(queue, facts.state, body.len()));
-        let body = if is_stored {
-            JobBody::Stored(body.len() as u32)
-        } else {
-            JobBody::Resident(body.read()?.as_ref().into())
-        };
-        let slot = self.engine.restore(queue, &facts, tags, body)?;
-        let location = Location::new(log_slot, entry_at, Mark(log_position.0), is_stored);
-        self.ledger.locations.set(slot, location);
-        Ok(())
-    }
-
-    /// Restores one fact from the log. Ignores facts of newer versions.
-    fn restore_fact(&mut self, key: &[u8], value: &[u8]) -> Result<(), BrokerError> {
-        if let Some((name, facts)) = meta::read_queue_fact(key, value) {
-            self.engine.restore_queue(name, facts)?;
-        } else if key == meta::POLICIES_KEY {
-            if let Some(rules) = Rules::decode(value) {
-                self.engine.restore_policies(rules);
-            }
-        } else if key == meta::STATUS_KEY
-            && let [number] = value
-            && let Some(status) = Status::from_number(*number)
-        {
-            self.engine.restore_status(status);
-        }
-        Ok(())
     }
 }

@@ -74,6 +74,8 @@ pub(crate) struct Cold {
     pub(crate) damage: Damage,
     /// Reclaim copies the jobs of this segment now, so they stay in memory.
     reclaiming: u32,
+    /// A follower applies a group now, so the jobs of the group stay in memory.
+    pub(crate) applying: bool,
     /// See [`crate::Options::head_jobs`].
     head_jobs: usize,
     /// During a start: the policies. The engine gets them only after the jobs.
@@ -300,7 +302,7 @@ impl Core {
     /// Makes the jobs of a block cold, if the block is far from the head of its queue. `rows` are
     /// all rows of the block.
     fn cool_block(&mut self, id: BlockId, rows: &[OwnedRow]) -> Cooled {
-        if self.is_cold(id) || id.segment <= self.cold.reclaiming {
+        if self.is_cold(id) || id.segment <= self.cold.reclaiming || self.cold.applying {
             return Cooled::NotNow;
         }
         let mut found = Vec::with_capacity(rows.len());
@@ -331,6 +333,11 @@ impl Core {
         let Some(block) = self.engine.cool(&slots) else { return Cooled::NotNow };
         for slot in &slots {
             self.ledger.locations.remove(*slot);
+        }
+        for row in rows {
+            if self.ledger.keeps_state() && self.engine.slot(JobId(row.id)).is_err() {
+                self.ledger.left_memory(JobId(row.id));
+            }
         }
         self.cold.insert(id, block);
         Cooled::Yes
@@ -393,6 +400,10 @@ impl Core {
             if let Ok(job) = self.engine.load(queue, &facts, tags, body) {
                 let location = Location::new(row.slot, row.entry_at, Mark(row.position.0), true);
                 self.ledger.locations.set(job, location);
+                if self.ledger.keeps_state() {
+                    let hash = self.job_hash(job);
+                    self.ledger.came_back(JobId(row.id), hash);
+                }
             }
         }
     }

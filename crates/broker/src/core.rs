@@ -12,6 +12,7 @@ use crate::cold::Cold;
 use crate::ledger::locations::Locations;
 use crate::ledger::meta::OptionalFields;
 use crate::ledger::{Ledger, queue_ref};
+use crate::replication::RestoredState;
 use crate::rescue::Rescue;
 use crate::wall::is_news;
 use crate::{Answer, Event, Position};
@@ -35,6 +36,8 @@ pub(crate) struct Core {
     pub(crate) rescue: Rescue,
     pub(crate) bodies: Bodies,
     pub(crate) cold: Cold,
+    /// During a start of a cluster's node: what the log says about its place.
+    pub(crate) restored: Option<RestoredState>,
     /// The bodies that the loader must load.
     pub(crate) loads: Arc<Loads>,
     /// The moment of the last alarm that was sent to the first mailbox. `None`: an alarm must be
@@ -57,6 +60,7 @@ impl Core {
             rescue: Rescue::default(),
             bodies: Bodies::default(),
             cold: Cold::default(),
+            restored: None,
             loads: Arc::default(),
             alarm: None,
             is_broken: false,

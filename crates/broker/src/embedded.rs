@@ -239,6 +239,7 @@ impl Store {
             .map_err(|error| StoreError::Folder { folder: folder.display().to_string(), error })?;
         let clock = SharedClock::start();
         let options = Options {
+            cluster: None,
             disk: Arc::new(disk),
             log,
             engine: setup(),

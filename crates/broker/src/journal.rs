@@ -1,10 +1,15 @@
 //! The journal: where the ledger writes each change of a job or a queue, so that it lasts.
 //!
 //! The trait is the seam between the ledger, which knows what has changed, and the place that keeps
-//! the changes. [`FolderJournal`] keeps them in the log of the data folder.
+//! the changes. [`FolderJournal`] keeps them in the log of the data folder. [`StreamJournal`] also
+//! gives them to the other nodes of a cluster.
 
+pub(crate) mod fact;
 mod folder;
+pub(crate) mod state_hash;
+pub(crate) mod stream;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engine::policy::QueueSync;
@@ -13,6 +18,7 @@ use log::{Log, Meta, QueueRef, Slot};
 
 use crate::Position;
 pub(crate) use crate::journal::folder::FolderJournal;
+pub(crate) use crate::journal::stream::StreamJournal;
 
 /// The end of an entry. A journal makes the position of a reply from it: [`Journal::rests_on`].
 /// Later entries have higher marks. 0 is before every entry.
@@ -50,11 +56,27 @@ pub(crate) trait Journal: std::fmt::Debug + Send {
         placed: &mut Vec<Placed>,
     );
 
-    /// Writes the new meta of a job.
-    fn update(&mut self, now_ms: u64, slot: Slot, queue: QueueRef<'_>, meta: &Meta<'_>) -> Mark;
+    /// Writes the new meta of a job. `body_len` is the length of its body.
+    fn update(
+        &mut self,
+        now_ms: u64,
+        slot: Slot,
+        queue: QueueRef<'_>,
+        meta: &Meta<'_>,
+        body_len: usize,
+    ) -> Mark;
 
     /// Writes the counters of a job, at some later moment. No reply waits for them.
     fn count(&mut self, now_ms: u64, id: JobId, slot: Slot, counters: &[u8]);
+
+    /// The jobs whose counters must be written now, with [`Journal::count_now`]. The log of a server
+    /// that is alone writes them by itself.
+    fn take_due_counts(&mut self, _now_ms: u64) -> BTreeSet<JobId> {
+        BTreeSet::new()
+    }
+
+    /// Writes the counters of a job at once.
+    fn count_now(&mut self, _now_ms: u64, _id: JobId, _slot: Slot, _counters: &[u8]) {}
 
     /// Writes that a job has ended.
     fn finish(&mut self, now_ms: u64, id: JobId, slot: Slot) -> Mark;
@@ -64,6 +86,12 @@ pub(crate) trait Journal: std::fmt::Debug + Send {
 
     /// A queue was removed, so another queue may get its number.
     fn forget_queue(&mut self, queue: QueueId);
+
+    /// Whether a change without a client, such as the loss of a lease, is always written whole. If
+    /// not, the log can store only the job's counters when it has no room.
+    fn writes_whole(&self) -> bool {
+        false
+    }
 
     /// The position of a reply that depends on an entry. `asked` is the sync policy of the reply's
     /// queue. If it is `None`, the log's setting applies.
@@ -76,4 +104,18 @@ pub(crate) trait Journal: std::fmt::Debug + Send {
     /// Ends a turn: passes its requests on, and reserves ids. `next_number` is the id that the
     /// engine assigns next. `appended`: the turn wrote entries for which replies may wait.
     fn end_turn(&mut self, now_ms: u64, next_number: u64, appended: bool);
+
+    /// Must be called before the log gets entries that are not changes, such as copies by reclaim.
+    fn cut(&mut self) {}
+
+    /// Whether the journal needs [`Journal::left_memory`] and [`Journal::came_back`].
+    fn keeps_state(&self) -> bool {
+        false
+    }
+
+    /// A job is only in the log now.
+    fn left_memory(&mut self, _id: JobId) {}
+
+    /// A job is in memory again. `hash` is its part of the state hash.
+    fn came_back(&mut self, _id: JobId, _hash: u64) {}
 }

@@ -17,7 +17,8 @@ use engine::{
 use log::{Log, Meta, QueueRef};
 
 use crate::Position;
-use crate::journal::{FolderJournal, Journal, Mark, Placed};
+use crate::journal::stream::Stream;
+use crate::journal::{FolderJournal, Journal, Mark, Placed, StreamJournal};
 use crate::ledger::locations::{Location, Locations};
 use crate::ledger::meta::OptionalFields;
 
@@ -76,6 +77,11 @@ impl Ledger {
         self.journal = Some(Box::new(FolderJournal::new(log)));
     }
 
+    /// From now on, writes all changes to the log and to the groups of a cluster's stream.
+    pub(crate) fn set_stream(&mut self, stream: Arc<Stream>) {
+        self.journal = Some(Box::new(StreamJournal::new(stream)));
+    }
+
     /// The log of the data folder. `None` if all jobs are only in memory.
     pub(crate) fn log(&self) -> Option<&Arc<Log>> {
         self.journal.as_ref().map(|journal| journal.log())
@@ -84,6 +90,11 @@ impl Ledger {
     /// Whether the log has room for an update of a job or for a fact.
     fn admits_update(&self) -> bool {
         self.log().is_some_and(|log| log.admits_update())
+    }
+
+    /// See [`Journal::writes_whole`].
+    fn writes_whole(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.writes_whole())
     }
 
     /// Begins a new request.
@@ -96,6 +107,12 @@ impl Ledger {
     pub(crate) fn end_turn(&mut self, engine: &Engine) {
         let appended = take(&mut self.appended);
         if let Some(journal) = &mut self.journal {
+            for id in journal.take_due_counts(engine.now().0) {
+                let Ok(slot) = engine.slot(id) else { continue };
+                let Some(location) = self.locations.get(slot) else { continue };
+                let counters = meta::counters_bytes(&engine.facts(slot).counters);
+                journal.count_now(engine.now().0, id, location.log_slot, &counters);
+            }
             journal.end_turn(engine.now().0, engine.next_number(), appended);
         }
     }
@@ -105,6 +122,40 @@ impl Ledger {
         match &self.journal {
             Some(journal) if mark > Mark::default() => journal.rests_on(mark, asked),
             Some(_) | None => Position::NONE,
+        }
+    }
+
+    /// See [`Journal::cut`].
+    pub(crate) fn cut(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.cut();
+        }
+    }
+
+    /// See [`Journal::keeps_state`].
+    pub(crate) fn keeps_state(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.keeps_state())
+    }
+
+    /// See [`Journal::left_memory`].
+    pub(crate) fn left_memory(&mut self, id: JobId) {
+        if let Some(journal) = &mut self.journal {
+            journal.left_memory(id);
+        }
+    }
+
+    /// See [`Journal::came_back`].
+    pub(crate) fn came_back(&mut self, id: JobId, hash: u64) {
+        if let Some(journal) = &mut self.journal {
+            journal.came_back(id, hash);
+        }
+    }
+
+    /// A queue vanished, and another queue can get its number.
+    pub(crate) fn note_gone(&mut self, queue: QueueId) {
+        self.gone = self.after_queue(queue);
+        if let Some(journal) = &mut self.journal {
+            journal.forget_queue(queue);
         }
     }
 
@@ -157,7 +208,7 @@ impl Ledger {
             Record::Put(slot, _) => self.write_put(slot, engine),
             Record::PutMany(slots) => self.write_many(&slots, engine),
             Record::Moved(slot, _) | Record::Rerouted { slot, is_requested: false, .. }
-                if !self.admits_update() =>
+                if !self.admits_update() && !self.writes_whole() =>
             {
                 self.write_count(slot, engine);
             }
@@ -198,12 +249,7 @@ impl Ledger {
                 let after = self.append_fact(&key, &nothing, engine);
                 self.note(queue, self.rests_on(after, None));
             }
-            Record::QueueGone(queue) => {
-                self.gone = self.after_queue(queue);
-                if let Some(journal) = &mut self.journal {
-                    journal.forget_queue(queue);
-                }
-            }
+            Record::QueueGone(queue) => self.note_gone(queue),
             Record::Policies => {
                 self.write_fact(meta::POLICIES_KEY, &engine.policies().encode(), engine);
             }
@@ -239,8 +285,9 @@ impl Ledger {
         let (number, queue) = queue_ref(engine, slot);
         let options = OptionalFields::of(&facts, engine.tags(slot));
         let location = self.locations.get_mut(slot).expect("a logged job has its location");
-        location.after =
-            journal.update(engine.now().0, location.log_slot, queue, &options.meta(&facts));
+        let body_len = engine.body(slot).len();
+        let meta = options.meta(&facts);
+        location.after = journal.update(engine.now().0, location.log_slot, queue, &meta, body_len);
         let after = location.after;
         self.note_queue(number, after, engine);
     }

@@ -20,6 +20,7 @@ mod core;
 mod dialect;
 pub mod embedded;
 mod event;
+mod follow;
 mod guard;
 mod journal;
 mod ledger;
@@ -27,7 +28,9 @@ mod listing;
 pub mod offline;
 mod outbox;
 mod position;
+mod replication;
 mod rescue;
+mod restore;
 mod step_thread;
 mod turn;
 mod wall;
@@ -51,6 +54,9 @@ pub use engine::{
     When, WorkProgress,
 };
 pub use event::{Event, Mailbox};
+pub use follow::ApplyError;
+pub use journal::fact::FactError;
+pub use journal::stream::{OnGroup, Stream};
 pub use ledger::meta::UnknownMeta;
 pub use listing::{
     JobPage, JobRow, ListCursor, ListLimits, OPEN_BLOCKS_MAX, RowBody, StoredRowBody,
@@ -58,5 +64,6 @@ pub use listing::{
 pub use log::{BodyError, CommitSizes, Failure, Settings, Sync};
 pub use outbox::Outbox;
 pub use position::{Missing, Position};
+pub use replication::{ClusterError, Since};
 pub use turn::{HeldRow, LogStats, SessionInfo, SubmittedJob, Turn};
 pub use wall::STOP_MS_MAX;

@@ -27,6 +27,11 @@ pub(crate) struct Start {
 }
 
 impl Start {
+    /// The start of a follower: the engine has the leader's time.
+    pub(crate) fn of_follower(now: Millis, ahead_ms: i64) -> Self {
+        Self { ahead_ms, logged_ms: ahead_ms, now, stopped_ms: 0 }
+    }
+
     /// `last` is the last time in the log, or 0 for a new log. `offset` is the logged offset. If
     /// `wall` is 0, the wall clock is unknown, and time continues from `last`.
     pub(crate) fn new(wall: Millis, last: Millis, offset: Option<&[u8]>) -> Self {

@@ -88,6 +88,7 @@ fn a_sync_that_a_policy_asks_for_is_not_late_although_the_clock_was_set_back() {
         on_progress: None,
         jobs_bytes_max: None,
         head_jobs: lineshaft_broker::HEAD_JOBS,
+        cluster: None,
     };
     let last = Millis(1_000_000 + HOUR_MS);
     let broker = Broker::open(options(None), last).expect("the disk is empty").0;

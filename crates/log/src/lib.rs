@@ -57,6 +57,7 @@ pub use crate::disk::posix::PosixDisk;
 pub use crate::disk::{Disk, DiskFile, Space};
 pub use crate::error::{BodyError, Failure, OpenError, ReclaimError};
 pub use crate::files::holds::SegmentHold;
+pub use crate::format::entry::{read_meta, write_meta};
 pub use crate::index::reader::SegmentIndex;
 pub use crate::index::{BlockId, BlockSummary, Class, Classify, IndexError, OwnedRow};
 pub use crate::log::{CommitSizes, Log, OnProgress, Usage};

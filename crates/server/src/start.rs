@@ -361,6 +361,7 @@ fn open_broker(
         bodies_bytes_max: limits.bodies_bytes(),
         jobs_bytes_max: limits.jobs_bytes(),
         head_jobs: HEAD_JOBS,
+        cluster: None,
     };
     let (broker, report) = Broker::open(options, early.now())?;
     let clock = early.moved(broker.clock_step_ms());

@@ -118,6 +118,26 @@ impl Shared {
         found
     }
 
+    /// Loads these jobs, if they are cold, so that a follower can change them. Returns the first job
+    /// that cannot be read.
+    pub(crate) fn load_for_apply(&self, ids: &[JobId]) -> Result<(), JobId> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let with_core: &mut WithCore<'_> = &mut |act| act(&mut self.turn(Millis(0)).core);
+        let absent: Vec<JobId> = under_lock(with_core, |core| {
+            core.cold.applying = true;
+            let is_absent = |id: &&JobId| core.engine.slot(**id).is_err();
+            let is_needed = core.cold.has_absent_jobs();
+            ids.iter().filter(|id| is_needed && is_absent(id)).copied().collect()
+        });
+        for id in absent {
+            match self.load_job(id, log, with_core) {
+                Found::Nothing => {}
+                Found::Trouble(_) | Found::Damage => return Err(id),
+            }
+        }
+        Ok(())
+    }
+
     /// Loads a cold block of the segment whose jobs reclaim copies next.
     pub(crate) fn load_for_reclaim(&self, segment: u32, now: Millis) -> ForReclaim {
         let Some(log) = &self.log else { return ForReclaim::Ready };

@@ -84,7 +84,14 @@ impl Journal for FolderJournal {
         found.extend(self.slots.iter().map(|slot| placed(*slot, end, bytes)));
     }
 
-    fn update(&mut self, now_ms: u64, slot: Slot, queue: QueueRef<'_>, meta: &Meta<'_>) -> Mark {
+    fn update(
+        &mut self,
+        now_ms: u64,
+        slot: Slot,
+        queue: QueueRef<'_>,
+        meta: &Meta<'_>,
+        _: usize,
+    ) -> Mark {
         Mark(self.log.update(now_ms, slot, queue, meta).0)
     }
 
@@ -153,7 +160,7 @@ impl Journal for FolderJournal {
 }
 
 /// The place of a job. Its entry has this many bytes, and ends at `end`.
-fn placed(slot: Slot, end: log::Position, bytes: u64) -> Placed {
+pub(super) fn placed(slot: Slot, end: log::Position, bytes: u64) -> Placed {
     Placed { slot, entry_at: (end.offset() - bytes) as u32, mark: Mark(end.0) }
 }
 

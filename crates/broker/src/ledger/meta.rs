@@ -129,6 +129,9 @@ pub(crate) const STATUS_KEY: &[u8] = b"status";
 /// the log's time, in milliseconds, as an i64.
 pub(crate) const CLOCK_KEY: &[u8] = b"clock";
 
+/// The key of the log's fact with the place of a node in the history of its cluster.
+pub(crate) const CLUSTER_KEY: &[u8] = b"cluster";
+
 const IS_ITEMS: u8 = 1;
 const IS_CHILD: u8 = 1 << 1;
 
@@ -150,10 +153,15 @@ pub(crate) fn queue_fact(name: &[u8], facts: QueueFacts) -> (Vec<u8>, Vec<u8>) {
     (key, value)
 }
 
+/// The name of the queue, if this is the key of a queue's fact.
+pub(crate) fn queue_of_fact(key: &[u8]) -> Option<&[u8]> {
+    key.strip_prefix(QUEUE_KEY)
+}
+
 /// Decodes the fact of a queue: the queue's name and its facts. Returns `None` for other facts, and
 /// for facts of newer versions.
 pub(crate) fn read_queue_fact<'a>(key: &'a [u8], value: &[u8]) -> Option<(&'a [u8], QueueFacts)> {
-    let name = key.strip_prefix(QUEUE_KEY)?;
+    let name = queue_of_fact(key)?;
     let (&kept, rest) = value.split_first()?;
     let (limits, rest) = rest.split_first_chunk::<12>()?;
     let limit = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| limits[at * 4 + byte]));
@@ -253,7 +261,8 @@ fn read_options<'a>(
     rest.is_empty().then_some(tags)
 }
 
-fn counters(bytes: &[u8]) -> Option<Counters> {
+/// Decodes the payload of an entry that only changes counters.
+pub(crate) fn counters(bytes: &[u8]) -> Option<Counters> {
     let bytes: &[u8; COUNTERS_LEN] = bytes.try_into().ok()?;
     let mut counts = bytes
         .chunks_exact(4)

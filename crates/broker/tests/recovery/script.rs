@@ -104,7 +104,7 @@ fn check_opened(untouched: &FaultDisk, opened: &FaultDisk, found: &Found, report
     let disk = untouched.fork();
     let (broker, _) = match open_broker(&disk) {
         Ok(opened) => opened,
-        Err(BrokerError::Meta(_) | BrokerError::Restore(_)) => return,
+        Err(BrokerError::Meta(_) | BrokerError::Restore(_) | BrokerError::Cluster(_)) => return,
         Err(error @ (BrokerError::Log(_) | BrokerError::Thread(_))) => panic!("{error}"),
     };
     let turn = broker.turn(broker.last_time().max(NOW));

@@ -69,7 +69,8 @@ pub(crate) fn write_slots(buffer: &mut Vec<u8>, slots: &[Slot]) {
     }
 }
 
-pub(crate) fn write_meta(buffer: &mut Vec<u8>, queue: u32, meta: &Meta<'_>) {
+/// Appends the bytes of a meta: see `docs/log-format.md`. `queue` is the queue's number.
+pub fn write_meta(buffer: &mut Vec<u8>, queue: u32, meta: &Meta<'_>) {
     let mut bytes = [0; META_BYTES];
     bytes[0..8].copy_from_slice(&meta.id.to_le_bytes());
     bytes[8..12].copy_from_slice(&queue.to_le_bytes());
@@ -222,8 +223,8 @@ pub(crate) struct StoredSlot<'a> {
 }
 
 /// Reads a meta at the start of `bytes`. Returns the meta, its queue's number and the bytes after
-/// the meta.
-pub(crate) fn read_meta(bytes: &[u8]) -> Option<(Meta<'_>, u32, &[u8])> {
+/// the meta. `None`: the bytes end too early.
+pub fn read_meta(bytes: &[u8]) -> Option<(Meta<'_>, u32, &[u8])> {
     let (fixed, rest) = bytes.split_at_checked(META_BYTES)?;
     let (options, rest) = rest.split_at_checked(usize::from(get_u16(fixed, 38)))?;
     let meta = Meta {

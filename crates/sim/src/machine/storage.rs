@@ -111,6 +111,7 @@ impl Storage {
             bodies_bytes_max: self.bodies_bytes_max,
             jobs_bytes_max: self.jobs_bytes_max,
             head_jobs: HEAD_JOBS,
+            cluster: None,
             ..broker::Options::without_threads(disk, log)
         }
     }

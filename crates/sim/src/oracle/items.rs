@@ -115,6 +115,8 @@ struct Queue {
     exists: Option<Tick>,
     /// True if a client requested the removal of the queue since the last start of the server.
     may_have_vanished: bool,
+    /// When the server last replied to a removal of the queue.
+    removed: Option<Tick>,
 }
 
 /// The delivery of an item to a client.

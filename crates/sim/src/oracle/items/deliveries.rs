@@ -27,7 +27,9 @@ impl Items {
         let key = (id, queue.to_owned());
         let certain_before =
             if delivery.arrival.waited { delivery.arrival.tick } else { Tick::MAX };
-        let mut doubts = leads;
+        // The client can have got the item before the removal, and the reply after it.
+        let removed = self.queues.get(queue).and_then(|queue| queue.removed);
+        let mut doubts = leads || removed.is_some_and(|at| at >= certain_before);
         if let Some(place) = self.places.get(&key).filter(|_| !leads) {
             let wrong = match place.state {
                 State::Ended if !matches!(place.lasting, Lasting::Uncertain) => {

@@ -167,6 +167,17 @@ fn a_removed_queue_takes_its_open_reads_along() {
 }
 
 #[test]
+fn a_waiter_may_hear_of_its_item_after_the_removal_of_the_queue() {
+    let waits = (2, "get q+c/open/t=1000\n", "", 5);
+    let removes = (3, "delete q+c\n", "DELETED\n", 20);
+    let hears = (2, "", "VALUE q+c 0 9\nthe first\nEND\n", 21);
+    let aborts = (2, "get q+c/abort\n", "END\n", 22);
+    let none = (3, "get q+c\n", "END\n", 23);
+    assert_kept(&[waits, PUT, removes, hears, aborts, none]);
+    assert_broken(&[waits, PUT, hears, aborts, none], "the copy of item 0 was there");
+}
+
+#[test]
 fn a_read_that_timed_out_leaves_open_what_the_next_close_is_about() {
     let again = (2, "get q/open\n", "VALUE q 0 9\nthe first\nEND\n", 200);
     let close = (2, "get q/close\n", "END\n", 201);

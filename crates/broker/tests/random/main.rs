@@ -1,5 +1,7 @@
 //! Makes random requests of all dialects on a broker with a log, and then crashes it. After
-//! recovery, all durable jobs must exist again, in order.
+//! recovery, all durable jobs must exist again, in order. `cluster` does the same with two nodes.
+
+mod cluster;
 
 use std::sync::Arc;
 
@@ -52,11 +54,14 @@ fn rules(number: u64) -> Rules {
     Rules(picked.map(|(_, rule)| rule).collect())
 }
 
-fn open(disk: &log::FaultDisk, now: Millis) -> Broker {
+fn options(disk: &log::FaultDisk) -> Options {
     let disk = Arc::new(disk.clone());
     let settings = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
-    let options = Options::without_threads(disk, settings);
-    Broker::open(options, now).expect("the log is whole").0
+    Options::without_threads(disk, settings)
+}
+
+fn open(disk: &log::FaultDisk, now: Millis) -> Broker {
+    Broker::open(options(disk), now).expect("the log is whole").0
 }
 
 struct Play {

@@ -1,0 +1,115 @@
+//! The state hash: a number that two nodes with the same jobs and facts have in common.
+//!
+//! It is the sum of one hash for each logged job and each fact. So a change costs the hash of one
+//! job, and the order of changes does not matter. What a restart of a server may change without an
+//! entry of the log does not count: counters, the time at which a job became ready, and whether a
+//! delayed job has come due.
+//!
+//! A leader makes the hash of a job from what it sends. A follower makes it from what its engine
+//! has after the change. So the comparison also finds an engine that applied a change wrongly.
+
+use std::collections::HashMap;
+
+use engine::{JobFacts, JobId, State, Tags};
+use replica::chain::Mix;
+
+/// The state hash of a node, and what its changes need.
+#[derive(Debug, Default)]
+pub(crate) struct StateHash {
+    sum: u64,
+    /// The number of logged jobs.
+    count: u64,
+    /// The hash of each logged job that is in memory. Nothing can happen to the others.
+    jobs: HashMap<JobId, u64>,
+    facts: HashMap<Box<[u8]>, u64>,
+}
+
+/// The hash of one job.
+pub(crate) fn job_hash(
+    queue: &[u8],
+    facts: &JobFacts,
+    tags: Option<Tags<'_>>,
+    body_len: usize,
+) -> u64 {
+    let JobFacts { id, priority, order, created, ttr_s, delay_s, .. } = facts;
+    let buried_order = if facts.state == State::Buried { 1 + facts.buried_order } else { 0 };
+    let ends = facts.expires.map_or(0, |expires| 1 + facts.wall.unwrap_or(expires).0);
+    let mix = Mix::new()
+        .word(id.0)
+        .bytes(queue)
+        .word(u64::from(*priority))
+        .word(*order)
+        .word(created.0)
+        .word(u64::from(*ttr_s))
+        .word(u64::from(*delay_s))
+        .word(buried_order)
+        .word(ends)
+        .word(body_len as u64);
+    match tags {
+        Some(Tags { unique, reducer }) => mix.bytes(unique).bytes(reducer).value(),
+        None => mix.value(),
+    }
+}
+
+impl StateHash {
+    /// The hash and the number of logged jobs of a folder, as it says itself. The jobs in memory
+    /// and the facts must be added with [`StateHash::remember`] and [`StateHash::remember_fact`].
+    pub(crate) fn set(&mut self, sum: u64, count: u64) {
+        (self.sum, self.count) = (sum, count);
+    }
+
+    pub(crate) fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// A job of the folder is in memory now.
+    pub(crate) fn remember(&mut self, id: JobId, hash: u64) {
+        self.jobs.insert(id, hash);
+    }
+
+    /// A job is only in the log now.
+    pub(crate) fn forget(&mut self, id: JobId) {
+        self.jobs.remove(&id);
+    }
+
+    /// The folder has this fact.
+    pub(crate) fn remember_fact(&mut self, key: &[u8], value: &[u8]) {
+        self.facts.insert(key.into(), fact_hash(key, value));
+    }
+
+    pub(crate) fn put(&mut self, id: JobId, hash: u64) {
+        self.count += 1;
+        self.sum = self.sum.wrapping_add(hash);
+        self.jobs.insert(id, hash);
+    }
+
+    pub(crate) fn update(&mut self, id: JobId, hash: u64) {
+        let before = self.jobs.insert(id, hash).unwrap_or_default();
+        self.sum = self.sum.wrapping_sub(before).wrapping_add(hash);
+    }
+
+    pub(crate) fn finish(&mut self, id: JobId) {
+        let before = self.jobs.remove(&id).unwrap_or_default();
+        self.count = self.count.saturating_sub(1);
+        self.sum = self.sum.wrapping_sub(before);
+    }
+
+    pub(crate) fn fact(&mut self, key: &[u8], value: &[u8]) {
+        let before = if value.is_empty() {
+            self.facts.remove(key)
+        } else {
+            let hash = fact_hash(key, value);
+            self.sum = self.sum.wrapping_add(hash);
+            self.facts.insert(key.into(), hash)
+        };
+        self.sum = self.sum.wrapping_sub(before.unwrap_or_default());
+    }
+}
+
+fn fact_hash(key: &[u8], value: &[u8]) -> u64 {
+    Mix::new().bytes(key).bytes(value).value()
+}

@@ -1,0 +1,538 @@
+//! The journal of a node of a cluster: the log of its data folder, behind a gate, and the groups for
+//! the stream that the nodes share.
+//!
+//! A leader writes each change twice, in the same order: as an entry into the log's open batch, and
+//! as a fact into the group that gathers. When the group is cut, its entries become one part of the
+//! log. The committer may write this part only after the stream has accepted the group. So every
+//! folder of the cluster has an exact prefix of the accepted history, at all times.
+//!
+//! The order of locks: the broker's lock, [`Stream`], the log's open batch.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use engine::policy::QueueSync;
+use engine::{JobId, QueueId};
+use log::{Log, Meta, QueueRef, Slot};
+use replica::chain::{Chain, Link};
+use replica::group::{At, SealedGroup};
+use replica::{Epoch, Lineage};
+
+use crate::Position;
+use crate::broker::lock;
+use crate::journal::fact::FactWriter;
+use crate::journal::folder::placed;
+use crate::journal::state_hash::{StateHash, job_hash};
+use crate::journal::{Journal, Mark, Placed};
+use crate::ledger::meta;
+
+/// A group has at most this many bytes of facts, or one fact. One message of the stream can carry
+/// it.
+const GROUP_BYTES_MAX: usize = 512 << 10;
+/// The end of each part has room for the fact of the node's place.
+const PLACE_BYTES: u64 = 256;
+/// Room of a FINISH, COUNT or IDS entry.
+const SMALL_ENTRY_BYTES: u64 = 64;
+/// An entry needs at most this many bytes besides its names, metas, options and body.
+const ENTRY_BYTES: u64 = 64;
+/// Ids are reserved this far ahead, and this many at a time: see the log's own limit.
+const IDS_AHEAD: u64 = 2 << 20;
+const ID_BLOCK: u64 = 1 << 20;
+/// Counters wait this long, and so do at most so many jobs with new counters: see the log's lazy
+/// counters.
+const COUNTS_MAX_MS: u64 = 1000;
+const COUNTS_MAX: usize = 10_000;
+
+/// A function that the broker calls when a group is ready for the stream. It must be quick.
+pub type OnGroup = Arc<dyn Fn() + Send + Sync>;
+
+/// What the node of a cluster shares with the thread that speaks to the stream.
+pub struct Stream {
+    log: Arc<Log>,
+    gathering: Mutex<Gathering>,
+    /// The number of the last group that the stream has accepted.
+    acknowledged: AtomicU64,
+    leads: AtomicBool,
+    on_group: OnceLock<OnGroup>,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").field("at", &self.at()).finish_non_exhaustive()
+    }
+}
+
+/// The group that gathers, and the groups that wait for the stream.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    lineage: Lineage,
+    /// The place after the last group that was cut or applied.
+    at: At,
+    /// The epoch of the group that gathers.
+    epoch: Epoch,
+    /// The time of the group that gathers, in milliseconds of log time. It never falls.
+    time_ms: u64,
+    facts: FactWriter,
+    /// For each queue: the last group that names it, and its number there.
+    names: Vec<(u64, u32)>,
+    pub(crate) state: StateHash,
+    id_limit: u64,
+    /// Groups for the stream, in order.
+    sealed: VecDeque<SealedGroup>,
+    /// The stream has a group, and has not accepted it yet.
+    in_flight: bool,
+    /// Groups that the stream has not accepted, each with the end of its part of the log.
+    pending: VecDeque<(u64, log::Position)>,
+    /// Groups that the stream has accepted, and that are not durable in the folder yet.
+    unsynced: VecDeque<(u64, log::Position)>,
+}
+
+impl Stream {
+    pub(crate) fn new(log: Arc<Log>, lineage: Lineage, at: At, state: StateHash) -> Self {
+        let gathering = Gathering {
+            lineage,
+            at,
+            epoch: at.epoch,
+            time_ms: at.time_ms,
+            facts: FactWriter::default(),
+            names: Vec::new(),
+            state,
+            id_limit: at.id_limit,
+            sealed: VecDeque::new(),
+            in_flight: false,
+            pending: VecDeque::new(),
+            unsynced: VecDeque::new(),
+        };
+        Self {
+            log,
+            gathering: Mutex::new(gathering),
+            acknowledged: AtomicU64::new(at.number),
+            leads: AtomicBool::new(false),
+            on_group: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Gathering> {
+        lock(&self.gathering)
+    }
+
+    /// Sets the function that the broker calls when a group is ready for the stream. Later calls
+    /// change nothing.
+    pub fn set_on_group(&self, on_group: OnGroup) {
+        let _ = self.on_group.set(on_group);
+    }
+
+    /// Whether this node leads. Before, it follows.
+    pub fn leads(&self) -> bool {
+        self.leads.load(Ordering::Acquire)
+    }
+
+    /// The place after the last group of this node. A leader's last groups may not be accepted yet.
+    pub fn at(&self) -> At {
+        self.lock().at
+    }
+
+    pub(crate) fn released(&self) -> Position {
+        Position::written(log::Position(self.acknowledged()))
+    }
+
+    /// The number of the last accepted group.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::Acquire)
+    }
+
+    /// The number of the last group that is durable in the folder of this node.
+    pub fn durable(&self) -> u64 {
+        let durable = self.log.durable();
+        let mut gathering = self.lock();
+        while gathering.unsynced.front().is_some_and(|(_, end)| *end <= durable) {
+            gathering.unsynced.pop_front();
+        }
+        let behind = gathering.unsynced.front().map(|(number, _)| number - 1);
+        behind.unwrap_or_else(|| self.acknowledged())
+    }
+
+    /// The next group for the stream. `None`: there is none, or the stream has not accepted the last
+    /// one yet.
+    pub fn take_group(&self) -> Option<SealedGroup> {
+        let mut gathering = self.lock();
+        if gathering.in_flight {
+            return None;
+        }
+        if gathering.sealed.is_empty() {
+            gathering.cut(&self.log);
+        }
+        let group = gathering.sealed.pop_front();
+        gathering.in_flight = group.is_some();
+        group
+    }
+
+    /// The stream has accepted the group with this number, and all before it.
+    pub(crate) fn accept(&self, number: u64) {
+        let mut gathering = self.lock();
+        let mut end = None;
+        while gathering.pending.front().is_some_and(|(pending, _)| *pending <= number) {
+            end = gathering.pending.pop_front();
+            gathering.unsynced.extend(end);
+        }
+        let Some((_, end)) = end else { return };
+        gathering.in_flight = false;
+        let is_idle = gathering.pending.is_empty() && gathering.facts.is_empty();
+        self.log.set_gate((!is_idle).then_some(end));
+        self.acknowledged.store(number, Ordering::Release);
+        drop(gathering);
+        self.log.wake();
+    }
+
+    /// The follower has applied the group with this number.
+    pub(crate) fn note_applied(&self, number: u64) {
+        self.acknowledged.store(number, Ordering::Release);
+    }
+
+    /// The node leads from now on. `epoch` is the sequence number of its claim.
+    pub(crate) fn lead(&self, epoch: Epoch) {
+        self.lock().epoch = epoch;
+        self.leads.store(true, Ordering::Release);
+    }
+
+    fn end_turn(&self) {
+        let mut gathering = self.lock();
+        if !gathering.in_flight && gathering.sealed.is_empty() {
+            gathering.cut(&self.log);
+        }
+        let is_ready = !gathering.in_flight && !gathering.sealed.is_empty();
+        drop(gathering);
+        if is_ready && let Some(on_group) = self.on_group.get() {
+            on_group();
+        }
+    }
+}
+
+impl Gathering {
+    /// The place after the last group that was cut or applied.
+    pub(crate) fn at(&self) -> At {
+        self.at
+    }
+
+    /// Makes room for an entry of this many bytes, so that all entries of a group are in one part of
+    /// the log.
+    fn make_room(&mut self, log: &Log, now_ms: u64, bytes: u64) {
+        let is_full = self.facts.len() as u64 + bytes > GROUP_BYTES_MAX as u64
+            || log.room_left() < bytes + PLACE_BYTES;
+        if is_full {
+            self.cut(log);
+        }
+        if self.facts.is_empty() {
+            // The entries of reclaim get a part of their own.
+            let end = log.cut();
+            if self.pending.is_empty() {
+                log.set_gate(Some(end));
+            }
+            log.keep_together(now_ms, bytes + PLACE_BYTES);
+        }
+        self.time_ms = self.time_ms.max(now_ms);
+    }
+
+    /// Ends the group that gathers, if it has facts.
+    pub(crate) fn cut(&mut self, log: &Log) {
+        if self.facts.is_empty() {
+            return;
+        }
+        let (body, facts) = self.facts.take();
+        let (before, body_crc) = (self.at, crc32fast::hash(&body));
+        self.advance(&body, body_crc);
+        let at = self.at;
+        let end = self.write_place(log);
+        self.pending.push_back((at.number, end));
+        self.sealed.push_back(SealedGroup {
+            number: at.number,
+            epoch: at.epoch,
+            time_ms: at.time_ms,
+            before: before.chain,
+            after: at.chain,
+            state: at.state,
+            jobs: at.jobs,
+            id_limit: at.id_limit,
+            facts,
+            body_crc,
+            body,
+        });
+    }
+
+    /// Moves the place behind a group with this body.
+    fn advance(&mut self, body: &[u8], body_crc: u32) {
+        let link = Link {
+            epoch: self.epoch,
+            number: self.at.number + 1,
+            time_ms: self.time_ms,
+            state: self.state.sum(),
+            jobs: self.state.count(),
+            id_limit: self.id_limit,
+            body_bytes: body.len() as u64,
+            body_crc,
+        };
+        self.at = At {
+            epoch: link.epoch,
+            number: link.number,
+            chain: self.at.chain.then(&link),
+            state: link.state,
+            jobs: link.jobs,
+            id_limit: link.id_limit,
+            time_ms: link.time_ms,
+        };
+    }
+
+    /// Writes the node's place as the last entry of the part, and ends the part.
+    fn write_place(&self, log: &Log) -> log::Position {
+        log.fact(self.at.time_ms, meta::CLUSTER_KEY, &encode_place(self.lineage, &self.at));
+        log.cut()
+    }
+
+    /// Begins to apply a group of the leader: its entries need at most this many bytes.
+    pub(crate) fn begin_apply(&mut self, log: &Log, group: &SealedGroup, bytes: u64) {
+        log.set_gate(Some(log.cut()));
+        log.keep_together(group.time_ms, bytes + PLACE_BYTES);
+        (self.epoch, self.time_ms) = (group.epoch, group.time_ms);
+        self.id_limit = group.id_limit;
+    }
+
+    /// Compares the state hash with the leader's. If they are equal, lets the committer write the
+    /// group. If not, the group stays behind the gate, and the node must stop.
+    pub(crate) fn end_apply(&mut self, log: &Log, group: &SealedGroup) -> bool {
+        if (self.state.sum(), self.state.count()) != (group.state, group.jobs) {
+            return false;
+        }
+        self.advance(&group.body, group.body_crc);
+        let end = self.write_place(log);
+        self.unsynced.push_back((group.number, end));
+        log.set_gate(None);
+        self.at.chain == group.after
+    }
+
+    /// The queue's number in the group that gathers.
+    fn queue(&mut self, queue: QueueRef<'_>) -> u32 {
+        let index = queue.number as usize;
+        if index >= self.names.len() {
+            self.names.resize(index + 1, (0, 0));
+        }
+        // Numbers of groups begin with 1.
+        let group = self.at.number + 1;
+        if self.names[index].0 != group {
+            self.names[index] = (group, self.facts.name(queue.name));
+        }
+        self.names[index].1
+    }
+}
+
+/// Writes each change to the log and to the group that gathers.
+#[derive(Debug)]
+pub(crate) struct StreamJournal {
+    stream: Arc<Stream>,
+    slots: Vec<Slot>,
+    /// Jobs with counters that are not in the log yet.
+    counts: BTreeSet<JobId>,
+    /// When the first of these jobs got its counters.
+    counted_ms: u64,
+}
+
+impl StreamJournal {
+    pub(crate) fn new(stream: Arc<Stream>) -> Self {
+        Self { stream, slots: Vec::new(), counts: BTreeSet::new(), counted_ms: 0 }
+    }
+
+    /// The group that gathers, with room for an entry of this many bytes.
+    fn gather(&self, now_ms: u64, bytes: u64) -> MutexGuard<'_, Gathering> {
+        let mut gathering = self.stream.lock();
+        gathering.make_room(&self.stream.log, now_ms, bytes);
+        gathering
+    }
+}
+
+/// The bytes of an entry that uses this queue, with the entry that names the queue.
+fn entry_bytes(queue: QueueRef<'_>, meta: &Meta<'_>, body: &[u8]) -> u64 {
+    queue.name.len() as u64 + log::put_bytes(1, meta.options.len(), body.len()) + ENTRY_BYTES
+}
+
+fn hash(queue: QueueRef<'_>, meta: &Meta<'_>, body_len: usize) -> u64 {
+    let (facts, tags) = meta::facts(meta, None).expect("this program wrote the meta");
+    job_hash(queue.name, &facts, tags, body_len)
+}
+
+impl Journal for StreamJournal {
+    fn log(&self) -> &Arc<Log> {
+        &self.stream.log
+    }
+
+    fn put(&mut self, now_ms: u64, queue: QueueRef<'_>, meta: &Meta<'_>, body: &[u8]) -> Placed {
+        let mut gathering = self.gather(now_ms, entry_bytes(queue, meta, body));
+        let number = gathering.queue(queue);
+        gathering.facts.put([(number, meta)].into_iter(), body);
+        gathering.state.put(JobId(meta.id), hash(queue, meta, body.len()));
+        let (slot, end) = self.stream.log.put(now_ms, queue, meta, body);
+        let bytes = log::put_bytes(1, meta.options.len(), body.len());
+        Placed { mark: gathering.mark(), ..placed(slot, end, bytes) }
+    }
+
+    fn import(&mut self, _: u64, _: QueueRef<'_>, _: &Meta<'_>, _: &[u8]) -> Placed {
+        unreachable!("an import into the folder of a cluster is refused")
+    }
+
+    fn put_many(
+        &mut self,
+        now_ms: u64,
+        jobs: &[(QueueRef<'_>, Meta<'_>)],
+        body: &[u8],
+        found: &mut Vec<Placed>,
+    ) {
+        let each = jobs.iter().map(|(queue, meta)| entry_bytes(*queue, meta, b""));
+        let bytes = each.sum::<u64>() + body.len() as u64;
+        let mut gathering = self.stream.lock();
+        gathering.make_room(&self.stream.log, now_ms, bytes);
+        let numbers: Vec<u32> = jobs.iter().map(|(queue, _)| gathering.queue(*queue)).collect();
+        gathering.facts.put(numbers.into_iter().zip(jobs.iter().map(|(_, meta)| meta)), body);
+        for (queue, meta) in jobs {
+            gathering.state.put(JobId(meta.id), hash(*queue, meta, body.len()));
+        }
+        self.slots.clear();
+        let end = self.stream.log.put_many(now_ms, jobs, body, &mut self.slots);
+        let options_bytes = jobs.iter().map(|(_, meta)| meta.options.len()).sum();
+        let bytes = log::put_bytes(jobs.len(), options_bytes, body.len());
+        let mark = gathering.mark();
+        found.extend(self.slots.iter().map(|slot| Placed { mark, ..placed(*slot, end, bytes) }));
+    }
+
+    fn update(
+        &mut self,
+        now_ms: u64,
+        slot: Slot,
+        queue: QueueRef<'_>,
+        meta: &Meta<'_>,
+        body_len: usize,
+    ) -> Mark {
+        self.counts.remove(&JobId(meta.id));
+        let mut gathering = self.gather(now_ms, entry_bytes(queue, meta, b""));
+        let number = gathering.queue(queue);
+        gathering.facts.update(number, meta);
+        gathering.state.update(JobId(meta.id), hash(queue, meta, body_len));
+        self.stream.log.update(now_ms, slot, queue, meta);
+        gathering.mark()
+    }
+
+    fn count(&mut self, now_ms: u64, id: JobId, _: Slot, _: &[u8]) {
+        if self.counts.is_empty() {
+            self.counted_ms = now_ms;
+        }
+        self.counts.insert(id);
+    }
+
+    fn take_due_counts(&mut self, now_ms: u64) -> BTreeSet<JobId> {
+        let is_due = self.counts.len() >= COUNTS_MAX || now_ms >= self.counted_ms + COUNTS_MAX_MS;
+        if is_due { std::mem::take(&mut self.counts) } else { BTreeSet::new() }
+    }
+
+    fn count_now(&mut self, now_ms: u64, id: JobId, slot: Slot, counters: &[u8]) {
+        let mut gathering = self.gather(now_ms, SMALL_ENTRY_BYTES);
+        gathering.facts.count(id.0, counters);
+        self.stream.log.count_now(now_ms, slot, counters);
+    }
+
+    fn finish(&mut self, now_ms: u64, id: JobId, slot: Slot) -> Mark {
+        self.counts.remove(&id);
+        let mut gathering = self.gather(now_ms, SMALL_ENTRY_BYTES);
+        gathering.facts.finish(id.0);
+        gathering.state.finish(id);
+        self.stream.log.finish(now_ms, slot);
+        gathering.mark()
+    }
+
+    fn fact(&mut self, now_ms: u64, key: &[u8], value: &[u8]) -> Mark {
+        let bytes = (key.len() + value.len()) as u64 + ENTRY_BYTES;
+        let mut gathering = self.gather(now_ms, bytes);
+        gathering.facts.fact(key, value);
+        if key != meta::CLOCK_KEY {
+            gathering.state.fact(key, value);
+        }
+        self.stream.log.fact(now_ms, key, value);
+        gathering.mark()
+    }
+
+    fn forget_queue(&mut self, queue: QueueId) {
+        self.stream.log.forget_queue(queue.0);
+        if let Some(name) = self.stream.lock().names.get_mut(queue.0 as usize) {
+            *name = (0, 0);
+        }
+    }
+
+    fn writes_whole(&self) -> bool {
+        true
+    }
+
+    /// Every reply waits for the stream, whatever the policy of its queue.
+    fn rests_on(&self, mark: Mark, _: Option<QueueSync>) -> Position {
+        Position::written(log::Position(mark.0))
+    }
+
+    fn want_sync(&mut self, _: u64, _: Option<QueueSync>) {}
+
+    fn cut(&mut self) {
+        self.stream.lock().cut(&self.stream.log);
+    }
+
+    fn end_turn(&mut self, now_ms: u64, next_number: u64, appended: bool) {
+        if self.stream.leads() {
+            if next_number + IDS_AHEAD > self.stream.lock().id_limit {
+                let limit = next_number + IDS_AHEAD + ID_BLOCK;
+                let mut gathering = self.gather(now_ms, SMALL_ENTRY_BYTES);
+                gathering.id_limit = limit;
+                gathering.facts.ids(limit);
+                self.stream.log.reserve_ids(now_ms, limit);
+            }
+            self.stream.end_turn();
+        }
+        if appended {
+            self.stream.log.wake();
+        }
+    }
+
+    fn keeps_state(&self) -> bool {
+        true
+    }
+
+    fn left_memory(&mut self, id: JobId) {
+        self.stream.lock().state.forget(id);
+    }
+
+    fn came_back(&mut self, id: JobId, hash: u64) {
+        self.stream.lock().state.remember(id, hash);
+    }
+}
+
+impl Gathering {
+    /// The mark of everything in the group that gathers.
+    fn mark(&self) -> Mark {
+        Mark(self.at.number + 1)
+    }
+}
+
+/// The value of the fact of the node's place.
+fn encode_place(lineage: Lineage, at: &At) -> Vec<u8> {
+    let mut value = lineage.0.to_vec();
+    value.extend_from_slice(&replica::record::FORMAT.to_le_bytes());
+    for word in [at.epoch, at.number, at.chain.0, at.state, at.jobs, at.time_ms, at.id_limit] {
+        value.extend_from_slice(&word.to_le_bytes());
+    }
+    value
+}
+
+/// Decodes the fact of the node's place. `None`: a newer version wrote it.
+pub(crate) fn decode_place(value: &[u8]) -> Option<(Lineage, At)> {
+    let (lineage, rest) = value.split_first_chunk::<16>()?;
+    let (format, rest) = rest.split_first_chunk::<2>()?;
+    let (words, []) = rest.as_chunks::<8>() else { return None };
+    let &[epoch, number, chain, state, jobs, time_ms, id_limit] = words else { return None };
+    let [epoch, number, chain, state, jobs, time_ms, id_limit] =
+        [epoch, number, chain, state, jobs, time_ms, id_limit].map(u64::from_le_bytes);
+    let at = At { epoch, number, chain: Chain(chain), state, jobs, time_ms, id_limit };
+    (u16::from_le_bytes(*format) == replica::record::FORMAT).then_some((Lineage(*lineage), at))
+}

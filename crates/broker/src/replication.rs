@@ -1,0 +1,160 @@
+//! The node of a cluster: how it starts, and how a follower becomes the leader.
+//!
+//! `journal/stream.rs` writes the groups of a leader, and `follow.rs` applies them.
+
+use std::sync::Arc;
+
+use engine::{Millis, RestoreError};
+use log::{Begin, Log};
+use replica::chain::Chain;
+use replica::group::At;
+use replica::{Epoch, Lineage};
+
+use crate::core::Core;
+use crate::journal::state_hash::StateHash;
+use crate::journal::stream::{Stream, decode_place};
+use crate::ledger::meta;
+use crate::wall::Start;
+use crate::{Broker, BrokerError};
+
+/// Why a server cannot use a data folder.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ClusterError {
+    /// The folder is that of a cluster's node. A server that is alone would make it differ from the
+    /// other nodes.
+    #[error("the data folder belongs to a node of a cluster, and this server has no cluster")]
+    Member,
+    /// The folder has jobs or facts, but no place in the history of a cluster.
+    #[error("the data folder has jobs or settings that are not those of the cluster")]
+    NotAMember,
+    /// The folder belongs to another cluster.
+    #[error("the data folder belongs to another cluster")]
+    OtherLineage,
+    /// A newer version wrote the folder.
+    #[error("the data folder has a place in a cluster that this version cannot read")]
+    Unknown,
+}
+
+/// When the last group of the old leader came.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Since {
+    /// This node got it so many milliseconds ago. So delays do not depend on any wall clock.
+    Elapsed(u64),
+    /// This node was not there. The wall clock shows this time now.
+    Wall(Millis),
+}
+
+/// What a start learns about the node from the log.
+#[derive(Debug, Default)]
+pub(crate) struct RestoredState {
+    lineage: Lineage,
+    place: Option<(Lineage, At)>,
+    has_unknown_place: bool,
+    has_facts: bool,
+    pub(crate) state: StateHash,
+}
+
+impl RestoredState {
+    pub(crate) fn new(lineage: Lineage) -> Self {
+        Self { lineage, ..Self::default() }
+    }
+
+    /// Reads the place, and returns the start of the engine's time.
+    pub(crate) fn begin(&mut self, begin: &Begin<'_>) -> Start {
+        let value = begin.fact(meta::CLUSTER_KEY);
+        self.place = value.and_then(decode_place);
+        self.has_unknown_place = value.is_some() && self.place.is_none();
+        let time_ms = self.place.map_or(begin.last_time_ms, |(_, at)| at.time_ms);
+        let ahead_ms = begin.fact(meta::CLOCK_KEY).and_then(|value| value.try_into().ok());
+        Start::of_follower(Millis(time_ms), ahead_ms.map_or(0, i64::from_le_bytes))
+    }
+
+    pub(crate) fn note_fact(&mut self, key: &[u8], value: &[u8]) {
+        if key != meta::CLUSTER_KEY && key != meta::CLOCK_KEY {
+            self.has_facts = true;
+            self.state.remember_fact(key, value);
+        }
+    }
+
+    /// The place of the node. A new folder has the place before the first group.
+    fn place(&self, has_jobs: bool) -> Result<At, ClusterError> {
+        match self.place {
+            _ if self.has_unknown_place => Err(ClusterError::Unknown),
+            Some((lineage, _)) if lineage != self.lineage => Err(ClusterError::OtherLineage),
+            Some((_, at)) => Ok(at),
+            None if has_jobs || self.has_facts => Err(ClusterError::NotAMember),
+            None => Ok(At { chain: Chain::origin(self.lineage, 0, 0), ..At::default() }),
+        }
+    }
+}
+
+impl Core {
+    /// Ends a start: from now on, changes go to the log, or also to the stream of the cluster.
+    pub(crate) fn open_journal(
+        &mut self,
+        log: &Arc<Log>,
+    ) -> Result<Option<Arc<Stream>>, BrokerError> {
+        let Some(mut restored) = self.restored.take() else {
+            if !log.facts_with(meta::CLUSTER_KEY).is_empty() {
+                return Err(ClusterError::Member.into());
+            }
+            self.ledger.set_log(log.clone());
+            self.log_wall_clock();
+            return Ok(None);
+        };
+        let has_jobs = self.ledger.locations.count() > 0 || self.engine.cold_jobs() > 0;
+        let at = restored.place(has_jobs)?;
+        restored.state.set(at.state, at.jobs);
+        let stream = Stream::new(log.clone(), restored.lineage, at, restored.state);
+        let stream = Arc::new(stream);
+        self.ledger.set_stream(stream.clone());
+        Ok(Some(stream))
+    }
+}
+
+impl Broker {
+    /// What the node shares with the thread that speaks to the stream. `None`: the server is alone.
+    pub fn stream(&self) -> Option<&Arc<Stream>> {
+        self.shared.stream.as_ref()
+    }
+
+    /// The stream has accepted the group with this number, and all before it. Replies that wait for
+    /// them can be sent.
+    pub fn accept(&self, number: u64) {
+        if let Some(stream) = &self.shared.stream {
+            stream.accept(number);
+            self.shared.notify_mailboxes();
+        }
+    }
+
+    /// Makes a follower the leader. It must have applied all groups of the leaders before it.
+    /// `epoch` is the sequence number of its claim. Numbers below `id_limit` may have been used.
+    ///
+    /// # Errors
+    ///
+    /// The limit of ids is too high.
+    pub fn lead(&self, epoch: Epoch, id_limit: u64, since: Since) -> Result<(), RestoreError> {
+        let Some(stream) = &self.shared.stream else { return Ok(()) };
+        {
+            let mut turn = self.turn(Millis(0));
+            let core = &mut *turn.core;
+            let last = Millis(stream.at().time_ms);
+            let start = match since {
+                Since::Elapsed(ms) => {
+                    let now = Millis(last.0.saturating_add(ms));
+                    Start::of_follower(now, core.logged_ahead_ms)
+                }
+                Since::Wall(wall) => {
+                    Start::new(wall, last, Some(&core.logged_ahead_ms.to_le_bytes()))
+                }
+            };
+            core.engine.raise_numbers(id_limit.max(core.engine.next_number()))?;
+            core.engine.set_time(start.now);
+            core.engine.set_wall_ahead(start.ahead_ms);
+            stream.lead(epoch);
+            core.log_wall_clock();
+        }
+        self.set_clock_step();
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! Restores the jobs and facts of the log at a start.
+
+use engine::policy::Rules;
+use engine::{Engine, JobBody, Status};
+use log::Restored;
+
+use crate::BrokerError;
+use crate::core::Core;
+use crate::journal::Mark;
+use crate::ledger::locations::Location;
+use crate::ledger::meta;
+
+impl Core {
+    pub(crate) fn restore(&mut self, restored: Restored<'_>) -> Result<(), BrokerError> {
+        match restored {
+            Restored::Job { slot, entry_at, position, queue, meta, counters, body } => {
+                let place = (slot, entry_at, position);
+                self.restore_job(place, queue, &meta, counters, (&body, false))?;
+            }
+            Restored::Block { block, summary, queue, rows }
+                if self.cold.restores_block_of(queue) =>
+            {
+                self.restore_block(block, queue, (&summary, &rows))?;
+            }
+            Restored::Block { queue, rows, .. } => {
+                for row in rows.read()?.iter() {
+                    let place = (row.slot, row.entry_at, row.position);
+                    self.restore_job(place, queue, &row.meta(), None, (&rows.body(row), true))?;
+                }
+            }
+            Restored::Fact { key, value, .. } => self.restore_fact(key, value)?,
+        }
+        Ok(())
+    }
+
+    /// Restores one job. Its body stays only in the log if `stays_stored`, or if a limit of memory is
+    /// reached. But the body is in memory if the engine needs it.
+    fn restore_job(
+        &mut self,
+        (log_slot, entry_at, log_position): (log::Slot, u32, log::Position),
+        queue: &[u8],
+        meta: &log::Meta<'_>,
+        counters: Option<&[u8]>,
+        (body, stays_stored): (&log::RestoredBody<'_>, bool),
+    ) -> Result<(), BrokerError> {
+        let (facts, tags) = meta::facts(meta, counters)?;
+        let is_stored = !Engine::needs_body(tags)
+            && (stays_stored || self.restores_stored(queue, facts.state, body.len()));
+        let body = if is_stored {
+            JobBody::Stored(body.len() as u32)
+        } else {
+            JobBody::Resident(body.read()?.as_ref().into())
+        };
+        let slot = self.engine.restore(queue, &facts, tags, body)?;
+        let location = Location::new(log_slot, entry_at, Mark(log_position.0), is_stored);
+        self.ledger.locations.set(slot, location);
+        if self.restored.is_some() {
+            let hash = self.job_hash(slot);
+            self.restored.get_or_insert_default().state.remember(facts.id, hash);
+        }
+        Ok(())
+    }
+
+    /// Restores one fact from the log. Ignores facts of newer versions.
+    fn restore_fact(&mut self, key: &[u8], value: &[u8]) -> Result<(), BrokerError> {
+        if let Some(restored) = &mut self.restored {
+            restored.note_fact(key, value);
+        }
+        if let Some((name, facts)) = meta::read_queue_fact(key, value) {
+            self.engine.restore_queue(name, facts)?;
+        } else if key == meta::POLICIES_KEY {
+            if let Some(rules) = Rules::decode(value) {
+                self.engine.restore_policies(rules);
+            }
+        } else if key == meta::STATUS_KEY
+            && let [number] = value
+            && let Some(status) = Status::from_number(*number)
+        {
+            self.engine.restore_status(status);
+        }
+        Ok(())
+    }
+}

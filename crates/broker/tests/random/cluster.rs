@@ -1,0 +1,347 @@
+//! Two nodes of a cluster, and a stream that accepts every group: what one node leads, the other one
+//! follows.
+
+use lineshaft_broker::{
+    ApplyError, Broker, BrokerError, ClusterError, JobId, Millis, NewJob, Options, Patience, Since,
+    State, Take,
+};
+use proptest::prelude::*;
+use replica::Lineage;
+use replica::group::{At, SealedGroup};
+
+use crate::{Play, contents, options, steps};
+
+const LINEAGE: Lineage = Lineage([7; 16]);
+const START: Millis = Millis(1_000_000);
+
+fn cluster_options(disk: &log::FaultDisk) -> Options {
+    Options { cluster: Some(LINEAGE), ..options(disk) }
+}
+
+fn follow(disk: &log::FaultDisk) -> Broker {
+    Broker::open(cluster_options(disk), START).expect("the log is whole").0
+}
+
+fn at(broker: &Broker) -> At {
+    broker.stream().expect("it is a node").at()
+}
+
+/// Makes a node the leader. Each claim in these tests has a higher number than all records before.
+fn lead(broker: &Broker, now: Millis) {
+    let At { epoch, id_limit, .. } = at(broker);
+    broker.lead(epoch + 1000, id_limit, Since::Wall(now)).expect("ids are left");
+}
+
+fn commit(broker: &Broker, now: Millis) {
+    broker.commit_step(now).expect("the disk works");
+    broker.prepare_step().expect("the disk works");
+}
+
+/// The groups of the leader, one after the other. The stream accepts each of them.
+fn groups(leader: &Broker) -> impl Iterator<Item = SealedGroup> {
+    let stream = leader.stream().expect("it is a node");
+    std::iter::from_fn(move || {
+        let group = stream.take_group()?;
+        assert!(stream.take_group().is_none(), "one group is in flight");
+        leader.accept(group.number);
+        Some(group)
+    })
+}
+
+/// Accepts all groups of the leader, and applies them to the follower.
+fn pass_on(leader: &Broker, follower: &Broker) {
+    for group in groups(leader) {
+        let place = follower.apply(&group).expect("it follows the last one");
+        assert_eq!(place, group.at());
+    }
+    follower.turn(Millis(0)).check_invariants();
+}
+
+fn put(broker: &Broker, now: Millis, delay_s: u32) -> (JobId, lineshaft_broker::Position) {
+    let mut turn = broker.turn(now);
+    let session = turn.open_session(0);
+    let job = NewJob { delay_s, ttr_s: 3600, ..NewJob::default() };
+    let put = turn.caller(session).put(job, b"body"[..].into());
+    (put.value.expect("there is room"), put.after)
+}
+
+fn take(broker: &Broker, now: Millis) -> Option<JobId> {
+    let mut turn = broker.turn(now);
+    let session = turn.open_session(0);
+    match turn.caller(session).take(Patience::None).value {
+        Take::Granted(handout) => Some(handout.id),
+        _ => None,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn a_follower_can_lead_at_any_moment(
+        lives in prop::collection::vec(steps(), 1..4),
+        seed in any::<u64>(),
+    ) {
+        let mut disks = [log::FaultDisk::new(seed, 32 << 20), log::FaultDisk::new(!seed, 32 << 20)];
+        let mut now = START;
+        for steps in lives {
+            let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));
+            prop_assert_eq!(at(&leader), at(&follower));
+            lead(&leader, now);
+            let mut play = Play::over(leader.clone(), now);
+            for step in steps {
+                play.step(&step);
+                if step.number % 2 == 0 {
+                    pass_on(&leader, &follower);
+                }
+                if step.number % 5 == 0 {
+                    commit(&follower, play.now);
+                }
+            }
+            play.leave();
+            now = play.now;
+            pass_on(&leader, &follower);
+            commit(&leader, now);
+            commit(&follower, now);
+            prop_assert_eq!(at(&leader), at(&follower));
+            // The crash undoes what this read changes.
+            let wanted = contents(&leader, now);
+            drop((play, leader));
+            lead(&follower, now);
+            prop_assert_eq!(contents(&follower, now), wanted);
+            drop(follower);
+            disks.iter().for_each(log::FaultDisk::crash);
+            disks.swap(0, 1);
+        }
+    }
+
+    /// The folder of a leader that crashes has exactly a prefix of what the stream has accepted.
+    #[test]
+    fn nothing_is_in_a_folder_before_the_stream_has_accepted_it(
+        steps in steps(),
+        seed in any::<u64>(),
+    ) {
+        let disk = log::FaultDisk::new(seed, 32 << 20);
+        let leader = follow(&disk);
+        let mut places = vec![at(&leader)];
+        lead(&leader, START);
+        let mut play = Play::over(leader.clone(), START);
+        for step in steps {
+            play.step(&step);
+            if step.number % 3 == 0 {
+                places.extend(groups(&leader).map(|group| group.at()));
+            }
+            commit(&leader, play.now);
+        }
+        drop((play, leader));
+        disk.crash();
+        let found = at(&follow(&disk));
+        // The epoch of a claim is in the folder with its first group.
+        let last = places.last().expect("the first place");
+        prop_assert_eq!((found.number, found.chain), (last.number, last.chain));
+    }
+}
+
+#[test]
+fn a_reply_waits_for_the_stream() {
+    let disk = log::FaultDisk::new(1, 32 << 20);
+    let leader = follow(&disk);
+    lead(&leader, START);
+    assert_eq!(groups(&leader).count(), 1, "the first group reserves ids");
+    let (id, after) = put(&leader, START, 0);
+    commit(&leader, START);
+    assert!(!after.is_reached(leader.released()));
+    let group = leader.stream().and_then(|stream| stream.take_group()).expect("a group is ready");
+    assert!(!after.is_reached(leader.released()));
+    leader.accept(group.number);
+    assert!(after.is_reached(leader.released()));
+    let stream = leader.stream().expect("it is a node");
+    assert_eq!((stream.acknowledged(), stream.durable()), (group.number, group.number - 1));
+    commit(&leader, START);
+    assert_eq!(stream.durable(), group.number);
+    drop(leader);
+    disk.crash();
+    let leader = follow(&disk);
+    lead(&leader, START);
+    assert_eq!(take(&leader, START), Some(id));
+}
+
+#[test]
+fn delays_leases_and_numbers_go_on_after_a_takeover() {
+    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
+    let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));
+    lead(&leader, START);
+    let (delayed, _) = put(&leader, START, 30);
+    let (leased, _) = put(&leader, START, 0);
+    assert_eq!(take(&leader, START), Some(leased));
+    pass_on(&leader, &follower);
+    let At { id_limit: limit, time_ms, .. } = at(&follower);
+    // The follower has got the last group two seconds ago.
+    follower.lead(7, limit, Since::Elapsed(2000)).expect("ids are left");
+    let now = follower.last_time();
+    assert_eq!(now, Millis(time_ms + 2000));
+    assert_eq!(take(&follower, now), Some(leased), "a lease ends with its leader");
+    assert_eq!(take(&follower, Millis(START.0 + 29_999)), None);
+    assert_eq!(take(&follower, Millis(START.0 + 30_000)), Some(delayed));
+    assert!(put(&follower, now, 0).0.0 >= limit, "no number is dealt twice");
+}
+
+#[test]
+fn counters_reach_the_follower_late_and_only_if_the_job_lives() {
+    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
+    let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));
+    lead(&leader, START);
+    let (id, _) = put(&leader, START, 0);
+    assert_eq!(take(&leader, START), Some(id));
+    pass_on(&leader, &follower);
+    let takes = || {
+        let turn = follower.turn(Millis(0));
+        turn.job_status(id).value.expect("it lives").facts.counters.takes
+    };
+    assert_eq!(takes(), 0);
+    drop(leader.turn(Millis(START.0 + 1000)));
+    pass_on(&leader, &follower);
+    assert_eq!(takes(), 1);
+    let turn = follower.turn(Millis(0));
+    let state = turn.job_status(id).value.expect("it lives").facts.state;
+    assert_eq!(state, State::Ready, "a follower has no leases");
+}
+
+#[test]
+fn a_difference_stops_the_follower_and_never_reaches_its_folder() {
+    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
+    let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));
+    lead(&leader, START);
+    put(&leader, START, 0);
+    pass_on(&leader, &follower);
+    commit(&follower, START);
+    let before = at(&follower);
+    put(&leader, START, 0);
+    let group = groups(&leader).next().expect("a job was put");
+    let later = SealedGroup { number: group.number + 1, ..group.clone() };
+    assert!(
+        matches!(follower.apply(&later), Err(ApplyError::Order { last, .. }) if last == before.number)
+    );
+    let other = SealedGroup { state: group.state ^ 1, ..group };
+    assert!(matches!(follower.apply(&other), Err(ApplyError::Diverged { .. })));
+    commit(&follower, START);
+    drop(follower);
+    disks[1].crash();
+    assert_eq!(at(&follow(&disks[1])), before);
+}
+
+#[test]
+fn a_follower_may_crash_at_every_call() {
+    let leader_disk = log::FaultDisk::new(1, 32 << 20);
+    let leader = follow(&leader_disk);
+    lead(&leader, START);
+    let mut all = Vec::new();
+    for number in 0..6 {
+        put(&leader, START, number);
+        put(&leader, START, 0);
+        take(&leader, START);
+        all.extend(groups(&leader));
+    }
+    let apply_all = |follower: &Broker| {
+        let last = at(follower).number;
+        for group in all.iter().filter(|group| group.number > last) {
+            follower.apply(group).expect("it follows the last one");
+            if follower.commit_step(START).is_err() {
+                return false;
+            }
+        }
+        true
+    };
+    for call in 1.. {
+        let disk = log::FaultDisk::new(call, 32 << 20);
+        let follower = follow(&disk);
+        disk.crash_at(disk.calls() + call);
+        let done = apply_all(&follower);
+        drop(follower);
+        disk.crash();
+        disk.restart();
+        let follower = follow(&disk);
+        assert!(apply_all(&follower), "the disk works again");
+        assert_eq!(at(&follower), at(&leader), "crash at call {call}");
+        if done {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_follower_loads_the_cold_jobs_that_the_leader_changes() {
+    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
+    let leader = follow(&disks[0]);
+    let options = Options { jobs_bytes_max: Some(0), head_jobs: 100, ..cluster_options(&disks[1]) };
+    let follower = Broker::open(options, START).expect("it is new").0;
+    lead(&leader, START);
+    let mut ids = Vec::new();
+    for number in 0..3000 {
+        ids.push(put(&leader, START, 0).0);
+        if number % 100 == 0 {
+            pass_on(&leader, &follower);
+            commit(&leader, START);
+            commit(&follower, START);
+        }
+    }
+    pass_on(&leader, &follower);
+    commit(&follower, START);
+    follower.seal_step(START);
+    commit(&follower, START);
+    while follower.index_step().expect("the disk works") {}
+    while follower.cool_step(START) {}
+    let cold = follower.cold_jobs();
+    assert!(cold > 2000, "{cold} jobs are cold");
+    let mut turn = leader.turn(START);
+    let session = turn.open_session(0);
+    // The last jobs first: they are cold on the follower.
+    for id in ids.iter().rev().take(500) {
+        let held = turn.caller(session).take_job(*id).value.expect("it is ready");
+        if id.0 % 2 == 0 {
+            turn.caller(session).finish(held.id).value.expect("it is held");
+        } else {
+            turn.caller(session).bury(held.id, 7).value.expect("it is held");
+        }
+    }
+    drop(turn);
+    pass_on(&leader, &follower);
+    assert_eq!(at(&leader), at(&follower));
+    assert!(follower.cold_jobs() < cold, "the changed jobs were loaded");
+    commit(&follower, START);
+    let counts = |broker: &Broker| {
+        let totals = broker.turn(START).totals();
+        (totals.ready, totals.buried)
+    };
+    assert_eq!((counts(&leader), counts(&follower)), ((2500, 250), (2500, 250)));
+    drop(follower);
+    disks[1].crash();
+    let follower = follow(&disks[1]);
+    assert_eq!((at(&follower), counts(&follower)), (at(&leader), (2500, 250)));
+}
+
+#[test]
+fn a_folder_is_used_only_by_its_own_cluster() {
+    let disk = log::FaultDisk::new(1, 32 << 20);
+    let leader = follow(&disk);
+    lead(&leader, START);
+    put(&leader, START, 0);
+    assert_eq!(groups(&leader).count(), 2);
+    commit(&leader, START);
+    drop(leader);
+    disk.crash();
+    let open = |options| Broker::open(options, START).err();
+    let alone = open(options(&disk));
+    assert!(matches!(alone, Some(BrokerError::Cluster(ClusterError::Member))), "{alone:?}");
+    disk.crash();
+    let other = Options { cluster: Some(Lineage([8; 16])), ..options(&disk) };
+    let other = open(other);
+    assert!(matches!(other, Some(BrokerError::Cluster(ClusterError::OtherLineage))), "{other:?}");
+    let disk = log::FaultDisk::new(1, 32 << 20);
+    let alone = Broker::open(options(&disk), START).expect("it is new").0;
+    put(&alone, START, 0);
+    commit(&alone, START);
+    drop(alone);
+    disk.crash();
+    let new = open(cluster_options(&disk));
+    assert!(matches!(new, Some(BrokerError::Cluster(ClusterError::NotAMember))), "{new:?}");
+}
