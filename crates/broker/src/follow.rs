@@ -56,7 +56,7 @@ pub enum ApplyError {
 
 impl Broker {
     /// Applies the next group of the leader to the engine and the log. When the function returns,
-    /// the group is in the log's open batch: see [`Stream::durable`]. After an error other than
+    /// the group is in the log's open batch: see [`crate::Stream::durable`]. After an error other than
     /// [`ApplyError::Full`], the broker must not be used any more.
     ///
     /// # Panics

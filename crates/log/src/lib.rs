@@ -22,9 +22,10 @@
 //! - A backup of a running log: [`Log::begin_backup`] in the process that owns the log, then
 //!   [`BackupSource`] and [`BackupCheck`] in the process that copies.
 //!
-//! Modules: `log` (the interface), `gate` (its part for replication), `write` (from an append to the disk), `files`, `format` (every
-//! byte), `index` (index files of segments), `recovery` (reads the log when the server starts),
-//! `reclaim` and `liveness` (freeing space), `salvage`, `backup`, `disk` (the two disks).
+//! Modules: `log` (the interface), `gate` (its part for replication), `write` (from an append to the
+//! disk), `files`, `format` (every byte), `index` (index files of segments), `recovery` (reads the
+//! log when the server starts), `reclaim` and `liveness` (freeing space), `salvage`, `backup`,
+//! `disk` (the two disks).
 //!
 //! A [`Position`] is the end of an entry. The entry is written when [`Log::written`] has reached
 //! this position. It is durable when [`Log::durable`] has reached the position.

@@ -237,8 +237,8 @@ impl Log {
         self.finish_many(now_ms, &[slot])
     }
 
-    /// Ends at most 65,535 jobs with one entry, or with the newest entry if it ends jobs, too. So recovery finds that all of them ended, or that
-    /// none did.
+    /// Ends at most 65,535 jobs with one entry, or with the newest entry if it ends jobs, too. So
+    /// recovery finds that all of them ended, or that none did.
     pub fn finish_many(&self, now_ms: u64, slots: &[Slot]) -> Position {
         let bytes = padded(ENTRY_HEAD_BYTES + 8 * slots.len()) as u64;
         let mut open = self.appending(now_ms);

@@ -15,7 +15,7 @@ const LAYERS: [(&str, &[&str]); 22] = [
     ("replica", &[]),
     ("engine", &["histogram"]),
     ("log", &["histogram"]),
-    ("broker", &["engine", "histogram", "log"]),
+    ("broker", &["engine", "histogram", "log", "replica"]),
     ("beanstalk", &["broker"]),
     ("origin", &[]),
     ("notation", &[]),
