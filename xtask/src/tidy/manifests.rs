@@ -10,9 +10,10 @@ use super::{Report, Tree};
 
 /// The crates of this repository that each crate can name in `[dependencies]`. There is no rule for
 /// development dependencies.
-const LAYERS: [(&str, &[&str]); 22] = [
+const LAYERS: [(&str, &[&str]); 23] = [
     ("histogram", &[]),
     ("replica", &[]),
+    ("nats", &["replica"]),
     ("engine", &["histogram"]),
     ("log", &["histogram"]),
     ("broker", &["engine", "histogram", "log", "replica"]),

@@ -1,0 +1,106 @@
+//! Questions to the stream's leader: its tail, single records, and trims.
+
+use std::sync::Arc;
+
+use async_nats::jetstream;
+use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
+use replica::node::{Answer, Request};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::{Connector, REQUEST_MAX};
+
+pub(crate) async fn run(
+    connector: Arc<Connector>,
+    mut requests: mpsc::UnboundedReceiver<Request>,
+    answers: mpsc::Sender<Answer>,
+) {
+    let mut stream = None;
+    while let Some(request) = requests.recv().await {
+        if stream.is_none() {
+            stream = open(&connector).await;
+        }
+        let answer = match &stream {
+            Some(stream) => ask(&connector, stream, &request).await,
+            None => None,
+        };
+        if answer.is_none() {
+            stream = None;
+        }
+        let answer = match answer {
+            Some(Found::Answer(answer)) => Some(answer),
+            Some(Found::Nothing) => None,
+            None => no_answer(&request),
+        };
+        let Some(answer) = answer else { continue };
+        if answers.send(answer).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What a node gets if nobody answered. A trim needs no answer.
+fn no_answer(request: &Request) -> Option<Answer> {
+    match request {
+        Request::Tail => Some(Answer::NoTail),
+        Request::Read { seq } => Some(Answer::NoRecord { seq: *seq }),
+        Request::LastClaim => Some(Answer::NoClaim),
+        Request::Trim { .. } | Request::Append { .. } | Request::Follow { .. } => None,
+    }
+}
+
+enum Found {
+    Answer(Answer),
+    /// The request needs no answer.
+    Nothing,
+}
+
+/// The stream, on a new connection. No server is asked yet.
+pub(crate) async fn open(connector: &Connector) -> Option<Stream<()>> {
+    let client = connector.connect().await?;
+    let context = jetstream::new(client);
+    context.get_stream_no_info(connector.place().stream()).await.ok()
+}
+
+/// `None`: nobody answered in time.
+async fn ask(connector: &Connector, stream: &Stream<()>, request: &Request) -> Option<Found> {
+    let answer = match request {
+        Request::Tail => tail(stream).await?,
+        Request::Read { seq } => {
+            let found = timeout(REQUEST_MAX, stream.get_raw_message(*seq)).await.ok()?;
+            match found {
+                Ok(message) => {
+                    Answer::Read { seq: message.sequence, bytes: Arc::from(&message.payload[..]) }
+                }
+                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => {
+                    Answer::NoRecord { seq: *seq }
+                }
+                Err(_) => return None,
+            }
+        }
+        Request::LastClaim => {
+            let claims = connector.place().claims();
+            let last = stream.get_last_raw_message_by_subject(&claims);
+            let message = timeout(REQUEST_MAX, last).await.ok()?.ok()?;
+            Answer::LastClaim { seq: message.sequence, bytes: Arc::from(&message.payload[..]) }
+        }
+        Request::Trim { below } => {
+            // Without a filter: such a purge removes whole blocks.
+            let purge = stream.purge().sequence(*below);
+            let done = timeout(10 * REQUEST_MAX, std::future::IntoFuture::into_future(purge));
+            done.await.ok()?.ok()?;
+            return Some(Found::Nothing);
+        }
+        Request::Append { .. } | Request::Follow { .. } => return Some(Found::Nothing),
+    };
+    Some(Found::Answer(answer))
+}
+
+/// The tail. An answer of a server that does not know the stream's leader does not count.
+pub(crate) async fn tail(stream: &Stream<()>) -> Option<Answer> {
+    let info = timeout(REQUEST_MAX, stream.get_info()).await.ok()?.ok()?;
+    info.cluster.as_ref()?.leader.as_ref()?;
+    let state = info.state;
+    let (first, last) = (state.first_sequence, state.last_sequence);
+    Some(Answer::Tail { first, last, bytes: state.bytes })
+}
