@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use http_api::{Peer, claims, only_looks, sha256};
 use hyper::HeaderMap;
@@ -14,10 +15,10 @@ use origin::Gate;
 
 use crate::audit::{Asked, Audit};
 use crate::problem::{Problem, ProblemKind};
-use crate::sessions::{SESSION_S, Sessions};
+use crate::sessions::{CODE_S, Credential, SESSION_S, Sessions};
 use crate::state::Api;
-use crate::tokens::{Entry, EntryKind, Tokens, random_text};
-use crate::types::{Role, Via};
+use crate::tokens::{EntryKind, Fingerprint, Tokens, random_text};
+use crate::types::{self, Role, Via};
 
 /// All paths of the API begin with this.
 pub const PREFIX: &str = "/api/v1";
@@ -82,6 +83,9 @@ pub struct Principal {
     advice: &'static str,
 }
 
+/// The name of clients at the operator's socket.
+const OPERATOR: &str = "operator";
+
 const ADVICE_TOKEN: &str =
     "send a token with `Authorization: Bearer`; `lineshaft token add` makes one";
 const ADVICE_NETWORK: &str = "other machines can reach this listener, so it shows nothing without \
@@ -91,6 +95,17 @@ const ADVICE_PROXY: &str = "a proxy has passed this request on, so its client ma
     machine; send a token with `Authorization: Bearer`, or send the request without the proxy";
 
 impl Access {
+    /// The name and the role of the person with this credential. `None`: it is not valid.
+    fn holder(&self, credential: Credential) -> Option<(Arc<str>, Role)> {
+        match credential {
+            Credential::Operator => Some((OPERATOR.into(), Role::Admin)),
+            Credential::Entry(kind, fingerprint) => {
+                let entry = self.tokens.find(kind, &fingerprint)?;
+                Some((entry.name.as_str().into(), entry.role))
+            }
+        }
+    }
+
     pub(crate) fn new(settings: AccessSettings) -> Access {
         let tokens = Arc::new(Tokens::new(settings.tokens));
         tokens.look();
@@ -128,6 +143,11 @@ impl Principal {
         Err(problem)
     }
 
+    /// Whether the connection speaks TLS.
+    pub fn is_over_tls(&self) -> bool {
+        self.peer.is_tls
+    }
+
     /// The secret that forms of the console contain.
     pub fn csrf(&self) -> &str {
         &self.csrf
@@ -143,6 +163,21 @@ impl Principal {
     }
 }
 
+fn unknown_token() -> Problem {
+    unauthenticated("the token is unknown; `lineshaft token list` shows the names")
+}
+
+fn unknown_code() -> Problem {
+    unauthenticated(
+        "this login address was used already, or is more than a minute old; \
+         `lineshaft console` makes another",
+    )
+}
+
+fn no_random_numbers(why: std::io::Error) -> Problem {
+    Problem::new(ProblemKind::Unavailable, why.to_string())
+}
+
 fn unauthenticated(why: &str) -> Problem {
     Problem::new(ProblemKind::Unauthenticated, why)
 }
@@ -156,35 +191,34 @@ impl Api {
             Problem::new(ProblemKind::Forbidden, "this listener has no rules of access")
         })?;
         let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
-        let known = |entry: &Entry, via, csrf: &Arc<str>| Principal {
-            name: entry.name.as_str().into(),
-            role: entry.role,
+        let known = |name: Arc<str>, role, via, csrf: &Arc<str>| Principal {
+            name,
+            role,
             via,
             peer: peer.clone(),
             csrf: csrf.clone(),
             advice: ADVICE_TOKEN,
         };
+        let listed = |kind, fingerprint| access.holder(Credential::Entry(kind, fingerprint));
         if let Some(header) = headers.get(AUTHORIZATION) {
             let token = bearer(header).ok_or_else(|| {
                 unauthenticated("the header `Authorization` must be `Bearer` and a token")
             })?;
-            let entry = access.tokens.find(EntryKind::Token, &sha256(token.as_bytes()));
-            let entry = entry.ok_or_else(|| {
-                unauthenticated("the token is unknown; `lineshaft token list` shows the names")
-            })?;
-            return Ok(known(&entry, Via::Token, &access.csrf));
+            let (name, role) =
+                listed(EntryKind::Token, sha256(token.as_bytes())).ok_or_else(unknown_token)?;
+            return Ok(known(name, role, Via::Token, &access.csrf));
         }
         // An old cookie is no mistake of the person, so it counts as no cookie.
-        if let Some(secret) = session_secret(headers)
+        if let Some(secret) = session_secret(headers, &peer)
             && let Some(session) = access.sessions.find(&secret, self.setup.door.now())
-            && let Some(entry) = access.tokens.find(EntryKind::Token, &session.token)
+            && let Some((name, role)) = access.holder(session.credential)
         {
-            return Ok(known(&entry, Via::Session, &session.csrf));
+            return Ok(known(name, role, Via::Session, &session.csrf));
         }
-        if let Some(fingerprint) = &peer.certificate
-            && let Some(entry) = access.tokens.find(EntryKind::Certificate, fingerprint)
+        if let Some(fingerprint) = peer.certificate
+            && let Some((name, role)) = listed(EntryKind::Certificate, fingerprint)
         {
-            return Ok(known(&entry, Via::Certificate, &access.csrf));
+            return Ok(known(name, role, Via::Certificate, &access.csrf));
         }
         let (role, via, advice) = if peer.is_operator {
             (Role::Admin, Via::Socket, ADVICE_TOKEN)
@@ -195,7 +229,7 @@ impl Api {
         } else {
             (access.anonymous, Via::Anonymous, ADVICE_TOKEN)
         };
-        let name = if via == Via::Socket { "operator" } else { "anonymous" };
+        let name = if via == Via::Socket { OPERATOR } else { "anonymous" };
         Ok(Principal { name: name.into(), role, via, peer, csrf: access.csrf.clone(), advice })
     }
 
@@ -211,30 +245,85 @@ impl Api {
         allowed.map_err(|why| Problem::new(ProblemKind::Forbidden, why.to_string()))
     }
 
-    /// Begins a session for the client with this token. Returns the principal, and the value of the
-    /// header `Set-Cookie`.
+    /// Begins a session for the person with this token. Returns the value of the header
+    /// `Set-Cookie`.
     pub fn sign_in(
         &self,
         request: &Principal,
         headers: &HeaderMap,
         token: &str,
-    ) -> Result<(Principal, HeaderValue), Problem> {
+    ) -> Result<HeaderValue, Problem> {
         let fingerprint = sha256(token.trim().as_bytes());
-        let entry = self.access.tokens.find(EntryKind::Token, &fingerprint);
-        let entry = entry.ok_or_else(|| {
-            unauthenticated("the token is unknown; `lineshaft token list` shows the names")
-        })?;
-        let begun = self.access.sessions.begin(fingerprint, self.setup.door.now());
-        let secret =
-            begun.map_err(|why| Problem::new(ProblemKind::Unavailable, why.to_string()))?;
-        let cookie = cookie(headers, &request.peer, &secret, SESSION_S)?;
-        let principal = Principal {
-            name: entry.name.as_str().into(),
-            role: entry.role,
-            via: Via::Session,
-            ..request.clone()
+        self.begin_session(request, headers, Credential::Entry(EntryKind::Token, fingerprint))?
+            .ok_or_else(unknown_token)
+    }
+
+    /// Begins a session for the person with this one-time code. Returns the value of the header
+    /// `Set-Cookie`.
+    pub fn sign_in_by_code(
+        &self,
+        request: &Principal,
+        headers: &HeaderMap,
+        code: &str,
+    ) -> Result<HeaderValue, Problem> {
+        let code = self.access.sessions.use_code(code, self.setup.door.now());
+        let code = code.ok_or_else(unknown_code)?;
+        self.begin_session(request, headers, code.credential)?.ok_or_else(unknown_code)
+    }
+
+    /// The name and the role of the person who signs in with this one-time code. The code stays
+    /// valid.
+    pub fn holder_of_code(&self, code: &str) -> Result<(Arc<str>, Role), Problem> {
+        let code = self.access.sessions.look_at_code(code, self.setup.door.now());
+        code.and_then(|code| self.access.holder(code.credential)).ok_or_else(unknown_code)
+    }
+
+    /// `None`: the credential is not valid any more.
+    fn begin_session(
+        &self,
+        request: &Principal,
+        headers: &HeaderMap,
+        credential: Credential,
+    ) -> Result<Option<HeaderValue>, Problem> {
+        if self.access.holder(credential).is_none() {
+            return Ok(None);
+        }
+        let begun = self.access.sessions.begin(credential, self.setup.door.now());
+        let secret = begun.map_err(no_random_numbers)?;
+        cookie(headers, &request.peer, &secret, SESSION_S).map(Some)
+    }
+
+    /// Makes a one-time code, with which a person signs in to the console with the rights of this
+    /// client.
+    pub(crate) fn make_code(
+        &self,
+        principal: &Principal,
+        headers: &HeaderMap,
+    ) -> Result<types::LoginCode, Problem> {
+        let fingerprint =
+            |kind, print: Option<Fingerprint>| print.map(|print| Credential::Entry(kind, print));
+        let credential = match principal.via {
+            Via::Socket => Some(Credential::Operator),
+            Via::Token => {
+                let token = headers.get(AUTHORIZATION).and_then(bearer);
+                fingerprint(EntryKind::Token, token.map(|token| sha256(token.as_bytes())))
+            }
+            Via::Certificate => fingerprint(EntryKind::Certificate, principal.peer.certificate),
+            // A session must not make itself longer.
+            Via::Session | Via::Anonymous => None,
         };
-        Ok((principal, cookie))
+        let credential = credential.ok_or_else(|| {
+            unauthenticated("only a client with a token, or at the operator's socket, gets a code")
+        })?;
+        if !self.setup.has_console {
+            let why = "the server has no console: see `http.console`";
+            return Err(Problem::new(ProblemKind::NotFound, why));
+        }
+        let made = self.access.sessions.make_code(credential, self.setup.door.now());
+        let code = made.map_err(no_random_numbers)?;
+        // The code has only letters, digits, `-` and `_`.
+        let path = format!("/console/login?code={code}");
+        Ok(types::LoginCode { code, path, expires_s: CODE_S })
     }
 
     /// Ends the session of a request. Returns the value of the header `Set-Cookie`.
@@ -243,7 +332,7 @@ impl Api {
         principal: &Principal,
         headers: &HeaderMap,
     ) -> Result<HeaderValue, Problem> {
-        if let Some(secret) = session_secret(headers) {
+        if let Some(secret) = session_secret(headers, &principal.peer) {
             self.access.sessions.end(&secret);
         }
         cookie(headers, &principal.peer, "", 0)
@@ -313,6 +402,19 @@ pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Ne
     answer
 }
 
+/// Lets only clients with the role `viewer` see the pages of a router outside of the API.
+pub fn only_viewers(api: &Api, router: Router) -> Router {
+    router.layer(from_fn_with_state(api.clone(), check_viewer))
+}
+
+async fn check_viewer(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let checked = api.identify(&request).and_then(|principal| principal.require(Role::Viewer));
+    match checked {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.at(request.uri().path()),
+    }
+}
+
 /// The token of a header `Authorization`.
 fn bearer(header: &HeaderValue) -> Option<&str> {
     let (scheme, token) = header.to_str().ok()?.split_once(' ')?;
@@ -321,16 +423,20 @@ fn bearer(header: &HeaderValue) -> Option<&str> {
 
 /// The name of the session's cookie. Browsers send a cookie to all ports of a host, so each port
 /// has its own name.
-fn cookie_name(headers: &HeaderMap) -> String {
+///
+/// With TLS, the prefix makes browsers refuse such a cookie from a page without TLS, and from other
+/// hosts of the same domain. Without TLS, browsers accept no cookie with this prefix.
+fn cookie_name(headers: &HeaderMap, peer: &Peer) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let port = host.rsplit_once(':').map_or("", |(_, port)| port);
     let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-    format!("lineshaft-{}", if is_port { port } else { "0" })
+    let prefix = if peer.is_tls { "__Host-" } else { "" };
+    format!("{prefix}lineshaft-{}", if is_port { port } else { "0" })
 }
 
 /// The secret in the session's cookie.
-fn session_secret(headers: &HeaderMap) -> Option<String> {
-    let name = cookie_name(headers);
+fn session_secret(headers: &HeaderMap, peer: &Peer) -> Option<String> {
+    let name = cookie_name(headers, peer);
     let all = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
     let mut pairs =
         all.flat_map(|all| all.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -344,7 +450,7 @@ fn cookie(
     seconds: u64,
 ) -> Result<HeaderValue, Problem> {
     let secure = if peer.is_tls { "; Secure" } else { "" };
-    let name = cookie_name(headers);
+    let name = cookie_name(headers, peer);
     let text =
         format!("{name}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}{secure}");
     let value = HeaderValue::try_from(text);
@@ -362,11 +468,26 @@ mod tests {
     #[test]
     fn cookies_of_other_ports_are_ignored() {
         let both = "lineshaft-7300=a; other=b; lineshaft-7301=c";
-        let secret = |host| session_secret(&headers(&[("host", host), ("cookie", both)]));
+        let plain = Peer::default();
+        let secret = |host| session_secret(&headers(&[("host", host), ("cookie", both)]), &plain);
         assert_eq!(secret("localhost:7301").as_deref(), Some("c"));
         assert_eq!(secret("[::1]:7300").as_deref(), Some("a"));
         assert_eq!(secret("localhost"), None);
         assert_eq!(secret("localhost:7302"), None);
+    }
+
+    #[test]
+    fn a_session_over_tls_has_a_cookie_that_other_hosts_cannot_set() {
+        let tls = Peer { is_tls: true, ..Peer::default() };
+        let host = ("host", "queue.example:7300");
+        let made = cookie(&headers(&[host]), &tls, "s", 60).unwrap();
+        let made = made.to_str().unwrap();
+        assert!(made.starts_with("__Host-lineshaft-7300=s; "), "{made}");
+        // Browsers require these attributes for the prefix.
+        assert!(made.contains("; Path=/;") && made.ends_with("; Secure"), "{made}");
+        let secret = |cookie| session_secret(&headers(&[host, ("cookie", cookie)]), &tls);
+        assert_eq!(secret("lineshaft-7300=a; __Host-lineshaft-7300=b").as_deref(), Some("b"));
+        assert_eq!(secret("lineshaft-7300=a"), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use broker::Millis;
 use http_api::only_looks;
 use hyper::Uri;
 use hyper::http::Extensions;
+use notation::plain;
 
 use crate::access::Principal;
 use crate::job::Moments;
@@ -111,8 +112,7 @@ impl Asked {
 
 /// Text without control characters, so that it is one line.
 fn shown(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
+    plain::one_line(&String::from_utf8_lossy(bytes))
 }
 
 /// A request that runs. If the client disconnects, its request ends wherever it waits, but the

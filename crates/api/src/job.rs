@@ -5,24 +5,26 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::HttpBody;
 use axum::extract::{FromRequestParts, Path, State as Shared};
 use axum::response::Response;
-use broker::{Body, JobFacts, JobId, Millis, State, Turn};
+use broker::{JobFacts, JobId, Millis, State, Turn};
 use http_api::{DoorError, DoorSession, SessionKind, answer, complete};
 use hyper::body::{Bytes, Frame, SizeHint};
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
 
+use crate::access::Principal;
 use crate::connections::shown_id;
-use crate::json::Json;
 use crate::name::shown_name;
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
 use crate::state::Api;
-use crate::{moment, types};
+use crate::version::{Version, with_version};
+use crate::{moment, types, version};
 
 /// The bytes of a piece of a long body.
 const PIECE_BYTES: usize = 64 << 10;
@@ -36,7 +38,12 @@ const TIME_MAX: Duration = Duration::from_secs(5);
     tag = "jobs",
     params(("id" = u64, Path, description = "The number of the job.")),
     responses(
-        (status = 200, description = "The job.", body = types::Job),
+        (
+            status = 200,
+            description = "The job.",
+            body = types::Job,
+            headers(("ETag" = String, description = "The version of the job, for `If-Match`.")),
+        ),
         Failures,
     )
 )]
@@ -44,12 +51,14 @@ pub(crate) async fn get_job(
     Shared(api): Shared<Api>,
     JobNumber(id): JobNumber,
     uri: Uri,
-) -> Result<Json<types::Job>, Problem> {
+) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
-    api.job(id).await.map(Json)
+    let (job, version) = api.job_with_version(id).await?;
+    Ok(with_version(&job, &version))
 }
 
-/// The body of a job, byte by byte.
+/// The body of a job, byte by byte. The settings `http.bodies` and `http.mask` can hide it, or
+/// values in it.
 #[utoipa::path(
     get,
     path = "/jobs/{id}/body",
@@ -62,13 +71,14 @@ pub(crate) async fn get_job(
 )]
 pub(crate) async fn get_body(
     Shared(api): Shared<Api>,
+    Extension(principal): Extension<Principal>,
     JobNumber(id): JobNumber,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
-    let body = api.job_body(id).await?;
+    let body = api.job_body(&principal, id).await?;
     let mut response = complete(answer(StatusCode::OK, "application/octet-stream", ""));
-    *response.body_mut() = axum::body::Body::new(Pieces(Bytes::from_owner(body)));
+    *response.body_mut() = axum::body::Body::new(Pieces(body));
     // A browser saves the body, and never shows it as a page of this server.
     response.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     Ok(response)
@@ -77,6 +87,10 @@ pub(crate) async fn get_body(
 impl Api {
     /// One job, without its body.
     pub async fn job(&self, id: JobId) -> Result<types::Job, Problem> {
+        self.job_with_version(id).await.map(|(job, _)| job)
+    }
+
+    async fn job_with_version(&self, id: JobId) -> Result<(types::Job, Version), Problem> {
         let _session = self.session_with(id).await?;
         let turn = self.turn();
         let status = turn.job_status(id).value.map_err(|_| no_job(id))?;
@@ -91,15 +105,16 @@ impl Api {
         let holder = turn
             .holder(id)
             .map(|(session, held_ms)| types::Holder { connection: shown_id(session), held_ms });
-        Ok(types::Job { holder, ..shown })
+        Ok((types::Job { holder, ..shown }, version::of_job(&turn, &status)))
     }
 
-    /// The body of a job.
-    pub async fn job_body(&self, id: JobId) -> Result<Body, Problem> {
+    /// The body of a job, as this client sees it.
+    pub async fn job_body(&self, principal: &Principal, id: JobId) -> Result<Bytes, Problem> {
+        self.check_bodies(principal)?;
         let session = self.session_with(id).await?;
         let peeked = self.turn().caller(session.id()).peek(id).value;
         let body = peeked.map_err(|_| no_job(id))?.body;
-        in_time(session.loaded(&body)).await
+        self.shown_body(in_time(session.loaded(&body)).await?).await
     }
 
     /// A session that has this job in memory, if the job exists.

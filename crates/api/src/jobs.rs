@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State as Shared;
 use broker::{
-    Broker, HeldCursor, HeldRow, JobRow, ListCursor, ListLimits, RowBody, SessionId, State,
+    Body, HeldCursor, HeldRow, JobRow, ListCursor, ListLimits, RowBody, SessionId, State,
 };
 use hyper::Uri;
 
+use crate::access::Principal;
+use crate::bodies::BodySettings;
 use crate::connections::shown_id;
 use crate::cursor::{CursorKey, parse_place, written_place};
 use crate::job::{self, Moments};
@@ -16,7 +19,7 @@ use crate::name::QueueName;
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
-use crate::state::Api;
+use crate::state::{Api, Setup};
 use crate::{moment, types};
 
 /// The largest page with the beginnings of bodies.
@@ -25,8 +28,8 @@ const BODIES_MAX: usize = 100;
 pub(crate) const BLOCKS_MAX: usize = 8;
 /// The beginning of a body in a list has at most this many bytes.
 const PREVIEW_BYTES_MAX: usize = 200;
-/// A list shows no beginning of a larger body that is only in the log.
-const STORED_BYTES_MAX: usize = 64 << 10;
+/// A list shows no beginning of a larger body that is only in the log, or that has to be masked.
+const READ_BYTES_MAX: usize = 64 << 10;
 /// A page of leased jobs looks at this many sessions and held jobs.
 const LOOKS_MAX: u32 = 50_000;
 /// Time limit of a page. A disk can hang.
@@ -43,7 +46,8 @@ const TIME_MAX: Duration = Duration::from_secs(5);
         ("state" = Option<String>, Query, description = "`ready` (the default), `delayed`, \
             `buried` or `leased`. Leased jobs have no order in the queue: they come by client."),
         ("body" = Option<String>, Query, description = "`text` adds the beginnings of the bodies \
-            (for pages of at most 100 jobs), `none` (the default) does not."),
+            (for pages of at most 100 jobs) if the client may see them; `none` (the default) does \
+            not."),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 500, description = "The size of a \
             page. The default is 50."),
         ("cursor" = Option<String>, Query, description = "The field `next` of the page before."),
@@ -55,11 +59,12 @@ const TIME_MAX: Duration = Duration::from_secs(5);
 )]
 pub(crate) async fn get_jobs(
     Shared(api): Shared<Api>,
+    Extension(principal): Extension<Principal>,
     QueueName(name): QueueName,
     uri: Uri,
 ) -> Result<Json<types::Jobs>, Problem> {
     let query = Query::read(&uri, &PARAMETERS)?;
-    let list = ListJobs::read(&api.cursor_key, name, &query)?;
+    let list = api.read_list(&principal, name, &query)?;
     api.jobs(list).await.map(Json)
 }
 
@@ -111,9 +116,24 @@ impl ListJobs {
 
 impl Api {
     /// The list that these parameters describe: the text behind the `?` of `/queues/QUEUE/jobs`.
-    pub fn list_jobs(&self, queue: Vec<u8>, query: &str) -> Result<ListJobs, Problem> {
-        let query = Query::read_form(query, &PARAMETERS)?;
-        ListJobs::read(&self.cursor_key, queue, &query)
+    pub fn list_jobs(
+        &self,
+        principal: &Principal,
+        queue: Vec<u8>,
+        query: &str,
+    ) -> Result<ListJobs, Problem> {
+        self.read_list(principal, queue, &Query::read_form(query, &PARAMETERS)?)
+    }
+
+    fn read_list(
+        &self,
+        principal: &Principal,
+        queue: Vec<u8>,
+        query: &Query,
+    ) -> Result<ListJobs, Problem> {
+        let list = ListJobs::read(&self.cursor_key, queue, query)?;
+        let has_bodies = list.has_bodies && self.sees_bodies(principal);
+        Ok(ListJobs { has_bodies, ..list })
     }
 
     /// A page of the jobs of a queue.
@@ -124,9 +144,10 @@ impl Api {
         let moments = Moments::of(&self.turn());
         let total = self.count_of(&list)?;
         let has_log = self.turn().log_stats().current_segment > 0;
-        let (broker, now, asked) = (self.setup.door.broker().clone(), moments.now, list.clone());
+        let (setup, now, asked) = (self.setup.clone(), moments.now, list.clone());
         let page = self.reading(move || {
             let limits = ListLimits { rows: asked.limit, blocks: BLOCKS_MAX };
+            let broker = setup.door.broker();
             let mut page =
                 broker.list_jobs(now, (&asked.queue, asked.state), &asked.cursor, limits)?;
             let rows: Vec<(JobRow, Option<types::BodyText>)> = std::mem::take(&mut page.rows)
@@ -134,7 +155,7 @@ impl Api {
                 .map(|mut row| {
                     // Without a log, no job is durable, whatever its kind is.
                     row.is_durable &= has_log;
-                    let preview = if asked.has_bodies { preview(&broker, &row) } else { None };
+                    let preview = if asked.has_bodies { preview(&setup, &row) } else { None };
                     (row, preview)
                 })
                 .collect();
@@ -186,7 +207,7 @@ impl Api {
                     });
                     match row {
                         Some((session, Some(Some(row)))) => {
-                            items.push(leased(&row, session, list, &moments));
+                            items.push(self.leased(&row, session, list, &moments));
                         }
                         Some((_, Some(None))) => {}
                         Some((_, None)) | None => {
@@ -214,6 +235,39 @@ impl Api {
             total,
             as_of_at: moment::written(moments.wall(moments.now)),
         })
+    }
+
+    /// A leased job. `session` holds it.
+    fn leased(
+        &self,
+        row: &HeldRow,
+        session: SessionId,
+        list: &ListJobs,
+        moments: &Moments,
+    ) -> types::Job {
+        let view = job::JobView {
+            facts: &row.facts,
+            time_left_ms: row.time_left_ms.unwrap_or(0),
+            body_bytes: row.body_len,
+            unique: &row.unique,
+            is_durable: row.is_durable,
+        };
+        let memory = match row.body {
+            Some(_) => types::JobMemory::Resident,
+            None => types::JobMemory::Stored,
+        };
+        let shown = |body: Option<&Body>| match body {
+            Some(body) => beginning(&self.setup.bodies, body),
+            None => types::BodyText { text: String::new(), is_cut: true },
+        };
+        let body = list.has_bodies.then(|| shown(row.body.as_ref()));
+        let holder = types::Holder { connection: shown_id(session), held_ms: row.held_ms };
+        types::Job {
+            memory: Some(memory),
+            body,
+            holder: Some(holder),
+            ..view.shown(&list.queue, moments)
+        }
     }
 
     /// The number of jobs in the list.
@@ -256,47 +310,28 @@ impl Api {
 }
 
 /// The beginning of a body. `None`: it cannot be read.
-fn preview(broker: &Broker, row: &JobRow) -> Option<types::BodyText> {
+fn preview(setup: &Setup, row: &JobRow) -> Option<types::BodyText> {
     let body = match &row.body {
         RowBody::Resident(body) => body.clone(),
         // A page must not read many megabytes to show their beginnings.
-        RowBody::Stored(_) if row.body_len > STORED_BYTES_MAX => {
+        RowBody::Stored(_) if row.body_len > READ_BYTES_MAX => {
             return Some(types::BodyText { text: String::new(), is_cut: true });
         }
-        RowBody::Stored(stored) => broker.read_body(stored).ok()?,
+        RowBody::Stored(stored) => setup.door.broker().read_body(stored).ok()?,
     };
-    Some(beginning(&body))
+    Some(beginning(&setup.bodies, &body))
 }
 
-pub(crate) fn beginning(body: &[u8]) -> types::BodyText {
-    let cut = &body[..body.len().min(PREVIEW_BYTES_MAX)];
+/// The beginning of a body as clients see it.
+pub(crate) fn beginning(settings: &BodySettings, body: &[u8]) -> types::BodyText {
+    // A mask needs the whole JSON, and a list must not read megabytes of it.
+    let is_long = !settings.masks.is_empty() && body.len() > READ_BYTES_MAX;
+    let Some(shown) = (if is_long { None } else { settings.masked(body) }) else {
+        return types::BodyText { text: String::new(), is_cut: true };
+    };
+    let cut = &shown[..shown.len().min(PREVIEW_BYTES_MAX)];
     let text = String::from_utf8_lossy(cut).into_owned();
-    types::BodyText { text, is_cut: cut.len() < body.len() }
-}
-
-/// A leased job. `session` holds it.
-fn leased(row: &HeldRow, session: SessionId, list: &ListJobs, moments: &Moments) -> types::Job {
-    let view = job::JobView {
-        facts: &row.facts,
-        time_left_ms: row.time_left_ms.unwrap_or(0),
-        body_bytes: row.body_len,
-        unique: &row.unique,
-        is_durable: row.is_durable,
-    };
-    let memory = match row.body {
-        Some(_) => types::JobMemory::Resident,
-        None => types::JobMemory::Stored,
-    };
-    let unread = || types::BodyText { text: String::new(), is_cut: true };
-    let body =
-        list.has_bodies.then(|| row.body.as_ref().map_or_else(unread, |body| beginning(body)));
-    let holder = types::Holder { connection: shown_id(session), held_ms: row.held_ms };
-    types::Job {
-        memory: Some(memory),
-        body,
-        holder: Some(holder),
-        ..view.shown(&list.queue, moments)
-    }
+    types::BodyText { text, is_cut: cut.len() < shown.len() }
 }
 
 /// A job that no worker has, with a part of its body.

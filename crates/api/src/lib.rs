@@ -7,9 +7,9 @@
 //! - `state`: what all endpoints use. `routes`: the table of endpoints. `openapi`: the document that
 //!   describes them.
 //! - `access`: who a client is, and what it is allowed to do. `tokens`: the token file. `sessions`:
-//!   people who signed in. `audit`: the record of changes.
+//!   people who signed in. `bodies`: who sees the bodies of jobs. `audit`: the record of changes.
 //! - `problem`: errors (RFC 9457). `query`, `name`: parameters, and names of queues. `json`,
-//!   `moment`: responses, and dates in them. `cursor`: places in lists.
+//!   `moment`: responses, and dates in them. `cursor`: places in lists. `version`: `ETag`s.
 //! - `events`: what happens, for clients that wait for it. `connections`, `server`, `health`,
 //!   `history`, `log_health`, `queue`, `queues`, `jobs`, `job`, `search`, `why`, `policies`: one topic
 //!   each. `act`: requests that change something. `types`: their JSON. `survey`: the numbers of all
@@ -23,6 +23,7 @@
 mod access;
 mod act;
 mod audit;
+mod bodies;
 mod connections;
 mod cursor;
 mod events;
@@ -50,10 +51,12 @@ mod survey;
 pub mod tokens;
 mod top;
 pub mod types;
+mod version;
 mod why;
 
-pub use access::{AccessSettings, PREFIX, Principal};
+pub use access::{AccessSettings, PREFIX, Principal, only_viewers};
 pub use audit::{Asked, Pending};
+pub use bodies::{BodySettings, JsonPointer};
 pub use broker::JobId;
 pub use connections::{ConnectionFacts, ConnectionPage, Connections, Later, ListConnections};
 pub use history::{Series, Span};
@@ -68,3 +71,4 @@ pub use routes::router;
 pub use search::SearchJobs;
 pub use state::{Api, Reload, ServerInfo, Setup};
 pub use top::TopQueues;
+pub use version::Condition;

@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use hyper::Uri;
+use hyper::{HeaderMap, Uri};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{Content, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, Modify, OpenApi};
 
-use crate::json::Json;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::{
     act, audit, connections, events, history, job, jobs, log_health, policies, queue, queues,
-    search, server, why,
+    search, server, version, why,
 };
 
 #[derive(OpenApi)]
@@ -68,6 +67,7 @@ use crate::{
         act::server::delete_drain,
         act::server::put_status,
         act::server::post_reload,
+        act::server::post_login_code,
         get_document,
     ),
     components(schemas(Problem, crate::types::Tick)),
@@ -127,10 +127,14 @@ fn failure(status: &str, description: &str) -> (String, RefOr<Response>) {
     tag = "server",
     responses(
         (status = 200, description = "The OpenAPI document.", content_type = "application/json"),
+        (status = 304, description = "The client has the current version (`If-None-Match`)."),
         Refusals,
     )
 )]
-pub(crate) async fn get_document(uri: Uri) -> Result<Json<utoipa::openapi::OpenApi>, Problem> {
+pub(crate) async fn get_document(
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<axum::response::Response, Problem> {
     Query::read(&uri, &[])?;
-    Ok(Json(document()))
+    Ok(version::document(&headers, &document()))
 }

@@ -1,16 +1,17 @@
 //! Policies: the rules in force, and the settings of one name.
 
 use axum::extract::State;
+use axum::response::Response;
 use broker::policy::{Rules, parent_name};
-use hyper::Uri;
+use hyper::{HeaderMap, Uri};
 
-use crate::json::Json;
 use crate::name::{parse_name, shown_name};
 use crate::openapi::Refusals;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::Api;
 use crate::types;
+use crate::version::document;
 
 /// The rules in force, in the order of the configuration.
 #[utoipa::path(
@@ -19,15 +20,17 @@ use crate::types;
     tag = "policies",
     responses(
         (status = 200, description = "The rules.", body = types::Policies),
+        (status = 304, description = "The client has the current version (`If-None-Match`)."),
         Refusals,
     )
 )]
 pub(crate) async fn get_policies(
     State(api): State<Api>,
+    headers: HeaderMap,
     uri: Uri,
-) -> Result<Json<types::Policies>, Problem> {
+) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
-    Ok(Json(api.policies()))
+    Ok(document(&headers, &api.policies()))
 }
 
 /// The settings of a queue with this name. The queue need not exist.
@@ -38,17 +41,19 @@ pub(crate) async fn get_policies(
     params(("name" = String, Query, description = "The name of a queue.")),
     responses(
         (status = 200, description = "The settings.", body = types::EffectivePolicy),
+        (status = 304, description = "The client has the current version (`If-None-Match`)."),
         Refusals,
     )
 )]
 pub(crate) async fn get_effective(
     State(api): State<Api>,
+    headers: HeaderMap,
     uri: Uri,
-) -> Result<Json<types::EffectivePolicy>, Problem> {
+) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["name"])?;
     let name =
         parse_name(query.require("name")?).map_err(|problem| problem.of_parameter("name"))?;
-    Ok(Json(api.effective_policy(&name)))
+    Ok(document(&headers, &api.effective_policy(&name)))
 }
 
 impl Api {

@@ -42,6 +42,8 @@ pub enum ProblemKind {
     IdempotencyBusy,
     /// The configuration has a mistake, or the change needs a restart.
     BadConfiguration,
+    /// The job or the queue has changed since the client read it.
+    PreconditionFailed,
     /// The body of the request, or of the job, is too long.
     TooLong,
     /// Another request had the same key.
@@ -72,7 +74,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// All kinds, by their status.
-    pub const ALL: [ProblemKind; 26] = [
+    pub const ALL: [ProblemKind; 27] = [
         ProblemKind::BadRequest,
         ProblemKind::UnknownParameter,
         ProblemKind::BadCursor,
@@ -86,6 +88,7 @@ impl ProblemKind {
         ProblemKind::ConfirmationNeeded,
         ProblemKind::IdempotencyBusy,
         ProblemKind::BadConfiguration,
+        ProblemKind::PreconditionFailed,
         ProblemKind::TooLong,
         ProblemKind::IdempotencyMismatch,
         ProblemKind::QueueFull,
@@ -121,6 +124,7 @@ impl ProblemKind {
             ProblemKind::BadConfiguration => {
                 ("bad-configuration", "configuration not reloaded", 409)
             }
+            ProblemKind::PreconditionFailed => ("precondition-failed", "it has changed", 412),
             ProblemKind::TooLong => ("too-long", "too long", 413),
             ProblemKind::IdempotencyMismatch => {
                 ("idempotency-mismatch", "the key belongs to another request", 422)

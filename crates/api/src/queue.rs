@@ -1,17 +1,18 @@
 //! One queue.
 
 use axum::extract::State;
+use axum::response::Response;
 use broker::Band;
 use hyper::Uri;
 
-use crate::json::Json;
 use crate::name::QueueName;
 use crate::name::shown_name;
 use crate::openapi::Refusals;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::Api;
-use crate::{moment, types};
+use crate::version::with_version;
+use crate::{moment, types, version};
 
 /// One queue: its jobs by state, its clients, its counters and its policy.
 #[utoipa::path(
@@ -20,7 +21,13 @@ use crate::{moment, types};
     tag = "queues",
     params(("queue" = String, Path, description = "The name of the queue.")),
     responses(
-        (status = 200, description = "The queue.", body = types::Queue),
+        (
+            status = 200,
+            description = "The queue.",
+            body = types::Queue,
+            headers(("ETag" = String, description = "The version of its limits, its pause and its \
+                policy, for `If-Match`. The number of its jobs does not change the version.")),
+        ),
         Refusals,
     )
 )]
@@ -28,9 +35,11 @@ pub(crate) async fn get_queue(
     State(api): State<Api>,
     QueueName(name): QueueName,
     uri: Uri,
-) -> Result<Json<types::Queue>, Problem> {
+) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
-    api.queue(&name).map(Json)
+    let version = version::of_queue(&api.turn(), &name).ok_or_else(|| Problem::no_queue(&name))?;
+    // A change in between makes the version old, so `If-Match` fails.
+    Ok(with_version(&api.queue(&name)?, &version))
 }
 
 impl Api {

@@ -6,6 +6,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::IntoResponse as _;
 use axum::routing::{MethodRouter, get, post, put};
 use http_api::only_looks;
+use hyper::header::IF_MATCH;
 
 use crate::access::{PREFIX, Principal, guard};
 use crate::act::operations::endpoints as operations;
@@ -37,16 +38,18 @@ fn table() -> Vec<Endpoint> {
                 .put(act::queue::put_queue)
                 .patch(act::queue::patch_queue)
                 .delete(act::queue::delete_queue),
-        ),
-        at("/queues/{queue}/pause", post(act::queue::post_pause).delete(act::queue::delete_pause)),
+        )
+        .with_version(),
+        at("/queues/{queue}/pause", post(act::queue::post_pause).delete(act::queue::delete_pause))
+            .with_version(),
         at("/queues/{queue}/consumers", get(connections::get_consumers)),
         at("/queues/{queue}/why", get(why::get_why)),
         at("/queues/{queue}/jobs", get(jobs::get_jobs).post(act::put::post_jobs)).of_programs(),
-        at("/jobs/{id}", get(job::get_job).delete(act::job::delete_job)),
-        at("/jobs/{id}/kick", post(act::job::post_kick)),
-        at("/jobs/{id}/bury", post(act::job::post_bury)),
-        at("/jobs/{id}/move", post(act::job::post_move)),
-        at("/jobs/{id}/reschedule", post(act::job::post_reschedule)),
+        at("/jobs/{id}", get(job::get_job).delete(act::job::delete_job)).with_version(),
+        at("/jobs/{id}/kick", post(act::job::post_kick)).with_version(),
+        at("/jobs/{id}/bury", post(act::job::post_bury)).with_version(),
+        at("/jobs/{id}/move", post(act::job::post_move)).with_version(),
+        at("/jobs/{id}/reschedule", post(act::job::post_reschedule)).with_version(),
         at("/jobs/{id}/body", get(job::get_body)),
         at("/search", get(search::get_search)),
         at("/take", post(act::leases::post_take)).of_programs(),
@@ -66,6 +69,7 @@ fn table() -> Vec<Endpoint> {
             get(connections::get_connection).delete(connections::delete_connection),
         )
         .changed_by(Role::Admin),
+        at("/login_codes", post(act::server::post_login_code)).changed_by(Role::Viewer),
         at("/me", get(server::get_me)).read_by(Role::None),
         at("/events", get(events::get_events)),
         at("/openapi.json", get(openapi::get_document)),
@@ -82,11 +86,20 @@ struct Endpoint {
     change: Role,
     /// Whether changes are usual work of programs: see [`Usual`].
     is_work: bool,
+    /// Whether changes can depend on a version, with `If-Match`.
+    has_version: bool,
 }
 
 /// An endpoint that viewers can read and operators can change.
 fn at(path: &'static str, methods: MethodRouter<Api>) -> Endpoint {
-    Endpoint { path, methods, read: Role::Viewer, change: Role::Operator, is_work: false }
+    Endpoint {
+        path,
+        methods,
+        read: Role::Viewer,
+        change: Role::Operator,
+        is_work: false,
+        has_version: false,
+    }
 }
 
 impl Endpoint {
@@ -103,12 +116,23 @@ impl Endpoint {
         Endpoint { is_work: true, ..self }
     }
 
+    /// Changes can depend on a version.
+    fn with_version(self) -> Endpoint {
+        Endpoint { has_version: true, ..self }
+    }
+
     /// Adds the endpoint, with a layer that checks the role of the client.
     fn add_to(self, router: Router<Api>) -> Router<Api> {
-        let Endpoint { path, methods, read, change, is_work } = self;
+        let Endpoint { path, methods, read, change, is_work, has_version } = self;
         let check = move |request: Request, next: Next| async move {
             let role = if only_looks(request.method()) { read } else { change };
             if let Err(problem) = check_role(&request, role) {
+                return problem.into_response();
+            }
+            let is_change = !only_looks(request.method());
+            if is_change && !has_version && request.headers().contains_key(IF_MATCH) {
+                let why = "changes of this endpoint cannot depend on a version";
+                let problem = Problem::new(ProblemKind::BadRequest, why).of_parameter("If-Match");
                 return problem.into_response();
             }
             if is_work && let Some(usual) = request.extensions().get::<Usual>() {

@@ -4,11 +4,13 @@
 
 use std::ops::RangeInclusive;
 
+use axum::Extension;
 use axum::extract::State as Shared;
-use broker::{Broker, JobRow, ListCursor, ListLimits, Millis, RowBody, State};
+use broker::{JobRow, ListCursor, ListLimits, Millis, RowBody, State};
 use hyper::Uri;
 use memchr::memmem::Finder;
 
+use crate::access::Principal;
 use crate::cursor::{CursorKey, parse_place, written_place};
 use crate::job::Moments;
 use crate::jobs::{self, BLOCKS_MAX};
@@ -17,7 +19,7 @@ use crate::name::parse_name;
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
-use crate::state::Api;
+use crate::state::{Api, Setup};
 use crate::{moment, types};
 
 /// A request looks at this many jobs.
@@ -28,8 +30,8 @@ const BYTES_MAX: u64 = 32 << 20;
 const TIME_MAX_MS: u64 = 2_000;
 /// Jobs of one step. Between the steps, other requests can read from the disk.
 const STEP_JOBS: u64 = 256;
-/// The longest text to search for, in bytes.
-const TEXT_BYTES_MAX: usize = 200;
+/// The longest text to search for, in characters. The field of the console has the same limit.
+const TEXT_CHARACTERS_MAX: usize = 200;
 /// The part of a body that is shown begins this many bytes before the text.
 const BEFORE_BYTES: usize = 60;
 /// The part of a body that is shown has at most this many bytes.
@@ -47,7 +49,7 @@ const EXCERPT_BYTES: usize = 200;
         ("state" = Option<String>, Query, description = "`ready`, `delayed` or `buried`. By default \
             all three, in this order."),
         ("text" = Option<String>, Query, description = "Jobs whose body has this text, byte by \
-            byte: at most 200 bytes."),
+            byte: at most 200 characters."),
         ("older_ms" = Option<u64>, Query, description = "Jobs that were put at least this long ago."),
         ("younger_ms" = Option<u64>, Query, description = "Jobs that were put at most this long \
             ago."),
@@ -66,10 +68,11 @@ const EXCERPT_BYTES: usize = 200;
 )]
 pub(crate) async fn get_search(
     Shared(api): Shared<Api>,
+    Extension(principal): Extension<Principal>,
     uri: Uri,
 ) -> Result<Json<types::Search>, Problem> {
     let query = Query::read(&uri, &PARAMETERS)?;
-    let search = SearchJobs::read(&api.cursor_key, parse_name(query.require("queue")?)?, &query)?;
+    let search = api.read_search(&principal, parse_name(query.require("queue")?)?, &query)?;
     api.search(search).await.map(Json)
 }
 
@@ -91,6 +94,8 @@ pub struct SearchJobs {
     queue: Vec<u8>,
     states: Vec<State>,
     wanted: Wanted,
+    /// Whether the client sees bodies.
+    has_bodies: bool,
     limit: usize,
     place: Place,
 }
@@ -155,18 +160,19 @@ impl SearchJobs {
             Some("buried") => vec![State::Buried],
             Some(_) => return Err(bad("state", "write ready, delayed or buried")),
         };
-        let text = query.get("text").unwrap_or_default().as_bytes().to_vec();
-        if text.len() > TEXT_BYTES_MAX {
-            return Err(bad("text", "the text has more than 200 bytes"));
+        let text = query.get("text").unwrap_or_default();
+        if text.chars().count() > TEXT_CHARACTERS_MAX {
+            return Err(bad("text", "the text has more than 200 characters"));
         }
         let wanted = Wanted {
-            text,
+            text: text.as_bytes().to_vec(),
             ages_ms: number(query, "older_ms", 0)?..=number(query, "younger_ms", u64::MAX)?,
             priorities: number(query, "priority_min", 0)?
                 ..=number(query, "priority_max", u32::MAX)?,
         };
         let place = Place::default();
-        let mut search = SearchJobs { queue, states, wanted, limit: query.limit()?, place };
+        let mut search =
+            SearchJobs { queue, states, wanted, has_bodies: true, limit: query.limit()?, place };
         if let Some(text) = query.get("cursor") {
             let place = key.read(&search.id(), text)?;
             search.place = Place::parse(&place).ok_or_else(|| bad("cursor", "it is damaged"))?;
@@ -201,9 +207,27 @@ impl Place {
 impl Api {
     /// The search that these parameters describe: the text behind the `?` of `/search`, without the
     /// queue.
-    pub fn search_for(&self, queue: Vec<u8>, query: &str) -> Result<SearchJobs, Problem> {
-        let query = Query::read_form(query, &PARAMETERS)?;
-        SearchJobs::read(&self.cursor_key, queue, &query)
+    pub fn search_for(
+        &self,
+        principal: &Principal,
+        queue: Vec<u8>,
+        query: &str,
+    ) -> Result<SearchJobs, Problem> {
+        self.read_search(principal, queue, &Query::read_form(query, &PARAMETERS)?)
+    }
+
+    fn read_search(
+        &self,
+        principal: &Principal,
+        queue: Vec<u8>,
+        query: &Query,
+    ) -> Result<SearchJobs, Problem> {
+        let search = SearchJobs::read(&self.cursor_key, queue, query)?;
+        // A search for a text tells what bodies contain.
+        if !search.wanted.text.is_empty() {
+            self.check_bodies(principal)?;
+        }
+        Ok(SearchJobs { has_bodies: self.sees_bodies(principal), ..search })
     }
 
     /// The jobs that match, as far as one request may search.
@@ -242,11 +266,10 @@ impl Api {
                 shown.next = Some(self.cursor_key.written(&search.id(), &place.written()));
                 break;
             }
-            let (broker, asked, cursor) =
-                (self.setup.door.broker().clone(), search.clone(), place.cursor.clone());
+            let (setup, asked, cursor) = (self.setup.clone(), search.clone(), place.cursor.clone());
             let now = moments.now;
             let scan =
-                self.reading(move || scan(&broker, now, &asked, state, &cursor, budget)).await?;
+                self.reading(move || scan(&setup, now, &asked, state, &cursor, budget)).await?;
             let Some(scan) = scan else { break };
             shown.scanned_jobs += scan.jobs;
             shown.scanned_bytes += scan.bytes;
@@ -273,7 +296,7 @@ impl Api {
 /// Looks at the next jobs of a state. Blocks the thread while it reads. `None`: the queue does not
 /// exist any more.
 fn scan(
-    broker: &Broker,
+    setup: &Setup,
     now: Millis,
     search: &SearchJobs,
     state: State,
@@ -281,7 +304,7 @@ fn scan(
     budget: Budget,
 ) -> Option<Scan> {
     let limits = ListLimits { rows: budget.jobs as usize, blocks: BLOCKS_MAX };
-    let page = broker.list_jobs(now, (&search.queue, state), cursor, limits)?;
+    let page = setup.door.broker().list_jobs(now, (&search.queue, state), cursor, limits)?;
     let wanted = &search.wanted;
     let mut scan = Scan {
         found: Vec::new(),
@@ -308,7 +331,7 @@ fn scan(
     }
     let is_cut = fit < rows.len();
     rows.truncate(fit);
-    let mut matches = matches(broker, wanted, now, &rows, &mut scan.unsearched);
+    let mut matches = matches(setup, search, now, &rows, &mut scan.unsearched);
     let mut last = None;
     let count = rows.len();
     for (index, row) in rows.into_iter().enumerate() {
@@ -332,17 +355,23 @@ fn scan(
 
 /// The matches among the jobs.
 fn matches(
-    broker: &Broker,
-    wanted: &Wanted,
+    setup: &Setup,
+    search: &SearchJobs,
     now: Millis,
     rows: &[JobRow],
     unsearched: &mut u64,
 ) -> Vec<Option<Match>> {
+    let wanted = &search.wanted;
     let finder = Finder::new(&wanted.text);
     let look = |body: &[u8]| {
-        let at = finder.find(body)?;
-        let part = if wanted.text.is_empty() { jobs::beginning(body) } else { around(body, at) };
-        Some(Match { body: Some(part) })
+        if wanted.text.is_empty() {
+            let part = search.has_bodies.then(|| jobs::beginning(&setup.bodies, body));
+            return Some(Match { body: part });
+        }
+        finder.find(body)?;
+        // A text in a masked value must not be found.
+        let shown = setup.bodies.masked(body)?;
+        Some(Match { body: Some(around(&shown, finder.find(&shown)?)) })
     };
     let mut matches: Vec<Option<Match>> = rows.iter().map(|_| None).collect();
     let mut stored = Vec::new();
@@ -358,7 +387,7 @@ fn matches(
         }
     }
     let bodies: Vec<_> = stored.iter().map(|(_, body)| *body).collect();
-    broker.read_bodies(&bodies, |at, body| match body {
+    setup.door.broker().read_bodies(&bodies, |at, body| match body {
         Ok(body) => matches[stored[at].0] = look(body),
         // The job may have ended meanwhile, or the log cannot give it.
         Err(_) => *unsearched += 1,

@@ -1,5 +1,6 @@
-//! Sessions of people who signed in to the console with a token. A session is only in memory. It
-//! keeps the token's fingerprint, so a session ends as soon as its token is removed.
+//! Sessions of people who signed in to the console, with a token or a one-time code. Both are only
+//! in memory. A session keeps what its person signed in with, so it ends as soon as the token is
+//! removed.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,58 +8,121 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::Millis;
 
-use crate::tokens::{Fingerprint, random_text};
+use crate::tokens::{EntryKind, Fingerprint, random_text};
 
 /// The longest time of a session.
 pub(crate) const SESSION_S: u64 = 12 * 3_600;
 /// Above this number, the oldest session ends.
 const SESSIONS_MAX: usize = 1_000;
+/// How long a one-time code is valid.
+pub(crate) const CODE_S: u64 = 60;
+/// Above this number, the oldest code becomes invalid.
+const CODES_MAX: usize = 100;
 
-#[derive(Debug, Default)]
+/// What a person signed in with.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Credential {
+    /// An entry of the token file.
+    Entry(EntryKind, Fingerprint),
+    /// A code that was made over the operator's socket.
+    Operator,
+}
+
+#[derive(Debug)]
 pub(crate) struct Sessions {
-    open: Mutex<HashMap<String, Session>>,
+    open: Mutex<Kept<Session>>,
+    codes: Mutex<Kept<Code>>,
+}
+
+impl Default for Sessions {
+    fn default() -> Sessions {
+        Sessions {
+            open: Mutex::new(Kept::new(SESSIONS_MAX)),
+            codes: Mutex::new(Kept::new(CODES_MAX)),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
-    /// The fingerprint of the token with which the session began.
-    pub(crate) token: Fingerprint,
+    pub(crate) credential: Credential,
     /// A secret that only pages of the console know. A request that changes something must have it.
     pub(crate) csrf: Arc<str>,
-    until: Millis,
+}
+
+/// A code with which one person can sign in, once.
+#[derive(Clone, Debug)]
+pub(crate) struct Code {
+    pub(crate) credential: Credential,
 }
 
 impl Sessions {
     /// Begins a session, and returns the secret of its cookie.
-    pub(crate) fn begin(&self, token: Fingerprint, now: Millis) -> io::Result<String> {
-        let (secret, csrf) = (random_text()?, random_text()?.into());
-        let until = Millis(now.0 + SESSION_S * 1_000);
-        let mut open = self.open();
-        open.retain(|_, session| session.until > now);
-        if open.len() >= SESSIONS_MAX
-            && let Some(oldest) = open
-                .iter()
-                .min_by_key(|(_, session)| session.until)
-                .map(|(secret, _)| secret.clone())
-        {
-            open.remove(&oldest);
-        }
-        open.insert(secret.clone(), Session { token, csrf, until });
-        Ok(secret)
+    pub(crate) fn begin(&self, credential: Credential, now: Millis) -> io::Result<String> {
+        let session = Session { credential, csrf: random_text()?.into() };
+        lock(&self.open).add(session, SESSION_S, now)
     }
 
     /// The session whose cookie has this secret.
     pub(crate) fn find(&self, secret: &str, now: Millis) -> Option<Session> {
-        self.open().get(secret).filter(|session| session.until > now).cloned()
+        lock(&self.open).find(secret, now).cloned()
     }
 
     /// Ends a session.
     pub(crate) fn end(&self, secret: &str) {
-        self.open().remove(secret);
+        lock(&self.open).all.remove(secret);
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<String, Session>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Makes a code.
+    pub(crate) fn make_code(&self, credential: Credential, now: Millis) -> io::Result<String> {
+        lock(&self.codes).add(Code { credential }, CODE_S, now)
+    }
+
+    /// What a code stands for. It stays valid.
+    pub(crate) fn look_at_code(&self, code: &str, now: Millis) -> Option<Code> {
+        lock(&self.codes).find(code, now).cloned()
+    }
+
+    /// What a code stands for. It becomes invalid.
+    pub(crate) fn use_code(&self, code: &str, now: Millis) -> Option<Code> {
+        let mut codes = lock(&self.codes);
+        codes.find(code, now)?;
+        codes.all.remove(code).map(|(code, _)| code)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Values by their secret names, each until a moment.
+#[derive(Debug)]
+struct Kept<T> {
+    all: HashMap<String, (T, Millis)>,
+    most: usize,
+}
+
+impl<T> Kept<T> {
+    fn new(most: usize) -> Kept<T> {
+        Kept { all: HashMap::new(), most }
+    }
+
+    /// Keeps a value for this many seconds, and returns its secret name.
+    fn add(&mut self, value: T, seconds: u64, now: Millis) -> io::Result<String> {
+        let secret = random_text()?;
+        self.all.retain(|_, (_, until)| *until > now);
+        let oldest = self.all.iter().min_by_key(|(_, (_, until))| *until);
+        if self.all.len() >= self.most
+            && let Some(oldest) = oldest.map(|(secret, _)| secret.clone())
+        {
+            self.all.remove(&oldest);
+        }
+        self.all.insert(secret.clone(), (value, Millis(now.0 + seconds * 1_000)));
+        Ok(secret)
+    }
+
+    fn find(&self, secret: &str, now: Millis) -> Option<&T> {
+        self.all.get(secret).filter(|(_, until)| *until > now).map(|(value, _)| value)
     }
 }
 
@@ -69,18 +133,31 @@ mod tests {
     #[test]
     fn sessions_end_and_are_bounded() {
         let sessions = Sessions::default();
-        let first = sessions.begin([1; 32], Millis(0)).unwrap();
+        let token = |number| Credential::Entry(EntryKind::Token, [number; 32]);
+        let first = sessions.begin(token(1), Millis(0)).unwrap();
         let found = sessions.find(&first, Millis(SESSION_S * 1_000 - 1)).unwrap();
-        assert_eq!(found.token, [1; 32]);
+        assert_eq!(found.credential, token(1));
         assert!(sessions.find(&first, Millis(SESSION_S * 1_000)).is_none());
         assert!(sessions.find("", Millis(0)).is_none());
         for _ in 0..SESSIONS_MAX {
-            sessions.begin([2; 32], Millis(1)).unwrap();
+            sessions.begin(token(2), Millis(1)).unwrap();
         }
         assert!(sessions.find(&first, Millis(1)).is_none(), "the oldest session ends");
-        assert_eq!(sessions.open().len(), SESSIONS_MAX);
-        let last = sessions.begin([3; 32], Millis(1)).unwrap();
+        assert_eq!(lock(&sessions.open).all.len(), SESSIONS_MAX);
+        let last = sessions.begin(token(3), Millis(1)).unwrap();
         sessions.end(&last);
         assert!(sessions.find(&last, Millis(1)).is_none());
+    }
+
+    #[test]
+    fn a_code_is_valid_once_and_for_a_minute() {
+        let sessions = Sessions::default();
+        let code = sessions.make_code(Credential::Operator, Millis(0)).unwrap();
+        let end = Millis(CODE_S * 1_000);
+        assert!(sessions.look_at_code(&code, Millis(end.0 - 1)).is_some());
+        assert!(sessions.use_code(&code, end).is_none());
+        assert!(sessions.use_code(&code, Millis(end.0 - 1)).is_some());
+        assert!(sessions.use_code(&code, Millis(1)).is_none());
+        assert!(sessions.find(&code, Millis(1)).is_none(), "a code is no cookie");
     }
 }

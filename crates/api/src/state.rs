@@ -13,6 +13,7 @@ use crate::access::{Access, AccessSettings};
 use crate::act::leases::Leases;
 use crate::act::once::Once;
 use crate::act::operations::Operations;
+use crate::bodies::BodySettings;
 use crate::connections::Connections;
 use crate::cursor::CursorKey;
 use crate::events::Events;
@@ -49,6 +50,10 @@ pub struct Setup {
     pub process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
     /// Who can use the API.
     pub access: AccessSettings,
+    /// Who sees the bodies of jobs.
+    pub bodies: BodySettings,
+    /// Whether the server has the console.
+    pub has_console: bool,
     /// The longest body of a request with jobs, in bytes.
     pub body_bytes_max: usize,
     /// Reads the configuration again.

@@ -235,6 +235,17 @@ pub struct Me {
     pub via: Via,
 }
 
+/// A one-time code to sign in to the console.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LoginCode {
+    /// The code.
+    pub code: String,
+    /// The path of the page on which a person signs in with it.
+    pub path: String,
+    /// How long the code is valid. It works once.
+    pub expires_s: u64,
+}
+
 /// What a client is allowed to do.
 #[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

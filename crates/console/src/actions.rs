@@ -3,7 +3,7 @@
 //! the form, and records the action.
 
 use api::types::{JobState, OperationKind, Role, StartOperation};
-use api::{Api, JobId, Principal, Problem, ProblemKind, parse_name};
+use api::{Api, Condition, JobId, Principal, Problem, ProblemKind, parse_name};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -14,6 +14,9 @@ use crate::guard::Form;
 use crate::link;
 use crate::page::{Result, see_other};
 use crate::texts::{Actions, Texts};
+
+/// A form changes a job or a queue in whatever version it is.
+pub(crate) const ANY: Condition = Condition::ANY;
 
 /// The text about the action before this page, if there was one. The parameter `done` names it.
 pub(crate) fn done(t: &Texts, uri: &Uri) -> Markup {
@@ -140,6 +143,20 @@ pub(crate) fn back(page: &str, done: &str) -> Response {
     see_other(&link::with(page, &[("done", Some(done))]))
 }
 
+/// The state of the jobs that a form is about. `None`: all states.
+pub(crate) fn state_of(form: &Form) -> Result<Option<JobState>> {
+    let why = "the state is not `ready`, `delayed` or `buried`";
+    let Some(text) = form.get("state") else { return Ok(None) };
+    let state = JobState::parse(text).filter(|state| *state != JobState::Leased);
+    Ok(Some(state.ok_or_else(|| Problem::new(ProblemKind::BadRequest, why))?))
+}
+
+/// Starts an operation, and shows the page on which it runs.
+pub(crate) fn start(api: &Api, principal: &Principal, asked: &StartOperation) -> Result<Response> {
+    api.start_operation(principal, asked)?;
+    Ok(see_other(&link::operations()))
+}
+
 pub(crate) async fn pause(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
@@ -151,7 +168,7 @@ pub(crate) async fn pause(
     let seconds = seconds.filter(|seconds| *seconds > 0).ok_or_else(|| {
         Problem::new(ProblemKind::BadRequest, "write the number of seconds of the pause")
     })?;
-    api.pause_queue(&parse_name(&name)?, seconds).await?;
+    api.pause_queue(&parse_name(&name)?, seconds, &ANY).await?;
     Ok(back(&link::queue(&name), "paused"))
 }
 
@@ -161,7 +178,7 @@ pub(crate) async fn resume(
     Path(name): Path<String>,
 ) -> Result<Response> {
     operator(&principal)?;
-    api.pause_queue(&parse_name(&name)?, 0).await?;
+    api.pause_queue(&parse_name(&name)?, 0, &ANY).await?;
     Ok(back(&link::queue(&name), "resumed"))
 }
 
@@ -172,8 +189,7 @@ pub(crate) async fn kick_queue(
 ) -> Result<Response> {
     operator(&principal)?;
     let asked = StartOperation::new(OperationKind::Kick, name);
-    api.start_operation(&principal, &asked)?;
-    Ok(see_other(&link::operations()))
+    start(&api, &principal, &asked)
 }
 
 pub(crate) async fn clear_queue(
@@ -183,23 +199,12 @@ pub(crate) async fn clear_queue(
     form: Form,
 ) -> Result<Response> {
     operator(&principal)?;
-    let state = match form.get("state") {
-        None => None,
-        Some("ready") => Some(JobState::Ready),
-        Some("delayed") => Some(JobState::Delayed),
-        Some("buried") => Some(JobState::Buried),
-        Some(_) => {
-            let why = "the state is not `ready`, `delayed` or `buried`";
-            return Err(Problem::new(ProblemKind::BadRequest, why).into());
-        }
-    };
     let asked = StartOperation {
-        state,
+        state: state_of(&form)?,
         confirm: form.get("confirm").map(str::to_owned),
         ..StartOperation::new(OperationKind::Clear, name)
     };
-    api.start_operation(&principal, &asked)?;
-    Ok(see_other(&link::operations()))
+    start(&api, &principal, &asked)
 }
 
 pub(crate) async fn kick_job(
@@ -209,7 +214,7 @@ pub(crate) async fn kick_job(
 ) -> Result<Response> {
     operator(&principal)?;
     let id = number(&id)?;
-    api.kick_job(JobId(id)).await?;
+    api.kick_job(JobId(id), &ANY).await?;
     Ok(back(&link::job(id), "kicked"))
 }
 
@@ -222,7 +227,7 @@ pub(crate) async fn delete_job(
     operator(&principal)?;
     let id = number(&id)?;
     let queue = api.job(JobId(id)).await?.queue;
-    api.end_job(JobId(id), form.get("force") == Some("true")).await?;
+    api.end_job(JobId(id), form.get("force") == Some("true"), &ANY).await?;
     Ok(back(&link::queue(&queue), "ended"))
 }
 

@@ -2,6 +2,7 @@
 
 use api::json_in_lines;
 use maud::{Markup, html};
+use notation::plain;
 
 use crate::texts::JobPage;
 
@@ -19,7 +20,10 @@ pub(crate) fn shown(t: &JobPage, bytes: &[u8]) -> Markup {
     let (form, text) = match (json, text(cut)) {
         (Some(json), _) => ("JSON", json),
         (None, Some(text)) => (t.as_text, text.to_owned()),
-        (None, None) => (t.as_bytes, dump(cut)),
+        (None, None) => {
+            let lines: Vec<String> = plain::dump(cut, LINE_BYTES).take(LINES_MAX).collect();
+            (t.as_bytes, lines.join("\n"))
+        }
     };
     html! {
         p .form { ((t.shown_as)(form)) }
@@ -39,19 +43,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
         }
         Err(_) => return None,
     };
-    let is_plain = |letter: char| !letter.is_control() || matches!(letter, '\n' | '\r' | '\t');
-    text.chars().all(is_plain).then_some(text)
-}
-
-/// Lines with an offset, sixteen bytes, and the same bytes as letters.
-fn dump(bytes: &[u8]) -> String {
-    let lines = bytes.chunks(LINE_BYTES).take(LINES_MAX).enumerate().map(|(number, line)| {
-        let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
-        let letter = |byte: &u8| if matches!(byte, b' '..=b'~') { *byte as char } else { '.' };
-        let letters: String = line.iter().map(letter).collect();
-        format!("{:06x}  {:<47}  {letters}\n", number * LINE_BYTES, hex.join(" "))
-    });
-    lines.collect()
+    plain::is_readable(text).then_some(text)
 }
 
 #[cfg(test)]
@@ -84,8 +76,8 @@ mod tests {
 
     #[test]
     fn other_bytes_are_dumped() {
-        assert_eq!(dump(b"ab\x00\xff").trim_end(), format!("000000  {:<47}  ab..", "61 62 00 ff"));
-        assert!(english(&[0; 100]).into_string().contains("Shown as bytes"));
+        let shown = english(b"ab\x00\xff").into_string();
+        assert!(shown.contains("Shown as bytes") && shown.contains("61 62 00 ff"), "{shown}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The jobs that an operator chose: a search in the jobs of a queue, boxes to tick, and actions on the
 //! ticked jobs. All of it works without a script.
 
-use api::types::{JobState, OperationKind, Role, Search, StartOperation};
+use api::types::{OperationKind, Role, Search, StartOperation};
 use api::{Api, JobId, Principal, Problem, ProblemKind, parse_name};
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -9,7 +9,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use crate::guard::Form;
-use crate::page::{Result, see_other};
+use crate::page::Result;
 use crate::texts::Texts;
 use crate::{actions, link, number};
 
@@ -104,12 +104,6 @@ fn bad(why: &str) -> Problem {
     Problem::new(ProblemKind::BadRequest, why)
 }
 
-fn state_of(form: &Form) -> Result<Option<JobState>> {
-    let Some(text) = form.get("state") else { return Ok(None) };
-    let state = JobState::parse(text).filter(|state| *state != JobState::Leased);
-    Ok(Some(state.ok_or_else(|| bad("the state is not `ready`, `delayed` or `buried`"))?))
-}
-
 /// The other queue of a move. A person writes its name as the console shows it.
 fn target(form: &Form) -> Result<String> {
     Ok(form.get("to").ok_or_else(|| bad("write the name of the other queue"))?.to_owned())
@@ -134,11 +128,10 @@ pub(crate) async fn act(
     let asked = StartOperation {
         ids: Some(ids),
         to,
-        state: state_of(&form)?,
+        state: actions::state_of(&form)?,
         ..StartOperation::new(kind, name)
     };
-    api.start_operation(&principal, &asked)?;
-    Ok(see_other(&link::operations()))
+    actions::start(&api, &principal, &asked)
 }
 
 /// Moves the jobs of a queue to another queue.
@@ -151,11 +144,10 @@ pub(crate) async fn move_queue(
     actions::operator(&principal)?;
     let asked = StartOperation {
         to: Some(target(&form)?),
-        state: state_of(&form)?,
+        state: actions::state_of(&form)?,
         ..StartOperation::new(OperationKind::Move, name)
     };
-    api.start_operation(&principal, &asked)?;
-    Ok(see_other(&link::operations()))
+    actions::start(&api, &principal, &asked)
 }
 
 /// Moves one job to another queue.
@@ -167,7 +159,7 @@ pub(crate) async fn move_job(
 ) -> Result<Response> {
     actions::operator(&principal)?;
     let id = actions::number(&id)?;
-    api.move_job(JobId(id), &parse_name(&target(&form)?)?).await?;
+    api.move_job(JobId(id), &parse_name(&target(&form)?)?, &actions::ANY).await?;
     Ok(actions::back(&link::job(id), "moved"))
 }
 

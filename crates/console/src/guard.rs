@@ -12,6 +12,7 @@ use http_api::{Unread, claims, only_looks, read_body};
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
 
+use crate::equal::Place;
 use crate::look::Look;
 use crate::page::{Failed, Page, Result};
 use crate::pages::login;
@@ -68,6 +69,7 @@ pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Ne
             return refused;
         }
     };
+    let place = Place::of(request.headers(), &principal);
     let pending = api.begin(Some(principal.clone()), asked);
     let checked = check(&api, &mut request, &principal).await;
     let form = request.extensions().get::<Form>().cloned().unwrap_or_default();
@@ -89,7 +91,7 @@ pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Ne
         }
         (Some(problem), _) => Failed::from(problem).shown(look),
         (None, Some(page)) if is_for_script => page.shown_to_script(look.texts),
-        (None, Some(page)) => page.shown(look, &principal, &uri),
+        (None, Some(page)) => page.shown(look, &principal, &place, &uri),
         (None, None) => response,
     }
 }

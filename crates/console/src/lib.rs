@@ -7,6 +7,7 @@
 //! - `guard`: who sees a page, and who can send a form. `page`: the frame of all pages, and errors.
 //!   `pages`: one file for each page. `actions`: forms that change something.
 //! - `texts`: all texts, in each language. `look`: the language and the colors that a person wants.
+//! - `equal`: the same as a page, as commands and HTTP requests.
 //! - `table`, `bar`, `chart`, `number`, `link`, `body`: parts of pages. `assets`: the style sheet, the
 //!   script and the icon.
 
@@ -16,6 +17,7 @@ mod bar;
 mod body;
 mod chart;
 mod chosen;
+mod equal;
 mod guard;
 mod link;
 mod look;

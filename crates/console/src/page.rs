@@ -9,6 +9,7 @@ use hyper::{StatusCode, Uri};
 use maud::{DOCTYPE, Markup, html};
 
 use crate::assets::address;
+use crate::equal::{Beanstalk, Equal, Place};
 use crate::guard::after_sign_in;
 use crate::link;
 use crate::look::{ALL_COLORS, Look};
@@ -42,19 +43,38 @@ pub(crate) struct Page {
     section: &'static str,
     health: Health,
     host: String,
+    /// The listener for the tools for jobs.
+    beanstalk: Option<Beanstalk>,
     contents: Markup,
+    equal: Equal,
 }
 
 impl Page {
     pub(crate) fn new(api: &Api, section: &'static str, title: &str, contents: Markup) -> Page {
         let server = api.server();
-        let (health, host) = (server.health, server.host);
-        Page { title: title.to_owned(), section, health, host, contents }
+        let listener = server.listeners.iter().find(|one| one.protocol == "beanstalk");
+        let beanstalk = listener.and_then(|one| {
+            let port = one.address.rsplit_once(':')?.1.parse().ok()?;
+            Some(Beanstalk { port, is_tls: one.tls })
+        });
+        let (health, host, equal) = (server.health, server.host, Equal::default());
+        Page { title: title.to_owned(), section, health, host, beanstalk, contents, equal }
+    }
+
+    /// The page, with commands and requests that do the same.
+    pub(crate) fn equal_to(self, equal: Equal) -> Page {
+        Page { equal, ..self }
     }
 
     /// The page for this client. `uri` is the address of the page within the console.
-    pub(crate) fn shown(&self, look: Look, principal: &Principal, uri: &Uri) -> Response {
-        page(StatusCode::OK, self.text(look, principal, uri))
+    pub(crate) fn shown(
+        &self,
+        look: Look,
+        principal: &Principal,
+        place: &Place,
+        uri: &Uri,
+    ) -> Response {
+        page(StatusCode::OK, self.text(look, principal, place, uri))
     }
 
     /// What the script needs to make the parts of the page new that change.
@@ -63,8 +83,8 @@ impl Page {
         page(StatusCode::OK, parts.into_string())
     }
 
-    fn text(&self, look: Look, principal: &Principal, uri: &Uri) -> String {
-        let Page { title, section, health, host, contents } = self;
+    fn text(&self, look: Look, principal: &Principal, place: &Place, uri: &Uri) -> String {
+        let Page { title, section, health, host, beanstalk, contents, equal } = self;
         let t = look.texts;
         let page = html! {
             (DOCTYPE)
@@ -96,7 +116,7 @@ impl Page {
                         (person(t, principal, uri))
                     }
                     (banner(t, health))
-                    main #main tabindex="-1" { (contents) }
+                    main #main tabindex="-1" { (contents) (equal.shown(t, place, *beanstalk)) }
                     footer {
                         span { ((t.frame.on)(host)) }
                         span #live-state role="status" {}

@@ -36,6 +36,8 @@ pub(crate) static ALL: [&Texts; 2] = [&en::TEXTS, &zh::TEXTS];
 
 /// What all pages have.
 pub(crate) struct Frame {
+    pub(crate) as_command: &'static str,
+    pub(crate) as_http: &'static str,
     pub(crate) overview: &'static str,
     pub(crate) queues: &'static str,
     pub(crate) connections: &'static str,
@@ -229,6 +231,7 @@ pub(crate) struct JobPage {
     pub(crate) lost: &'static str,
     pub(crate) no_times: &'static str,
     pub(crate) too_long: &'static str,
+    pub(crate) hidden: &'static str,
     pub(crate) save: &'static str,
     pub(crate) shown_as: With,
     pub(crate) as_text: &'static str,
@@ -380,6 +383,8 @@ pub(crate) struct Help {
 pub(crate) struct Login {
     pub(crate) token: &'static str,
     pub(crate) how: &'static str,
+    /// Who signs in with a one-time code: the name and the role.
+    pub(crate) by_code: WithTwo,
     pub(crate) without: &'static str,
     pub(crate) signed_out: &'static str,
     pub(crate) again: &'static str,

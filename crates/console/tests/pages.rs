@@ -10,7 +10,7 @@ use api::{Api, ServerInfo, Setup};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use broker::{Answer, Broker, EngineSetup, Event, Mailbox, Millis, NewJob, SessionId};
-use http_api::{Door, ProcessFacts, Site};
+use http_api::{Door, Peer, ProcessFacts, Site};
 use hyper::{HeaderMap, Request};
 use origin::{Gate, Names, Reach};
 
@@ -47,6 +47,10 @@ impl World {
     }
 
     fn with_access(access: api::AccessSettings) -> World {
+        World::with_settings(access, api::BodySettings::default())
+    }
+
+    fn with_settings(access: api::AccessSettings, bodies: api::BodySettings) -> World {
         let broker = Broker::memory(EngineSetup::default(), NOW);
         broker.add_mailbox(Arc::new(Deaf));
         let api = Api::new(Setup {
@@ -54,13 +58,17 @@ impl World {
             info: ServerInfo { host: "machine".to_owned(), ..ServerInfo::default() },
             process: Box::new(ProcessFacts::default),
             access,
+            bodies,
+            has_console: true,
             body_bytes_max: 1 << 20,
             reload: Box::new(|| Box::pin(async { Ok(Vec::new()) })),
             show_setting: |setting| format!("{setting:?}"),
             connections: Box::new(()),
             history_file: None,
         });
-        let router = Router::new().nest(console::PREFIX, console::router(api.clone()));
+        let router = Router::new()
+            .nest(console::PREFIX, console::router(api.clone()))
+            .nest(api::PREFIX, api::router(api.clone()));
         World { broker, api, site: Site::new(router) }
     }
 
@@ -261,6 +269,61 @@ fn a_person_signs_in_with_a_token_and_out_again() {
     std::fs::write(&path, other.written()).expect("the disk works");
     world.api.read_tokens();
     assert_eq!(world.show_to(&cookie, "/queues", Reach::Network).status, 401);
+}
+
+#[test]
+fn a_person_signs_in_with_a_one_time_code() {
+    let world = World::new();
+    let mut request = Request::post("/api/v1/login_codes").body(Body::empty()).expect("valid");
+    request.extensions_mut().insert(Peer { is_operator: true, ..Peer::default() });
+    let made = world.send(request, Reach::Unix);
+    let code = made.text.split("\"code\":\"").nth(1).and_then(|rest| rest.split('"').next());
+    let code = code.expect("a code");
+    let path = &format!("/login?code={code}");
+    // To open the page changes nothing, so a preview of the link does not use the code.
+    let show = || world.show_to("", path, Reach::Network);
+    for page in [show(), show()] {
+        assert!(page.text.contains("as operator, with the role admin"), "{}", page.text);
+        assert!(!page.headers.contains_key("set-cookie"));
+    }
+    let secret = csrf(&show());
+    let submit =
+        |csrf: &str| world.submit("/login", "", &[("code", code), ("csrf", csrf)], Reach::Network);
+    assert_eq!(submit("wrong").status, 403);
+    let done = submit(&secret);
+    assert_eq!((done.status, &done.headers["location"]), (303, &"/console".parse().unwrap()));
+    let cookie = done.headers["set-cookie"].to_str().expect("text");
+    let cookie = cookie.split(';').next().expect("a cookie").to_owned();
+    let page = world.show_to(&cookie, "", Reach::Network);
+    assert!(page.status == 200 && page.text.contains("Sign out"), "{}", page.text);
+    let again = submit(&secret);
+    assert!(again.status == 401 && again.text.contains("was used already"), "{}", again.text);
+    let late = show();
+    assert!(late.status == 401 && late.text.contains("name=\"token\""), "{}", late.text);
+}
+
+#[test]
+fn bodies_are_hidden_or_masked() {
+    let body = br#"{"to":"ann","card":4711}"#;
+    let none = api::BodySettings { shown_to: None, ..api::BodySettings::default() };
+    let masks = vec![api::JsonPointer::parse("/card").expect("a pointer")];
+    let masked = api::BodySettings { masks, ..api::BodySettings::default() };
+    for (settings, has_ann) in [(none, false), (masked, true)] {
+        let world = World::with_settings(api::AccessSettings::default(), settings);
+        let id = world.put(b"mail", body);
+        let broken = world.put(b"mail", br#"{"card":4711"#);
+        for path in [format!("/jobs/{id}"), "/queues/mail".to_owned()] {
+            let page = world.show(&path);
+            assert!(page.status == 200 && !page.text.contains("4711"), "{path}: {}", page.text);
+            assert_eq!(page.text.contains("&quot;ann&quot;"), has_ann, "{path}");
+        }
+        let search = world.show("/queues/mail?search=4711");
+        assert!(!search.text.contains("<mark>"), "{}", search.text);
+        assert_eq!(search.text.contains("name=\"search\" value"), has_ann, "{}", search.text);
+        let page = world.show(&format!("/jobs/{broken}"));
+        let why = if has_ann { "cannot read its JSON" } else { "http.bodies" };
+        assert!(page.text.contains(why) && !page.text.contains("download="), "{}", page.text);
+    }
 }
 
 #[test]

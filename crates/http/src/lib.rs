@@ -31,7 +31,7 @@ pub use answer::{
 pub use connection::{Client, serve};
 pub use door::{Door, DoorError, DoorSession, SessionKind};
 pub use metrics::{ProcessFacts, RequestTimes, escaped_name};
-pub use overview::{Overview, QueueNames, health_router};
+pub use overview::{Overview, QueueNames, health_router, metrics_router};
 pub use peer::{Peer, sha256};
 pub use received::{ReceiveError, Received, read_body};
 pub use starting::Starting;

@@ -14,11 +14,23 @@ use crate::exposition::CONTENT_TYPE;
 use crate::metrics::{Gathered, Health, Identity, ProcessFacts, RequestTimes, render};
 
 /// The index page, for people.
-const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Lineshaft</title>\n<h1>Lineshaft</h1>\n<ul>\n\
-    <li><a href=\"/console\">/console</a>: queues and jobs, for clients on this machine\n\
-    <li><a href=\"/health/live\">/health/live</a>: the server works\n\
-    <li><a href=\"/health/ready\">/health/ready</a>: the server accepts and hands out jobs\n\
-    <li><a href=\"/metrics\">/metrics</a>: metrics, for Prometheus\n</ul></html>\n";
+fn index(overview: &Overview) -> String {
+    let lines = [
+        (overview.has_console, "/console", "queues and jobs, for clients on this machine"),
+        (true, "/health/live", "the server works"),
+        (true, "/health/ready", "the server accepts and hands out jobs"),
+        (overview.has_metrics, "/metrics", "metrics, for Prometheus"),
+    ];
+    let lines = lines.into_iter().filter(|(exists, ..)| *exists);
+    let list: Vec<String> = lines
+        .map(|(_, path, what)| format!("<li><a href=\"{path}\">{path}</a>: {what}\n"))
+        .collect();
+    let list = list.concat();
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><title>Lineshaft</title>\n<h1>Lineshaft</h1>\n<ul>\n\
+         {list}</ul></html>\n"
+    )
+}
 
 /// The names of queues, when they are known.
 pub type QueueNames = Pin<Box<dyn Future<Output = Vec<Box<[u8]>>> + Send>>;
@@ -33,6 +45,10 @@ pub struct Overview {
     pub version: &'static str,
     /// When the server started.
     pub started: Millis,
+    /// Whether the server has the console.
+    pub has_console: bool,
+    /// Whether the server has metrics.
+    pub has_metrics: bool,
     /// Number of queues with metrics of their own.
     pub queues_max: usize,
     /// Chooses the queues with metrics of their own, if there are more than `queues_max`.
@@ -128,17 +144,23 @@ impl Overview {
     }
 }
 
-/// The routes of the server's own pages.
+/// The route of the metrics.
+pub fn metrics_router(overview: Arc<Overview>) -> Router {
+    Router::new()
+        .route("/metrics", get(async move || complete(overview.metrics().await)))
+        .method_not_allowed_fallback(|| async { complete(method_not_allowed()) })
+}
+
+/// The routes of the server's own pages, except for the metrics.
 pub fn health_router(overview: Arc<Overview>) -> Router {
     let page = |page: fn(&Overview) -> Answer| {
         let overview = overview.clone();
         get(move || async move { complete(page(&overview)) })
     };
     Router::new()
-        .route("/", page(|_| answer(StatusCode::OK, HTML, INDEX)))
+        .route("/", page(|overview| answer(StatusCode::OK, HTML, index(overview))))
         .route("/health/live", page(Overview::live))
         .route("/health/ready", page(Overview::ready))
-        .route("/metrics", get(async move || complete(overview.metrics().await)))
         .method_not_allowed_fallback(|| async { complete(method_not_allowed()) })
         .fallback(async |method: Method| {
             complete(if only_looks(&method) {

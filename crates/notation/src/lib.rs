@@ -7,6 +7,7 @@
 //! - [`address`]: addresses of listeners and servers, such as `127.0.0.1:11300` or
 //!   `unix:/run/x.sock`.
 //! - [`port`]: the default port of each protocol.
+//! - [`plain`]: text and bytes of clients, in a form that can be shown.
 //!
 //! If the server replaces one of the original daemons, it accepts the flags of that daemon. The
 //! formats of those flags are not in this crate. Each error names the wrong text, and says what to
@@ -14,5 +15,6 @@
 
 pub mod address;
 pub mod duration;
+pub mod plain;
 pub mod port;
 pub mod size;

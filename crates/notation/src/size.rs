@@ -45,7 +45,7 @@ pub fn format(bytes: u64) -> String {
 pub fn rounded(bytes: u64) -> String {
     let unit = UNITS[..BINARY_UNITS].iter().find(|(_, unit)| bytes >= *unit);
     unit.map_or_else(
-        || format!("{bytes} bytes"),
+        || format!("{bytes} {}", if bytes == 1 { "byte" } else { "bytes" }),
         |(name, unit)| format!("{:.1} {name}", bytes as f64 / *unit as f64),
     )
 }
@@ -95,6 +95,7 @@ mod tests {
 
     #[test]
     fn people_see_one_decimal() {
+        assert_eq!((rounded(0), rounded(1)), ("0 bytes".to_owned(), "1 byte".to_owned()));
         assert_eq!(rounded(1023), "1023 bytes");
         assert_eq!(rounded(1536), "1.5 KiB");
         assert_eq!(rounded(17_609_365_914), "16.4 GiB");

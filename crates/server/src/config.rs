@@ -18,5 +18,5 @@ mod values;
 
 pub use schema::{
     ClientAuth, Config, Control, Data, Durability, Gearman, Http, JOB_BYTES_LIMIT, Kestrel, Limits,
-    Listen, MessageFormat, MessageOptions, Metrics, SEGMENT_BYTES, Tls, Traces,
+    Listen, MessageFormat, MessageOptions, Metrics, MetricsAccess, SEGMENT_BYTES, Tls, Traces,
 };

@@ -24,8 +24,8 @@ const LAYERS: [(&str, &[&str]); 23] = [
     ("kestrel", &["broker"]),
     ("http", &["broker", "histogram", "origin"]),
     ("kestrel-admin", &["broker", "http", "origin"]),
-    ("api", &["broker", "histogram", "http", "origin"]),
-    ("console", &["api", "broker", "http", "origin"]),
+    ("api", &["broker", "histogram", "http", "notation", "origin"]),
+    ("console", &["api", "broker", "http", "notation", "origin"]),
     (
         "server",
         &[

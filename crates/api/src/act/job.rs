@@ -15,6 +15,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
 use crate::state::Api;
 use crate::types;
+use crate::version::Condition;
 
 /// Ends a job, as if a worker had finished it.
 #[utoipa::path(
@@ -24,6 +25,11 @@ use crate::types;
     params(
         ("id" = u64, Path, description = "The number of the job."),
         ("force" = Option<bool>, Query, description = "Also if a worker has the job."),
+        (
+            "If-Match" = Option<String>,
+            Header,
+            description = "Only if the job still has this `ETag`.",
+        ),
     ),
     responses(
         (status = 204, description = "The job has ended."),
@@ -33,6 +39,7 @@ use crate::types;
 pub(crate) async fn delete_job(
     Shared(api): Shared<Api>,
     JobNumber(id): JobNumber,
+    when: Condition,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["force"])?;
@@ -44,7 +51,7 @@ pub(crate) async fn delete_job(
             return Err(Problem::new(ProblemKind::BadRequest, why).of_parameter("force"));
         }
     };
-    api.end_job(id, force).await?;
+    api.end_job(id, force, &when).await?;
     Ok(done())
 }
 
@@ -53,7 +60,14 @@ pub(crate) async fn delete_job(
     post,
     path = "/jobs/{id}/kick",
     tag = "jobs",
-    params(("id" = u64, Path, description = "The number of the job.")),
+    params(
+        ("id" = u64, Path, description = "The number of the job."),
+        (
+            "If-Match" = Option<String>,
+            Header,
+            description = "Only if the job still has this `ETag`.",
+        ),
+    ),
     responses(
         (status = 204, description = "The job is ready."),
         Failures,
@@ -62,10 +76,11 @@ pub(crate) async fn delete_job(
 pub(crate) async fn post_kick(
     Shared(api): Shared<Api>,
     JobNumber(id): JobNumber,
+    when: Condition,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
-    api.kick_job(id).await?;
+    api.kick_job(id, &when).await?;
     Ok(done())
 }
 
@@ -74,7 +89,14 @@ pub(crate) async fn post_kick(
     post,
     path = "/jobs/{id}/bury",
     tag = "jobs",
-    params(("id" = u64, Path, description = "The number of the job.")),
+    params(
+        ("id" = u64, Path, description = "The number of the job."),
+        (
+            "If-Match" = Option<String>,
+            Header,
+            description = "Only if the job still has this `ETag`.",
+        ),
+    ),
     request_body = types::Bury,
     responses(
         (status = 204, description = "The job is buried."),
@@ -84,12 +106,13 @@ pub(crate) async fn post_kick(
 pub(crate) async fn post_bury(
     Shared(api): Shared<Api>,
     JobNumber(id): JobNumber,
+    when: Condition,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     Query::read(&head.uri, &[])?;
     let asked: types::Bury = receive_json(body, &head.extensions).await?;
-    api.bury_job(id, asked).await?;
+    api.bury_job(id, asked, &when).await?;
     Ok(done())
 }
 
@@ -100,7 +123,14 @@ pub(crate) async fn post_bury(
     post,
     path = "/jobs/{id}/move",
     tag = "jobs",
-    params(("id" = u64, Path, description = "The number of the job.")),
+    params(
+        ("id" = u64, Path, description = "The number of the job."),
+        (
+            "If-Match" = Option<String>,
+            Header,
+            description = "Only if the job still has this `ETag`.",
+        ),
+    ),
     request_body = types::MoveJob,
     responses(
         (status = 204, description = "The job is in the other queue."),
@@ -110,13 +140,14 @@ pub(crate) async fn post_bury(
 pub(crate) async fn post_move(
     Shared(api): Shared<Api>,
     JobNumber(id): JobNumber,
+    when: Condition,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     Query::read(&head.uri, &[])?;
     let asked: types::MoveJob = receive_json(body, &head.extensions).await?;
     let to = parse_name(&asked.to).map_err(|problem| problem.of_parameter("to"))?;
-    api.move_job(id, &to).await?;
+    api.move_job(id, &to, &when).await?;
     Ok(done())
 }
 
@@ -126,7 +157,14 @@ pub(crate) async fn post_move(
     post,
     path = "/jobs/{id}/reschedule",
     tag = "jobs",
-    params(("id" = u64, Path, description = "The number of the job.")),
+    params(
+        ("id" = u64, Path, description = "The number of the job."),
+        (
+            "If-Match" = Option<String>,
+            Header,
+            description = "Only if the job still has this `ETag`.",
+        ),
+    ),
     request_body = types::GiveBack,
     responses(
         (status = 204, description = "The job is ready, or delayed."),
@@ -136,21 +174,23 @@ pub(crate) async fn post_move(
 pub(crate) async fn post_reschedule(
     Shared(api): Shared<Api>,
     JobNumber(id): JobNumber,
+    when: Condition,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     Query::read(&head.uri, &[])?;
     let asked: types::GiveBack = receive_json(body, &head.extensions).await?;
-    api.reschedule_job(id, asked).await?;
+    api.reschedule_job(id, asked, &when).await?;
     Ok(done())
 }
 
 impl Api {
     /// Ends a job. With `force`, even if a worker has it.
-    pub async fn end_job(&self, id: JobId, force: bool) -> Result<(), Problem> {
+    pub async fn end_job(&self, id: JobId, force: bool, when: &Condition) -> Result<(), Problem> {
         let session = self.session_with(id).await?;
         let ended = {
             let mut turn = self.turn();
+            when.check_job(&turn, id)?;
             let facts = turn.job_status(id).value.map(|status| status.facts);
             let is_leased = facts.is_ok_and(|facts| facts.state == State::Leased);
             if is_leased && !force {
@@ -163,10 +203,11 @@ impl Api {
     }
 
     /// Makes a delayed or buried job ready.
-    pub async fn kick_job(&self, id: JobId) -> Result<(), Problem> {
+    pub async fn kick_job(&self, id: JobId, when: &Condition) -> Result<(), Problem> {
         let session = self.session_with(id).await?;
         let kicked = {
             let mut turn = self.turn();
+            when.check_job(&turn, id)?;
             let state = turn.job_status(id).value.map_err(|_| no_job(id))?.facts.state;
             match state {
                 State::Ready => {
@@ -181,27 +222,41 @@ impl Api {
     }
 
     /// Buries a job that no worker has.
-    pub async fn bury_job(&self, id: JobId, asked: types::Bury) -> Result<(), Problem> {
+    pub async fn bury_job(
+        &self,
+        id: JobId,
+        asked: types::Bury,
+        when: &Condition,
+    ) -> Result<(), Problem> {
         let session = self.session_with(id).await?;
-        let buried = self.taken(&session, id, |caller, facts| {
+        let buried = self.taken(&session, id, when, |caller, facts| {
             caller.bury(id, asked.priority.unwrap_or(facts.priority))
         })?;
         self.settled(buried).await?.map_err(|refusal| refused(refusal, || no_job(id)))
     }
 
     /// Gives a job that no worker has another priority or delay.
-    pub async fn reschedule_job(&self, id: JobId, asked: types::GiveBack) -> Result<(), Problem> {
+    pub async fn reschedule_job(
+        &self,
+        id: JobId,
+        asked: types::GiveBack,
+        when: &Condition,
+    ) -> Result<(), Problem> {
         let session = self.session_with(id).await?;
-        let given = self.taken(&session, id, |caller, facts| {
+        let given = self.taken(&session, id, when, |caller, facts| {
             caller.give_back(id, asked.priority.unwrap_or(facts.priority), asked.delay_s)
         })?;
         self.settled(given).await?.map_err(|refusal| refused(refusal, || no_job(id)))
     }
 
     /// Moves a job that no worker has to another queue.
-    pub async fn move_job(&self, id: JobId, to: &[u8]) -> Result<(), Problem> {
+    pub async fn move_job(&self, id: JobId, to: &[u8], when: &Condition) -> Result<(), Problem> {
         let session = self.session_with(id).await?;
-        let moved = self.turn().caller(session.id()).move_job(id, to);
+        let moved = {
+            let mut turn = self.turn();
+            when.check_job(&turn, id)?;
+            turn.caller(session.id()).move_job(id, to)
+        };
         self.settled(moved).await?.map_err(|refusal| move_refused(refusal, id))
     }
 
@@ -210,9 +265,11 @@ impl Api {
         &self,
         session: &DoorSession,
         id: JobId,
+        when: &Condition,
         change: impl FnOnce(&mut broker::Caller<'_>, &JobFacts) -> Answer<Result<(), Refusal>>,
     ) -> Result<Answer<Result<(), Refusal>>, Problem> {
         let mut turn = self.turn();
+        when.check_job(&turn, id)?;
         let facts = turn.job_status(id).value.map_err(|_| no_job(id))?.facts;
         if facts.state == State::Leased {
             return Err(leased(id, ""));

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use axum::Extension;
 use axum::extract::{FromRequestParts, Path, Request, State as Shared};
 use axum::response::Response;
 use base64::Engine as _;
@@ -18,6 +19,7 @@ use hyper::{StatusCode, Uri};
 use tokio::sync::Semaphore;
 
 use super::{done, receive_json, refused, with_json};
+use crate::access::Principal;
 use crate::job::{JobView, Moments};
 use crate::name::parse_name;
 use crate::openapi::Failures;
@@ -123,7 +125,8 @@ fn no_lease() -> Problem {
     Problem::new(ProblemKind::NotFound, why)
 }
 
-/// Takes a job. The worker then finishes it, gives it back or buries it.
+/// Takes a job. The worker then finishes it, gives it back or buries it. The worker gets the whole
+/// body, without masks.
 #[utoipa::path(
     post,
     path = "/take",
@@ -137,11 +140,13 @@ fn no_lease() -> Problem {
 )]
 pub(crate) async fn post_take(
     Shared(api): Shared<Api>,
+    Extension(principal): Extension<Principal>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     Query::read(&head.uri, &[])?;
     let asked = receive_json(body, &head.extensions).await?;
+    api.check_bodies(&principal)?;
     let taken = api.take(&asked).await?;
     Ok(taken.map_or_else(done, |taken| with_json(StatusCode::OK, &taken)))
 }

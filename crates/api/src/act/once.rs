@@ -2,6 +2,7 @@
 //! `Idempotency-Key`, the second one changes nothing, and gets the response of the first one. The
 //! keys are only in memory: they last one hour, and not beyond a restart.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -41,11 +42,21 @@ impl Default for Once {
     }
 }
 
+/// The keys of all clients. No client pushes out the keys of others that use less memory.
 #[derive(Debug, Default)]
 struct Kept {
-    requests: HashMap<Key, Known>,
+    clients: HashMap<Arc<str>, OfClient>,
+    /// The number and the bytes of all responses.
+    count: usize,
+    bytes: usize,
+}
+
+/// The keys of one client.
+#[derive(Debug, Default)]
+struct OfClient {
+    requests: HashMap<String, Known>,
     /// The keys of complete requests, the oldest one first.
-    order: VecDeque<(Millis, Key)>,
+    order: VecDeque<(Millis, String)>,
     bytes: usize,
 }
 
@@ -107,7 +118,7 @@ struct Running {
 impl Running {
     fn complete(mut self, reply: &PutReply, now: Millis) {
         if let Some(key) = self.key.take() {
-            self.once.kept().keep(key, reply, now);
+            self.once.kept().keep(&key, reply, now);
         }
     }
 }
@@ -115,7 +126,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
-            self.once.kept().requests.remove(key);
+            self.once.kept().release(key);
         }
     }
 }
@@ -124,54 +135,132 @@ impl Kept {
     /// Begins a request with this key. Returns the response if the request is complete already.
     fn begin(
         &mut self,
-        key: &Key,
+        (client, key): &Key,
         asked: [u8; 32],
         now: Millis,
     ) -> Result<Option<PutReply>, Problem> {
-        self.forget(|kept, at| kept.is_over_limit() || now.since(at) >= AGE_MAX_MS);
-        match self.requests.get(key) {
-            Some(known) if known.asked != asked => {
+        self.forget_old(now);
+        let known = self.clients.entry(client.clone()).or_default().requests.entry(key.clone());
+        match known {
+            Entry::Occupied(known) if known.get().asked != asked => {
                 let why = "an earlier request had the same `Idempotency-Key`, but another path or \
                     body; use a new key for each request";
                 Err(Problem::new(ProblemKind::IdempotencyMismatch, why))
             }
-            Some(Known { reply: None, .. }) => {
-                let why = "the first request with this `Idempotency-Key` is not done; try again";
-                Err(Problem::new(ProblemKind::IdempotencyBusy, why))
-            }
-            Some(Known { reply: Some(reply), .. }) => Ok(Some(reply.clone())),
-            None => {
-                self.requests.insert(key.clone(), Known { asked, reply: None });
+            Entry::Occupied(known) => match &known.get().reply {
+                None => {
+                    let why =
+                        "the first request with this `Idempotency-Key` is not done; try again";
+                    Err(Problem::new(ProblemKind::IdempotencyBusy, why))
+                }
+                Some(reply) => Ok(Some(reply.clone())),
+            },
+            Entry::Vacant(place) => {
+                place.insert(Known { asked, reply: None });
                 Ok(None)
             }
         }
     }
 
-    fn keep(&mut self, key: Key, reply: &PutReply, now: Millis) {
-        if let Some(known) = self.requests.get_mut(&key) {
-            known.reply = Some(reply.clone());
-            self.bytes += bytes_of(&key, reply);
-            self.order.push_back((now, key));
-            self.forget(|kept, _| kept.is_over_limit());
+    fn keep(&mut self, (client, key): &Key, reply: &PutReply, now: Millis) {
+        let Some(of_client) = self.clients.get_mut(client) else { return };
+        let Some(known) = of_client.requests.get_mut(key) else { return };
+        known.reply = Some(reply.clone());
+        let bytes = bytes_of(key, reply);
+        of_client.order.push_back((now, key.clone()));
+        of_client.bytes += bytes;
+        self.bytes += bytes;
+        self.count += 1;
+        while self.count > RESPONSES_MAX || self.bytes > BYTES_MAX {
+            // There are few clients, because each one has a name of the token file.
+            let largest = self.clients.iter().max_by_key(|(_, of_client)| of_client.bytes);
+            let Some(client) = largest.map(|(client, _)| client.clone()) else { break };
+            self.forget_oldest(&client);
         }
     }
 
-    fn is_over_limit(&self) -> bool {
-        self.order.len() > RESPONSES_MAX || self.bytes > BYTES_MAX
+    /// Frees the key of a request that failed.
+    fn release(&mut self, (client, key): &Key) {
+        if let Some(of_client) = self.clients.get_mut(client) {
+            of_client.requests.remove(key);
+            if of_client.requests.is_empty() {
+                self.clients.remove(client);
+            }
+        }
     }
 
-    fn forget(&mut self, is_due: impl Fn(&Kept, Millis) -> bool) {
-        while let Some((at, _)) = self.order.front()
-            && is_due(self, *at)
-            && let Some((_, key)) = self.order.pop_front()
+    /// Forgets responses that are old.
+    fn forget_old(&mut self, now: Millis) {
+        let is_old = |of_client: &OfClient| {
+            of_client.order.front().is_some_and(|(at, _)| now.since(*at) >= AGE_MAX_MS)
+        };
+        while let Some(client) = self
+            .clients
+            .iter()
+            .find(|(_, of_client)| is_old(of_client))
+            .map(|(client, _)| client.clone())
         {
-            if let Some(Known { reply: Some(reply), .. }) = self.requests.remove(&key) {
-                self.bytes -= bytes_of(&key, &reply);
-            }
+            self.forget_oldest(&client);
+        }
+    }
+
+    /// Forgets the oldest response of a client.
+    fn forget_oldest(&mut self, client: &Arc<str>) {
+        let Some(of_client) = self.clients.get_mut(client) else { return };
+        let Some((_, key)) = of_client.order.pop_front() else { return };
+        if let Some(Known { reply: Some(reply), .. }) = of_client.requests.remove(&key) {
+            let bytes = bytes_of(&key, &reply);
+            of_client.bytes -= bytes;
+            self.bytes -= bytes;
+            self.count -= 1;
+        }
+        if of_client.requests.is_empty() {
+            self.clients.remove(client);
         }
     }
 }
 
-fn bytes_of(key: &Key, reply: &PutReply) -> usize {
-    size_of::<(Key, Known)>() + 2 * key.1.len() + reply.body.len()
+fn bytes_of(key: &str, reply: &PutReply) -> usize {
+    size_of::<(String, Known)>() + 2 * key.len() + reply.body.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_pushes_out_only_its_own_keys() {
+        let mut kept = Kept::default();
+        let reply = PutReply::of(vec![b'x'; 1 << 20]);
+        let key = |client: &str, number: u32| -> Key { (client.into(), number.to_string()) };
+        let mut put = |client: &str, number| {
+            let key = key(client, number);
+            let known = kept.begin(&key, [0; 32], Millis(u64::from(number))).unwrap();
+            if known.is_none() {
+                kept.keep(&key, &reply, Millis(u64::from(number)));
+            }
+            (known.is_some(), kept.bytes <= BYTES_MAX)
+        };
+        assert_eq!(put("quiet", 0), (false, true));
+        for number in 1..100 {
+            assert_eq!(put("busy", number), (false, true));
+        }
+        assert_eq!(put("quiet", 0), (true, true), "another client has not pushed it out");
+        assert_eq!(put("busy", 99), (true, true));
+        assert_eq!(put("busy", 1), (false, true), "its own newer keys have");
+
+        // A key that failed is free again, and old ones are forgotten.
+        let mut kept = Kept::default();
+        let (failed, done) = (key("a", 1), key("a", 2));
+        assert!(kept.begin(&failed, [0; 32], Millis(0)).unwrap().is_none());
+        assert!(kept.begin(&failed, [0; 32], Millis(0)).is_err());
+        kept.release(&failed);
+        assert!(kept.clients.is_empty());
+        assert!(kept.begin(&done, [0; 32], Millis(0)).unwrap().is_none());
+        kept.keep(&done, &reply, Millis(5));
+        assert!(kept.begin(&done, [0; 32], Millis(AGE_MAX_MS)).unwrap().is_some());
+        assert!(kept.begin(&done, [1; 32], Millis(AGE_MAX_MS)).is_err());
+        assert!(kept.begin(&done, [0; 32], Millis(5 + AGE_MAX_MS)).unwrap().is_none());
+        assert_eq!((kept.count, kept.bytes), (0, 0));
+    }
 }

@@ -11,7 +11,7 @@ mod run;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use broker::{JobId, Millis, State};
+use broker::{JobId, Millis, Position, State};
 use tokio::sync::Notify;
 
 use crate::job::Moments;
@@ -74,8 +74,18 @@ enum Wanted {
 struct Progress {
     done: u64,
     skipped: u64,
+    /// What the last turn did, until it is durable.
+    unsettled: Unsettled,
     /// The moment and the outcome of the end.
     ended: Option<(Millis, OperationStatus, Option<Problem>)>,
+}
+
+/// What a turn did.
+#[derive(Copy, Clone, Debug, Default)]
+struct Unsettled {
+    done: u64,
+    skipped: u64,
+    after: Position,
 }
 
 impl Operation {

@@ -36,6 +36,12 @@ pub(crate) struct PutReply {
 }
 
 impl PutReply {
+    /// A reply with this body, for tests.
+    #[cfg(test)]
+    pub(super) fn of(body: Vec<u8>) -> PutReply {
+        PutReply { status: StatusCode::OK, kind: NDJSON, location: None, body }
+    }
+
     pub(super) fn response(self) -> Response {
         let mut response = complete(answer(self.status, self.kind, self.body));
         if let Some(location) = self.location.and_then(|it| HeaderValue::try_from(it).ok()) {

@@ -16,6 +16,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
 use crate::state::Api;
 use crate::types;
+use crate::version::Condition;
 
 /// Creates a queue. It then stays, even while it is empty and unused.
 #[utoipa::path(
@@ -48,7 +49,14 @@ pub(crate) async fn put_queue(
     patch,
     path = "/queues/{queue}",
     tag = "queues",
-    params(("queue" = String, Path, description = "The name of the queue.")),
+    params(
+        ("queue" = String, Path, description = "The name of the queue."),
+        (
+            "If-Match" = Option<String>,
+            Header,
+            description = "Only if the queue still has this `ETag`.",
+        ),
+    ),
     request_body = types::QueueLimits,
     responses(
         (status = 204, description = "The limits apply."),
@@ -58,13 +66,18 @@ pub(crate) async fn put_queue(
 pub(crate) async fn patch_queue(
     State(api): State<Api>,
     QueueName(name): QueueName,
+    when: Condition,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     Query::read(&head.uri, &[])?;
     let asked: types::QueueLimits = receive_json(body, &head.extensions).await?;
     let session = api.setup.door.session(SessionKind::Reader);
-    let limited = api.turn().caller(session.id()).limit_queue(&name, asked.limits);
+    let limited = {
+        let mut turn = api.turn();
+        when.check_queue(&turn, &name)?;
+        turn.caller(session.id()).limit_queue(&name, asked.limits)
+    };
     let missing = || Problem::no_queue(&name);
     api.settled(limited).await?.map_err(|refusal| refused(refusal, missing))?;
     Ok(done())
@@ -80,6 +93,11 @@ pub(crate) async fn patch_queue(
     params(
         ("queue" = String, Path, description = "The name of the queue."),
         ("confirm" = String, Query, description = "The name of the queue again."),
+        (
+            "If-Match" = Option<String>,
+            Header,
+            description = "Only if the queue still has this `ETag`.",
+        ),
     ),
     responses(
         (status = 202, description = "The operation runs.", body = types::Operation),
@@ -90,6 +108,7 @@ pub(crate) async fn delete_queue(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     QueueName(name): QueueName,
+    when: Condition,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["confirm"])?;
@@ -97,6 +116,7 @@ pub(crate) async fn delete_queue(
         confirm: query.get("confirm").map(str::to_owned),
         ..types::StartOperation::new(types::OperationKind::Remove, shown_name(&name))
     };
+    when.check_queue(&api.turn(), &name)?;
     Ok(started(&api.start_operation(&principal, &asked)?))
 }
 
@@ -105,7 +125,14 @@ pub(crate) async fn delete_queue(
     post,
     path = "/queues/{queue}/pause",
     tag = "queues",
-    params(("queue" = String, Path, description = "The name of the queue.")),
+    params(
+        ("queue" = String, Path, description = "The name of the queue."),
+        (
+            "If-Match" = Option<String>,
+            Header,
+            description = "Only if the queue still has this `ETag`.",
+        ),
+    ),
     request_body = types::Pause,
     responses(
         (status = 200, description = "The queue is paused.", body = types::Paused),
@@ -115,6 +142,7 @@ pub(crate) async fn delete_queue(
 pub(crate) async fn post_pause(
     State(api): State<Api>,
     QueueName(name): QueueName,
+    when: Condition,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
@@ -124,7 +152,7 @@ pub(crate) async fn post_pause(
         let why = "write at least one second; `DELETE` ends a pause";
         return Err(Problem::new(ProblemKind::BadRequest, why).of_parameter("seconds"));
     }
-    api.pause_queue(&name, seconds).await?;
+    api.pause_queue(&name, seconds, &when).await?;
     Ok(with_json(StatusCode::OK, &types::Paused { seconds, survives_restart: false }))
 }
 
@@ -133,7 +161,14 @@ pub(crate) async fn post_pause(
     delete,
     path = "/queues/{queue}/pause",
     tag = "queues",
-    params(("queue" = String, Path, description = "The name of the queue.")),
+    params(
+        ("queue" = String, Path, description = "The name of the queue."),
+        (
+            "If-Match" = Option<String>,
+            Header,
+            description = "Only if the queue still has this `ETag`.",
+        ),
+    ),
     responses(
         (status = 204, description = "The queue is not paused."),
         Failures,
@@ -142,10 +177,11 @@ pub(crate) async fn post_pause(
 pub(crate) async fn delete_pause(
     State(api): State<Api>,
     QueueName(name): QueueName,
+    when: Condition,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
-    api.pause_queue(&name, 0).await?;
+    api.pause_queue(&name, 0, &when).await?;
     Ok(done())
 }
 
@@ -173,9 +209,18 @@ impl Api {
     }
 
     /// Pauses a queue for this many seconds. 0 ends the pause.
-    pub async fn pause_queue(&self, name: &[u8], seconds: u32) -> Result<(), Problem> {
+    pub async fn pause_queue(
+        &self,
+        name: &[u8],
+        seconds: u32,
+        when: &Condition,
+    ) -> Result<(), Problem> {
         let session = self.setup.door.session(SessionKind::Reader);
-        let paused = self.turn().caller(session.id()).pause(name, seconds);
+        let paused = {
+            let mut turn = self.turn();
+            when.check_queue(&turn, name)?;
+            turn.caller(session.id()).pause(name, seconds)
+        };
         self.settled(paused).await?.map_err(|NotFound| Problem::no_queue(name))
     }
 }

@@ -1,11 +1,13 @@
 //! Changes of the server.
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use broker::Status;
-use hyper::{StatusCode, Uri};
+use hyper::{HeaderMap, StatusCode, Uri};
 
 use super::{done, receive_json, with_json};
+use crate::access::Principal;
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::Query;
@@ -71,6 +73,27 @@ pub(crate) async fn put_status(
     let set = api.turn().set_status(status, 0);
     api.settled(set).await?;
     Ok(done())
+}
+
+/// Makes a one-time code, with which a person signs in to the console with the rights of this client.
+/// The client needs a token or a certificate, or is at the operator's socket.
+#[utoipa::path(
+    post,
+    path = "/login_codes",
+    tag = "server",
+    responses(
+        (status = 201, description = "The code.", body = types::LoginCode),
+        Failures,
+    )
+)]
+pub(crate) async fn post_login_code(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Query::read(&uri, &[])?;
+    Ok(with_json(StatusCode::CREATED, &api.make_code(&principal, &headers)?))
 }
 
 /// Reads the configuration again. If it has a mistake, or if a change needs a restart, nothing

@@ -133,3 +133,15 @@ pub enum OperationStatus {
     /// It stopped at a problem. The other jobs are unchanged.
     Failed,
 }
+
+impl OperationStatus {
+    /// The name of the status.
+    pub fn name(self) -> &'static str {
+        match self {
+            OperationStatus::Running => "running",
+            OperationStatus::Done => "done",
+            OperationStatus::Cancelled => "cancelled",
+            OperationStatus::Failed => "failed",
+        }
+    }
+}

@@ -162,8 +162,10 @@ fn every_change_needs_a_role_and_no_page_of_another_site() {
         assert_eq!(refused.status, 401, "{method} {path}: {refused:?}");
         let refused = guarded.ask(&method, &path, &[], Peer::default());
         assert_eq!(refused.status, 401, "{method} {path}");
-        let refused = guarded.ask_as(&guarded.tokens[0], &method, &path);
-        assert_eq!(refused.status, 403, "{method} {path}");
+        let viewer = guarded.ask_as(&guarded.tokens[0], &method, &path);
+        // Viewers sign in to the console, too.
+        let wanted = if path == "/login_codes" { 201 } else { 403 };
+        assert_eq!(viewer.status, wanted, "{method} {path}");
         let bearer = format!("Bearer {}", guarded.tokens[2]);
         for (name, value) in [
             ("origin", "http://evil.example"),
@@ -237,7 +239,7 @@ fn the_session_of_a_browser_needs_its_secret_to_change_something() {
     };
     let (api, first) = (&guarded.world.api, of("POST", &[]));
     let anonymous = api.identify(&first).unwrap();
-    let (_, cookie) = api.sign_in(&anonymous, first.headers(), &guarded.tokens[1]).unwrap();
+    let cookie = api.sign_in(&anonymous, first.headers(), &guarded.tokens[1]).unwrap();
     let cookie = cookie.to_str().unwrap().split(';').next().unwrap().to_owned();
     let session = api.identify(&of("POST", &[("cookie", &cookie)])).unwrap();
     assert_eq!((&*session.name, session.via), ("operator", Via::Session));
@@ -252,4 +254,38 @@ fn the_session_of_a_browser_needs_its_secret_to_change_something() {
     let foreign = format!("{cookie}x");
     let forged = guarded.world.send(of("POST", &[("cookie", &foreign)]));
     assert_eq!(forged.status, 401, "a forged cookie is no session");
+}
+
+#[test]
+fn a_one_time_code_signs_in_its_maker_once() {
+    let guarded = Guarded::new(Role::Admin);
+    let socket = Peer { is_operator: true, ..Peer::default() };
+    let local = [("host", "127.0.0.1:7300")];
+    let anonymous = guarded.ask("POST", "/login_codes", &local, Peer::default());
+    assert_eq!(anonymous.status, 401, "nobody has a name for the session: {anonymous:?}");
+    let api = &guarded.world.api;
+    let browser = request("GET", "/me", &local, b"");
+    let person = api.identify(&browser).unwrap();
+    let sign_in = |code: &str| {
+        let cookie = api.sign_in_by_code(&person, browser.headers(), code);
+        let cookie = cookie.map_err(|problem| problem.status)?;
+        let cookie = cookie.to_str().unwrap().split(';').next().unwrap().to_owned();
+        let session = request("GET", "/me", &[local[0], ("cookie", &cookie)], b"");
+        let signed_in = api.identify(&session).unwrap();
+        Ok::<_, u16>((signed_in.name.to_string(), signed_in.role, signed_in.via))
+    };
+    let made = guarded.ask("POST", "/login_codes", &local, socket).body;
+    let code = made["code"].as_str().unwrap();
+    assert_eq!(made["path"], format!("/console/login?code={code}"));
+    assert_eq!(api.holder_of_code(code).unwrap(), ("operator".into(), Role::Admin));
+    assert_eq!(sign_in(code).unwrap(), ("operator".to_owned(), Role::Admin, Via::Session));
+    assert_eq!(sign_in(code).unwrap_err(), 401, "a code works once");
+
+    let made = guarded.ask_as(&guarded.tokens[0], "POST", "/login_codes").body;
+    let code = made["code"].as_str().unwrap().to_owned();
+    guarded.world.pass(59_999);
+    assert_eq!(sign_in(&code).unwrap(), ("viewer".to_owned(), Role::Viewer, Via::Session));
+    let made = guarded.ask_as(&guarded.tokens[0], "POST", "/login_codes").body;
+    guarded.world.pass(60_000);
+    assert_eq!(sign_in(made["code"].as_str().unwrap()).unwrap_err(), 401);
 }

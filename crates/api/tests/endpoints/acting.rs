@@ -121,7 +121,7 @@ fn each_refusal_has_a_problem_of_its_own() {
 }
 
 /// A world whose log writes only when the test says so.
-fn with_log(disk: &log::FaultDisk) -> World {
+pub(crate) fn with_log(disk: &log::FaultDisk) -> World {
     let options = Options::without_threads(Arc::new(disk.clone()), log::Settings::default());
     let (broker, _) = Broker::open(options, NOW).unwrap();
     World::over(broker, AccessSettings { anonymous: Role::Admin, ..AccessSettings::default() })

@@ -4,6 +4,7 @@
 
 mod access;
 mod acting;
+mod bodies;
 mod cold;
 mod connections;
 mod events;
@@ -14,5 +15,6 @@ mod queues;
 mod reading;
 mod routes;
 mod search;
+mod versions;
 mod why;
 mod world;

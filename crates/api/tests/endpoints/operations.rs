@@ -4,7 +4,8 @@ use broker::NewJob;
 use broker::policy::{Rule, Rules, Setting};
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::acting::with_log;
+use crate::world::{NOW, World};
 
 /// Starts an operation, and returns its number.
 fn start(world: &World, asked: &Value) -> u64 {
@@ -123,6 +124,30 @@ fn a_cancelled_operation_leaves_the_other_jobs() {
     assert_eq!(operation["done"], 40, "ten jobs in each second");
     assert_eq!(world.get("/queues/mail")["delayed"], 60);
     assert!(operation["ended_at"].is_string());
+}
+
+#[test]
+fn an_operation_that_is_cancelled_while_the_disk_works_counts_its_last_jobs() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let world = with_log(&disk);
+    put_many(&world, b"mail", 200, NewJob::default());
+    world.broker.commit_step(NOW).unwrap();
+    let asked = json!({ "kind": "clear", "queue": "mail", "confirm": "mail" });
+    let id = start(&world, &asked);
+    world.pass(1);
+    let left = world.get("/queues/mail")["ready"].as_u64().unwrap();
+    assert!((1..200).contains(&left), "the first turn waits for the disk: {left}");
+    let running = world.get(&format!("/operations/{id}"));
+    assert_eq!(running["done"], 0, "nothing is durable: {running}");
+    assert_eq!(world.ask("DELETE", &format!("/operations/{id}")).status, 202);
+    world.pass(1);
+    world.broker.commit_step(NOW).unwrap();
+    let operation = ended(&world, id);
+    assert_eq!(
+        (&operation["status"], &operation["done"]),
+        (&json!("cancelled"), &json!(200 - left))
+    );
+    assert_eq!(world.get("/queues/mail")["ready"], left);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use api::types::Role;
 use api::{
-    AccessSettings, Api, ConnectionFacts, ConnectionPage, Connections, Later, PREFIX, ServerInfo,
-    Setup,
+    AccessSettings, Api, BodySettings, ConnectionFacts, ConnectionPage, Connections, Later, PREFIX,
+    ServerInfo, Setup,
 };
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -108,6 +108,21 @@ impl World {
     }
 
     pub(crate) fn over(broker: Broker, access: AccessSettings) -> World {
+        World::with_settings(broker, access, BodySettings::default())
+    }
+
+    /// A world in which clients of this machine can do everything, with settings about bodies.
+    pub(crate) fn with_bodies(bodies: BodySettings) -> World {
+        World::with_anonymous(Role::Admin, bodies)
+    }
+
+    /// A world in which clients of this machine have a role.
+    pub(crate) fn with_anonymous(anonymous: Role, bodies: BodySettings) -> World {
+        let access = AccessSettings { anonymous, ..AccessSettings::default() };
+        World::with_settings(Broker::memory(EngineSetup::default(), NOW), access, bodies)
+    }
+
+    fn with_settings(broker: Broker, access: AccessSettings, bodies: BodySettings) -> World {
         broker.add_mailbox(Arc::new(Deaf));
         let clients = Clients { broker: broker.clone(), all: Arc::default() };
         let now_ms = Arc::new(AtomicU64::new(NOW.0));
@@ -129,6 +144,8 @@ impl World {
                 ..ProcessFacts::default()
             }),
             access,
+            bodies,
+            has_console: true,
             body_bytes_max: 100_000,
             reload: Box::new(|| Box::pin(async { Err("line 7: no".to_owned()) })),
             show_setting: |setting| format!("{setting:?}"),

@@ -1,11 +1,13 @@
 //! The connections of clients: a list, and one of them with the jobs that it holds.
 
-use api::Api;
-use api::types::{Connection, ConnectionWait, Consumer, WaitFor};
+use api::types::{Connection, ConnectionWait, Consumer, Role, WaitFor};
+use api::{Api, Principal};
+use axum::Extension;
 use axum::extract::{Path, State};
 use hyper::Uri;
 use maud::{Markup, html};
 
+use crate::equal::Equal;
 use crate::page::{Page, Result};
 use crate::table::paging;
 use crate::texts::Texts;
@@ -66,7 +68,12 @@ pub(crate) async fn list(State(api): State<Api>, t: &'static Texts, uri: Uri) ->
             ))
         }
     };
-    Ok(Page::new(&api, PATH, t.frame.connections, contents))
+    let mut command = vec!["connections"];
+    command.extend(protocol.iter().flat_map(|protocol| ["--only", *protocol]));
+    command.extend(address.iter().flat_map(|address| ["--address", *address]));
+    let parameters = [("protocol", protocol), ("address", address)];
+    let equal = Equal::default().command(&command).get(PATH, &parameters);
+    Ok(Page::new(&api, PATH, t.frame.connections, contents).equal_to(equal))
 }
 
 fn table(t: &Texts, rows: &[Connection]) -> Markup {
@@ -143,6 +150,7 @@ pub(crate) fn wait(t: &Texts, wait: Option<ConnectionWait>) -> Markup {
 
 pub(crate) async fn one(
     State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
     t: &'static Texts,
     Path(id): Path<String>,
 ) -> Result {
@@ -212,7 +220,12 @@ pub(crate) async fn one(
             }
         }
     };
-    Ok(Page::new(&api, PATH, &row.address, contents))
+    let path = format!("{PATH}/{id}");
+    let mut equal = Equal::default().get(&path, &[]);
+    if principal.require(Role::Admin).is_ok() {
+        equal = equal.command(&["connections", "--close", &id]).request("DELETE", &path, None);
+    }
+    Ok(Page::new(&api, PATH, &row.address, contents).equal_to(equal))
 }
 
 /// The time until a deadline.

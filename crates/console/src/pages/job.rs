@@ -1,13 +1,15 @@
 //! One job: its state, what happened to it, and its body.
 
-use api::types::{Job, JobState};
+use api::types::{Job, JobState, Role};
 use api::{Api, JobId, Principal, Problem, ProblemKind};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use hyper::body::Bytes;
 use hyper::{HeaderMap, Uri};
 use maud::html;
 
+use crate::equal::Equal;
 use crate::page::{Page, Result, see_other};
 use crate::texts::Texts;
 use crate::{actions, body, link, number};
@@ -33,9 +35,13 @@ pub(crate) async fn page(
 ) -> Result {
     let id = number_of(&id)?;
     let job = api.job(JobId(id)).await?;
-    // The script needs only the parts that change.
-    let is_shown = job.body_bytes <= SHOWN_BYTES_MAX && !headers.contains_key("x-live");
-    let body = if is_shown { Some(api.job_body(JobId(id)).await) } else { None };
+    let is_for_script = headers.contains_key("x-live");
+    let body = match api.sees_bodies(&principal) {
+        _ if is_for_script => BodyPart::Nothing,
+        false => BodyPart::Hidden,
+        true if job.body_bytes > SHOWN_BYTES_MAX => BodyPart::Long,
+        true => BodyPart::Read(api.job_body(&principal, JobId(id)).await),
+    };
     let counters = &job.counters;
     let (texts, words) = (&t.job, &t.words);
     let title = (texts.title)(&job.id.to_string());
@@ -98,16 +104,54 @@ pub(crate) async fn page(
         section {
             h2 { (t.queue.body) " " small { (number::bytes(job.body_bytes)) } }
             @match &body {
-                Some(Ok(bytes)) => { (body::shown(texts, bytes)) }
-                Some(Err(problem)) => { p .remark { (problem.detail) } }
-                None => { p .form { (texts.too_long) } }
+                BodyPart::Read(Ok(bytes)) => { (body::shown(texts, bytes)) }
+                BodyPart::Read(Err(problem)) => { p .remark { (problem.detail) } }
+                BodyPart::Long => { p .form { (texts.too_long) } }
+                BodyPart::Hidden => { p .form { (texts.hidden) } }
+                BodyPart::Nothing => {}
             }
-            p {
-                a href={ "/api/v1/jobs/" (job.id) "/body" } download={ "job-" (job.id) } { (texts.save) }
+            @if let BodyPart::Read(Ok(_)) | BodyPart::Long = &body {
+                p {
+                    a href={ "/api/v1/jobs/" (job.id) "/body" } download={ "job-" (job.id) } { (texts.save) }
+                }
             }
         }
     };
-    Ok(Page::new(&api, "/queues", &title, contents))
+    Ok(Page::new(&api, "/queues", &title, contents).equal_to(equal(&principal, &job)))
+}
+
+/// The page and its actions as commands and requests.
+fn equal(principal: &Principal, job: &Job) -> Equal {
+    let (id, path) = (&job.id.to_string(), &format!("/jobs/{}", job.id));
+    let looks = Equal::default()
+        .job_command(&["peek", "--id", id])
+        .get(path, &[])
+        .get(&format!("{path}/body"), &[]);
+    if principal.require(Role::Operator).is_err() {
+        return looks;
+    }
+    let delete =
+        |equal: Equal| equal.job_command(&["delete", "--id", id]).request("DELETE", path, None);
+    match job.state {
+        // Only the worker ends the job over its protocol.
+        JobState::Leased => looks.request("DELETE", &format!("{path}?force=true"), None),
+        JobState::Ready => delete(looks),
+        JobState::Delayed | JobState::Buried => {
+            let kick = looks.job_command(&["kick", "--id", id]);
+            delete(kick.request("POST", &format!("{path}/kick"), None))
+        }
+    }
+}
+
+/// What the page shows of the body.
+enum BodyPart {
+    /// The script needs only the parts of the page that change.
+    Nothing,
+    /// The client does not see bodies.
+    Hidden,
+    /// The body is too long for a page.
+    Long,
+    Read(std::result::Result<Bytes, Problem>),
 }
 
 fn number_of(text: &str) -> Result<u64> {

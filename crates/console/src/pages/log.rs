@@ -4,6 +4,7 @@ use api::Api;
 use axum::extract::State;
 use maud::html;
 
+use crate::equal::Equal;
 use crate::page::{Page, Result};
 use crate::texts::Texts;
 use crate::{bar, number};
@@ -67,5 +68,6 @@ pub(crate) async fn page(State(api): State<Api>, texts: &'static Texts) -> Resul
             }
         }
     };
-    Ok(Page::new(&api, "/log", texts.frame.log, contents))
+    let equal = Equal::default().get("/log", &[]);
+    Ok(Page::new(&api, "/log", texts.frame.log, contents).equal_to(equal))
 }

@@ -1,6 +1,6 @@
-//! Signing in with a token, and signing out.
+//! Signing in with a token or a one-time code, and signing out.
 
-use api::types::Via;
+use api::types::{Role, Via};
 use api::{Api, Principal, Problem};
 use axum::Extension;
 use axum::extract::State;
@@ -36,7 +36,7 @@ pub(crate) fn form(
             (t.how) " "
             code { "lineshaft token add NAME --role operator" }
         }
-        @if principal.via == Via::Anonymous && principal.require(api::types::Role::Viewer).is_ok() {
+        @if principal.via == Via::Anonymous && principal.require(Role::Viewer).is_ok() {
             p { a href=(crate::PREFIX) { (t.without) } }
         }
     };
@@ -44,13 +44,40 @@ pub(crate) fn form(
 }
 
 pub(crate) async fn page(
+    State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     Extension(look): Extension<Look>,
     uri: Uri,
 ) -> Response {
     let query = uri.query().unwrap_or_default();
-    let next = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "next");
-    form(look, &principal, &own_page(next.as_ref().map(|(_, next)| &**next)), None)
+    let parameter = |name: &str| {
+        let mut found = form_urlencoded::parse(query.as_bytes()).filter(|(known, _)| known == name);
+        found.next().map(|(_, value)| value.into_owned())
+    };
+    let next = own_page(parameter("next").as_deref());
+    match parameter("code") {
+        None => form(look, &principal, &next, None),
+        Some(code) => match api.holder_of_code(&code) {
+            Ok((name, role)) => code_form(look, &principal, &code, &name, role),
+            Err(problem) => form(look, &principal, &next, Some(&problem)),
+        },
+    }
+}
+
+/// The form for signing in with a one-time code. Only its button signs in: a page that somebody only
+/// opens changes nothing.
+fn code_form(look: Look, principal: &Principal, code: &str, name: &str, role: Role) -> Response {
+    let (t, frame) = (&look.texts.login, &look.texts.frame);
+    let contents = html! {
+        h1 { (frame.sign_in) }
+        p { ((t.by_code)(name, role.name())) }
+        form .sign-in method="post" action={ (crate::PREFIX) "/login" } {
+            input type="hidden" name="csrf" value=(principal.csrf());
+            input type="hidden" name="code" value=(code);
+            button autofocus { (frame.sign_in) }
+        }
+    };
+    bare(StatusCode::OK, look, frame.sign_in, &contents)
 }
 
 pub(crate) async fn sign_in(
@@ -59,7 +86,10 @@ pub(crate) async fn sign_in(
     form: Form,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let (_, cookie) = api.sign_in(&principal, &headers, form.get("token").unwrap_or_default())?;
+    let cookie = match form.get("code") {
+        Some(code) => api.sign_in_by_code(&principal, &headers, code)?,
+        None => api.sign_in(&principal, &headers, form.get("token").unwrap_or_default())?,
+    };
     let mut response = see_other(&own_page(form.get("next")));
     response.headers_mut().insert(SET_COOKIE, cookie);
     Ok(response)

@@ -7,6 +7,7 @@ use axum::extract::State;
 use hyper::Uri;
 use maud::{Markup, html};
 
+use crate::equal::Equal;
 use crate::page::{Page, Result};
 use crate::texts::Texts;
 use crate::{actions, link, number};
@@ -46,7 +47,8 @@ pub(crate) async fn page(
             }
         }
     };
-    Ok(Page::new(&api, "/operations", t.frame.operations, contents))
+    let equal = Equal::default().get("/operations", &[]);
+    Ok(Page::new(&api, "/operations", t.frame.operations, contents).equal_to(equal))
 }
 
 fn row(t: &Texts, operation: &Operation, principal: &Principal) -> Markup {

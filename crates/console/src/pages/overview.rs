@@ -9,6 +9,7 @@ use hyper::Uri;
 use maud::{Markup, html};
 
 use crate::chart::{Chart, Line, Values, spark};
+use crate::equal::Equal;
 use crate::page::{Page, Result, class, level};
 use crate::texts::Texts;
 use crate::{bar, link, number};
@@ -106,7 +107,8 @@ pub(crate) async fn page(State(api): State<Api>, t: &'static Texts, uri: Uri) ->
             }
         }
     };
-    Ok(Page::new(&api, "", t.frame.overview, contents))
+    let equal = Equal::default().command(&["status"]).get("/server", &[]);
+    Ok(Page::new(&api, "", t.frame.overview, contents).equal_to(equal))
 }
 
 /// The history of a span.

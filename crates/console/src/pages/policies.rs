@@ -6,6 +6,7 @@ use axum::extract::State;
 use hyper::Uri;
 use maud::{Markup, html};
 
+use crate::equal::Equal;
 use crate::page::{Page, Result};
 use crate::texts::Texts;
 
@@ -46,7 +47,13 @@ pub(crate) async fn page(State(api): State<Api>, texts: &'static Texts, uri: Uri
             }
         }
     };
-    Ok(Page::new(&api, "/policies", texts.frame.policies, contents))
+    let equal = match &name {
+        Some(name) => Equal::default()
+            .file_command(&["policy", "show"], Some(name))
+            .get("/policies/effective", &[("name", Some(name))]),
+        None => Equal::default().file_command(&["config", "show"], None).get("/policies", &[]),
+    };
+    Ok(Page::new(&api, "/policies", texts.frame.policies, contents).equal_to(equal))
 }
 
 fn settings(t: &Texts, settings: &[Setting]) -> Markup {

@@ -1,17 +1,19 @@
 //! One queue: its numbers, its clients, its policy, and its jobs.
 
-use api::types::{Job, Queue, Setting};
+use api::types::{Job, Queue, Role, Setting};
 use api::{Api, Principal, parse_name};
 use axum::Extension;
 use axum::extract::{Path, State};
 use hyper::{HeaderMap, Uri};
 use maud::{Markup, html};
+use serde_json::json;
 
+use crate::equal::Equal;
 use crate::page::{Page, Result};
 use crate::pages::connections;
 use crate::table::paging;
 use crate::texts::{Texts, Words};
-use crate::{actions, bar, chosen, link, number};
+use crate::{actions, bar, chosen, equal, link, number};
 
 /// The parameters of the list of jobs.
 const LIST: &str = "limit=50&body=text";
@@ -39,18 +41,21 @@ pub(crate) async fn page(
     let state = parameter("state").unwrap_or(first_state(&queue));
     let cursor = parameter("cursor");
     // A search reads many jobs. So the script, which looks every few seconds, does not repeat it.
+    let has_bodies = api.sees_bodies(&principal);
+    let can_search = has_bodies && state != "leased";
     let searched = parameter(chosen::SEARCH)
-        .filter(|text| !text.is_empty() && state != "leased" && !headers.contains_key("x-live"));
-    let shown = Shown { state, searched, has_boxes: chosen::may_choose(&principal, state) };
+        .filter(|text| !text.is_empty() && can_search && !headers.contains_key("x-live"));
+    let has_boxes = chosen::may_choose(&principal, state);
+    let shown = Shown { state, searched, has_boxes, has_bodies };
     let list = link::with("", &[("state", Some(state)), ("cursor", cursor), ("text", searched)]);
     let list = list.trim_start_matches('?');
     let (jobs, next, remark) = if searched.is_some() {
-        let search = api.search_for(bytes.clone(), &format!("{SEARCH}&{list}"))?;
+        let search = api.search_for(&principal, bytes.clone(), &format!("{SEARCH}&{list}"))?;
         let found = api.search(search).await?;
         let remark = chosen::remark(t, &found);
         (found.items, found.next, remark)
     } else {
-        let list = api.list_jobs(bytes.clone(), &format!("{LIST}&{list}"))?;
+        let list = api.list_jobs(&principal, bytes.clone(), &format!("{LIST}&{list}"))?;
         let jobs = api.jobs(list).await?;
         let remark = unreadable(t, jobs.unreadable);
         (jobs.items, jobs.next, remark)
@@ -151,7 +156,7 @@ pub(crate) async fn page(
                     { (shown) " " span .n { (number::grouped(number)) } }
                 }
             }
-            @if state != "leased" { (chosen::search_form(t, &path, state, searched)) }
+            @if can_search { (chosen::search_form(t, &path, state, searched)) }
             (chosen::form(t, &principal, &path, state, &list_of(t, &jobs, &shown)))
             (remark)
             (paging(
@@ -161,7 +166,53 @@ pub(crate) async fn page(
             ))
         }
     };
-    Ok(Page::new(&api, "/queues", &queue.name, contents))
+    let equal = same(&principal, &queue, &shown);
+    Ok(Page::new(&api, "/queues", &queue.name, contents).equal_to(equal))
+}
+
+/// The page and its actions as commands and requests.
+fn same(principal: &Principal, queue: &Queue, shown: &Shown<'_>) -> Equal {
+    let (name, path, state) = (queue.name.as_str(), equal::queue(&queue.name), shown.state);
+    let looks = Equal::default()
+        .command_of(&["why"], &[name])
+        .get(&path, &[])
+        .get(&format!("{path}/why"), &[]);
+    let looks = match shown.searched {
+        Some(text) => looks
+            .command_of(&["jobs", "--state", state, "--search", text], &[name])
+            .get("/search", &[("queue", Some(name)), ("state", Some(state)), ("text", Some(text))]),
+        // The tool has no list of leased jobs.
+        None if state == "leased" => looks.get(&format!("{path}/jobs"), &[("state", Some(state))]),
+        None => looks.command_of(&["jobs", "--state", state], &[name]).get(
+            &format!("{path}/jobs"),
+            &[("state", Some(state)), ("body", shown.has_bodies.then_some("text"))],
+        ),
+    };
+    if principal.require(Role::Operator).is_err() {
+        return looks;
+    }
+    let operations = |kind: &str| json!({ "kind": kind, "queue": name });
+    let kicks = looks.job_command_of(&["pause"], name, &["10m"]).request(
+        "POST",
+        &format!("{path}/pause"),
+        Some(json!({ "seconds": 600 })),
+    );
+    let kicks = if queue.buried > 0 {
+        let kicks = kicks.job_command_of(&["kick", "--all"], name, &[]);
+        kicks.request("POST", "/operations", Some(operations("kick")))
+    } else {
+        kicks
+    };
+    let mut moves = operations("move");
+    moves["to"] = "OTHER".into();
+    // Without `confirm`, the server only says how many jobs would end.
+    let mut clears = operations("clear");
+    clears["state"] = "ready".into();
+    kicks
+        .command_of(&["move"], &[name, "OTHER"])
+        .request("POST", "/operations", Some(moves))
+        .command_of(&["clear", "--state", "ready"], &[name])
+        .request("POST", "/operations", Some(clears))
 }
 
 /// How the jobs are shown.
@@ -171,6 +222,8 @@ struct Shown<'a> {
     searched: Option<&'a str>,
     /// Whether the client can choose jobs.
     has_boxes: bool,
+    /// Whether the client sees bodies.
+    has_bodies: bool,
 }
 
 impl Shown<'_> {
@@ -264,7 +317,7 @@ fn list_of(t: &Texts, jobs: &[Job], shown: &Shown<'_>) -> Markup {
                                 th .num scope="col" { (words.time_left) }
                             }
                             th .num scope="col" { (texts.size) }
-                            th scope="col" { (texts.body) }
+                            @if shown.has_bodies { th scope="col" { (texts.body) } }
                         }
                     }
                     tbody { @for job in jobs { (row(t, job, shown)) } }
@@ -295,8 +348,15 @@ fn row(t: &Texts, job: &Job, shown: &Shown<'_>) -> Markup {
                 td .num { (number::duration(job.time_left_ms)) }
             }
             td .num { (number::bytes(job.body_bytes)) }
-            td .body {
-                @if let Some(body) = &job.body { code { (chosen::marked(&body.text, shown.searched)) @if body.is_cut { "…" } } }
+            @if shown.has_bodies {
+                td .body {
+                    @if let Some(body) = &job.body {
+                        code {
+                            (chosen::marked(&body.text, shown.searched))
+                            @if body.is_cut { "…" }
+                        }
+                    }
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ use axum::extract::State;
 use hyper::Uri;
 use maud::{Markup, html};
 
+use crate::equal::Equal;
 use crate::page::{Page, Result};
 use crate::table::{Sorting, paging};
 use crate::texts::Texts;
@@ -70,7 +71,9 @@ pub(crate) async fn page(State(api): State<Api>, t: &'static Texts, uri: Uri) ->
             ))
         }
     };
-    Ok(Page::new(&api, "/queues", t.frame.queues, contents))
+    let parameters = [("search", search), ("state", state), ("sort", Some(sort))];
+    let equal = Equal::default().job_command(&["stats"]).get("/queues", &parameters);
+    Ok(Page::new(&api, "/queues", t.frame.queues, contents).equal_to(equal))
 }
 
 fn list(t: &Texts, rows: &[QueueRow], sorting: Sorting<'_>) -> Markup {

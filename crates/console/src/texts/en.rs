@@ -8,6 +8,8 @@ use super::{
 pub(super) static TEXTS: Texts = Texts {
     tag: "en",
     frame: Frame {
+        as_command: "As a command",
+        as_http: "As HTTP",
         overview: "Overview",
         queues: "Queues",
         connections: "Connections",
@@ -190,6 +192,7 @@ pub(super) static TEXTS: Texts = Texts {
         lost: "Lost by a worker",
         no_times: "The times of earlier attempts are not kept.",
         too_long: "The body is too long to show.",
+        hidden: "The settings of this server hide the bodies of jobs from you (http.bodies).",
         save: "Save the body",
         shown_as: |form| format!("Shown as {form}."),
         as_text: "text",
@@ -351,6 +354,7 @@ pub(super) static TEXTS: Texts = Texts {
     login: Login {
         token: "Token",
         how: "An operator makes a token on the server's machine:",
+        by_code: |name, role| format!("You sign in as {name}, with the role {role}."),
         without: "Go on without signing in",
         signed_out: "Signed out",
         again: "Sign in again",

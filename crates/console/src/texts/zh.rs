@@ -10,6 +10,8 @@ use super::{
 pub(super) static TEXTS: Texts = Texts {
     tag: "zh-CN",
     frame: Frame {
+        as_command: "对应的命令",
+        as_http: "对应的 HTTP 请求",
         overview: "概览",
         queues: "队列",
         connections: "连接",
@@ -192,6 +194,7 @@ pub(super) static TEXTS: Texts = Texts {
         lost: "worker 丢失",
         no_times: "不保留每次尝试的时间。",
         too_long: "内容太长，无法显示。",
+        hidden: "服务器的设置（http.bodies）不允许查看任务内容。",
         save: "保存内容",
         shown_as: |form| format!("显示为{form}。"),
         as_text: "文本",
@@ -349,6 +352,7 @@ pub(super) static TEXTS: Texts = Texts {
     login: Login {
         token: "令牌",
         how: "运维人员在服务器上生成令牌：",
+        by_code: |name, role| format!("将以 {name} 的身份登录，角色为 {role}。"),
         without: "不登录，继续浏览",
         signed_out: "已退出登录",
         again: "重新登录",
@@ -382,6 +386,7 @@ fn chinese_problem(kind: &str) -> &'static str {
         "job-leased" => "任务在 worker 手中",
         "wrong-state" => "任务的状态不对",
         "confirmation-needed" => "需要确认",
+        "precondition-failed" => "内容已改变",
         "too-many-operations" => "批量操作太多",
         "unavailable" => "暂时不可用",
         "unreadable" => "无法读取任务",

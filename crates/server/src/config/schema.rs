@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use api::BodySettings;
 use api::types::Role;
 use axum::http::Uri;
 use broker::policy::Rules;
@@ -35,7 +36,7 @@ pub struct Config {
     pub tls: Tls,
     /// Limits of memory, sizes, times and connections.
     pub limits: Limits,
-    /// The names of the server over HTTP.
+    /// The HTTP API, the console and the metrics.
     pub http: Http,
     /// What the metrics show.
     pub metrics: Metrics,
@@ -223,13 +224,38 @@ pub struct Http {
     pub tokens: Option<PathBuf>,
     /// What HTTP clients on this machine are allowed to do without credentials.
     pub anonymous: Role,
+    /// Who sees the bodies of jobs, and the values in them that nobody sees.
+    pub bodies: BodySettings,
     /// The longest body of a request with jobs.
     pub body_bytes: u64,
+    /// Whether the server has the console.
+    pub console: bool,
+    /// Who can read the metrics.
+    pub metrics: MetricsAccess,
+}
+
+/// Who can read the metrics.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum MetricsAccess {
+    /// Everybody who reaches the listener.
+    Open,
+    /// Clients with the role `viewer`.
+    Viewer,
+    /// Nobody.
+    Off,
 }
 
 impl Default for Http {
     fn default() -> Http {
-        Http { hosts: Vec::new(), tokens: None, anonymous: Role::Viewer, body_bytes: 1 << 20 }
+        Http {
+            hosts: Vec::new(),
+            tokens: None,
+            anonymous: Role::Viewer,
+            bodies: BodySettings::default(),
+            body_bytes: 1 << 20,
+            console: true,
+            metrics: MetricsAccess::Open,
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use api::JsonPointer;
 use api::types::Role;
 use axum::http::Uri;
 use notation::address::{ListenAddress, parse_listeners};
@@ -12,7 +13,8 @@ use notation::{duration, size};
 use crate::config::memory_limit::MemoryLimit;
 use crate::config::protocol::Protocol;
 use crate::config::{
-    ClientAuth, Config, Control, Durability, JOB_BYTES_LIMIT, MessageFormat, SEGMENT_BYTES,
+    ClientAuth, Config, Control, Durability, JOB_BYTES_LIMIT, MessageFormat, MetricsAccess,
+    SEGMENT_BYTES,
 };
 
 /// All Gearman packets except jobs fit into this size.
@@ -49,7 +51,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in display order.
-pub(crate) static SETTINGS: [Setting; 53] = [
+pub(crate) static SETTINGS: [Setting; 57] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -253,7 +255,10 @@ pub(crate) static SETTINGS: [Setting; 53] = [
         many: true,
         live: false,
         set: |config, value| assign(&mut config.http.hosts, parse_hosts(value)),
-        show: |config| show_hosts(&config.http.hosts),
+        show: |config| {
+            let hosts: Vec<&str> = config.http.hosts.iter().map(String::as_str).collect();
+            show_list(&hosts, "auto")
+        },
     },
     Setting {
         key: "http.tokens",
@@ -273,11 +278,48 @@ pub(crate) static SETTINGS: [Setting; 53] = [
         show: |config| quote(config.http.anonymous.name()),
     },
     Setting {
+        key: "http.bodies",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.http.bodies.shown_to, parse_shown_to(value[0])),
+        show: |config| quote(config.http.bodies.shown_to.map_or("off", Role::name)),
+    },
+    Setting {
+        key: "http.mask",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.http.bodies.masks, parse_masks(value)),
+        show: |config| {
+            let masks: Vec<&str> = config.http.bodies.masks.iter().map(JsonPointer::text).collect();
+            show_list(&masks, "off")
+        },
+    },
+    Setting {
         key: "http.body_size",
         many: false,
         live: false,
         set: |config, value| assign(&mut config.http.body_bytes, parse_body_bytes(value[0])),
         show: |config| quote(&size::format(config.http.body_bytes)),
+    },
+    Setting {
+        key: "http.console",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.http.console, parse_bool(value[0])),
+        show: |config| config.http.console.to_string(),
+    },
+    Setting {
+        key: "http.metrics",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.http.metrics, parse_metrics_access(value[0])),
+        show: |config| {
+            quote(match config.http.metrics {
+                MetricsAccess::Open => "open",
+                MetricsAccess::Viewer => "viewer",
+                MetricsAccess::Off => "off",
+            })
+        },
     },
     Setting {
         key: "metrics.max_queues",
@@ -556,9 +598,35 @@ fn parse_role(text: &str) -> Result<Role, String> {
         .ok_or_else(|| format!("`{text}` is not `none`, `viewer`, `operator` or `admin`"))
 }
 
-fn show_hosts(names: &[String]) -> String {
-    match names {
-        [] => quote("auto"),
+fn parse_shown_to(text: &str) -> Result<Option<Role>, String> {
+    match (text, Role::parse(text)) {
+        ("off", _) => Ok(None),
+        (_, Some(role)) if role > Role::None => Ok(Some(role)),
+        _ => Err(format!("`{text}` is not `viewer`, `operator`, `admin` or `off`")),
+    }
+}
+
+fn parse_masks(pointers: &[&str]) -> Result<Vec<JsonPointer>, String> {
+    match pointers {
+        ["off"] => Ok(Vec::new()),
+        [] => Err("the list is empty; write `off`".to_owned()),
+        pointers => pointers.iter().map(|pointer| JsonPointer::parse(pointer)).collect(),
+    }
+}
+
+fn parse_metrics_access(text: &str) -> Result<MetricsAccess, String> {
+    match text {
+        "open" => Ok(MetricsAccess::Open),
+        "viewer" => Ok(MetricsAccess::Viewer),
+        "off" => Ok(MetricsAccess::Off),
+        _ => Err(format!("`{text}` is not `open`, `viewer` or `off`")),
+    }
+}
+
+/// Shows one text, or a list. `none` stands for no text.
+fn show_list(texts: &[&str], none: &str) -> String {
+    match texts {
+        [] => quote(none),
         [one] => quote(one),
         many => {
             let list: Vec<String> = many.iter().map(|one| quote(one)).collect();
@@ -696,12 +764,6 @@ const fn addresses<const PROTOCOL: usize>(key: &'static str) -> Setting {
 }
 
 fn show_addresses(addresses: &[ListenAddress]) -> String {
-    match addresses {
-        [] => quote("off"),
-        [one] => quote(&one.to_string()),
-        many => {
-            let list: Vec<String> = many.iter().map(|one| quote(&one.to_string())).collect();
-            format!("[{}]", list.join(", "))
-        }
-    }
+    let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    show_list(&texts.iter().map(String::as_str).collect::<Vec<_>>(), "off")
 }

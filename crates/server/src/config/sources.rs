@@ -202,6 +202,20 @@ impl Sources {
     }
 }
 
+/// A setting, its value in the form of the file, and where the value comes from.
+#[derive(Clone, Debug)]
+pub struct ShownSetting {
+    /// The patterns of the policy that has the setting. Empty for a setting of the server, and for
+    /// the policy of one queue.
+    pub patterns: Vec<String>,
+    /// The key.
+    pub key: String,
+    /// The value.
+    pub value: String,
+    /// Where the value comes from.
+    pub origin: String,
+}
+
 impl Effective {
     /// The origin of a key's value.
     pub fn origin(&self, key: &str) -> &Origin {
@@ -224,24 +238,55 @@ impl Effective {
         text + &policies::show(&self.config.policies, |line| self.place(line))
     }
 
+    /// All settings, then those of each policy.
+    pub fn settings(&self) -> impl Iterator<Item = ShownSetting> {
+        let own = SETTINGS.iter().map(|setting| ShownSetting {
+            patterns: Vec::new(),
+            key: setting.key.to_owned(),
+            value: (setting.show)(&self.config),
+            origin: self.origin(setting.key).to_string(),
+        });
+        let of_rules = self.config.policies.0.iter().flat_map(move |rule| {
+            let patterns: Vec<String> = rule
+                .patterns
+                .iter()
+                .map(|pattern| String::from_utf8_lossy(pattern.as_bytes()).into_owned())
+                .collect();
+            rule.settings.iter().map(move |asked| ShownSetting {
+                patterns: patterns.clone(),
+                key: asked.setting.key().to_owned(),
+                value: policies::show_value(&asked.setting),
+                origin: self.place(asked.line),
+            })
+        });
+        own.chain(of_rules)
+    }
+
     /// The policy of the queue with this name, each line with the origin of its value. A name with
     /// a `+` is a child.
     pub fn show_policy(&self, name: &[u8]) -> String {
-        let all = self.config.policies.resolve_with_origins(name, parent_name(name));
-        let lines = all.into_iter().map(|(setting, line)| {
-            let origin = line.map_or_else(|| Origin::Default.to_string(), |line| self.place(line));
-            let key = setting.key();
-            if matches!(setting, PolicySetting::Sync(None)) {
-                // Show the effective value. The value `none` would look as if jobs were not
-                // durable.
-                let origin = format!("{origin}: as data.sync, {}", self.origin("data.sync"));
-                let value = &self.config.data.sync;
-                return policies::line_with_origin(&format!("{key} = \"{value}\""), &origin);
-            }
-            let value = policies::show_value(&setting);
+        let lines = self.policy_settings(name).map(|setting| {
+            let ShownSetting { key, value, origin, .. } = setting;
             policies::line_with_origin(&format!("{key} = {value}"), &origin)
         });
         lines.collect()
+    }
+
+    /// The settings of the policy of the queue with this name.
+    pub fn policy_settings(&self, name: &[u8]) -> impl Iterator<Item = ShownSetting> {
+        let all = self.config.policies.resolve_with_origins(name, parent_name(name));
+        all.into_iter().map(|(setting, line)| {
+            let origin = line.map_or_else(|| Origin::Default.to_string(), |line| self.place(line));
+            let (value, origin) = if matches!(setting, PolicySetting::Sync(None)) {
+                // Show the effective value. The value `none` would look as if jobs were not
+                // durable.
+                let origin = format!("{origin}: as data.sync, {}", self.origin("data.sync"));
+                (format!("\"{}\"", self.config.data.sync), origin)
+            } else {
+                (policies::show_value(&setting), origin)
+            };
+            ShownSetting { patterns: Vec::new(), key: setting.key().to_owned(), value, origin }
+        })
     }
 
     /// Checks the files that the configuration names, like a start of the server. Checks TLS files

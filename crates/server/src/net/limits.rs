@@ -17,6 +17,8 @@ use crate::threads::request_times::AllRequestTimes;
 /// Number of file descriptors for the log's files, the standard streams, and files that are open
 /// only briefly.
 const FILES_MAX: usize = 32;
+/// Limit of connections to the operator's socket. They do not count as connections of clients.
+pub(crate) const OPERATOR_CONNECTIONS_MAX: usize = 16;
 /// Number of file descriptors that one tokio runtime uses for wake-ups and signals.
 const RUNTIME_DESCRIPTORS: usize = 4;
 /// Incomplete commands can use the memory limit divided by this number. Unsent replies can use the
@@ -31,7 +33,7 @@ const WEB_CONNECTIONS: RangeInclusive<usize> = 64..=256;
 pub(crate) fn own_descriptors(io_threads: usize, listeners: usize, has_traces: bool) -> usize {
     // The two HTTP sites and the export of traces have a runtime each.
     let runtimes = io_threads + 2 + usize::from(has_traces);
-    FILES_MAX + RUNTIME_DESCRIPTORS * runtimes + listeners
+    FILES_MAX + OPERATOR_CONNECTIONS_MAX + RUNTIME_DESCRIPTORS * runtimes + listeners
 }
 
 /// The current limits, shared by all threads.
@@ -353,10 +355,10 @@ mod tests {
             let own = own_descriptors(io_threads, 8, false);
             LiveLimits::new(&Config::default().limits, descriptors, own).connections()
         };
-        assert_eq!(connections(1024, 1), 1024 - 52 - 64);
-        assert_eq!(connections(1024, 64), 1024 - 304 - 64);
+        assert_eq!(connections(1024, 1), 1024 - 68 - 64);
+        assert_eq!(connections(1024, 64), 1024 - 320 - 64);
         assert!(connections(340, 64) <= 20);
-        assert_eq!(connections(100, 1), 24);
+        assert_eq!(connections(100, 1), 16);
         assert_eq!(connections(20, 1), 1);
         let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
         limits.connections = Some(1);

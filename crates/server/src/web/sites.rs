@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Api, Setup};
-use http_api::{Door, Overview, ProcessFacts, RequestTimes, Site, Starting, health_router};
+use http_api::{
+    Door, Overview, ProcessFacts, RequestTimes, Site, Starting, health_router, metrics_router,
+};
 use kestrel_admin::{AdminSetup, KestrelAdmin, Permissions, Served, ServerInfo, Work};
 use origin::{Names, Reach};
 use tokio::sync::oneshot;
 
-use crate::config::Config;
 use crate::config::listener::Listener;
 use crate::config::policies::show_value;
 use crate::config::protocol::Protocol;
+use crate::config::{Config, MetricsAccess};
 use crate::net::limits::LiveLimits;
 use crate::process::controls::Controls;
 use crate::process::facts;
@@ -60,6 +62,8 @@ pub(crate) fn overview(
             tokens: config.tokens_file(),
             anonymous: config.http.anonymous,
         },
+        bodies: config.http.bodies.clone(),
+        has_console: config.http.console,
         body_bytes_max: config.http.body_bytes as usize,
         reload: reload_of(reloader.clone()),
         show_setting: show_value,
@@ -73,15 +77,26 @@ pub(crate) fn overview(
         clock,
         version: env!("CARGO_PKG_VERSION"),
         started,
+        has_console: config.http.console,
+        has_metrics: config.http.metrics != MetricsAccess::Off,
         queues_max: config.metrics.queues_max,
         choose_queues: Box::new(move || Box::pin(top.clone().names())),
         requests: Box::new(move || request_times(&request_limits, &measured)),
         process: Box::new(process),
     };
-    let console = console::router(api.clone());
-    let router = health_router(Arc::new(overview)).nest(api::PREFIX, api::router(api.clone()));
+    let overview = Arc::new(overview);
+    let metrics = metrics_router(overview.clone());
+    let mut router = health_router(overview).nest(api::PREFIX, api::router(api.clone()));
+    router = match config.http.metrics {
+        MetricsAccess::Open => router.merge(metrics),
+        MetricsAccess::Viewer => router.merge(api::only_viewers(&api, metrics)),
+        MetricsAccess::Off => router,
+    };
+    if config.http.console {
+        router = router.nest(console::PREFIX, console::router(api.clone()));
+    }
     let ticking = api.clone();
-    let site = Site::new(router.nest(console::PREFIX, console)).with_tick(move || ticking.tick());
+    let site = Site::new(router).with_tick(move || ticking.tick());
     (site, api)
 }
 

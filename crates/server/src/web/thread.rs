@@ -25,6 +25,7 @@ use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 
+use crate::net::limits::OPERATOR_CONNECTIONS_MAX;
 use crate::net::listen::{Endpoint, SocketFile};
 use crate::net::tls::Certificates;
 use crate::web::connections::{SiteConnections, Ticket};
@@ -76,9 +77,6 @@ enum Socket {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
-
-/// Limit of connections to the operator's socket.
-const OPERATOR_CONNECTIONS_MAX: usize = 16;
 
 /// How long a stop waits for threads that read files.
 const BLOCKED_TIME: Duration = Duration::from_secs(1);

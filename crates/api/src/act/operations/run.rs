@@ -6,7 +6,7 @@ use std::time::Duration;
 use broker::{Caller, Clearing, Event, JobId, Need, Position, State, Turn};
 use http_api::{DoorError, DoorSession, SessionKind};
 
-use super::{Operation, Wanted};
+use super::{Operation, Unsettled, Wanted};
 use crate::act::job::move_refused;
 use crate::act::refused;
 use crate::job::{Moments, no_job};
@@ -108,7 +108,7 @@ impl Api {
     pub(super) async fn operate(&self, operation: &Operation) {
         let changed = tokio::select! {
             changed = self.change_all(operation) => Some(changed),
-            // This drops the work and its session, wherever it waits.
+            // This drops the work and its session, wherever it waits: also for the disk, behind a turn.
             () = operation.cancelled.notified() => None,
         };
         let outcome = match changed {
@@ -121,7 +121,10 @@ impl Api {
         let (status, problem) = match outcome {
             Some(Ok(())) => (OperationStatus::Done, None),
             Some(Err(problem)) => (OperationStatus::Failed, Some(problem)),
-            None => (OperationStatus::Cancelled, None),
+            None => match self.settle(operation).await {
+                Ok(()) => (OperationStatus::Cancelled, None),
+                Err(problem) => (OperationStatus::Failed, Some(problem)),
+            },
         };
         operation.progress().ended = Some((self.setup.door.now(), status, problem));
         self.tell_operation(|| operation.shown(&Moments::of(&self.turn())));
@@ -172,12 +175,8 @@ impl Api {
         door.uncongested().await?;
         let of_rate = operation.rate_per_s.map_or(STEP_MAX, |rate| u64::from(rate).max(1));
         let Step { count, skipped, after, next } = step(most.min(of_rate).min(STEP_MAX));
-        door.settled_at(after).await?;
-        {
-            let mut progress = operation.progress();
-            progress.done += count;
-            progress.skipped += skipped;
-        }
+        operation.progress().unsettled = Unsettled { done: count, skipped, after };
+        self.settle(operation).await?;
         match next {
             Next::Fail(problem) => return Err(problem),
             Next::Load => {
@@ -196,6 +195,17 @@ impl Api {
             None => tokio::task::yield_now().await,
         }
         Ok((count, has_more))
+    }
+
+    /// Waits until the changes of the last turn are durable, and counts them.
+    async fn settle(&self, operation: &Operation) -> Result<(), Problem> {
+        let Unsettled { done, skipped, after } = operation.progress().unsettled;
+        self.setup.door.settled_at(after).await?;
+        let mut progress = operation.progress();
+        progress.unsettled = Unsettled::default();
+        progress.done += done;
+        progress.skipped += skipped;
+        Ok(())
     }
 
     /// Changes the first jobs of a state in one turn.

@@ -1,0 +1,108 @@
+//! Changes of one version only.
+
+use broker::NewJob;
+use broker::policy::{Pattern, Rule, RuleSetting, Rules, Setting};
+use serde_json::json;
+
+use crate::world::{NOW, Reply, World, request};
+
+fn version(world: &World, path: &str) -> String {
+    let reply = world.ask("GET", path);
+    reply.headers.get("etag").expect("a version").to_str().unwrap().to_owned()
+}
+
+fn change(world: &World, method: &str, path: &str, version: &str, body: &str) -> Reply {
+    world.send(request(method, path, &[("if-match", version)], body.as_bytes()))
+}
+
+fn is_refused(reply: &Reply) -> bool {
+    let kind = reply.body["type"].as_str().unwrap_or_default();
+    reply.status == 412 && kind.ends_with("#precondition-failed")
+}
+
+#[test]
+fn a_job_is_changed_only_in_the_version_that_the_client_saw() {
+    let world = World::open();
+    let id = world.put(b"mail", NewJob::default(), b"x");
+    let path = format!("/jobs/{id}");
+    let changes = [
+        ("POST", format!("{path}/bury"), ""),
+        ("POST", format!("{path}/kick"), ""),
+        ("POST", format!("{path}/reschedule"), "{\"delay_s\":9}"),
+        ("POST", format!("{path}/move"), "{\"to\":\"other\"}"),
+        ("DELETE", path.clone(), ""),
+    ];
+    let mut old = "\"0123456789abcdef\"".to_owned();
+    for (method, path_of_change, body) in &changes {
+        let now = version(&world, &path);
+        world.pass(1_500);
+        assert_eq!(version(&world, &path), now, "a job that only gets older stays the same");
+        assert_ne!(now, old, "{path_of_change}");
+        let refused = change(&world, method, path_of_change, &old, body);
+        assert!(is_refused(&refused), "{path_of_change}: {refused:?}");
+        assert_eq!(version(&world, &path), now, "a refused request changes nothing");
+        let done = change(&world, method, path_of_change, &format!("\"zz\", {now}"), body);
+        assert_eq!(done.status, 204, "{path_of_change}: {done:?}");
+        old = now;
+    }
+    assert_eq!(change(&world, "DELETE", &path, &old, "").status, 404, "it has ended");
+    let next = world.put(b"mail", NewJob::default(), b"x");
+    assert_eq!(change(&world, "DELETE", &format!("/jobs/{next}"), "*", "").status, 204);
+}
+
+#[test]
+fn a_queue_is_changed_only_in_the_version_that_the_client_saw() {
+    let world = World::open();
+    assert_eq!(world.ask("PUT", "/queues/mail").status, 201);
+    let first = version(&world, "/queues/mail");
+    world.put(b"mail", NewJob::default(), b"x");
+    assert_eq!(version(&world, "/queues/mail"), first, "jobs come and go");
+    let limits = "{\"limits\":[0,5,0]}";
+    assert_eq!(change(&world, "PATCH", "/queues/mail", &first, limits).status, 204);
+    let limited = version(&world, "/queues/mail");
+    assert_ne!(limited, first);
+    for (method, path, body) in [
+        ("PATCH", "/queues/mail", limits),
+        ("POST", "/queues/mail/pause", "{\"seconds\":5}"),
+        ("DELETE", "/queues/mail/pause", ""),
+        ("DELETE", "/queues/mail?confirm=mail", ""),
+    ] {
+        assert!(is_refused(&change(&world, method, path, &first, body)), "{method} {path}");
+    }
+    assert_eq!(world.get("/queues/mail")["pause_left_ms"], 0);
+    let paused = change(&world, "POST", "/queues/mail/pause", &limited, "{\"seconds\":5}");
+    assert_eq!(paused.status, 200, "{paused:?}");
+    let paused = version(&world, "/queues/mail");
+    assert_ne!(paused, limited);
+    let setting = RuleSetting { setting: Setting::JobsMax(Some(1)), line: 1 };
+    let rule = Rule { patterns: vec![Pattern::new(b"mail")], settings: vec![setting], line: 1 };
+    let _ = world.broker.turn(NOW).set_policies(Rules(vec![rule]));
+    assert_ne!(version(&world, "/queues/mail"), paused, "its policy is another");
+    let removed = change(&world, "DELETE", "/queues/mail?confirm=mail", "*", "");
+    assert_eq!(removed.status, 202, "{removed:?}");
+    assert_eq!(change(&world, "PATCH", "/queues/none", "*", limits).status, 404);
+}
+
+#[test]
+fn a_change_without_versions_refuses_a_condition() {
+    let world = World::open();
+    let refused = change(&world, "POST", "/server/drain", "*", "");
+    assert_eq!((refused.status, &refused.body["parameter"]), (400, &json!("If-Match")));
+    assert_eq!(world.get("/server")["draining"], false);
+}
+
+#[test]
+fn documents_are_sent_once() {
+    let world = World::open();
+    for path in ["/policies", "/policies/effective?name=a", "/openapi.json"] {
+        let first = version(&world, path);
+        let weak = format!("W/{first}");
+        for known in [first.as_str(), weak.as_str(), "*"] {
+            let again = world.send(request("GET", path, &[("if-none-match", known)], b""));
+            assert_eq!((again.status, again.bytes.len()), (304, 0), "{path} {known}");
+            assert_eq!(again.headers["etag"], first.as_str());
+        }
+        let other = world.send(request("GET", path, &[("if-none-match", "\"x\"")], b""));
+        assert_eq!(other.status, 200);
+    }
+}
