@@ -17,8 +17,9 @@ use notation::size;
 
 pub(crate) use moving::{ExportArguments, ImportArguments, ImportOptions, ImportSource};
 pub(crate) use operator::{
-    ApiArguments, ClearArguments, ConnectionsArguments, DoctorArguments, DrainArguments,
-    JobsArguments, MoveArguments, PingArguments, ReloadArguments, StatusArguments, WhyArguments,
+    ApiArguments, ClearArguments, ConnectionsArguments, ConsoleArguments, DoctorArguments,
+    DrainArguments, JobsArguments, MoveArguments, PingArguments, ReloadArguments, StatusArguments,
+    WhyArguments,
 };
 pub(crate) use token::{TokenAddArguments, TokenArguments, TokenCommand, TokenPlace};
 pub(crate) use tools::{
@@ -40,8 +41,8 @@ A first round, with the server running in another terminal:
 put, work, stats, peek, kick, delete, pause and bench use the beanstalkd
 protocol, and work with any such server. put, work and bench can also use those
 of Gearman and Kestrel, and peek that of Kestrel. top, status, jobs,
-move, clear, connections, why, drain, reload, ping and doctor use Lineshaft's
-HTTP API.";
+move, clear, connections, console, why, drain, reload, ping and doctor use
+Lineshaft's HTTP API.";
 
 /// A durable work queue that speaks the protocols of beanstalkd, Gearman and Kestrel, with its tools.
 #[derive(Debug, Parser)]
@@ -91,6 +92,7 @@ pub(crate) enum Command {
     Status(StatusArguments),
     Jobs(JobsArguments),
     Connections(ConnectionsArguments),
+    Console(ConsoleArguments),
     Move(MoveArguments),
     Clear(ClearArguments),
     Why(WhyArguments),
@@ -319,11 +321,17 @@ pub(crate) struct ConfigArguments {
 pub(crate) enum ConfigCommand {
     /// Report mistakes in a configuration file, and in the certificates it names
     Check {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         file: ConfigFile,
     },
     /// Show every setting, its value, and the origin of the value
     Show {
+        /// Print JSON, one line for each setting
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         file: ConfigFile,
     },
@@ -415,6 +423,9 @@ pub(crate) enum PolicyCommand {
     Show {
         /// The queue; it need not exist
         queue: OsString,
+        /// Print JSON, one line for each setting
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         file: ConfigFile,
     },

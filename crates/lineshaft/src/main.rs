@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         // The reader of our output, such as `head`, has closed the pipe.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("lineshaft: {error:#}");
+            text::complain(&format!("{error:#}"));
             if error.is::<bench::Interrupted>() { ExitCode::from(130) } else { ExitCode::FAILURE }
         }
     }
@@ -85,6 +85,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Status(arguments)) => commands::operator::status(&arguments),
         Some(Command::Jobs(arguments)) => commands::operator::jobs(&arguments),
         Some(Command::Connections(arguments)) => commands::operator::connections(&arguments),
+        Some(Command::Console(arguments)) => commands::operator::console(&arguments),
         Some(Command::Complete { prefix, .. }) => Ok(commands::complete::queues(&prefix)),
         Some(Command::Move(arguments)) => commands::operator::move_jobs(&arguments),
         Some(Command::Clear(arguments)) => commands::operator::clear(&arguments),

@@ -1,6 +1,13 @@
-//! Numbers and times in text.
+//! Numbers and times in text, and lines on the terminal.
 
-use std::time::Duration;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+use notation::plain;
+use serde::Serialize;
+
+/// The time between two views of a progress.
+const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
 
 const UNITS: [(&str, u32); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 
@@ -52,6 +59,71 @@ pub(crate) fn count(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A value as JSON on one line, without characters that could change a terminal.
+pub(crate) fn json_line(value: &impl Serialize) -> serde_json::Result<String> {
+    Ok(plain::escaped_json(&serde_json::to_string(value)?).into_owned())
+}
+
+/// Prints a value as JSON on one line.
+pub(crate) fn print_value(value: &impl Serialize) -> io::Result<()> {
+    writeln!(io::stdout(), "{}", json_line(value)?)
+}
+
+/// Prints a line. Names and texts of clients in it cannot change the terminal.
+pub(crate) fn print_line(line: &str) -> io::Result<()> {
+    writeln!(io::stdout(), "{}", plain::escaped(line))
+}
+
+/// Prints an error as a line, without characters that could change the terminal.
+pub(crate) fn complain(error: &str) {
+    eprintln!("lineshaft: {}", plain::escaped_bytes(error.as_bytes()));
+}
+
+/// The progress of a long command, on a terminal. It is removed at the end.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    total: u64,
+    began: Instant,
+    shown: Option<Instant>,
+    is_on: bool,
+}
+
+impl Progress {
+    /// The progress of a command that changes this many jobs.
+    pub(crate) fn new(total: u64) -> Progress {
+        let is_on = io::stderr().is_terminal();
+        Progress { total, began: Instant::now(), shown: None, is_on }
+    }
+
+    /// Shows a line that stays.
+    pub(crate) fn note(&mut self, line: &str) -> io::Result<()> {
+        if self.is_on { writeln!(io::stderr(), "{}", plain::escaped(line)) } else { Ok(()) }
+    }
+
+    /// Shows that this many jobs are done.
+    pub(crate) fn show(&mut self, done: u64) -> io::Result<()> {
+        let is_early = self.shown.is_some_and(|shown| shown.elapsed() < PROGRESS_PAUSE);
+        if !self.is_on || is_early {
+            return Ok(());
+        }
+        self.shown = Some(Instant::now());
+        let per_s = done as f64 / self.began.elapsed().as_secs_f64().max(0.001);
+        let (done, total) = (count(done), count(self.total));
+        let mut terminal = io::stderr();
+        write!(terminal, "\r{done} of {total} jobs, {per_s:.0} in a second \x1b[K")?;
+        terminal.flush()
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown.is_some() {
+            // The command has its result, so a terminal that has gone does not matter.
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
 }
 
 /// Says that a queue does not exist.

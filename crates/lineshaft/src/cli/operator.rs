@@ -63,6 +63,29 @@ pub(crate) struct ConnectionsArguments {
     pub api: ApiArguments,
 }
 
+const CONSOLE_EXAMPLES: &str = "\
+Examples:
+  lineshaft console            sign in as an admin, as the user of the server
+  lineshaft console --print    only print the address
+  lineshaft console --http tls:queue.example:7300 --token-file my.token
+
+The address works once, within a minute. The session has the rights of the
+command: those of an admin at the server's socket, or those of the token.";
+
+/// Sign in to the web console
+#[derive(Debug, Args)]
+#[command(after_help = CONSOLE_EXAMPLES)]
+pub(crate) struct ConsoleArguments {
+    /// Print the address; do not open a browser
+    #[arg(long)]
+    pub print: bool,
+    /// Print JSON, and do not open a browser
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub api: ApiArguments,
+}
+
 const PING_EXAMPLES: &str = "\
 Examples:
   lineshaft ping                                  the server on this machine

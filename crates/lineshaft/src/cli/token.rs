@@ -31,6 +31,9 @@ pub(crate) enum TokenCommand {
     Add(TokenAddArguments),
     /// Show the names, roles and days of all tokens
     List {
+        /// Print JSON, one line for each token
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         place: TokenPlace,
     },
@@ -38,6 +41,9 @@ pub(crate) enum TokenCommand {
     Remove {
         /// The name
         name: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         place: TokenPlace,
     },
@@ -54,6 +60,9 @@ pub(crate) struct TokenAddArguments {
     /// List the TLS client certificate with this SHA-256 instead of making a token
     #[arg(long, value_name = "SHA256")]
     pub fingerprint: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub place: TokenPlace,
 }

@@ -146,6 +146,9 @@ pub(crate) struct PutArguments {
     /// No summary and no progress bar
     #[arg(long, short)]
     pub quiet: bool,
+    /// Print the summary as JSON
+    #[arg(long, conflicts_with_all = ["ids", "wait"])]
+    pub json: bool,
     /// Protocol to speak: beanstalk, unless an option needs gearman
     #[arg(long, value_enum)]
     pub protocol: Option<Protocol>,
@@ -395,7 +398,8 @@ Examples:
   lineshaft delete --id 42                     the job with this id, any queue
 
 Deleted jobs are gone: look first, with `lineshaft peek`. Jobs that workers hold
-are not deleted. `lineshaft clear` ends very many jobs faster, in the server.
+are not deleted. If there are very many, and this tool can use the HTTP API of
+the same server, the server deletes them itself. See `lineshaft clear`.
 The exit code is 1 if there was nothing to delete.";
 
 /// Delete waiting jobs
@@ -415,6 +419,9 @@ pub(crate) struct DeleteArguments {
     /// This job
     #[arg(long)]
     pub id: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub server: ServerArguments,
 }

@@ -42,6 +42,16 @@ impl WaitingState {
     }
 }
 
+impl From<WaitingState> for api::types::JobState {
+    fn from(state: WaitingState) -> Self {
+        match state {
+            WaitingState::Ready => Self::Ready,
+            WaitingState::Delayed => Self::Delayed,
+            WaitingState::Buried => Self::Buried,
+        }
+    }
+}
+
 /// Priority and delay of a job, as in the protocol's `put` and `release`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Schedule {
@@ -109,6 +119,11 @@ impl Client {
     /// replies.
     pub(crate) fn into_halves(self) -> (Requests, Replies) {
         (self.requests, self.replies)
+    }
+
+    /// The own address of the connection, as the server sees it. `None` at a unix socket.
+    pub(crate) fn local_address(&self) -> Option<String> {
+        self.requests.local_address()
     }
 
     /// Sends one command line and does not wait for the reply.

@@ -132,6 +132,14 @@ impl Requests {
         Ok(())
     }
 
+    /// The own address of the connection, as the server sees it. `None` at a unix socket.
+    pub(crate) fn local_address(&self) -> Option<String> {
+        match &self.writer.get_ref().socket {
+            Socket::Tcp(socket) => Some(socket.local_addr().ok()?.to_string()),
+            Socket::Unix(_) => None,
+        }
+    }
+
     /// Sends all buffered requests.
     pub(crate) fn flush(&mut self) -> Result<(), ClientError> {
         self.writer.flush().map_err(ClientError::Broken)

@@ -84,7 +84,7 @@ impl Target {
 
     /// The settings of TLS, and the name in the server's certificate. `None` if the server does not
     /// speak TLS.
-    pub(super) fn tls(&self) -> Option<(&Arc<ClientConfig>, &TlsName<'static>)> {
+    pub(crate) fn tls(&self) -> Option<(&Arc<ClientConfig>, &TlsName<'static>)> {
         self.tls.as_ref().map(|tls| (&tls.config, &tls.name))
     }
 

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::DoctorArguments;
+use crate::text::print_value;
 use checks::{Finding, Level, judge};
 use facts::Facts;
 
@@ -18,7 +19,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<ExitCode> {
     let findings = judge(&Facts::collect(&arguments.api));
     for finding in &findings {
         if arguments.json {
-            println!("{}", serde_json::to_string(finding)?);
+            print_value(finding)?;
         } else {
             print!("{}", shown(finding));
         }

@@ -1,6 +1,5 @@
 //! `lineshaft kick`: makes buried or delayed jobs ready again.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -8,7 +7,7 @@ use serde_json::json;
 
 use crate::cli::KickArguments;
 use crate::client::{CONNECT_TIMEOUT, Client, Stats};
-use crate::text;
+use crate::text::{self, complain, print_line, print_value};
 
 /// Number of jobs per kick command. It is limited because a server may let other clients wait while
 /// it executes one command.
@@ -27,16 +26,16 @@ pub(crate) fn run(arguments: &KickArguments) -> Result<ExitCode> {
 fn kick_job(client: &mut Client, id: u64, as_json: bool) -> Result<ExitCode> {
     if client.kick_job(id)? {
         if as_json {
-            writeln!(io::stdout(), "{}", json!({ "id": id, "kicked": 1 }))?;
+            print_value(&json!({ "id": id, "kicked": 1 }))?;
         } else {
-            writeln!(io::stdout(), "job {id} is ready")?;
+            print_line(&format!("job {id} is ready"))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     match client.stats_job(id)?.as_ref().and_then(|stats| stats.get("state")) {
-        None => eprintln!("lineshaft: job {id} does not exist"),
-        Some("reserved") => eprintln!("lineshaft: a worker holds job {id}; nothing to kick"),
-        Some(state) => eprintln!("lineshaft: job {id} is {state}; nothing to kick"),
+        None => complain(&format!("job {id} does not exist")),
+        Some("reserved") => complain(&format!("a worker holds job {id}; nothing to kick")),
+        Some(state) => complain(&format!("job {id} is {state}; nothing to kick")),
     }
     Ok(ExitCode::FAILURE)
 }
@@ -45,7 +44,7 @@ fn kick_queue(client: &mut Client, arguments: &KickArguments, queue: &str) -> Re
     client.use_queue(queue)?;
     let stats = client.stats_queue(queue)?.unwrap_or_default();
     let Some((state, present)) = kickable(&stats) else {
-        eprintln!("lineshaft: no job in {queue} is buried or delayed");
+        complain(&format!("no job in {queue} is buried or delayed"));
         return Ok(ExitCode::FAILURE);
     };
     // Kick at most as many jobs as the state had at the beginning. Without this limit, the server
@@ -63,9 +62,9 @@ fn kick_queue(client: &mut Client, arguments: &KickArguments, queue: &str) -> Re
     let what = format!("kicked in {queue}");
     if arguments.json {
         let done = json!({ "queue": queue, "state": state, "kicked": kicked, "left": rest });
-        writeln!(io::stdout(), "{done}")?;
+        print_value(&done)?;
     } else {
-        writeln!(io::stdout(), "{}", text::done(kicked, state, &what, rest))?;
+        print_line(&text::done(kicked, state, &what, rest))?;
     }
     Ok(if kicked == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

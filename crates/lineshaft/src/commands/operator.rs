@@ -1,6 +1,7 @@
 //! The operator's commands, which use the server's HTTP API: one file each.
 
 mod connections;
+mod console;
 mod drain;
 mod jobs;
 mod operation;
@@ -10,9 +11,10 @@ mod status;
 mod why;
 
 pub(crate) use connections::run as connections;
+pub(crate) use console::run as console;
 pub(crate) use drain::run as drain;
 pub(crate) use jobs::run as jobs;
-pub(crate) use operation::{clear, move_jobs};
+pub(crate) use operation::{clear, move_jobs, run as run_operation};
 pub(crate) use ping::run as ping;
 pub(crate) use reload::run as reload;
 pub(crate) use status::run as status;

@@ -1,19 +1,18 @@
 //! `lineshaft peek`: shows a job without taking it.
 
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
-use notation::port;
+use notation::{plain, port};
 use serde_json::{Value, json};
 
 use crate::cli::{PeekArguments, refuse};
 use crate::client::{CONNECT_TIMEOUT, Client, Job, Protocol, Stats, WaitingState, kestrel};
 use crate::commands::stats::json_of;
-use crate::text;
+use crate::text::{self, complain, print_value};
 
 /// Prints the body to the output, and a line about the job to standard error.
 pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
@@ -30,7 +29,7 @@ pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
         (Some(queue), _) => {
             // `use` would make a queue that does not exist.
             if client.stats_queue(queue)?.is_none() {
-                eprintln!("lineshaft: {}", text::no_queue(queue));
+                complain(&text::no_queue(queue));
                 return Ok(ExitCode::FAILURE);
             }
             client.use_queue(queue)?;
@@ -40,7 +39,7 @@ pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
         (None, None) => unreachable!("the command line requires a queue or an id"),
     };
     let Some(job) = job else {
-        eprintln!("lineshaft: {}", nothing_there(&mut client, arguments)?);
+        complain(&nothing_there(&mut client, arguments)?);
         return Ok(ExitCode::FAILURE);
     };
     if !arguments.quiet {
@@ -48,7 +47,7 @@ pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
         if arguments.json {
             return print_json(&job.body, json_of(&stats));
         }
-        eprintln!("{}", about(&job, &stats));
+        eprintln!("{}", plain::escaped(&about(&job, &stats)));
     }
     print(&job.body)
 }
@@ -68,7 +67,7 @@ fn peek_item(arguments: &PeekArguments) -> Result<ExitCode> {
         Some(item) if arguments.json => print_json(&item, json!({ "queue": queue })),
         Some(item) => print(&item),
         None => {
-            eprintln!("lineshaft: {queue} has no item, or does not exist");
+            complain(&format!("{queue} has no item, or does not exist"));
             Ok(ExitCode::FAILURE)
         }
     }
@@ -78,7 +77,7 @@ fn peek_item(arguments: &PeekArguments) -> Result<ExitCode> {
 fn print(body: &[u8]) -> Result<ExitCode> {
     let mut output = io::stdout().lock();
     if output.is_terminal() {
-        writeln!(output, "{}", harmless(body))?;
+        writeln!(output, "{}", plain::escaped_bytes(without_last_line_end(body)))?;
     } else {
         output.write_all(body)?;
     }
@@ -92,28 +91,13 @@ fn print_json(body: &[u8], mut about: Value) -> Result<ExitCode> {
         Ok(text) => about["body"] = text.into(),
         Err(_) => about["body_base64"] = BASE64.encode(body).into(),
     }
-    writeln!(io::stdout(), "{about}")?;
+    print_value(&about)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a body safe for a terminal, and removes the last line end. Each control character, and
-/// each byte that is not text, becomes an escape such as `\\x1b`.
-pub(crate) fn harmless(body: &[u8]) -> String {
-    let body = body.strip_suffix(b"\n").unwrap_or(body);
-    let mut shown = String::with_capacity(body.len());
-    for chunk in body.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            if character.is_control() && !matches!(character, '\n' | '\t') {
-                write!(shown, "\\x{:02x}", u32::from(character))
-                    .expect("writing to a string does not fail");
-            } else {
-                shown.push(character);
-            }
-        }
-        write!(shown, "{}", chunk.invalid().escape_ascii())
-            .expect("writing to a string does not fail");
-    }
-    shown
+/// A terminal shows the end of the last line itself.
+pub(crate) fn without_last_line_end(body: &[u8]) -> &[u8] {
+    body.strip_suffix(b"\n").unwrap_or(body)
 }
 
 /// One line about a job, such as
@@ -156,22 +140,4 @@ fn nothing_there(client: &mut Client, arguments: &PeekArguments) -> Result<Strin
         [] => format!("no job in {queue} is {wanted}"),
         others => format!("no job in {queue} is {wanted}, but {}", others.join(" and ")),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_body_cannot_take_over_the_terminal() {
-        for (body, shown) in [
-            (&b"to=ann\n"[..], "to=ann"),
-            (b"two\tcolumns\nand a line\n\n", "two\tcolumns\nand a line\n"),
-            (b"\x1b]0;title\x07\r\n\x1b[2J", "\\x1b]0;title\\x07\\x0d\n\\x1b[2J"),
-            ("ä\u{9b}2J".as_bytes(), "ä\\x9b2J"),
-            (b"\xff\x00\x7f", "\\xff\\x00\\x7f"),
-        ] {
-            assert_eq!(harmless(body), shown);
-        }
-    }
 }

@@ -8,12 +8,17 @@ use anyhow::Result;
 use server::config::sources::Sources;
 use server::exit;
 
+use super::config::print_settings;
 use crate::cli::PolicyCommand;
 
 /// Runs the subcommand. It prints mistakes to standard error, one per line.
 pub(crate) fn run(command: PolicyCommand) -> Result<ExitCode> {
-    let PolicyCommand::Show { queue, file } = command;
+    let PolicyCommand::Show { queue, file, json } = command;
     match Sources::of_process(file.path()).load() {
+        Ok(effective) if json => {
+            print_settings(effective.policy_settings(queue.as_bytes()))?;
+            Ok(ExitCode::SUCCESS)
+        }
         Ok(effective) => {
             let policy = effective.show_policy(queue.as_bytes());
             io::stdout().write_all(policy.as_bytes())?;

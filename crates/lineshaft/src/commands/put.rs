@@ -44,6 +44,14 @@ enum Pending {
     TooBig { number: u64, bytes: u64 },
 }
 
+/// How the summary is shown.
+#[derive(Clone, Copy)]
+enum Form {
+    Quiet,
+    Text,
+    Json,
+}
+
 /// State shared by both threads and the Ctrl-C handler.
 #[derive(Clone)]
 struct Shared {
@@ -58,14 +66,21 @@ impl Shared {
         self.tally.lock().expect("no thread panics while it holds the tally")
     }
 
-    fn show(&self, quiet: bool, started: Instant) {
+    fn show(&self, form: Form, started: Instant) {
         self.bar.finish_and_clear();
         let tally = self.tally();
-        if !quiet {
-            eprintln!("{} in {}", tally.summary(), text::elapsed(started.elapsed()));
+        match form {
+            Form::Quiet => {}
+            Form::Text => {
+                eprintln!("{} in {}", tally.summary(), text::elapsed(started.elapsed()));
+            }
+            Form::Json => {
+                // A closed output must not hide the refused jobs.
+                let _ = text::print_value(&tally.json());
+            }
         }
         for line in tally.refusals() {
-            eprintln!("lineshaft: {line}");
+            text::complain(&line);
         }
     }
 }
@@ -88,9 +103,14 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     let shared = Shared { tally: Arc::new(Mutex::new(tally)), stop, bar };
     let for_interrupt = shared.clone();
+    let form = match (arguments.quiet, arguments.json) {
+        (_, true) => Form::Json,
+        (true, false) => Form::Quiet,
+        (false, false) => Form::Text,
+    };
     let quiet = arguments.quiet;
     Interrupts::listen(move |_count| {
-        for_interrupt.show(quiet, started);
+        for_interrupt.show(form, started);
         let rest = if wait {
             "put waits for no more results"
         } else {
@@ -115,8 +135,8 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
             // End the process here, because the sending thread may wait for input for ever. Do not
             // return the error to `main`, which treats a closed output as success. Here, a closed
             // output is a failure, because some jobs were not put.
-            for_collector.show(quiet, started);
-            eprintln!("lineshaft: {error:#}");
+            for_collector.show(form, started);
+            text::complain(&format!("{error:#}"));
             std::process::exit(1);
         }
     });
@@ -127,7 +147,7 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     // Both threads notice a broken connection. The receiving thread knows the reason and ends the
     // process.
     collector.join().expect("the receiving thread does not panic");
-    shared.show(quiet, started);
+    shared.show(form, started);
     fed?;
     let complete = shared.tally().is_complete();
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -197,14 +197,19 @@ fn example(started: &Started<'_>) -> String {
     format!("lineshaft put --server {server} hello 'first job'")
 }
 
-/// The address of the console for a browser. It is empty if no TCP listener speaks HTTP.
+/// The address of the console for a browser. It is empty if no TCP listener speaks HTTP, or the
+/// console is off.
 fn console(started: &Started<'_>) -> String {
     let is_tcp = |one: &&ListenAddress| matches!(one.address, Address::Tcp { .. });
     let listener = started.addresses(Protocol::Http).find(is_tcp);
-    listener.map_or_else(String::new, |listener| {
-        let scheme = if listener.is_tls { "https" } else { "http" };
-        format!("{scheme}://{}/console", from_here(&listener.address))
-    })
+    let listener = listener.filter(|_| started.config.http.console);
+    listener.map_or_else(String::new, |listener| format!("{}/console", web_address(listener)))
+}
+
+/// The begin of the address of a web page, for a browser on this machine.
+pub(crate) fn web_address(listener: &ListenAddress) -> String {
+    let scheme = if listener.is_tls { "https" } else { "http" };
+    format!("{scheme}://{}", from_here(&listener.address))
 }
 
 /// The address with which a client on this machine reaches a listener.

@@ -6,11 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use bench::table::Table;
+use notation::plain;
 use serde_json::{Map, Value};
 
 use crate::cli::StatsArguments;
 use crate::client::{CONNECT_TIMEOUT, Client, Stats, Survey};
-use crate::text;
+use crate::text::{self, complain};
 
 /// Prints the statistics of the whole server, or of one queue.
 pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
@@ -24,11 +25,12 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
                 ("server".to_owned(), json_of(&server)),
                 ("queues".to_owned(), Value::Array(queues)),
             ]);
-            writeln!(output, "{:#}", Value::Object(whole))?;
+            let json = format!("{:#}", Value::Object(whole));
+            writeln!(output, "{}", plain::escaped_json(&json))?;
         } else {
             let address = arguments.server.beanstalk()?.to_string();
-            output.write_all(server_summary(&address, &server).as_bytes())?;
-            output.write_all(queue_table(&queues).as_bytes())?;
+            let text = server_summary(&address, &server) + &queue_table(&queues);
+            output.write_all(plain::escaped_bytes(text.as_bytes()).as_bytes())?;
         }
         if let Some(note) = unnamed_note(unnamed_count) {
             // Standard output must be pure JSON. So write the note to standard error.
@@ -38,13 +40,13 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let Some(stats) = client.stats_queue(queue)? else {
-        eprintln!("lineshaft: {}", text::no_queue(queue));
+        complain(&text::no_queue(queue));
         return Ok(ExitCode::FAILURE);
     };
     if arguments.json {
-        writeln!(output, "{:#}", json_of(&stats))?;
+        writeln!(output, "{}", plain::escaped_json(&format!("{:#}", json_of(&stats))))?;
     } else {
-        output.write_all(queue_details(&stats).as_bytes())?;
+        output.write_all(plain::escaped_bytes(queue_details(&stats).as_bytes()).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }

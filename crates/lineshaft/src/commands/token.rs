@@ -11,10 +11,12 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use api::tokens::{
     Entry, EntryKind, TokenFile, check_entry_name, new_token, parse_fingerprint, shown_fingerprint,
 };
+use serde_json::{Value, json};
 use server::config::sources::Sources;
 use server::exit;
 
 use crate::cli::{TokenAddArguments, TokenCommand, TokenPlace};
+use crate::text::{json_line, print_value};
 
 /// The mode of a new file. Only the user of the server uses it.
 const MODE: u32 = 0o600;
@@ -25,7 +27,7 @@ const MODE_MAX: u32 = 0o644;
 pub(crate) fn run(command: TokenCommand) -> Result<ExitCode> {
     let place = match &command {
         TokenCommand::Add(TokenAddArguments { place, .. })
-        | TokenCommand::List { place }
+        | TokenCommand::List { place, .. }
         | TokenCommand::Remove { place, .. } => place,
     };
     let path = match token_file(place)? {
@@ -37,8 +39,8 @@ pub(crate) fn run(command: TokenCommand) -> Result<ExitCode> {
     };
     match command {
         TokenCommand::Add(arguments) => add(&path, arguments)?,
-        TokenCommand::List { .. } => list(&path)?,
-        TokenCommand::Remove { name, .. } => remove(&path, &name)?,
+        TokenCommand::List { json, .. } => list(&path, json)?,
+        TokenCommand::Remove { name, json, .. } => remove(&path, &name, json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -60,7 +62,7 @@ fn token_file(place: &TokenPlace) -> Result<Result<PathBuf, String>> {
 }
 
 fn add(path: &Path, arguments: TokenAddArguments) -> Result<()> {
-    let TokenAddArguments { name, role, fingerprint, place: _ } = arguments;
+    let TokenAddArguments { name, role, fingerprint, json: as_json, place: _ } = arguments;
     check_entry_name(&name).map_err(anyhow::Error::msg)?;
     let (kind, token, fingerprint) = match fingerprint {
         None => {
@@ -78,6 +80,7 @@ fn add(path: &Path, arguments: TokenAddArguments) -> Result<()> {
     let mut created = api::shown_moment(broker::Millis(since_1970.as_millis() as u64));
     created.truncate("2026-11-22".len());
     let entry = Entry { kind, name, role, fingerprint, created: Some(created) };
+    let mut shown = value_of(&entry);
     change(path, |file| {
         if file.entries.iter().any(|other| other.name == entry.name) {
             bail!(
@@ -88,16 +91,36 @@ fn add(path: &Path, arguments: TokenAddArguments) -> Result<()> {
         file.entries.push(entry);
         Ok(())
     })?;
-    if let Some(token) = token {
-        println!("{token}");
-        eprintln!("This is the only time that the token is shown.");
+    match token {
+        token if as_json => {
+            shown["token"] = token.into();
+            print_value(&shown)?;
+        }
+        Some(token) => {
+            println!("{token}");
+            eprintln!("This is the only time that the token is shown.");
+        }
+        None => {}
     }
     Ok(())
 }
 
-fn list(path: &Path) -> Result<()> {
+/// An entry as JSON.
+fn value_of(entry: &Entry) -> Value {
+    let Entry { kind, name, role, fingerprint, created } = entry;
+    let sum = shown_fingerprint(fingerprint);
+    json!({
+        "name": name, "role": role, "kind": kind.name(), "created": created, "sha256": sum,
+    })
+}
+
+fn list(path: &Path, as_json: bool) -> Result<()> {
     let mut out = io::stdout().lock();
     for entry in read(path)?.entries {
+        if as_json {
+            writeln!(out, "{}", json_line(&value_of(&entry))?)?;
+            continue;
+        }
         let Entry { kind, name, role, fingerprint, created } = entry;
         let (created, sum) = (created.unwrap_or_default(), shown_fingerprint(&fingerprint));
         let (kind, role) = (kind.name(), role.name());
@@ -106,7 +129,7 @@ fn list(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn remove(path: &Path, name: &str) -> Result<()> {
+fn remove(path: &Path, name: &str, as_json: bool) -> Result<()> {
     change(path, |file| {
         let count = file.entries.len();
         file.entries.retain(|entry| entry.name != name);
@@ -114,7 +137,11 @@ fn remove(path: &Path, name: &str) -> Result<()> {
             bail!("{} has no `{name}`; `lineshaft token list` shows the names", path.display());
         }
         Ok(())
-    })
+    })?;
+    if as_json {
+        print_value(&json!({ "removed": name }))?;
+    }
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<TokenFile> {

@@ -1,6 +1,7 @@
 //! An operator signs in and changes things. The page shows what changes, without a reload.
 
 use rustix::process::Signal;
+use testkit::browser::keys::ENTER;
 
 use crate::{Worker, World, put};
 
@@ -82,6 +83,25 @@ fn an_operator_kicks_pauses_and_deletes() {
     page.wait_for_address("/operations");
     page.wait_for_text("#operations tbody tr:first-child", "done");
     assert_eq!(worker.ask("peek 3"), "NOT_FOUND");
+}
+
+#[test]
+fn enter_in_the_form_of_chosen_jobs_changes_nothing() {
+    let Some(world) = World::start("en", &[], "") else { return };
+    let mut worker = fill(&world);
+    let page = &world.browser;
+    world.go("/queues/mail");
+    world.sign_in();
+    page.click("#jobs tbody tr:first-child input[type=checkbox]");
+    page.write("#jobs input[name=to]", &format!("other{ENTER}"));
+    page.write("#jobs input[name=reason]", &format!("why{ENTER}"));
+    assert!(page.address().ends_with("/queues/mail"), "{}", page.address());
+    assert_eq!(page.text("#counts .ready .value"), "2");
+    // Its buttons work.
+    page.click("#jobs button[value=move]");
+    page.wait_for_address("/operations");
+    page.wait_for_text("#operations tbody tr:first-child", "done");
+    assert!(worker.ask("stats-tube other").starts_with("OK "));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod bench;
 mod compare;
+mod equal;
 mod gate;
 mod gearman;
 mod howto;
@@ -15,6 +16,9 @@ mod look;
 mod operator;
 mod put;
 mod readme;
+#[path = "../http/request.rs"]
+#[allow(dead_code, reason = "shared with the tests of HTTP")]
+mod request;
 mod tls;
 mod top;
 mod tutorial;

@@ -5,6 +5,7 @@ use testkit::process::{Program, Server};
 use testkit::tls::certificates::Authority;
 use testkit::wait::until as wait_until;
 
+use crate::request::get;
 use crate::{LINESHAFT, Output, Tool};
 
 /// A server with some jobs.
@@ -273,4 +274,62 @@ fn jobs_are_found_by_their_text_moved_and_ended() {
     assert_eq!(run(&["clear", "a/b", "--state", "ready", "--yes"]).status.code(), Some(1));
     let left = values(&run(&["jobs", "a/b", "--state", "delayed", "--json"]));
     assert_eq!(left[0]["body"]["text"], "later");
+}
+
+#[test]
+fn console_makes_an_address_that_signs_in_once() {
+    let site = Site::new();
+    let socket = format!("unix:{}", site.data.path().join("api").display());
+    let made = Tool::start("", &["console", "--print", "--http", &socket]).wait();
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    let begin = format!("http://{}", site.http());
+    let path = made.stdout.trim_end().strip_prefix(&begin).unwrap();
+    assert!(path.starts_with("/console/login?code="), "{made:?}");
+    let page = get(&site.http(), path);
+    assert!(page.status == 200 && page.body.contains("with the role admin"), "{page:?}");
+    let json = values(&Tool::start("", &["console", "--json", "--http", &socket]).wait());
+    assert!(json[0]["url"].as_str().unwrap().starts_with(&begin), "{json:?}");
+    assert_eq!(json[0]["expires_s"], 60);
+    // Over the network, the tool needs a token.
+    let refused = site.run(&["console"]);
+    assert_eq!((refused.status.code(), refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
+    assert!(refused.stderr.contains("--token-file"), "{refused:?}");
+}
+
+#[test]
+fn delete_of_very_many_jobs_is_an_operation_of_the_same_server() {
+    let site = Site::new();
+    let mut client = Client::on_tube(site.server.address(), "many").unwrap();
+    for _ in 0..1_001 {
+        client.put(0, 3600, 60, b"x").unwrap();
+    }
+    let beanstalk = site.server.address().to_string();
+    let socket = format!("unix:{}", site.data.path().join("api").display());
+    let delete = |http: &str| {
+        let output = std::process::Command::new(LINESHAFT)
+            .args(["delete", "many", "--state", "delayed", "--all", "--json"])
+            .args(["--server", &beanstalk])
+            .env("LINESHAFT_HTTP", http)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let done =
+        "{\"deleted\":1001,\"left\":0,\"queue\":\"many\",\"state\":\"delayed\"}\n".to_owned();
+    assert_eq!(delete(&socket), (Some(0), done.clone()));
+    let list = || {
+        let page = get(&site.http(), "/api/v1/operations").body;
+        serde_json::from_str::<serde_json::Value>(&page).unwrap()["items"].as_array().unwrap().len()
+    };
+    assert_eq!(list(), 1);
+
+    // The API of another server, and a client that can only read: the tool deletes the jobs itself.
+    let other = Site::new();
+    for http in [format!("unix:{}", other.data.path().join("api").display()), site.http()] {
+        for _ in 0..1_001 {
+            client.put(0, 3600, 60, b"x").unwrap();
+        }
+        assert_eq!(delete(&http), (Some(0), done.clone()));
+    }
+    assert_eq!(list(), 1);
 }

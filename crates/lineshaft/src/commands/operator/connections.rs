@@ -7,11 +7,12 @@ use anyhow::Result;
 use api::types::{Connection, Connections, WaitFor};
 use bench::table::Table;
 use hyper::Method;
+use notation::plain;
 use serde_json::{Value, json};
 
 use crate::cli::ConnectionsArguments;
 use crate::client::{ApiClient, shown_segment};
-use crate::text::{count, counted, seconds};
+use crate::text::{count, counted, json_line, print_line, print_value, seconds};
 
 /// Connections of one request.
 const PAGE: u64 = 200;
@@ -29,9 +30,9 @@ fn close(client: &mut ApiClient, id: &str, as_json: bool) -> Result<ExitCode> {
     let path = format!("/connections/{}", shown_segment(id));
     let _: Value = client.change(&Method::DELETE, &path)?;
     if as_json {
-        println!("{}", json!({ "closed": id }));
+        print_value(&json!({ "closed": id }))?;
     } else {
-        println!("connection {id} is closed; its jobs go back to their queues");
+        print_line(&format!("connection {id} is closed; its jobs go back to their queues"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -54,7 +55,7 @@ fn list(client: &mut ApiClient, arguments: &ConnectionsArguments) -> Result<Exit
         shown += page.items.len() as u64;
         for row in page.items {
             if arguments.json {
-                writeln!(output, "{}", serde_json::to_string(&row)?)?;
+                writeln!(output, "{}", json_line(&row)?)?;
             } else {
                 table.row(vec![
                     row.id.clone().unwrap_or_else(|| "-".to_owned()),
@@ -71,7 +72,7 @@ fn list(client: &mut ApiClient, arguments: &ConnectionsArguments) -> Result<Exit
     };
     if !arguments.json {
         for (numbers, text) in table.text().lines().zip(texts) {
-            writeln!(output, "{numbers}  {text}")?;
+            writeln!(output, "{numbers}  {}", plain::escaped(&text))?;
         }
         writeln!(output, "\n{} of {}", count(shown), counted(open, "connection"))?;
     }

@@ -7,6 +7,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::cli::DrainArguments;
+use crate::text::{print_line, print_value};
 
 /// Begins or ends the drain.
 pub(crate) fn run(arguments: &DrainArguments) -> Result<ExitCode> {
@@ -14,11 +15,12 @@ pub(crate) fn run(arguments: &DrainArguments) -> Result<ExitCode> {
     let method = if arguments.end { Method::DELETE } else { Method::POST };
     let _: Value = client.change(&method, "/server/drain")?;
     if arguments.json {
-        println!("{}", json!({ "draining": !arguments.end }));
+        print_value(&json!({ "draining": !arguments.end }))?;
     } else if arguments.end {
-        println!("{} accepts new jobs again", client.target());
+        print_line(&format!("{} accepts new jobs again", client.target()))?;
     } else {
-        println!("{} refuses new jobs; `lineshaft drain --end` ends this", client.target());
+        let server = client.target();
+        print_line(&format!("{server} refuses new jobs; `lineshaft drain --end` ends this"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

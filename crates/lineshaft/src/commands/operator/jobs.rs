@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 use api::types::{Job, Jobs, Search};
 use bench::table::Table;
+use notation::plain::one_line;
 use notation::size;
 
 use crate::cli::JobsArguments;
 use crate::client::{ApiClient, WaitingState, segment, shown_segment};
-use crate::text::{count, counted, seconds};
+use crate::text::{count, counted, json_line, seconds};
 
 /// Jobs of one request.
 const PAGE: u64 = 100;
@@ -100,7 +101,7 @@ impl<'a> Listing<'a> {
         let mut output = io::stdout().lock();
         for job in jobs {
             if self.arguments.json {
-                writeln!(output, "{}", serde_json::to_string(&job)?)?;
+                writeln!(output, "{}", json_line(&job)?)?;
             } else {
                 self.bodies.push(body(&job));
                 self.table.row(cells(&job));
@@ -136,8 +137,8 @@ fn cells(job: &Job) -> Vec<String> {
 /// The beginning of a body on one line.
 fn body(job: &Job) -> String {
     let Some(body) = &job.body else { return String::new() };
-    let plain = |character: char| if character.is_control() { ' ' } else { character };
-    let mut text: String = body.text.chars().take(BODY_CHARACTERS).map(plain).collect();
+    let begin: String = body.text.chars().take(BODY_CHARACTERS).collect();
+    let mut text = one_line(&begin);
     if body.is_cut || body.text.chars().nth(BODY_CHARACTERS).is_some() {
         text.push('…');
     }

@@ -1,7 +1,6 @@
 //! Operations of the server: changes of many jobs. `lineshaft move` and `lineshaft clear` start one,
 //! and show its progress.
 
-use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use hyper::Method;
 
 use crate::cli::{ClearArguments, MoveArguments};
 use crate::client::{ApiClient, WaitingState, segment};
-use crate::text::{count, counted};
+use crate::text::{Progress, count, counted, json_line, print_line};
 
 /// The time between two looks at an operation.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -21,7 +20,7 @@ pub(crate) fn move_jobs(arguments: &MoveArguments) -> Result<ExitCode> {
     let mut client = super::connect(&arguments.api)?;
     let asked = StartOperation {
         to: Some(shown(&arguments.to)),
-        state: arguments.state.map(state),
+        state: arguments.state.map(JobState::from),
         count: arguments.count,
         rate_per_s: arguments.rate,
         ..StartOperation::new(OperationKind::Move, shown(&arguments.from))
@@ -46,7 +45,7 @@ pub(crate) fn clear(arguments: &ClearArguments) -> Result<ExitCode> {
         bail!("this would end {jobs} of {}; to do it, add --yes", arguments.queue);
     }
     let asked = StartOperation {
-        state: Some(state(arguments.state)),
+        state: Some(JobState::from(arguments.state)),
         confirm: Some(name.clone()),
         rate_per_s: arguments.rate,
         ..StartOperation::new(OperationKind::Clear, name)
@@ -59,37 +58,18 @@ fn shown(queue: &str) -> String {
     api::shown_name(queue.as_bytes())
 }
 
-fn state(state: WaitingState) -> JobState {
-    match state {
-        WaitingState::Ready => JobState::Ready,
-        WaitingState::Delayed => JobState::Delayed,
-        WaitingState::Buried => JobState::Buried,
-    }
-}
-
 /// Starts an operation, and waits until it ends. On a terminal, shows how far it is.
-fn run(client: &mut ApiClient, asked: &StartOperation) -> Result<Operation> {
+pub(crate) fn run(client: &mut ApiClient, asked: &StartOperation) -> Result<Operation> {
     let asked = serde_json::to_value(asked)?;
     let mut operation: Operation = client.send_json(&Method::POST, "/operations", Some(&asked))?;
-    let mut terminal = io::stderr();
-    let shows = terminal.is_terminal();
-    if shows {
-        writeln!(terminal, "operation {}, {} jobs", operation.id, count(operation.total))?;
-    }
+    let mut progress = Progress::new(operation.total);
+    progress.note(&format!("operation {}, {} jobs", operation.id, count(operation.total)))?;
     while operation.status == OperationStatus::Running {
         std::thread::sleep(PAUSE);
         operation = client
             .get(&format!("/operations/{}", operation.id))
             .with_context(|| format!("operation {} goes on in the server", operation.id))?;
-        if shows {
-            let Operation { done, total, per_s, .. } = operation;
-            let (done, total) = (count(done), count(total));
-            write!(terminal, "\r{done} of {total} jobs, {per_s:.0} in a second \x1b[K")?;
-            terminal.flush()?;
-        }
-    }
-    if shows {
-        write!(terminal, "\r\x1b[K")?;
+        progress.show(operation.done)?;
     }
     Ok(operation)
 }
@@ -97,11 +77,11 @@ fn run(client: &mut ApiClient, asked: &StartOperation) -> Result<Operation> {
 /// Says what an operation did.
 fn report(operation: &Operation, what: &str, as_json: bool) -> Result<ExitCode> {
     let line = if as_json {
-        serde_json::to_string(operation)?
+        json_line(operation)?
     } else {
         format!("{} {what}", counted(operation.done, "job"))
     };
-    writeln!(io::stdout(), "{line}")?;
+    print_line(&line)?;
     match (&operation.problem, operation.status) {
         (Some(problem), _) => bail!("the operation stopped: {}", problem.detail),
         (None, OperationStatus::Cancelled) => bail!("the operation was cancelled"),

@@ -5,19 +5,20 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use api::types::{HealthLevel, Server, Status};
-use notation::size;
+use notation::{plain, size};
 
 use crate::cli::StatusArguments;
-use crate::text::{count, counted, seconds};
+use crate::text::{count, counted, print_value, seconds};
 
 /// Prints the state of the server.
 pub(crate) fn run(arguments: &StatusArguments) -> Result<ExitCode> {
     let mut client = super::connect(&arguments.api)?;
     let server: Server = client.get("/server")?;
     if arguments.json {
-        println!("{}", serde_json::to_string(&server)?);
+        print_value(&server)?;
     } else {
-        print!("{}", summary(&server, &client.target().to_string()));
+        let shown = summary(&server, &client.target().to_string());
+        print!("{}", plain::escaped_bytes(shown.as_bytes()));
     }
     let is_critical = server.health.level == HealthLevel::Critical;
     Ok(if is_critical { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -7,15 +7,16 @@ use api::types::Why;
 
 use crate::cli::WhyArguments;
 use crate::client::segment;
+use crate::text::{print_line, print_value};
 
 /// Prints the reason.
 pub(crate) fn run(arguments: &WhyArguments) -> Result<ExitCode> {
     let mut client = super::connect(&arguments.api)?;
     let why: Why = client.get(&format!("/queues/{}/why", segment(&arguments.queue)))?;
     if arguments.json {
-        println!("{}", serde_json::to_string(&why)?);
+        print_value(&why)?;
     } else {
-        println!("{}", why.text);
+        print_line(&why.text)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use serde_json::{Value, json};
+
 use super::server::Facts;
 use crate::text;
 
@@ -166,6 +168,21 @@ impl Tally {
         format!("{count} {} {}{ids}", self.verb, self.queue)
     }
 
+    /// The summary as JSON.
+    pub(super) fn json(&self) -> Value {
+        let refused: u64 = self.refused.iter().map(|refused| refused.count).sum();
+        let (first, last) = self.ids.unzip();
+        json!({
+            "queue": self.queue,
+            "put": self.accepted,
+            "buried": self.buried,
+            "refused": refused,
+            "first_id": first,
+            "last_id": last,
+            "stopped_after": self.stopped_after,
+        })
+    }
+
     /// Returns one line with advice for each kind of failure.
     pub(super) fn refusals(&self) -> Vec<String> {
         let mut lines: Vec<String> =
@@ -283,6 +300,11 @@ mod tests {
         tally.accept(Some(10));
         assert_eq!(tally.summary(), "3 jobs put into mail (ids between 7 and 10)");
         assert!(tally.is_complete());
+        let shown = tally.json();
+        assert_eq!(
+            (&shown["put"], &shown["first_id"], &shown["last_id"]),
+            (&3.into(), &7.into(), &10.into())
+        );
     }
 
     #[test]

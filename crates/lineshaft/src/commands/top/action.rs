@@ -3,6 +3,7 @@
 use api::types::JobState;
 use hyper::Method;
 use notation::address::Address;
+use notation::plain::shell_word;
 use serde_json::{Value, json};
 
 use super::number;
@@ -22,13 +23,13 @@ impl Place {
     /// The server at this address. `is_named`: the user has named the address.
     pub(super) fn of(target: &Target, is_named: bool) -> Place {
         let option = if is_named {
-            format!(" --http {}", quoted(&target.to_string()))
+            format!(" --http {}", shell_word(&target.to_string()))
         } else {
             String::new()
         };
         let url = match target.address() {
             Address::Unix(path) => {
-                format!("--unix-socket {} http://localhost", quoted(&path.to_string_lossy()))
+                format!("--unix-socket {} http://localhost", shell_word(&path.to_string_lossy()))
             }
             address @ Address::Tcp { .. } => match target.to_string().strip_prefix("tls:") {
                 Some(address) => format!("https://{address}"),
@@ -64,13 +65,13 @@ impl Action {
                 (Method::DELETE, format!("/queues/{}/pause", shown_segment(queue)), None)
             }
             Action::Kick { queue, state } => {
-                let body = json!({ "kind": "kick", "queue": queue, "state": word(*state) });
+                let body = json!({ "kind": "kick", "queue": queue, "state": state.name() });
                 (Method::POST, "/operations".to_owned(), Some(body))
             }
             Action::Clear { queue, state } => {
                 let mut body = json!({ "kind": "clear", "queue": queue, "confirm": queue });
                 if let Some(state) = state {
-                    body["state"] = word(*state).into();
+                    body["state"] = state.name().into();
                 }
                 (Method::POST, "/operations".to_owned(), Some(body))
             }
@@ -101,9 +102,9 @@ impl Action {
     /// The request as a command line of curl.
     fn curl(&self, place: &Place) -> String {
         let (method, path, body) = self.request();
-        let url = format!("{}{}", place.url, quoted(&format!("/api/v1{path}")));
+        let url = format!("{}{}", place.url, shell_word(&format!("/api/v1{path}")));
         match body {
-            Some(body) => format!("curl -d {} {url}", quoted(&body.to_string())),
+            Some(body) => format!("curl -d {} {url}", shell_word(&body.to_string())),
             None => format!("curl -X {method} {url}"),
         }
     }
@@ -128,25 +129,6 @@ impl Action {
             }
         }
     }
-}
-
-/// The word of a state in the API and on the screen.
-pub(super) fn word(state: JobState) -> &'static str {
-    match state {
-        JobState::Ready => "ready",
-        JobState::Delayed => "delayed",
-        JobState::Leased => "leased",
-        JobState::Buried => "buried",
-    }
-}
-
-/// A word of a command line of a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+".contains(&byte);
-    if !word.is_empty() && word.bytes().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

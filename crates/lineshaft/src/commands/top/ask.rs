@@ -113,6 +113,8 @@ pub(super) enum Head {
 /// The answer to a question.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
+    /// The page does not exist any more: its cursor is not valid.
+    Expired,
     Nothing,
     Overview(Box<OverviewContent>),
     Queues(Queues),

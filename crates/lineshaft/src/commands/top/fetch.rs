@@ -10,7 +10,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::action::{Action, word};
+use super::action::Action;
 use super::ask::{
     Content, Head, JobContent, ListOfQueues, OverviewContent, Question, QueueContent, Update,
 };
@@ -124,6 +124,10 @@ impl Watcher {
         let head = Head::Server(Box::new(server));
         match self.answer(question) {
             Ok(content) => Ok((head, Ok(content))),
+            // For example, the server was restarted. The list begins again.
+            Err(ApiError::Refused(problem)) if problem.kind.ends_with("#bad-cursor") => {
+                Ok((head, Ok(Content::Expired)))
+            }
             // The server works, but does not have this thing.
             Err(ApiError::Refused(problem)) => {
                 Ok((head, Err(ApiError::Refused(problem).to_string())))
@@ -151,7 +155,7 @@ impl Watcher {
                 let queue: Queue = self.get(&path)?;
                 let why: Why = self.get(&format!("{path}/why"))?;
                 let list = page(
-                    &format!("{path}/jobs?body=text&state={}", word(*state)),
+                    &format!("{path}/jobs?body=text&state={}", state.name()),
                     from.as_ref(),
                     *limit,
                 );
@@ -167,8 +171,12 @@ impl Watcher {
                     }
                     JobState::Delayed | JobState::Leased | JobState::Buried => None,
                 };
-                let body =
-                    if job.body_bytes <= BODY_BYTES_MAX { Some(self.body(*id)?) } else { None };
+                let is_short = job.body_bytes <= BODY_BYTES_MAX;
+                let body = match is_short.then(|| self.body(*id)).transpose() {
+                    // The settings of the server hide it.
+                    Err(ApiError::Refused(problem)) if matches!(problem.status, 401 | 403) => None,
+                    body => body?,
+                };
                 Content::Job(Box::new(JobContent { job, body, why }))
             }
             Question::Connections { from, limit } => {

@@ -53,11 +53,6 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Control characters could change the terminal. They become spaces.
-pub(super) fn one_line(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +74,5 @@ mod tests {
         assert_eq!(wrap("abcdefgh ij", 3), ["abc", "def", "gh ", "ij"]);
         assert_eq!(wrap("邮件队列", 5), ["邮件", "队列"]);
         assert_eq!(wrap("", 5), [""]);
-        assert_eq!(one_line("a\x1b[2J\nb"), "a [2J b");
     }
 }

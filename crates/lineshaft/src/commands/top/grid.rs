@@ -1,11 +1,12 @@
 //! A table that fits the terminal. If it is too wide, the least important columns are left out. A
 //! number is shown completely or not at all; other text is cut.
 
+use notation::plain::one_line;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::fit::{one_line, pad};
+use super::fit::pad;
 
 /// The space between two columns.
 const GAP: usize = 2;

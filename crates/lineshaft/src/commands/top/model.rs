@@ -211,6 +211,11 @@ impl Model {
     fn show(&mut self, content: Content) {
         match content {
             Content::Nothing => {}
+            Content::Expired => {
+                if let Some(list) = self.list() {
+                    list.home();
+                }
+            }
             Content::Overview(content) => self.overview = Some(*content),
             Content::Queues(page) => {
                 let rows = page.items.iter().map(|queue| queue.name.clone()).collect();

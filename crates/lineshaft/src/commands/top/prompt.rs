@@ -4,7 +4,7 @@ use api::types::JobState;
 use notation::duration;
 use ratatui::crossterm::event::KeyCode;
 
-use super::action::{Action, word};
+use super::action::Action;
 use super::number;
 
 /// A question to the user.
@@ -96,7 +96,7 @@ impl Prompt {
             ),
             Subject::Resume { queue } => format!("Workers get jobs of {queue} again."),
             Subject::Kick { queue, state } => {
-                format!("All {} jobs of {queue} become ready.", word(*state))
+                format!("All {} jobs of {queue} become ready.", state.name())
             }
             Subject::Clear { queue, state, counts } => {
                 let [ready, delayed, buried] = *counts;
@@ -140,8 +140,8 @@ impl Prompt {
     /// The present one of several choices, which Tab changes.
     pub(super) fn choice(&self) -> Option<&'static str> {
         match self.subject {
-            Subject::Kick { state, .. } => Some(word(state)),
-            Subject::Clear { state, .. } => Some(state.map_or("all states", word)),
+            Subject::Kick { state, .. } => Some(state.name()),
+            Subject::Clear { state, .. } => Some(state.map_or("all states", JobState::name)),
             _ => None,
         }
     }

@@ -13,6 +13,7 @@ mod spark;
 use std::time::Instant;
 
 use api::types::{HealthLevel, Role, Status};
+use notation::plain::one_line;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -22,7 +23,7 @@ use ratatui::widgets::{Paragraph, Widget as _};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::ask::Head;
-use super::fit::{cut, one_line, wrap};
+use super::fit::{cut, wrap};
 use super::grid::Grid;
 use super::list::List;
 use super::model::{Model, Rights, Screen};

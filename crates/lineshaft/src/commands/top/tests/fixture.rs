@@ -150,7 +150,7 @@ pub(super) fn answer(model: &mut Model) {
             Content::Queues(value(queues(&rows, 100_000, Some("2"))))
         }
         Question::Queue { name, state, .. } => {
-            let state = super::super::action::word(state);
+            let state = state.name();
             let items = [
                 job(42, &name, state, "to=ann\nand a second line"),
                 job(

@@ -113,6 +113,34 @@ fn answer(request: &Request) -> (u16, Value) {
     }
 }
 
+/// A server that was restarted: it knows no cursor from before.
+fn answer_after_restart(request: &Request) -> (u16, Value) {
+    let (path, parameters) = request.path.split_once('?').unwrap_or((&request.path, ""));
+    match path {
+        "/api/v1/queues" if parameters.contains("cursor=") => (
+            400,
+            json!({ "type": "/console/help#bad-cursor", "title": "", "status": 400,
+                    "detail": "the cursor belongs to another list" }),
+        ),
+        "/api/v1/queues" => (200, queues(&[queue_row("mail", 3)], 2, Some("old"))),
+        _ => answer(request),
+    }
+}
+
+#[test]
+fn a_list_begins_again_if_its_page_is_gone() {
+    let (address, _changes) = serve(answer_after_restart);
+    let mut top = Top::at(address);
+    press(&mut top.model, "2");
+    top.look();
+    let first = top.model.question();
+    top.model.list().expect("the screen has a list").next_page();
+    assert_ne!(top.model.question(), first);
+    top.look();
+    assert_eq!(top.model.question(), first);
+    assert!(top.look().join("\n").contains("mail"));
+}
+
 /// Presses the keys, and compares the request that they lead to. Returns the screen.
 fn check(
     top: &mut Top,

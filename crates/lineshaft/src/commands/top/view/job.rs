@@ -1,15 +1,15 @@
 //! One job: its facts, what is in its way, and its body.
 
 use api::types::{Job, JobState};
+use notation::plain::{self, one_line};
 use notation::size;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::{Canvas, number, text};
-use crate::commands::peek::harmless;
-use crate::commands::top::action::word;
+use crate::commands::peek::without_last_line_end;
 use crate::commands::top::ask::JobContent;
-use crate::commands::top::fit::{one_line, wrap};
+use crate::commands::top::fit::wrap;
 use crate::commands::top::model::Model;
 
 /// Bytes on a line of a body that is not text.
@@ -25,7 +25,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &mut Model) {
     }
     let Some(content) = content else { return };
     let (job, theme) = (&content.job, canvas.theme);
-    let state = word(job.state);
+    let state = job.state.name();
     canvas.line(Line::from(vec![
         Span::styled(format!("Job {id}"), theme.strong()),
         Span::styled(" in ", theme.faint()),
@@ -113,13 +113,12 @@ fn body(canvas: &mut Canvas<'_>, content: &JobContent, scroll: &mut usize) {
 /// What a body is, and its lines on the screen. Nothing in a body can change the terminal.
 fn shown(body: &[u8], width: usize) -> (&'static str, Vec<String>) {
     let Ok(text) = std::str::from_utf8(body) else { return ("bytes", hex(body, width)) };
-    let is_text = |character: char| !character.is_control() || "\n\r\t".contains(character);
-    if !text.chars().all(is_text) {
+    if !plain::is_readable(text) {
         return ("bytes", hex(body, width));
     }
     let (kind, text) = match api::json_in_lines(body) {
         Some(lines) => ("JSON", lines),
-        None => ("text", harmless(body)),
+        None => ("text", plain::escaped_bytes(without_last_line_end(body))),
     };
     let text = text.replace('\t', "    ");
     (kind, text.split('\n').flat_map(|line| wrap(line, width)).collect())
@@ -128,24 +127,7 @@ fn shown(body: &[u8], width: usize) -> (&'static str, Vec<String>) {
 fn hex(body: &[u8], width: usize) -> Vec<String> {
     // Each byte takes three columns, and one more as a character.
     let bytes = (width.saturating_sub(10) / 4).clamp(4, HEX_BYTES);
-    let rows = body.chunks(bytes).enumerate().map(|(place, row)| {
-        let numbers: Vec<String> = row.iter().map(|byte| format!("{byte:02x}")).collect();
-        let text: String = row
-            .iter()
-            .map(
-                |byte| {
-                    if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' }
-                },
-            )
-            .collect();
-        format!(
-            "{:06x}  {:<space$}  {text}",
-            place * bytes,
-            numbers.join(" "),
-            space = bytes * 3 - 1
-        )
-    });
-    rows.collect()
+    plain::dump(body, bytes).collect()
 }
 
 #[cfg(test)]

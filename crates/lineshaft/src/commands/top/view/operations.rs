@@ -1,9 +1,8 @@
 //! The operations: changes of many jobs, and how far they are.
 
-use api::types::{JobState, Operation, OperationStatus};
+use api::types::{Operation, OperationStatus};
 
 use super::{Canvas, number, text};
-use crate::commands::top::action::word;
 use crate::commands::top::grid::{Column, Grid, cell};
 use crate::commands::top::model::Model;
 
@@ -37,7 +36,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &mut Model) {
             cell(row.id.to_string()),
             cell(what(row)),
             cell(row.queue.as_str()),
-            (status(row.status).to_owned(), canvas.theme.operation(row.status)),
+            (row.status.name().to_owned(), canvas.theme.operation(row.status)),
             (bar(row), canvas.theme.operation(row.status)),
             cell(number::count(row.done)),
             cell(number::count(row.total)),
@@ -59,20 +58,7 @@ fn what(row: &Operation) -> String {
     let kind = row.kind.name();
     match row.state {
         None => kind.to_owned(),
-        Some(
-            state @ (JobState::Ready | JobState::Delayed | JobState::Buried | JobState::Leased),
-        ) => {
-            format!("{kind} {}", word(state))
-        }
-    }
-}
-
-fn status(status: OperationStatus) -> &'static str {
-    match status {
-        OperationStatus::Running => "running",
-        OperationStatus::Done => "done",
-        OperationStatus::Cancelled => "cancelled",
-        OperationStatus::Failed => "failed",
+        Some(state) => format!("{kind} {}", state.name()),
     }
 }
 

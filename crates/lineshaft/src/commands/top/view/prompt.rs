@@ -1,5 +1,6 @@
 //! The pop-up that asks before an action.
 
+use notation::plain::one_line;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -8,7 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::Canvas;
 use crate::commands::top::action::Place;
-use crate::commands::top::fit::{one_line, wrap};
+use crate::commands::top::fit::wrap;
 use crate::commands::top::prompt::Prompt;
 
 /// The widest pop-up.

@@ -1,15 +1,15 @@
 //! One queue: its numbers, what is in the way of its jobs, and the jobs of one state.
 
 use api::types::{Job, JobState, Queue};
+use notation::plain::one_line;
 use notation::size;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{Canvas, number, text};
-use crate::commands::top::action::word;
 use crate::commands::top::ask::QueueContent;
-use crate::commands::top::fit::{cut, one_line};
+use crate::commands::top::fit::cut;
 use crate::commands::top::grid::{Cell, Column, Grid, cell};
 use crate::commands::top::keys::STATES;
 use crate::commands::top::model::Model;
@@ -122,8 +122,8 @@ fn states(canvas: &mut Canvas<'_>, present: JobState, queue: &Queue) {
         JobState::Delayed => queue.delayed,
         JobState::Buried => queue.buried,
     };
-    let label = |state, is_short: bool| {
-        let word = word(state);
+    let label = |state: JobState, is_short: bool| {
+        let word = state.name();
         let word = if is_short { &word[..1] } else { word };
         format!(" {word} {} ", number::count(count(state)))
     };
