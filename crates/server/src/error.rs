@@ -203,6 +203,8 @@ fn code_of_open(error: &BrokerError) -> u8 {
             log::OpenError::Io { .. } | log::OpenError::Full { .. } | log::OpenError::Failed(_),
         ) => exit::DISK,
         BrokerError::Log(_) | BrokerError::Meta(_) | BrokerError::Restore(_) => exit::DAMAGED_DATA,
+        // The configuration and the folder do not fit together.
+        BrokerError::Cluster(_) => exit::BAD_CONFIGURATION,
         BrokerError::Thread(_) => exit::SYSTEM,
     }
 }

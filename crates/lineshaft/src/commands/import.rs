@@ -324,6 +324,7 @@ pub(super) fn refusal(error: BrokerError) -> anyhow::Error {
     let code = match &error {
         BrokerError::Log(error) => super::log::exit_code(error),
         BrokerError::Meta(_) | BrokerError::Restore(_) => exit::DAMAGED_DATA,
+        BrokerError::Cluster(_) => exit::BAD_CONFIGURATION,
         BrokerError::Thread(_) => exit::SYSTEM,
     };
     Refused { code, message: error.to_string() }.into()
