@@ -175,7 +175,7 @@ impl Core {
             && self.engine.is_resident(slot)
             && (is_full || self.engine.exceeds_memory(slot))
         {
-            let bytes = self.engine.body(slot).len();
+            let bytes = self.engine.body_len(slot);
             self.bodies.note_fresh(slot, id, bytes);
         }
     }
@@ -314,17 +314,22 @@ impl Core {
         let bytes_max = halves.fold(window.bytes, u64::min);
         let (mut bytes, mut ids) = (0, Vec::new());
         let (mut found, mut holds) = (Vec::new(), BTreeMap::new());
+        // Jobs that follow each other are mostly in one segment.
+        let mut held = None;
         for slot in self.engine.ready_jobs(queue).take(AHEAD_LOOKS) {
             let id = self.engine.id_of(slot);
             ids.push(id);
-            bytes += allocated_bytes(self.engine.body(slot).len() + size_of::<usize>());
+            bytes += allocated_bytes(self.engine.body_len(slot) + size_of::<usize>());
             if let Some(location) = self.ledger.locations.get(slot)
                 && location.is_stored()
             {
                 let segment = location.log_slot.segment;
-                if let Entry::Vacant(held) = holds.entry(segment) {
-                    let Some(hold) = log.hold(segment) else { continue };
-                    held.insert(hold);
+                if held != Some(segment) {
+                    if let Entry::Vacant(place) = holds.entry(segment) {
+                        let Some(hold) = log.hold(segment) else { continue };
+                        place.insert(hold);
+                    }
+                    held = Some(segment);
                 }
                 found.push(StoredBody { slot, id, segment, entry_at: location.entry_at });
             }
@@ -352,7 +357,7 @@ impl Core {
             location.is_stored()
                 && (location.log_slot.segment, location.entry_at) == (segment, entry_at)
         });
-        if is_there && self.engine.body(slot).len() == body.len() {
+        if is_there && self.engine.body_len(slot) == body.len() {
             self.engine.load_body(slot, body);
             self.ledger.locations.set_stored(slot, false);
         }

@@ -374,9 +374,11 @@ impl Broker {
     /// ids that the log has not reserved yet.
     pub fn congested(&self) -> bool {
         let next_number = self.shared.next_number.load(Ordering::Relaxed);
+        let stream = self.shared.stream.as_ref();
         self.shared.log.as_ref().is_some_and(|log| {
+            let id_limit = stream.map_or_else(|| log.id_limit(), |stream| stream.id_limit());
             log.open_batch_bytes() >= log.open_batch_bytes_max()
-                || next_number + NUMBERS_MARGIN > log.id_limit()
+                || next_number + NUMBERS_MARGIN > id_limit
                 || log.lags()
         })
     }
@@ -604,7 +606,11 @@ impl Broker {
         if let Some(committer) = threads.committer {
             committer.stop();
         }
-        let Some(log) = &self.shared.log else { return Ok(()) };
+        // A group that the stream has not accepted must not get into the folder, nor what is behind
+        // it.
+        let Some(log) = self.shared.log.as_ref().filter(|log| !log.is_gated()) else {
+            return Ok(());
+        };
         let next_number = self.shared.lock_core().engine.next_number();
         let closed = log.close(now.0, next_number);
         self.shared.notify_mailboxes();
@@ -623,15 +629,12 @@ impl Shared {
     pub(crate) fn turn(&self, now: Millis) -> Turn<'_> {
         let mut core = self.lock_core();
         // The leader decides what is due. So a follower has no clock of its own.
-        let follows = self.stream.as_ref().is_some_and(|stream| !stream.leads());
-        if !follows {
+        if !core.ledger.follows() {
             core.engine.set_time(now);
         }
         let records_before = core.engine.record_bytes();
         let mut turn = Turn { shared: self, core, records_before };
-        if !follows {
-            turn.catch_up();
-        }
+        turn.catch_up();
         turn
     }
 
@@ -652,15 +655,19 @@ impl Shared {
 
     /// Ends a turn: passes the batch to the committer, and events to their mailboxes.
     pub(crate) fn end_turn(&self, core: &mut Core) {
+        if core.is_stopped {
+            return;
+        }
         core.evict_bodies();
         for list in core.engine.take_wanted() {
             core.loads.add_cold(ColdLoad::List(list));
         }
         core.check_sample();
-        self.memory.note_inside(core.memory_bytes());
+        let stream_bytes = self.stream.as_ref().map_or(0, |stream| stream.bytes());
+        self.memory.note_inside(core.memory_bytes() + stream_bytes);
         self.next_number.store(core.engine.next_number(), Ordering::Relaxed);
         core.ledger.end_turn(&core.engine);
-        let next = core.engine.next_deadline();
+        let next = core.engine.next_deadline().filter(|_| !core.ledger.follows());
         let earlier = next.filter(|next| core.alarm.is_none_or(|alarm| *next < alarm));
         if core.outgoing.is_empty() && earlier.is_none() {
             return;

@@ -26,7 +26,6 @@ use crate::cold::damage::Damage;
 use crate::cold::loads::ColdLoad;
 use crate::cold::waits::Waits;
 use crate::core::Core;
-use crate::journal::Mark;
 use crate::ledger::locations::Location;
 use crate::ledger::meta;
 use crate::{Answer, BrokerError, Caller, Event};
@@ -375,8 +374,7 @@ impl Core {
         let Some(slot) = self.cold.blocks.get(&id).copied() else { return };
         self.cold.remove(id);
         let Some(list) = self.engine.begin_load(slot) else { return };
-        let name = self.engine.queue_name(list.queue).to_vec();
-        self.load_rows(&name, rows, log);
+        self.load_rows(list.queue, rows, log);
         self.end_load(list.queue);
         self.apply_effects();
         self.wake_waiting(list);
@@ -390,15 +388,15 @@ impl Core {
     }
 
     /// Restores the jobs of these rows that are live and not in memory.
-    fn load_rows(&mut self, queue: &[u8], rows: &[OwnedRow], log: &Log) {
+    fn load_rows(&mut self, queue: QueueId, rows: &[OwnedRow], log: &Log) {
         for row in rows {
             if !log.is_live(row.slot) || self.engine.slot(JobId(row.id)).is_ok() {
                 continue;
             }
             let Ok((facts, tags)) = meta::facts(&row.meta(), None) else { continue };
-            let body = JobBody::Stored(row.body_len);
+            let (body, mark) = (JobBody::Stored(row.body_len), self.ledger.mark_of(row.position));
             if let Ok(job) = self.engine.load(queue, &facts, tags, body) {
-                let location = Location::new(row.slot, row.entry_at, Mark(row.position.0), true);
+                let location = Location::new(row.slot, row.entry_at, mark, true);
                 self.ledger.locations.set(job, location);
                 if self.ledger.keeps_state() {
                     let hash = self.job_hash(job);
@@ -426,8 +424,7 @@ impl Core {
             return;
         }
         let queue = self.engine.begin_return(queue);
-        let name = self.engine.queue_name(queue).to_vec();
-        self.load_rows(&name, rows, log);
+        self.load_rows(queue, rows, log);
         self.end_load(queue);
         self.apply_effects();
     }

@@ -43,6 +43,8 @@ pub(crate) struct Core {
     /// The moment of the last alarm that was sent to the first mailbox. `None`: an alarm must be
     /// sent for the next deadline.
     pub(crate) alarm: Option<Millis>,
+    /// A group could not be applied completely. So the broker is not used any more.
+    pub(crate) is_stopped: bool,
     /// A thread has panicked while it had the lock, so a request may be half done.
     pub(crate) is_broken: bool,
     /// Turns since the last call of `check_invariants`, counted in debug builds only.
@@ -63,6 +65,7 @@ impl Core {
             restored: None,
             loads: Arc::default(),
             alarm: None,
+            is_stopped: false,
             is_broken: false,
             unchecked_turns: 0,
         }
@@ -90,6 +93,9 @@ impl Core {
     /// Panics if the engine and the ledger disagree. Called at the end of each turn, so it compares
     /// only counts. In debug builds, every [`CHECK_TURNS`] turns, it also does the complete check.
     pub(crate) fn check_sample(&mut self) {
+        if self.is_stopped {
+            return;
+        }
         self.ledger.check_counts(&self.engine);
         if !cfg!(debug_assertions) {
             return;
@@ -119,6 +125,10 @@ impl Core {
     pub(crate) fn apply_effects(&mut self) -> Position {
         self.ledger.begin();
         self.engine.note_children(&mut self.effects);
+        if self.ledger.follows() {
+            // Cold jobs have come or gone. No other change happens at a follower.
+            self.forget_gone_queues(|queue, ledger| ledger.note_gone(queue));
+        }
         self.ledger.write_owed(&self.engine);
         let mut records = std::mem::take(&mut self.effects.records);
         for record in records.drain(..) {
@@ -172,6 +182,7 @@ impl Core {
             self.outgoing.push((mailbox, session, Answer::new(event, after)));
         }
         self.effects.events = events;
+        self.ledger.end();
         self.ledger.last
     }
 }

@@ -3,21 +3,22 @@
 use std::collections::HashSet;
 
 use engine::policy::Rules;
-use engine::{Body, JobBody, JobId, JobSlot, Millis, QueueFacts, Record, Status};
-use log::{Meta, QueueRef};
+use engine::{Body, JobBody, JobId, JobSlot, Millis, QueueFacts, QueueId, Record, Status};
+use log::{Log, Meta, QueueRef};
 use replica::group::{At, SealedGroup};
 
 use crate::Broker;
+use crate::cold::loads::NotLoaded;
 use crate::core::Core;
 use crate::journal::Mark;
 use crate::journal::fact::{Fact, FactError, FactReader};
 use crate::journal::state_hash::job_hash;
 use crate::journal::stream::Gathering;
 use crate::ledger::locations::Location;
-use crate::ledger::{meta, queue_ref};
+use crate::ledger::{Ledger, meta, queue_ref};
 
-/// An entry of the log needs at most this many bytes more than its fact.
-const ENTRY_BYTES_MORE: u64 = 32;
+/// An entry of the log needs at most this many bytes besides its names, metas, options and body.
+const ENTRY_BYTES: u64 = 64;
 
 /// Why a follower cannot apply a group.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,9 @@ pub enum ApplyError {
     /// The log has no room for the group now. The follower must try again later.
     #[error("the data folder has no room for group {0}")]
     Full(u64),
+    /// A job that the group changes cannot be read now. The follower must try again later.
+    #[error("job {0} cannot be read from the data folder now")]
+    Unread(u64),
     /// The group does not follow the last group of this node.
     #[error("group {found} does not follow group {last} of this node")]
     Order {
@@ -43,8 +47,8 @@ pub enum ApplyError {
     /// copy of another node's folder.
     #[error("job {0} is in a damaged part of the data folder")]
     Damaged(u64),
-    /// This node has not the same jobs as the leader. The group is not written to the folder. The
-    /// node must stop, and must not be used before somebody has looked at it.
+    /// This node does not have the same jobs as the leader. The group is not written to the folder.
+    /// The node must stop. An operator must decide which node is right.
     #[error("this node differs from the leader at group {number}: {what}")]
     Diverged {
         /// The number of the group.
@@ -56,8 +60,8 @@ pub enum ApplyError {
 
 impl Broker {
     /// Applies the next group of the leader to the engine and the log. When the function returns,
-    /// the group is in the log's open batch: see [`crate::Stream::durable`]. After an error other than
-    /// [`ApplyError::Full`], the broker must not be used any more.
+    /// the group is in the log's open batch: see [`crate::Stream::durable`]. After an error other
+    /// than [`ApplyError::Full`] and [`ApplyError::Unread`], the broker must not be used any more.
     ///
     /// # Panics
     ///
@@ -70,53 +74,100 @@ impl Broker {
             return Err(ApplyError::Order { last: at.number, found: group.number });
         }
         let log = self.shared.log.as_ref().expect("a node has a log");
-        if !log.admits_put(group.body.len()) {
+        let needs = Needs::of(group)?;
+        if !needs.has_room(log) {
             return Err(ApplyError::Full(group.number));
         }
-        self.load_absent(group)?;
-        let mut turn = self.turn(Millis(group.time_ms));
+        let loaded = self.shared.load_for_apply(&needs.jobs).map_err(|error| match error {
+            NotLoaded::Later(id) => ApplyError::Unread(id.0),
+            NotLoaded::Damaged(id) => ApplyError::Damaged(id.0),
+        });
+        let mut turn = self.turn(Millis(0));
         let core = &mut *turn.core;
+        core.cold.applying = false;
+        loaded?;
         core.engine.set_time(Millis(group.time_ms));
-        let bytes = group.body.len() as u64 + u64::from(group.facts) * ENTRY_BYTES_MORE;
         let mut gathering = stream.lock();
-        gathering.begin_apply(log, group, bytes);
+        gathering.begin_apply(log, group, needs.bytes);
         let mut applier = Applier { log, group, names: Vec::new() };
-        for fact in FactReader::new(&group.body) {
-            applier.apply(core, &mut gathering, fact?)?;
-        }
-        if !gathering.end_apply(log, group) {
-            return Err(applier.differs("the state hash"));
-        }
+        let applied = applier.apply_all(core, &mut gathering);
+        core.is_stopped = applied.is_err();
+        applied?;
         let at = gathering.at();
         drop(gathering);
-        core.forget_gone_queues();
-        core.cold.applying = false;
         stream.note_applied(at.number);
         core.ledger.appended = true;
+        drop(turn);
+        self.set_clock_step();
         Ok(at)
     }
+}
 
-    /// Loads the cold jobs that a group changes.
-    fn load_absent(&self, group: &SealedGroup) -> Result<(), ApplyError> {
-        let (mut new, mut changed) = (HashSet::new(), Vec::new());
+/// What a group needs of the log and of the memory before it can be applied.
+#[derive(Debug, Default)]
+struct Needs {
+    /// The jobs of earlier groups that it changes.
+    jobs: Vec<JobId>,
+    /// The log may ask for this many bytes in all.
+    bytes: u64,
+    puts_bytes: u64,
+    updates: u64,
+}
+
+impl Needs {
+    fn of(group: &SealedGroup) -> Result<Self, ApplyError> {
+        let (mut needs, mut names, mut new) = (Self::default(), Vec::new(), HashSet::new());
         for fact in FactReader::new(&group.body) {
+            needs.bytes += ENTRY_BYTES;
+            // The log asks for room for the name of each job, although it often has the name.
+            let of_meta = |names: &[&[u8]], queue: u32, meta: &Meta<'_>| {
+                let name = names[queue as usize].len() as u64 + ENTRY_BYTES;
+                name + log::put_bytes(1, meta.options.len(), 0)
+            };
             match fact? {
-                Fact::Put(jobs, _) => new.extend(jobs.iter().map(|(_, meta)| meta.id)),
-                Fact::Update(_, meta) => changed.push(meta.id),
-                Fact::Count(id, _) => changed.push(id),
-                Fact::Finish(ids) => changed.extend(ids),
-                Fact::Name(_) | Fact::Value(..) | Fact::Ids(_) => {}
+                Fact::Name(name) => names.push(name),
+                Fact::Put(jobs, body) => {
+                    let metas = jobs.iter().map(|(queue, meta)| of_meta(&names, *queue, meta));
+                    needs.bytes += metas.sum::<u64>() + body.len() as u64;
+                    needs.puts_bytes += body.len() as u64;
+                    new.extend(jobs.iter().map(|(_, meta)| meta.id));
+                }
+                Fact::Update(queue, meta) => {
+                    needs.bytes += of_meta(&names, queue, &meta);
+                    needs.updates += 1;
+                    needs.jobs.push(JobId(meta.id));
+                }
+                Fact::Count(id, _) => needs.jobs.push(JobId(id)),
+                Fact::Finish(ids) => {
+                    needs.bytes += 8 * ids.len() as u64;
+                    needs.jobs.extend(ids.into_iter().map(JobId));
+                }
+                Fact::Value(key, value) => {
+                    needs.bytes += (key.len() + value.len()) as u64;
+                    needs.updates += 1;
+                }
+                Fact::Ids(_) => {}
             }
         }
-        changed.retain(|id| !new.contains(id));
-        let ids: Vec<JobId> = changed.into_iter().map(JobId).collect();
-        self.shared.load_for_apply(&ids).map_err(|id| ApplyError::Damaged(id.0))
+        needs.jobs.retain(|id| !new.contains(&id.0));
+        if new.is_empty() {
+            needs.puts_bytes = 0;
+        } else {
+            needs.puts_bytes += 1;
+        }
+        Ok(needs)
+    }
+
+    /// Whether the log has room. A group that only ends jobs always fits, because it makes room.
+    fn has_room(&self, log: &Log) -> bool {
+        let puts_fit = self.puts_bytes == 0 || log.admits_put(self.bytes as usize);
+        puts_fit && (self.updates == 0 || log.admits_updates(self.updates))
     }
 }
 
 /// Applies the facts of one group.
 struct Applier<'a> {
-    log: &'a log::Log,
+    log: &'a Log,
     group: &'a SealedGroup,
     /// The queues' names, by their numbers in the group.
     names: Vec<&'a [u8]>,
@@ -125,6 +176,30 @@ struct Applier<'a> {
 impl<'a> Applier<'a> {
     fn differs(&self, what: &'static str) -> ApplyError {
         ApplyError::Diverged { number: self.group.number, what }
+    }
+
+    fn apply_all(&mut self, core: &mut Core, gathering: &mut Gathering) -> Result<(), ApplyError> {
+        let group = self.group;
+        for fact in FactReader::new(&group.body) {
+            self.apply(core, gathering, fact?)?;
+            self.forget_gone_queues(core, gathering);
+        }
+        core.engine.apply_more(&mut core.effects);
+        core.engine.note_children(&mut core.effects);
+        self.forget_gone_queues(core, gathering);
+        if gathering.end_apply(self.log, group) {
+            Ok(())
+        } else {
+            Err(self.differs("the state hash"))
+        }
+    }
+
+    /// Must be called after each fact: a new queue may get the number of a queue that is gone.
+    fn forget_gone_queues(&self, core: &mut Core, gathering: &mut Gathering) {
+        core.forget_gone_queues(|queue, _| {
+            self.log.forget_queue(queue.0);
+            gathering.forget_queue(queue);
+        });
     }
 
     fn apply(
@@ -263,19 +338,16 @@ impl Core {
     pub(crate) fn job_hash(&self, slot: JobSlot) -> u64 {
         let engine = &self.engine;
         let name = engine.queue_name(engine.queue_of(slot));
-        job_hash(name, &engine.facts(slot), engine.tags(slot), engine.body(slot).len())
+        job_hash(name, &engine.facts(slot), engine.tags(slot), engine.body_len(slot))
     }
 
-    /// After the changes of a leader: forgets the queues that are gone, and does a slice of what new
-    /// policies have left. The other records of the engine are in the log already.
-    fn forget_gone_queues(&mut self) {
-        self.engine.apply_more(&mut self.effects);
-        self.engine.note_children(&mut self.effects);
+    /// Calls `forget` with each queue that is gone, and drops all other records: the log gets the
+    /// leader's changes.
+    pub(crate) fn forget_gone_queues(&mut self, mut forget: impl FnMut(QueueId, &mut Ledger)) {
         for record in self.effects.records.drain(..) {
             if let Record::QueueGone(queue) = record {
-                self.ledger.note_gone(queue);
+                forget(queue, &mut self.ledger);
             }
         }
-        self.effects.events.clear();
     }
 }

@@ -69,8 +69,8 @@ pub(crate) trait Journal: std::fmt::Debug + Send {
     /// Writes the counters of a job, at some later moment. No reply waits for them.
     fn count(&mut self, now_ms: u64, id: JobId, slot: Slot, counters: &[u8]);
 
-    /// The jobs whose counters must be written now, with [`Journal::count_now`]. The log of a server
-    /// that is alone writes them by itself.
+    /// Some jobs whose counters must be written now, with [`Journal::count_now`]. The log of a server
+    /// that is alone writes counters without this.
     fn take_due_counts(&mut self, _now_ms: u64) -> BTreeSet<JobId> {
         BTreeSet::new()
     }
@@ -87,9 +87,17 @@ pub(crate) trait Journal: std::fmt::Debug + Send {
     /// A queue was removed, so another queue may get its number.
     fn forget_queue(&mut self, queue: QueueId);
 
-    /// Whether a change without a client, such as the loss of a lease, is always written whole. If
-    /// not, the log can store only the job's counters when it has no room.
-    fn writes_whole(&self) -> bool {
+    /// The mark of a job that was read from the log, with the end of its entry.
+    fn mark_of(&self, end: log::Position) -> Mark;
+
+    /// Begins a request. Other threads cut no group before its end.
+    fn begin_request(&mut self) {}
+
+    /// Ends a request.
+    fn end_request(&mut self) {}
+
+    /// Whether this is a follower. Its engine has only the changes of the leader.
+    fn follows(&self) -> bool {
         false
     }
 
@@ -107,11 +115,6 @@ pub(crate) trait Journal: std::fmt::Debug + Send {
 
     /// Must be called before the log gets entries that are not changes, such as copies by reclaim.
     fn cut(&mut self) {}
-
-    /// Whether the journal needs [`Journal::left_memory`] and [`Journal::came_back`].
-    fn keeps_state(&self) -> bool {
-        false
-    }
 
     /// A job is only in the log now.
     fn left_memory(&mut self, _id: JobId) {}

@@ -32,6 +32,9 @@ const PUT_MANY_MAX: usize = 4096;
 pub(crate) struct Ledger {
     /// `None` if all jobs are only in memory. Then no reply waits.
     journal: Option<Box<dyn Journal>>,
+    /// Whether the journal is that of a cluster's node. Most of its functions do nothing elsewhere,
+    /// and are not called.
+    replicates: bool,
     pub(crate) locations: Locations,
     /// For each queue, by its number: the end of the last entry about the queue or its jobs.
     queues: Vec<Position>,
@@ -80,6 +83,7 @@ impl Ledger {
     /// From now on, writes all changes to the log and to the groups of a cluster's stream.
     pub(crate) fn set_stream(&mut self, stream: Arc<Stream>) {
         self.journal = Some(Box::new(StreamJournal::new(stream)));
+        self.replicates = true;
     }
 
     /// The log of the data folder. `None` if all jobs are only in memory.
@@ -92,29 +96,52 @@ impl Ledger {
         self.log().is_some_and(|log| log.admits_update())
     }
 
-    /// See [`Journal::writes_whole`].
+    /// Whether a change without a client, such as the loss of a lease, is always written whole. If
+    /// not, the log can store only the job's counters when it has no room.
     fn writes_whole(&self) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.writes_whole())
+        self.replicates
     }
 
     /// Begins a new request.
     pub(crate) fn begin(&mut self) {
         self.latest = self.latest.max(self.last);
         self.last = Position::NONE;
+        if let Some(journal) = self.replicating() {
+            journal.begin_request();
+        }
+    }
+
+    /// Ends a request.
+    pub(crate) fn end(&mut self) {
+        if let Some(journal) = self.replicating() {
+            journal.end_request();
+        }
     }
 
     /// Ends a turn: see [`Journal::end_turn`].
     pub(crate) fn end_turn(&mut self, engine: &Engine) {
         let appended = take(&mut self.appended);
+        if self.replicates {
+            self.write_due_counts(engine);
+        }
         if let Some(journal) = &mut self.journal {
-            for id in journal.take_due_counts(engine.now().0) {
-                let Ok(slot) = engine.slot(id) else { continue };
-                let Some(location) = self.locations.get(slot) else { continue };
-                let counters = meta::counters_bytes(&engine.facts(slot).counters);
-                journal.count_now(engine.now().0, id, location.log_slot, &counters);
-            }
             journal.end_turn(engine.now().0, engine.next_number(), appended);
         }
+    }
+
+    fn write_due_counts(&mut self, engine: &Engine) {
+        let Some(journal) = &mut self.journal else { return };
+        for id in journal.take_due_counts(engine.now().0) {
+            let Ok(slot) = engine.slot(id) else { continue };
+            let Some(location) = self.locations.get(slot) else { continue };
+            let counters = meta::counters_bytes(&engine.facts(slot).counters);
+            journal.count_now(engine.now().0, id, location.log_slot, &counters);
+        }
+    }
+
+    /// The journal of a cluster's node. `None`: the server is alone.
+    fn replicating(&mut self) -> Option<&mut Box<dyn Journal>> {
+        self.journal.as_mut().filter(|_| self.replicates)
     }
 
     /// The position for a reply that depends on an entry: see [`Journal::rests_on`].
@@ -127,26 +154,36 @@ impl Ledger {
 
     /// See [`Journal::cut`].
     pub(crate) fn cut(&mut self) {
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = self.replicating() {
             journal.cut();
         }
     }
 
-    /// See [`Journal::keeps_state`].
+    /// See [`Journal::mark_of`].
+    pub(crate) fn mark_of(&self, end: log::Position) -> Mark {
+        self.journal.as_ref().map_or(Mark::default(), |journal| journal.mark_of(end))
+    }
+
+    /// See [`Journal::follows`].
+    pub(crate) fn follows(&self) -> bool {
+        self.replicates && self.journal.as_ref().is_some_and(|journal| journal.follows())
+    }
+
+    /// Whether the journal needs [`Ledger::left_memory`] and [`Ledger::came_back`].
     pub(crate) fn keeps_state(&self) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.keeps_state())
+        self.replicates
     }
 
     /// See [`Journal::left_memory`].
     pub(crate) fn left_memory(&mut self, id: JobId) {
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = self.replicating() {
             journal.left_memory(id);
         }
     }
 
     /// See [`Journal::came_back`].
     pub(crate) fn came_back(&mut self, id: JobId, hash: u64) {
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = self.replicating() {
             journal.came_back(id, hash);
         }
     }
@@ -161,7 +198,7 @@ impl Ledger {
 
     /// See [`Journal::want_sync`].
     fn want_sync(&mut self, now_ms: u64, asked: Option<QueueSync>) {
-        if let Some(journal) = &mut self.journal {
+        if let (Some(journal), Some(QueueSync::Every(_))) = (&mut self.journal, asked) {
             journal.want_sync(now_ms, asked);
         }
     }
@@ -285,7 +322,7 @@ impl Ledger {
         let (number, queue) = queue_ref(engine, slot);
         let options = OptionalFields::of(&facts, engine.tags(slot));
         let location = self.locations.get_mut(slot).expect("a logged job has its location");
-        let body_len = engine.body(slot).len();
+        let body_len = engine.body_len(slot);
         let meta = options.meta(&facts);
         location.after = journal.update(engine.now().0, location.log_slot, queue, &meta, body_len);
         let after = location.after;

@@ -2,9 +2,10 @@
 //!
 //! `journal/stream.rs` writes the groups of a leader, and `follow.rs` applies them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use engine::{Millis, RestoreError};
+use engine::{JobId, Millis, RestoreError};
 use log::{Begin, Log};
 use replica::chain::Chain;
 use replica::group::At;
@@ -30,15 +31,21 @@ pub enum ClusterError {
     /// The folder belongs to another cluster.
     #[error("the data folder belongs to another cluster")]
     OtherLineage,
-    /// A newer version wrote the folder.
+    /// The folder's place in the history is damaged, or a newer version wrote it.
     #[error("the data folder has a place in a cluster that this version cannot read")]
     Unknown,
+    /// The folder does not have the jobs and facts that belong to its place. Another program changed
+    /// it, or a repair has lost jobs.
+    #[error(
+        "the data folder does not have the jobs of its place in the cluster; use a copy of another node"
+    )]
+    Incomplete,
 }
 
 /// When the last group of the old leader came.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Since {
-    /// This node got it so many milliseconds ago. So delays do not depend on any wall clock.
+    /// The number of milliseconds since this node got it. So delays do not depend on any wall clock.
     Elapsed(u64),
     /// This node was not there. The wall clock shows this time now.
     Wall(Millis),
@@ -51,7 +58,7 @@ pub(crate) struct RestoredState {
     place: Option<(Lineage, At)>,
     has_unknown_place: bool,
     has_facts: bool,
-    pub(crate) state: StateHash,
+    state: StateHash,
 }
 
 impl RestoredState {
@@ -67,6 +74,10 @@ impl RestoredState {
         let time_ms = self.place.map_or(begin.last_time_ms, |(_, at)| at.time_ms);
         let ahead_ms = begin.fact(meta::CLOCK_KEY).and_then(|value| value.try_into().ok());
         Start::of_follower(Millis(time_ms), ahead_ms.map_or(0, i64::from_le_bytes))
+    }
+
+    pub(crate) fn note_job(&mut self, id: JobId, hash: u64) {
+        self.state.remember(id, hash);
     }
 
     pub(crate) fn note_fact(&mut self, key: &[u8], value: &[u8]) {
@@ -105,6 +116,10 @@ impl Core {
         let has_jobs = self.ledger.locations.count() > 0 || self.engine.cold_jobs() > 0;
         let at = restored.place(has_jobs)?;
         restored.state.set(at.state, at.jobs);
+        // The hashes of cold jobs are not known.
+        if self.engine.cold_jobs() == 0 && !restored.state.is_complete() {
+            return Err(ClusterError::Incomplete.into());
+        }
         let stream = Stream::new(log.clone(), restored.lineage, at, restored.state);
         let stream = Arc::new(stream);
         self.ledger.set_stream(stream.clone());
@@ -128,12 +143,12 @@ impl Broker {
     }
 
     /// Makes a follower the leader. It must have applied all groups of the leaders before it.
-    /// `epoch` is the sequence number of its claim. Numbers below `id_limit` may have been used.
+    /// `epoch` is the sequence number of its claim, and `ids` the ids that this claim reserves.
     ///
     /// # Errors
     ///
     /// The limit of ids is too high.
-    pub fn lead(&self, epoch: Epoch, id_limit: u64, since: Since) -> Result<(), RestoreError> {
+    pub fn lead(&self, epoch: Epoch, ids: Range<u64>, since: Since) -> Result<(), RestoreError> {
         let Some(stream) = &self.shared.stream else { return Ok(()) };
         {
             let mut turn = self.turn(Millis(0));
@@ -148,10 +163,10 @@ impl Broker {
                     Start::new(wall, last, Some(&core.logged_ahead_ms.to_le_bytes()))
                 }
             };
-            core.engine.raise_numbers(id_limit.max(core.engine.next_number()))?;
+            core.engine.raise_numbers(ids.start.max(core.engine.next_number()))?;
             core.engine.set_time(start.now);
             core.engine.set_wall_ahead(start.ahead_ms);
-            stream.lead(epoch);
+            stream.lead(epoch, ids.end);
             core.log_wall_clock();
         }
         self.set_clock_step();

@@ -52,11 +52,13 @@ impl Core {
             JobBody::Resident(body.read()?.as_ref().into())
         };
         let slot = self.engine.restore(queue, &facts, tags, body)?;
-        let location = Location::new(log_slot, entry_at, Mark(log_position.0), is_stored);
+        // Everything in the folder of a node was accepted. So replies about it wait for nothing.
+        let mark = if self.restored.is_some() { Mark::default() } else { Mark(log_position.0) };
+        let location = Location::new(log_slot, entry_at, mark, is_stored);
         self.ledger.locations.set(slot, location);
-        if self.restored.is_some() {
-            let hash = self.job_hash(slot);
-            self.restored.get_or_insert_default().state.remember(facts.id, hash);
+        let hash = self.restored.is_some().then(|| self.job_hash(slot));
+        if let (Some(restored), Some(hash)) = (&mut self.restored, hash) {
+            restored.note_job(facts.id, hash);
         }
         Ok(())
     }

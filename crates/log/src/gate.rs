@@ -28,6 +28,16 @@ impl Log {
         self.open_batch().cut()
     }
 
+    /// The segment that gets the next entry.
+    pub fn last_segment(&self) -> u32 {
+        self.open_batch().segment()
+    }
+
+    /// Whether the gate is closed for some entries.
+    pub fn is_gated(&self) -> bool {
+        self.open_batch().gate().is_some()
+    }
+
     /// The bytes of entries that still fit into the current segment.
     pub fn room_left(&self) -> u64 {
         self.open_batch().remaining().saturating_sub(KEPT_FOR_STARTS)

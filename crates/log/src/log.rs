@@ -240,6 +240,7 @@ impl Log {
     /// Ends at most 65,535 jobs with one entry, or with the newest entry if it ends jobs, too. So
     /// recovery finds that all of them ended, or that none did.
     pub fn finish_many(&self, now_ms: u64, slots: &[Slot]) -> Position {
+        assert!(u16::try_from(slots.len()).is_ok(), "at most 65,535 jobs end together");
         let bytes = padded(ENTRY_HEAD_BYTES + 8 * slots.len()) as u64;
         let mut open = self.appending(now_ms);
         open.room(bytes);

@@ -172,7 +172,7 @@ fn a_part_can_fill_segments_behind_the_gate() {
 }
 
 /// A segment is freed when its TRIM entry is durable. Behind a gate, that takes as long as the gate
-/// is closed. When the gate is open, reclaim goes on.
+/// is closed. When the gate is open, reclaim continues.
 #[test]
 fn reclaim_frees_nothing_behind_the_gate() {
     let disk = FaultDisk::new(1, 64 << 20);

@@ -118,21 +118,27 @@ impl Shared {
         found
     }
 
-    /// Loads these jobs, if they are cold, so that a follower can change them. Returns the first job
-    /// that cannot be read.
-    pub(crate) fn load_for_apply(&self, ids: &[JobId]) -> Result<(), JobId> {
+    /// Loads these jobs, if they are cold, so that a follower can change them.
+    pub(crate) fn load_for_apply(&self, ids: &[JobId]) -> Result<(), NotLoaded> {
         let Some(log) = &self.log else { return Ok(()) };
         let with_core: &mut WithCore<'_> = &mut |act| act(&mut self.turn(Millis(0)).core);
-        let absent: Vec<JobId> = under_lock(with_core, |core| {
-            core.cold.applying = true;
-            let is_absent = |id: &&JobId| core.engine.slot(**id).is_err();
-            let is_needed = core.cold.has_absent_jobs();
-            ids.iter().filter(|id| is_needed && is_absent(id)).copied().collect()
+        let is_absent = |core: &mut Core, id: JobId| core.engine.slot(id).is_err();
+        let mut absent: Vec<JobId> = under_lock(with_core, |core| {
+            core.cold.applying = core.cold.has_absent_jobs();
+            let some = core.cold.applying;
+            ids.iter().filter(|id| some && is_absent(core, **id)).copied().collect()
         });
-        for id in absent {
-            match self.load_job(id, log, with_core) {
-                Found::Nothing => {}
-                Found::Trouble(_) | Found::Damage => return Err(id),
+        while let Some(id) = absent.pop() {
+            let found = self.load_job(id, log, with_core);
+            // Another load, or reclaim, may have brought the job meanwhile.
+            let is_still_absent = under_lock(with_core, |core| {
+                absent.retain(|id| is_absent(core, *id));
+                is_absent(core, id)
+            });
+            match found {
+                Found::Trouble(_) if is_still_absent => return Err(NotLoaded::Later(id)),
+                Found::Damage if is_still_absent => return Err(NotLoaded::Damaged(id)),
+                Found::Nothing | Found::Trouble(_) | Found::Damage => {}
             }
         }
         Ok(())
@@ -315,6 +321,14 @@ enum Found {
     Trouble(u32),
     /// The job, or a list that may have it, cannot be read after some tries.
     Damage,
+}
+
+/// Why a job could not be loaded.
+pub(crate) enum NotLoaded {
+    /// Its segment cannot be read now.
+    Later(JobId),
+    /// Its segment is damaged.
+    Damaged(JobId),
 }
 
 impl Found {

@@ -63,7 +63,7 @@ impl FactWriter {
         self.count == 0
     }
 
-    /// Returns the facts and their number, and begins anew.
+    /// Returns the facts and their number, and begins the next group.
     pub(crate) fn take(&mut self) -> (Vec<u8>, u32) {
         let Self { bytes, count, .. } = std::mem::take(self);
         (bytes, count)

@@ -111,6 +111,10 @@ impl Journal for FolderJournal {
         self.log.forget_queue(queue.0);
     }
 
+    fn mark_of(&self, end: log::Position) -> Mark {
+        Mark(end.0)
+    }
+
     fn rests_on(&self, mark: Mark, asked: Option<QueueSync>) -> Position {
         let at = log::Position(mark.0);
         let log_is_strict = self.log.sync() == Sync::Always;

@@ -8,10 +8,13 @@
 //! A leader makes the hash of a job from what it sends. A follower makes it from what its engine
 //! has after the change. So the comparison also finds an engine that applied a change wrongly.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use engine::{JobFacts, JobId, State, Tags};
 use replica::chain::Mix;
+
+/// Bytes of a job's entry in the table: a tree that gets its keys in order fills half of each leaf.
+const JOB_BYTES: u64 = 36;
 
 /// The state hash of a node, and what its changes need.
 #[derive(Debug, Default)]
@@ -20,8 +23,9 @@ pub(crate) struct StateHash {
     /// The number of logged jobs.
     count: u64,
     /// The hash of each logged job that is in memory. Nothing can happen to the others.
-    jobs: HashMap<JobId, u64>,
-    facts: HashMap<Box<[u8]>, u64>,
+    /// This is not a hash table, because a growing hash table is rebuilt in one long step.
+    jobs: BTreeMap<JobId, u64>,
+    facts: BTreeMap<Box<[u8]>, u64>,
 }
 
 /// The hash of one job.
@@ -56,6 +60,18 @@ impl StateHash {
     /// and the facts must be added with [`StateHash::remember`] and [`StateHash::remember_fact`].
     pub(crate) fn set(&mut self, sum: u64, count: u64) {
         (self.sum, self.count) = (sum, count);
+    }
+
+    /// The memory of the table of jobs.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.jobs.len() as u64 * JOB_BYTES
+    }
+
+    /// Whether the jobs in memory and the facts give this state hash. So no job is missing.
+    pub(crate) fn is_complete(&self) -> bool {
+        let hashes = self.jobs.values().chain(self.facts.values());
+        let sum = hashes.fold(0, |sum: u64, hash| sum.wrapping_add(*hash));
+        (sum, self.jobs.len() as u64) == (self.sum, self.count)
     }
 
     pub(crate) fn sum(&self) -> u64 {

@@ -27,8 +27,8 @@ use crate::journal::state_hash::{StateHash, job_hash};
 use crate::journal::{Journal, Mark, Placed};
 use crate::ledger::meta;
 
-/// A group has at most this many bytes of facts, or one fact. One message of the stream can carry
-/// it.
+/// A group has at most this many bytes of facts, or one fact and its names. One message of the
+/// stream can carry such a group, unless a body is larger.
 const GROUP_BYTES_MAX: usize = 512 << 10;
 /// The end of each part has room for the fact of the node's place.
 const PLACE_BYTES: u64 = 256;
@@ -39,10 +39,11 @@ const ENTRY_BYTES: u64 = 64;
 /// Ids are reserved this far ahead, and this many at a time: see the log's own limit.
 const IDS_AHEAD: u64 = 2 << 20;
 const ID_BLOCK: u64 = 1 << 20;
-/// Counters wait this long, and so do at most so many jobs with new counters: see the log's lazy
-/// counters.
+/// Counters wait this long, and at most this many of them: see the log's lazy counters.
 const COUNTS_MAX_MS: u64 = 1000;
 const COUNTS_MAX: usize = 10_000;
+/// One turn writes at most this many counters.
+const TURN_COUNTS: usize = 500;
 
 /// A function that the broker calls when a group is ready for the stream. It must be quick.
 pub type OnGroup = Arc<dyn Fn() + Send + Sync>;
@@ -53,6 +54,10 @@ pub struct Stream {
     gathering: Mutex<Gathering>,
     /// The number of the last group that the stream has accepted.
     acknowledged: AtomicU64,
+    /// The limit of ids in that group, or in the leader's claim.
+    id_limit: AtomicU64,
+    /// The memory of the state hash.
+    bytes: AtomicU64,
     leads: AtomicBool,
     on_group: OnceLock<OnGroup>,
 }
@@ -78,12 +83,17 @@ pub(crate) struct Gathering {
     names: Vec<(u64, u32)>,
     pub(crate) state: StateHash,
     id_limit: u64,
+    /// A request writes its changes now, so that only its own thread cuts the group.
+    in_request: bool,
+    /// The segment of the group that gathers.
+    segment: u32,
     /// Groups for the stream, in order.
     sealed: VecDeque<SealedGroup>,
     /// The stream has a group, and has not accepted it yet.
     in_flight: bool,
-    /// Groups that the stream has not accepted, each with the end of its part of the log.
-    pending: VecDeque<(u64, log::Position)>,
+    /// Groups that the stream has not accepted, each with the end of its part of the log and its
+    /// limit of ids.
+    pending: VecDeque<(u64, log::Position, u64)>,
     /// Groups that the stream has accepted, and that are not durable in the folder yet.
     unsynced: VecDeque<(u64, log::Position)>,
 }
@@ -99,6 +109,8 @@ impl Stream {
             names: Vec::new(),
             state,
             id_limit: at.id_limit,
+            in_request: false,
+            segment: 0,
             sealed: VecDeque::new(),
             in_flight: false,
             pending: VecDeque::new(),
@@ -108,6 +120,8 @@ impl Stream {
             log,
             gathering: Mutex::new(gathering),
             acknowledged: AtomicU64::new(at.number),
+            id_limit: AtomicU64::new(at.id_limit),
+            bytes: AtomicU64::new(0),
             leads: AtomicBool::new(false),
             on_group: OnceLock::new(),
         }
@@ -142,6 +156,16 @@ impl Stream {
         self.acknowledged.load(Ordering::Acquire)
     }
 
+    /// The owner can use ids below this limit.
+    pub(crate) fn id_limit(&self) -> u64 {
+        self.id_limit.load(Ordering::Acquire)
+    }
+
+    /// The memory of the state hash in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// The number of the last group that is durable in the folder of this node.
     pub fn durable(&self) -> u64 {
         let durable = self.log.durable();
@@ -156,11 +180,16 @@ impl Stream {
     /// The next group for the stream. `None`: there is none, or the stream has not accepted the last
     /// one yet.
     pub fn take_group(&self) -> Option<SealedGroup> {
+        if self.gathering.is_poisoned() {
+            // A thread has panicked in the middle of a change.
+            return None;
+        }
         let mut gathering = self.lock();
         if gathering.in_flight {
             return None;
         }
-        if gathering.sealed.is_empty() {
+        if gathering.sealed.is_empty() && !gathering.in_request {
+            // If a request is in progress, the end of its turn cuts the group.
             gathering.cut(&self.log);
         }
         let group = gathering.sealed.pop_front();
@@ -172,12 +201,16 @@ impl Stream {
     pub(crate) fn accept(&self, number: u64) {
         let mut gathering = self.lock();
         let mut end = None;
-        while gathering.pending.front().is_some_and(|(pending, _)| *pending <= number) {
-            end = gathering.pending.pop_front();
-            gathering.unsynced.extend(end);
+        while let Some(&(pending, place, id_limit)) = gathering.pending.front()
+            && pending <= number
+        {
+            gathering.pending.pop_front();
+            gathering.unsynced.push_back((pending, place));
+            end = Some((place, id_limit));
         }
-        let Some((_, end)) = end else { return };
+        let Some((end, id_limit)) = end else { return };
         gathering.in_flight = false;
+        self.id_limit.fetch_max(id_limit, Ordering::AcqRel);
         let is_idle = gathering.pending.is_empty() && gathering.facts.is_empty();
         self.log.set_gate((!is_idle).then_some(end));
         self.acknowledged.store(number, Ordering::Release);
@@ -190,9 +223,14 @@ impl Stream {
         self.acknowledged.store(number, Ordering::Release);
     }
 
-    /// The node leads from now on. `epoch` is the sequence number of its claim.
-    pub(crate) fn lead(&self, epoch: Epoch) {
-        self.lock().epoch = epoch;
+    /// The node leads from now on. `epoch` is the sequence number of its claim, and `id_limit` the
+    /// limit of ids in this claim.
+    pub(crate) fn lead(&self, epoch: Epoch, id_limit: u64) {
+        let mut gathering = self.lock();
+        gathering.epoch = epoch;
+        gathering.id_limit = gathering.id_limit.max(id_limit);
+        drop(gathering);
+        self.id_limit.fetch_max(id_limit, Ordering::AcqRel);
         self.leads.store(true, Ordering::Release);
     }
 
@@ -202,6 +240,7 @@ impl Stream {
             gathering.cut(&self.log);
         }
         let is_ready = !gathering.in_flight && !gathering.sealed.is_empty();
+        self.bytes.store(gathering.state.bytes(), Ordering::Relaxed);
         drop(gathering);
         if is_ready && let Some(on_group) = self.on_group.get() {
             on_group();
@@ -230,6 +269,7 @@ impl Gathering {
                 log.set_gate(Some(end));
             }
             log.keep_together(now_ms, bytes + PLACE_BYTES);
+            self.segment = log.last_segment();
         }
         self.time_ms = self.time_ms.max(now_ms);
     }
@@ -241,10 +281,9 @@ impl Gathering {
         }
         let (body, facts) = self.facts.take();
         let (before, body_crc) = (self.at, crc32fast::hash(&body));
-        self.advance(&body, body_crc);
-        let at = self.at;
-        let end = self.write_place(log);
-        self.pending.push_back((at.number, end));
+        let at = self.place_after(&body, body_crc);
+        let end = self.write_place(log, at);
+        self.pending.push_back((at.number, end, at.id_limit));
         self.sealed.push_back(SealedGroup {
             number: at.number,
             epoch: at.epoch,
@@ -260,8 +299,8 @@ impl Gathering {
         });
     }
 
-    /// Moves the place behind a group with this body.
-    fn advance(&mut self, body: &[u8], body_crc: u32) {
+    /// The place after a group with this body.
+    fn place_after(&self, body: &[u8], body_crc: u32) -> At {
         let link = Link {
             epoch: self.epoch,
             number: self.at.number + 1,
@@ -272,7 +311,7 @@ impl Gathering {
             body_bytes: body.len() as u64,
             body_crc,
         };
-        self.at = At {
+        At {
             epoch: link.epoch,
             number: link.number,
             chain: self.at.chain.then(&link),
@@ -280,34 +319,46 @@ impl Gathering {
             jobs: link.jobs,
             id_limit: link.id_limit,
             time_ms: link.time_ms,
-        };
+        }
     }
 
-    /// Writes the node's place as the last entry of the part, and ends the part.
-    fn write_place(&self, log: &Log) -> log::Position {
-        log.fact(self.at.time_ms, meta::CLUSTER_KEY, &encode_place(self.lineage, &self.at));
-        log.cut()
+    /// Writes the node's new place as the last entry of the part, and ends the part.
+    fn write_place(&mut self, log: &Log, at: At) -> log::Position {
+        log.fact(at.time_ms, meta::CLUSTER_KEY, &encode_place(self.lineage, &at));
+        self.at = at;
+        let end = log.cut();
+        // Recovery finds a part as a whole or not at all, but not two parts.
+        assert_eq!(end.segment(), self.segment, "all entries of a group are in one part");
+        end
     }
 
     /// Begins to apply a group of the leader: its entries need at most this many bytes.
     pub(crate) fn begin_apply(&mut self, log: &Log, group: &SealedGroup, bytes: u64) {
         log.set_gate(Some(log.cut()));
         log.keep_together(group.time_ms, bytes + PLACE_BYTES);
+        self.segment = log.last_segment();
         (self.epoch, self.time_ms) = (group.epoch, group.time_ms);
         self.id_limit = group.id_limit;
     }
 
-    /// Compares the state hash with the leader's. If they are equal, lets the committer write the
-    /// group. If not, the group stays behind the gate, and the node must stop.
+    /// Compares the state hash and the chain with the leader's. If they are equal, lets the committer
+    /// write the group. If not, the group stays behind the gate, and the node must stop.
     pub(crate) fn end_apply(&mut self, log: &Log, group: &SealedGroup) -> bool {
-        if (self.state.sum(), self.state.count()) != (group.state, group.jobs) {
+        let at = self.place_after(&group.body, group.body_crc);
+        if (at.state, at.jobs, at.chain) != (group.state, group.jobs, group.after) {
             return false;
         }
-        self.advance(&group.body, group.body_crc);
-        let end = self.write_place(log);
+        let end = self.write_place(log, at);
         self.unsynced.push_back((group.number, end));
         log.set_gate(None);
-        self.at.chain == group.after
+        true
+    }
+
+    /// Another queue may get this queue's number.
+    pub(crate) fn forget_queue(&mut self, queue: QueueId) {
+        if let Some(name) = self.names.get_mut(queue.0 as usize) {
+            *name = (0, 0);
+        }
     }
 
     /// The queue's number in the group that gathers.
@@ -366,10 +417,10 @@ impl Journal for StreamJournal {
 
     fn put(&mut self, now_ms: u64, queue: QueueRef<'_>, meta: &Meta<'_>, body: &[u8]) -> Placed {
         let mut gathering = self.gather(now_ms, entry_bytes(queue, meta, body));
+        let (slot, end) = self.stream.log.put(now_ms, queue, meta, body);
         let number = gathering.queue(queue);
         gathering.facts.put([(number, meta)].into_iter(), body);
         gathering.state.put(JobId(meta.id), hash(queue, meta, body.len()));
-        let (slot, end) = self.stream.log.put(now_ms, queue, meta, body);
         let bytes = log::put_bytes(1, meta.options.len(), body.len());
         Placed { mark: gathering.mark(), ..placed(slot, end, bytes) }
     }
@@ -389,13 +440,13 @@ impl Journal for StreamJournal {
         let bytes = each.sum::<u64>() + body.len() as u64;
         let mut gathering = self.stream.lock();
         gathering.make_room(&self.stream.log, now_ms, bytes);
+        self.slots.clear();
+        let end = self.stream.log.put_many(now_ms, jobs, body, &mut self.slots);
         let numbers: Vec<u32> = jobs.iter().map(|(queue, _)| gathering.queue(*queue)).collect();
         gathering.facts.put(numbers.into_iter().zip(jobs.iter().map(|(_, meta)| meta)), body);
         for (queue, meta) in jobs {
             gathering.state.put(JobId(meta.id), hash(*queue, meta, body.len()));
         }
-        self.slots.clear();
-        let end = self.stream.log.put_many(now_ms, jobs, body, &mut self.slots);
         let options_bytes = jobs.iter().map(|(_, meta)| meta.options.len()).sum();
         let bytes = log::put_bytes(jobs.len(), options_bytes, body.len());
         let mark = gathering.mark();
@@ -412,10 +463,10 @@ impl Journal for StreamJournal {
     ) -> Mark {
         self.counts.remove(&JobId(meta.id));
         let mut gathering = self.gather(now_ms, entry_bytes(queue, meta, b""));
+        self.stream.log.update(now_ms, slot, queue, meta);
         let number = gathering.queue(queue);
         gathering.facts.update(number, meta);
         gathering.state.update(JobId(meta.id), hash(queue, meta, body_len));
-        self.stream.log.update(now_ms, slot, queue, meta);
         gathering.mark()
     }
 
@@ -428,21 +479,30 @@ impl Journal for StreamJournal {
 
     fn take_due_counts(&mut self, now_ms: u64) -> BTreeSet<JobId> {
         let is_due = self.counts.len() >= COUNTS_MAX || now_ms >= self.counted_ms + COUNTS_MAX_MS;
-        if is_due { std::mem::take(&mut self.counts) } else { BTreeSet::new() }
+        if !is_due || self.counts.is_empty() {
+            return BTreeSet::new();
+        }
+        match self.counts.iter().nth(TURN_COUNTS).copied() {
+            Some(next) => {
+                let later = self.counts.split_off(&next);
+                std::mem::replace(&mut self.counts, later)
+            }
+            None => std::mem::take(&mut self.counts),
+        }
     }
 
     fn count_now(&mut self, now_ms: u64, id: JobId, slot: Slot, counters: &[u8]) {
         let mut gathering = self.gather(now_ms, SMALL_ENTRY_BYTES);
-        gathering.facts.count(id.0, counters);
         self.stream.log.count_now(now_ms, slot, counters);
+        gathering.facts.count(id.0, counters);
     }
 
     fn finish(&mut self, now_ms: u64, id: JobId, slot: Slot) -> Mark {
         self.counts.remove(&id);
         let mut gathering = self.gather(now_ms, SMALL_ENTRY_BYTES);
+        self.stream.log.finish(now_ms, slot);
         gathering.facts.finish(id.0);
         gathering.state.finish(id);
-        self.stream.log.finish(now_ms, slot);
         gathering.mark()
     }
 
@@ -459,13 +519,24 @@ impl Journal for StreamJournal {
 
     fn forget_queue(&mut self, queue: QueueId) {
         self.stream.log.forget_queue(queue.0);
-        if let Some(name) = self.stream.lock().names.get_mut(queue.0 as usize) {
-            *name = (0, 0);
-        }
+        self.stream.lock().forget_queue(queue);
     }
 
-    fn writes_whole(&self) -> bool {
-        true
+    fn mark_of(&self, _: log::Position) -> Mark {
+        // The log has only what the stream has accepted.
+        Mark::default()
+    }
+
+    fn begin_request(&mut self) {
+        self.stream.lock().in_request = true;
+    }
+
+    fn end_request(&mut self) {
+        self.stream.lock().in_request = false;
+    }
+
+    fn follows(&self) -> bool {
+        !self.stream.leads()
     }
 
     /// Every reply waits for the stream, whatever the policy of its queue.
@@ -490,13 +561,10 @@ impl Journal for StreamJournal {
             }
             self.stream.end_turn();
         }
-        if appended {
+        // Behind the gate, there is nothing to write.
+        if appended && !self.stream.log.is_gated() {
             self.stream.log.wake();
         }
-    }
-
-    fn keeps_state(&self) -> bool {
-        true
     }
 
     fn left_memory(&mut self, id: JobId) {
@@ -525,7 +593,7 @@ fn encode_place(lineage: Lineage, at: &At) -> Vec<u8> {
     value
 }
 
-/// Decodes the fact of the node's place. `None`: a newer version wrote it.
+/// Decodes the fact of the node's place. `None`: it is damaged, or a newer version wrote it.
 pub(crate) fn decode_place(value: &[u8]) -> Option<(Lineage, At)> {
     let (lineage, rest) = value.split_first_chunk::<16>()?;
     let (format, rest) = rest.split_first_chunk::<2>()?;

@@ -18,6 +18,9 @@ impl Turn<'_> {
     /// clock, in slices. Delays and deadlines do not change. Returns false if the log had no room
     /// for the change. Then call this function again later.
     pub fn set_wall(&mut self, moment: Millis, wall: Millis) -> bool {
+        if self.core.ledger.follows() {
+            return true;
+        }
         self.core.engine.set_wall_ahead(wall.ahead_of(moment));
         self.core.log_wall_clock()
     }
@@ -32,6 +35,10 @@ impl Turn<'_> {
     pub fn advance(&mut self) -> bool {
         let core = &mut *self.core;
         core.alarm = None;
+        if core.ledger.follows() {
+            // The leader decides what is due.
+            return false;
+        }
         core.engine.hold_chores(self.shared.writes_behind());
         core.engine.end_kicks_at_cold_jobs(self.shared.memory.memory().is_full());
         let more = core.engine.advance(&mut core.effects);

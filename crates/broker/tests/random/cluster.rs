@@ -13,6 +13,8 @@ use crate::{Play, contents, options, steps};
 
 const LINEAGE: Lineage = Lineage([7; 16]);
 const START: Millis = Millis(1_000_000);
+/// A claim reserves this many ids.
+const IDS: u64 = 3 << 20;
 
 fn cluster_options(disk: &log::FaultDisk) -> Options {
     Options { cluster: Some(LINEAGE), ..options(disk) }
@@ -29,7 +31,8 @@ fn at(broker: &Broker) -> At {
 /// Makes a node the leader. Each claim in these tests has a higher number than all records before.
 fn lead(broker: &Broker, now: Millis) {
     let At { epoch, id_limit, .. } = at(broker);
-    broker.lead(epoch + 1000, id_limit, Since::Wall(now)).expect("ids are left");
+    let ids = id_limit..id_limit + IDS;
+    broker.lead(epoch + 1000, ids, Since::Wall(now)).expect("ids are left");
 }
 
 fn commit(broker: &Broker, now: Millis) {
@@ -90,7 +93,7 @@ proptest! {
             let mut play = Play::over(leader.clone(), now);
             for step in steps {
                 play.step(&step);
-                if step.number % 2 == 0 {
+                if step.number % 4 == 0 {
                     pass_on(&leader, &follower);
                 }
                 if step.number % 5 == 0 {
@@ -107,9 +110,15 @@ proptest! {
             let wanted = contents(&leader, now);
             drop((play, leader));
             lead(&follower, now);
-            prop_assert_eq!(contents(&follower, now), wanted);
+            prop_assert_eq!(&contents(&follower, now), &wanted);
             drop(follower);
             disks.iter().for_each(log::FaultDisk::crash);
+            // The folder of the follower has the same, in the right queues.
+            let follower = follow(&disks[1]);
+            lead(&follower, now);
+            prop_assert_eq!(&contents(&follower, now), &wanted);
+            drop(follower);
+            disks[1].crash();
             disks.swap(0, 1);
         }
     }
@@ -146,7 +155,6 @@ fn a_reply_waits_for_the_stream() {
     let disk = log::FaultDisk::new(1, 32 << 20);
     let leader = follow(&disk);
     lead(&leader, START);
-    assert_eq!(groups(&leader).count(), 1, "the first group reserves ids");
     let (id, after) = put(&leader, START, 0);
     commit(&leader, START);
     assert!(!after.is_reached(leader.released()));
@@ -162,7 +170,11 @@ fn a_reply_waits_for_the_stream() {
     disk.crash();
     let leader = follow(&disk);
     lead(&leader, START);
-    assert_eq!(take(&leader, START), Some(id));
+    let mut turn = leader.turn(START);
+    let session = turn.open_session(0);
+    let taken = turn.caller(session).take_job(id);
+    assert!(taken.value.is_ok());
+    assert!(taken.after.is_reached(leader.released()), "what is in the folder was accepted");
 }
 
 #[test]
@@ -176,7 +188,7 @@ fn delays_leases_and_numbers_go_on_after_a_takeover() {
     pass_on(&leader, &follower);
     let At { id_limit: limit, time_ms, .. } = at(&follower);
     // The follower has got the last group two seconds ago.
-    follower.lead(7, limit, Since::Elapsed(2000)).expect("ids are left");
+    follower.lead(7, limit..limit + IDS, Since::Elapsed(2000)).expect("ids are left");
     let now = follower.last_time();
     assert_eq!(now, Millis(time_ms + 2000));
     assert_eq!(take(&follower, now), Some(leased), "a lease ends with its leader");
@@ -319,13 +331,129 @@ fn a_follower_loads_the_cold_jobs_that_the_leader_changes() {
     assert_eq!((at(&follower), counts(&follower)), (at(&leader), (2500, 250)));
 }
 
+/// A follower has no sessions, so a queue vanishes there with its last job. Its number then goes to
+/// the next new queue, perhaps in the same group.
+#[test]
+fn a_new_queue_does_not_get_the_name_of_one_that_has_vanished() {
+    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
+    let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));
+    lead(&leader, START);
+    let mut turn = leader.turn(START);
+    let session = turn.open_session(0);
+    turn.caller(session).use_queue(b"old");
+    let id = turn.caller(session).put(NewJob::default(), b"x"[..].into()).value.expect("room");
+    drop(turn);
+    pass_on(&leader, &follower);
+    let mut turn = leader.turn(START);
+    turn.caller(session).take_job(id).value.expect("it is ready");
+    turn.caller(session).finish(id).value.expect("it is held");
+    turn.caller(session).use_queue(b"new");
+    turn.caller(session).put(NewJob::default(), b"y"[..].into()).value.expect("room");
+    drop(turn);
+    let all: Vec<SealedGroup> = groups(&leader).collect();
+    assert_eq!(all.len(), 1, "one turn is one group");
+    follower.apply(&all[0]).expect("it follows the last one");
+    commit(&follower, START);
+    drop(follower);
+    disks[1].crash();
+    let follower = follow(&disks[1]);
+    let turn = follower.turn(START);
+    assert!(turn.queue_stats(b"old").is_none());
+    assert_eq!(turn.queue_stats(b"new").expect("it has a job").ready, 1);
+}
+
+#[test]
+fn a_group_with_long_names_is_one_part_of_the_log() {
+    let disks = [1, 2].map(|seed| log::FaultDisk::new(seed, 32 << 20));
+    let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));
+    lead(&leader, START);
+    for number in 0..40 {
+        let mut turn = leader.turn(START);
+        let session = turn.open_session(0);
+        let name = [number; 4000];
+        turn.caller(session).use_queue(&name);
+        for _ in 0..2 {
+            let put = turn.caller(session).put(NewJob::default(), [number; 100][..].into());
+            put.value.expect("there is room");
+        }
+        drop(turn);
+        // Each node asserts that a group does not cross the end of a segment.
+        pass_on(&leader, &follower);
+        commit(&leader, START);
+        commit(&follower, START);
+    }
+    assert_eq!(at(&leader), at(&follower));
+}
+
+#[test]
+fn a_full_follower_still_ends_jobs() {
+    let disks = [log::FaultDisk::new(1, 32 << 20), log::FaultDisk::new(2, 8 << 20)];
+    let (leader, follower) = (follow(&disks[0]), follow(&disks[1]));
+    lead(&leader, START);
+    let mut ids = Vec::new();
+    for _ in 0..600 {
+        let mut turn = leader.turn(START);
+        let session = turn.open_session(0);
+        let put = turn.caller(session).put(NewJob::default(), vec![7; 4000].into());
+        ids.push(put.value.expect("there is room"));
+        drop(turn);
+        pass_on(&leader, &follower);
+        commit(&leader, START);
+        commit(&follower, START);
+    }
+    disks[1].set_capacity(disks[1].used());
+    commit(&follower, START);
+    let mut later = Vec::new();
+    for id in &ids {
+        let mut turn = leader.turn(START);
+        let session = turn.open_session(0);
+        turn.caller(session).take_job(*id).value.expect("it is ready");
+        turn.caller(session).finish(*id).value.expect("it is held");
+        drop(turn);
+        later.extend(groups(&leader));
+    }
+    assert!(later.iter().all(|group| follower.apply(group).is_ok()));
+    assert_eq!(at(&leader), at(&follower));
+}
+
+#[test]
+fn a_folder_that_lacks_a_job_is_refused() {
+    let disk = log::FaultDisk::new(1, 32 << 20);
+    let leader = follow(&disk);
+    lead(&leader, START);
+    put(&leader, START, 0);
+    put(&leader, START, 0);
+    assert_eq!(groups(&leader).count(), 2);
+    commit(&leader, START);
+    drop(leader);
+    disk.crash();
+    {
+        // Another program ends a job, and leaves the place as it is.
+        let mut first = None;
+        let settings = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
+        let disk = std::sync::Arc::new(disk.clone());
+        let (log, _) = log::Log::open(disk, settings, START.0, &mut |restored| {
+            if let log::Restored::Job { slot, .. } = restored {
+                first.get_or_insert(slot);
+            }
+        })
+        .expect("the log is whole");
+        log.finish(START.0, first.expect("there are two jobs"));
+        log.commit_step(START.0).expect("the disk works");
+    }
+    disk.crash();
+    let refused = Broker::open(cluster_options(&disk), START).err();
+    let is_incomplete = matches!(refused, Some(BrokerError::Cluster(ClusterError::Incomplete)));
+    assert!(is_incomplete, "{refused:?}");
+}
+
 #[test]
 fn a_folder_is_used_only_by_its_own_cluster() {
     let disk = log::FaultDisk::new(1, 32 << 20);
     let leader = follow(&disk);
     lead(&leader, START);
     put(&leader, START, 0);
-    assert_eq!(groups(&leader).count(), 2);
+    assert_eq!(groups(&leader).count(), 1);
     commit(&leader, START);
     drop(leader);
     disk.crash();

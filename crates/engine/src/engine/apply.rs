@@ -64,6 +64,7 @@ impl Engine {
         let id = self.queue_or_create(name);
         self.queues.unmark(id);
         self.queues.set_kept(id, name == DEFAULT_QUEUE || facts.kept);
+        self.queues[id].set_limits(facts.limits);
         if self.queues[id].is_wanted() {
             // As at the end of a removal on the leader.
             self.resolve(id);

@@ -3,7 +3,7 @@
 
 use super::Engine;
 use crate::effects::{Effects, Record};
-use crate::ids::{JobId, JobSlot, Millis};
+use crate::ids::{JobId, JobSlot, Millis, QueueId};
 use crate::jobs::{Body, Job, JobBody, JobFacts, State, Tags};
 use crate::limits::{JOB_ID_MAX, QUEUE_NAME_BYTES_MAX};
 use crate::queues::QueueFacts;
@@ -50,7 +50,10 @@ impl Engine {
         tags: Option<Tags<'_>>,
         body: JobBody,
     ) -> Result<JobSlot, RestoreError> {
-        let slot = self.insert_restored(queue, facts, tags, body)?;
+        check_name(queue)?;
+        self.check_new(facts)?;
+        let queue = self.queue_or_create(queue);
+        let slot = self.insert_restored(queue, facts, tags, body);
         if self.has_same_place(slot) {
             self.forget_restored(slot);
             return Err(RestoreError::SamePlace(facts.id.0));
@@ -64,12 +67,13 @@ impl Engine {
     /// [`Engine::end_load`].
     pub fn load(
         &mut self,
-        queue: &[u8],
+        queue: QueueId,
         facts: &JobFacts,
         tags: Option<Tags<'_>>,
         body: JobBody,
     ) -> Result<JobSlot, RestoreError> {
-        let slot = self.insert_restored(queue, facts, tags, body)?;
+        self.check_new(facts)?;
+        let slot = self.insert_restored(queue, facts, tags, body);
         self.loaded.push((self.list_of(slot), self.jobs[slot].place(), slot));
         Ok(slot)
     }
@@ -117,22 +121,25 @@ impl Engine {
         self.queues[job.queue()].count_out(job.counted());
     }
 
-    /// Adds a job of the log to the tables, but not to the list of its queue.
-    fn insert_restored(
-        &mut self,
-        queue: &[u8],
-        facts: &JobFacts,
-        tags: Option<Tags<'_>>,
-        body: JobBody,
-    ) -> Result<JobSlot, RestoreError> {
+    /// Whether the numbers of a job are possible and new.
+    fn check_new(&self, facts: &JobFacts) -> Result<(), RestoreError> {
         for number in [facts.id.0, facts.order, facts.buried_order] {
             check_number(number)?;
         }
-        check_name(queue)?;
-        if self.jobs.find(facts.id).is_some() {
-            return Err(RestoreError::Duplicate(facts.id.0));
+        match self.jobs.find(facts.id) {
+            Some(_) => Err(RestoreError::Duplicate(facts.id.0)),
+            None => Ok(()),
         }
-        let queue = self.queue_or_create(queue);
+    }
+
+    /// Adds a job of the log to the tables, but not to the list of its queue.
+    fn insert_restored(
+        &mut self,
+        queue: QueueId,
+        facts: &JobFacts,
+        tags: Option<Tags<'_>>,
+        body: JobBody,
+    ) -> JobSlot {
         let (due, expires) = self.moments(facts);
         if expires.is_some() {
             self.ensure_extension(queue);
@@ -147,7 +154,7 @@ impl Engine {
         if let Some(wall) = facts.wall {
             self.jobs.set_wall_time(slot, wall);
         }
-        Ok(slot)
+        slot
     }
 
     /// Adds a job of another server, with all facts of the job. No limit of a policy applies,

@@ -142,6 +142,11 @@ impl Engine {
         self.jobs[slot].body()
     }
 
+    /// The length of a job's body.
+    pub fn body_len(&self, slot: JobSlot) -> usize {
+        self.jobs[slot].body_len()
+    }
+
     /// The number of the job at this place, if the place has a job.
     pub fn id_at(&self, slot: JobSlot) -> Option<JobId> {
         self.jobs.get(slot).map(Job::id)

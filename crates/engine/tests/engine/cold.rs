@@ -116,10 +116,10 @@ impl Owner {
         let jobs = self.blocks.remove(&block).expect("the block has jobs");
         let engine = &mut self.world.engine;
         let list = engine.begin_load(block).expect("the block exists");
-        let name = engine.queue_name(list.queue).to_vec();
         for (facts, len, unique) in &jobs {
             let tags = unique.as_ref().map(|unique| Tags { unique, reducer: b"" });
-            engine.load(&name, facts, tags, JobBody::Stored(*len)).expect("it is a cold job");
+            let load = engine.load(list.queue, facts, tags, JobBody::Stored(*len));
+            load.expect("it is a cold job");
         }
         self.world.act(|engine, effects| {
             engine.end_load(list.queue, effects, &mut |_| panic!("no other job has its place"));

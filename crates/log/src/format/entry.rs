@@ -47,15 +47,18 @@ pub(crate) fn finish_entry(buffer: &mut Vec<u8>, start: usize) {
     buffer.extend_from_slice(&[0; 8][..pad]);
 }
 
+/// A FINISH entry grows up to this many bytes. A damaged entry brings its jobs back, so a larger one
+/// would do more harm.
+const SHARED_FINISH_BYTES_MAX: usize = 4096;
+
 /// Adds slots to the FINISH entry at `start`, which must be the last entry of the buffer. Returns
-/// false if the entry would have too many slots.
+/// false if the entry would be too long.
 pub(crate) fn extend_finish(buffer: &mut Vec<u8>, start: usize, slots: &[Slot]) -> bool {
-    let Some(n) =
-        u16::try_from(slots.len()).ok().and_then(|n| get_u16(buffer, start + 10).checked_add(n))
-    else {
-        return false;
-    };
     let len = get_u32(buffer, start + 4) as usize;
+    if len + 8 * slots.len() > SHARED_FINISH_BYTES_MAX {
+        return false;
+    }
+    let n = get_u16(buffer, start + 10) + slots.len() as u16;
     buffer.truncate(start + len);
     write_slots(buffer, slots);
     buffer[start + 10..start + 12].copy_from_slice(&n.to_le_bytes());

@@ -29,7 +29,8 @@ impl Items {
             if delivery.arrival.waited { delivery.arrival.tick } else { Tick::MAX };
         // The client can have got the item before the removal, and the reply after it.
         let removed = self.queues.get(queue).and_then(|queue| queue.removed);
-        let mut doubts = leads || removed.is_some_and(|at| at >= certain_before);
+        let is_late = |at: Tick| at >= certain_before && self.known[id].sent <= at;
+        let mut doubts = leads || removed.is_some_and(is_late);
         if let Some(place) = self.places.get(&key).filter(|_| !leads) {
             let wrong = match place.state {
                 State::Ended if !matches!(place.lasting, Lasting::Uncertain) => {

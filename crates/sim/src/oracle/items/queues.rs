@@ -71,10 +71,13 @@ impl Items {
         arrival: Arrival,
         is_removed: bool,
     ) {
-        // If an alias has the name of a queue, the queue keeps its items.
-        if is_removed && let Some(only) = only {
+        if is_removed
+            && let Some(only) = only
+            && !self.may_be_alias(only)
+        {
             self.queues.entry(only.to_owned()).or_default().removed = Some(self.tick);
         }
+        // If an alias has the name of a queue, the queue keeps its items.
         let is_alias = |queue: &String| self.may_be_alias(queue);
         let hidden: BTreeSet<String> = self.known_queues().into_iter().filter(is_alias).collect();
         for ((id, queue), place) in &mut self.places {
