@@ -197,10 +197,10 @@ impl Plan {
 
     /// Moves jobs in some runs. `rng` is separate, so that the other choices of a seed stay the same.
     /// The oracle cannot follow an item that an operator moves, so runs that only the oracle checks
-    /// do not move items. Runs with cold jobs move none: tests of the broker move those.
+    /// do not move items.
     pub(crate) fn choose_moves(&mut self, rng: &mut Rng) {
         let is_followed = self.unmodelled.is_none() || self.shares[2] == 0;
-        if is_followed && self.jobs_bytes_max.is_none() {
+        if is_followed {
             self.weights.moves = *rng.pick(&[0, 0, 8, 25]);
         }
     }

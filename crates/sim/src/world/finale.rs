@@ -230,6 +230,9 @@ impl World {
             return Ok(());
         }
         self.settles = true;
+        // Reclaim does not look at segments that are not written yet.
+        self.commit()?;
+        self.prepare()?;
         for _ in 0..RECLAIM_STEPS_MAX {
             let copied = self.reclaim()?;
             self.commit()?;
