@@ -1,4 +1,4 @@
-//! Who sees the bodies of jobs over HTTP, and the values in them that nobody sees.
+//! Who sees the bodies of jobs over HTTP, and the values in them that are not shown.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,6 +15,8 @@ use crate::types::Role;
 const DEPTH_MAX: usize = 128;
 /// The text that replaces a masked value.
 const MASKED: &[u8] = b"\"***\"";
+/// A longer body is masked in another thread.
+const MASKED_IN_PLACE_MAX: usize = 64 << 10;
 /// With masks, a longer body is not shown: reading its JSON would take too long.
 const MASKED_BYTES_MAX: usize = 16 << 20;
 
@@ -23,7 +25,7 @@ const MASKED_BYTES_MAX: usize = 16 << 20;
 pub struct BodySettings {
     /// The role that a client needs to see bodies. `None`: no client sees them.
     pub shown_to: Option<Role>,
-    /// The values in JSON that nobody sees.
+    /// The values in JSON that are not shown. A worker gets the whole body, also over HTTP.
     pub masks: Vec<JsonPointer>,
 }
 
@@ -53,6 +55,11 @@ impl JsonPointer {
         Ok(JsonPointer { text: text.to_owned(), steps })
     }
 
+    /// The names and numbers on the way to the value, without escapes.
+    pub fn steps(&self) -> &[String] {
+        &self.steps
+    }
+
     /// The pointer as it was written.
     pub fn text(&self) -> &str {
         &self.text
@@ -74,10 +81,14 @@ fn step_of(text: &str) -> Option<String> {
 
 impl BodySettings {
     /// A body as clients see it. `None`: it may have a masked value that cannot be found, because it
-    /// begins like JSON and is not valid, or is very long or deep.
+    /// begins like JSON and is not valid, or is very long or deep, or has another encoding than
+    /// UTF-8.
     pub(crate) fn masked<'a>(&self, body: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         if self.masks.is_empty() {
             return Some(Cow::Borrowed(body));
+        }
+        if is_wide(body) {
+            return None;
         }
         let json = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body);
         if !matches!(json.trim_ascii_start().first(), Some(b'{' | b'[')) {
@@ -103,6 +114,18 @@ impl BodySettings {
         shown.extend_from_slice(&json[at..]);
         Some(Cow::Owned(shown))
     }
+}
+
+/// Whether a body can be JSON in UTF-16 or UTF-32: it begins with a byte order mark, or a zero byte
+/// is directly before or behind its first bracket.
+fn is_wide(body: &[u8]) -> bool {
+    let marks: [&[u8]; 3] = [b"\xfe\xff", b"\xff\xfe", b"\0\0\xfe\xff"];
+    if marks.iter().any(|mark| body.starts_with(mark)) {
+        return true;
+    }
+    let is_text = |byte: &u8| *byte != 0 && !byte.is_ascii_whitespace();
+    let Some(at) = body.iter().position(is_text) else { return false };
+    matches!(body[at], b'{' | b'[') && (body[..at].contains(&0) || body.get(at + 1) == Some(&0))
 }
 
 /// Finds the masked values in JSON that is known to be valid. Each function returns `None` if the
@@ -240,21 +263,39 @@ impl Api {
     }
 
     /// A body as clients see it.
-    pub(crate) async fn shown_body(&self, body: broker::Body) -> Result<Bytes, Problem> {
+    pub(crate) async fn shown_body(&self, body: broker::Body) -> Result<ShownBody, Problem> {
         if self.setup.bodies.masks.is_empty() {
-            return Ok(Bytes::from_owner(body));
+            return Ok(ShownBody::OfJob(Bytes::from_owner(body)));
         }
-        let setup = self.setup.clone();
+        let (setup, is_long) = (self.setup.clone(), body.len() > MASKED_IN_PLACE_MAX);
+        let mask = move || match setup.bodies.masked(&body)? {
+            Cow::Borrowed(_) => Some(ShownBody::OfJob(Bytes::from_owner(body.clone()))),
+            Cow::Owned(masked) => Some(ShownBody::Masked(Bytes::from(masked))),
+        };
         // Long JSON takes a while. Other requests must not wait for it.
-        let shown = self.reading(move || match setup.bodies.masked(&body)? {
-            Cow::Borrowed(_) => Some(Bytes::from_owner(body.clone())),
-            Cow::Owned(masked) => Some(Bytes::from(masked)),
-        });
-        shown.await?.ok_or_else(|| {
+        let shown = if is_long { self.masking(mask).await? } else { mask() };
+        shown.ok_or_else(|| {
             let why = "the server does not show this body: it has to mask values in it \
                 (`http.mask`), but it cannot read its JSON";
             Problem::new(ProblemKind::Forbidden, why)
         })
+    }
+}
+
+/// A body as clients see it.
+#[derive(Clone, Debug)]
+pub(crate) enum ShownBody {
+    /// The bytes of the job. They need no further memory.
+    OfJob(Bytes),
+    /// A copy with masks. Only the response needs its memory.
+    Masked(Bytes),
+}
+
+impl ShownBody {
+    pub(crate) fn into_bytes(self) -> Bytes {
+        match self {
+            ShownBody::OfJob(bytes) | ShownBody::Masked(bytes) => bytes,
+        }
     }
 }
 
@@ -312,6 +353,27 @@ mod tests {
         for body in [r#"{"x":1"#, "{\"x\":1}\n{\"x\":2}", "[1,]", "\u{feff}{x:1}", &deep] {
             assert_eq!(masked(&["/x"], body), None, "{body}");
             assert_eq!(masked(&[], body).as_deref(), Some(body), "no mask needs its JSON");
+        }
+    }
+
+    #[test]
+    fn json_in_other_encodings_is_not_shown() {
+        let json = r#"{"x":1}"#;
+        let wide = |mark: &[u8], bytes: fn(u16) -> [u8; 2]| {
+            [mark, &json.encode_utf16().flat_map(bytes).collect::<Vec<u8>>()].concat()
+        };
+        for body in [
+            wide(b"\xfe\xff", u16::to_be_bytes),
+            wide(b"\xff\xfe", u16::to_le_bytes),
+            wide(b"", u16::to_be_bytes),
+            wide(b"", u16::to_le_bytes),
+            wide(b" \0", u16::to_le_bytes),
+        ] {
+            assert_eq!(settings(&["/x"]).masked(&body), None, "{body:?}");
+            assert!(settings(&[]).masked(&body).is_some(), "no mask needs its JSON");
+        }
+        for bytes in [&b"\0\x01x{"[..], b"\n\0\x02", b"", b"\0"] {
+            assert!(settings(&["/x"]).masked(bytes).is_some(), "no JSON: {bytes:?}");
         }
     }
 

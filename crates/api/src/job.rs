@@ -17,6 +17,7 @@ use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
 
 use crate::access::Principal;
+use crate::bodies::ShownBody;
 use crate::connections::shown_id;
 use crate::name::shown_name;
 use crate::openapi::Failures;
@@ -76,9 +77,12 @@ pub(crate) async fn get_body(
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
-    let body = api.job_body(&principal, id).await?;
     let mut response = complete(answer(StatusCode::OK, "application/octet-stream", ""));
-    *response.body_mut() = axum::body::Body::new(Pieces(body));
+    *response.body_mut() = match api.body_of_job(&principal, id).await? {
+        ShownBody::OfJob(body) => axum::body::Body::new(Pieces(body)),
+        // A complete response counts as unread with all of its bytes.
+        ShownBody::Masked(body) => axum::body::Body::from(body),
+    };
     // A browser saves the body, and never shows it as a page of this server.
     response.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     Ok(response)
@@ -110,6 +114,10 @@ impl Api {
 
     /// The body of a job, as this client sees it.
     pub async fn job_body(&self, principal: &Principal, id: JobId) -> Result<Bytes, Problem> {
+        self.body_of_job(principal, id).await.map(ShownBody::into_bytes)
+    }
+
+    async fn body_of_job(&self, principal: &Principal, id: JobId) -> Result<ShownBody, Problem> {
         self.check_bodies(principal)?;
         let session = self.session_with(id).await?;
         let peeked = self.turn().caller(session.id()).peek(id).value;
@@ -121,7 +129,7 @@ impl Api {
     pub(crate) async fn session_with(&self, id: JobId) -> Result<DoorSession, Problem> {
         let session = self.setup.door.session(SessionKind::Reader);
         let finders = self.finders.clone();
-        // The search goes on even if the client has gone. So it counts until its end.
+        // The search continues even if the client has gone. So it counts until its end.
         let found = tokio::spawn(async move {
             let _permit = finders.acquire_owned().await;
             session.job_at_hand(id).await.map(|()| session)
@@ -134,7 +142,7 @@ impl Api {
     }
 }
 
-/// A body in pieces, so that the memory of a response does not depend on its length.
+/// The body of a job in pieces, so that the memory of a response does not depend on its length.
 struct Pieces(Bytes);
 
 impl HttpBody for Pieces {

@@ -1,5 +1,6 @@
 //! The jobs of a queue, in pages.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -8,6 +9,7 @@ use broker::{
     Body, HeldCursor, HeldRow, JobRow, ListCursor, ListLimits, RowBody, SessionId, State,
 };
 use hyper::Uri;
+use tokio::sync::Semaphore;
 
 use crate::access::Principal;
 use crate::bodies::BodySettings;
@@ -179,7 +181,7 @@ impl Api {
         let total = self.count_of(list)?;
         let mut place = list.cursor.after.unwrap_or_default().0;
         let mut held = HeldCursor { next: list.cursor.blocks_from };
-        let (mut items, mut looks, mut more) = (Vec::new(), 0, None);
+        let (mut rows, mut looks, mut more) = (Vec::new(), 0, None);
         loop {
             let has_ended = {
                 let mut turn = self.turn();
@@ -189,11 +191,11 @@ impl Api {
                 let queue = queue.ok_or_else(|| Problem::no_queue(&list.queue))?;
                 loop {
                     // All jobs were found, or there are no more sessions.
-                    let is_done = list.cursor.after.is_none() && items.len() as u64 == total;
+                    let is_done = list.cursor.after.is_none() && rows.len() as u64 == total;
                     if is_done || place >= u64::from(turn.session_places()) {
                         break true;
                     }
-                    if items.len() == list.limit || looks == LOOKS_MAX {
+                    if rows.len() == list.limit || looks == LOOKS_MAX {
                         more = Some(place);
                         break true;
                     }
@@ -207,7 +209,7 @@ impl Api {
                     });
                     match row {
                         Some((session, Some(Some(row)))) => {
-                            items.push(self.leased(&row, session, list, &moments));
+                            rows.push(LeasedRow { row, session, moments });
                         }
                         Some((_, Some(None))) => {}
                         Some((_, None)) | None => {
@@ -226,9 +228,12 @@ impl Api {
             blocks_from: held.next,
             ..ListCursor::default()
         });
+        let bodies = if list.has_bodies { self.beginnings(&rows).await? } else { Vec::new() };
+        let bodies = bodies.into_iter().map(Some).chain(std::iter::repeat(None));
+        let items = rows.iter().zip(bodies).map(|(row, body)| row.shown(body, &list.queue));
         let moments = Moments::of(&self.turn());
         Ok(types::Jobs {
-            items,
+            items: items.collect(),
             next: next.map(|next| self.cursor_key.written(&list.id(), &written_place(&next))),
             is_complete: true,
             unreadable: 0,
@@ -237,37 +242,20 @@ impl Api {
         })
     }
 
-    /// A leased job. `session` holds it.
-    fn leased(
-        &self,
-        row: &HeldRow,
-        session: SessionId,
-        list: &ListJobs,
-        moments: &Moments,
-    ) -> types::Job {
-        let view = job::JobView {
-            facts: &row.facts,
-            time_left_ms: row.time_left_ms.unwrap_or(0),
-            body_bytes: row.body_len,
-            unique: &row.unique,
-            is_durable: row.is_durable,
+    /// The beginnings of the bodies of leased jobs. Masks take a while, so the broker's lock must not
+    /// be held meanwhile.
+    async fn beginnings(&self, rows: &[LeasedRow]) -> Result<Vec<types::BodyText>, Problem> {
+        let bodies: Vec<Option<Body>> = rows.iter().map(|leased| leased.row.body.clone()).collect();
+        let setup = self.setup.clone();
+        let work = move || {
+            let shown = |body: Option<Body>| match body {
+                Some(body) => beginning(&setup.bodies, &body),
+                None => types::BodyText { text: String::new(), is_cut: true },
+            };
+            bodies.into_iter().map(shown).collect()
         };
-        let memory = match row.body {
-            Some(_) => types::JobMemory::Resident,
-            None => types::JobMemory::Stored,
-        };
-        let shown = |body: Option<&Body>| match body {
-            Some(body) => beginning(&self.setup.bodies, body),
-            None => types::BodyText { text: String::new(), is_cut: true },
-        };
-        let body = list.has_bodies.then(|| shown(row.body.as_ref()));
-        let holder = types::Holder { connection: shown_id(session), held_ms: row.held_ms };
-        types::Job {
-            memory: Some(memory),
-            body,
-            holder: Some(holder),
-            ..view.shown(&list.queue, moments)
-        }
+        let has_masks = !self.setup.bodies.masks.is_empty();
+        if has_masks { self.masking(work).await } else { Ok(work()) }
     }
 
     /// The number of jobs in the list.
@@ -288,23 +276,78 @@ impl Api {
         &self,
         read: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        let readers = self.readers.clone();
-        let reading = async move {
-            let permit = readers.acquire_owned().await.ok();
-            tokio::task::spawn_blocking(move || {
-                let _permit = permit;
-                read()
-            })
-            .await
+        in_thread(&self.readers, read).await.ok_or_else(|| {
+            let why = "the disk did not give the jobs in time; check the disk, or try again";
+            Problem::new(ProblemKind::Unreadable, why)
+        })
+    }
+
+    /// Masks bodies that are in memory, in another thread, so that other requests do not wait. A
+    /// disk that hangs does not matter here.
+    pub(crate) async fn masking<T: Send + 'static>(
+        &self,
+        mask: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        in_thread(&self.maskers, mask).await.ok_or_else(|| {
+            let why = "other requests mask long bodies (`http.mask`); try again";
+            Problem::new(ProblemKind::Unavailable, why)
+        })
+    }
+}
+
+/// Works in another thread. The permits limit the work at a time, even after its clients have gone.
+/// `None`: the work was not done in time.
+async fn in_thread<T: Send + 'static>(
+    permits: &Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let permits = permits.clone();
+    let working = async move {
+        let permit = permits.acquire_owned().await.ok();
+        tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            work()
+        })
+        .await
+    };
+    match tokio::time::timeout(TIME_MAX, working).await {
+        Ok(Ok(value)) => Some(value),
+        // A panic there has been reported. It ends this request, too.
+        Ok(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => None,
+    }
+}
+
+/// A leased job.
+struct LeasedRow {
+    row: HeldRow,
+    /// The session that holds the job.
+    session: SessionId,
+    /// When the row was read.
+    moments: Moments,
+}
+
+impl LeasedRow {
+    fn shown(&self, body: Option<types::BodyText>, queue: &[u8]) -> types::Job {
+        let row = &self.row;
+        let view = job::JobView {
+            facts: &row.facts,
+            time_left_ms: row.time_left_ms.unwrap_or(0),
+            body_bytes: row.body_len,
+            unique: &row.unique,
+            is_durable: row.is_durable,
         };
-        match tokio::time::timeout(TIME_MAX, reading).await {
-            Ok(Ok(value)) => Ok(value),
-            // A panic there has been reported. It ends this request, too.
-            Ok(Err(error)) => std::panic::resume_unwind(error.into_panic()),
-            Err(_) => Err(Problem::new(
-                ProblemKind::Unreadable,
-                "the disk did not give the jobs in time; check the disk, or try again",
-            )),
+        let memory = match row.body {
+            Some(_) => types::JobMemory::Resident,
+            None => types::JobMemory::Stored,
+        };
+        let connection = shown_id(self.session);
+        let holder = types::Holder { connection, held_ms: row.held_ms };
+        types::Job {
+            memory: Some(memory),
+            body,
+            holder: Some(holder),
+            ..view.shown(queue, &self.moments)
         }
     }
 }

@@ -137,10 +137,16 @@ struct Scan {
     is_complete: bool,
 }
 
-/// A job that matches.
-struct Match {
-    /// The part of the body to show: with a text to search for, the part around the text.
-    body: Option<types::BodyText>,
+/// What a look at a job showed.
+#[derive(Debug)]
+enum Look {
+    /// It does not match.
+    No,
+    /// It matches. The part of the body to show: with a text to search for, the part around the
+    /// text.
+    Match(Option<types::BodyText>),
+    /// Its body cannot be searched: it cannot be read, is very long, or cannot be masked.
+    Unsearched,
 }
 
 impl Wanted {
@@ -331,14 +337,16 @@ fn scan(
     }
     let is_cut = fit < rows.len();
     rows.truncate(fit);
-    let mut matches = matches(setup, search, now, &rows, &mut scan.unsearched);
+    let looks = looks(setup, search, now, &rows, budget.found);
     let mut last = None;
     let count = rows.len();
-    for (index, row) in rows.into_iter().enumerate() {
+    for (index, (row, look)) in rows.into_iter().zip(looks).enumerate() {
         scan.jobs += 1;
         last = Some(row.place);
-        if let Some(Match { body }) = matches[index].take() {
-            scan.found.push((row, body));
+        match look {
+            Look::No => {}
+            Look::Unsearched => scan.unsearched += 1,
+            Look::Match(body) => scan.found.push((row, body)),
         }
         if scan.found.len() == budget.found && index + 1 < count {
             scan.is_over = true;
@@ -353,46 +361,56 @@ fn scan(
     Some(scan)
 }
 
-/// The matches among the jobs.
-fn matches(
+/// Looks at the jobs. Stops when this many jobs match.
+fn looks(
     setup: &Setup,
     search: &SearchJobs,
     now: Millis,
     rows: &[JobRow],
-    unsearched: &mut u64,
-) -> Vec<Option<Match>> {
+    found_max: usize,
+) -> Vec<Look> {
     let wanted = &search.wanted;
     let finder = Finder::new(&wanted.text);
     let look = |body: &[u8]| {
         if wanted.text.is_empty() {
             let part = search.has_bodies.then(|| jobs::beginning(&setup.bodies, body));
-            return Some(Match { body: part });
+            return Look::Match(part);
         }
-        finder.find(body)?;
-        // A text in a masked value must not be found.
-        let shown = setup.bodies.masked(body)?;
-        Some(Match { body: Some(around(&shown, finder.find(&shown)?)) })
+        // Only what clients see is searched. The time that this takes must not tell whether a masked
+        // value has the text.
+        let Some(shown) = setup.bodies.masked(body) else { return Look::Unsearched };
+        match finder.find(&shown) {
+            Some(at) => Look::Match(Some(around(&shown, at))),
+            None => Look::No,
+        }
     };
-    let mut matches: Vec<Option<Match>> = rows.iter().map(|_| None).collect();
-    let mut stored = Vec::new();
+    let mut looks: Vec<Look> = rows.iter().map(|_| Look::No).collect();
+    let (mut found, mut stored) = (0, Vec::new());
     for (index, row) in rows.iter().enumerate().filter(|(_, row)| wanted.has_facts(row, now)) {
         match &row.body {
-            RowBody::Resident(body) => matches[index] = look(body),
+            RowBody::Resident(body) => looks[index] = look(body),
             // Without a text, the page shows no body that it would have to read.
-            RowBody::Stored(_) if wanted.text.is_empty() => {
-                matches[index] = Some(Match { body: None });
+            RowBody::Stored(_) if wanted.text.is_empty() => looks[index] = Look::Match(None),
+            RowBody::Stored(_) if row.body_len as u64 > BYTES_MAX => {
+                looks[index] = Look::Unsearched;
             }
-            RowBody::Stored(_) if row.body_len as u64 > BYTES_MAX => *unsearched += 1,
             RowBody::Stored(body) => stored.push((index, body)),
+        }
+        found += usize::from(matches!(looks[index], Look::Match(_)));
+        if found == found_max {
+            // The caller does not look at the jobs behind this one.
+            break;
         }
     }
     let bodies: Vec<_> = stored.iter().map(|(_, body)| *body).collect();
-    setup.door.broker().read_bodies(&bodies, |at, body| match body {
-        Ok(body) => matches[stored[at].0] = look(body),
-        // The job may have ended meanwhile, or the log cannot give it.
-        Err(_) => *unsearched += 1,
+    setup.door.broker().read_bodies(&bodies, |at, body| {
+        looks[stored[at].0] = match body {
+            Ok(body) => look(body),
+            // The job may have ended meanwhile, or the log cannot give it.
+            Err(_) => Look::Unsearched,
+        };
     });
-    matches
+    looks
 }
 
 /// The part of a body around a text that begins here.

@@ -23,6 +23,8 @@ use crate::{history, types};
 
 /// At most this many requests read from the disk at once.
 const READERS_MAX: usize = 2;
+/// At most this many requests mask bodies in other threads at once. The site has few threads.
+const MASKERS_MAX: usize = 1;
 
 /// The state behind all endpoints.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub struct Api {
     pub(crate) cursor_key: CursorKey,
     /// Limits the threads that read from the disk. A disk can hang.
     pub(crate) readers: Arc<Semaphore>,
+    /// Limits the threads that mask bodies in memory.
+    pub(crate) maskers: Arc<Semaphore>,
     /// Limits the searches for jobs by their numbers. Workers wait for the same threads.
     pub(crate) finders: Arc<Semaphore>,
 }
@@ -113,6 +117,7 @@ impl Api {
             events: Arc::default(),
             cursor_key: CursorKey::default(),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
+            maskers: Arc::new(Semaphore::new(MASKERS_MAX)),
             finders: Arc::new(Semaphore::new(READERS_MAX)),
         }
     }

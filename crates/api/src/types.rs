@@ -673,7 +673,7 @@ pub struct Search {
     pub scanned_jobs: u64,
     /// The bytes of the bodies that this request searched.
     pub scanned_bytes: u64,
-    /// Jobs whose body was not searched. It is longer than 32 MiB, or the log cannot give it.
+    /// Jobs whose body was not searched: it is too long, or cannot be read or masked.
     pub unsearched: u64,
     /// False if later responses leave out jobs, because the jobs of very many files have mixed
     /// priorities.
