@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use testkit::client::Client;
@@ -163,6 +163,27 @@ fn a_collector_that_fails_or_is_gone_disturbs_nothing() {
         assert_eq!(count(&site, "sent"), 0);
         assert_eq!(site.get("/health/ready").status, 200);
     }
+}
+
+#[test]
+fn a_collector_that_never_answers_does_not_delay_the_stop() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = format!("http://{}/v1/traces", silent.local_addr().unwrap());
+    let mut site = site(&folder, &endpoint);
+    let mut client = Client::connect(site.beanstalk.parse().unwrap()).unwrap();
+    for _ in 0..20 {
+        let id = client.put(0, 0, 60, &body("01")).unwrap();
+        assert_eq!(client.reserve(0).unwrap().unwrap().id, id);
+        client.expect(&format!("delete {id}"), "DELETED").unwrap();
+    }
+    let (mut request, _) = silent.accept().unwrap();
+    request.read_exact(&mut [0; 100]).unwrap();
+    let before = Instant::now();
+    site.server.signal(rustix::process::Signal::TERM);
+    assert!(site.server.wait().success());
+    // The server waits 10 seconds for the answer to a request, but not when it stops.
+    assert!(before.elapsed() < Duration::from_secs(7), "{:?}", before.elapsed());
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use api::BodySettings;
 use api::types::Role;
+use api::{BodySettings, JsonPointer};
 use axum::http::Uri;
 use broker::policy::Rules;
 use notation::address::{Address, ListenAddress};
@@ -224,7 +224,7 @@ pub struct Http {
     pub tokens: Option<PathBuf>,
     /// What HTTP clients on this machine are allowed to do without credentials.
     pub anonymous: Role,
-    /// Who sees the bodies of jobs, and the values in them that nobody sees.
+    /// Who sees the bodies of jobs, and the values in them that are not shown.
     pub bodies: BodySettings,
     /// The longest body of a request with jobs.
     pub body_bytes: u64,
@@ -271,8 +271,8 @@ pub struct Metrics {
 /// settings have a value.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Traces {
-    /// Where the body of a job has its `traceparent`: a JSON pointer.
-    pub pointer: Option<String>,
+    /// Where the body of a job has its `traceparent`.
+    pub pointer: Option<JsonPointer>,
     /// The URL of the collector.
     pub endpoint: Option<Uri>,
 }

@@ -333,7 +333,7 @@ pub(crate) static SETTINGS: [Setting; 57] = [
         many: false,
         live: false,
         set: |config, value| assign(&mut config.traces.pointer, parse_pointer(value[0])),
-        show: |config| quote(config.traces.pointer.as_deref().unwrap_or("off")),
+        show: |config| quote(config.traces.pointer.as_ref().map_or("off", JsonPointer::text)),
     },
     Setting {
         key: "traces.endpoint",
@@ -560,30 +560,45 @@ fn parse_tokens(text: &str) -> Result<Option<PathBuf>, String> {
     }
 }
 
-fn parse_pointer(text: &str) -> Result<Option<String>, String> {
+fn parse_pointer(text: &str) -> Result<Option<JsonPointer>, String> {
     if text == "off" {
         return Ok(None);
     }
-    let is_escape = |rest: &str| rest.starts_with(['0', '1']);
-    if text.starts_with('/') && text.split('~').skip(1).all(is_escape) {
-        return Ok(Some(text.to_owned()));
-    }
-    Err(format!("`{text}` is not `off` or a JSON pointer such as `/traceparent`"))
+    let wrong = || format!("`{text}` is not `off` or a JSON pointer such as `/traceparent`");
+    JsonPointer::parse(text).map(Some).map_err(|_| wrong())
 }
 
+/// A collector. If the URL has no path, this adds the usual one.
 fn parse_endpoint(text: &str) -> Result<Option<Uri>, String> {
     if text == "off" {
         return Ok(None);
     }
-    let endpoint = text.parse::<Uri>().ok().filter(|uri| {
-        uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty())
-    });
-    let wrong = || {
+    if text.contains('@') {
+        // Do not show the text, because it can have a password.
+        return Err(
+            "the URL has an `@`; the server sends no user name and no password to a collector"
+                .to_owned(),
+        );
+    }
+    let read = || {
+        let uri = text.parse::<Uri>().ok().filter(|uri| uri.scheme_str() == Some("http"))?;
+        let (host, authority) = (uri.host()?, uri.authority()?.as_str());
+        // Nothing or a port is behind the host.
+        let port = authority.strip_prefix(host)?;
+        let is_port = |digits: &str| digits.parse::<u16>().is_ok_and(|port| port > 0);
+        let has_port = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+        if host.is_empty() || !has_port {
+            return None;
+        }
+        let has_path = uri.path_and_query().is_some_and(|path| path.as_str() != "/");
+        let usual = format!("http://{authority}/v1/traces");
+        if has_path { Some(uri) } else { usual.parse().ok() }
+    };
+    read().map(Some).ok_or_else(|| {
         format!(
             "`{text}` is not `off` or a URL such as `http://127.0.0.1:4318/v1/traces`; TLS is not supported"
         )
-    };
-    endpoint.map(Some).ok_or_else(wrong)
+    })
 }
 
 fn parse_body_bytes(text: &str) -> Result<u64, String> {

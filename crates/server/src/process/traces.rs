@@ -18,6 +18,7 @@ use broker::{Broker, JobBody, Span};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use tokio::{pin, select};
 
 use crate::config::Traces;
 use crate::process::clock::Clock;
@@ -29,7 +30,7 @@ use crate::process::traces::otlp::{Collector, TracedSpan};
 const PERIOD: Duration = Duration::from_millis(500);
 /// Limit of spans in one request.
 const REQUEST_SPANS_MAX: usize = 512;
-/// Time limit of the last request, when the server stops.
+/// When the server stops: the time limit of the request that is under way, and of the last one.
 const LAST_TIME: Duration = Duration::from_secs(1);
 
 /// Counts what became of the spans.
@@ -89,7 +90,11 @@ impl Exporter {
             failures: MessageLimit::default(),
         };
         let named = std::thread::Builder::new().name("traces".to_owned());
-        let thread = named.spawn(move || runtime.block_on(work.run(stopped)))?;
+        let thread = named.spawn(move || {
+            runtime.block_on(work.run(stopped));
+            // A thread of the runtime can hang while it looks up the name of the collector.
+            runtime.shutdown_background();
+        })?;
         Ok(Some(Exporter { counts, stop: Some(stop), thread: Some(thread) }))
     }
 }
@@ -118,7 +123,16 @@ impl Work {
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
         // `stopped` ends with an error when its sender is dropped.
         while timeout(PERIOD, &mut stopped).await.is_err() {
-            self.export().await;
+            let export = self.export();
+            pin!(export);
+            select! {
+                () = &mut export => {}
+                _ = &mut stopped => {
+                    // The stop of the server must not wait long for a collector that does not answer.
+                    let _ = timeout(LAST_TIME, export).await;
+                    break;
+                }
+            }
         }
         let _ = timeout(LAST_TIME, self.export()).await;
     }
@@ -133,23 +147,25 @@ impl Work {
         self.counts.dropped.fetch_add(dropped, Ordering::Relaxed);
         let traced: Vec<TracedSpan> =
             spans.into_iter().filter_map(|span| self.traced(span, wall_ms)).collect();
-        for spans in traced.chunks(REQUEST_SPANS_MAX) {
-            let count = spans.len() as u64;
-            match self.collector.send(spans).await {
-                Ok(()) => self.counts.sent.fetch_add(count, Ordering::Relaxed),
-                Err(error) => {
-                    if self.failures.count().is_some() {
-                        let endpoint = self.collector.endpoint();
-                        tracing::warn!(%endpoint, %error, "cannot send spans to the collector; they are dropped");
-                    }
-                    self.counts.failed.fetch_add(count, Ordering::Relaxed)
+        let mut rest = traced.as_slice();
+        while !rest.is_empty() {
+            let (spans, behind) = rest.split_at(rest.len().min(REQUEST_SPANS_MAX));
+            if let Err(error) = self.collector.send(spans).await {
+                if self.failures.count().is_some() {
+                    let endpoint = self.collector.endpoint();
+                    tracing::warn!(%endpoint, %error, "cannot send spans to the collector; they are dropped");
                 }
-            };
+                // Each further request could take the whole time limit. New spans would wait.
+                self.counts.failed.fetch_add(rest.len() as u64, Ordering::Relaxed);
+                return;
+            }
+            self.counts.sent.fetch_add(spans.len() as u64, Ordering::Relaxed);
+            rest = behind;
         }
     }
 
     /// The span with the trace context of its job, if the context asks for spans.
-    fn traced(&self, span: Span, wall_ms: u64) -> Option<TracedSpan> {
+    fn traced(&self, mut span: Span, wall_ms: u64) -> Option<TracedSpan> {
         let context = match &span.body {
             JobBody::Resident(body) => self.pointer.find(body),
             JobBody::Stored(_) | JobBody::Loading(_) => {
@@ -158,6 +174,9 @@ impl Work {
             }
         };
         let context = context.filter(|context| context.is_sampled)?;
+        // From here on, only the length of the body matters. The bodies of ended jobs must not stay
+        // in memory until the collector answers.
+        span.body = JobBody::Stored(u32::try_from(span.body.len()).unwrap_or(u32::MAX));
         Some(TracedSpan { context, span, wall_ms })
     }
 }

@@ -447,13 +447,13 @@ fn shown_settings_can_have_any_characters() {
     }
 }
 
-/// A column is a number of characters, not of bytes, as in editors.
 #[test]
 fn traces_need_a_pointer_and_a_collector() {
     let read = |traces: &str| messages(&format!("[traces]\n{traces}"));
     let both = "pointer = \"/meta/traceparent\"\nendpoint = \"http://[::1]:4318/v1/traces\"\n";
     let (_folder, sources) = Folder::with(&format!("[traces]\n{both}"));
-    assert_eq!(sources.load().unwrap().config.traces.pointer.as_deref(), Some("/meta/traceparent"));
+    let pointer = sources.load().unwrap().config.traces.pointer.unwrap();
+    assert_eq!(pointer.text(), "/meta/traceparent");
     assert_eq!(
         read("pointer = \"/traceparent\"\n"),
         ["lineshaft.toml:2: traces.pointer also needs traces.endpoint"]
@@ -466,12 +466,33 @@ fn traces_need_a_pointer_and_a_collector() {
         let all = read(&format!("pointer = \"{wrong}\"\n"));
         assert!(all[0].contains(&format!("`{wrong}` is not `off` or a JSON pointer")), "{all:?}");
     }
-    for wrong in ["https://collector/v1/traces", "collector:4318", "/v1/traces", "http://"] {
+    for wrong in [
+        "https://collector/v1/traces",
+        "collector:4318",
+        "/v1/traces",
+        "http://",
+        "http://collector:65536/v1/traces",
+        "http://collector:0/v1/traces",
+        "http://collector:/v1/traces",
+    ] {
         let all = read(&format!("endpoint = \"{wrong}\"\n"));
         assert!(all[0].contains(&format!("`{wrong}` is not `off` or a URL")), "{all:?}");
     }
+    let all = read("endpoint = \"http://ann:secret@collector/v1/traces\"\n");
+    assert!(all[0].contains("no password") && !all[0].contains("secret"), "{all:?}");
+    for (written, full) in [
+        ("http://collector", "http://collector/v1/traces"),
+        ("http://[::1]:65535/", "http://[::1]:65535/v1/traces"),
+        ("http://collector/otlp?a=b", "http://collector/otlp?a=b"),
+    ] {
+        let text = format!("[traces]\npointer = \"/a\"\nendpoint = \"{written}\"\n");
+        let (_folder, sources) = Folder::with(&text);
+        let endpoint = sources.load().unwrap().config.traces.endpoint.unwrap();
+        assert_eq!(endpoint.to_string(), full);
+    }
 }
 
+/// A column is a number of characters, not of bytes, as in editors.
 #[test]
 fn a_column_counts_characters() {
     let text = "data = { dir = \"é\", x = 1 }";

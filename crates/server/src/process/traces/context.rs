@@ -1,5 +1,6 @@
 //! The trace context of the W3C (`traceparent`), in the JSON body of a job.
 
+use api::JsonPointer;
 use memchr::memmem::Finder;
 use serde_json::Value;
 
@@ -61,10 +62,10 @@ pub(crate) struct Pointer {
 }
 
 impl Pointer {
-    pub(crate) fn new(pointer: &str) -> Pointer {
-        let last = pointer.rsplit('/').next().unwrap_or_default();
-        let name = last.replace("~1", "/").replace("~0", "~");
-        Pointer { pointer: pointer.to_owned(), name: Finder::new(name.as_bytes()).into_owned() }
+    pub(crate) fn new(pointer: &JsonPointer) -> Pointer {
+        let name = pointer.steps().last().map_or("", String::as_str);
+        let name = Finder::new(name.as_bytes()).into_owned();
+        Pointer { pointer: pointer.text().to_owned(), name }
     }
 
     /// The trace context in this body.
@@ -115,7 +116,9 @@ mod tests {
 
     #[test]
     fn a_pointer_finds_the_context_in_a_body() {
-        let find = |pointer: &str, body: &str| Pointer::new(pointer).find(body.as_bytes());
+        let find = |pointer: &str, body: &str| {
+            Pointer::new(&JsonPointer::parse(pointer).unwrap()).find(body.as_bytes())
+        };
         let body = format!(r#"{{"traceparent":"{PARENT}","meta":{{"a/b":["{PARENT}",7]}}}}"#);
         assert!(find("/traceparent", &body).is_some());
         assert!(find("/meta/a~1b/0", &body).is_some());

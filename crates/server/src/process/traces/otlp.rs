@@ -18,7 +18,7 @@ use crate::process::traces::context::TraceContext;
 
 /// Time limit of a request.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
-/// The port of collectors for OTLP over HTTP.
+/// The usual port of collectors for OTLP over HTTP. It applies if the URL has no port.
 const PORT: u16 = 4318;
 
 /// OTLP's number for a span inside one program.
@@ -69,12 +69,13 @@ impl Collector {
     }
 
     async fn post(&self, body: String) -> io::Result<()> {
-        let (host, port) = (self.endpoint.host().unwrap_or_default(), self.endpoint.port_u16());
+        let host = self.endpoint.host().unwrap_or_default();
+        let port = self.endpoint.port_u16().unwrap_or(PORT);
+        let authority = format!("{host}:{port}");
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let socket = TcpStream::connect((host, port.unwrap_or(PORT))).await?;
+        let socket = TcpStream::connect((host, port)).await?;
         let (mut sender, connection) =
             handshake(TokioIo::new(socket)).await.map_err(io::Error::other)?;
-        let authority = self.endpoint.authority().map_or("", |authority| authority.as_str());
         let path = self.endpoint.path_and_query().map_or("/", |path| path.as_str());
         let request = Request::post(path)
             .header(header::HOST, authority)
