@@ -124,7 +124,9 @@ impl ProblemKind {
             ProblemKind::BadConfiguration => {
                 ("bad-configuration", "configuration not reloaded", 409)
             }
-            ProblemKind::PreconditionFailed => ("precondition-failed", "it has changed", 412),
+            ProblemKind::PreconditionFailed => {
+                ("precondition-failed", "the job or the queue has changed", 412)
+            }
             ProblemKind::TooLong => ("too-long", "too long", 413),
             ProblemKind::IdempotencyMismatch => {
                 ("idempotency-mismatch", "the key belongs to another request", 422)

@@ -6,7 +6,6 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::IntoResponse as _;
 use axum::routing::{MethodRouter, get, post, put};
 use http_api::only_looks;
-use hyper::header::IF_MATCH;
 
 use crate::access::{PREFIX, Principal, guard};
 use crate::act::operations::endpoints as operations;
@@ -14,6 +13,7 @@ use crate::audit::{self, Usual};
 use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
 use crate::types::Role;
+use crate::version::Condition;
 use crate::{
     act, connections, events, history, job, jobs, log_health, openapi, policies, queue, queues,
     search, server, why,
@@ -86,7 +86,8 @@ struct Endpoint {
     change: Role,
     /// Whether changes are usual work of programs: see [`Usual`].
     is_work: bool,
-    /// Whether changes can depend on a version, with `If-Match`.
+    /// Whether changes can depend on a version, with `If-Match`. Then each function that changes
+    /// something takes a [`Condition`].
     has_version: bool,
 }
 
@@ -130,9 +131,10 @@ impl Endpoint {
                 return problem.into_response();
             }
             let is_change = !only_looks(request.method());
-            if is_change && !has_version && request.headers().contains_key(IF_MATCH) {
-                let why = "changes of this endpoint cannot depend on a version";
-                let problem = Problem::new(ProblemKind::BadRequest, why).of_parameter("If-Match");
+            if is_change
+                && !has_version
+                && let Err(problem) = Condition::of(request.headers()).refuse()
+            {
                 return problem.into_response();
             }
             if is_work && let Some(usual) = request.extensions().get::<Usual>() {

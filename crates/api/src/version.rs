@@ -121,13 +121,27 @@ impl Condition {
     /// All versions.
     pub const ANY: Condition = Condition(None);
 
+    /// The condition of a request with these headers.
+    pub(crate) fn of(headers: &HeaderMap) -> Condition {
+        Condition(named(headers, &IF_MATCH))
+    }
+
+    /// Fails if there is a condition, because the change cannot depend on a version.
+    pub(crate) fn refuse(&self) -> Result<(), Problem> {
+        if self.0.is_none() {
+            return Ok(());
+        }
+        let why = "this change cannot depend on a version";
+        Err(Problem::new(ProblemKind::BadRequest, why).of_parameter("If-Match"))
+    }
+
     /// Checks the condition, and fails if it names other versions.
     fn check(&self, version: impl FnOnce() -> Option<Version>) -> Result<(), Problem> {
         let Some(named) = &self.0 else { return Ok(()) };
         if version().is_some_and(|version| named.matches(&version)) {
             return Ok(());
         }
-        let why = "it has changed since you read it (`If-Match`); read it again";
+        let why = "the job or the queue has changed since you read it; read it again";
         Err(Problem::new(ProblemKind::PreconditionFailed, why))
     }
 
@@ -153,7 +167,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Condition {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Condition, Problem> {
-        Ok(Condition(named(&parts.headers, &IF_MATCH)))
+        Ok(Condition::of(&parts.headers))
     }
 }
 

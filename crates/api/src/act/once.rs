@@ -70,8 +70,8 @@ struct Known {
 
 impl Once {
     /// Runs a request, if it is the first one with this key. `asked` is the SHA-256 of all bytes of
-    /// the request that matter. The request goes on even if the client disconnects, because the client will
-    /// send it again.
+    /// the request that matter. The request continues even if the client disconnects, because the
+    /// client will send it again.
     pub(crate) async fn run(
         &self,
         api: &Api,

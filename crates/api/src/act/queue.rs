@@ -33,9 +33,12 @@ use crate::version::Condition;
 pub(crate) async fn put_queue(
     State(api): State<Api>,
     QueueName(name): QueueName,
+    when: Condition,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
+    // A request that creates a queue knows no version of it.
+    when.refuse()?;
     let is_new = api.create_queue(&name).await?;
     let mut response = done();
     if is_new {
@@ -116,8 +119,7 @@ pub(crate) async fn delete_queue(
         confirm: query.get("confirm").map(str::to_owned),
         ..types::StartOperation::new(types::OperationKind::Remove, shown_name(&name))
     };
-    when.check_queue(&api.turn(), &name)?;
-    Ok(started(&api.start_operation(&principal, &asked)?))
+    Ok(started(&api.start_operation_on(&principal, &asked, &when)?))
 }
 
 /// Pauses a queue: workers get no jobs of it.

@@ -89,6 +89,9 @@ fn a_change_without_versions_refuses_a_condition() {
     let refused = change(&world, "POST", "/server/drain", "*", "");
     assert_eq!((refused.status, &refused.body["parameter"]), (400, &json!("If-Match")));
     assert_eq!(world.get("/server")["draining"], false);
+    let refused = change(&world, "PUT", "/queues/mail", "*", "");
+    assert_eq!((refused.status, &refused.body["parameter"]), (400, &json!("If-Match")));
+    assert_eq!(world.ask("GET", "/queues/mail").status, 404);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::name::parse_name;
 use crate::problem::{Problem, ProblemKind};
 use crate::state::Api;
 use crate::types::{self, JobState, OperationKind, OperationStatus};
+use crate::version::Condition;
 
 /// An operation can name at most this many jobs.
 const CHOSEN_MAX: usize = 10_000;
@@ -23,6 +24,16 @@ impl Api {
         principal: &Principal,
         asked: &types::StartOperation,
     ) -> Result<types::Operation, Problem> {
+        self.start_operation_on(principal, asked, &Condition::ANY)
+    }
+
+    /// Starts an operation if its queue has this version.
+    pub(in crate::act) fn start_operation_on(
+        &self,
+        principal: &Principal,
+        asked: &types::StartOperation,
+        when: &Condition,
+    ) -> Result<types::Operation, Problem> {
         let queue = parse_name(&asked.queue)?;
         check(asked)?;
         let to = self.target(asked, &queue)?;
@@ -33,6 +44,7 @@ impl Api {
         let (jobs, total, moments) = {
             let turn = self.turn();
             let stats = turn.queue_stats(&queue).ok_or_else(|| Problem::no_queue(&queue))?;
+            when.check_queue(&turn, &queue)?;
             let all = [
                 (State::Ready, JobState::Ready, stats.ready),
                 (State::Delayed, JobState::Delayed, stats.delayed),
