@@ -10,14 +10,14 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use http_api::{Peer, claims, only_looks, sha256};
 use hyper::HeaderMap;
-use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderValue};
+use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderValue, SET_COOKIE};
 use origin::Gate;
 
-use crate::audit::{Asked, Audit};
+use crate::audit::{Asked, Audit, AuditDetail};
 use crate::problem::{Problem, ProblemKind};
 use crate::sessions::{CODE_S, Credential, SESSION_S, Sessions};
 use crate::state::Api;
-use crate::tokens::{EntryKind, Fingerprint, Tokens, random_text};
+use crate::tokens::{EntryKind, Tokens, random_text};
 use crate::types::{self, Role, Via};
 
 /// All paths of the API begin with this.
@@ -77,10 +77,32 @@ pub struct Principal {
     pub via: Via,
     /// The other end of the connection.
     pub(crate) peer: Peer,
+    /// What the server recognized the client by. `None`: nothing with which a person can sign in.
+    credential: Option<Credential>,
     /// The secret that forms of the console contain.
     csrf: Arc<str>,
     /// What the client can do to get more rights.
     advice: &'static str,
+}
+
+/// A session that has begun.
+#[derive(Clone, Debug)]
+pub struct SignedIn {
+    cookie: HeaderValue,
+    detail: AuditDetail,
+}
+
+impl SignedIn {
+    /// The value of the header `Set-Cookie`.
+    pub fn cookie(&self) -> &HeaderValue {
+        &self.cookie
+    }
+
+    /// Puts the cookie into the response, and the name of the person into the record of changes.
+    pub fn add_to(self, response: &mut Response) {
+        response.headers_mut().insert(SET_COOKIE, self.cookie);
+        response.extensions_mut().insert(self.detail);
+    }
 }
 
 /// The name of clients at the operator's socket.
@@ -191,34 +213,35 @@ impl Api {
             Problem::new(ProblemKind::Forbidden, "this listener has no rules of access")
         })?;
         let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
-        let known = |name: Arc<str>, role, via, csrf: &Arc<str>| Principal {
+        let known = |credential, (name, role), via, csrf: &Arc<str>| Principal {
             name,
             role,
             via,
             peer: peer.clone(),
+            credential: Some(credential),
             csrf: csrf.clone(),
             advice: ADVICE_TOKEN,
         };
-        let listed = |kind, fingerprint| access.holder(Credential::Entry(kind, fingerprint));
         if let Some(header) = headers.get(AUTHORIZATION) {
             let token = bearer(header).ok_or_else(|| {
                 unauthenticated("the header `Authorization` must be `Bearer` and a token")
             })?;
-            let (name, role) =
-                listed(EntryKind::Token, sha256(token.as_bytes())).ok_or_else(unknown_token)?;
-            return Ok(known(name, role, Via::Token, &access.csrf));
+            let credential = Credential::Entry(EntryKind::Token, sha256(token.as_bytes()));
+            let holder = access.holder(credential).ok_or_else(unknown_token)?;
+            return Ok(known(credential, holder, Via::Token, &access.csrf));
         }
         // An old cookie is no mistake of the person, so it counts as no cookie.
         if let Some(secret) = session_secret(headers, &peer)
             && let Some(session) = access.sessions.find(&secret, self.setup.door.now())
-            && let Some((name, role)) = access.holder(session.credential)
+            && let Some(holder) = access.holder(session.credential)
         {
-            return Ok(known(name, role, Via::Session, &session.csrf));
+            return Ok(known(session.credential, holder, Via::Session, &session.csrf));
         }
-        if let Some(fingerprint) = peer.certificate
-            && let Some((name, role)) = listed(EntryKind::Certificate, fingerprint)
-        {
-            return Ok(known(name, role, Via::Certificate, &access.csrf));
+        if let Some(fingerprint) = peer.certificate {
+            let credential = Credential::Entry(EntryKind::Certificate, fingerprint);
+            if let Some(holder) = access.holder(credential) {
+                return Ok(known(credential, holder, Via::Certificate, &access.csrf));
+            }
         }
         let (role, via, advice) = if peer.is_operator {
             (Role::Admin, Via::Socket, ADVICE_TOKEN)
@@ -229,8 +252,10 @@ impl Api {
         } else {
             (access.anonymous, Via::Anonymous, ADVICE_TOKEN)
         };
-        let name = if via == Via::Socket { OPERATOR } else { "anonymous" };
-        Ok(Principal { name: name.into(), role, via, peer, csrf: access.csrf.clone(), advice })
+        let is_operator = via == Via::Socket;
+        let name = if is_operator { OPERATOR } else { "anonymous" }.into();
+        let credential = is_operator.then_some(Credential::Operator);
+        Ok(Principal { name, role, via, peer, credential, csrf: access.csrf.clone(), advice })
     }
 
     /// Checks that no page of another site sent a request that changes something.
@@ -245,27 +270,25 @@ impl Api {
         allowed.map_err(|why| Problem::new(ProblemKind::Forbidden, why.to_string()))
     }
 
-    /// Begins a session for the person with this token. Returns the value of the header
-    /// `Set-Cookie`.
+    /// Begins a session for the person with this token.
     pub fn sign_in(
         &self,
         request: &Principal,
         headers: &HeaderMap,
         token: &str,
-    ) -> Result<HeaderValue, Problem> {
+    ) -> Result<SignedIn, Problem> {
         let fingerprint = sha256(token.trim().as_bytes());
         self.begin_session(request, headers, Credential::Entry(EntryKind::Token, fingerprint))?
             .ok_or_else(unknown_token)
     }
 
-    /// Begins a session for the person with this one-time code. Returns the value of the header
-    /// `Set-Cookie`.
+    /// Begins a session for the person with this one-time code.
     pub fn sign_in_by_code(
         &self,
         request: &Principal,
         headers: &HeaderMap,
         code: &str,
-    ) -> Result<HeaderValue, Problem> {
+    ) -> Result<SignedIn, Problem> {
         let code = self.access.sessions.use_code(code, self.setup.door.now());
         let code = code.ok_or_else(unknown_code)?;
         self.begin_session(request, headers, code.credential)?.ok_or_else(unknown_code)
@@ -284,36 +307,25 @@ impl Api {
         request: &Principal,
         headers: &HeaderMap,
         credential: Credential,
-    ) -> Result<Option<HeaderValue>, Problem> {
-        if self.access.holder(credential).is_none() {
-            return Ok(None);
-        }
+    ) -> Result<Option<SignedIn>, Problem> {
+        let Some((name, role)) = self.access.holder(credential) else { return Ok(None) };
         let begun = self.access.sessions.begin(credential, self.setup.door.now());
         let secret = begun.map_err(no_random_numbers)?;
-        cookie(headers, &request.peer, &secret, SESSION_S).map(Some)
+        let cookie = cookie(headers, &request.peer, &secret, SESSION_S)?;
+        let detail = AuditDetail(format!("signed in as {name} ({})", role.name()));
+        Ok(Some(SignedIn { cookie, detail }))
     }
 
     /// Makes a one-time code, with which a person signs in to the console with the rights of this
     /// client.
-    pub(crate) fn make_code(
-        &self,
-        principal: &Principal,
-        headers: &HeaderMap,
-    ) -> Result<types::LoginCode, Problem> {
-        let fingerprint =
-            |kind, print: Option<Fingerprint>| print.map(|print| Credential::Entry(kind, print));
-        let credential = match principal.via {
-            Via::Socket => Some(Credential::Operator),
-            Via::Token => {
-                let token = headers.get(AUTHORIZATION).and_then(bearer);
-                fingerprint(EntryKind::Token, token.map(|token| sha256(token.as_bytes())))
-            }
-            Via::Certificate => fingerprint(EntryKind::Certificate, principal.peer.certificate),
-            // A session must not make itself longer.
-            Via::Session | Via::Anonymous => None,
-        };
+    pub(crate) fn make_code(&self, principal: &Principal) -> Result<types::LoginCode, Problem> {
+        // A session must not make itself longer.
+        let credential = principal.credential.filter(|_| principal.via != Via::Session);
         let credential = credential.ok_or_else(|| {
-            unauthenticated("only a client with a token, or at the operator's socket, gets a code")
+            unauthenticated(
+                "only a client with a token or a certificate, or at the operator's socket, gets a \
+                 code",
+            )
         })?;
         if !self.setup.has_console {
             let why = "the server has no console: see `http.console`";

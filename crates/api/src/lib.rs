@@ -54,7 +54,7 @@ pub mod types;
 mod version;
 mod why;
 
-pub use access::{AccessSettings, PREFIX, Principal, only_viewers};
+pub use access::{AccessSettings, PREFIX, Principal, SignedIn, only_viewers};
 pub use audit::{Asked, Pending};
 pub use bodies::{BodySettings, JsonPointer};
 pub use broker::JobId;

@@ -16,8 +16,9 @@ pub(crate) const SESSION_S: u64 = 12 * 3_600;
 const SESSIONS_MAX: usize = 1_000;
 /// How long a one-time code is valid.
 pub(crate) const CODE_S: u64 = 60;
-/// Above this number, the oldest code becomes invalid.
-const CODES_MAX: usize = 100;
+/// Above this number, the oldest code of the same maker becomes invalid. So nobody pushes out the
+/// codes of others.
+const CODES_MAX: usize = 10;
 
 /// What a person signed in with.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -60,7 +61,7 @@ impl Sessions {
     /// Begins a session, and returns the secret of its cookie.
     pub(crate) fn begin(&self, credential: Credential, now: Millis) -> io::Result<String> {
         let session = Session { credential, csrf: random_text()?.into() };
-        lock(&self.open).add(session, SESSION_S, now)
+        lock(&self.open).add(session, SESSION_S, now, |_| true)
     }
 
     /// The session whose cookie has this secret.
@@ -75,7 +76,8 @@ impl Sessions {
 
     /// Makes a code.
     pub(crate) fn make_code(&self, credential: Credential, now: Millis) -> io::Result<String> {
-        lock(&self.codes).add(Code { credential }, CODE_S, now)
+        let is_own = |code: &Code| code.credential == credential;
+        lock(&self.codes).add(Code { credential }, CODE_S, now, is_own)
     }
 
     /// What a code stands for. It stays valid.
@@ -107,12 +109,21 @@ impl<T> Kept<T> {
         Kept { all: HashMap::new(), most }
     }
 
-    /// Keeps a value for this many seconds, and returns its secret name.
-    fn add(&mut self, value: T, seconds: u64, now: Millis) -> io::Result<String> {
+    /// Keeps a value for this many seconds, and returns its secret name. The limit applies to the
+    /// values for which `counts` is true.
+    fn add(
+        &mut self,
+        value: T,
+        seconds: u64,
+        now: Millis,
+        counts: impl Fn(&T) -> bool,
+    ) -> io::Result<String> {
         let secret = random_text()?;
         self.all.retain(|_, (_, until)| *until > now);
-        let oldest = self.all.iter().min_by_key(|(_, (_, until))| *until);
-        if self.all.len() >= self.most
+        let count = self.all.values().filter(|(kept, _)| counts(kept)).count();
+        let counted = self.all.iter().filter(|(_, (kept, _))| counts(kept));
+        let oldest = counted.min_by_key(|(_, (_, until))| *until);
+        if count >= self.most
             && let Some(oldest) = oldest.map(|(secret, _)| secret.clone())
         {
             self.all.remove(&oldest);
@@ -159,5 +170,19 @@ mod tests {
         assert!(sessions.use_code(&code, Millis(end.0 - 1)).is_some());
         assert!(sessions.use_code(&code, Millis(1)).is_none());
         assert!(sessions.find(&code, Millis(1)).is_none(), "a code is no cookie");
+    }
+
+    #[test]
+    fn a_maker_pushes_out_only_its_own_codes() {
+        let sessions = Sessions::default();
+        let busy = Credential::Entry(EntryKind::Token, [1; 32]);
+        let of_operator = sessions.make_code(Credential::Operator, Millis(0)).unwrap();
+        let first = sessions.make_code(busy, Millis(0)).unwrap();
+        for _ in 0..CODES_MAX {
+            sessions.make_code(busy, Millis(1)).unwrap();
+        }
+        assert!(sessions.look_at_code(&first, Millis(1)).is_none());
+        assert!(sessions.look_at_code(&of_operator, Millis(1)).is_some());
+        assert_eq!(lock(&sessions.codes).all.len(), CODES_MAX + 1);
     }
 }

@@ -296,6 +296,12 @@ fn a_person_signs_in_with_a_one_time_code() {
     let cookie = cookie.split(';').next().expect("a cookie").to_owned();
     let page = world.show_to(&cookie, "", Reach::Network);
     assert!(page.status == 200 && page.text.contains("Sign out"), "{}", page.text);
+    let audit = Request::get("/api/v1/audit")
+        .header("host", "127.0.0.1:7300")
+        .header("cookie", &cookie)
+        .body(Body::empty());
+    let audit = world.send(audit.expect("valid"), Reach::Network);
+    assert!(audit.text.contains("\"detail\":\"signed in as operator (admin)\""), "{}", audit.text);
     let again = submit(&secret);
     assert!(again.status == 401 && again.text.contains("was used already"), "{}", again.text);
     let late = show();

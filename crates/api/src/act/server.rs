@@ -4,7 +4,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use broker::Status;
-use hyper::{HeaderMap, StatusCode, Uri};
+use hyper::{StatusCode, Uri};
 
 use super::{done, receive_json, with_json};
 use crate::access::Principal;
@@ -89,11 +89,10 @@ pub(crate) async fn put_status(
 pub(crate) async fn post_login_code(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
-    headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(&uri, &[])?;
-    Ok(with_json(StatusCode::CREATED, &api.make_code(&principal, &headers)?))
+    Ok(with_json(StatusCode::CREATED, &api.make_code(&principal)?))
 }
 
 /// Reads the configuration again. If it has a mistake, or if a change needs a restart, nothing

@@ -240,7 +240,7 @@ fn the_session_of_a_browser_needs_its_secret_to_change_something() {
     let (api, first) = (&guarded.world.api, of("POST", &[]));
     let anonymous = api.identify(&first).unwrap();
     let cookie = api.sign_in(&anonymous, first.headers(), &guarded.tokens[1]).unwrap();
-    let cookie = cookie.to_str().unwrap().split(';').next().unwrap().to_owned();
+    let cookie = cookie.cookie().to_str().unwrap().split(';').next().unwrap().to_owned();
     let session = api.identify(&of("POST", &[("cookie", &cookie)])).unwrap();
     assert_eq!((&*session.name, session.via), ("operator", Via::Session));
     let send = |csrf: &str| {
@@ -269,7 +269,7 @@ fn a_one_time_code_signs_in_its_maker_once() {
     let sign_in = |code: &str| {
         let cookie = api.sign_in_by_code(&person, browser.headers(), code);
         let cookie = cookie.map_err(|problem| problem.status)?;
-        let cookie = cookie.to_str().unwrap().split(';').next().unwrap().to_owned();
+        let cookie = cookie.cookie().to_str().unwrap().split(';').next().unwrap().to_owned();
         let session = request("GET", "/me", &[local[0], ("cookie", &cookie)], b"");
         let signed_in = api.identify(&session).unwrap();
         Ok::<_, u16>((signed_in.name.to_string(), signed_in.role, signed_in.via))

@@ -86,12 +86,12 @@ pub(crate) async fn sign_in(
     form: Form,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let cookie = match form.get("code") {
+    let session = match form.get("code") {
         Some(code) => api.sign_in_by_code(&principal, &headers, code)?,
         None => api.sign_in(&principal, &headers, form.get("token").unwrap_or_default())?,
     };
     let mut response = see_other(&own_page(form.get("next")));
-    response.headers_mut().insert(SET_COOKIE, cookie);
+    session.add_to(&mut response);
     Ok(response)
 }
 
