@@ -1,15 +1,17 @@
 //! `lineshaft delete`: deletes waiting jobs.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use api::types::{
-    Connections, JobState, Me, Operation, OperationKind, OperationStatus, Role, StartOperation,
+    Connection, Connections, JobState, Me, Operation, OperationKind, OperationStatus, Role,
+    StartOperation,
 };
 use serde_json::json;
 
 use crate::cli::{ApiArguments, DeleteArguments};
-use crate::client::{ApiClient, CONNECT_TIMEOUT, Client, WaitingState, shown_segment};
+use crate::client::{ApiClient, CONNECT_TIMEOUT, Client, Reply, WaitingState, shown_segment};
 use crate::commands::operator;
 use crate::text::{self, Progress, complain, counted, print_line, print_value};
 
@@ -110,7 +112,7 @@ fn delete_by_operation(api: &mut ApiClient, queue: &str, state: WaitingState) ->
     match problem {
         Some(problem) => bail!("{} were deleted, then: {}", counted(done, "job"), problem.detail),
         None if status == OperationStatus::Cancelled => {
-            bail!("somebody cancelled the deletion after {}", counted(done, "job"))
+            bail!("the deletion was cancelled after {}", counted(done, "job"))
         }
         None => Ok(done),
     }
@@ -118,13 +120,22 @@ fn delete_by_operation(api: &mut ApiClient, queue: &str, state: WaitingState) ->
 
 /// The API of the server to which the client is connected. `None`: the server has no API that this
 /// tool can use, or the tool finds the API of another server.
-fn api_of(client: &Client) -> Option<ApiClient> {
+fn api_of(client: &mut Client) -> Option<ApiClient> {
     let address = client.local_address()?;
     let mut api = operator::connect(&ApiArguments::of_environment()).ok()?;
-    // Only the same server sees this connection.
+    if api.get::<Me>("/me").ok()?.role < Role::Operator {
+        return None;
+    }
+    // Another machine, or the other end of a tunnel, can have a connection from the same address. But
+    // only the same server sees that this connection watches a queue with a random name.
+    let sign = format!("lineshaft-delete-{:016x}", RandomState::new().hash_one(&address));
+    if !matches!(client.ask(&format!("watch {sign}")).ok()?, Reply::Watching(_)) {
+        return None;
+    }
     let path = format!("/connections?protocol=beanstalk&address={}", shown_segment(&address));
-    let found: Connections = api.get(&path).ok()?;
-    let may_change = api.get::<Me>("/me").ok()?.role >= Role::Operator;
-    let is_same = found.items.iter().any(|connection| connection.address == address);
-    (is_same && may_change).then_some(api)
+    let found = api.get::<Connections>(&path);
+    // The queue ends when nobody watches it.
+    client.ask(&format!("ignore {sign}")).ok()?;
+    let has_sign = |connection: &Connection| connection.queues.contains(&sign);
+    found.ok()?.items.iter().any(has_sign).then_some(api)
 }

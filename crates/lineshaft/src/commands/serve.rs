@@ -206,7 +206,7 @@ fn console(started: &Started<'_>) -> String {
     listener.map_or_else(String::new, |listener| format!("{}/console", web_address(listener)))
 }
 
-/// The begin of the address of a web page, for a browser on this machine.
+/// The beginning of the address of a web page, for a browser on this machine.
 pub(crate) fn web_address(listener: &ListenAddress) -> String {
     let scheme = if listener.is_tls { "https" } else { "http" };
     format!("{scheme}://{}", from_here(&listener.address))

@@ -297,6 +297,109 @@ fn console_makes_an_address_that_signs_in_once() {
 }
 
 #[test]
+fn console_keeps_its_address_out_of_the_arguments_of_other_programs() {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+    let site = Site::new();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("bin")).unwrap();
+    // A browser that runs until a line comes.
+    let fifo = std::process::Command::new("mkfifo").arg(path("end")).status().unwrap();
+    assert!(fifo.success());
+    let script = "#!/bin/sh\necho \"$@\" >seen && mv seen arguments && exec timeout 30 cat end\n";
+    std::fs::write(path("bin/xdg-open"), script).unwrap();
+    std::fs::set_permissions(path("bin/xdg-open"), Permissions::from_mode(0o755)).unwrap();
+    let programs = format!("{}:{}", path("bin").display(), std::env::var("PATH").unwrap());
+    let tool = std::process::Command::new(LINESHAFT)
+        .args(["console", "--http"])
+        .arg(format!("unix:{}", site.data.path().join("api").display()))
+        .env("PATH", programs)
+        .env("DISPLAY", ":0")
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    wait_until("the browser", || path("arguments").exists());
+    // The tool does not wait for the end of the browser. End it now.
+    std::fs::write(path("end"), "\n").unwrap();
+    assert_eq!(tool.status.code(), Some(0), "{tool:?}");
+    let url = String::from_utf8(tool.stdout).unwrap().trim().to_owned();
+    assert!(url.contains("/console/login?code="), "{url}");
+    let arguments = std::fs::read_to_string(path("arguments")).unwrap();
+    let page = std::path::Path::new(arguments.trim());
+    assert!(page.is_absolute() && !arguments.contains("code="), "{arguments}");
+    assert!(std::fs::read_to_string(page).unwrap().contains(&format!("url={url}\"")));
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(page), mode(page.parent().unwrap())), (0o600, 0o700));
+}
+
+/// A server that says yes to each connection for which a client asks, and counts the operations.
+fn forged_api(operations: std::sync::Arc<std::sync::atomic::AtomicUsize>) -> String {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    // The thread ends with the process of the test.
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut reader = BufReader::new(socket.unwrap());
+            let mut line = String::new();
+            while reader.read_line(&mut line).is_ok_and(|len| len > 0) {
+                let request = std::mem::take(&mut line);
+                while reader.read_line(&mut line).unwrap() > 2 {
+                    line.clear();
+                }
+                line.clear();
+                let path = request.split(' ').nth(1).unwrap().to_owned();
+                if request.starts_with("POST") {
+                    operations.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                }
+                let reply = if let Some((_, address)) = path.split_once("address=") {
+                    let address = address.replace("%3A", ":").replace("%2E", ".");
+                    serde_json::json!({ "open": 1, "next": null, "items": [{
+                        "id": "1", "protocol": "beanstalk", "address": address, "tls": false,
+                        "opened_at": "2026-01-01T00:00:00.000Z", "idle_ms": 0,
+                        "received_bytes": 0, "sent_bytes": 0, "unsent_bytes": 0, "used": "many",
+                        "queues": ["default"], "watched": 1, "registrations": 0, "holds": 0,
+                        "wait": null, "held": null,
+                    }]})
+                } else {
+                    serde_json::json!({ "name": "a", "role": "admin", "via": "anonymous" })
+                };
+                let reply = reply.to_string();
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
+                let length = reply.len();
+                let socket = reader.get_mut();
+                write!(socket, "{head}Content-Length: {length}\r\n\r\n{reply}").unwrap();
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn delete_trusts_no_server_that_only_knows_the_address_of_the_connection() {
+    let site = Site::new();
+    let mut client = Client::on_tube(site.server.address(), "many").unwrap();
+    for _ in 0..1_001 {
+        client.put(0, 3600, 60, b"x").unwrap();
+    }
+    let operations = std::sync::Arc::default();
+    let forged = forged_api(std::sync::Arc::clone(&operations));
+    let output = std::process::Command::new(LINESHAFT)
+        .args(["delete", "many", "--state", "delayed", "--all", "--json"])
+        .args(["--server", &site.server.address().to_string()])
+        .env("LINESHAFT_HTTP", forged)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stdout.starts_with(b"{\"deleted\":1001,\"left\":0,"), "{output:?}");
+    assert_eq!(operations.load(std::sync::atomic::Ordering::Relaxed), 0);
+    let queues = get(&site.http(), "/api/v1/queues").body;
+    assert!(!queues.contains("lineshaft-delete"), "the tool leaves no queue: {queues}");
+}
+
+#[test]
 fn delete_of_very_many_jobs_is_an_operation_of_the_same_server() {
     let site = Site::new();
     let mut client = Client::on_tube(site.server.address(), "many").unwrap();

@@ -68,7 +68,7 @@ pub(crate) fn run(client: &mut ApiClient, asked: &StartOperation) -> Result<Oper
         std::thread::sleep(PAUSE);
         operation = client
             .get(&format!("/operations/{}", operation.id))
-            .with_context(|| format!("operation {} goes on in the server", operation.id))?;
+            .with_context(|| format!("operation {} continues in the server", operation.id))?;
         progress.show(operation.done)?;
     }
     Ok(operation)
