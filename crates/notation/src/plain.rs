@@ -1,17 +1,25 @@
-//! Text and bytes of clients, in a form that can be shown. A control character, such as an escape,
-//! could change a terminal, or hide a part of a line.
+//! Text and bytes of clients, in a form that can be shown. Some characters are hostile: an escape
+//! could change a terminal, and others could hide a part of a line, or show it in another order.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text on one line: each control character becomes a space.
-pub fn one_line(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+/// Whether a character could change a terminal, break a line, or change the order in which other
+/// characters are shown: a control character, a line separator, or a control of bidirectional text.
+pub fn is_hostile(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}')
+        || matches!(letter, '\u{200e}' | '\u{200f}')
 }
 
-/// The text with each control character as an escape such as `\x1b`.
+/// The text on one line: each hostile character becomes a space.
+pub fn one_line(text: &str) -> String {
+    text.chars().map(|letter| if is_hostile(letter) { ' ' } else { letter }).collect()
+}
+
+/// The text with each hostile character as an escape such as `\x1b` or `\u202e`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(char::is_control) {
+    if !text.chars().any(is_hostile) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 8);
@@ -21,8 +29,8 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Bytes as text. Each control character except line feeds and tabs, and each byte that is not
-/// text, becomes an escape such as `\x1b`.
+/// Bytes as text. Each hostile character except line feeds and tabs, and each byte that is not text,
+/// becomes an escape such as `\x1b` or `\u202e`.
 pub fn escaped_bytes(bytes: &[u8]) -> String {
     let mut shown = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -38,23 +46,27 @@ pub fn escaped_bytes(bytes: &[u8]) -> String {
 }
 
 fn push(shown: &mut String, letter: char, keeps_lines: bool) {
-    if letter.is_control() && !(keeps_lines && matches!(letter, '\n' | '\t')) {
-        let _ = write!(shown, "\\x{:02x}", u32::from(letter));
-    } else {
+    let code = u32::from(letter);
+    if !is_hostile(letter) || keeps_lines && matches!(letter, '\n' | '\t') {
         shown.push(letter);
+    } else if code <= 0xff {
+        // Writing to a text does not fail.
+        let _ = write!(shown, "\\x{code:02x}");
+    } else {
+        let _ = write!(shown, "\\u{code:04x}");
     }
 }
 
-/// JSON without control characters. JSON already has escapes for those of ASCII, except for one. The
+/// JSON without hostile characters. JSON already has escapes for those of ASCII, except for one. The
 /// result has the same values.
 pub fn escaped_json(json: &str) -> Cow<'_, str> {
-    if !json.chars().any(char::is_control) {
+    if !json.chars().any(is_hostile) {
         return Cow::Borrowed(json);
     }
     let mut shown = String::with_capacity(json.len() + 8);
     for letter in json.chars() {
         // Line breaks are between the values.
-        if letter.is_control() && letter != '\n' {
+        if is_hostile(letter) && letter != '\n' {
             let _ = write!(shown, "\\u{:04x}", u32::from(letter));
         } else {
             shown.push(letter);
@@ -63,10 +75,10 @@ pub fn escaped_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a person can read the text as it is: it has no control characters except for line ends
+/// Whether a person can read the text as it is: it has no hostile characters except for line ends
 /// and tabs.
 pub fn is_readable(text: &str) -> bool {
-    !text.chars().any(|letter| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t'))
+    !text.chars().any(|letter| is_hostile(letter) && !matches!(letter, '\n' | '\r' | '\t'))
 }
 
 /// A word that a shell reads as it is.
@@ -107,6 +119,21 @@ mod tests {
         assert_eq!(escaped("a\u{9b}\n\u{7f}中"), "a\\x9b\\x0a\\x7f中");
         assert!(matches!(escaped("中 a"), Cow::Borrowed("中 a")));
         assert_eq!(one_line("a\u{9b}\nb\tc"), "a  b c");
+    }
+
+    #[test]
+    fn nothing_can_change_the_order_of_a_line() {
+        let all = ('\u{2028}'..='\u{202e}').chain('\u{2066}'..='\u{2069}');
+        for letter in all.chain(['\u{200e}', '\u{200f}', '\u{61c}']) {
+            let (text, code) = (format!("a{letter}b"), u32::from(letter));
+            assert_eq!(escaped(&text), format!("a\\u{code:04x}b"));
+            assert_eq!(escaped_bytes(text.as_bytes()), format!("a\\u{code:04x}b"));
+            assert_eq!(escaped_json(&format!("\"{text}\"")), format!("\"a\\u{code:04x}b\""));
+            assert_eq!(one_line(&text), "a b");
+            assert!(!is_readable(&text));
+        }
+        // Letters that are written from right to left stay.
+        assert!(is_readable("\u{5d0}\u{627}") && escaped("\u{5d0}\u{200d}") == "\u{5d0}\u{200d}");
     }
 
     #[test]
