@@ -15,7 +15,7 @@ use crate::link;
 use crate::page::{Result, see_other};
 use crate::texts::{Actions, Texts};
 
-/// A form changes a job or a queue in whatever version it is.
+/// A form changes a job or a queue in any version.
 pub(crate) const ANY: Condition = Condition::ANY;
 
 /// The text about the action before this page, if there was one. The parameter `done` names it.

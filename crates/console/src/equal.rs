@@ -1,12 +1,14 @@
 //! What a page does, in other words: commands and HTTP requests, as lines for a shell. A person can
 //! copy them into a script.
 
+use std::net::IpAddr;
+
 use api::types::Via;
 use api::{Principal, parse_name};
 use hyper::HeaderMap;
 use hyper::header::HOST;
 use maud::{Markup, html};
-use notation::plain::shell_word;
+use notation::plain::{is_hostile, shell_word};
 use percent_encoding::utf8_percent_encode;
 use serde_json::Value;
 
@@ -25,8 +27,8 @@ pub(crate) struct Place {
     /// The host and the port of the page.
     host: String,
     is_tls: bool,
-    /// Whether the person has a token, a certificate or a session.
-    has_name: bool,
+    /// Whether requests need a token. A client with a certificate sends no other credentials.
+    has_token: bool,
 }
 
 impl Place {
@@ -42,7 +44,8 @@ impl Place {
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let usual_port = if is_tls { 443 } else { 80 };
         let host = if has_port { host.to_owned() } else { format!("{host}:{usual_port}") };
-        Place { host, is_tls, has_name: principal.via != Via::Anonymous }
+        let has_token = matches!(principal.via, Via::Token | Via::Session);
+        Place { host, is_tls, has_token }
     }
 
     /// The host without its port.
@@ -52,10 +55,26 @@ impl Place {
 }
 
 /// The listener that the tools for jobs use.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Beanstalk {
-    pub(crate) port: u16,
-    pub(crate) is_tls: bool,
+    /// The host of the listener. `None`: it listens at all addresses, so the host of the page works.
+    host: Option<String>,
+    port: u16,
+    is_tls: bool,
+}
+
+impl Beanstalk {
+    /// The listener at an address such as `127.0.0.1:11300`. `None`: it is a unix socket.
+    pub(crate) fn at(address: &str, is_tls: bool) -> Option<Beanstalk> {
+        if address.starts_with("unix:") {
+            return None;
+        }
+        let (host, port) = address.rsplit_once(':')?;
+        let port = port.parse().ok()?;
+        let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        let is_wildcard = ip.is_ok_and(|ip| ip.is_unspecified());
+        Some(Beanstalk { host: (!is_wildcard).then(|| host.to_owned()), port, is_tls })
+    }
 }
 
 /// How a command reaches the server.
@@ -147,7 +166,7 @@ impl Equal {
     }
 
     /// The part of the page with the lines. Empty if there are none.
-    pub(crate) fn shown(&self, t: &Texts, place: &Place, beanstalk: Option<Beanstalk>) -> Markup {
+    pub(crate) fn shown(&self, t: &Texts, place: &Place, beanstalk: Option<&Beanstalk>) -> Markup {
         let commands: Vec<String> =
             self.commands.iter().filter_map(|command| command.line(place, beanstalk)).collect();
         let requests = self.requests.iter().map(|request| request.line(place)).collect();
@@ -168,7 +187,7 @@ impl Equal {
 }
 
 impl Command {
-    fn line(&self, place: &Place, beanstalk: Option<Beanstalk>) -> Option<String> {
+    fn line(&self, place: &Place, beanstalk: Option<&Beanstalk>) -> Option<String> {
         let tls = |is_tls| if is_tls { "tls:" } else { "" };
         let (option, address, is_usual) = match self.reach {
             Reach::Files => ("", String::new(), true),
@@ -177,10 +196,11 @@ impl Command {
                 ("--http", format!("{}{}", tls(place.is_tls), place.host), is_usual)
             }
             Reach::Beanstalk => {
-                let Beanstalk { port, is_tls } = beanstalk?;
-                let host = format!("{}:{port}", place.name());
+                let Beanstalk { host, port, is_tls } = beanstalk?;
+                let host = host.as_deref().unwrap_or_else(|| place.name());
+                let host = format!("{host}:{port}");
                 let is_usual = !is_tls && USUAL_BEANSTALK.contains(&&*host);
-                ("--server", format!("{}{host}", tls(is_tls)), is_usual)
+                ("--server", format!("{}{host}", tls(*is_tls)), is_usual)
             }
         };
         let mut words = vec!["lineshaft".to_owned()];
@@ -203,7 +223,7 @@ impl Request {
             // Otherwise curl would read the brackets as a pattern.
             line.push_str(" -g");
         }
-        if place.has_name {
+        if place.has_token {
             // In double quotes, the shell inserts the token.
             line.push_str(" -H \"Authorization: Bearer $LINESHAFT_TOKEN\"");
         }
@@ -227,10 +247,10 @@ pub(crate) fn queue(name: &str) -> String {
     format!("/queues/{}", utf8_percent_encode(name, IN_PATH))
 }
 
-/// The name that a person writes in a shell. `None`: it is not text, or has control characters.
+/// The name that a person writes in a shell. `None`: it is not text, or has hostile characters.
 fn plain(shown: &str) -> Option<String> {
     let name = String::from_utf8(parse_name(shown).ok()?).ok()?;
-    let is_plain = !name.is_empty() && !name.chars().any(char::is_control);
+    let is_plain = !name.is_empty() && !name.chars().any(is_hostile);
     is_plain.then_some(name)
 }
 
@@ -247,12 +267,12 @@ mod tests {
     use super::*;
 
     fn place(host: &str, is_tls: bool) -> Place {
-        Place { host: host.to_owned(), is_tls, has_name: is_tls }
+        Place { host: host.to_owned(), is_tls, has_token: is_tls }
     }
 
     #[test]
     fn lines_name_the_server_if_it_is_not_the_usual_one() {
-        let beanstalk = Some(Beanstalk { port: 11300, is_tls: false });
+        let beanstalk = Beanstalk::at("0.0.0.0:11300", false);
         let equal = Equal::default()
             .command_of(&["jobs", "--state", "ready"], &["-it's"])
             .job_command_of(&["pause"], "mail", &["10m"])
@@ -261,7 +281,8 @@ mod tests {
             .command_of(&["why"], &["\\x00"])
             .request("POST", &queue("a/b"), Some(serde_json::json!({ "to": "it's" })));
         let lines = |place: &Place| {
-            let commands = equal.commands.iter().filter_map(|it| it.line(place, beanstalk));
+            let commands =
+                equal.commands.iter().filter_map(|it| it.line(place, beanstalk.as_ref()));
             commands.chain(equal.requests.iter().map(|it| it.line(place))).collect::<Vec<_>>()
         };
         assert_eq!(
@@ -283,5 +304,25 @@ mod tests {
              'https://[::1]:443/api/v1/queues/a%2Fb'",
             ]
         );
+    }
+
+    #[test]
+    fn commands_name_the_address_of_the_listener() {
+        let line = |address: &str, is_tls| {
+            let equal = Equal::default().job_command(&["stats"]);
+            let beanstalk = Beanstalk::at(address, is_tls)?;
+            equal.commands[0].line(&place("queue.example:7300", false), Some(&beanstalk))
+        };
+        assert_eq!(line("127.0.0.1:11300", false).as_deref(), Some("lineshaft stats"));
+        for (address, is_tls, wanted) in [
+            ("10.0.0.7:11300", true, "tls:10.0.0.7:11300"),
+            ("[fd00::7]:11301", false, "'[fd00::7]:11301'"),
+            ("0.0.0.0:11300", false, "queue.example:11300"),
+            ("[::]:11300", false, "queue.example:11300"),
+        ] {
+            let wanted = format!("lineshaft stats --server {wanted}");
+            assert_eq!(line(address, is_tls), Some(wanted));
+        }
+        assert_eq!(line("unix:/run/beanstalk:1", false), None);
     }
 }

@@ -52,11 +52,8 @@ pub(crate) struct Page {
 impl Page {
     pub(crate) fn new(api: &Api, section: &'static str, title: &str, contents: Markup) -> Page {
         let server = api.server();
-        let listener = server.listeners.iter().find(|one| one.protocol == "beanstalk");
-        let beanstalk = listener.and_then(|one| {
-            let port = one.address.rsplit_once(':')?.1.parse().ok()?;
-            Some(Beanstalk { port, is_tls: one.tls })
-        });
+        let mut listeners = server.listeners.iter().filter(|one| one.protocol == "beanstalk");
+        let beanstalk = listeners.find_map(|one| Beanstalk::at(&one.address, one.tls));
         let (health, host, equal) = (server.health, server.host, Equal::default());
         Page { title: title.to_owned(), section, health, host, beanstalk, contents, equal }
     }
@@ -116,7 +113,10 @@ impl Page {
                         (person(t, principal, uri))
                     }
                     (banner(t, health))
-                    main #main tabindex="-1" { (contents) (equal.shown(t, place, *beanstalk)) }
+                    main #main tabindex="-1" {
+                        (contents)
+                        (equal.shown(t, place, beanstalk.as_ref()))
+                    }
                     footer {
                         span { ((t.frame.on)(host)) }
                         span #live-state role="status" {}
