@@ -123,6 +123,55 @@ fn mistakes_with_tokens_are_said() {
     assert!(token(folder.path(), &[&["list"], &file[..]].concat()).contains("certificate"));
 }
 
+#[test]
+fn metrics_can_need_a_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut starting =
+        command(folder.path(), &["serve", "--beanstalk", "127.0.0.1:0", "--http", "0.0.0.0:0"]);
+    starting.env("LINESHAFT_HTTP_METRICS", "viewer");
+    let mut server = Running::spawn(starting);
+    server.address();
+    let address = server.address_of("http").replace("0.0.0.0", "127.0.0.1");
+    let refused = Peer::connect(&address).ask("GET", "/metrics");
+    assert_eq!(refused.status, 401, "{refused:?}");
+    assert!(!refused.body.contains("lineshaft_"), "{refused:?}");
+    assert_eq!(ask_with(&address, "wrong", "/metrics").status, 401);
+    assert_eq!(Peer::connect(&address).ask("GET", "/health/live").status, 200);
+    let secret = token(folder.path(), &["add", "prometheus", "--role", "viewer"]);
+    wait_for("the token", || {
+        let metrics = ask_with(&address, &secret, "/metrics");
+        (metrics.status == 200).then(|| assert!(metrics.body.contains("lineshaft_puts_total")))
+    });
+
+    // Clients on this machine are viewers, unless the configuration says otherwise.
+    let viewer = ("LINESHAFT_HTTP_METRICS", "viewer");
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::start_with(folder.path(), &[], &[viewer]);
+    assert_eq!(site.get("/metrics").status, 200);
+    let folder = tempfile::tempdir().unwrap();
+    let nobody = ("LINESHAFT_HTTP_ANONYMOUS", "none");
+    let site = Site::start_with(folder.path(), &[], &[viewer, nobody]);
+    assert_eq!(site.get("/metrics").status, 401);
+}
+
+#[test]
+fn the_console_and_the_metrics_can_be_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let off = [("LINESHAFT_HTTP_METRICS", "off"), ("LINESHAFT_HTTP_CONSOLE", "false")];
+    let site = Site::start_with(folder.path(), &[], &off);
+    for path in ["/metrics", "/console", "/console/login", "/console/queues"] {
+        assert_eq!(site.get(path).status, 404, "{path}");
+        let mut socket =
+            Peer::over(UnixStream::connect(folder.path().join("lineshaft-data/api")).unwrap());
+        assert_eq!(socket.ask("GET", path).status, 404, "{path} for the operator");
+    }
+    let refused = operate(folder.path(), "POST", "/login_codes", "");
+    assert_eq!(refused.status, 404, "{refused:?}");
+    assert!(refused.body.contains("http.console"), "{refused:?}");
+    assert_eq!(site.get("/health/ready").status, 200);
+    assert_eq!(site.get("/api/v1/server").status, 200);
+}
+
 /// Sends a request with a body to the operator's socket.
 fn operate(folder: &Path, method: &str, path: &str, body: &str) -> Answer {
     let mut peer = Peer::over(UnixStream::connect(folder.join("lineshaft-data/api")).unwrap());
