@@ -41,10 +41,10 @@ impl Api {
             (OperationKind::Kick, None) if asked.ids.is_none() => Some(JobState::Buried),
             (_, state) => state,
         };
-        let (jobs, total, moments) = {
+        let (jobs, total, moments, unchanged) = {
             let turn = self.turn();
             let stats = turn.queue_stats(&queue).ok_or_else(|| Problem::no_queue(&queue))?;
-            when.check_queue(&turn, &queue)?;
+            let unchanged = when.check_queue(&turn, &queue);
             let all = [
                 (State::Ready, JobState::Ready, stats.ready),
                 (State::Delayed, JobState::Delayed, stats.delayed),
@@ -65,7 +65,7 @@ impl Api {
                 (Wanted::First(found), asked.count.map_or(sum, |count| count.min(sum)))
             };
             let leased = if asked.kind == OperationKind::Remove { stats.leased } else { 0 };
-            (jobs, total + leased, Moments::of(&turn))
+            (jobs, total + leased, Moments::of(&turn), unchanged)
         };
         let ends_many = match asked.kind {
             OperationKind::Clear => asked.ids.is_none(),
@@ -80,6 +80,8 @@ impl Api {
             );
             return Err(Problem::new(ProblemKind::ConfirmationNeeded, why).of_parameter("confirm"));
         }
+        // A request that lacks `confirm` is wrong whatever the version of the queue is.
+        unchanged?;
         let operation = self.act.operations.all().add(|number| Operation {
             number,
             kind: asked.kind,
