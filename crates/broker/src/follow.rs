@@ -10,10 +10,11 @@ use replica::group::{At, SealedGroup};
 use crate::Broker;
 use crate::cold::loads::NotLoaded;
 use crate::core::Core;
-use crate::journal::Mark;
 use crate::journal::fact::{Fact, FactError, FactReader};
+use crate::journal::folder::placed;
 use crate::journal::state_hash::job_hash;
 use crate::journal::stream::Gathering;
+use crate::journal::{Mark, Placed};
 use crate::ledger::locations::Location;
 use crate::ledger::{Ledger, meta, queue_ref};
 
@@ -276,10 +277,10 @@ impl<'a> Applier<'a> {
         let end = self.log.put_many(self.group.time_ms, &refs, body, &mut log_slots);
         let options_bytes = refs.iter().map(|(_, meta)| meta.options.len()).sum();
         let bytes = log::put_bytes(refs.len(), options_bytes, body.len());
-        let entry_at = (end.offset() - bytes) as u32;
         for ((slot, _), log_slot) in slots.iter().zip(log_slots) {
-            let location = Location::new(log_slot, entry_at, Mark::default(), false);
-            ledger.locations.set(*slot, location);
+            // Replies about accepted jobs wait for nothing.
+            let placed = Placed { mark: Mark::default(), ..placed(log_slot, end, bytes) };
+            ledger.locations.set(*slot, Location::of(placed));
         }
         core.note_fresh(&Record::PutMany(slots.into()));
         Ok(())

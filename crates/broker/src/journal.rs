@@ -5,7 +5,7 @@
 //! gives them to the other nodes of a cluster.
 
 pub(crate) mod fact;
-mod folder;
+pub(crate) mod folder;
 pub(crate) mod state_hash;
 pub(crate) mod stream;
 

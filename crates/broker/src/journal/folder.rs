@@ -164,7 +164,7 @@ impl Journal for FolderJournal {
 }
 
 /// The place of a job. Its entry has this many bytes, and ends at `end`.
-pub(super) fn placed(slot: Slot, end: log::Position, bytes: u64) -> Placed {
+pub(crate) fn placed(slot: Slot, end: log::Position, bytes: u64) -> Placed {
     Placed { slot, entry_at: (end.offset() - bytes) as u32, mark: Mark(end.0) }
 }
 
