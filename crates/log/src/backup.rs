@@ -12,8 +12,13 @@
 //!
 //! A server that starts on the copy reads the manifest, and refuses a log that ends before the
 //! point.
+//!
+//! A copy can also arrive in the folder of another log that is in use ([`IncomingCopy`]). When it is
+//! whole, the next start of that log *adopts* it: the copy replaces the log.
 
+mod adopt;
 mod check;
+mod incoming;
 mod manifest;
 mod source;
 
@@ -21,7 +26,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+pub(crate) use adopt::adopt;
 pub use check::{BackupCheck, BackupDamage};
+pub use incoming::{CopyError, IncomingCopy};
 pub use manifest::MANIFEST_NAME;
 pub(crate) use manifest::Manifest;
 pub use source::{BackupSource, SegmentReader};

@@ -20,7 +20,8 @@
 //!   group, and when the committer may write it.
 //! - Tools, while no other process uses the folder: [`salvage`] and [`repair`].
 //! - A backup of a running log: [`Log::begin_backup`] in the process that owns the log, then
-//!   [`BackupSource`] and [`BackupCheck`] in the process that copies.
+//!   [`BackupSource`] and [`BackupCheck`] in the process that copies. [`IncomingCopy`] writes the
+//!   backup into the folder of another log, which it replaces at the next start.
 //!
 //! Modules: `log` (the interface), `gate` (its part for replication), `write` (from an append to the
 //! disk), `files`, `format` (every byte), `index` (index files of segments), `recovery` (reads the
@@ -48,8 +49,8 @@ mod types;
 mod write;
 
 pub use crate::backup::{
-    BackupCheck, BackupDamage, BackupHold, BackupPoint, BackupSource, MANIFEST_NAME, NotAPoint,
-    SegmentReader,
+    BackupCheck, BackupDamage, BackupHold, BackupPoint, BackupSource, CopyError, IncomingCopy,
+    MANIFEST_NAME, NotAPoint, SegmentReader,
 };
 pub use crate::bodies::{BodyReader, TARGET_BYTES, put_bytes};
 #[cfg(feature = "fault")]

@@ -14,7 +14,8 @@ use crate::index::Classify;
 use crate::index::step::Indexes;
 use crate::reclaim::Cursor;
 use crate::settings::{
-    BACKLOG_BYTES, ID_BLOCK, ID_LIMIT_MAX, IDS_AHEAD, LAG_MARGIN_BYTES, OPEN_BATCH_BYTES_MAX, Sync,
+    BACKLOG_BYTES, ID_BLOCK, ID_LIMIT_MAX, IDS_AHEAD, LAG_MARGIN_BYTES, OPEN_BATCH_BYTES_MAX,
+    Settings, Sync,
 };
 use crate::types::{Meta, Position, QueueRef, Slot};
 use crate::write::batch::{ID_LIMIT_BYTES, Open, fact_entry_bytes, name_bytes};
@@ -42,6 +43,8 @@ pub type OnProgress = Arc<dyn Fn() + Send + std::marker::Sync>;
 /// One log, shared by its owner and the committer.
 pub struct Log {
     pub(crate) sync: Sync,
+    /// See [`Settings::update_segments`].
+    update_segments: u64,
     pub(crate) open: Mutex<Open>,
     pub(crate) commit: Mutex<Commit>,
     pub(crate) segments: Segments,
@@ -78,7 +81,7 @@ impl std::fmt::Debug for Log {
 
 impl Log {
     pub(crate) fn new(
-        (sync, classify): (Sync, Option<Classify>),
+        settings: &Settings,
         open: Open,
         commit: Commit,
         (segments, indexes): (Segments, Indexes),
@@ -87,12 +90,13 @@ impl Log {
         let end = commit.previous_end.0;
         let ids_asked_from = open.id_limit - ID_BLOCK / 2;
         Log {
-            sync,
+            sync: settings.sync,
+            update_segments: settings.update_segments,
             open: Mutex::new(open),
             commit: Mutex::new(commit),
             segments,
             cursor: Mutex::new(Cursor::default()),
-            classify: classify.map_or_else(OnceLock::new, OnceLock::from),
+            classify: settings.classify.map_or_else(OnceLock::new, OnceLock::from),
             indexes,
             positions: Positions::new(end),
             ids_asked_from: AtomicU64::new(ids_asked_from),
@@ -375,7 +379,7 @@ impl Log {
     pub(crate) fn put_reserve(&self, open: &Open) -> u64 {
         let segment = self.segments.segment_bytes;
         let finishes = open.live.live() * FINISH_RESERVE_BYTES + open.entry_bytes() / 64;
-        segment + segment.max(segment / 2 + finishes)
+        segment + segment.max(segment / 2 + finishes) + segment * self.update_segments
     }
 
     /// The limit of ids. The owner can use ids below it.

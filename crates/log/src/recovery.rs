@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::backup::Manifest;
+use crate::backup::{Manifest, adopt};
 use crate::disk::Disk;
 use crate::error::{Failure, OpenError};
 use crate::files::folder::{Folder, Found, lock};
@@ -62,10 +62,11 @@ impl Log {
     }
 
     /// Locks the folder, and recovers the log in it. If the folder has no log, creates an empty
-    /// one. Calls `begin` once to get the time. Then calls `restore` once per live job, and once per
-    /// fact. With [`Settings::classify`], it can also be called for blocks of jobs. The jobs come in
-    /// the order of their segments. Calls `on_progress` whenever it has read a segment. The returned
-    /// log is ready for appends.
+    /// one. If the copy of another log has arrived in the folder, adopts this copy first. Calls
+    /// `begin` once to get the time. Then calls `restore` once per live job, and once per fact. With
+    /// [`Settings::classify`], it can also be called for blocks of jobs. The jobs come in the order
+    /// of their segments. Calls `on_progress` whenever it has read a segment. The returned log is
+    /// ready for appends.
     pub fn open_at(
         disk: Arc<dyn Disk>,
         settings: Settings,
@@ -74,6 +75,7 @@ impl Log {
         on_progress: &mut dyn FnMut(RecoveryProgress),
     ) -> Result<(Log, RecoveryReport), OpenError> {
         lock(disk.as_ref())?;
+        adopt(disk.as_ref())?;
         let space = disk
             .space()
             .map_err(|error| OpenError::from_io(&disk.folder(), "ask for the room", error))?;
@@ -282,13 +284,7 @@ fn start(
         marked: false,
     };
     let indexes = replay.indexes().into_iter().map(|(index, _)| index).collect();
-    let log = Log::new(
-        (settings.sync, settings.classify),
-        open,
-        commit,
-        (segments, Indexes::new(indexes)),
-        next_id,
-    );
+    let log = Log::new(settings, open, commit, (segments, Indexes::new(indexes)), next_id);
     log.positions.note_durable(end.chain.0.0);
     log.commit_and_sync(now_ms)?;
     log.segments.name_first()?;

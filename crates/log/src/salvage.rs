@@ -73,16 +73,23 @@ pub fn salvage(
     read(disk, restore)
 }
 
-/// Repairs the log on the disk `from`: writes all readable jobs and facts into a new log on the
-/// empty disk `to`. The new log ends at the same log time as the old log, not at the time of the
-/// repair.
-pub fn repair(from: &dyn Disk, to: Arc<dyn Disk>) -> Result<Salvage, OpenError> {
+/// Repairs the log on the disk `from`: writes all readable jobs, and the readable facts whose keys
+/// `keeps` accepts, into a new log on the empty disk `to`. The new log ends at the same log time as
+/// the old log, not at the time of the repair.
+pub fn repair(
+    from: &dyn Disk,
+    to: Arc<dyn Disk>,
+    keeps: &dyn Fn(&[u8]) -> bool,
+) -> Result<Salvage, OpenError> {
     lock(from)?;
     let settings =
         Settings { segment_bytes: usual_size(from)?, sync: Sync::Never, ..Settings::default() };
     let (log, _) = Log::open(to, settings, START_MS, &mut |_| ())?;
     let mut writer = Writer { log, queues: HashMap::new(), failure: None };
-    let salvage = read(from, &mut |restored| writer.write(&restored))?;
+    let salvage = read(from, &mut |restored| match restored {
+        Restored::Fact { key, .. } if !keeps(key) => {}
+        kept => writer.write(&kept),
+    })?;
     if writer.failure.is_none() && writer.log.usage().short {
         // Without a reserve of free segments, the new log may have dropped counters, and a server
         // would refuse puts.

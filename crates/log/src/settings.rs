@@ -30,11 +30,21 @@ pub struct Settings {
     /// How the blocks of index files are made. `None`, the default: the log writes and reads no
     /// index files.
     pub classify: Option<Classify>,
+    /// How many segments of the reserve only updates can use, besides those for finishes and
+    /// reclaim. An owner that must write updates even if [`crate::Log::admits_update`] is false
+    /// needs one. Default: 0.
+    pub update_segments: u64,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { segment_bytes: 64 << 20, bytes_max: None, sync: Sync::Always, classify: None }
+        Settings {
+            segment_bytes: 64 << 20,
+            bytes_max: None,
+            sync: Sync::Always,
+            classify: None,
+            update_segments: 0,
+        }
     }
 }
 

@@ -245,7 +245,7 @@ fn what_is_left_of_a_cut_backup_can_be_saved() {
     assert!(matches!(found.refusal, Some(OpenError::CutBackup { .. })), "{:?}", found.refusal);
     disk.restart();
     let saved = FaultDisk::new(1, DISK_BYTES);
-    let repaired = repair(&disk, Arc::new(saved.clone())).unwrap();
+    let repaired = repair(&disk, Arc::new(saved.clone()), &|_| true).unwrap();
     assert!(repaired.report.jobs > 0);
     saved.restart();
     let (_, found) = recover(&saved, settings(Sync::Always), 2_000_000).unwrap();

@@ -421,3 +421,25 @@ fn nor_need_there_be_many_segments_for_it() {
         }
     }
 }
+
+#[test]
+fn segments_are_left_for_updates_that_cannot_wait() {
+    const SEGMENTS: u64 = 3;
+    let own =
+        Settings { segment_bytes: SEGMENT, update_segments: SEGMENTS, ..settings(Sync::Always) };
+    let disk = FaultDisk::new(1, DISK);
+    let (log, places) = open(&disk, 1, own);
+    let mut crowd = Crowd { disk, log, places, now_ms: 1 };
+    crowd.fill(&[7; 100]);
+    crowd.update();
+    let mut ids: Vec<u64> = crowd.places.0.keys().copied().collect();
+    ids.sort_unstable();
+    // The log does not admit these updates. An entry of an update has at most 64 bytes.
+    for &id in ids.iter().cycle().take((SEGMENTS * SEGMENT / 64) as usize) {
+        crowd.log.update(crowd.now_ms, crowd.places.0[&id], QUEUE, &meta(id));
+    }
+    crowd.commit();
+    for id in ids {
+        crowd.finish(id, false);
+    }
+}

@@ -460,7 +460,7 @@ fn a_repair_uses_only_the_segments() {
         disk.set_bytes(&name, vec![7; 5000]);
     }
     let repaired = FaultDisk::new(9, DISK_BYTES);
-    let salvage = repair(&disk.fork(), Arc::new(repaired.clone())).unwrap();
+    let salvage = repair(&disk.fork(), Arc::new(repaired.clone()), &|_| true).unwrap();
     assert!(salvage.refusal.is_none());
     repaired.restart();
     let (_, log, found) = open(&repaired, indexed());

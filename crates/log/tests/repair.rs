@@ -46,7 +46,7 @@ fn repaired(disk: &FaultDisk) -> (Salvage, Recovered) {
 fn copied(disk: &FaultDisk) -> Result<(Salvage, Recovered), OpenError> {
     let names = disk.names();
     let copy = FaultDisk::new(77, CAPACITY);
-    let salvage = repair(disk, Arc::new(copy.clone()))?;
+    let salvage = repair(disk, Arc::new(copy.clone()), &|_| true)?;
     assert_eq!(disk.names(), names, "the original was changed");
     copy.crash();
     let found = recover(&copy, settings(), 5000).unwrap().1;
@@ -497,6 +497,23 @@ fn random_logs_lose_no_more_than_is_reported() {
 }
 
 #[test]
+fn the_copy_has_only_the_facts_that_the_caller_keeps() {
+    let disk = FaultDisk::new(5, CAPACITY);
+    let world = World::new(5, disk.clone(), settings()).unwrap();
+    for key in [b"stays", b"other"] {
+        world.log.fact(world.now_ms, key, b"value");
+    }
+    world.log.close(world.now_ms, 1).unwrap();
+    disk.restart();
+    let copy = FaultDisk::new(6, CAPACITY);
+    repair(&disk, Arc::new(copy.clone()), &|key| key == b"stays").unwrap();
+    copy.restart();
+    let found = recover(&copy, settings(), 0).unwrap().1;
+    let keys: Vec<_> = found.state.facts.keys().collect();
+    assert_eq!(keys, [&b"stays".to_vec()]);
+}
+
+#[test]
 fn facts_of_a_void_segment_stay_away() {
     let disk = FaultDisk::new(1, CAPACITY);
     let mut world = World::new(1, disk.clone(), settings()).unwrap();
@@ -527,7 +544,7 @@ fn facts_of_a_void_segment_stay_away() {
 fn a_copy_for_which_there_is_no_room_fails() {
     let old = old();
     let copy = FaultDisk::new(77, 2 * (64 << 10));
-    let error = repair(&old.disk, Arc::new(copy)).unwrap_err();
+    let error = repair(&old.disk, Arc::new(copy), &|_| true).unwrap_err();
     assert!(error.to_string().contains("cannot allocate"), "{error}");
 }
 
@@ -544,7 +561,7 @@ fn a_copy_that_has_no_room_for_its_reserve_loses_no_counters() {
     let (mut copies, mut refusals) = (0, 0);
     for segments in 4..20 {
         let copy = FaultDisk::new(77, segments * (64 << 10));
-        match repair(&disk.fork(), Arc::new(copy.clone())) {
+        match repair(&disk.fork(), Arc::new(copy.clone()), &|_| true) {
             Ok(_) => {
                 copy.set_capacity(CAPACITY);
                 copy.crash();

@@ -47,6 +47,21 @@ impl BackupPoint {
     }
 }
 
+/// Reads the manifest in the file with this name, if the folder has it.
+pub(super) fn read_point(disk: &dyn Disk, name: &str) -> Result<Option<BackupPoint>, OpenError> {
+    let folder = disk.folder();
+    let fail = |error| OpenError::from_io(&folder, format!("read {name}"), error);
+    let file = match disk.open(name) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(fail(error)),
+    };
+    let mut bytes = vec![0; BYTES_MAX as usize];
+    let read = file.read_at(&mut bytes, 0).map_err(fail)?;
+    let point = BackupPoint::from_manifest(&bytes[..read]);
+    point.map(Some).map_err(|what| OpenError::CutBackup { folder: folder.clone(), what })
+}
+
 /// The manifest that a start found in the folder.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Manifest(BackupPoint);
@@ -54,19 +69,7 @@ pub(crate) struct Manifest(BackupPoint);
 impl Manifest {
     /// Reads the manifest, if the folder has one.
     pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Manifest>, OpenError> {
-        let folder = disk.folder();
-        let fail = |error| OpenError::from_io(&folder, format!("read {MANIFEST_NAME}"), error);
-        let file = match disk.open(MANIFEST_NAME) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(fail(error)),
-        };
-        let mut bytes = vec![0; BYTES_MAX as usize];
-        let read = file.read_at(&mut bytes, 0).map_err(fail)?;
-        let point = BackupPoint::from_manifest(&bytes[..read]);
-        point
-            .map(|point| Some(Manifest(point)))
-            .map_err(|what| OpenError::CutBackup { folder: folder.clone(), what })
+        Ok(read_point(disk, MANIFEST_NAME)?.map(Manifest))
     }
 
     /// Checks that the last segment exists, and that no file is shorter than its header says.

@@ -68,7 +68,7 @@ impl Folder {
 
 /// Whether a file is a spare: its name is `spare-` or `blank-` and a number. The log ignores other
 /// files.
-fn is_spare(name: &str) -> bool {
+pub(crate) fn is_spare(name: &str) -> bool {
     let number = name.strip_prefix("spare-").or_else(|| name.strip_prefix("blank-"));
     number.is_some_and(|number| {
         // The log never gives a spare a number with more digits.
