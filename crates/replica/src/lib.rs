@@ -8,12 +8,14 @@
 //! - [`group`]: a group as a value, its parts, and the place that a node has reached.
 //! - [`chain`]: the hash that connects each group with all groups before it.
 //! - [`reader`]: which records of a stream count. All nodes decide this in the same way.
+//! - [`audit`]: verifies a whole stream, for an operator.
 //! - [`node`]: the state machine of one node: it follows, claims and leads.
 //! - [`report`]: what a follower tells the leader. [`trim`]: how much of the stream can go.
 //!
 //! This crate decides, and others act. So the driver of a real stream, the simulator and the
 //! exhaustive model use the same rules.
 
+pub mod audit;
 pub mod chain;
 pub mod claim;
 pub mod group;

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use crate::Seq;
 use crate::group::At;
-use crate::reader::Reader;
+use crate::reader::{Meaning, ReadError, Reader};
 use crate::record::{Header, Kind};
 use crate::trim::{Folders, Marks};
 use append::{Append, Outcome};
@@ -104,7 +104,7 @@ impl Node {
             next_id,
             durable: at.number,
             safe_ms: None,
-            marks: Marks::default(),
+            marks: Marks::new(setting.max_bytes),
             folders: Folders::default(),
             counts: Counts::default(),
             setting,
@@ -225,11 +225,14 @@ impl Node {
                 Role::Lead(_) => self.trim(now_ms, first, bytes, out),
                 Role::Over => (),
             },
-            Answer::NoTail => self.follow_no_tail(),
+            Answer::NoTail => {
+                self.follow_no_tail();
+                self.search_no_tail();
+            }
             Answer::Read { seq, bytes } => self.search_read(now_ms, seq, Some(&bytes), out),
             Answer::NoRecord { seq } => self.search_read(now_ms, seq, None, out),
             Answer::LastClaim { seq, bytes } => self.search_claim(now_ms, seq, &bytes, out),
-            Answer::NoClaim => self.search_again(),
+            Answer::NoClaim => self.search_no_claim(now_ms, out),
             Answer::Appended { id, .. }
             | Answer::Refused { id }
             | Answer::Busy { id }
@@ -273,6 +276,17 @@ impl Node {
 
     fn can_append(&self) -> bool {
         self.append.is_none() && self.unanswered.is_none()
+    }
+
+    /// Reads the record after the tail.
+    fn read_record(&mut self, seq: Seq, bytes: &[u8]) -> Result<Meaning, ReadError> {
+        let meaning = self.reader.read(seq, bytes)?;
+        let group = match &meaning {
+            Meaning::Group(group) => Some(group.number),
+            _ => None,
+        };
+        self.marks.note(seq, bytes.len() as u64, group);
+        Ok(meaning)
     }
 
     /// Whether the stream has lost records. One low tail means nothing: a server that is cut off

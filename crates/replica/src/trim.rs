@@ -14,44 +14,57 @@ const EPOCH_AGE_MIN_MS: u64 = 10_000;
 const AWAY_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 /// A trim that frees less is not worth a request.
 const FREED_BYTES_MIN: u64 = 64 << 20;
-/// One mark for this many bytes of the stream.
-const MARK_BYTES: u64 = 1 << 20;
+/// The most marks. They cover the whole stream.
 const MARKS_MAX: usize = 16 << 10;
+/// What a stream counts for a record beside its bytes: the subject, the conditions, the place. This
+/// is an estimate. It must not be so low that many small records look as if they were removed.
+const RECORD_EXTRA_BYTES: u64 = 200;
 
-/// Places of the stream where a trim can end: one in each mebibyte.
-#[derive(Clone, Debug, Default, Eq, PartialEq, Hash)]
+/// Places of the stream where a trim can end.
+#[derive(Clone, Debug, Eq, PartialEq, Hash)]
 pub struct Marks {
-    marks: VecDeque<Mark>,
-    /// Bytes of all records that were noted.
+    places: VecDeque<Mark>,
+    /// Bytes of all records that were noted, as the stream counts them.
     bytes: u64,
+    /// One mark for this many bytes.
+    mark_bytes: u64,
 }
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
 struct Mark {
     number: u64,
-    /// The first record of the group.
+    /// The last record of the group: a folder that has the group finds its place here.
     seq: Seq,
     bytes_before: u64,
 }
 
 impl Marks {
-    /// Notes a complete group whose first record is `seq`, in the order of the stream.
-    pub fn note(&mut self, number: u64, seq: Seq, bytes: u64) {
-        let is_due =
-            self.marks.back().is_none_or(|mark| self.bytes - mark.bytes_before >= MARK_BYTES);
-        if is_due {
-            if self.marks.len() == MARKS_MAX {
-                self.marks.pop_front();
-            }
-            self.marks.push_back(Mark { number, seq, bytes_before: self.bytes });
-        }
-        self.bytes += bytes;
+    /// No places yet. `max_bytes`: the size that the stream must not exceed.
+    #[must_use]
+    pub fn new(max_bytes: u64) -> Marks {
+        let mark_bytes = max_bytes / MARKS_MAX as u64;
+        Marks { places: VecDeque::new(), bytes: 0, mark_bytes }
     }
 
-    /// Forgets the places that a trim has removed.
-    pub fn trimmed(&mut self, below: Seq) {
-        while self.marks.front().is_some_and(|mark| mark.seq < below) {
-            self.marks.pop_front();
+    /// Notes the next record of the stream. `group`: the group that is complete with it.
+    pub fn note(&mut self, seq: Seq, bytes: u64, group: Option<u64>) {
+        let last = self.places.back();
+        let is_due = last.is_none_or(|mark| self.bytes - mark.bytes_before >= self.mark_bytes);
+        if let Some(number) = group
+            && is_due
+        {
+            if self.places.len() == MARKS_MAX {
+                self.places.pop_front();
+            }
+            self.places.push_back(Mark { number, seq, bytes_before: self.bytes });
+        }
+        self.bytes += bytes + RECORD_EXTRA_BYTES;
+    }
+
+    /// Forgets the places where a trim would remove nothing: the stream begins with `first`.
+    pub fn trimmed(&mut self, first: Seq) {
+        while self.places.front().is_some_and(|mark| mark.seq <= first) {
+            self.places.pop_front();
         }
     }
 }
@@ -168,13 +181,13 @@ pub fn choose(marks: &Marks, folders: &Folders, now: &Situation) -> Choice {
         kept >= now.keep_bytes && now.stream_bytes.saturating_sub(kept) >= worth
     };
     let can_go = |mark: &&Mark| mark.number <= last && frees(mark);
-    match marks.marks.iter().rev().find(can_go) {
+    match marks.places.iter().rev().find(can_go) {
         None => Choice::Wait,
         Some(mark) if mark.seq <= now.epoch => Choice::Trim(mark.seq),
         // A trim up to the claim may be enough. Otherwise the claim moves.
         Some(_) => {
             let behind = |mark: &&Mark| mark.seq <= now.epoch && can_go(mark);
-            let mark = marks.marks.iter().rev().find(behind);
+            let mark = marks.places.iter().rev().find(behind);
             mark.map_or(Choice::Renew, |mark| Choice::Trim(mark.seq))
         }
     }
@@ -188,9 +201,9 @@ mod tests {
 
     /// A stream of 1,000 groups of 1 MiB. Group n is record n + 1, because record 1 is a claim.
     fn marks() -> Marks {
-        let mut marks = Marks::default();
+        let mut marks = Marks::new(10_000 * MIB);
         for number in 1..=1000 {
-            marks.note(number, number + 1, MIB);
+            marks.note(number + 1, MIB, Some(number));
         }
         marks
     }
@@ -273,5 +286,37 @@ mod tests {
         marks.trimmed(850);
         let trimmed = Situation { stream_bytes: 152 * MIB, ..situation() };
         assert_eq!(choose(&marks, &folders, &trimmed), Choice::Wait);
+    }
+
+    #[test]
+    fn a_trim_that_would_remove_nothing_is_not_tried() {
+        let mut folders = Folders::default();
+        folders.reported(1, Report { epoch: 20, ..report(2, 900, 900) }, true);
+        // The stream counts more than the bytes of groups, and begins with the claim.
+        let now = Situation { epoch: 20, stream_bytes: 1400 * MIB, ..situation() };
+        let mut marks = marks();
+        marks.trimmed(20);
+        assert_eq!(choose(&marks, &folders, &now), Choice::Renew);
+    }
+
+    #[test]
+    fn an_idle_stream_is_trimmed_too() {
+        let mut folders = Folders::default();
+        folders.reported(1, report(2, 2, 2), true);
+        let mut marks = Marks::new(10_000 * MIB);
+        let mut bytes = 0;
+        for seq in 2..500_000 {
+            // A record without facts, and now and then an empty group.
+            let group = (seq % 4096 == 0).then_some(seq / 4096);
+            marks.note(seq, 128, group);
+            bytes += 128 + RECORD_EXTRA_BYTES;
+        }
+        let now = Situation { stream_bytes: bytes, keep_bytes: 50 * MIB, epoch: 1, ..situation() };
+        assert_eq!(choose(&marks, &folders, &now), Choice::Wait, "two groups are too few");
+        folders.reported(1, Report { epoch: 1, ..report(2, 100, 100) }, true);
+        assert_eq!(choose(&marks, &folders, &now), Choice::Renew);
+        let renewed = Situation { epoch: 499_000, ..now };
+        folders.reported(1, Report { epoch: 499_000, ..report(2, 100, 100) }, true);
+        assert_eq!(choose(&marks, &folders, &renewed), Choice::Trim(83 * 4096));
     }
 }

@@ -111,6 +111,7 @@ fn start(number: usize, folder: At, incarnation: u64) -> Process {
         incarnation,
         leader: Leader::default(),
         can_lead: true,
+        has_place: true,
         // So the nodes never act because of the time.
         lease_ms: 1 << 40,
         jitter_ms: 0,

@@ -89,7 +89,7 @@ impl Node {
     /// Reads the record after the tail.
     pub(super) fn read(&mut self, now_ms: u64, bytes: &Arc<[u8]>, out: &mut Vec<Output>) {
         let seq = self.reader.tail() + 1;
-        let meaning = match self.reader.read(seq, bytes) {
+        let meaning = match self.read_record(seq, bytes) {
             Ok(meaning) => meaning,
             Err(error) => return self.fail(error.into(), out),
         };
@@ -101,10 +101,7 @@ impl Node {
             follow.is_gone = false;
         }
         match meaning {
-            Meaning::Group(group) => {
-                self.marks.note(group.number, seq, bytes.len() as u64);
-                out.push(Output::Act(Act::Apply(group)));
-            }
+            Meaning::Group(group) => out.push(Output::Act(Act::Apply(group))),
             Meaning::Part | Meaning::Alive => (),
             Meaning::Claim(node, claim) => {
                 follow.resigned = None;
@@ -158,7 +155,8 @@ impl Node {
     pub(super) fn claim_if_due(&mut self, now_ms: u64, out: &mut Vec<Output>) {
         let is_safe = self.safe_ms.is_some_and(|at| now_ms - at <= GUARDS_AGE_MAX_MS);
         let has_applied = self.applied == self.reader.at().number;
-        if !self.can_append() || !is_safe || !has_applied {
+        let is_new = self.reader.epoch() == 0 && !self.setting.has_place;
+        if !self.can_append() || !is_safe || !has_applied || is_new {
             return;
         }
         let Some(reason) = self.reason_to_claim(now_ms) else { return };
@@ -202,7 +200,7 @@ impl Node {
     /// The claim is in the stream, directly after the record that this node has read and applied.
     pub(super) fn claimed(&mut self, now_ms: u64, append: &Append, out: &mut Vec<Output>) {
         let epoch = append.place();
-        if let Err(error) = self.reader.read(epoch, &append.record) {
+        if let Err(error) = self.read_record(epoch, &append.record) {
             return self.fail(error.into(), out);
         }
         assert_eq!(self.reader.epoch(), epoch, "a claim with the right conditions counts");

@@ -24,8 +24,6 @@ pub(super) struct Lead {
     groups: VecDeque<SealedGroup>,
     /// The next part of the first group.
     part: u16,
-    /// Bytes of the parts that are in the stream, and the first of them.
-    sent: (Seq, u64),
     /// What the open append is.
     sending: Sending,
     /// When the last append ended.
@@ -62,7 +60,6 @@ impl Lead {
             since_ms: now_ms,
             groups: VecDeque::new(),
             part: 0,
-            sent: (0, 0),
             sending: Sending::Alive,
             idle_since_ms: now_ms,
             alive: 0,
@@ -179,7 +176,7 @@ impl Node {
         if sending == Sending::Part {
             return self.appended_part(seq, append.record.len() as u64, out);
         }
-        if let Err(error) = self.reader.read(seq, &append.record) {
+        if let Err(error) = self.read_record(seq, &append.record) {
             return self.fail(error.into(), out);
         }
         let Some(lead) = self.lead() else { return };
@@ -203,20 +200,15 @@ impl Node {
     fn appended_part(&mut self, seq: Seq, bytes: u64, out: &mut Vec<Output>) {
         self.reader.passed(seq);
         let Some(lead) = self.lead() else { return };
-        if lead.part == 0 {
-            lead.sent = (seq, 0);
-        }
-        lead.sent.1 += bytes;
         lead.part += 1;
         if lead.groups.front().is_none_or(|group| lead.part < group.parts()) {
-            return;
+            return self.marks.note(seq, bytes, None);
         }
         lead.part = 0;
         lead.alive = 0;
-        let (first, sent) = lead.sent;
         let Some(group) = lead.groups.pop_front() else { return };
         self.reader.reached(group.at());
-        self.marks.note(group.number, first, sent);
+        self.marks.note(seq, bytes, Some(group.number));
         out.push(Output::Act(Act::Acknowledged(group.number)));
     }
 
@@ -228,7 +220,7 @@ impl Node {
         out: &mut Vec<Output>,
     ) {
         let seq = append.place();
-        match self.reader.read(seq, bytes) {
+        match self.read_record(seq, bytes) {
             Ok(Meaning::Claim(node, _)) => self.end(End::Deposed(node), out),
             // A late record of a former leader. The append begins again at the next place.
             Ok(Meaning::Stale) => self.counts.stale += 1,

@@ -21,6 +21,9 @@ pub struct Setting {
     pub leader: Leader,
     /// Whether the node claims without an order.
     pub can_lead: bool,
+    /// Whether the folder had a place in the history at the start. A new folder can only be behind:
+    /// its node never makes the first claim.
+    pub has_place: bool,
     /// A leader may answer for this time after the begin of its last append.
     pub lease_ms: u64,
     /// A random time, up to 200 ms. Nodes that could claim at the same moment get different ones.
@@ -258,6 +261,12 @@ pub enum Fault {
         ours: Seq,
         /// The last record.
         last: Seq,
+    },
+    /// The stream does not have a record between its first and its last one.
+    #[error("the stream does not have its record {seq}: it is damaged")]
+    RecordLost {
+        /// The record.
+        seq: Seq,
     },
     /// The folder has groups that the stream never had.
     #[error("the stream ends before group {number}, which this folder has: the stream was lost")]

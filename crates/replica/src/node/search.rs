@@ -23,6 +23,8 @@ pub(super) struct Search {
     phase: Phase,
     /// Since when, and how often, the stream ended before the folder.
     behind: Option<(u64, u32)>,
+    /// Since when, and how often, the stream did not have this record of its own.
+    missing: Option<(u64, u32, Seq)>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq, Hash)]
@@ -39,7 +41,7 @@ enum Phase {
 
 impl Search {
     pub(super) fn new() -> Search {
-        Search { first: 0, last: 0, phase: Phase::Tail, behind: None }
+        Search { first: 0, last: 0, phase: Phase::Tail, behind: None, missing: None }
     }
 
     pub(super) fn asks_tail(&self) -> bool {
@@ -65,6 +67,9 @@ impl Node {
         let number = self.reader.at().number;
         let Some(search) = self.search() else { return };
         (search.first, search.last) = (first, last);
+        if search.missing.is_some_and(|(_, _, seq)| seq < first || seq > last) {
+            search.missing = None;
+        }
         let is_empty = first > last;
         if number == 0 {
             // Before the first group: everything from the first record on is needed.
@@ -113,8 +118,7 @@ impl Node {
             return;
         }
         let Some(bytes) = bytes else {
-            // The stream was trimmed meanwhile, or nobody answered. The bounds may have changed.
-            return self.search_again();
+            return self.is_missing(now_ms, seq, out);
         };
         let header = match Header::decode(bytes) {
             Ok((header, _)) if header.lineage == lineage => header,
@@ -153,10 +157,29 @@ impl Node {
         }
     }
 
-    /// Nobody answered.
-    pub(super) fn search_again(&mut self) {
+    pub(super) fn search_no_claim(&mut self, now_ms: u64, out: &mut Vec<Output>) {
+        if let Some(&mut Search { phase: Phase::Claim { epoch, .. }, .. }) = self.search() {
+            self.is_missing(now_ms, epoch, out);
+        }
+    }
+
+    pub(super) fn search_no_tail(&mut self) {
         if let Some(search) = self.search() {
-            search.phase = Phase::Tail;
+            search.missing = None;
+        }
+    }
+
+    /// The stream was trimmed meanwhile, or nobody answered. The bounds may have changed, so the
+    /// search begins again. But if the stream answers, and does not have a record between its first
+    /// and its last one, then it has lost the record.
+    fn is_missing(&mut self, now_ms: u64, seq: Seq, out: &mut Vec<Output>) {
+        let Some(search) = self.search() else { return };
+        search.phase = Phase::Tail;
+        let (since_ms, answers, missing) = search.missing.get_or_insert((now_ms, 0, seq));
+        *missing = seq;
+        *answers += 1;
+        if *answers >= LOST_ANSWERS && now_ms - *since_ms >= LOST_MS {
+            self.fail(Fault::RecordLost { seq }, out);
         }
     }
 

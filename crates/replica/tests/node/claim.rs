@@ -245,3 +245,18 @@ fn the_next_append_waits_for_the_answer_to_the_last_one() {
     rig.end(unknown);
     assert_eq!(rig.appends, 2);
 }
+
+#[test]
+fn a_new_folder_never_makes_the_first_claim() {
+    let new = Setting { has_place: false, ..setting() };
+    let mut rig = Rig::with(new.clone(), origin(), 1, Vec::new());
+    rig.pass(10 * LEASE_MS);
+    rig.input(Input::Promote);
+    rig.pass(10 * LEASE_MS);
+    assert_eq!(rig.appends, 0);
+    // Behind another leader, it is a node like any other.
+    let (_, stream) = led_by_2();
+    let mut rig = Rig::with(new, origin(), 1, stream);
+    rig.pass(LEASE_MS + 600);
+    assert_eq!(reason(&rig), Some(Reason::Silence));
+}

@@ -38,6 +38,8 @@ pub(crate) struct Rig {
     /// The first record is number `first`.
     pub(crate) first: Seq,
     pub(crate) stream: Vec<Arc<[u8]>>,
+    /// The stream does not have this record any more.
+    pub(crate) lost: Option<Seq>,
     pub(crate) follows: Option<Seq>,
     pub(crate) open: Option<OpenAppend>,
     pub(crate) appends: u32,
@@ -55,6 +57,7 @@ pub(crate) fn setting() -> Setting {
         incarnation: 7,
         leader: Leader::default(),
         can_lead: true,
+        has_place: true,
         lease_ms: LEASE_MS,
         jitter_ms: 50,
         keep_bytes: 0,
@@ -75,6 +78,7 @@ impl Rig {
             mood: Mood::Right,
             first,
             stream: stream.into_iter().map(Arc::from).collect(),
+            lost: None,
             follows: None,
             open: None,
             appends: 0,
@@ -86,6 +90,14 @@ impl Rig {
         rig.input(Input::Guards(true));
         rig.deliver();
         rig
+    }
+
+    /// The process starts again with this folder.
+    pub(crate) fn restart(&mut self, at: At) {
+        self.node = Node::new(setting(), at, 100);
+        self.follows = None;
+        self.acts.clear();
+        self.input(Input::Guards(true));
     }
 
     /// A node that leads in epoch 1.
@@ -146,7 +158,9 @@ impl Rig {
             (Request::Tail, Mood::Right) => {
                 self.answer(Answer::Tail { first: self.first, last, bytes: self.bytes });
             }
-            (Request::Read { seq }, Mood::Right) if seq >= self.first && seq <= last => {
+            (Request::Read { seq }, Mood::Right)
+                if seq >= self.first && seq <= last && self.lost != Some(seq) =>
+            {
                 let bytes = self.stream[(seq - self.first) as usize].clone();
                 self.answer(Answer::Read { seq, bytes });
             }

@@ -1,8 +1,9 @@
 //! Where a node begins to read.
 
 use replica::group::At;
-use replica::node::{Act, Fault, Input};
+use replica::node::{Act, Fault};
 use replica::reader::ReadError;
+use replica::record::Header;
 
 use crate::common::{Writer, origin};
 use crate::rig::{Mood, Rig, setting};
@@ -120,9 +121,7 @@ fn a_node_waits_for_the_stream() {
     let mut rig = Rig::with(setting(), places[9], 1, stream);
     let found = rig.node.clone();
     rig.mood = Mood::Silent;
-    rig.node = replica::node::Node::new(setting(), places[9], 100);
-    rig.follows = None;
-    rig.input(Input::Tick);
+    rig.restart(places[9]);
     rig.pass(10_000);
     assert_eq!(rig.follows, None);
     rig.mood = Mood::Right;
@@ -138,4 +137,48 @@ fn records_that_were_trimmed_while_reading_need_a_copy() {
     let bytes = stream[25].clone().into();
     rig.answer(replica::node::Answer::Record { seq: 26, bytes });
     assert_eq!(rig.acts.last(), Some(&Act::Fetch));
+}
+
+#[test]
+fn a_lost_record_is_a_fault_in_the_end() {
+    let (stream, places) = history();
+    // The record before the place of the folder.
+    let found = Rig::with(setting(), places[120], 1, stream.clone());
+    assert!(found.acts.iter().all(|act| !matches!(act, Act::Fault(_))));
+    let lost = stream.iter().position(|record| {
+        let (header, _) = Header::decode(record).unwrap();
+        header.number == 120
+    });
+    let lost = lost.unwrap() as u64 - 3;
+    let mut rig = Rig::new(Vec::new());
+    rig.stream = stream.into_iter().map(Into::into).collect();
+    rig.lost = Some(lost);
+    rig.restart(places[120]);
+    rig.pass(30_000);
+    assert!(rig.acts.is_empty(), "nobody has answered, perhaps");
+    rig.mood = Mood::Silent;
+    rig.pass(500);
+    rig.mood = Mood::Right;
+    rig.pass(59_000);
+    assert!(rig.acts.is_empty(), "it counts while the stream answers");
+    rig.pass(3_000);
+    assert_eq!(rig.acts, [Act::Fault(Fault::RecordLost { seq: lost })]);
+}
+
+#[test]
+fn a_record_that_was_removed_is_not_lost() {
+    let (stream, places) = history();
+    let mut rig = Rig::new(Vec::new());
+    rig.stream = stream.into_iter().map(Into::into).collect();
+    rig.lost = Some(200);
+    rig.restart(places[120]);
+    rig.pass(50_000);
+    assert!(rig.acts.is_empty());
+    // A trim removes the record.
+    rig.stream.drain(..200);
+    rig.first = 201;
+    rig.pass(1_000);
+    rig.deliver();
+    let end = rig.acts.last();
+    assert!(!matches!(end, None | Some(Act::Fault(_))), "{end:?}");
 }
