@@ -11,7 +11,7 @@ use replica::node::{Answer, Expect, Request, Subject};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::Connector;
+use crate::connect::Connector;
 
 /// A condition of the append was wrong.
 const WRONG_LAST_SEQUENCE: u64 = 10_071;
@@ -27,7 +27,7 @@ pub(crate) async fn run(
     while let Some(request) = requests.recv().await {
         let Request::Append { id, subject, expect, record } = request else { continue };
         if client.is_none() {
-            client = connector.connect().await;
+            client = connector.connect().await.ok();
         }
         let answer = match &client {
             Some(client) => append(&connector, client, id, subject, expect, &record).await,

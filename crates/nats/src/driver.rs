@@ -6,7 +6,8 @@ use replica::node::{Answer, Request};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::{Connector, Place, append, follow, read};
+use crate::connect::Connector;
+use crate::{ConnectError, Place, append, follow, read};
 
 /// Records that wait for the owner of the node. Each has at most 512 KiB.
 const WAITING_MAX: usize = 16;
@@ -42,6 +43,12 @@ impl Driver {
         ];
         let driver = Driver { connector, appends, questions, answers, tasks, follower: None };
         (driver, receiver)
+    }
+
+    /// Why the last connection failed, for people. `None`: the last connection worked.
+    #[must_use]
+    pub fn problem(&self) -> Option<ConnectError> {
+        self.connector.problem()
     }
 
     /// Begins what a node requests.

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{DeliverPolicy, pull::OrderedConfig};
-use async_nats::jetstream::stream::Stream;
+use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
 use futures_util::StreamExt;
 use replica::Seq;
 use replica::node::Answer;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use crate::{Connector, REQUEST_MAX, read};
+use crate::connect::Connector;
+use crate::{REQUEST_MAX, read};
 
 /// After this time without a record, the task asks whether there is one.
 const SILENCE_MAX: Duration = Duration::from_millis(300);
@@ -69,8 +70,12 @@ async fn bridge(
     let end = last.min(*next + BRIDGE_RECORDS - 1);
     while *next <= end {
         let found = timeout(REQUEST_MAX, stream.get_raw_message(*next)).await;
-        let Ok(Ok(message)) = found else { return Err(Stop::Server) };
-        pass(message.sequence, &message.payload, next, answers).await?;
+        match found {
+            Ok(Ok(message)) => pass(message.sequence, &message.payload, next, answers).await?,
+            // The record is lost, or was trimmed meanwhile. The node notices the gap.
+            Ok(Err(error)) if error.kind() == RawMessageErrorKind::NoMessageFound => *next += 1,
+            Ok(Err(_)) | Err(_) => return Err(Stop::Server),
+        }
     }
     Ok(())
 }

@@ -1,33 +1,70 @@
-//! Whether the servers of NATS are safe: each must flush a record before it acknowledges it.
+//! Whether the servers of NATS and the stream are safe.
 //!
-//! A client cannot see this setting, so the guard asks the monitoring address of each server. A
-//! server's health check is no substitute: it also fails while the servers elect a leader.
+//! Above all, each server must flush a record before it acknowledges it. A client cannot see this,
+//! so the guard asks the monitoring address of each server. A server's health check is no
+//! substitute: it also fails while the servers elect a leader.
+//!
+//! A node looks when it starts, then once a minute, but never on its way to a claim: after the loss
+//! of a machine, one server cannot answer. The newest [`Found`] decides: see [`Found::is_safe`].
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::net::IpAddr;
 
-use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use async_nats::jetstream::Context;
+use async_nats::jetstream::context::AccountErrorKind;
+use replica::Lineage;
+
+pub use crate::monitor::Server;
+use crate::stream::{self, MESSAGE_BYTES_MAX, StreamError, WrongSettings};
+use crate::{Place, monitor};
 
 /// The oldest version whose behaviour was measured.
 pub const VERSION_MIN: [u64; 3] = [2, 15, 1];
-const ANSWER_MAX: Duration = Duration::from_secs(2);
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// What one server says about itself.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Server {
-    /// Its name. The stream names its replicas like this.
-    pub name: String,
-    /// Its version.
-    pub version: String,
-    /// Whether it flushes each record before it acknowledges it.
-    pub flushes: bool,
+/// What a guard compares.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The stream.
+    pub place: Place,
+    /// The monitoring address of each server: `http://host:port`, or `https://host:port`.
+    pub monitors: Vec<String>,
+    /// The lineage of the node's folder. `None`: the cluster is being created, and the stream need
+    /// not exist.
+    pub lineage: Option<Lineage>,
+    /// The size that the stream must not exceed.
+    pub stream_bytes_max: u64,
+    /// Accept servers that run on one machine.
+    pub allow_colocated: bool,
+    /// Accept servers that acknowledge records before they are on disk.
+    pub unsafe_flush: bool,
 }
 
-/// What is wrong with the servers.
+/// What a guard has found. It stays true for some time, so the caller keeps it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Found {
+    /// The servers that answered.
+    pub servers: Vec<Server>,
+    /// The servers that have a replica of the stream. Without a stream, all servers that answered.
+    pub peers: Vec<String>,
+    /// The monitoring addresses that did not answer, each with the reason.
+    pub silent: Vec<(String, String)>,
+    /// Everything that is wrong.
+    pub wrong: Vec<Refusal>,
+    /// What is too small. It can stop the leader later, but it makes nothing unsafe.
+    pub small: Vec<Refusal>,
+    /// The caller accepts servers that nobody has checked.
+    pub is_unsafe: bool,
+}
+
+/// How many servers must have been checked.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Needed {
+    /// All of them: at the creation of a cluster, and at the first start of a folder.
+    All,
+    /// The majority that also decides about records.
+    Majority,
+}
+
+/// What is wrong with the servers or with the stream.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// A server acknowledges before it flushes.
@@ -44,6 +81,49 @@ pub enum Refusal {
         /// Its version.
         version: String,
     },
+    /// A server accepts only small messages.
+    #[error("NATS server {name} accepts messages of at most {bytes} bytes; set `max_payload: 1MB`")]
+    Payload {
+        /// The server.
+        name: String,
+        /// Its limit.
+        bytes: u64,
+    },
+    /// A server has too little room for the stream.
+    #[error(
+        "NATS server {name} can store {bytes} bytes, but the stream can need {needed}; raise \
+         `max_file_store` in its jetstream block, or lower cluster.stream_max"
+    )]
+    Store {
+        /// The server.
+        name: String,
+        /// Its limit.
+        bytes: u64,
+        /// Twice the size of the stream: a server also has a log of its own.
+        needed: u64,
+    },
+    /// The account has too little room for the stream.
+    #[error(
+        "the NATS account can store {bytes} bytes, but the stream can need {needed}; raise the \
+         account's limit, or lower cluster.stream_max"
+    )]
+    Account {
+        /// Its limit.
+        bytes: u64,
+        /// Twice the size of the stream.
+        needed: u64,
+    },
+    /// Two servers run on the same machine.
+    #[error(
+        "NATS servers {0} and {1} are on one machine, so its loss could lose records; move one, or \
+         set cluster.allow_colocated for a trial"
+    )]
+    Colocated(String, String),
+    /// Nobody can check a server.
+    #[error(
+        "no address in cluster.nats_monitor belongs to NATS server {0}; add its monitoring address"
+    )]
+    NoMonitor(String),
     /// Too few servers answered.
     #[error(
         "only {verified} of {peers} NATS servers of the stream could be checked; missing: {missing}"
@@ -56,47 +136,182 @@ pub enum Refusal {
         /// Names of the others.
         missing: String,
     },
+    /// The stream's settings are wrong.
+    #[error(transparent)]
+    Settings(#[from] WrongSettings),
+    /// The folder belongs to a cluster whose stream does not exist.
+    #[error(
+        "stream {0} does not exist, but the data folder belongs to it; check cluster.name and \
+         cluster.nats; if the stream is lost, see `lineshaft cluster recover`"
+    )]
+    NoStream(String),
+    /// The stream belongs to another cluster.
+    #[error(
+        "stream {0} belongs to another cluster than the data folder; check cluster.name and \
+         cluster.nats, or fetch a copy of another node's folder"
+    )]
+    OtherLineage(String),
 }
 
-/// Asks all monitoring addresses, `http://host:port`, at the same time. Servers that do not answer
-/// are missing from the result.
-pub async fn ask(addresses: &[String]) -> Vec<Server> {
-    let asks: Vec<_> = addresses.iter().cloned().map(|one| tokio::spawn(ask_one(one))).collect();
-    let mut servers = Vec::new();
-    for ask in asks {
-        if let Ok(Some(server)) = ask.await {
-            servers.push(server);
-        }
-    }
-    servers
-}
-
-/// Decides whether the servers with these names are safe. `needed`: at least this many of them must
-/// have answered. A server that answered and is wrong is always a refusal.
+/// Looks once. This takes at most a few seconds.
 ///
 /// # Errors
 ///
-/// The first thing that is wrong.
-pub fn judge(peers: &[String], servers: &[Server], needed: usize) -> Result<(), Refusal> {
-    let known: BTreeMap<&str, &Server> =
-        servers.iter().map(|server| (server.name.as_str(), server)).collect();
-    for server in known.values() {
-        if !server.flushes {
-            return Err(Refusal::NoFlush(server.name.clone()));
+/// Nobody answered about the stream, so nothing was found out. The newest earlier result still
+/// counts.
+pub async fn look(question: &Question) -> Result<Found, StreamError> {
+    let Question { place, monitors, .. } = question;
+    let asked = monitor::ask(monitors, &place.access);
+    let (asked, stream) = tokio::join!(asked, look_at_stream(question));
+    let Stream { peers, mut wrong, small } = stream?;
+    let is_unsafe = question.unsafe_flush;
+    let mut found = Found { small, is_unsafe, ..Found::default() };
+    for (address, answer) in asked {
+        match answer {
+            Ok(server) if found.servers.iter().all(|other| other.name != server.name) => {
+                found.servers.push(server);
+            }
+            // The same server again, at another address.
+            Ok(_) => (),
+            Err(reason) => found.silent.push((address, reason)),
+        }
+    }
+    found.peers =
+        peers.unwrap_or_else(|| found.servers.iter().map(|server| server.name.clone()).collect());
+    judge(question, &mut found);
+    found.wrong.append(&mut wrong);
+    Ok(found)
+}
+
+/// What was found about the stream.
+struct Stream {
+    /// `None`: it does not exist.
+    peers: Option<Vec<String>>,
+    wrong: Vec<Refusal>,
+    small: Vec<Refusal>,
+}
+
+async fn look_at_stream(question: &Question) -> Result<Stream, StreamError> {
+    let Question { place, lineage, .. } = question;
+    let context = crate::connect(place).await?;
+    let mut wrong = Vec::new();
+    let small = check_account(&context, question).await?.into_iter().collect();
+    let name = place.stream();
+    let Some(info) = stream::info(&context, &name).await? else {
+        if lineage.is_some() {
+            wrong.push(Refusal::NoStream(name));
+        }
+        return Ok(Stream { peers: None, wrong, small });
+    };
+    if let Err(settings) = stream::check(place, &info.config) {
+        wrong.push(settings.into());
+    }
+    if lineage.is_some() && stream::lineage(&info.config) != *lineage {
+        wrong.push(Refusal::OtherLineage(name));
+    }
+    Ok(Stream { peers: Some(stream::peers(&info)), wrong, small })
+}
+
+async fn check_account(
+    context: &Context,
+    question: &Question,
+) -> Result<Option<Refusal>, StreamError> {
+    let name = question.place.stream();
+    let account = context.query_account().await.map_err(|error| match error.kind() {
+        AccountErrorKind::JetStream(answer) if stream::is_off(answer.error_code()) => {
+            StreamError::Off
+        }
+        _ => StreamError::Unanswered { name, detail: error.to_string() },
+    })?;
+    let needed = question.stream_bytes_max.saturating_mul(2);
+    let limit = account.limits.max_storage.and_then(|bytes| u64::try_from(bytes).ok());
+    Ok(limit.filter(|bytes| *bytes < needed).map(|bytes| Refusal::Account { bytes, needed }))
+}
+
+/// Judges the servers that answered, and the list of addresses.
+fn judge(question: &Question, found: &mut Found) {
+    let mut wrong = Vec::new();
+    let needed = question.stream_bytes_max.saturating_mul(2);
+    for server in &found.servers {
+        let name = server.name.clone();
+        if !server.flushes && !question.unsafe_flush {
+            wrong.push(Refusal::NoFlush(name.clone()));
         }
         if !is_new_enough(&server.version) {
-            let (name, version) = (server.name.clone(), server.version.clone());
-            return Err(Refusal::Version { name, version });
+            let version = server.version.clone();
+            wrong.push(Refusal::Version { name: name.clone(), version });
+        }
+        if server.message_bytes < MESSAGE_BYTES_MAX as u64 {
+            let bytes = server.message_bytes;
+            wrong.push(Refusal::Payload { name: name.clone(), bytes });
+        }
+        if let Some(bytes) = server.store_bytes.filter(|bytes| *bytes < needed) {
+            found.small.push(Refusal::Store { name, bytes, needed });
         }
     }
-    let missing: Vec<&str> =
-        peers.iter().map(String::as_str).filter(|peer| !known.contains_key(peer)).collect();
-    let verified = peers.len() - missing.len();
-    if verified < needed {
-        let missing = missing.join(", ");
-        return Err(Refusal::Unchecked { verified, peers: peers.len(), missing });
+    if !question.allow_colocated {
+        for (at, server) in found.servers.iter().enumerate() {
+            let before = &found.servers[..at];
+            if let Some(other) = before.iter().find(|other| share_machine(other, server)) {
+                wrong.push(Refusal::Colocated(other.name.clone(), server.name.clone()));
+            }
+        }
     }
-    Ok(())
+    // Each silent address can belong to one of the missing servers, but not to more.
+    let missing = found.missing();
+    if !question.unsafe_flush && missing.len() > found.silent.len() {
+        let names = missing.into_iter().skip(found.silent.len());
+        wrong.extend(names.map(|name| Refusal::NoMonitor(name.to_owned())));
+    }
+    found.wrong = wrong;
+}
+
+/// Different loopback addresses belong to one machine, too.
+fn share_machine(one: &Server, other: &Server) -> bool {
+    let machine = |server: &Server| server.address.filter(|address| !address.is_loopback());
+    let is_here = |server: &Server| server.address.is_some_and(|at: IpAddr| at.is_loopback());
+    (is_here(one) && is_here(other)) || (machine(one).is_some() && machine(one) == machine(other))
+}
+
+impl Found {
+    /// The servers with a replica that did not answer.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&str> {
+        let is_known = |peer: &&str| self.servers.iter().any(|server| server.name == *peer);
+        self.peers.iter().map(String::as_str).filter(|peer| !is_known(peer)).collect()
+    }
+
+    /// Whether a node can claim: most servers were checked, and nothing is wrong. The input `Guards`
+    /// of a node takes this value.
+    #[must_use]
+    pub fn is_safe(&self) -> bool {
+        self.judge(Needed::Majority).is_ok()
+    }
+
+    /// Decides whether a node can rely on NATS. Something that is wrong is always a refusal.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong.
+    pub fn judge(&self, needed: Needed) -> Result<(), Refusal> {
+        if let Some(wrong) = self.wrong.first() {
+            return Err(wrong.clone());
+        }
+        if self.is_unsafe {
+            return Ok(());
+        }
+        let missing = self.missing();
+        let peers = self.peers.len();
+        let verified = peers - missing.len();
+        let needed = match needed {
+            Needed::All => peers.max(1),
+            Needed::Majority => peers / 2 + 1,
+        };
+        if verified >= needed {
+            return Ok(());
+        }
+        Err(Refusal::Unchecked { verified, peers, missing: missing.join(", ") })
+    }
 }
 
 fn is_new_enough(version: &str) -> bool {
@@ -106,59 +321,93 @@ fn is_new_enough(version: &str) -> bool {
     parts.is_some_and(|parts| parts.len() == 3 && parts[..] >= VERSION_MIN[..])
 }
 
-async fn ask_one(address: String) -> Option<Server> {
-    let host = address.strip_prefix("http://")?.trim_end_matches('/').to_owned();
-    let text = timeout(ANSWER_MAX, get(&host)).await.ok()?.ok()?;
-    read(&text)
-}
-
-/// A request in the old version of HTTP, so that the server closes the connection after it.
-async fn get(host: &str) -> std::io::Result<Vec<u8>> {
-    let mut socket = TcpStream::connect(host).await?;
-    let request = format!("GET /varz HTTP/1.0\r\nHost: {host}\r\n\r\n");
-    socket.write_all(request.as_bytes()).await?;
-    let mut answer = Vec::new();
-    socket.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
-    Ok(answer)
-}
-
-fn read(answer: &[u8]) -> Option<Server> {
-    let text = std::str::from_utf8(answer).ok()?;
-    let (head, body) = text.split_once("\r\n\r\n")?;
-    if head.split(' ').nth(1) != Some("200") {
-        return None;
-    }
-    let about: Value = serde_json::from_str(body).ok()?;
-    Some(Server {
-        name: about["server_name"].as_str()?.to_owned(),
-        version: about["version"].as_str()?.to_owned(),
-        // The field is missing if it is false.
-        flushes: about["jetstream"]["config"]["sync_always"].as_bool().unwrap_or(false),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Access;
 
-    fn server(name: &str) -> Server {
-        Server { name: name.into(), version: "2.15.1".into(), flushes: true }
+    fn question() -> Question {
+        let place = Place {
+            servers: Vec::new(),
+            name: "north".into(),
+            replicas: 3,
+            access: Access::default(),
+        };
+        Question {
+            place,
+            monitors: Vec::new(),
+            lineage: None,
+            stream_bytes_max: 1000,
+            allow_colocated: false,
+            unsafe_flush: false,
+        }
     }
 
-    fn peers() -> Vec<String> {
-        ["a", "b", "c"].map(String::from).to_vec()
+    /// A server on a machine of its own.
+    fn server(name: &str) -> Server {
+        let last = name.as_bytes()[0];
+        Server {
+            name: name.into(),
+            version: "2.15.1".into(),
+            flushes: true,
+            message_bytes: 1 << 20,
+            store_bytes: Some(2000),
+            address: Some([10, 0, 0, last].into()),
+        }
+    }
+
+    /// What is found if these servers answer, and the stream has replicas on a, b and c.
+    fn found(servers: &[Server], silent: usize) -> Found {
+        let peers = ["a", "b", "c"].map(String::from).to_vec();
+        let silent = vec![("http://x:8222".to_owned(), "no answer".to_owned()); silent];
+        let servers = servers.to_vec();
+        let mut found = Found { servers, peers, silent, ..Found::default() };
+        judge(&question(), &mut found);
+        found
     }
 
     #[test]
     fn a_majority_is_enough_if_nobody_is_wrong() {
-        judge(&peers(), &[server("a"), server("b"), server("c")], 3).expect("all");
-        judge(&peers(), &[server("a"), server("c")], 2).expect("a majority");
-        let refusal = judge(&peers(), &[server("a"), server("x")], 2).expect_err("one");
-        let missing = "b, c".to_owned();
-        assert_eq!(refusal, Refusal::Unchecked { verified: 1, peers: 3, missing });
+        let all = found(&[server("a"), server("b"), server("c")], 0);
+        all.judge(Needed::All).expect("all");
+        let most = found(&[server("a"), server("c")], 1);
+        assert!(most.is_safe());
+        let missing = "b".to_owned();
+        let refusal = Refusal::Unchecked { verified: 2, peers: 3, missing };
+        assert_eq!(most.judge(Needed::All), Err(refusal));
+        assert!(!found(&[server("a")], 2).is_safe());
         let careless = Server { flushes: false, ..server("b") };
-        let refusal = judge(&peers(), &[server("a"), careless, server("c")], 2);
-        assert_eq!(refusal, Err(Refusal::NoFlush("b".into())));
+        let wrong = found(&[server("a"), careless, server("c")], 0);
+        assert_eq!(wrong.judge(Needed::Majority), Err(Refusal::NoFlush("b".into())));
+        assert!(!Found::default().is_safe());
+    }
+
+    #[test]
+    fn a_server_without_a_monitoring_address_is_wrong() {
+        let refusals = |found: &Found| found.wrong.clone();
+        assert_eq!(refusals(&found(&[server("a"), server("b")], 1)), []);
+        let unknown = found(&[server("a"), server("b")], 0);
+        assert_eq!(refusals(&unknown), [Refusal::NoMonitor("c".into())]);
+        let other = found(&[server("a"), server("b"), server("x")], 0);
+        assert_eq!(refusals(&other), [Refusal::NoMonitor("c".into())]);
+    }
+
+    #[test]
+    fn each_server_needs_room_and_a_machine_of_its_own() {
+        let refused = |change: fn(&mut Server)| {
+            let mut changed = server("b");
+            change(&mut changed);
+            let found = found(&[server("a"), changed, server("c")], 0);
+            let all = [found.wrong, found.small].concat();
+            assert_eq!(all.len(), 1, "{all:?}");
+            all[0].to_string()
+        };
+        assert!(refused(|one| one.message_bytes = 1000).contains("`max_payload: 1MB`"));
+        assert!(refused(|one| one.store_bytes = Some(1999)).contains("`max_file_store`"));
+        assert!(refused(|one| one.address = server("a").address).contains("a and b are on one"));
+        let here = |name, last| Server { address: Some([127, 0, 0, last].into()), ..server(name) };
+        let two = found(&[here("a", 1), here("b", 2), server("c")], 0);
+        assert_eq!(two.wrong, [Refusal::Colocated("a".into(), "b".into())]);
     }
 
     #[test]
@@ -174,23 +423,7 @@ mod tests {
             ("new", false),
             ("", false),
         ] {
-            let one = Server { version: version.into(), ..server("a") };
-            assert_eq!(judge(&[], &[one], 0).is_ok(), is_right, "{version}");
+            assert_eq!(is_new_enough(version), is_right, "{version}");
         }
-    }
-
-    #[test]
-    fn a_missing_flush_setting_means_no_flush() {
-        let with = |config: &str| {
-            let body = format!(
-                r#"{{"server_name":"n","version":"2.15.1","jetstream":{{"config":{config}}}}}"#
-            );
-            read(format!("HTTP/1.0 200 OK\r\nA: b\r\n\r\n{body}").as_bytes())
-        };
-        assert!(with(r#"{"sync_always":true}"#).expect("an answer").flushes);
-        assert!(!with(r#"{"sync_interval":120000000000}"#).expect("an answer").flushes);
-        assert_eq!(read(b"HTTP/1.0 503 No\r\n\r\n{}"), None);
-        assert_eq!(read(b"HTTP/1.0 200 OK\r\n\r\n{}"), None);
-        assert_eq!(read(b"garbage"), None);
     }
 }

@@ -4,31 +4,31 @@
 //!
 //! - [`driver`]: the tasks of a driver. `append.rs`, `read.rs` and `follow.rs` have one connection
 //!   each.
-//! - [`stream`]: how the stream must be configured.
-//! - [`guard`]: whether the servers flush before they acknowledge.
+//! - `connect.rs`: connections. `access.rs`: users, passwords and certificates.
+//! - [`stream`]: how the stream and the bucket of hints must be configured.
+//! - [`guard`]: whether the servers and the stream are safe. `monitor.rs` asks each server.
+//! - [`hints`]: what the nodes tell about themselves, for people and for trims.
 //!
 //! What was measured about NATS is in `docs/replication-format.md`.
 
+mod access;
 mod append;
+mod connect;
 pub mod driver;
 mod follow;
 pub mod guard;
+pub mod hints;
+mod monitor;
 mod read;
 pub mod stream;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_nats::{Client, ConnectOptions};
+pub use access::{Access, AccessError};
+pub use connect::{ConnectCause, ConnectError, connect};
 
 /// A request that takes longer counts as lost.
 pub(crate) const REQUEST_MAX: Duration = Duration::from_secs(1);
-const CONNECT_MAX: Duration = Duration::from_millis(500);
-/// Two pings without an answer end a connection.
-const PING: Duration = Duration::from_millis(500);
-/// Commands that wait in a client. A client whose connection breaks sends them again, so there are
-/// few.
-const WAITING_MAX: usize = 4;
 
 /// Where the stream is.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct Place {
     pub name: String,
     /// Replicas of the stream: 3 or 5.
     pub replicas: usize,
+    /// Users, passwords and certificates.
+    pub access: Access,
 }
 
 impl Place {
@@ -46,6 +48,18 @@ impl Place {
     #[must_use]
     pub fn stream(&self) -> String {
         format!("LS_{}_LOG_000", self.name)
+    }
+
+    /// The name of the stream that keeps the newest hint of each node: a bucket of keys and values.
+    #[must_use]
+    pub fn hints(&self) -> String {
+        format!("KV_LS_{}_HINTS", self.name)
+    }
+
+    /// The subject of a hint with this key.
+    #[must_use]
+    pub fn hint(&self, key: &str) -> String {
+        format!("$KV.LS_{}_HINTS.{key}", self.name)
     }
 
     /// The subject of groups and resignations.
@@ -58,40 +72,5 @@ impl Place {
     #[must_use]
     pub fn claims(&self) -> String {
         format!("ls.{}.ep.000", self.name)
-    }
-}
-
-/// Connects to one server after the other. A server that hangs must not be tried again and again,
-/// so each connection begins with the next one.
-#[derive(Debug)]
-pub(crate) struct Connector {
-    place: Place,
-    next: AtomicUsize,
-}
-
-impl Connector {
-    pub(crate) fn new(place: Place) -> Connector {
-        Connector { place, next: AtomicUsize::new(0) }
-    }
-
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
-    }
-
-    /// A connection to one server. It does not move to another one.
-    pub(crate) async fn connect(&self) -> Option<Client> {
-        let servers = &self.place.servers;
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % servers.len();
-        let options = ConnectOptions::new()
-            .name("lineshaft")
-            .max_reconnects(1)
-            .client_capacity(WAITING_MAX)
-            .ignore_discovered_servers()
-            .connection_timeout(CONNECT_MAX)
-            .request_timeout(Some(REQUEST_MAX))
-            .ping_interval(PING);
-        // The library's own limit covers the connection, but not the handshake.
-        let connecting = options.connect(servers[at].as_str());
-        tokio::time::timeout(2 * CONNECT_MAX, connecting).await.ok()?.ok()
     }
 }

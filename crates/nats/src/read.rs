@@ -8,7 +8,8 @@ use replica::node::{Answer, Request};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::{Connector, REQUEST_MAX};
+use crate::REQUEST_MAX;
+use crate::connect::Connector;
 
 pub(crate) async fn run(
     connector: Arc<Connector>,
@@ -57,7 +58,7 @@ enum Found {
 
 /// The stream, on a new connection. No server is asked yet.
 pub(crate) async fn open(connector: &Connector) -> Option<Stream<()>> {
-    let client = connector.connect().await?;
+    let client = connector.connect().await.ok()?;
     let context = jetstream::new(client);
     context.get_stream_no_info(connector.place().stream()).await.ok()
 }

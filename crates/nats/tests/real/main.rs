@@ -2,37 +2,52 @@
 //! `scripts/install-test-tools.sh` installs it.
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod nodes;
-mod servers;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream;
 use nats::driver::Driver;
-use nats::{Place, guard, stream};
+use nats::guard::{Needed, Question, Refusal};
+use nats::hints::{Hint, Hints, Role};
+use nats::{Access, Place, guard, stream};
 use nodes::{LINEAGE, Shared, origin};
 use replica::node::{Answer, Expect, Request, Subject};
 use replica::reader::{Meaning, Reader};
-use servers::Servers;
+use testkit::cluster::{FLUSH_ALWAYS, NatsServers};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{sleep, timeout};
 
-const SAFE: &str = "sync_interval: always";
-
 /// Servers with an empty stream.
-async fn begin() -> Option<(Servers, Place)> {
-    let servers = Servers::start(SAFE)?;
-    let place = Place { servers: servers.urls(), name: "test".into(), replicas: 3 };
-    let client = async_nats::connect(place.servers[0].as_str()).await.unwrap();
-    let context = jetstream::new(client);
+async fn begin() -> Option<(NatsServers, Place)> {
+    let servers = NatsServers::start(FLUSH_ALWAYS)?;
+    let place = place_of(&servers);
     let begun = Instant::now();
     // The servers must elect a leader first.
-    while let Err(error) = stream::create(&context, &place, LINEAGE).await {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{error}");
+    while let Err(error) = stream::create_at(&place, LINEAGE).await {
+        assert!(begun.elapsed() < NatsServers::ELECTION_MAX, "{error}");
         sleep(Duration::from_millis(50)).await;
     }
     Some((servers, place))
+}
+
+fn place_of(servers: &NatsServers) -> Place {
+    let access = Access::default();
+    Place { servers: servers.urls(), name: "test".into(), replicas: 3, access }
+}
+
+/// What a node on this machine asks. All servers of a test are on it.
+fn question(servers: &NatsServers) -> Question {
+    Question {
+        place: place_of(servers),
+        monitors: servers.monitors(),
+        lineage: Some(LINEAGE),
+        stream_bytes_max: 100 << 20,
+        allow_colocated: true,
+        unsafe_flush: false,
+    }
 }
 
 async fn next(answers: &mut Receiver<Answer>) -> Answer {
@@ -94,6 +109,11 @@ async fn each_request_gets_its_answer() {
     assert!(matches!(next(&mut answers).await, Answer::Tail { first: 3, last: 3, .. }));
 
     // The stream is as it should be.
+    let found = stream::find(&place).await.unwrap();
+    assert_eq!((found.lineage, found.replicas, found.peers.len()), (LINEAGE, 3, 3));
+    let missing = Place { name: "other".into(), ..place.clone() };
+    let error = stream::find(&missing).await.unwrap_err();
+    assert!(matches!(error, stream::StreamError::Missing(_)), "{error}");
     let client = async_nats::connect(place.servers[1].as_str()).await.unwrap();
     let found = jetstream::new(client).get_stream(place.stream()).await.unwrap();
     let config = &found.cached_info().config;
@@ -104,15 +124,130 @@ async fn each_request_gets_its_answer() {
 }
 
 #[tokio::test]
+async fn guards_find_what_is_wrong() {
+    let Some((mut servers, place)) = begin().await else { return };
+    let right = question(&servers);
+    let found = guard::look(&right).await.unwrap();
+    assert_eq!(found.wrong, []);
+    assert_eq!((found.servers.len(), found.peers.len()), (3, 3));
+    found.judge(Needed::All).unwrap();
+
+    let wrong = |question: Question| async move { guard::look(&question).await.unwrap().wrong };
+    let apart = wrong(Question { allow_colocated: false, ..right.clone() }).await;
+    assert!(matches!(apart[..], [Refusal::Colocated(..), Refusal::Colocated(..)]), "{apart:?}");
+    let few = Question { monitors: right.monitors[1..].to_vec(), ..right.clone() };
+    let few = wrong(few).await;
+    assert_eq!(few, [Refusal::NoMonitor("n0".into())]);
+    let large = Question { stream_bytes_max: 1 << 40, ..right.clone() };
+    let large = guard::look(&large).await.unwrap();
+    assert!(large.is_safe());
+    assert!(matches!(large.small[..], [Refusal::Store { .. }, ..]), "{large:?}");
+    let lineage = Some(replica::Lineage([9; 16]));
+    let other = wrong(Question { lineage, ..right.clone() }).await;
+    assert_eq!(other, [Refusal::OtherLineage("LS_test_LOG_000".into())]);
+    let name = Place { name: "none".into(), ..place.clone() };
+    let none = wrong(Question { place: name, ..right.clone() }).await;
+    assert_eq!(none, [Refusal::NoStream("LS_none_LOG_000".into())]);
+
+    // Somebody changes the stream. Another call gives it the right settings again.
+    let context = nats::connect(&place).await.unwrap();
+    let info = stream::info(&context, &place.stream()).await.unwrap().unwrap();
+    let changed = jetstream::stream::Config {
+        max_messages: 1000,
+        max_age: Duration::from_mins(1),
+        ..info.config
+    };
+    context.update_stream(&changed).await.unwrap();
+    let info = stream::info(&context, &place.stream()).await.unwrap().unwrap();
+    let error = stream::check(&place, &info.config).unwrap_err();
+    let fields: Vec<&str> = error.wrong.iter().map(|wrong| wrong.field).collect();
+    assert_eq!(fields, ["max_messages", "max_age"]);
+    assert!(error.to_string().contains("max_age is 60s instead of 0ns"), "{error}");
+    let looked = wrong(Question { lineage: None, ..right.clone() }).await;
+    assert_eq!(looked, [Refusal::Settings(error)]);
+    stream::repair(&context, &place, &info.config).await.unwrap();
+    let info = stream::info(&context, &place.stream()).await.unwrap().unwrap();
+    stream::check(&place, &info.config).unwrap();
+
+    let again = stream::create(&context, &place, replica::Lineage([9; 16])).await;
+    assert!(matches!(again, Err(stream::StreamError::Exists(_))), "{again:?}");
+
+    // The loss of one machine is no reason not to claim. The loss of two is.
+    servers.kill(2);
+    let begun = Instant::now();
+    let found = loop {
+        // The other servers may have to elect a leader.
+        match guard::look(&right).await {
+            Ok(found) => break found,
+            Err(error) => assert!(begun.elapsed() < NatsServers::ELECTION_MAX, "{error}"),
+        }
+    };
+    assert!(found.is_safe(), "{found:?}");
+    assert_eq!(found.missing(), ["n2"]);
+    assert_eq!(found.silent[0].0, right.monitors[2]);
+    assert!(found.judge(Needed::All).is_err());
+    servers.kill(1);
+    let found = guard::look(&right).await;
+    assert!(found.is_ok_and(|found| !found.is_safe()) || guard::look(&right).await.is_err());
+}
+
+#[tokio::test]
 async fn servers_that_do_not_flush_are_refused() {
-    let Some(servers) = Servers::start(SAFE) else { return };
-    let peers = ["n0", "n1", "n2"].map(String::from);
-    guard::judge(&peers, &guard::ask(&servers.monitors()).await, 3).unwrap();
-    let careless = Servers::start("").unwrap();
-    let found = guard::ask(&careless.monitors()).await;
-    assert_eq!(found.len(), 3);
-    let refusal = guard::judge(&peers, &found, 2).unwrap_err();
-    assert!(matches!(refusal, guard::Refusal::NoFlush(_)));
+    let Some(careless) = NatsServers::start("") else { return };
+    let question = Question { lineage: None, ..question(&careless) };
+    let begun = Instant::now();
+    let found = loop {
+        match guard::look(&question).await {
+            Ok(found) => break found,
+            Err(error) => assert!(begun.elapsed() < Duration::from_secs(30), "{error}"),
+        }
+    };
+    let wrong: Vec<Refusal> = ["n0", "n1", "n2"].map(|n| Refusal::NoFlush(n.into())).to_vec();
+    assert_eq!(found.wrong, wrong);
+    assert!(!found.is_safe());
+    let told = found.judge(Needed::Majority).unwrap_err().to_string();
+    assert!(told.contains("set `sync_interval: always`"), "{told}");
+    let found = guard::look(&Question { unsafe_flush: true, ..question }).await.unwrap();
+    found.judge(Needed::All).unwrap();
+}
+
+#[tokio::test]
+async fn hints_age_by_the_clock_of_their_reader() {
+    let Some((_servers, place)) = begin().await else { return };
+    let (mut writer, mut reader) = (Hints::new(place.clone()), Hints::new(place));
+    assert_eq!(reader.read().await.unwrap(), []);
+    let hint = Hint { name: "one".into(), role: Role::Leads, applied: 1, ..Hint::default() };
+    let begun = Instant::now();
+    // The bucket is created first. Its servers must elect a leader.
+    while let Err(error) = writer.write(1, &hint).await {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{error}");
+    }
+    writer.write(2, &Hint { name: "two".into(), ..Hint::default() }).await.unwrap();
+    let seen = reader.read().await.unwrap();
+    assert_eq!(seen.len(), 2);
+    assert_eq!((seen[0].node, seen[0].changes, &seen[0].hint), (1, 0, &hint));
+
+    // Only the first node goes on.
+    let begun = Instant::now();
+    let mut applied = 1;
+    let seen = loop {
+        applied += 1;
+        writer.write(1, &Hint { applied, ..hint.clone() }).await.unwrap();
+        let seen = reader.read().await.unwrap();
+        if seen[1].age > Duration::from_millis(300) {
+            break seen;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "time passes");
+    };
+    assert_eq!(seen[0].hint.applied, applied);
+    assert!(seen[0].changes > 0);
+    assert_eq!(seen[1].changes, 0);
+
+    // An operator's tool says that the other one does not come back.
+    let gone = Hint { is_forgotten: true, ..seen[1].hint.clone() };
+    writer.write(2, &gone).await.unwrap();
+    let seen = reader.read().await.unwrap();
+    assert_eq!((&seen[1].hint, seen[1].changes), (&gone, 1));
 }
 
 /// Waits until this many groups more are acknowledged.

@@ -84,6 +84,7 @@ pub(crate) fn start(place: Place, number: NodeId, shared: Shared) -> JoinHandle<
         incarnation: number + 100,
         leader: Leader::default(),
         can_lead: true,
+        has_place: true,
         lease_ms: 1500,
         jitter_ms: 60 * number,
         keep_bytes: 1 << 30,
