@@ -204,13 +204,25 @@ impl Broker {
     /// it is unknown. In that case, the engine's time continues from the log's last time. The
     /// engine's first moment is [`Broker::last_time`].
     pub fn open(options: Options, wall: Millis) -> Result<(Self, RecoveryReport), BrokerError> {
+        let node = options.cluster.map(RestoredState::new);
+        Self::open_as(options, node, wall)
+    }
+
+    /// Like [`Broker::open`]. `node`: the folder is that of a cluster's node.
+    pub(crate) fn open_as(
+        options: Options,
+        node: Option<RestoredState>,
+        wall: Millis,
+    ) -> Result<(Self, RecoveryReport), BrokerError> {
         let mut core = Core::new(options.engine, Millis(0));
         core.bodies.set_limit(options.bodies_bytes_max);
         core.cold = Cold::new(options.jobs_bytes_max, options.head_jobs);
         let own = options.jobs_bytes_max.map(|_| classify as log::Classify);
         let classify = own.or(options.log.classify);
-        let log = Settings { classify, ..options.log };
-        core.restored = options.cluster.map(RestoredState::new);
+        // A node of a cluster writes updates that a single server leaves out on a full disk.
+        let update_segments = u64::from(node.is_some());
+        let log = Settings { classify, update_segments, ..options.log };
+        core.restored = node;
         let core = RefCell::new(core);
         let mut stopped_ms = 0;
         let mut broken = None;
@@ -378,6 +390,7 @@ impl Broker {
         self.shared.log.as_ref().is_some_and(|log| {
             let id_limit = stream.map_or_else(|| log.id_limit(), |stream| stream.id_limit());
             log.open_batch_bytes() >= log.open_batch_bytes_max()
+                || stream.is_some_and(|stream| stream.holds())
                 || next_number + NUMBERS_MARGIN > id_limit
                 || log.lags()
         })
@@ -540,7 +553,11 @@ impl Broker {
     /// next `commit_step`, `index_step` can build the index of these jobs. Only for a broker without
     /// threads: see [`Options::clock`].
     pub fn seal_step(&self, now: Millis) -> bool {
-        self.shared.log.as_ref().is_some_and(|log| log.seal(now.0))
+        let Some(log) = &self.shared.log else { return false };
+        let mut core = self.shared.lock_core();
+        // A group for other nodes is in one segment.
+        core.ledger.cut();
+        log.seal(now.0)
     }
 
     /// Builds one missing index file of the log. Returns whether it built one. Only for a broker
@@ -667,7 +684,8 @@ impl Shared {
         self.memory.note_inside(core.memory_bytes() + stream_bytes);
         self.next_number.store(core.engine.next_number(), Ordering::Relaxed);
         core.ledger.end_turn(&core.engine);
-        let next = core.engine.next_deadline().filter(|_| !core.ledger.follows());
+        let has_alarms = !core.ledger.follows() && !self.renews_claim();
+        let next = core.engine.next_deadline().filter(|_| has_alarms);
         let earlier = next.filter(|next| core.alarm.is_none_or(|alarm| *next < alarm));
         if core.outgoing.is_empty() && earlier.is_none() {
             return;
@@ -767,6 +785,9 @@ impl Shared {
         let mut turn = self.turn(now);
         let core = &mut *turn.core;
         let now = core.engine.now();
+        if self.is_frozen() {
+            return Ok(false);
+        }
         core.ledger.cut();
         log.reclaim_copy(now.0, &slice, &mut Mover::new(core))?;
         core.ledger.appended = true;

@@ -6,15 +6,24 @@
 //! are imported. After a crash, the log has either the whole group or nothing of it. So the record
 //! always agrees with the jobs, and the import can continue.
 
+mod node;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use engine::{Counters, EngineSetup, JobFacts, JobId, Millis, RestoreError, State, Tags};
 use log::{Disk, Failure, RecoveryReport, Restored, Settings};
+use replica::Lineage;
+use replica::group::At;
 
+use crate::journal::stream::decode_place;
 use crate::ledger::meta;
+use crate::replication::{ClusterError, RestoredState};
 use crate::{Broker, BrokerError, Options, Turn};
+
+pub use crate::ledger::meta::CLUSTER_KEY;
+pub use node::{Audited, audit, leave};
 
 /// A fact of the log stores the record of an import. Its key is this prefix and the import's name.
 const RECORD_KEY: &[u8] = b"import/";
@@ -44,6 +53,10 @@ pub struct Contents {
     pub item_queues: BTreeSet<Vec<u8>>,
     /// The records of imports, by their names.
     pub imports: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The place in the history of a cluster, if the folder belongs to one.
+    pub place: Option<(Lineage, At)>,
+    /// The folder belongs to a cluster, but only a newer version can read the place.
+    has_unknown_place: bool,
 }
 
 /// A job in a folder.
@@ -81,6 +94,46 @@ pub fn read(disk: &dyn Disk, visit: &mut dyn FnMut(KeptJob<'_>)) -> Result<Conte
     Ok(Contents { report: salvage.report, refusal: salvage.refusal, ..contents })
 }
 
+/// The place of a folder in the history of a cluster. `None`: the folder belongs to no cluster.
+/// Fails if a server uses the folder. Reads the whole folder, and changes nothing.
+pub fn place(disk: &dyn Disk) -> Result<Option<(Lineage, At)>, BrokerError> {
+    let contents = read(disk, &mut |_| {})?;
+    if contents.has_unknown_place {
+        return Err(ClusterError::Unknown.into());
+    }
+    Ok(contents.place)
+}
+
+/// Why a folder could not become the origin of a cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum OriginError {
+    /// The folder could not be opened. It may belong to a cluster already.
+    #[error(transparent)]
+    Open(#[from] BrokerError),
+    /// The log failed.
+    #[error("the log failed: {0}")]
+    Failed(#[from] Failure),
+}
+
+/// Makes a folder the origin of the cluster with this lineage: its jobs are the state before the
+/// first group. Opens the folder, or creates it. Returns its place, when this is durable.
+pub fn make_origin(
+    disk: Arc<dyn Disk>,
+    log: Settings,
+    lineage: Lineage,
+) -> Result<At, OriginError> {
+    let options = Options::without_threads(disk, log);
+    let node = RestoredState::founding(lineage);
+    let (broker, _) = Broker::open_as(options, Some(node), Millis(0))?;
+    let stream = broker.stream().expect("it is the node of a cluster");
+    stream.write_origin();
+    let now = broker.last_time();
+    while broker.commit_step(now)?.wrote {}
+    let at = stream.at();
+    broker.close(now)?;
+    Ok(at)
+}
+
 impl Contents {
     fn note_fact(&mut self, key: &[u8], value: &[u8]) {
         if let Some((name, facts)) = meta::read_queue_fact(key, value) {
@@ -89,6 +142,9 @@ impl Contents {
             }
         } else if key == meta::CLOCK_KEY {
             self.wall_ahead_ms = value.try_into().map_or(0, i64::from_le_bytes);
+        } else if key == meta::CLUSTER_KEY {
+            self.place = decode_place(value);
+            self.has_unknown_place = self.place.is_none();
         } else if let Some(name) = key.strip_prefix(RECORD_KEY) {
             self.imports.insert(name.to_vec(), value.to_vec());
         }

@@ -11,6 +11,7 @@ use replica::chain::Chain;
 use replica::group::At;
 use replica::{Epoch, Lineage};
 
+use crate::broker::Shared;
 use crate::core::Core;
 use crate::journal::state_hash::StateHash;
 use crate::journal::stream::{Stream, decode_place};
@@ -31,6 +32,9 @@ pub enum ClusterError {
     /// The folder belongs to another cluster.
     #[error("the data folder belongs to another cluster")]
     OtherLineage,
+    /// Only a folder outside of all clusters can become the origin of a cluster.
+    #[error("the data folder belongs to a cluster already")]
+    AlreadyAMember,
     /// The folder's place in the history is damaged, or a newer version wrote it.
     #[error("the data folder has a place in a cluster that this version cannot read")]
     Unknown,
@@ -57,7 +61,10 @@ pub(crate) struct RestoredState {
     lineage: Lineage,
     place: Option<(Lineage, At)>,
     has_unknown_place: bool,
+    last_time_ms: u64,
     has_facts: bool,
+    /// The folder becomes the origin of the cluster.
+    is_founded: bool,
     state: StateHash,
 }
 
@@ -66,11 +73,17 @@ impl RestoredState {
         Self { lineage, ..Self::default() }
     }
 
+    /// For a folder that becomes the origin of this cluster.
+    pub(crate) fn founding(lineage: Lineage) -> Self {
+        Self { lineage, is_founded: true, ..Self::default() }
+    }
+
     /// Reads the place, and returns the start of the engine's time.
     pub(crate) fn begin(&mut self, begin: &Begin<'_>) -> Start {
         let value = begin.fact(meta::CLUSTER_KEY);
         self.place = value.and_then(decode_place);
         self.has_unknown_place = value.is_some() && self.place.is_none();
+        self.last_time_ms = begin.last_time_ms;
         let time_ms = self.place.map_or(begin.last_time_ms, |(_, at)| at.time_ms);
         let ahead_ms = begin.fact(meta::CLOCK_KEY).and_then(|value| value.try_into().ok());
         Start::of_follower(Millis(time_ms), ahead_ms.map_or(0, i64::from_le_bytes))
@@ -88,11 +101,18 @@ impl RestoredState {
     }
 
     /// The place of the node. A new folder has the place before the first group.
-    fn place(&self, has_jobs: bool) -> Result<At, ClusterError> {
+    fn place(&self, has_jobs: bool, next_id: u64) -> Result<At, ClusterError> {
         match self.place {
             _ if self.has_unknown_place => Err(ClusterError::Unknown),
+            Some(_) if self.is_founded => Err(ClusterError::AlreadyAMember),
             Some((lineage, _)) if lineage != self.lineage => Err(ClusterError::OtherLineage),
             Some((_, at)) => Ok(at),
+            None if self.is_founded => {
+                let (state, jobs) = self.state.found();
+                let chain = Chain::origin(self.lineage, state, jobs);
+                let (time_ms, id_limit) = (self.last_time_ms, next_id);
+                Ok(At { chain, state, jobs, time_ms, id_limit, ..At::default() })
+            }
             None if has_jobs || self.has_facts => Err(ClusterError::NotAMember),
             None => Ok(At { chain: Chain::origin(self.lineage, 0, 0), ..At::default() }),
         }
@@ -114,13 +134,14 @@ impl Core {
             return Ok(None);
         };
         let has_jobs = self.ledger.locations.count() > 0 || self.engine.cold_jobs() > 0;
-        let at = restored.place(has_jobs)?;
+        let at = restored.place(has_jobs, self.engine.next_number())?;
+        let has_place = restored.place.is_some() || restored.is_founded;
         restored.state.set(at.state, at.jobs);
         // The hashes of cold jobs are not known.
         if self.engine.cold_jobs() == 0 && !restored.state.is_complete() {
             return Err(ClusterError::Incomplete.into());
         }
-        let stream = Stream::new(log.clone(), restored.lineage, at, restored.state);
+        let stream = Stream::new(log.clone(), restored.lineage, (at, has_place), restored.state);
         let stream = Arc::new(stream);
         self.ledger.set_stream(stream.clone());
         Ok(Some(stream))
@@ -140,6 +161,59 @@ impl Broker {
             stream.accept(number);
             self.shared.notify_mailboxes();
         }
+    }
+
+    /// Lets the leader answer until this moment of its time. Until the first call, it may not.
+    pub fn answer_until(&self, until: Millis) {
+        if let Some(stream) = &self.shared.stream {
+            stream.answer_until(until.0);
+            // Also if the lease has not ended: it can end between any check here and the store, and a
+            // thread that has seen its end waits for this call.
+            self.shared.notify_mailboxes();
+        }
+    }
+
+    /// Whether replies can be sent, also those that wait for nothing. A leader that the stream does
+    /// not answer may have a successor, which hands out the same jobs. After the next call of
+    /// [`Mailbox::released`](crate::Mailbox::released), the owner must ask again. `now` is called
+    /// only on the node of a cluster.
+    pub fn may_answer(&self, now: impl FnOnce() -> Millis) -> bool {
+        self.shared.stream.as_ref().is_none_or(|stream| stream.may_answer(now().0))
+    }
+
+    /// Prepares a new claim of the leader itself, after [`Stream::hold`]. Returns whether the claim
+    /// can be made now: nothing waits for the stream, and no group is cut before
+    /// [`Broker::renewed`]. If it returns false, ask again when the stream has accepted a group.
+    pub fn freeze(&self) -> bool {
+        // Reclaim asks under the lock whether the stream is frozen.
+        let _turn = self.turn(Millis(0));
+        self.shared.stream.as_ref().is_some_and(|stream| stream.freeze())
+    }
+
+    /// The new claim of the leader is in the stream. The next groups belong to this epoch.
+    pub fn renewed(&self, epoch: Epoch) {
+        if let Some(stream) = &self.shared.stream {
+            stream.renewed(epoch);
+            // The end of this turn sends the alarm for what is due. During the renewal, there was
+            // none.
+            drop(self.turn(Millis(0)));
+            self.shared.notify_mailboxes();
+        }
+    }
+
+    /// Gathers a fact that changes nothing, so that there is a group. Otherwise nothing of an idle
+    /// stream could be trimmed.
+    pub fn gather_nothing(&self) {
+        // Without the lock, the fact could end a part while reclaim writes its copies into it.
+        let _turn = self.turn(Millis(0));
+        if let Some(stream) = &self.shared.stream {
+            stream.gather_nothing();
+        }
+    }
+
+    /// The number that the engine assigns next.
+    pub fn next_number(&self) -> u64 {
+        self.turn(Millis(0)).core.engine.next_number()
     }
 
     /// Makes a follower the leader. It must have applied all groups of the leaders before it.
@@ -171,5 +245,18 @@ impl Broker {
         }
         self.set_clock_step();
         Ok(())
+    }
+}
+
+impl Shared {
+    /// Whether this node leads, and few changes should happen now: see [`Stream::hold`].
+    pub(crate) fn renews_claim(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.holds())
+    }
+
+    /// Whether the group that gathers cannot be cut now. Copies of reclaim must not be in it. The
+    /// answer stays true while the caller holds the broker's lock.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.is_frozen())
     }
 }

@@ -73,7 +73,11 @@ impl Shared {
         BodyReader::default().read(log, segment, &entries, |index, body| {
             stored[index].body = body.ok().map(Body::from);
         });
-        self.turn(now).core.rescue(log, &jobs)
+        let mut turn = self.turn(now);
+        if self.is_frozen() {
+            return Ok(false);
+        }
+        turn.core.rescue(log, &jobs)
     }
 
     /// Begins the rescue again, if it has left jobs and the time has come.

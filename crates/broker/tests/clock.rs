@@ -331,7 +331,7 @@ fn a_repaired_log_has_the_time_of_the_old_one() {
         server.pass(1000);
         server.stop();
         let repaired = log::FaultDisk::new(2, 64 << 20);
-        log::repair(&server.disk, Arc::new(repaired.clone())).expect("the log is whole");
+        log::repair(&server.disk, Arc::new(repaired.clone()), &|_| true).expect("the log is whole");
         repaired.restart();
         server.disk = repaired;
         server.start(Millis(WALL.0 + 1000 + HOUR_MS));

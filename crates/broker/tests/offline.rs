@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use lineshaft_broker::offline::{self, Added, Contents, ForeignJob, ImportError, Importer};
+use lineshaft_broker::offline::{
+    self, Added, Contents, ForeignJob, ImportError, Importer, OriginError,
+};
 use lineshaft_broker::{
-    Broker, Counters, EngineSetup, JobFacts, JobId, Millis, NewJob, Options, Settings, State, Tags,
+    Broker, BrokerError, ClusterError, Counters, EngineSetup, JobFacts, JobId, Millis, NewJob,
+    Options, Settings, Since, State, Tags,
 };
 use log::FaultDisk;
+use replica::Lineage;
 
 /// The wall clock.
 const WALL: Millis = Millis(1_700_000_000_000);
@@ -219,4 +223,113 @@ fn a_full_disk_refuses_a_whole_chunk() {
     assert!(matches!(refused, ImportError::Full) && chunks > 3, "{refused} after {chunks}");
     importer.close(0).expect("the disk works");
     assert_eq!(jobs(&disk).0.len(), 3 * chunks);
+}
+
+#[test]
+fn a_folder_becomes_the_origin_of_one_cluster() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    import(&disk).expect("the disk works");
+    disk.restart();
+    let shared = || Arc::new(disk.clone());
+    let lineage = Lineage([7; 16]);
+    assert_eq!(offline::place(&disk).expect("the folder is readable"), None);
+    disk.restart();
+    let at = offline::make_origin(shared(), settings(), lineage).expect("the disk works");
+    assert_eq!((at.number, at.jobs), (0, JOBS));
+    disk.restart();
+    assert_eq!(offline::place(&disk).expect("the folder is readable"), Some((lineage, at)));
+    assert_eq!(ids(&disk), (1..=JOBS).collect::<Vec<u64>>());
+
+    disk.restart();
+    let again = offline::make_origin(shared(), settings(), Lineage([8; 16]));
+    let Err(OriginError::Open(BrokerError::Cluster(error))) = again else { panic!("{again:?}") };
+    assert_eq!(error, ClusterError::AlreadyAMember);
+    disk.restart();
+    let alone = Broker::open(Options::without_threads(shared(), settings()), WALL);
+    let Err(BrokerError::Cluster(error)) = alone else { panic!("{alone:?}") };
+    assert_eq!(error, ClusterError::Member);
+    disk.restart();
+    let options = Options::without_threads(shared(), settings());
+    let options = Options { cluster: Some(lineage), ..options };
+    let (broker, _) = Broker::open(options, WALL).expect("the folder is that of a node");
+    assert_eq!(broker.stream().map(|stream| stream.at()), Some(at));
+    broker.lead(1, JOBS + 1..JOBS + 100, Since::Wall(WALL)).expect("ids are left");
+    let next = broker.turn(WALL).totals();
+    assert_eq!(next.ready, JOBS);
+}
+
+#[test]
+fn an_empty_folder_can_be_an_origin() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    let lineage = Lineage([7; 16]);
+    let at = offline::make_origin(Arc::new(disk.clone()), settings(), lineage);
+    let at = at.expect("the disk works");
+    assert_eq!((at.number, at.jobs, at.state), (0, 0, 0));
+    disk.restart();
+    assert_eq!(offline::place(&disk).expect("the folder is readable"), Some((lineage, at)));
+}
+
+#[test]
+fn a_folder_leaves_its_cluster_and_keeps_its_jobs() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    import(&disk).expect("the disk works");
+    disk.restart();
+    let shared = || Arc::new(disk.clone());
+    let lineage = Lineage([7; 16]);
+    let at = offline::make_origin(shared(), settings(), lineage).expect("the disk works");
+    disk.restart();
+    let audited = offline::audit(&disk).expect("the folder is readable");
+    assert!(audited.is_right(), "{audited:?}");
+    assert_eq!((audited.place, audited.jobs), (Some((lineage, at)), JOBS));
+
+    disk.restart();
+    let other = offline::leave(shared(), settings(), Lineage([8; 16]));
+    let Err(OriginError::Open(BrokerError::Cluster(error))) = other else { panic!("{other:?}") };
+    assert_eq!(error, ClusterError::OtherLineage);
+    disk.restart();
+    let left = offline::leave(shared(), settings(), lineage).expect("the disk works");
+    assert_eq!(left, at);
+    disk.restart();
+    assert_eq!(offline::place(&disk).expect("the folder is readable"), None);
+    disk.restart();
+    let audited = offline::audit(&disk).expect("the folder is readable");
+    assert!(!audited.is_right(), "it belongs to no cluster");
+    assert_eq!((audited.place, audited.jobs, audited.state), (None, JOBS, at.state));
+
+    disk.restart();
+    let (broker, _) = Broker::open(Options::without_threads(shared(), settings()), WALL)
+        .expect("a server that is alone can use it");
+    assert_eq!(broker.turn(WALL).totals().ready, JOBS);
+    drop(broker);
+    disk.restart();
+    offline::make_origin(shared(), settings(), Lineage([9; 16])).expect("it can begin another one");
+}
+
+#[test]
+fn a_folder_that_lost_jobs_is_not_right() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    let lineage = Lineage([7; 16]);
+    offline::make_origin(Arc::new(disk.clone()), settings(), lineage).expect("the disk works");
+    disk.restart();
+    // Somebody writes a job without the cluster.
+    let shared = Arc::new(disk.clone());
+    let mut no_facts = |_: log::Begin<'_>| 0;
+    let opened = log::Log::open_at(shared, settings(), &mut no_facts, &mut |_| (), &mut |_| ());
+    let (log, _) = opened.expect("it opens");
+    let queue = log::QueueRef { number: 0, name: b"mail" };
+    let meta = log::Meta {
+        id: 1,
+        priority: 0,
+        ttr: 60,
+        created_ms: 0,
+        due_ms: 0,
+        state: State::Ready as u8,
+        options: &[],
+    };
+    log.put(0, queue, &meta, b"body");
+    log.close(0, 2).expect("the disk works");
+    disk.restart();
+    let audited = offline::audit(&disk).expect("the folder is readable");
+    assert_eq!(audited.jobs, 1);
+    assert!(audited.place.is_some() && !audited.is_right(), "{audited:?}");
 }

@@ -67,6 +67,12 @@ impl Spans {
         self.is_on
     }
 
+    /// The memory of the kept spans. A body also counts here while its job exists, because the span
+    /// can outlive the job.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.bytes + self.kept.capacity() * size_of::<Span>()) as u64
+    }
+
     pub(crate) fn switch_on(&mut self) {
         self.is_on = true;
     }
@@ -132,6 +138,10 @@ mod tests {
         }
         let (kept, dropped) = spans.take();
         assert_eq!((kept.len(), dropped), (3, 2), "the names of the queues count, too");
+        assert_eq!(spans.bytes(), 0, "the caller has them");
+        spans.note(span(body.clone().into()));
+        assert!(spans.bytes() >= body.len() as u64, "{}", spans.bytes());
+        assert_eq!(spans.take().0.len(), 1);
         spans.note(span(body.into()));
         assert_eq!(spans.take().0.len(), 1);
     }

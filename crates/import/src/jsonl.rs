@@ -92,7 +92,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 /// The values of the two fields for these bytes: text if they are UTF-8, otherwise base64.
-fn split(bytes: &[u8]) -> (Option<String>, Option<String>) {
+pub fn split(bytes: &[u8]) -> (Option<String>, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (Some(text.to_owned()), None),
         Err(_) => (None, Some(STANDARD.encode(bytes))),

@@ -69,9 +69,14 @@ impl StateHash {
 
     /// Whether the jobs in memory and the facts give this state hash. So no job is missing.
     pub(crate) fn is_complete(&self) -> bool {
+        self.found() == (self.sum, self.count)
+    }
+
+    /// The state hash of the facts and the jobs in memory, and the number of these jobs.
+    pub(crate) fn found(&self) -> (u64, u64) {
         let hashes = self.jobs.values().chain(self.facts.values());
         let sum = hashes.fold(0, |sum: u64, hash| sum.wrapping_add(*hash));
-        (sum, self.jobs.len() as u64) == (self.sum, self.count)
+        (sum, self.jobs.len() as u64)
     }
 
     pub(crate) fn sum(&self) -> u64 {
@@ -126,6 +131,6 @@ impl StateHash {
     }
 }
 
-fn fact_hash(key: &[u8], value: &[u8]) -> u64 {
+pub(crate) fn fact_hash(key: &[u8], value: &[u8]) -> u64 {
     Mix::new().bytes(key).bytes(value).value()
 }

@@ -59,6 +59,12 @@ pub struct Stream {
     /// The memory of the state hash.
     bytes: AtomicU64,
     leads: AtomicBool,
+    /// The leader renews its claim, so clients wait: see [`Stream::hold`].
+    holds: AtomicBool,
+    /// The leader may answer until this moment, in milliseconds of the engine's time.
+    answer_until_ms: AtomicU64,
+    /// The folder had a place in the history of the cluster when it was opened.
+    has_place: bool,
     on_group: OnceLock<OnGroup>,
 }
 
@@ -87,6 +93,8 @@ pub(crate) struct Gathering {
     in_request: bool,
     /// The segment of the group that gathers.
     segment: u32,
+    /// No group is cut now, because its epoch is not known yet. The group that gathers grows instead.
+    is_frozen: bool,
     /// Groups for the stream, in order.
     sealed: VecDeque<SealedGroup>,
     /// The stream has a group, and has not accepted it yet.
@@ -99,7 +107,12 @@ pub(crate) struct Gathering {
 }
 
 impl Stream {
-    pub(crate) fn new(log: Arc<Log>, lineage: Lineage, at: At, state: StateHash) -> Self {
+    pub(crate) fn new(
+        log: Arc<Log>,
+        lineage: Lineage,
+        (at, has_place): (At, bool),
+        state: StateHash,
+    ) -> Self {
         let gathering = Gathering {
             lineage,
             at,
@@ -111,6 +124,7 @@ impl Stream {
             id_limit: at.id_limit,
             in_request: false,
             segment: 0,
+            is_frozen: false,
             sealed: VecDeque::new(),
             in_flight: false,
             pending: VecDeque::new(),
@@ -123,6 +137,9 @@ impl Stream {
             id_limit: AtomicU64::new(at.id_limit),
             bytes: AtomicU64::new(0),
             leads: AtomicBool::new(false),
+            holds: AtomicBool::new(false),
+            answer_until_ms: AtomicU64::new(0),
+            has_place,
             on_group: OnceLock::new(),
         }
     }
@@ -140,6 +157,67 @@ impl Stream {
     /// Whether this node leads. Before, it follows.
     pub fn leads(&self) -> bool {
         self.leads.load(Ordering::Acquire)
+    }
+
+    /// Whether the folder had a place in the history of the cluster when it was opened. A new folder
+    /// has none.
+    pub fn has_place(&self) -> bool {
+        self.has_place
+    }
+
+    /// Whether the stream has accepted every change of this leader.
+    pub fn is_settled(&self) -> bool {
+        let gathering = self.lock();
+        gathering.facts.is_empty() && gathering.pending.is_empty()
+    }
+
+    pub(crate) fn answer_until(&self, until_ms: u64) {
+        self.answer_until_ms.fetch_max(until_ms, Ordering::AcqRel);
+    }
+
+    pub(crate) fn may_answer(&self, now_ms: u64) -> bool {
+        now_ms < self.answer_until_ms.load(Ordering::Acquire)
+    }
+
+    /// Makes clients, timers and chores wait, so that soon nothing waits for the stream: see
+    /// [`crate::Broker::freeze`].
+    pub fn hold(&self) {
+        self.holds.store(true, Ordering::Release);
+    }
+
+    /// Whether the leader renews its claim.
+    pub(crate) fn holds(&self) -> bool {
+        self.holds.load(Ordering::Acquire)
+    }
+
+    /// If nothing waits for the stream, cuts no group before [`crate::Broker::renewed`]. Returns
+    /// whether this is so now. Groups of the old epoch could not be sent in the next one.
+    pub(crate) fn freeze(&self) -> bool {
+        let mut gathering = self.lock();
+        let is_empty = gathering.facts.is_empty() && gathering.pending.is_empty();
+        gathering.is_frozen |= is_empty && !gathering.in_request;
+        gathering.is_frozen
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.lock().is_frozen
+    }
+
+    pub(crate) fn renewed(&self, epoch: Epoch) {
+        let mut gathering = self.lock();
+        gathering.epoch = epoch;
+        gathering.is_frozen = false;
+        drop(gathering);
+        self.holds.store(false, Ordering::Release);
+    }
+
+    /// Gathers a fact that changes nothing. The broker's lock must be held.
+    pub(crate) fn gather_nothing(&self) {
+        let mut gathering = self.lock();
+        let (now_ms, limit) = (gathering.time_ms, gathering.id_limit);
+        gathering.make_room(&self.log, now_ms, SMALL_ENTRY_BYTES);
+        gathering.facts.ids(limit);
+        self.log.reserve_ids(now_ms, limit);
     }
 
     /// The place after the last group of this node. A leader's last groups may not be accepted yet.
@@ -177,6 +255,15 @@ impl Stream {
         behind.unwrap_or_else(|| self.acknowledged())
     }
 
+    /// Writes the place of the origin, before the first group.
+    pub(crate) fn write_origin(&self) {
+        let mut gathering = self.lock();
+        let at = gathering.at;
+        self.log.keep_together(at.time_ms, PLACE_BYTES);
+        gathering.segment = self.log.last_segment();
+        gathering.write_place(&self.log, at);
+    }
+
     /// The next group for the stream. `None`: there is none, or the stream has not accepted the last
     /// one yet.
     pub fn take_group(&self) -> Option<SealedGroup> {
@@ -188,7 +275,8 @@ impl Stream {
         if gathering.in_flight {
             return None;
         }
-        if gathering.sealed.is_empty() && !gathering.in_request {
+        let may_cut = !gathering.in_request && !gathering.is_frozen;
+        if gathering.sealed.is_empty() && may_cut {
             // If a request is in progress, the end of its turn cuts the group.
             gathering.cut(&self.log);
         }
@@ -236,7 +324,7 @@ impl Stream {
 
     fn end_turn(&self) {
         let mut gathering = self.lock();
-        if !gathering.in_flight && gathering.sealed.is_empty() {
+        if !gathering.in_flight && gathering.sealed.is_empty() && !gathering.is_frozen {
             gathering.cut(&self.log);
         }
         let is_ready = !gathering.in_flight && !gathering.sealed.is_empty();
@@ -257,9 +345,8 @@ impl Gathering {
     /// Makes room for an entry of this many bytes, so that all entries of a group are in one part of
     /// the log.
     fn make_room(&mut self, log: &Log, now_ms: u64, bytes: u64) {
-        let is_full = self.facts.len() as u64 + bytes > GROUP_BYTES_MAX as u64
-            || log.room_left() < bytes + PLACE_BYTES;
-        if is_full {
+        let has_room = log.room_left() >= bytes + PLACE_BYTES;
+        if self.facts.len() as u64 + bytes > GROUP_BYTES_MAX as u64 || !has_room {
             self.cut(log);
         }
         if self.facts.is_empty() {
@@ -268,15 +355,21 @@ impl Gathering {
             if self.pending.is_empty() {
                 log.set_gate(Some(end));
             }
-            log.keep_together(now_ms, bytes + PLACE_BYTES);
+            // A group that cannot be cut has room for as much as clients that must wait can change:
+            // the ends of many sessions, and what was read before.
+            let more = if self.is_frozen { 2 * log.open_batch_bytes_max() as u64 } else { 0 };
+            log.keep_together(now_ms, bytes + more + PLACE_BYTES);
             self.segment = log.last_segment();
+        } else {
+            // Otherwise the process ends, which is safe, and another node leads.
+            assert!(has_room || !self.is_frozen, "few changes happen between two epochs");
         }
         self.time_ms = self.time_ms.max(now_ms);
     }
 
-    /// Ends the group that gathers, if it has facts.
+    /// Ends the group that gathers, if it has facts. Not between two epochs: then the group goes on.
     pub(crate) fn cut(&mut self, log: &Log) {
-        if self.facts.is_empty() {
+        if self.facts.is_empty() || self.is_frozen {
             return;
         }
         let (body, facts) = self.facts.take();
@@ -479,7 +572,7 @@ impl Journal for StreamJournal {
 
     fn take_due_counts(&mut self, now_ms: u64) -> BTreeSet<JobId> {
         let is_due = self.counts.len() >= COUNTS_MAX || now_ms >= self.counted_ms + COUNTS_MAX_MS;
-        if !is_due || self.counts.is_empty() {
+        if !is_due || self.counts.is_empty() || self.stream.holds() {
             return BTreeSet::new();
         }
         match self.counts.iter().nth(TURN_COUNTS).copied() {

@@ -130,7 +130,7 @@ pub(crate) const STATUS_KEY: &[u8] = b"status";
 pub(crate) const CLOCK_KEY: &[u8] = b"clock";
 
 /// The key of the log's fact with the place of a node in the history of its cluster.
-pub(crate) const CLUSTER_KEY: &[u8] = b"cluster";
+pub const CLUSTER_KEY: &[u8] = b"cluster";
 
 const IS_ITEMS: u8 = 1;
 const IS_CHILD: u8 = 1 << 1;

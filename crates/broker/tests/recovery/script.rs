@@ -172,7 +172,7 @@ fn check_refused(untouched: &FaultDisk, refused: &FaultDisk, error: &OpenError) 
     };
     assert!(salvage.refusal.is_some(), "a start is refused, but the log is said to be whole");
     let repaired = FaultDisk::new(7, 64 << 20);
-    log::repair(&untouched.fork(), Arc::new(repaired.clone()))
+    log::repair(&untouched.fork(), Arc::new(repaired.clone()), &|_| true)
         .expect("what can be read can be repaired");
     repaired.restart();
     let (found, _) = open(&repaired).expect("what was repaired opens");

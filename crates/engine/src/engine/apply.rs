@@ -19,6 +19,7 @@ use crate::ids::JobSlot;
 use crate::jobs::{Counters, JobFacts, Tags};
 use crate::policy::Rules;
 use crate::queues::{DEFAULT_QUEUE, QueueFacts};
+use crate::timers::TimerKey;
 
 impl Engine {
     /// Replaces the facts and the queue of a job. Returns its new slot. If the facts are impossible,
@@ -88,6 +89,9 @@ impl Engine {
     /// Does a slice of the work that [`Engine::apply_rules`] has left. Returns whether there is more
     /// of it.
     pub fn apply_more(&mut self, effects: &mut Effects) -> bool {
+        if let Some(walk) = &mut self.walk {
+            self.timers.disarm(&mut walk.timer, TimerKey::Walk);
+        }
         self.meter.begin_request();
         self.walk_slice(effects);
         self.walk.is_some()

@@ -239,9 +239,9 @@ impl Engine {
         }
     }
 
-    /// Bytes of memory that jobs, queues and sessions use.
+    /// Bytes of memory that jobs, queues, sessions and kept spans use.
     pub fn memory_bytes(&self) -> u64 {
-        self.jobs.bytes() + self.queues.bytes() + self.sessions.bytes()
+        self.jobs.bytes() + self.queues.bytes() + self.sessions.bytes() + self.spans.bytes()
     }
 
     /// How long jobs waited and were leased.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use lineshaft_engine::limits::Limits;
+use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{
     Effects, Engine, EngineSetup, JobFacts, JobId, JobSlot, Millis, QueueFacts, Record,
     RestoreError, State,
@@ -164,4 +166,25 @@ proptest! {
             prop_assert_eq!(queues(engine), queues(follower));
         }
     }
+}
+
+#[test]
+fn the_slices_of_new_rules_leave_no_timer() {
+    let setup = EngineSetup { limits: Limits { slice_units: 4 }, ..EngineSetup::default() };
+    let mut engine = Engine::new(setup, START, 1);
+    let mut effects = Effects::default();
+    for number in 0..100 {
+        let facts = QueueFacts { kept: true, ..QueueFacts::default() };
+        engine.apply_queue(&[b'q', number], facts, &mut effects).expect("the facts are possible");
+    }
+    let rule = Rule::new(["*"], [Setting::JobsMax(Some(3))]);
+    engine.apply_rules(Rules(vec![rule]), &mut effects);
+    let mut slices = 0;
+    while engine.apply_more(&mut effects) {
+        engine.check_invariants();
+        slices += 1;
+    }
+    assert!(slices > 1, "one slice is too short for all queues");
+    engine.check_invariants();
+    assert_eq!(engine.next_deadline(), None);
 }
