@@ -13,6 +13,10 @@
 //! The model does not compute when a session yields to others, or how much memory the server uses.
 //! So runs that test these things have no model, and only the oracle checks them.
 //!
+//! A run can also simulate a cluster: three nodes with a disk each, and a model of the stream that they
+//! share. To clients, a cluster is one server, and a takeover is a restart. The nodes must agree at
+//! every group, and only the oracle checks the replies.
+//!
 //! The same seed gives the same run, bit for bit. `cargo run -p lineshaft-sim -- SEED --trace`
 //! prints each step.
 
@@ -29,6 +33,7 @@ mod trace;
 mod workload;
 mod world;
 
+pub use machine::cluster::Replication;
 pub use oracle::Judgements;
 pub use runner::{BrokenPromise, Options, run, run_many};
 pub use sabotage::Sabotage;

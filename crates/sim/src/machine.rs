@@ -1,6 +1,9 @@
 //! The simulated machine: a server process, its disk, and its connections.
 
+pub(crate) mod cluster;
 pub(crate) mod link;
 mod mailbox;
+mod nodes;
 pub(crate) mod process;
 pub(crate) mod storage;
+mod stream;

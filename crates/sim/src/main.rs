@@ -1,12 +1,13 @@
-//! `lineshaft-sim SEED [--steps N] [--trace]` repeats one seed. `lineshaft-sim --seeds N [--from S]
-//! [--steps N] [--threads N]` runs many seeds.
+//! `lineshaft-sim SEED [--cluster] [--steps N] [--trace]` repeats one seed. `lineshaft-sim --seeds N
+//! [--from S] [--cluster] [--steps N] [--threads N]` runs many seeds. `--cluster`: three nodes instead
+//! of one server.
 
 use std::process::ExitCode;
 
 use lineshaft_sim::{Options, run, run_many};
 
-const USAGE: &str = "usage: lineshaft-sim SEED [--steps N] [--trace]
-       lineshaft-sim --seeds N [--from S] [--steps N] [--threads N]";
+const USAGE: &str = "usage: lineshaft-sim SEED [--cluster] [--steps N] [--trace]
+       lineshaft-sim --seeds N [--from S] [--cluster] [--steps N] [--threads N]";
 
 fn main() -> ExitCode {
     if let Some(request) = Request::read(std::env::args().skip(1)) {
@@ -32,6 +33,7 @@ impl Request {
             let mut number = || arguments.next()?.parse::<u64>().ok();
             match argument.as_str() {
                 "--trace" => request.options.trace = true,
+                "--cluster" => request.options.cluster = true,
                 "--steps" => request.options.steps = number()?,
                 "--seeds" => request.seeds = Some(number()?),
                 "--from" => request.first = number()?,

@@ -19,6 +19,28 @@ pub(crate) const SEGMENT_BYTES_MAX: u64 = 256 << 10;
 pub(crate) enum StorageKind {
     Memory,
     Durable(Sync),
+    /// Three nodes and a stream. The folder of each node has this setting.
+    Replicated(Sync),
+}
+
+/// The settings of a run with a cluster.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Replicated {
+    /// False: no faults.
+    pub(crate) is_faulty: bool,
+    /// One in this many appends has an unusual fate. 0: none has.
+    pub(crate) odd_appends: u64,
+    /// True if a late append can come into the stream whatever its conditions.
+    pub(crate) strays: bool,
+    /// True if clients speak all protocols, with policies. The oracle then judges less, but the nodes
+    /// must agree about all kinds of changes.
+    pub(crate) diverse: bool,
+    /// True if the wall clocks of the nodes differ.
+    pub(crate) skewed: bool,
+    /// A trim keeps this many bytes of the stream.
+    pub(crate) keep_bytes: u64,
+    /// The size that the stream must not exceed.
+    pub(crate) max_bytes: u64,
 }
 
 /// The relative frequencies of steps.
@@ -50,6 +72,10 @@ pub(crate) struct Weights {
     pub(crate) policies: u64,
     /// An operator moves a job to another queue.
     pub(crate) moves: u64,
+    /// A fault of the cluster.
+    pub(crate) trouble: u64,
+    /// A node that has claimed begins to serve, although the old leader lives on.
+    pub(crate) switch: u64,
 }
 
 /// The settings of the run's Gearman server.
@@ -75,6 +101,7 @@ pub(crate) struct Unmodelled {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) unmodelled: Option<Unmodelled>,
+    pub(crate) replicated: Option<Replicated>,
     /// The relative frequency of clients of beanstalkd, Gearman and Kestrel.
     pub(crate) shares: [u64; 3],
     /// The relative frequency of memcache, text and thrift among Kestrel's clients.
@@ -129,6 +156,7 @@ impl Plan {
         };
         let plan = Self {
             unmodelled: None,
+            replicated: None,
             shares: *rng.pick(&[
                 [1, 0, 0],
                 [3, 2, 0],
@@ -173,6 +201,60 @@ impl Plan {
         let is_alone = plan.shares.iter().filter(|share| **share > 0).count() == 1;
         let is_seen = plan.shares[0] > 0 || plan.shares[2] > 0 && plan.dialects[1..] == [0, 0];
         if is_alone && is_seen && !plan.crowd && rng.coin() { plan.unmodelled(rng) } else { plan }
+    }
+
+    /// The plan of a run with a cluster. Only the oracle checks such a run.
+    pub(crate) fn of_cluster(rng: &mut Rng) -> Self {
+        let sync = match rng.below(3) {
+            0 => Sync::Always,
+            1 => Sync::Every(Duration::from_millis(rng.between(1, 200))),
+            _ => Sync::Every(Duration::from_millis(20)),
+        };
+        let storage = StorageKind::Replicated(sync);
+        let plan = Self::new(rng);
+        let is_faulty = !rng.one_in(8);
+        let diverse = rng.coin();
+        let weights = Weights::new(storage, rng);
+        let mut trouble = |weight: u64| if is_faulty && rng.coin() { weight } else { 0 };
+        let weights = Weights {
+            kill: trouble(2),
+            power: trouble(2),
+            clean_stop: trouble(2).max(1),
+            trouble: trouble(12),
+            switch: 20,
+            // The disk of each node always has room.
+            plan_crash: 0,
+            plan_failure: 0,
+            plan_read_failure: 0,
+            fill_disk: 0,
+            drain: 0,
+            policies: if diverse { weights.policies } else { 0 },
+            moves: if diverse { *rng.pick(&[0, 8, 25]) } else { 0 },
+            ..weights
+        };
+        let alone = *rng.pick(&[[1, 0, 0], [1, 0, 0], [0, 0, 1]]);
+        let shares = if diverse { plan.shares } else { alone };
+        let replicated = Replicated {
+            is_faulty,
+            odd_appends: if is_faulty { *rng.pick(&[0, 5, 20, 100]) } else { 0 },
+            strays: is_faulty && rng.coin(),
+            diverse,
+            // Clients of Kestrel write times of the wall clock, so it must be right.
+            skewed: shares[2] == 0,
+            keep_bytes: *rng.pick(&[0, 5_000, 50_000]),
+            max_bytes: *rng.pick(&[20_000, 200_000, 10_000_000]),
+        };
+        let slice_units = *rng.pick(&[4, 20, 100]);
+        Self {
+            unmodelled: Some(Unmodelled { slice_units, memory_bytes: None }),
+            replicated: Some(replicated),
+            shares,
+            dialects: if diverse { plan.dialects } else { [1, 0, 0] },
+            crowd: false,
+            storage,
+            weights,
+            ..plan
+        }
     }
 
     /// Limits the memory for bodies and records in some runs. `rng` is separate, so that the other choices of a
@@ -292,6 +374,8 @@ impl Weights {
             drain: u64::from(rng.one_in(5)),
             policies: *rng.pick(&[0, 4, 12]),
             moves: 0,
+            trouble: 0,
+            switch: 0,
         }
     }
 }

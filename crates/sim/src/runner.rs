@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Sabotage;
+use crate::machine::cluster::Replication;
 use crate::oracle::Judgements;
 use crate::world::{Summary, World};
 
@@ -20,11 +21,13 @@ pub struct Options {
     pub sabotage: Sabotage,
     /// The seed for the engine's hashes of names and keys.
     pub hash_seed: u64,
+    /// True for a cluster of three nodes. False for one server.
+    pub cluster: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { steps: 1000, trace: false, sabotage: Sabotage::None, hash_seed: 0 }
+        Self { steps: 1000, trace: false, sabotage: Sabotage::None, hash_seed: 0, cluster: false }
     }
 }
 
@@ -37,22 +40,26 @@ pub struct BrokenPromise {
     pub steps: u64,
     /// A description of the problem.
     pub problem: String,
+    /// True if the run was that of a cluster.
+    pub cluster: bool,
 }
 
 impl fmt::Display for BrokenPromise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, steps, problem } = self;
+        let Self { seed, steps, problem, cluster } = self;
+        let mode = if *cluster { " --cluster" } else { "" };
         write!(
             f,
             "seed {seed}: {problem}\nreplay it with: \
-             cargo run -p lineshaft-sim -- {seed} --steps {steps} --trace"
+             cargo run -p lineshaft-sim -- {seed}{mode} --steps {steps} --trace"
         )
     }
 }
 
 /// Makes the run of one seed.
 pub fn run(seed: u64, options: Options) -> Result<Summary, BrokenPromise> {
-    let broken = |problem| BrokenPromise { seed, steps: options.steps, problem };
+    let Options { steps, cluster, .. } = options;
+    let broken = |problem| BrokenPromise { seed, steps, problem, cluster };
     // If an assertion of the engine panics, this counts as a broken promise. The panic can leave
     // the world half changed, but no code uses the world afterwards.
     let ran = catch_unwind(AssertUnwindSafe(|| {
@@ -74,6 +81,7 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, BrokenPromise> {
         world.summary.texts = tally.texts;
         world.summary.calls = tally.calls;
         world.summary.judged = world.oracle.judged();
+        world.summary.replication = world.replication();
         Ok(world.summary)
     }));
     match ran {
@@ -150,6 +158,7 @@ impl Summary {
             memory_refusals,
             judged,
             moves,
+            replication,
             hash,
         } = other;
         self.steps += steps;
@@ -178,7 +187,37 @@ impl Summary {
         self.memory_refusals += memory_refusals;
         self.judged.add(judged);
         self.moves += moves;
+        self.replication.add(replication);
         self.hash ^= hash;
+    }
+}
+
+impl Replication {
+    fn add(&mut self, other: &Self) {
+        let Self {
+            takeovers,
+            groups,
+            unknown,
+            refused,
+            stale,
+            deposed,
+            resigned,
+            renewals,
+            trims,
+            copies_needed,
+            starts,
+        } = other;
+        self.takeovers += takeovers;
+        self.groups += groups;
+        self.unknown += unknown;
+        self.refused += refused;
+        self.stale += stale;
+        self.deposed += deposed;
+        self.resigned += resigned;
+        self.renewals += renewals;
+        self.trims += trims;
+        self.copies_needed += copies_needed;
+        self.starts += starts;
     }
 }
 

@@ -53,6 +53,30 @@ pub enum Sabotage {
     LateExpiries,
     /// Queues accept more jobs than their policies allow.
     IgnoredLimits,
+    /// The stream of a cluster ignores the conditions of appends.
+    FenceOff,
+    /// A leader sends replies before the stream has their changes.
+    EarlyAcks,
+    /// A leader writes groups to its folder before the stream has them.
+    GateOff,
+    /// Followers swap two facts of a group.
+    DisorderedApply,
+    /// Followers leave out a fact of each group.
+    SkippedFact,
+    /// A node claims before it has applied all groups.
+    ClaimUnapplied,
+    /// A leader answers although its lease has ended.
+    LeaseOff,
+    /// The stream is trimmed up to what one node holds.
+    TrimOne,
+    /// A new leader assigns ids that the old leader may have used.
+    IdsAnew,
+    /// The stream loses its end, because its servers flush nothing.
+    UnflushedStream,
+    /// The stream loses a record.
+    LostRecord,
+    /// A leader sends other bytes for an append that is not decided.
+    UnfencedResend,
 }
 
 impl Sabotage {

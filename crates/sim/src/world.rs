@@ -3,6 +3,7 @@
 //! There are no threads. The world takes one random step after another. So the order of all events
 //! is known, and the model gets them in the same order.
 
+mod cluster;
 mod disk_faults;
 mod finale;
 mod lives;
@@ -17,6 +18,7 @@ use broker::limits::INDIVISIBLE_UNITS_MAX;
 use broker::{JobId, Millis, Position, Turn};
 use log::Sync;
 
+use crate::machine::cluster::{Cluster, Replication};
 use crate::machine::link::Link;
 use crate::machine::process::Process;
 use crate::machine::storage::Storage;
@@ -47,8 +49,10 @@ pub(crate) struct World {
     pub(crate) memory_limit: Option<u64>,
     pub(crate) model: Model,
     pub(crate) oracle: Oracle,
-    /// The log's disk, and the changes that must survive a crash.
+    /// The log's disk, and the changes that must survive a crash. In a cluster, the disk is that of
+    /// the node that serves.
     pub(crate) storage: Storage,
+    pub(crate) cluster: Option<Cluster>,
     pub(crate) links: Vec<Link>,
     pub(crate) known: Known,
     pub(crate) links_made: u64,
@@ -115,6 +119,8 @@ pub struct Summary {
     pub judged: Judgements,
     /// Jobs that operators moved to other queues.
     pub moves: u64,
+    /// What happened in the clusters.
+    pub replication: Replication,
     /// Hash of the whole trace.
     pub hash: u64,
 }
@@ -122,9 +128,12 @@ pub struct Summary {
 impl World {
     pub(crate) fn new(seed: u64, options: Options) -> Result<Self, String> {
         let mut rng = Rng::new(seed);
-        let mut plan = Plan::new(&mut rng);
+        let mut plan =
+            if options.cluster { Plan::of_cluster(&mut rng) } else { Plan::new(&mut rng) };
         plan.choose_bodies(&mut Rng::new(!seed));
-        if options.is_sabotaged() {
+        if options.cluster {
+            // Its plan is complete.
+        } else if options.is_sabotaged() {
             // Most sabotages need the model's state.
             plan.unmodelled = None;
         } else {
@@ -135,7 +144,10 @@ impl World {
         trace.note(format_args!("{plan:?}"));
         let setting = Setting {
             max_job_size: plan.max_job_size,
-            is_strict: plan.storage == StorageKind::Durable(Sync::Always),
+            is_strict: matches!(
+                plan.storage,
+                StorageKind::Durable(Sync::Always) | StorageKind::Replicated(_)
+            ),
             in_memory: plan.storage == StorageKind::Memory,
             started: now,
             wake_max: plan.gearman.wake_max,
@@ -147,7 +159,15 @@ impl World {
             cools: plan.jobs_bytes_max.is_some(),
         };
         let mut storage = Storage::new(rng.next_u64(), &plan, &options);
-        let broker = storage.first_broker(now)?;
+        let cluster = plan.replicated.map(|plan| {
+            let (seed, of_node) = (rng.next_u64(), storage.options_of_node());
+            Cluster::new(seed, plan, of_node, now, options.sabotage)
+        });
+        let mut cluster = cluster.transpose()?;
+        let (broker, now) = match &mut cluster {
+            Some(cluster) => cluster.first_broker(&mut trace, &mut storage)?,
+            None => (storage.first_broker(now)?, now),
+        };
         let sees_items = plan.dialects[1..] == [0, 0] && plan.weights.moves == 0;
         let mut oracle = Oracle::new(plan.shares.map(|share| share > 0), sees_items);
         let memory_limit = plan.unmodelled.and_then(|unmodelled| unmodelled.memory_bytes);
@@ -165,6 +185,7 @@ impl World {
             model: Model::new(now, setting),
             oracle,
             storage,
+            cluster,
             rng,
             plan,
             options,
@@ -226,6 +247,9 @@ impl World {
         }
         check_slices(&turn, self.plan.slice_units())?;
         drop(turn);
+        if let Some(cluster) = &mut self.cluster {
+            cluster.turned();
+        }
         self.collect_notifications()?;
         Ok(done)
     }
@@ -310,14 +334,15 @@ impl World {
             let Some(next) = alarm.into_iter().chain(moment).min() else { break };
             let next = next.max(self.now);
             let latest = self.model.next_moment(next).unwrap_or(u64::MAX).min(target + 1) - 1;
-            self.now = match self.rng.below(4) {
+            let moment = match self.rng.below(4) {
                 0 => self.rng.between(next, latest.max(next)),
                 _ => next,
             };
+            self.go_to(moment)?;
             self.trace.now = self.now - EPOCH_MS.min(self.now);
             self.ring()?;
         }
-        self.now = target.max(self.now);
+        self.go_to(target.max(self.now))?;
         self.trace.now = self.now - EPOCH_MS.min(self.now);
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! - [`dialect`]: runs dialects in this process, in simulated time, without a server.
 //! - [`differential`]: sends the same random steps to two servers.
 //! - [`process`]: servers and clients under test. [`tools`]: programs that a machine can lack.
+//! - [`cluster`]: servers of NATS.
 //! - [`backlog`]: servers with more jobs than memory.
 //! - [`wait`]: the only place where a test sleeps.
 //! - [`browser`]: drives a web browser.
@@ -18,6 +19,7 @@
 pub mod backlog;
 pub mod browser;
 pub mod client;
+pub mod cluster;
 pub mod conformance;
 pub mod dialect;
 pub mod differential;

@@ -87,9 +87,18 @@ impl Storage {
         }
     }
 
+    /// The options of a node's broker, except its disk.
+    pub(crate) fn options_of_node(&self) -> broker::Options {
+        match self.kind {
+            StorageKind::Durable(sync) | StorageKind::Replicated(sync) => self.options(sync),
+            StorageKind::Memory => self.options(Sync::Never),
+        }
+    }
+
     pub(crate) fn first_broker(&mut self, now: u64) -> Result<Broker, String> {
         match self.kind {
             StorageKind::Memory => Ok(Broker::memory(self.engine, Millis(now))),
+            StorageKind::Replicated(_) => Err("a cluster has no first broker".into()),
             StorageKind::Durable(sync) => {
                 let options = self.options(sync);
                 let (broker, _) = Broker::open(options, Millis(now))
@@ -175,6 +184,10 @@ impl Storage {
         committed: log::Committed,
         released: Position,
     ) -> Checked {
+        if let StorageKind::Replicated(_) = self.kind {
+            // No reply waits for the folder.
+            return Ok(());
+        }
         let (end, newest) = (history.len(), history.newest());
         let segment = released.written_segment();
         let switches = std::mem::replace(&mut self.segment, segment) != segment;

@@ -22,6 +22,9 @@ const JOB_ASSIGN: u8 = 11;
 /// An answer must come within this many rounds.
 const ROUNDS_MAX: u64 = 200;
 
+/// In a cluster, the driver of the stream may first have to give up an older append.
+const NODE_ROUNDS_MAX: u64 = 2000;
+
 /// The maximum number of steps of reclaim for each segment of the log.
 const RECLAIM_STEPS_MAX: u64 = 2000;
 
@@ -31,6 +34,7 @@ impl World {
         self.storage.disk.plan_nothing();
         self.plan.loads_later = false;
         self.empty_disk();
+        self.end_trouble()?;
         if self.is_durable() {
             match self.rng.below(3) {
                 0 => self.crash(CrashKind::PowerLoss)?,
@@ -49,7 +53,10 @@ impl World {
         self.lift_restrictions()?;
         self.run_log_until_idle()?;
         if !self.is_modelled() {
-            return self.finish_unmodelled();
+            if self.plan.replicated.is_none_or(|plan| !plan.diverse) {
+                self.finish_unmodelled()?;
+            }
+            return self.compare_nodes();
         }
         self.model.may_refuse = false;
         self.check_disk_use()?;
@@ -201,7 +208,8 @@ impl World {
     fn ask(&mut self, request: &[u8]) -> Result<Vec<u8>, String> {
         let last = self.links.len() - 1;
         self.links[last].to_server.extend(request);
-        for _ in 0..ROUNDS_MAX {
+        let most = if self.cluster.is_some() { NODE_ROUNDS_MAX } else { ROUNDS_MAX };
+        for _ in 0..most {
             self.with_turn(|world, turn| {
                 world.deliver(last, usize::MAX, turn)?;
                 Ok(())
@@ -231,10 +239,12 @@ impl World {
         }
         self.settles = true;
         // Reclaim does not look at segments that are not written yet.
+        self.settle()?;
         self.commit()?;
         self.prepare()?;
         for _ in 0..RECLAIM_STEPS_MAX {
             let copied = self.reclaim()?;
+            self.settle()?;
             self.commit()?;
             self.prepare()?;
             if !copied {

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use broker::{Broker, Millis};
-use log::RecoveryReport;
 
 use super::World;
 use crate::machine::process::Process;
@@ -27,6 +26,9 @@ const RECOVERY_CRASHES_MAX: u64 = 3;
 impl World {
     /// Crashes the process, and starts another process.
     pub(crate) fn crash(&mut self, kind: CrashKind) -> Checked {
+        if self.cluster.is_some() {
+            return self.lose_leader(kind);
+        }
         self.trace.note(format_args!("{kind:?}"));
         let kind = self.end_disk(kind);
         self.sabotage_tail();
@@ -67,6 +69,9 @@ impl World {
 
     /// Closes all connections, stops the broker cleanly, and starts another process.
     pub(crate) fn stop_cleanly(&mut self) -> Checked {
+        if self.cluster.is_some() {
+            return self.stop_leader();
+        }
         self.trace.note(format_args!("clean stop"));
         while !self.links.is_empty() {
             self.disconnect(0)?;
@@ -172,7 +177,7 @@ impl World {
                     let is_certain = is_certain && !self.plan.must_not_be_short();
                     self.oracle
                         .restarted(if is_certain { Certain::Sent } else { Certain::Nothing }, wall);
-                    return self.begin(broker, start, wall, &report);
+                    return self.begin(broker, start, wall, (report.next_id, report.jobs));
                 }
                 Err(error) if attempt < crashes => {
                     self.trace.note(format_args!("recovery fails: {error}"));
@@ -190,12 +195,12 @@ impl World {
     }
 
     /// Begins a new process. Checks that it found all changes that the old process promised.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         broker: Broker,
         opened: u64,
         wall: u64,
-        report: &RecoveryReport,
+        (next_id, in_log): (u64, u64),
     ) -> Checked {
         let now = broker.last_time().0;
         self.now = now;
@@ -238,7 +243,6 @@ impl World {
         let queues =
             names.map(|name| (String::from_utf8_lossy(name).into(), place(name))).collect();
         drop(turn);
-        let (next_id, in_log) = (report.next_id, report.jobs);
         let found =
             Recovered { log_contents, ready: BTreeSet::new(), opened, in_log, next_id, queues };
         let (end, recovered) = self.model.explain(now, &found)?;

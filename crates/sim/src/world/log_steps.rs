@@ -37,6 +37,7 @@ impl World {
         if done.is_ok() && self.process.broker.released() != before && !notified {
             return Err("replies were released and no thread was notified".into());
         }
+        self.note_durable()?;
         self.cool()?;
         self.look_for_failure()
     }

@@ -241,7 +241,10 @@ impl World {
 
     /// Sends up to `max` bytes of replies that the log has released.
     pub(crate) fn send(&mut self, index: usize, max: usize) -> Result<bool, String> {
-        let released = self.storage.released(&self.process.broker);
+        if !self.may_answer()? {
+            return Ok(false);
+        }
+        let released = self.released();
         let link = &mut self.links[index];
         let (bytes, need) = link.send(released, max)?;
         if bytes.is_empty() {

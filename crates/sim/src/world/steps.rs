@@ -43,6 +43,8 @@ pub(crate) enum Step {
     Policies,
     Move,
     Load,
+    Trouble,
+    Switch,
 }
 
 impl World {
@@ -85,9 +87,12 @@ impl World {
             (weights.policies * self.plan.shares[2].min(1), Step::Policies),
             (weights.moves, Step::Move),
             (LOAD_WEIGHT * u64::from(self.plan.loads_later), Step::Load),
+            (weights.trouble, Step::Trouble),
+            (weights.switch, Step::Switch),
         ]);
-        self.take(step)?;
-        self.close_finished()
+        self.take_of_node(step)?;
+        self.close_finished()?;
+        self.look_at_nodes()
     }
 
     /// Takes a random step that does not involve the log.
@@ -97,7 +102,7 @@ impl World {
         self.take(step)
     }
 
-    fn take(&mut self, step: Step) -> Checked {
+    pub(super) fn take(&mut self, step: Step) -> Checked {
         match step {
             Step::Connect => {
                 if (self.links.len() as u64) < self.plan.clients_max {
@@ -135,6 +140,8 @@ impl World {
             Step::Policies => self.change_policies()?,
             Step::Move => self.move_a_job()?,
             Step::Load => self.load()?,
+            Step::Trouble => self.trouble()?,
+            Step::Switch => self.switch()?,
             Step::FillDisk => self.fill_disk()?,
             Step::EmptyDisk => self.empty_disk(),
             Step::Write | Step::Send | Step::Read | Step::HalfClose | Step::Disconnect => {

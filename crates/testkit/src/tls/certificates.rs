@@ -37,11 +37,11 @@ impl Authority {
         Ok(Authority { issuer, folder: folder.to_owned(), file })
     }
 
-    /// Signs a certificate for `localhost` and 127.0.0.1. `name` is the name of its files. Replaces
-    /// older files of this name.
+    /// Signs a certificate for `localhost`, 127.0.0.1, and the nodes of a cluster. `name` is the name
+    /// of its files. Replaces older files of this name.
     pub fn issue(&self, name: &str) -> Result<Identity> {
         let key = KeyPair::generate()?;
-        let hosts = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let hosts = ["localhost", "127.0.0.1", "lineshaft"].map(str::to_owned);
         let mut parameters = CertificateParams::new(hosts)?;
         parameters.distinguished_name.push(DnType::CommonName, name);
         let certificate = self.folder.join(format!("{name}.pem"));

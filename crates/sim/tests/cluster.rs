@@ -1,0 +1,121 @@
+//! Runs simulations of a cluster of three nodes, and checks that the oracle and the nodes notice
+//! errors.
+
+use lineshaft_sim::{Options, Sabotage, Summary, run, run_many};
+
+/// Seeds that are the same on every machine.
+const SEEDS: u64 = 600;
+
+/// Each kind of sabotage must be noticed within this number of runs.
+const SABOTAGED_SEEDS: u64 = 300;
+
+fn options(sabotage: Sabotage) -> Options {
+    Options { cluster: true, sabotage, ..Options::default() }
+}
+
+#[test]
+fn cluster_seeds_keep_every_promise() {
+    let ran = run_many(0, SEEDS, 2, options(Sabotage::None));
+    let Summary { replication, judged, replies, .. } =
+        ran.unwrap_or_else(|broken| panic!("{broken}"));
+    // The runs must have enough events of each kind. Otherwise the simulation tests too little.
+    assert!(replies > SEEDS * 50, "{replies}");
+    assert!(replication.takeovers > SEEDS * 3, "{replication:?}");
+    assert!(replication.groups > SEEDS * 20, "{replication:?}");
+    assert!(replication.unknown > SEEDS, "{replication:?}");
+    assert!(replication.refused > SEEDS, "{replication:?}");
+    assert!(replication.stale > SEEDS / 50, "{replication:?}");
+    assert!(replication.deposed > SEEDS / 10, "{replication:?}");
+    assert!(replication.resigned > SEEDS / 2, "{replication:?}");
+    assert!(replication.trims > SEEDS / 10, "{replication:?}");
+    assert!(judged.holds > SEEDS, "{judged:?}");
+    assert!(judged.item_holds > SEEDS / 4, "{judged:?}");
+}
+
+#[test]
+fn the_same_seed_makes_the_same_run() {
+    for seed in 0..10 {
+        let [once, again] = [0, 1].map(|hash_seed| {
+            let options = Options { hash_seed, ..options(Sabotage::None) };
+            run(seed, options).unwrap_or_else(|broken| panic!("{broken}"))
+        });
+        assert_eq!(once, again, "seed {seed}");
+    }
+}
+
+/// Checks that this error is noticed in some run, and that it is described with one of these words.
+fn assert_is_noticed(sabotage: Sabotage, words: &[&str]) {
+    let mut problems = (0..SABOTAGED_SEEDS).filter_map(|seed| run(seed, options(sabotage)).err());
+    let noticed = problems.next().unwrap_or_else(|| panic!("{sabotage:?} was never noticed"));
+    assert!(words.iter().any(|word| noticed.problem.contains(word)), "{noticed}");
+}
+
+#[test]
+fn a_stream_without_conditions_is_noticed() {
+    assert_is_noticed(
+        Sabotage::FenceOff,
+        &["acknowledges", "has a fault", "the stream:", "oracle:"],
+    );
+}
+
+#[test]
+fn replies_before_the_stream_are_noticed() {
+    assert_is_noticed(Sabotage::EarlyAcks, &["oracle:", "no part of the history"]);
+}
+
+#[test]
+fn a_folder_before_the_stream_is_noticed() {
+    assert_is_noticed(Sabotage::GateOff, &["no part of the history"]);
+}
+
+#[test]
+fn facts_in_another_order_are_noticed() {
+    assert_is_noticed(Sabotage::DisorderedApply, &["differs from the leader"]);
+}
+
+#[test]
+fn a_fact_that_is_left_out_is_noticed() {
+    assert_is_noticed(Sabotage::SkippedFact, &["differs from the leader"]);
+}
+
+#[test]
+fn a_claim_before_everything_is_applied_is_noticed() {
+    assert_is_noticed(Sabotage::ClaimUnapplied, &["groups", "the history"]);
+}
+
+#[test]
+fn answers_after_the_lease_are_noticed() {
+    assert_is_noticed(Sabotage::LeaseOff, &["both answer"]);
+}
+
+#[test]
+fn a_trim_of_what_one_folder_has_is_noticed() {
+    assert_is_noticed_as(Sabotage::TrimOne, "durably, and it is gone");
+}
+
+#[test]
+fn ids_that_are_assigned_again_are_noticed() {
+    assert_is_noticed(Sabotage::IdsAnew, &["assigned again"]);
+}
+
+/// Checks that this error is noticed in this way in some run.
+fn assert_is_noticed_as(sabotage: Sabotage, words: &str) {
+    let mut problems = (0..SABOTAGED_SEEDS).filter_map(|seed| run(seed, options(sabotage)).err());
+    let is_noticed = problems.any(|broken| broken.problem.contains(words));
+    assert!(is_noticed, "{sabotage:?} was never noticed");
+}
+
+#[test]
+fn a_stream_that_loses_its_end_is_noticed_by_a_node() {
+    assert_is_noticed_as(Sabotage::UnflushedStream, "has a fault");
+}
+
+#[test]
+fn a_record_that_is_lost_is_noticed_by_a_node() {
+    assert_is_noticed_as(Sabotage::LostRecord, "needs a copy");
+}
+
+#[test]
+fn other_bytes_for_an_undecided_append_are_noticed() {
+    assert_is_noticed(Sabotage::UnfencedResend, &["acknowledges", "has a fault", "the stream:"]);
+}

@@ -1,0 +1,156 @@
+//! Three servers of NATS that replicate for each other.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::{tools, wait};
+
+/// The setting with which a server flushes each record before it acknowledges it.
+pub const FLUSH_ALWAYS: &str = "sync_interval: always";
+
+/// Three servers. Their processes end when this value is dropped.
+#[derive(Debug)]
+pub struct NatsServers {
+    program: PathBuf,
+    folder: TempDir,
+    all: Vec<NatsServer>,
+}
+
+#[derive(Debug)]
+struct NatsServer {
+    port: u16,
+    monitor: u16,
+    process: Option<Child>,
+}
+
+/// The program `nats-server`. `None`: it is missing, and the caller must skip the test.
+/// `scripts/install-test-tools.sh` installs it where its wheel exists.
+pub fn find_nats_server() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let installed = root.join("../../target/test-tools/nats/bin/nats-server");
+    if installed.exists() {
+        return Some(installed);
+    }
+    if cfg!(target_arch = "x86_64") {
+        return tools::find_or_skip("nats-server");
+    }
+    let found = tools::find("nats-server");
+    if found.is_none() {
+        tools::leave_out("nats-server cannot be installed on this machine");
+    }
+    found
+}
+
+/// Ports that were free a moment ago.
+fn free_ports(count: usize) -> Vec<u16> {
+    let socket = |_| TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let sockets: Vec<TcpListener> = (0..count).map(socket).collect();
+    sockets.iter().map(|socket| socket.local_addr().expect("it is bound").port()).collect()
+}
+
+impl NatsServers {
+    /// Starts the servers. `flush` is a line of their configuration, usually [`FLUSH_ALWAYS`].
+    /// `None`: the program is not installed, and the caller must skip the test.
+    pub fn start(flush: &str) -> Option<NatsServers> {
+        let program = find_nats_server()?;
+        let folder = tempfile::tempdir().expect("a folder");
+        let ports = free_ports(9);
+        let routes: Vec<String> =
+            (0..3).map(|at| format!("nats://127.0.0.1:{}", ports[3 * at + 1])).collect();
+        let mut servers = NatsServers { program, folder, all: Vec::new() };
+        for at in 0..3 {
+            let (port, route, monitor) = (ports[3 * at], ports[3 * at + 1], ports[3 * at + 2]);
+            let store = servers.folder.path().join(format!("store-{at}"));
+            let store = store.display();
+            let text = format!(
+                "server_name: n{at}\nlisten: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{monitor}\"\n\
+                 jetstream {{ store_dir: \"{store}\"\n {flush}\n max_file_store: 1GB }}\n\
+                 cluster {{ name: test\n listen: \"127.0.0.1:{route}\"\n pool_size: -1\n \
+                 routes: {routes:?} }}\n"
+            );
+            fs::write(servers.configuration(at), text).expect("the folder can be written");
+            servers.all.push(NatsServer { port, monitor, process: None });
+            servers.run(at);
+        }
+        for server in &servers.all {
+            wait::until("the server listens", || {
+                TcpStream::connect(("127.0.0.1", server.port)).is_ok()
+            });
+        }
+        Some(servers)
+    }
+
+    /// One server alone. `configure` gets the server's port, the port for monitoring, and a folder
+    /// for its streams.
+    pub fn start_one(configure: impl FnOnce(u16, u16, &Path) -> String) -> Option<NatsServers> {
+        let program = find_nats_server()?;
+        let folder = tempfile::tempdir().expect("a folder");
+        let [port, monitor] = free_ports(2)[..] else { unreachable!("two ports") };
+        let text = configure(port, monitor, &folder.path().join("store"));
+        let all = vec![NatsServer { port, monitor, process: None }];
+        let mut servers = NatsServers { program, folder, all };
+        fs::write(servers.configuration(0), text).expect("the folder is ours");
+        servers.run(0);
+        let listens = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        wait::until("the server listens", listens);
+        Some(servers)
+    }
+
+    fn configuration(&self, at: usize) -> PathBuf {
+        self.folder.path().join(format!("nats-{at}.conf"))
+    }
+
+    /// Starts a server, again with its files.
+    pub fn run(&mut self, at: usize) {
+        let process = Command::new(&self.program)
+            .arg("--config")
+            .arg(self.configuration(at))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.all[at].process = Some(process.expect("the program starts"));
+    }
+
+    /// Kills a server, like a crash.
+    pub fn kill(&mut self, at: usize) {
+        let mut process = self.all[at].process.take().expect("the server runs");
+        process.kill().expect("it is our process");
+        process.wait().expect("it is our process");
+    }
+
+    /// Sends a signal to a server.
+    pub fn signal(&self, at: usize, signal: Signal) {
+        let process = self.all[at].process.as_ref().expect("the server runs");
+        kill_process(Pid::from_child(process), signal).expect("it is our process");
+    }
+
+    /// The addresses for clients.
+    pub fn urls(&self) -> Vec<String> {
+        self.all.iter().map(|server| format!("nats://127.0.0.1:{}", server.port)).collect()
+    }
+
+    /// The monitoring addresses.
+    pub fn monitors(&self) -> Vec<String> {
+        self.all.iter().map(|server| format!("http://127.0.0.1:{}", server.monitor)).collect()
+    }
+
+    /// How long the servers take to elect a leader, at most.
+    pub const ELECTION_MAX: Duration = Duration::from_secs(30);
+}
+
+impl Drop for NatsServers {
+    fn drop(&mut self) {
+        for server in &mut self.all {
+            if let Some(mut process) = server.process.take() {
+                let _ = process.kill();
+                let _ = process.wait();
+            }
+        }
+    }
+}
