@@ -60,7 +60,7 @@ impl Default for AccessSettings {
 pub(crate) struct Access {
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) audit: Audit,
-    sessions: Sessions,
+    pub(crate) sessions: Sessions,
     anonymous: Role,
     /// The secret of forms for clients without a session. Pages of other sites cannot read it.
     csrf: Arc<str>,
@@ -79,6 +79,8 @@ pub struct Principal {
     pub(crate) peer: Peer,
     /// What the server recognized the client by. `None`: nothing with which a person can sign in.
     credential: Option<Credential>,
+    /// The number of the session, if the server recognized the client by one.
+    pub(crate) session: Option<u64>,
     /// The secret that forms of the console contain.
     csrf: Arc<str>,
     /// What the client can do to get more rights.
@@ -118,7 +120,7 @@ const ADVICE_PROXY: &str = "a proxy has passed this request on, so its client ma
 
 impl Access {
     /// The name and the role of the person with this credential. `None`: it is not valid.
-    fn holder(&self, credential: Credential) -> Option<(Arc<str>, Role)> {
+    pub(crate) fn holder(&self, credential: Credential) -> Option<(Arc<str>, Role)> {
         match credential {
             Credential::Operator => Some((OPERATOR.into(), Role::Admin)),
             Credential::Entry(kind, fingerprint) => {
@@ -219,6 +221,7 @@ impl Api {
             via,
             peer: peer.clone(),
             credential: Some(credential),
+            session: None,
             csrf: csrf.clone(),
             advice: ADVICE_TOKEN,
         };
@@ -235,7 +238,8 @@ impl Api {
             && let Some(session) = access.sessions.find(&secret, self.setup.door.now())
             && let Some(holder) = access.holder(session.credential)
         {
-            return Ok(known(session.credential, holder, Via::Session, &session.csrf));
+            let known = known(session.credential, holder, Via::Session, &session.csrf);
+            return Ok(Principal { session: Some(session.number), ..known });
         }
         if let Some(fingerprint) = peer.certificate {
             let credential = Credential::Entry(EntryKind::Certificate, fingerprint);
@@ -255,7 +259,8 @@ impl Api {
         let is_operator = via == Via::Socket;
         let name = if is_operator { OPERATOR } else { "anonymous" }.into();
         let credential = is_operator.then_some(Credential::Operator);
-        Ok(Principal { name, role, via, peer, credential, csrf: access.csrf.clone(), advice })
+        let csrf = access.csrf.clone();
+        Ok(Principal { name, role, via, peer, credential, session: None, csrf, advice })
     }
 
     /// Checks that no page of another site sent a request that changes something.
@@ -309,7 +314,8 @@ impl Api {
         credential: Credential,
     ) -> Result<Option<SignedIn>, Problem> {
         let Some((name, role)) = self.access.holder(credential) else { return Ok(None) };
-        let begun = self.access.sessions.begin(credential, self.setup.door.now());
+        let now = self.setup.door.now();
+        let begun = self.access.sessions.begin(credential, request.peer.address, now);
         let secret = begun.map_err(no_random_numbers)?;
         let cookie = cookie(headers, &request.peer, &secret, SESSION_S)?;
         let detail = AuditDetail(format!("signed in as {name} ({})", role.name()));

@@ -3,8 +3,10 @@
 //!
 //! - `put`: new jobs. `once`: requests that are sent again, with the same `Idempotency-Key`.
 //! - `leases`: workers that take jobs over HTTP. `operations`: changes of many jobs.
-//! - `job`, `queue`, `server`: changes of one job, of a queue, and of the server.
+//! - `backup`: the log as a stream. `job`, `queue`, `server`, `sessions`: changes of a job, a queue,
+//!   the server, and the sessions of people.
 
+pub(crate) mod backup;
 pub(crate) mod job;
 pub(crate) mod leases;
 pub(crate) mod once;
@@ -12,6 +14,7 @@ pub(crate) mod operations;
 pub(crate) mod put;
 pub(crate) mod queue;
 pub(crate) mod server;
+pub(crate) mod sessions;
 
 use axum::body::Body;
 use axum::response::Response;

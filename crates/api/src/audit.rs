@@ -287,13 +287,20 @@ pub(crate) async fn get_audit(
     State(api): State<Api>,
     uri: Uri,
 ) -> Result<Json<types::Audit>, Problem> {
-    let query = Query::read(&uri, &["limit", "cursor"])?;
-    let before =
-        match query.get("cursor") {
-            None => None,
-            Some(cursor) => Some(api.cursor_key.read(LIST, cursor)?.parse().map_err(|_| {
-                Problem::new(ProblemKind::BadCursor, "begin again without a cursor")
-            })?),
-        };
-    Ok(Json(api.audit(before, query.limit()?)))
+    api.read_audit(&Query::read(&uri, &["limit", "cursor"])?).map(Json)
+}
+
+impl Api {
+    /// A page of the latest changes. `query` is the text behind the `?` of a request.
+    pub fn audit_page(&self, query: &str) -> Result<types::Audit, Problem> {
+        self.read_audit(&Query::read_form(query, &["limit", "cursor"])?)
+    }
+
+    fn read_audit(&self, query: &Query) -> Result<types::Audit, Problem> {
+        let before = query.get("cursor").map(|cursor| {
+            let number = self.cursor_key.read(LIST, cursor)?.parse();
+            number.map_err(|_| Problem::new(ProblemKind::BadCursor, "begin again without a cursor"))
+        });
+        Ok(self.audit(before.transpose()?, query.limit()?))
+    }
 }

@@ -16,6 +16,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use broker::Millis;
+use http_api::LongResponse;
 use hyper::Method;
 use hyper::body::{Bytes, Frame};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -134,6 +135,8 @@ pub(crate) async fn get_events(
     };
     let body = if has_body { Body::new(EventBody::new(stream)) } else { Body::empty() };
     let mut response = Response::new(body);
+    // A stream can begin on a connection that is minutes old.
+    response.extensions_mut().insert(LongResponse);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -19,6 +19,7 @@ use hyper::{StatusCode, Uri};
 use crate::access::Principal;
 use crate::bodies::ShownBody;
 use crate::connections::shown_id;
+use crate::form::BodyForm;
 use crate::name::shown_name;
 use crate::openapi::Failures;
 use crate::problem::{Problem, ProblemKind};
@@ -27,6 +28,8 @@ use crate::state::Api;
 use crate::version::{Version, with_version};
 use crate::{moment, types, version};
 
+/// A longer body has no form for people, except for the dump of its beginning.
+const FORMED_BYTES_MAX: usize = 1 << 20;
 /// The bytes of a piece of a long body.
 const PIECE_BYTES: usize = 64 << 10;
 /// Time limit for a job that must be read from the log. A disk can hang.
@@ -58,13 +61,18 @@ pub(crate) async fn get_job(
     Ok(with_version(&job, &version))
 }
 
-/// The body of a job, byte by byte. The settings `http.bodies` and `http.mask` can hide it, or
-/// values in it.
+/// The body of a job, byte by byte, or in a form for people. The settings `http.bodies` and
+/// `http.mask` can hide it, or values in it.
 #[utoipa::path(
     get,
     path = "/jobs/{id}/body",
     tag = "jobs",
-    params(("id" = u64, Path, description = "The number of the job.")),
+    params(
+        ("id" = u64, Path, description = "The number of the job."),
+        ("as" = Option<String>, Query, description = "The form: `json` and `php` (values that PHP's \
+            `serialize` wrote, as JSON) with line breaks, `text` with escapes, or `hex`, a dump of \
+            the first 64 KiB. Without it: the bytes."),
+    ),
     responses(
         (status = 200, description = "The body.", content_type = "application/octet-stream"),
         Failures,
@@ -76,9 +84,14 @@ pub(crate) async fn get_body(
     JobNumber(id): JobNumber,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    Query::read(&uri, &[])?;
+    let query = Query::read(&uri, &["as"])?;
+    let form = query.get("as").map(form_of).transpose()?;
+    let body = api.body_of_job(&principal, id).await?;
+    if let Some(form) = form {
+        return in_form(form, &body.into_bytes());
+    }
     let mut response = complete(answer(StatusCode::OK, "application/octet-stream", ""));
-    *response.body_mut() = match api.body_of_job(&principal, id).await? {
+    *response.body_mut() = match body {
         ShownBody::OfJob(body) => axum::body::Body::new(Pieces(body)),
         // A complete response counts as unread with all of its bytes.
         ShownBody::Masked(body) => axum::body::Body::from(body),
@@ -86,6 +99,28 @@ pub(crate) async fn get_body(
     // A browser saves the body, and never shows it as a page of this server.
     response.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     Ok(response)
+}
+
+/// The form with this name.
+fn form_of(name: &str) -> Result<BodyForm, Problem> {
+    BodyForm::ALL.into_iter().find(|form| form.name() == name).ok_or_else(|| {
+        let why = "write `json`, `php`, `text` or `hex`";
+        Problem::new(ProblemKind::BadRequest, why).of_parameter("as")
+    })
+}
+
+/// A response with a body in a form for people.
+fn in_form(form: BodyForm, body: &[u8]) -> Result<Response, Problem> {
+    if body.len() > FORMED_BYTES_MAX && form != BodyForm::Hex {
+        let why = format!("a body of more than {FORMED_BYTES_MAX} bytes has no form for people");
+        return Err(Problem::new(ProblemKind::TooLong, why));
+    }
+    let shown = form.shown(body).ok_or_else(|| {
+        let name = form.name();
+        let why = format!("the body is not `{name}`, or is too long for it; leave out `as`");
+        Problem::new(ProblemKind::BadRequest, why).of_parameter("as")
+    })?;
+    Ok(complete(answer(StatusCode::OK, "text/plain; charset=utf-8", shown)))
 }
 
 impl Api {

@@ -8,7 +8,7 @@ const LINES_BYTES_MAX: usize = 256 * 1024;
 /// An object or an array of JSON, with line breaks. All names, numbers and texts stay as they are,
 /// because a number can have more digits than a program keeps, and a name can occur twice. `None`:
 /// the bytes are something else, or the result would be too long.
-pub fn json_in_lines(bytes: &[u8]) -> Option<String> {
+pub(crate) fn json_in_lines(bytes: &[u8]) -> Option<String> {
     let bytes = bytes.trim_ascii_start();
     if !matches!(bytes.first(), Some(b'{' | b'[')) {
         return None;

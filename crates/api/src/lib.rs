@@ -8,8 +8,9 @@
 //!   describes them.
 //! - `access`: who a client is, and what it is allowed to do. `tokens`: the token file. `sessions`:
 //!   people who signed in. `bodies`: who sees the bodies of jobs. `audit`: the record of changes.
-//! - `problem`: errors (RFC 9457). `query`, `name`: parameters, and names of queues. `json`,
-//!   `moment`: responses, and dates in them. `cursor`: places in lists. `version`: `ETag`s.
+//! - `form`, `json_lines`, `php`: bodies of jobs for people. `problem`: errors (RFC 9457). `query`,
+//!   `name`: parameters, and names of queues. `json`, `moment`: responses, and dates in them.
+//!   `cursor`: places in lists. `version`: `ETag`s.
 //! - `events`: what happens, for clients that wait for it. `connections`, `server`, `health`,
 //!   `history`, `log_health`, `queue`, `queues`, `jobs`, `job`, `search`, `why`, `policies`: one topic
 //!   each. `act`: requests that change something. `types`: their JSON. `survey`: the numbers of all
@@ -27,6 +28,7 @@ mod bodies;
 mod connections;
 mod cursor;
 mod events;
+mod form;
 mod health;
 mod history;
 mod job;
@@ -37,6 +39,7 @@ mod log_health;
 mod moment;
 mod name;
 mod openapi;
+mod php;
 mod policies;
 mod problem;
 mod query;
@@ -55,13 +58,14 @@ mod version;
 mod why;
 
 pub use access::{AccessSettings, PREFIX, Principal, SignedIn, only_viewers};
+pub use act::backup::{BackupPieces, BeginBackup};
 pub use audit::{Asked, Pending};
 pub use bodies::{BodySettings, JsonPointer};
 pub use broker::JobId;
 pub use connections::{ConnectionFacts, ConnectionPage, Connections, Later, ListConnections};
+pub use form::{BodyForm, in_lines};
 pub use history::{Series, Span};
 pub use jobs::ListJobs;
-pub use json_lines::json_in_lines;
 pub use moment::written as shown_moment;
 pub use name::{parse_name, shown_name};
 pub use openapi::document;

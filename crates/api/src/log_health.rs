@@ -51,6 +51,7 @@ impl Api {
             index_error: broker.index_error().map(|error| error.to_string()),
             body_error: broker.body_error().map(|error| error.to_string()),
             stopped_ms: broker.stopped_ms(),
+            recovery: self.setup.info.recovery,
         }
     }
 }

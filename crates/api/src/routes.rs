@@ -4,7 +4,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::IntoResponse as _;
-use axum::routing::{MethodRouter, get, post, put};
+use axum::routing::{MethodRouter, delete, get, post, put};
 use http_api::only_looks;
 
 use crate::access::{PREFIX, Principal, guard};
@@ -28,6 +28,7 @@ fn table() -> Vec<Endpoint> {
             .changed_by(Role::Admin),
         at("/server/status", put(act::server::put_status)).changed_by(Role::Admin),
         at("/server/reload", post(act::server::post_reload)).changed_by(Role::Admin),
+        at("/server/backup", post(act::backup::post_backup)).changed_by(Role::Admin),
         at("/log", get(log_health::get_log)),
         at("/policies", get(policies::get_policies)),
         at("/policies/effective", get(policies::get_effective)),
@@ -70,6 +71,8 @@ fn table() -> Vec<Endpoint> {
         )
         .changed_by(Role::Admin),
         at("/login_codes", post(act::server::post_login_code)).changed_by(Role::Viewer),
+        at("/sessions", get(act::sessions::get_sessions)).read_by(Role::Admin),
+        at("/sessions/{session}", delete(act::sessions::delete_session)).changed_by(Role::Admin),
         at("/me", get(server::get_me)).read_by(Role::None),
         at("/events", get(events::get_events)),
         at("/openapi.json", get(openapi::get_document)),

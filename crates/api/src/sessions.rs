@@ -2,8 +2,11 @@
 //! in memory. A session keeps what its person signed in with, so it ends as soon as the token is
 //! removed.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::Millis;
@@ -32,6 +35,8 @@ pub(crate) enum Credential {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     open: Mutex<Kept<Session>>,
+    /// The number of sessions that have begun.
+    begun: AtomicU64,
     codes: Mutex<Kept<Code>>,
 }
 
@@ -39,6 +44,7 @@ impl Default for Sessions {
     fn default() -> Sessions {
         Sessions {
             open: Mutex::new(Kept::new(SESSIONS_MAX)),
+            begun: AtomicU64::new(0),
             codes: Mutex::new(Kept::new(CODES_MAX)),
         }
     }
@@ -46,7 +52,12 @@ impl Default for Sessions {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
+    /// The number of the session. Unlike the secret of its cookie, others can see it.
+    pub(crate) number: u64,
     pub(crate) credential: Credential,
+    /// The address from which the person signed in. `None`: a unix socket.
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) began: Millis,
     /// A secret that only pages of the console know. A request that changes something must have it.
     pub(crate) csrf: Arc<str>,
 }
@@ -59,8 +70,15 @@ pub(crate) struct Code {
 
 impl Sessions {
     /// Begins a session, and returns the secret of its cookie.
-    pub(crate) fn begin(&self, credential: Credential, now: Millis) -> io::Result<String> {
-        let session = Session { credential, csrf: random_text()?.into() };
+    pub(crate) fn begin(
+        &self,
+        credential: Credential,
+        address: Option<IpAddr>,
+        now: Millis,
+    ) -> io::Result<String> {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        let csrf = random_text()?.into();
+        let session = Session { number, credential, address, began: now, csrf };
         lock(&self.open).add(session, SESSION_S, now, |_| true)
     }
 
@@ -72,6 +90,23 @@ impl Sessions {
     /// Ends a session.
     pub(crate) fn end(&self, secret: &str) {
         lock(&self.open).all.remove(secret);
+    }
+
+    /// All sessions, the newest first, and the moment when each ends.
+    pub(crate) fn all(&self, now: Millis) -> Vec<(Session, Millis)> {
+        let open = lock(&self.open);
+        let mut all: Vec<_> =
+            open.all.values().filter(|(_, until)| *until > now).cloned().collect();
+        all.sort_by_key(|(session, _)| Reverse(session.number));
+        all
+    }
+
+    /// Ends the session with this number, and returns it.
+    pub(crate) fn end_number(&self, number: u64, now: Millis) -> Option<Session> {
+        let mut open = lock(&self.open);
+        let is_it = |(session, until): &(Session, Millis)| session.number == number && *until > now;
+        let secret = open.all.iter().find(|(_, kept)| is_it(kept))?.0.clone();
+        open.all.remove(&secret).map(|(session, _)| session)
     }
 
     /// Makes a code.
@@ -145,19 +180,38 @@ mod tests {
     fn sessions_end_and_are_bounded() {
         let sessions = Sessions::default();
         let token = |number| Credential::Entry(EntryKind::Token, [number; 32]);
-        let first = sessions.begin(token(1), Millis(0)).unwrap();
+        let first = sessions.begin(token(1), None, Millis(0)).unwrap();
         let found = sessions.find(&first, Millis(SESSION_S * 1_000 - 1)).unwrap();
         assert_eq!(found.credential, token(1));
         assert!(sessions.find(&first, Millis(SESSION_S * 1_000)).is_none());
         assert!(sessions.find("", Millis(0)).is_none());
         for _ in 0..SESSIONS_MAX {
-            sessions.begin(token(2), Millis(1)).unwrap();
+            sessions.begin(token(2), None, Millis(1)).unwrap();
         }
         assert!(sessions.find(&first, Millis(1)).is_none(), "the oldest session ends");
         assert_eq!(lock(&sessions.open).all.len(), SESSIONS_MAX);
-        let last = sessions.begin(token(3), Millis(1)).unwrap();
+        let last = sessions.begin(token(3), None, Millis(1)).unwrap();
         sessions.end(&last);
         assert!(sessions.find(&last, Millis(1)).is_none());
+    }
+
+    #[test]
+    fn sessions_have_numbers_that_are_not_their_secrets() {
+        let sessions = Sessions::default();
+        let begin = |now| sessions.begin(Credential::Operator, None, Millis(now)).unwrap();
+        let (first, second) = (begin(0), begin(5));
+        let numbers = |now| -> Vec<u64> {
+            sessions.all(Millis(now)).iter().map(|(session, _)| session.number).collect()
+        };
+        assert_eq!(numbers(5), [2, 1]);
+        assert_eq!(sessions.end_number(1, Millis(5)).unwrap().number, 1);
+        assert!(sessions.end_number(1, Millis(5)).is_none(), "it has ended");
+        assert!(sessions.find(&first, Millis(5)).is_none());
+        assert!(sessions.find(&second, Millis(5)).is_some());
+        let end = SESSION_S * 1_000 + 5;
+        assert!(numbers(end).is_empty() && sessions.end_number(2, Millis(end)).is_none());
+        begin(end);
+        assert_eq!(numbers(end), [3], "a number is not used again");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use http_api::{Door, ProcessFacts};
 use tokio::sync::Semaphore;
 
 use crate::access::{Access, AccessSettings};
+use crate::act::backup::BeginBackup;
 use crate::act::leases::Leases;
 use crate::act::once::Once;
 use crate::act::operations::Operations;
@@ -23,6 +24,8 @@ use crate::{history, types};
 
 /// At most this many requests read from the disk at once.
 const READERS_MAX: usize = 2;
+/// At most this many backups run at once. They read at full speed.
+const BACKUPS_MAX: usize = 1;
 /// At most this many requests mask bodies in other threads at once. The site has few threads.
 const MASKERS_MAX: usize = 1;
 
@@ -38,6 +41,8 @@ pub struct Api {
     pub(crate) cursor_key: CursorKey,
     /// Limits the threads that read from the disk. A disk can hang.
     pub(crate) readers: Arc<Semaphore>,
+    /// Limits the backups that run.
+    pub(crate) backups: Arc<Semaphore>,
     /// Limits the threads that mask bodies in memory.
     pub(crate) maskers: Arc<Semaphore>,
     /// Limits the searches for jobs by their numbers. Workers wait for the same threads.
@@ -64,6 +69,8 @@ pub struct Setup {
     pub reload: Reload,
     /// The value of a setting of a policy, as it is written in the configuration.
     pub show_setting: fn(&Setting) -> String,
+    /// Begins a backup.
+    pub backup: BeginBackup,
     /// The connections of clients.
     pub connections: Box<dyn Connections>,
     /// The file in which the history of the numbers survives a restart. `None`: it does not.
@@ -94,6 +101,8 @@ pub struct ServerInfo {
     pub started: Millis,
     /// The addresses where the server listens.
     pub listeners: Vec<types::Listener>,
+    /// The work of this start.
+    pub recovery: Option<types::Recovery>,
 }
 
 impl std::fmt::Debug for Setup {
@@ -117,6 +126,7 @@ impl Api {
             events: Arc::default(),
             cursor_key: CursorKey::default(),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
+            backups: Arc::new(Semaphore::new(BACKUPS_MAX)),
             maskers: Arc::new(Semaphore::new(MASKERS_MAX)),
             finders: Arc::new(Semaphore::new(READERS_MAX)),
         }

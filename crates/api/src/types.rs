@@ -5,7 +5,9 @@
 
 mod changes;
 mod connections;
+mod log;
 mod operations;
+mod sessions;
 
 use std::collections::BTreeMap;
 
@@ -19,7 +21,9 @@ pub use changes::{
 pub use connections::{
     Connection, ConnectionWait, Connections, Consumer, Consumers, HeldJob, WaitFor,
 };
+pub use log::{Log, Recovery};
 pub use operations::{Operation, OperationKind, OperationStatus, Operations, StartOperation};
+pub use sessions::{Session, Sessions};
 
 /// The server as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -355,52 +359,6 @@ pub struct AuditLine {
     pub status: u16,
     /// The kind of the problem, if the request failed.
     pub problem: Option<String>,
-}
-
-/// The log. All numbers are 0 if the server has no log.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Log {
-    /// The oldest file that is still needed.
-    pub oldest_segment: u32,
-    /// The file that is being written.
-    pub current_segment: u32,
-    /// Bytes in the log that are still needed.
-    pub live_bytes: u64,
-    /// Bytes of the files that hold the log.
-    pub data_bytes: u64,
-    /// Bytes of files that are kept for later.
-    pub prepared_bytes: u64,
-    /// Entries written, copies included.
-    pub records_written: u64,
-    /// Entries that were copied to free a file.
-    pub records_copied: u64,
-    /// Bytes written, copies and index files included.
-    pub bytes_written: u64,
-    /// Bytes written for the changes of clients.
-    pub bytes_of_clients: u64,
-    /// Memory of job bodies that the log has, too.
-    pub resident_body_bytes: u64,
-    /// Jobs whose body is only in the log.
-    pub stored_bodies: u64,
-    /// Jobs that are only in the log.
-    pub cold_jobs: u64,
-    /// Jobs that are only in the log, and that cannot be read now.
-    pub unreadable_jobs: u64,
-    /// Bodies that could not be read from the log.
-    pub body_errors: u64,
-    /// Whether new jobs are refused because the log has no room.
-    pub is_full: bool,
-    /// Why the log failed, if it failed.
-    pub failure: Option<String>,
-    /// The first error while the log freed disk space, if any.
-    pub reclaim_error: Option<String>,
-    /// The first error of an index file, if any.
-    pub index_error: Option<String>,
-    /// The first error while a body was read, if any.
-    pub body_error: Option<String>,
-    /// For how long the server was stopped before this start, by the wall clock. Negative if the
-    /// wall clock was set back meanwhile.
-    pub stopped_ms: i64,
 }
 
 /// One queue.

@@ -29,6 +29,8 @@ pub(crate) fn done(t: &Texts, uri: &Uri) -> Markup {
         "ended" => Some(t.actions.ended),
         "moved" => Some(t.actions.moved),
         "cancelled" => Some(t.actions.cancelled),
+        "closed" => Some(t.connections.closed),
+        "session" => Some(t.sessions.ended),
         _ => None,
     });
     html! { @if let Some(text) = text { p .done role="status" { (text) } } }
@@ -49,9 +51,7 @@ pub(crate) fn form(principal: &Principal, address: &str, button: &str, fields: &
 pub(crate) fn of_queue(texts: &Texts, principal: &Principal, queue: &api::types::Queue) -> Markup {
     let (t, words) = (&texts.actions, &texts.words);
     let path = link::queue(&queue.name);
-    let reason = html! {
-        input name="reason" placeholder=(t.reason) aria-label=(t.reason) maxlength="500";
-    };
+    let reason = reason(texts);
     let seconds = html! {
         label {
             (t.seconds.0)
@@ -91,6 +91,12 @@ pub(crate) fn of_queue(texts: &Texts, principal: &Principal, queue: &api::types:
             }
         }
     }
+}
+
+/// The field with the reason for a change.
+pub(crate) fn reason(t: &Texts) -> Markup {
+    let t = &t.actions;
+    html! { input name="reason" placeholder=(t.reason) aria-label=(t.reason) maxlength="500"; }
 }
 
 /// The field with the name of the queue that jobs move to.

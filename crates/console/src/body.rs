@@ -1,6 +1,6 @@
-//! The body of a job for people: as text, as JSON with line breaks, or as bytes.
+//! The body of a job for people: as JSON or values of PHP with line breaks, as text, or as bytes.
 
-use api::json_in_lines;
+use api::in_lines;
 use maud::{Markup, html};
 use notation::plain;
 
@@ -16,9 +16,9 @@ const LINES_MAX: usize = 256;
 /// A body, in the form that fits it.
 pub(crate) fn shown(t: &JobPage, bytes: &[u8]) -> Markup {
     let cut = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
-    let json = (cut.len() == bytes.len()).then(|| json_in_lines(bytes)).flatten();
-    let (form, text) = match (json, text(cut)) {
-        (Some(json), _) => ("JSON", json),
+    let lines = (cut.len() == bytes.len()).then(|| in_lines(bytes)).flatten();
+    let (form, text) = match (lines, text(cut)) {
+        (Some(lines), _) => lines,
         (None, Some(text)) => (t.as_text, text.to_owned()),
         (None, None) => {
             let lines: Vec<String> = plain::dump(cut, LINE_BYTES).take(LINES_MAX).collect();
@@ -53,6 +53,13 @@ mod tests {
 
     fn english(bytes: &[u8]) -> Markup {
         shown(&texts::ALL[0].job, bytes)
+    }
+
+    #[test]
+    fn values_of_php_are_shown_as_json() {
+        let shown = english(b"O:4:\"Mail\":1:{s:2:\"to\";s:3:\"ann\";}").into_string();
+        assert!(shown.contains("Mail") && shown.contains("\n  &quot;to&quot;: "), "{shown}");
+        assert!(shown.contains("PHP"), "{shown}");
     }
 
     #[test]

@@ -109,6 +109,8 @@ struct Request {
     /// The path behind `/api/v1`, with parameters.
     path: String,
     json: Option<Value>,
+    /// The file that the response is saved as.
+    file: Option<&'static str>,
 }
 
 impl Equal {
@@ -161,7 +163,14 @@ impl Equal {
         path: &str,
         json: Option<Value>,
     ) -> Equal {
-        self.requests.push(Request { method, path: path.to_owned(), json });
+        self.requests.push(Request { method, path: path.to_owned(), json, file: None });
+        self
+    }
+
+    /// A POST whose response is saved as a file.
+    pub(crate) fn download(mut self, path: &str, file: &'static str) -> Equal {
+        let (method, path) = ("POST", path.to_owned());
+        self.requests.push(Request { method, path, json: None, file: Some(file) });
         self
     }
 
@@ -234,6 +243,9 @@ impl Request {
             (method, Some(json)) => {
                 line.extend([" -X ", method, " -d ", &shell_word(&json.to_string())]);
             }
+        }
+        if let Some(file) = self.file {
+            line.extend([" -o ", file]);
         }
         let scheme = if place.is_tls { "https" } else { "http" };
         let url = format!("{scheme}://{}/api/v1{}", place.host, self.path);

@@ -42,6 +42,11 @@ pub(crate) fn operations() -> String {
     format!("{}/operations", crate::PREFIX)
 }
 
+/// The page of the people who are signed in.
+pub(crate) fn sessions() -> String {
+    format!("{}/sessions", crate::PREFIX)
+}
+
 /// The page of a connection.
 pub(crate) fn connection(id: &str) -> String {
     format!("{}/connections/{id}", crate::PREFIX)

@@ -1,6 +1,6 @@
 //! The frame of all pages: the head, the navigation and the banner. Also shows errors.
 
-use api::types::{Health, HealthLevel, Via};
+use api::types::{Health, HealthLevel, Role, Via};
 use api::{Api, Principal, Problem, ProblemKind};
 use axum::response::{IntoResponse, Response};
 use http_api::{answer, complete};
@@ -138,7 +138,12 @@ fn person(t: &Texts, principal: &Principal, uri: &Uri) -> Markup {
             )) { (t.frame.sign_in) }
         } @else {
             span .person {
-                (principal.name) " " small { (principal.role.name()) }
+                @if principal.require(Role::Admin).is_ok() {
+                    a href=(link::sessions()) { (principal.name) }
+                } @else {
+                    (principal.name)
+                }
+                " " small { (principal.role.name()) }
                 @if principal.via == Via::Session {
                     form method="post" action={ (crate::PREFIX) "/logout" } {
                         input type="hidden" name="csrf" value=(principal.csrf());

@@ -1,5 +1,6 @@
 //! The pages: one file for each.
 
+pub(crate) mod changes;
 pub(crate) mod connections;
 pub(crate) mod help;
 pub(crate) mod job;
@@ -10,3 +11,4 @@ pub(crate) mod overview;
 pub(crate) mod policies;
 pub(crate) mod queue;
 pub(crate) mod queues;
+pub(crate) mod sessions;

@@ -25,6 +25,8 @@ pub(crate) struct Texts {
     pub(crate) actions: Actions,
     pub(crate) connections: Connections,
     pub(crate) operations: Operations,
+    pub(crate) sessions: Sessions,
+    pub(crate) changes: Changes,
     pub(crate) log: LogPage,
     pub(crate) policies: Policies,
     pub(crate) help: Help,
@@ -229,6 +231,10 @@ pub(crate) struct JobPage {
     pub(crate) taken: &'static str,
     pub(crate) kicked: &'static str,
     pub(crate) lost: &'static str,
+    pub(crate) why: &'static str,
+    pub(crate) why_delayed: &'static str,
+    pub(crate) why_buried: &'static str,
+    pub(crate) why_leased: &'static str,
     pub(crate) no_times: &'static str,
     pub(crate) too_long: &'static str,
     pub(crate) hidden: &'static str,
@@ -296,6 +302,8 @@ pub(crate) struct Connections {
     pub(crate) takes_from: &'static str,
     pub(crate) held: (&'static str, &'static str),
     pub(crate) no_consumers: &'static str,
+    pub(crate) close: &'static str,
+    pub(crate) closed: &'static str,
 }
 
 pub(crate) struct Operations {
@@ -330,6 +338,33 @@ impl Operations {
     }
 }
 
+pub(crate) struct Sessions {
+    pub(crate) title: &'static str,
+    pub(crate) empty: &'static str,
+    pub(crate) caption: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) role: &'static str,
+    pub(crate) from: &'static str,
+    pub(crate) began: &'static str,
+    pub(crate) ends: &'static str,
+    pub(crate) own: &'static str,
+    pub(crate) end: &'static str,
+    pub(crate) ended: &'static str,
+    /// A command follows.
+    pub(crate) remark: &'static str,
+}
+
+pub(crate) struct Changes {
+    pub(crate) title: &'static str,
+    pub(crate) empty: &'static str,
+    pub(crate) caption: &'static str,
+    pub(crate) at: &'static str,
+    pub(crate) who: &'static str,
+    pub(crate) change: &'static str,
+    pub(crate) reason: &'static str,
+    pub(crate) status: &'static str,
+}
+
 pub(crate) struct LogPage {
     pub(crate) in_memory: &'static str,
     pub(crate) errors: [&'static str; 4],
@@ -351,6 +386,17 @@ pub(crate) struct LogPage {
     pub(crate) whole_jobs: &'static str,
     pub(crate) unreadable: &'static str,
     pub(crate) in_memory_too: &'static str,
+    /// The work of the last start.
+    pub(crate) recovery: (&'static str, &'static str),
+    pub(crate) took: &'static str,
+    pub(crate) read: &'static str,
+    pub(crate) by_index: &'static str,
+    pub(crate) of: WithTwo,
+    pub(crate) cut: &'static str,
+    pub(crate) stopped: &'static str,
+    pub(crate) backup: &'static str,
+    pub(crate) backup_remark: &'static str,
+    pub(crate) back_up: &'static str,
     pub(crate) to_copy: &'static str,
     pub(crate) to_check: &'static str,
 }

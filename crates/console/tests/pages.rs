@@ -61,6 +61,7 @@ impl World {
             bodies,
             has_console: true,
             body_bytes_max: 1 << 20,
+            backup: Box::new(|_| Err("no log".to_owned())),
             reload: Box::new(|| Box::pin(async { Ok(Vec::new()) })),
             show_setting: |setting| format!("{setting:?}"),
             connections: Box::new(()),
@@ -306,6 +307,76 @@ fn a_person_signs_in_with_a_one_time_code() {
     assert!(again.status == 401 && again.text.contains("was used already"), "{}", again.text);
     let late = show();
     assert!(late.status == 401 && late.text.contains("name=\"token\""), "{}", late.text);
+}
+
+#[test]
+fn an_admin_ends_the_session_of_somebody_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tokens.toml");
+    let people = [("ann", Role::Operator), ("bob", Role::Admin)].map(|(name, role)| {
+        let (token, fingerprint) = api::tokens::new_token().expect("random numbers");
+        let kind = EntryKind::Token;
+        (token, Entry { kind, name: name.to_owned(), role, fingerprint, created: None })
+    });
+    let [(of_ann, ann), (of_bob, bob)] = people;
+    let file = TokenFile { entries: vec![ann, bob] };
+    std::fs::write(&path, file.written()).expect("the disk works");
+    let world = World::with_tokens(Some(path));
+    let sign_in = |token: &str| {
+        let secret = csrf(&world.show_to("", "/login", Reach::Network));
+        let fields = [("token", token), ("csrf", &secret)];
+        let done = world.submit("/login", "", &fields, Reach::Network);
+        let cookie = done.headers["set-cookie"].to_str().expect("text");
+        cookie.split(';').next().expect("a cookie").to_owned()
+    };
+    let (ann, bob) = (sign_in(&of_ann), sign_in(&of_bob));
+    let show = |cookie: &str, path: &str| world.show_to(cookie, path, Reach::Network);
+    let end = |cookie: &str, secret: &str| {
+        world.submit("/sessions/1/end", cookie, &[("csrf", secret)], Reach::Network)
+    };
+
+    let own = show(&ann, "/queues");
+    assert!(own.text.contains("ann") && !own.text.contains("/console/sessions"), "{}", own.text);
+    assert_eq!(show(&ann, "/sessions").status, 403, "an operator does not see the others");
+    assert_eq!(end(&ann, &csrf(&own)).status, 403);
+    let page = show(&bob, "/sessions");
+    assert!(page.text.contains(">ann<") && page.text.contains("this session"), "{}", page.text);
+    assert!(show(&bob, "/connections").text.contains("href=\"/console/sessions\""));
+    assert_eq!(end(&bob, "wrong").status, 403);
+    assert_eq!(show(&ann, "/queues").status, 200, "nothing was ended so far");
+    let done = end(&bob, &csrf(&page));
+    let to = done.headers["location"].to_str().expect("text");
+    assert_eq!((done.status, to), (303, "/console/sessions?done=session"));
+    assert_eq!(show(&ann, "/queues").status, 401);
+    let page = show(&bob, "/sessions?done=session");
+    assert!(!page.text.contains(">ann<"), "{}", page.text);
+    assert!(page.text.contains("session has ended"), "{}", page.text);
+    assert_eq!(end(&bob, &csrf(&page)).status, 404, "it has ended");
+}
+
+#[test]
+fn operators_see_who_changed_what() {
+    let anonymous = Role::Operator;
+    let world = World::with_access(api::AccessSettings { anonymous, ..Default::default() });
+    assert!(world.show("/changes").text.contains("Nobody has changed anything"));
+    world.put(b"mail", b"x");
+    let secret = csrf(&world.show("/queues/mail"));
+    let fields = [("csrf", secret.as_str()), ("reason", "<b>a test</b>"), ("seconds", "60")];
+    assert_eq!(world.submit("/queues/mail/pause", "", &fields, Reach::Loopback).status, 303);
+    let page = world.show("/changes").text;
+    assert!(page.contains("POST /console/queues/mail/pause"), "{page}");
+    assert!(page.contains("&lt;b&gt;a test&lt;/b&gt;") && page.contains("anonymous"), "{page}");
+    assert!(world.show("/operations").text.contains("href=\"/console/changes\""));
+    let viewer = World::new();
+    assert_eq!(viewer.show("/changes").status, 401);
+}
+
+#[test]
+fn a_page_says_why_a_job_does_not_run() {
+    let world = World::new();
+    let id = world.put(b"mail", b"x");
+    let page = world.show(&format!("/jobs/{id}")).text;
+    assert!(page.contains("Why does it not run?") && page.contains("watch"), "{page}");
 }
 
 #[test]

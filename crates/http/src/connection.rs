@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -26,12 +27,18 @@ const HEADERS_MAX: usize = 64;
 /// Time limit for the arrival of a head, and for an idle connection.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// Time limit for the first byte of a new connection. It is shorter than the other limits, because
-/// a site has few connections, and silent clients must not use all of them.
+/// the connections of a site are limited, and silent clients must not use all of them.
 const SILENCE_TIME_MAX: Duration = Duration::from_secs(2);
 /// Time limit for a client that has an unread response and reads nothing.
 const STALL_TIME_MAX: Duration = Duration::from_secs(10);
-/// Age limit of a connection. It also ends connections of clients that read very slowly.
+/// Age limit of a connection. It also ends connections of clients that read very slowly. A
+/// [`LongResponse`] extends it.
 const AGE_MAX: Duration = Duration::from_mins(5);
+
+/// In the extensions of a response: it can take longer than other connections last. The time limit for
+/// a client that reads nothing still applies.
+#[derive(Copy, Clone, Debug)]
+pub struct LongResponse;
 
 /// The client of a connection, and the rules of the listener.
 #[derive(Clone, Debug)]
@@ -56,11 +63,16 @@ pub async fn serve<S, R>(
     S: AsyncRead + AsyncWrite + Send + Unpin,
     R: Unpin + Send + 'static,
 {
+    // Each long response that is not sent has a second count of this.
+    let long = Arc::new(());
     let service = service_fn(|request: hyper::Request<Incoming>| {
         let guard = begin_request();
         let (site, client, unread) = (site.clone(), client.clone(), unread.clone());
+        let long = long.clone();
         async move {
             let answer = reply(&site, client, unread.clone(), request).await;
+            let is_long = answer.extensions().get::<LongResponse>().is_some();
+            let guard = (guard, is_long.then_some(long));
             let mut answer = unread.admit(answer).map(|body| Guarded { body, _guard: guard });
             mark(&mut answer);
             Ok::<_, Infallible>(answer)
@@ -76,7 +88,12 @@ pub async fn serve<S, R>(
     let mut connection = pin!(connection);
     // Ignore all errors of the connection, because they come from the client: garbage, silence, or
     // a broken socket.
-    let is_over = tokio::time::timeout(AGE_MAX, connection.as_mut()).await.is_ok();
+    let is_over = loop {
+        let is_over = tokio::time::timeout(AGE_MAX, connection.as_mut()).await.is_ok();
+        if is_over || Arc::strong_count(&long) == 1 {
+            break is_over;
+        }
+    };
     if !is_over {
         connection.as_mut().graceful_shutdown();
         let _ = tokio::time::timeout(STALL_TIME_MAX, connection).await;
@@ -119,7 +136,6 @@ fn mark<B>(answer: &mut Response<B>) {
 #[cfg(test)]
 mod tests {
     use std::pin::Pin;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Poll};
 
@@ -221,6 +237,25 @@ mod tests {
             assert!(taken > 200, "a slow reader is served for some time: {taken}");
         });
         assert!(slow <= AGE_MAX + STALL_TIME_MAX + Duration::from_secs(1), "{slow:?}");
+    }
+
+    #[test]
+    fn a_long_response_can_take_longer_than_other_connections_last() {
+        let page = || async {
+            let mut response = complete(answer(StatusCode::OK, TEXT, "x".repeat(1 << 20)));
+            response.extensions_mut().insert(LongResponse);
+            response
+        };
+        let site = Site::new(Router::new().fallback(page));
+        let open = run_at(site, |mut peer| async move {
+            peer.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            for second in 0..3 * AGE_MAX.as_secs() {
+                let read = peer.read(&mut [0; 100]).await;
+                assert!(matches!(read, Ok(1..)), "cut off in second {second}: {read:?}");
+                sleep(Duration::from_secs(1)).await;
+            }
+        });
+        assert!(open >= 3 * AGE_MAX, "{open:?}");
     }
 
     #[test]

@@ -146,7 +146,10 @@ impl Door {
 
     /// Waits until replies with this position can be sent.
     pub async fn settled_at(&self, after: Position) -> Result<(), DoorError> {
-        self.until(|| after.is_reached(self.broker().released()).then_some(())).await
+        let is_settled = || {
+            after.is_reached(self.broker().released()) && self.broker().may_answer(|| self.now())
+        };
+        self.until(|| is_settled().then_some(())).await
     }
 
     /// Waits while the log is behind. Requests that put jobs call this first.

@@ -1,5 +1,6 @@
-//! A body that keeps a value until the body is sent or dropped. So the owner of a connection knows
-//! how long a response lasts.
+//! A body that keeps a value until hyper drops the body. hyper does so when it has the last piece in
+//! its buffer, so the end of the response can still be unsent. So the owner of a connection knows
+//! about how long a response lasts.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -12,6 +12,7 @@
 //!   the numbers, and their text format for Prometheus.
 
 mod answer;
+mod cluster;
 mod connection;
 mod door;
 mod exposition;
@@ -28,11 +29,12 @@ pub use answer::{
     Answer, HTML, Head, Request, Site, TEXT, answer, claims, complete, forbidden, head_of,
     method_not_allowed, only_looks,
 };
-pub use connection::{Client, serve};
+pub use cluster::ClusterFacts;
+pub use connection::{Client, LongResponse, serve};
 pub use door::{Door, DoorError, DoorSession, SessionKind};
 pub use metrics::{ProcessFacts, RequestTimes, escaped_name};
 pub use overview::{Overview, QueueNames, health_router, metrics_router};
 pub use peer::{Peer, sha256};
 pub use received::{ReceiveError, Received, read_body};
-pub use starting::Starting;
+pub use starting::{StartState, Starting};
 pub use unread::Unread;

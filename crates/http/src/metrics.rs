@@ -8,6 +8,7 @@ use broker::{
 };
 use histogram::Histogram as Values;
 
+use crate::cluster::{self, ClusterFacts};
 use crate::exposition::MetricType::{Counter, Gauge, Histogram};
 use crate::exposition::{Buckets, Exposition};
 
@@ -42,6 +43,10 @@ pub struct ProcessFacts {
     /// What became of the spans of jobs, with the names of the results. Empty: the server exports
     /// none.
     pub spans: Vec<(&'static str, u64)>,
+    /// How long the start read the log. `None`: there is no log.
+    pub recovery_ms: Option<u64>,
+    /// What the node of a cluster knows about itself. `None`: the server is alone.
+    pub cluster: Option<ClusterFacts>,
     /// The server is stopping.
     pub is_stopping: bool,
 }
@@ -350,12 +355,19 @@ fn render_process(page: &mut Exposition, identity: Identity<'_>, process: Proces
     page.metric("lineshaft_connections_refused_total", Counter, help);
     page.sample(&[("reason", "address")], process.refused_per_address);
     page.sample(&[("reason", "foreign")], process.refused_wrong_protocol);
+    if let Some(recovery_ms) = process.recovery_ms {
+        let help = "How long the start read the log.";
+        page.number("lineshaft_recovery_seconds", Gauge, help, recovery_ms as f64 / 1e3);
+    }
     if !process.spans.is_empty() {
         let help = "Spans of jobs: sent to the collector, or dropped for this reason.";
         page.metric("lineshaft_spans_total", Counter, help);
         for (result, count) in process.spans {
             page.sample(&[("result", result)], count);
         }
+    }
+    if let Some(facts) = &process.cluster {
+        cluster::render(page, facts);
     }
     let help = "When the server started, in seconds of Unix time.";
     page.number("process_start_time_seconds", Gauge, help, seconds(identity.started.0));

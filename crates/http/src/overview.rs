@@ -75,6 +75,9 @@ impl Overview {
         if (self.process)().is_stopping {
             return Some("stopping".to_owned());
         }
+        if !self.broker.may_answer(|| (self.clock)()) {
+            return Some("the stream of the cluster does not answer".to_owned());
+        }
         if self.broker.draining() {
             return Some("draining: new jobs are refused".to_owned());
         }
@@ -161,6 +164,8 @@ pub fn health_router(overview: Arc<Overview>) -> Router {
         .route("/", page(|overview| answer(StatusCode::OK, HTML, index(overview))))
         .route("/health/live", page(Overview::live))
         .route("/health/ready", page(Overview::ready))
+        // A node that follows has another site, which is never ready here.
+        .route("/health/leader", page(Overview::ready))
         .method_not_allowed_fallback(|| async { complete(method_not_allowed()) })
         .fallback(async |method: Method| {
             complete(if only_looks(&method) {

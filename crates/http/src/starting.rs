@@ -1,5 +1,5 @@
-//! The site of a server that still reads its log. It reports that the server is live, but not
-//! ready.
+//! The site of a server that still reads its log, or follows the leader of its cluster. It reports
+//! that the server is live, but not ready.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,13 +10,24 @@ use hyper::{Response, StatusCode};
 use crate::answer::{
     Answer, Request, Site, TEXT, answer, complete, method_not_allowed, only_looks,
 };
+use crate::cluster::{self, ClusterFacts};
+use crate::exposition::CONTENT_TYPE;
+
+/// How far a start is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StartState {
+    /// A text such as `starting: 45 % of a log of 2 GiB is read`.
+    pub text: String,
+    /// Whether clients can connect already: the node of a cluster passes them on to another one.
+    pub is_ready: bool,
+}
 
 /// A site that reports the progress of the start. After the start, another site answers all
 /// requests.
 pub struct Starting {
-    /// Returns the progress of the start as a text, such as
-    /// `starting: 45 % of a log of 2 GiB is read`.
-    state: Box<dyn Fn() -> String + Send + Sync>,
+    state: Box<dyn Fn() -> StartState + Send + Sync>,
+    /// Returns what the node of a cluster knows about itself.
+    cluster: Box<dyn Fn() -> Option<ClusterFacts> + Send + Sync>,
     site: OnceLock<Site>,
 }
 
@@ -31,9 +42,18 @@ impl std::fmt::Debug for Starting {
 }
 
 impl Starting {
-    /// The site of a start. `state` returns the progress of the start as a text.
-    pub fn new(state: impl Fn() -> String + Send + Sync + 'static) -> Starting {
-        Starting { state: Box::new(state), site: OnceLock::new() }
+    /// The site of a start. `state` returns how far it is.
+    pub fn new(state: impl Fn() -> StartState + Send + Sync + 'static) -> Starting {
+        Starting { state: Box::new(state), cluster: Box::new(|| None), site: OnceLock::new() }
+    }
+
+    /// The same site, with metrics of the node of a cluster.
+    #[must_use]
+    pub fn with_cluster(
+        self,
+        cluster: impl Fn() -> Option<ClusterFacts> + Send + Sync + 'static,
+    ) -> Starting {
+        Starting { cluster: Box::new(cluster), ..self }
     }
 
     /// Ends the start: from now on, `site` answers all requests. A second call does nothing.
@@ -42,14 +62,21 @@ impl Starting {
     }
 
     fn page(&self, path: &str) -> Answer {
-        let state = (self.state)();
+        let StartState { text: state, is_ready } = (self.state)();
         match path {
             // Reply with 200. After another status, a supervisor could restart the server, and a
             // restart would only begin the start again.
             "/health/live" => answer(StatusCode::OK, TEXT, format!("live, {state}\n")),
+            "/health/ready" if is_ready => {
+                answer(StatusCode::OK, TEXT, format!("ready, {state}\n"))
+            }
             "/health/ready" => {
                 answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not ready: {state}\n"))
             }
+            "/metrics" => match (self.cluster)() {
+                Some(facts) => answer(StatusCode::OK, CONTENT_TYPE, cluster::page(&facts)),
+                None => answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{state}\n")),
+            },
             _ => answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{state}\n")),
         }
     }
@@ -97,8 +124,28 @@ mod tests {
     }
 
     #[test]
+    fn a_follower_has_metrics() {
+        let facts = ClusterFacts { number: 7, lag_ms: 1500, ..ClusterFacts::default() };
+        let state = || StartState { text: "follows one".to_owned(), is_ready: false };
+        let starting = Starting::new(state).with_cluster(move || Some(facts));
+        let site = Arc::new(starting).site();
+        let (status, text) = ask(&site, "/metrics");
+        assert_eq!(status, 200);
+        for line in [
+            "lineshaft_cluster_role{role=\"follower\"} 1",
+            "lineshaft_cluster_role{role=\"leader\"} 0",
+            "lineshaft_cluster_group 7",
+            "lineshaft_cluster_lag_seconds 1.5",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{text}");
+        }
+        assert_eq!(ask(&site, "/health/ready").0, 503);
+    }
+
+    #[test]
     fn a_start_lives_and_is_not_ready_until_it_is_over() {
-        let starting = Arc::new(Starting::new(|| "starting: 45 %".to_owned()));
+        let state = || StartState { text: "starting: 45 %".to_owned(), is_ready: false };
+        let starting = Arc::new(Starting::new(state));
         let site = starting.site();
         assert_eq!(ask(&site, "/health/live"), (200, "live, starting: 45 %\n".to_owned()));
         assert_eq!(ask(&site, "/health/ready"), (503, "not ready: starting: 45 %\n".to_owned()));

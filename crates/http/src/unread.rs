@@ -16,7 +16,7 @@ use crate::answer::{TEXT, answer, complete};
 /// Memory limit for the unread long responses of one site.
 const BYTES_MAX: usize = 32 << 20;
 /// Responses are sent in pieces of this size. The memory limit does not count shorter responses:
-/// they need little memory, because a site has few connections.
+/// they need little memory, because the connections of a site are limited.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Bytes of long responses that the clients of one site have not read yet.

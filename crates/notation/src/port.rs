@@ -12,5 +12,7 @@ pub const KESTREL_TEXT: u16 = 2222;
 pub const KESTREL_THRIFT: u16 = 2229;
 /// Kestrel's admin commands, over HTTP.
 pub const KESTREL_ADMIN: u16 = 2223;
+/// The links between the nodes of a cluster.
+pub const CLUSTER: u16 = 7301;
 /// Health and metrics of Lineshaft, over HTTP.
 pub const HTTP: u16 = 7300;

@@ -289,3 +289,68 @@ fn a_one_time_code_signs_in_its_maker_once() {
     guarded.world.pass(60_000);
     assert_eq!(sign_in(made["code"].as_str().unwrap()).unwrap_err(), 401);
 }
+
+#[test]
+fn an_admin_ends_the_session_of_somebody_else() {
+    let guarded = Guarded::new(Role::Viewer);
+    let [viewer, operator, admin] = &guarded.tokens;
+    let host = ("host", "127.0.0.1:7300");
+    let api = &guarded.world.api;
+    let sign_in = |token: &str, address: &str| {
+        let mut browser = request("GET", "/me", &[host], b"");
+        let address = Some(address.parse().unwrap());
+        browser.extensions_mut().insert(Peer { address, ..Peer::default() });
+        let person = api.identify(&browser).unwrap();
+        let cookie = api.sign_in(&person, browser.headers(), token).unwrap();
+        cookie.cookie().to_str().unwrap().split(';').next().unwrap().to_owned()
+    };
+    let of_operator = sign_in(operator, "192.0.2.7");
+    let of_admin = sign_in(admin, "2001:db8::1");
+    let me =
+        |cookie: &str| guarded.world.send(request("GET", "/me", &[host, ("cookie", cookie)], b""));
+    assert_eq!(me(&of_operator).body["via"], "session");
+
+    let listed = guarded.ask_as(admin, "GET", "/sessions").body;
+    let items = listed["items"].as_array().unwrap();
+    let of = |item: &serde_json::Value| {
+        ["id", "name", "role", "address", "own"].map(|name| item[name].clone())
+    };
+    let newest = serde_json::json!([2, "admin", "admin", "2001:db8::1", false]);
+    assert_eq!(serde_json::json!(of(&items[0])), newest);
+    assert_eq!(items[1]["address"], "192.0.2.7");
+    assert!(items[1]["began_at"].as_str() < items[1]["ends_at"].as_str(), "{listed}");
+    let secret = of_operator.split_once('=').unwrap().1;
+    assert!(!listed.to_string().contains(secret), "the list has no secret");
+    let own = request("GET", "/sessions", &[host, ("cookie", &of_admin)], b"");
+    let own = guarded.world.send(own).body;
+    let is_own = [&own["items"][0]["own"], &own["items"][1]["own"]];
+    assert_eq!(serde_json::json!(is_own), serde_json::json!([true, false]));
+
+    for token in [viewer, operator] {
+        assert_eq!(guarded.ask_as(token, "GET", "/sessions").status, 403);
+        assert_eq!(guarded.ask_as(token, "DELETE", "/sessions/1").status, 403);
+    }
+    assert_eq!(me(&of_operator).body["via"], "session", "a refused request ends nothing");
+    assert_eq!(guarded.ask_as(admin, "DELETE", "/sessions/1").status, 204);
+    assert_eq!(me(&of_operator).body["via"], "anonymous");
+    assert_eq!(me(&of_admin).body["via"], "session", "others stay signed in");
+    for number in ["1", "3", "x", "-1"] {
+        assert_eq!(guarded.ask_as(admin, "DELETE", &format!("/sessions/{number}")).status, 404);
+    }
+    let audit = guarded.ask_as(admin, "GET", "/audit").body;
+    let lines = audit["items"].as_array().unwrap();
+    let line = lines.iter().find(|line| line["status"] == 204).unwrap();
+    assert_eq!(line["action"], "DELETE /api/v1/sessions/1");
+    assert_eq!(
+        (&line["who"], &line["detail"]),
+        (&"admin".into(), &"ended a session of operator".into())
+    );
+    // The session of a removed token is not shown.
+    let mut file = guarded.file.clone();
+    file.entries.retain(|entry| entry.name != "admin");
+    std::fs::write(&guarded.path, file.written()).unwrap();
+    api.read_tokens();
+    let socket = Peer { is_operator: true, ..Peer::default() };
+    let left = guarded.ask("GET", "/sessions", &[host], socket).body;
+    assert_eq!(left["items"], serde_json::json!([]));
+}

@@ -30,6 +30,8 @@ impl Stream {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         assert_eq!(response.headers()["cache-control"], "no-store");
+        // The age of the connection does not cut a stream, which ends by itself.
+        assert!(response.extensions().get::<http_api::LongResponse>().is_some());
         let mut stream = Stream(response.into_body());
         assert_eq!(stream.next(world), Part::Other("retry: 1000\n\n".to_owned()));
         stream

@@ -90,6 +90,31 @@ fn a_job_reports_its_facts() {
 }
 
 #[test]
+fn a_body_has_forms_for_people() {
+    let world = World::new();
+    let put = |body: &[u8]| world.put(b"mail", NewJob::default(), body);
+    let (json, php, bytes) = (
+        put(b"{\"a\":\"\xc2\x9b\"}"),
+        put(b"O:1:\"M\":1:{s:4:\"\0*\0n\";i:7;}"),
+        put(b"a\x1b\xff"),
+    );
+    for (id, form, wanted) in [
+        (json, "json", "{\n  \"a\": \"\\u009b\"\n}"),
+        (php, "php", "{\n  \"(class)\": \"M\",\n  \"n\": 7\n}"),
+        (bytes, "text", "a\\x1b\\xff"),
+        (bytes, "hex", "000000  61 1b ff                                         a.."),
+    ] {
+        let reply = world.ask("GET", &format!("/jobs/{id}/body?as={form}"));
+        assert_eq!((reply.status, reply.bytes.as_slice()), (200, wanted.as_bytes()), "{form}");
+        assert_eq!(reply.headers["content-type"], "text/plain; charset=utf-8");
+    }
+    for (id, form) in [(bytes, "json"), (json, "php"), (json, "xml")] {
+        let reply = world.ask("GET", &format!("/jobs/{id}/body?as={form}"));
+        assert_eq!((reply.status, &reply.body["parameter"]), (400, &"as".into()), "{form}");
+    }
+}
+
+#[test]
 fn a_body_is_a_file_that_a_browser_does_not_show() {
     let world = World::new();
     let id = world.put(b"mail", NewJob::default(), b"<script>\xff\x00");

@@ -109,8 +109,8 @@ fn mistakes_are_problems_with_the_path_of_the_request() {
 
 #[test]
 fn only_clients_on_this_machine_can_read_without_a_token() {
-    // Operators can read everything.
-    let access = AccessSettings { anonymous: Role::Operator, ..AccessSettings::default() };
+    // Admins can read everything.
+    let access = AccessSettings { anonymous: Role::Admin, ..AccessSettings::default() };
     let world = World::with_access(access);
     assert_eq!(world.put(b"default", NewJob::default(), b"x"), 1);
     let kick = serde_json::json!({ "kind": "kick", "queue": "default" });
@@ -143,6 +143,7 @@ pub(crate) fn filled(path: &str) -> String {
         .replace("{id}", "1")
         .replace("{lease}", "none")
         .replace("{operation}", "1")
+        .replace("{session}", "1")
         .replace("effective", "effective?name=a")
         .replace("/search", "/search?queue=default")
 }

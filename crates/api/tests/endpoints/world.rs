@@ -137,6 +137,7 @@ impl World {
                 host: "machine".to_owned(),
                 started: Millis(NOW.0 - 5_000),
                 listeners: Vec::new(),
+                recovery: None,
             },
             process: Box::new(|| ProcessFacts {
                 connections: 7,
@@ -147,6 +148,7 @@ impl World {
             bodies,
             has_console: true,
             body_bytes_max: 100_000,
+            backup: Box::new(|_| Err("no log".to_owned())),
             reload: Box::new(|| Box::pin(async { Err("line 7: no".to_owned()) })),
             show_setting: |setting| format!("{setting:?}"),
             connections: Box::new(clients.clone()),

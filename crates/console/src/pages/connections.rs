@@ -4,6 +4,7 @@ use api::types::{Connection, ConnectionWait, Consumer, Role, WaitFor};
 use api::{Api, Principal};
 use axum::Extension;
 use axum::extract::{Path, State};
+use axum::response::Response;
 use hyper::Uri;
 use maud::{Markup, html};
 
@@ -11,11 +12,16 @@ use crate::equal::Equal;
 use crate::page::{Page, Result};
 use crate::table::paging;
 use crate::texts::Texts;
-use crate::{link, number};
+use crate::{actions, link, number};
 
 const PATH: &str = "/connections";
 
-pub(crate) async fn list(State(api): State<Api>, t: &'static Texts, uri: Uri) -> Result {
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    t: &'static Texts,
+    uri: Uri,
+) -> Result {
     let query = uri.query().unwrap_or_default();
     let shown = api.connections(api.list_connections(query)?).await?;
     let parameters: Vec<(String, String)> =
@@ -37,7 +43,13 @@ pub(crate) async fn list(State(api): State<Api>, t: &'static Texts, uri: Uri) ->
     protocols.dedup();
     let texts = &t.connections;
     let contents = html! {
-        div .title { h1 { (t.frame.connections) } }
+        div .title {
+            h1 { (t.frame.connections) }
+            @if principal.require(Role::Admin).is_ok() {
+                a href=(link::sessions()) { (t.sessions.title) }
+            }
+        }
+        (actions::done(t, &uri))
         form .filter action=(path) {
             input type="search" name="address" value=[address]
                 placeholder=(texts.address_begins) aria-label=(texts.address_begins);
@@ -159,6 +171,16 @@ pub(crate) async fn one(
     let held = row.held.as_deref().unwrap_or_default();
     let contents = html! {
         div .title { h1 { (row.address) } p .level { (row.protocol) } }
+        @if principal.require(Role::Admin).is_ok() {
+            div .actions {
+                (actions::form(
+                    &principal,
+                    &format!("{}/close", link::connection(&id)),
+                    texts.close,
+                    &actions::reason(t),
+                ))
+            }
+        }
         div .columns {
             section #facts data-live {
                 h2 { (texts.title) }
@@ -226,6 +248,16 @@ pub(crate) async fn one(
         equal = equal.command(&["connections", "--close", &id]).request("DELETE", &path, None);
     }
     Ok(Page::new(&api, PATH, &row.address, contents).equal_to(equal))
+}
+
+pub(crate) async fn close(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    Path(id): Path<String>,
+) -> Result<Response> {
+    principal.require(Role::Admin)?;
+    api.close_connection(&id).await?;
+    Ok(actions::back(&format!("{}{PATH}", crate::PREFIX), "closed"))
 }
 
 /// The time until a deadline.

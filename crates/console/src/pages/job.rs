@@ -1,7 +1,7 @@
 //! One job: its state, what happened to it, and its body.
 
 use api::types::{Job, JobState, Role};
-use api::{Api, JobId, Principal, Problem, ProblemKind};
+use api::{Api, JobId, Principal, Problem, ProblemKind, parse_name};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -42,6 +42,7 @@ pub(crate) async fn page(
         true if job.body_bytes > SHOWN_BYTES_MAX => BodyPart::Long,
         true => BodyPart::Read(api.job_body(&principal, JobId(id)).await),
     };
+    let why = why(&api, t, &job)?;
     let counters = &job.counters;
     let (texts, words) = (&t.job, &t.words);
     let title = (texts.title)(&job.id.to_string());
@@ -53,6 +54,7 @@ pub(crate) async fn page(
             p class={ "level " (class(&job)) } { (state) }
         }
         (actions::done(t, &uri))
+        p #why .remark data-live { strong { (t.job.why) } " " (why) }
         (actions::of_job(t, &principal, &job))
         div .columns {
             section #state data-live {
@@ -118,6 +120,20 @@ pub(crate) async fn page(
         }
     };
     Ok(Page::new(&api, "/queues", &title, contents).equal_to(equal(&principal, &job)))
+}
+
+/// Why the job does not run. For a ready job, this is the first obstacle of its queue.
+fn why(api: &Api, t: &Texts, job: &Job) -> Result<String> {
+    let t_job = &t.job;
+    Ok(match job.state {
+        JobState::Ready => {
+            let name = parse_name(&job.queue)?;
+            (t.queue.why)(&api.why(&name)?, &api.queue(&name)?)
+        }
+        JobState::Delayed => t_job.why_delayed.to_owned(),
+        JobState::Buried => t_job.why_buried.to_owned(),
+        JobState::Leased => t_job.why_leased.to_owned(),
+    })
 }
 
 /// The page and its actions as commands and requests.

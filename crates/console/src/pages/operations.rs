@@ -21,7 +21,12 @@ pub(crate) async fn page(
     let operations = api.operations().items;
     let texts = &t.operations;
     let contents = html! {
-        div .title { h1 { (t.frame.operations) } }
+        div .title {
+            h1 { (t.frame.operations) }
+            @if principal.require(Role::Operator).is_ok() {
+                a href={ (crate::PREFIX) "/changes" } { (t.changes.title) }
+            }
+        }
         (actions::done(t, &uri))
         section #operations data-live {
             @if operations.is_empty() {

@@ -1,8 +1,8 @@
 //! English.
 
 use super::{
-    Actions, Connections, Frame, Help, JobPage, LogPage, Login, Operations, Overview, Policies,
-    QueuePage, Queues, Texts, Words,
+    Actions, Changes, Connections, Frame, Help, JobPage, LogPage, Login, Operations, Overview,
+    Policies, QueuePage, Queues, Sessions, Texts, Words,
 };
 
 pub(super) static TEXTS: Texts = Texts {
@@ -190,6 +190,10 @@ pub(super) static TEXTS: Texts = Texts {
         taken: "Taken by a worker",
         kicked: "Kicked",
         lost: "Lost by a worker",
+        why: "Why does it not run?",
+        why_delayed: "It waits for its time.",
+        why_buried: "It was set aside. A client must kick it.",
+        why_leased: "It runs: a worker has it.",
         no_times: "The times of earlier attempts are not kept.",
         too_long: "The body is too long to show.",
         hidden: "The settings of this server hide the bodies of jobs from you (http.bodies).",
@@ -255,6 +259,8 @@ pub(super) static TEXTS: Texts = Texts {
         takes_from: "Takes jobs from",
         held: ("Jobs that it holds", "by deadline"),
         no_consumers: "No client takes jobs from this queue.",
+        close: "Close the connection",
+        closed: "The connection is closed. Its jobs go back to their queues.",
     },
     operations: Operations {
         empty: "No operation has run since the server started.",
@@ -275,6 +281,31 @@ pub(super) static TEXTS: Texts = Texts {
         done: "done",
         cancelled: "cancelled",
         failed: "failed",
+    },
+    sessions: Sessions {
+        title: "Signed in",
+        empty: "Nobody is signed in.",
+        caption: "People who are signed in, the newest first",
+        name: "Name",
+        role: "Role",
+        from: "From",
+        began: "Signed in at",
+        ends: "Ends at",
+        own: "this session",
+        end: "End session",
+        ended: "The session has ended.",
+        remark: "A person whose session ends can sign in again with the same token. To keep somebody \
+            out, remove the token, which also ends its sessions:",
+    },
+    changes: Changes {
+        title: "Changes",
+        empty: "Nobody has changed anything over HTTP since the server started.",
+        caption: "Changes that clients requested over HTTP, the newest first",
+        at: "When",
+        who: "Who",
+        change: "Change",
+        reason: "Reason",
+        status: "Reply",
     },
     log: LogPage {
         in_memory: "This server has no log: its jobs are only in memory.",
@@ -302,6 +333,16 @@ pub(super) static TEXTS: Texts = Texts {
         whole_jobs: "Whole jobs",
         unreadable: "Jobs that cannot be read",
         in_memory_too: "Bodies in memory, too",
+        recovery: ("Last start", "reading the log"),
+        took: "Took",
+        read: "Log read",
+        by_index: "Files read by their index",
+        of: |some, all| format!("{some} of {all}"),
+        cut: "Cut off at the end",
+        stopped: "Stopped before",
+        backup: "Backup",
+        backup_remark: "A tar file with all jobs that were acknowledged before. The server keeps running.",
+        back_up: "Download a backup",
         to_copy: "To copy the log while the server runs:",
         to_check: "To check it:",
     },

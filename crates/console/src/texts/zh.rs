@@ -3,8 +3,8 @@
 use api::types::{Queue, Why, WhyCode};
 
 use super::{
-    Actions, Connections, Frame, Help, JobPage, LogPage, Login, Operations, Overview, Policies,
-    QueuePage, Queues, Texts, Words,
+    Actions, Changes, Connections, Frame, Help, JobPage, LogPage, Login, Operations, Overview,
+    Policies, QueuePage, Queues, Sessions, Texts, Words,
 };
 
 pub(super) static TEXTS: Texts = Texts {
@@ -192,6 +192,10 @@ pub(super) static TEXTS: Texts = Texts {
         taken: "被 worker 取出",
         kicked: "重新就绪（kick）",
         lost: "worker 丢失",
+        why: "为什么没有执行？",
+        why_delayed: "它在等自己的时间。",
+        why_buried: "它被搁置了，要由客户端让它重新就绪。",
+        why_leased: "正在执行：一个 worker 持有它。",
         no_times: "不保留每次尝试的时间。",
         too_long: "内容太长，无法显示。",
         hidden: "服务器的设置（http.bodies）不允许查看任务内容。",
@@ -259,6 +263,8 @@ pub(super) static TEXTS: Texts = Texts {
         takes_from: "从这些队列取任务",
         held: ("持有的任务", "按期限排列"),
         no_consumers: "没有客户端从这个队列取任务。",
+        close: "关闭连接",
+        closed: "连接已关闭。它的任务回到各自的队列。",
     },
     operations: Operations {
         empty: "服务器启动以来没有批量操作。",
@@ -279,6 +285,30 @@ pub(super) static TEXTS: Texts = Texts {
         done: "已完成",
         cancelled: "已取消",
         failed: "失败",
+    },
+    sessions: Sessions {
+        title: "已登录",
+        empty: "没有人登录。",
+        caption: "已登录的人，最新的在前",
+        name: "名称",
+        role: "角色",
+        from: "来源地址",
+        began: "登录时间",
+        ends: "到期时间",
+        own: "当前会话",
+        end: "结束会话",
+        ended: "会话已结束。",
+        remark: "会话结束后，此人可以用同一个令牌重新登录。要阻止某人登录，请删除令牌，它的会话也随之结束：",
+    },
+    changes: Changes {
+        title: "改动",
+        empty: "服务器启动以来，没有人通过 HTTP 做过改动。",
+        caption: "客户端通过 HTTP 请求的改动，最新的在前",
+        at: "时间",
+        who: "操作人",
+        change: "改动",
+        reason: "原因",
+        status: "响应",
     },
     log: LogPage {
         in_memory: "这个服务器没有日志：任务只在内存里。",
@@ -301,6 +331,16 @@ pub(super) static TEXTS: Texts = Texts {
         whole_jobs: "整个任务",
         unreadable: "无法读取的任务",
         in_memory_too: "也在内存里的内容",
+        recovery: ("上次启动", "读取日志"),
+        took: "用时",
+        read: "读取的日志",
+        by_index: "按索引读取的文件",
+        of: |some, all| format!("{some} / {all}"),
+        cut: "从末尾截去",
+        stopped: "此前停止了",
+        backup: "备份",
+        backup_remark: "一个 tar 文件，包含此前确认过的全部任务。服务器照常运行。",
+        back_up: "下载备份",
         to_copy: "在服务器运行时备份日志：",
         to_check: "检查日志：",
     },

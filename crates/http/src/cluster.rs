@@ -1,0 +1,61 @@
+//! Metrics of the node of a cluster: while it follows, they are all that it shows.
+
+use crate::exposition::Exposition;
+use crate::exposition::MetricType::{Counter, Gauge};
+
+/// What a node knows about itself.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct ClusterFacts {
+    /// It leads. Otherwise it follows.
+    pub leads: bool,
+    /// The epoch in which it leads, or that it follows.
+    pub epoch: u64,
+    /// The last group that it has applied.
+    pub number: u64,
+    /// The last group that is durable in its folder.
+    pub durable: u64,
+    /// How far it is behind the last group that it has read, in milliseconds.
+    pub lag_ms: u64,
+    /// The newest check of NATS found nothing wrong.
+    pub is_safe: bool,
+    /// The node accepts that NATS acknowledges before it flushes.
+    pub is_unsafe_allowed: bool,
+    /// Records of the stream that did not count.
+    pub stale: u64,
+    /// Appends that the stream refused.
+    pub refused: u64,
+    /// Appends whose outcome was not known at first.
+    pub unknown: u64,
+}
+
+/// The metrics of a node that follows.
+pub(crate) fn page(facts: &ClusterFacts) -> String {
+    let mut page = Exposition::default();
+    render(&mut page, facts);
+    page.into_text()
+}
+
+pub(crate) fn render(page: &mut Exposition, facts: &ClusterFacts) {
+    let help = "1 for what the node of a cluster does: it leads, or it follows.";
+    page.metric("lineshaft_cluster_role", Gauge, help);
+    page.sample(&[("role", "leader")], u8::from(facts.leads));
+    page.sample(&[("role", "follower")], u8::from(!facts.leads));
+    let help = "The epoch: the number of the leader's claim in the stream.";
+    page.number("lineshaft_cluster_epoch", Gauge, help, facts.epoch);
+    let help = "The last group of changes that the node has applied.";
+    page.number("lineshaft_cluster_group", Gauge, help, facts.number);
+    let help = "The last group of changes that is durable in the node's folder.";
+    page.number("lineshaft_cluster_durable_group", Gauge, help, facts.durable);
+    let help = "How far the node is behind the last group that it has read.";
+    page.number("lineshaft_cluster_lag_seconds", Gauge, help, facts.lag_ms as f64 / 1e3);
+    let help = "1 if the newest check of NATS found nothing wrong. Otherwise the node does not begin to lead.";
+    page.number("lineshaft_cluster_safe", Gauge, help, u8::from(facts.is_safe));
+    let help = "1 if cluster.unsafe_flush is on: a power failure can lose acknowledged jobs.";
+    page.number("lineshaft_cluster_unsafe", Gauge, help, u8::from(facts.is_unsafe_allowed));
+    let help = "Records of the stream that came too late, and did not count.";
+    page.number("lineshaft_cluster_stale_records_total", Counter, help, facts.stale);
+    let help = "Appends that the stream refused.";
+    page.number("lineshaft_cluster_refused_appends_total", Counter, help, facts.refused);
+    let help = "Appends whose outcome was not known at first.";
+    page.number("lineshaft_cluster_unknown_appends_total", Counter, help, facts.unknown);
+}
